@@ -20,6 +20,8 @@ from bench.suites import SUITES, run_suite
 NAMES = sorted({*SCENARIOS, *SUITES})
 
 OTHERS = {
+    "corners": "bench.corners.__main__",
+    "all": "bench.page.__main__",
     "cpu": "bench.cpu.__main__",
     "cuda": "bench.cuda.__main__",
     "first": "bench.first.__main__",
@@ -28,6 +30,7 @@ OTHERS = {
     "providers": "bench.providers",
     "weight_sharing": "bench.weight_sharing.__main__",
     "stopping": "bench.stopping",
+    "throughput": "bench.throughput.__main__",
     "transforms": "bench.transforms",
 }
 """Benchmarks with options of their own, and their modules."""
@@ -43,6 +46,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "`python -m bench cpu --help` tells of one."
     )
     made.add_argument("--quick", action="store_true", help="small models, one round")
+    made.add_argument("--title", help="of the files written, the names by default")
     return made.parse_args(arguments)
 
 
@@ -70,7 +74,8 @@ def main(arguments: list[str] | None = None) -> int:
     report.print_table(rows)
     for line in report.describe_blas(rows):
         print(line)
-    title = "-".join(parsed.names or ["all"]) + ("-quick" if parsed.quick else "")
+    title = parsed.title or "-".join(parsed.names or ["all"])
+    title += "-quick" if parsed.quick else ""
     parsed.output.mkdir(parents=True, exist_ok=True)
     minutes = (time.perf_counter() - start) / 60
     about = {"machine": machine(), "minutes": minutes}

@@ -85,6 +85,10 @@ class Builder:
         """Adds a vector of int64; equal ones are one weight."""
         return self._constant(np.array(values, np.int64))
 
+    def scalar(self, value: int) -> str:
+        """Adds an int64 scalar; equal ones are one weight."""
+        return self._constant(np.array(value, np.int64))
+
     def number(self, value: float) -> str:
         """Adds a float32 scalar; equal ones are one weight."""
         return self._constant(np.array(value, np.float32))

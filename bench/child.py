@@ -12,7 +12,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 clock = time.perf_counter
@@ -65,10 +65,14 @@ class OnnxRuntime:
         self.module, self.threads = onnxruntime, threads
         self.session = onnxruntime.InferenceSession
 
-    def load(self, path: str) -> Callable[[dict[str, Any]], list[Any]]:
-        """Returns what runs the model on a feed."""
+    def load(
+        self, path: str, entries: Mapping[str, str] | None = None
+    ) -> Callable[[dict[str, Any]], list[Any]]:
+        """Returns what runs the model on a feed; entries are of the session's configuration."""
         options = self.module.SessionOptions()
         options.intra_op_num_threads = self.threads
+        for key, value in (entries or {}).items():
+            options.add_session_config_entry(key, value)
         session = self.session(path, options, providers=["CPUExecutionProvider"])
         return lambda feed: list(session.run(None, feed))
 
@@ -88,10 +92,57 @@ class Reference:
         return lambda feed: list(evaluator.run(None, feed))
 
 
+class OpenVino:
+    """OpenVINO, asked for float32 and for short latencies."""
+
+    def __init__(self, threads: int) -> None:
+        import openvino
+
+        self.core = openvino.Core()
+        self.config = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+        if threads:
+            self.config["INFERENCE_NUM_THREADS"] = str(threads)
+
+    def load(self, path: str) -> Callable[[dict[str, Any]], list[Any]]:
+        """Returns what runs the model on a feed; outputs are the caller's, as other engines'."""
+        compiled = self.core.compile_model(path, "CPU", self.config)
+        request = compiled.create_infer_request()
+
+        def run(feed: dict[str, Any]) -> list[Any]:
+            results = request.infer(feed, share_inputs=True, share_outputs=False)
+            return [results[output] for output in compiled.outputs]
+
+        return run
+
+
+class TorchCompile:
+    """torch.compile's function of the graph, which tenonnx's provider hands over node by node."""
+
+    def __init__(self, threads: int) -> None:
+        import torch
+
+        import tenonnx
+
+        if threads:
+            torch.set_num_threads(threads)
+        self.module, self.session = tenonnx, tenonnx.InferenceSession
+
+    def load(self, path: str) -> Callable[[dict[str, Any]], list[Any]]:
+        """Returns what runs the model on a feed; a model that torch has not all of is refused."""
+        options = self.module.SessionOptions()
+        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+        session = self.session(
+            path, options, providers=[("TorchExecutionProvider", {"compile": True})]
+        )
+        return lambda feed: session.run(None, feed)
+
+
 ENGINES: dict[str, Callable[[int], Any]] = {
     "tenonnx": Tenonnx,
     "onnxruntime": OnnxRuntime,
     "onnx.reference": Reference,
+    "OpenVINO": OpenVino,
+    "torch.compile": TorchCompile,
 }
 
 
@@ -131,7 +182,8 @@ def read_feeds(path: str) -> list[dict[str, Any]]:
             position, name = key.split(":", 1)
             while len(feeds) <= int(position):
                 feeds.append({})
-            feeds[int(position)][name] = arrays[key]
+            array = arrays[key]
+            feeds[int(position)][name] = array.astype(object) if array.dtype.kind == "U" else array
     return feeds
 
 
@@ -139,7 +191,11 @@ def write_outputs(path: str, outputs: list[list[Any]]) -> None:
     """Keeps outputs for the parent to compare: one array each, by feed and position."""
     import numpy as np
 
-    arrays = {f"{i}:{j}": a for i, many in enumerate(outputs) for j, a in enumerate(many)}
+    arrays: dict[str, Any] = {}
+    for i, many in enumerate(outputs):
+        for j, each in enumerate(many):
+            array = np.asarray(each)
+            arrays[f"{i}:{j}"] = array.astype(str) if array.dtype.kind == "O" else array
     np.savez(path, **arrays)
 
 

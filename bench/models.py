@@ -57,13 +57,32 @@ def relus(length: int = 200, dtype: int = FLOAT) -> Built:
     return proto, {"x": np.array([-1, 0, 1, 2], helper.tensor_dtype_to_np_dtype(dtype))}
 
 
+def wide(nodes: int) -> Built:
+    """So many nodes, each adding a weight of its own to what one of seven before has made."""
+    b = Builder()
+    values = ["x"]
+    for i in range(nodes):
+        out = "y" if i == nodes - 1 else ""
+        values.append(b("Add", values[-1 - i % 7], b.small(4), out=out))
+    return b.model({"x": (FLOAT, [4])}, {"y": (FLOAT, [4])}), {"x": np.ones(4, np.float32)}
+
+
 def lstm(steps: int = 100, width: int = 128) -> Built:
     """One LSTM layer in both directions over a batch of eight sequences."""
+    return _both_ways("LSTM", 4, steps, width)
+
+
+def gru(steps: int = 100, width: int = 128) -> Built:
+    """One GRU layer in both directions over a batch of eight sequences."""
+    return _both_ways("GRU", 3, steps, width, linear_before_reset=1)
+
+
+def _both_ways(op: str, gates: int, steps: int, width: int, **given: Any) -> Built:
     b = Builder()
-    weights = [b.random.standard_normal((2, 4 * width, n)) / n**0.5 for n in (64, width)]
+    weights = [b.random.standard_normal((2, gates * width, n)) / n**0.5 for n in (64, width)]
     w, r = (b.weight(array.astype(np.float32)) for array in weights)
-    bias = b.small(2, 8 * width)
-    b("LSTM", "x", w, r, bias, out="y", hidden_size=width, direction="bidirectional")
+    bias = b.small(2, 2 * gates * width)
+    b(op, "x", w, r, bias, out="y", hidden_size=width, direction="bidirectional", **given)
     proto = b.model(
         {"x": (FLOAT, ["steps", "batch", 64])}, {"y": (FLOAT, ["steps", 2, "batch", width])}
     )

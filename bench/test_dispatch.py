@@ -10,9 +10,9 @@ import onnx_ir as ir
 import pytest
 
 import tenonnx
-from bench.builder import DOUBLE, FLOAT, Builder
+from bench.builder import DOUBLE
 from bench.child import bare_relus
-from bench.models import relus
+from bench.models import relus, wide
 from tenonnx.cli.timing import alternate
 from tenonnx.planning.plan import Plan
 
@@ -63,25 +63,15 @@ def test_known_file_is_found(benchmark: Any, tmp_path: Path) -> None:
     assert benchmark(registry.map, path) is known
 
 
-def wide(nodes: int) -> Any:
-    """A graph of so many nodes, each adding a weight of its own to what one before has made."""
-    b = Builder()
-    values = ["x"]
-    for i in range(nodes):
-        out = "y" if i == nodes - 1 else ""
-        values.append(b("Add", values[-1 - i % 7], b.small(4), out=out))
-    return b.model({"x": (FLOAT, [4])}, {"y": (FLOAT, [4])})
-
-
 @pytest.mark.parametrize("nodes", ["1k", "10k"])
 def test_plan_is_compiled(benchmark: Any, nodes: str, quick: bool) -> None:
-    session = session_of(wide(NODES[nodes] // (10 if quick else 1)))
+    session = session_of(wide(NODES[nodes] // (10 if quick else 1))[0])
     plan = benchmark.pedantic(Plan, args=(session.placement,), rounds=1 if quick else 3)
     assert len(plan.steps) == len(session.plan.steps)
 
 
 @pytest.mark.parametrize("nodes", ["1k", "10k"])
 def test_session_is_created(benchmark: Any, nodes: str, quick: bool) -> None:
-    proto = wide(NODES[nodes] // (10 if quick else 1))
+    proto, _ = wide(NODES[nodes] // (10 if quick else 1))
     session = benchmark.pedantic(session_of, args=(proto,), rounds=1 if quick else 3)
     assert session.plan.steps

@@ -40,6 +40,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--starts", type=int, default=3, help="processes that tests/cpu/test_starts.py kills"
     )
+    parser.addoption(
+        "--all-kernels", action="store_true", help="fail if tests/cpu leaves a kernel out"
+    )
     parser.addoption("--guard-all", action="store_true", help="run every trial of tests/guard")
     parser.addoption("--guard-rows", metavar="FILE", help="run one rows_*.py of tests/guard alone")
 

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -64,8 +64,13 @@ def main() -> None:
     parser.add_argument(
         "--arm-python",
         type=Path,
-        help="an emulated Python that has what tenonnx depends on, "
-        "pytest, hypothesis and scipy; without one, kernels for aarch64 are not run",
+        help="what tools.emulated makes; without one, kernels for aarch64 are not run",
+    )
+    parser.add_argument(
+        "tests",
+        nargs="*",
+        default=TRIED,
+        help="what pytest is given for each target CPU, behind -- (quick tests of many kernels)",
     )
     given = parser.parse_args()
     given.output.mkdir(parents=True, exist_ok=True)
@@ -76,9 +81,9 @@ def main() -> None:
         check(wheel)
     for wheel in wheels[1:]:
         if platform.machine() in wheel.name:
-            try_installed(wheel)
+            try_installed(wheel, given.tests)
         elif given.arm_python:
-            try_emulated(wheel, given.arm_python)
+            try_emulated(wheel, given.arm_python.absolute(), given.tests)
         else:
             print(f"{wheel.name} is not tried: --arm-python names none", file=sys.stderr)
 
@@ -144,7 +149,7 @@ def _check_image(name: str, content: bytes) -> None:
         require(SYMBOLS.fullmatch(symbol) is not None, f"{name} names {symbol}")
 
 
-def try_installed(wheel: Path) -> None:
+def try_installed(wheel: Path, tests: Sequence[str]) -> None:
     """Installs a wheel where no numba is, and tries it for every target CPU it can."""
     with tempfile.TemporaryDirectory() as folder:
         python = Path(folder, "venv", "bin", "python")
@@ -152,15 +157,15 @@ def try_installed(wheel: Path) -> None:
         pip = [str(python), "-m", "pip", "install", "-q", str(wheel), *TOOLS]
         subprocess.run(pip, check=True)
         for kind in usable_kinds(wheel):
-            run(python, kind, Path(folder))
+            run(python, kind, Path(folder), tests)
 
 
-def try_emulated(wheel: Path, python: Path) -> None:
+def try_emulated(wheel: Path, python: Path, tests: Sequence[str]) -> None:
     """Tries a wheel on another Python, which has what it depends on."""
     with tempfile.TemporaryDirectory() as folder:
         with ZipFile(wheel) as file:
             file.extractall(Path(folder, "packages"))
-        run(python, "", Path(folder))
+        run(python, "", Path(folder), tests)
 
 
 def usable_kinds(wheel: Path) -> list[str]:
@@ -172,19 +177,20 @@ def usable_kinds(wheel: Path) -> list[str]:
     return sorted(kind for kind in kinds if not lacks(parse(kind)))
 
 
-def run(python: Path, kind: str, folder: Path) -> None:
-    """Classifies digits and runs tests of kernels, with those of a target CPU."""
+def run(python: Path, kind: str, folder: Path, tests: Sequence[str]) -> None:
+    """Classifies digits and runs tests, with kernels of a target CPU."""
     variables = {k: v for k, v in os.environ.items() if not k.startswith(("TENONNX_", "PYTHON"))}
     variables |= {
         "TENONNX_CACHE_DIR": str(folder / kind / "cache"),
         "TENONNX_PROCESSOR": kind,
         "PYTHONPATH": str(folder / "packages"),
     }
+    here = [str(ROOT / name) if ROOT.joinpath(name).exists() else name for name in tests]
     pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", f"pythonpath={TESTS}"]
     for arguments in (
         ["-c", INSTALLED],
         [str(ROOT / "examples" / "digits" / "classify.py")],
-        [*pytest, "--rootdir", str(ROOT), *(str(ROOT / name) for name in TRIED)],
+        [*pytest, "--rootdir", str(ROOT), *here],
     ):
         print(f"{python} {kind}: {arguments[-1]}", file=sys.stderr)
         subprocess.run([str(python), "-P", *arguments], env=variables, cwd=folder, check=True)

@@ -10,56 +10,71 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 from bench.cpu import report
 from bench.cpu.compare import Settings, compare
 from bench.cpu.roofline import measure_roofline
-from bench.cpu.table import ROWS
+from bench.cpu.table import ROWS, Table
 from bench.machine import machine, tell
 from bench.options import parser, telling_minutes
 
 ROOFLINE = "roofline"
-FULL = Settings(rounds=5, seconds=0.3)
+FULL = Settings(rounds=5)
 QUICK = Settings(rounds=1, seconds=0.01, small=True)
+CPU = Table("cpu", __doc__, ROWS, roofline=True)
 
 
-def parse(arguments: list[str] | None) -> argparse.Namespace:
-    about = {name: row.about for name, row in ROWS.items()}
-    about[ROOFLINE] = "the machine's peaks, and what kernels reach"
-    made = parser("cpu", __doc__, about)
+def parse(arguments: list[str] | None, table: Table = CPU) -> argparse.Namespace:
+    about = {name: row.about for name, row in table.rows.items()}
+    if table.roofline:
+        about[ROOFLINE] = "the machine's peaks, and what kernels reach"
+    made = parser(table.name, table.about, about)
     made.add_argument("--quick", action="store_true", help="small models, a moment each")
     made.add_argument(
-        "--threads", type=int, nargs="+", default=[1, 0], help="numbers of threads; 0 is all"
+        "--threads", type=int, nargs="+", default=table.threads, help="numbers of them; 0 is all"
     )
     made.add_argument("--rounds", type=int, help=f"turns per engine, {FULL.rounds} by default")
-    made.add_argument("--seconds", type=float, help=f"length of a turn, {FULL.seconds} by default")
+    made.add_argument("--seconds", type=float, help=f"length of a turn, {table.seconds} by default")
     return made.parse_args(arguments)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Returns 0 if all outputs are right and all limits hold, else 1."""
-    parsed = parse(arguments)
+def settings_of(parsed: argparse.Namespace, table: Table) -> Settings:
+    """Returns how much is to be measured: beside such peers as are installed."""
     given = QUICK if parsed.quick else FULL
-    settings = Settings(
+    return Settings(
         rounds=parsed.rounds or given.rounds,
-        seconds=parsed.seconds or given.seconds,
+        seconds=parsed.seconds or (given.seconds if parsed.quick else table.seconds),
         small=given.small,
+        peers=tuple(peer for peer, package in table.peers.items() if find_spec(package)),
     )
-    names = parsed.names or [*ROWS, ROOFLINE]
-    title = "cpu-quick" if parsed.quick else "cpu"
+
+
+def main(arguments: list[str] | None = None, table: Table = CPU) -> int:
+    """Measures a table; returns 0 if all outputs are right and all limits hold, else 1."""
+    parsed = parse(arguments, table)
+    settings = settings_of(parsed, table)
+    names = parsed.names or [*table.rows, *[ROOFLINE] * table.roofline]
+    title = f"{table.name}-quick" if parsed.quick else table.name
     parsed.output.mkdir(parents=True, exist_ok=True)
     target = parsed.output / f"{title}.json"
-    kept = report.read(target) if parsed.names and target.exists() else report.Results()
+    if parsed.names and target.exists():
+        kept = report.read(target, table.rows)
+    else:
+        kept = report.Results(rows=table.rows)
     kept.machine = machine()
     with telling_minutes(), tempfile.TemporaryDirectory(prefix="bench-") as folder:
         for number, name in enumerate(names, 1):
             tell(f"[{number}/{len(names)}] {name}")
             if name == ROOFLINE:
                 kept.roofline = measure_roofline(parsed.threads, quick=parsed.quick)
-            else:
-                kept.add(compare(name, parsed.threads, settings, Path(folder)))
+                continue
+            row = table.rows[name]
+            kept.add(compare(name, row, parsed.threads, settings, Path(folder)))
+            report.save(kept, target)
     report.save(kept, target)
+    report.draw(kept, target.with_suffix(".png"))
     print(report.as_markdown(kept))
     measured = [outcome for outcome in kept.outcomes if outcome.name in names]
     return int(any(not outcome.holds for outcome in measured if not parsed.quick))

@@ -5,11 +5,18 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
-from typing import Any
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 from bench.child import ENGINES, clock, read_feeds, settle, write_outputs
+
+if TYPE_CHECKING:
+    from tenonnx.cli.timing import Turn
 
 LEAST = 2
 """Runs per turn, however long they take."""
@@ -20,10 +27,25 @@ def tell(**facts: Any) -> None:
     print(json.dumps(facts), flush=True)
 
 
+def turn_at_once(call: Callable[[], Any], callers: int, seconds: float) -> Turn:
+    """Times threads that call at once: seconds per call of all together."""
+    from tenonnx.cli.timing import Turn, repeat, timed
+
+    before = time.process_time()
+    with ThreadPoolExecutor(callers) as threads:
+        told, elapsed = timed(
+            lambda: list(threads.map(lambda _: len(list(repeat(call, seconds))), range(callers)))
+        )
+    runs = sum(told)
+    taken = elapsed / runs
+    return Turn(runs, taken, taken, (time.process_time() - before) / runs)
+
+
 def main(job: dict[str, Any]) -> None:
     """Does what the parent asks for, a line at a time, until there are no more lines."""
     start = clock()
-    run = ENGINES[job["engine"]](job["threads"]).load(job["model"])
+    engine = ENGINES[job["engine"]](job["threads"])
+    run = engine.load(job["model"])
     feed = read_feeds(job["feeds"])[0]
     loaded = clock()
     run(feed)
@@ -33,8 +55,17 @@ def main(job: dict[str, Any]) -> None:
 
     write_outputs(job["outputs"], [run(feed)])
     tell(load_s=loaded - start, first_s=first - loaded, settled_s=clock() - first)
+    if job.get("loading"):
+        del run  # or its weights would be found
+        call = functools.partial(engine.load, job["model"])
+    else:
+        call = functools.partial(run, feed)
     for line in sys.stdin:
-        tell(**vars(turn(lambda: run(feed), float(line), LEAST)))
+        seconds, callers = (*line.split(), "0")[:2]
+        if int(callers):
+            tell(**vars(turn_at_once(call, int(callers), float(seconds))))
+        else:
+            tell(**vars(turn(call, float(seconds), LEAST)))
 
 
 if __name__ == "__main__":

@@ -1,24 +1,29 @@
-"""One row: a model is built, both engines load it, outputs are compared, then they take turns."""
+"""One row: a model is built, engines load it, outputs are compared, then they take turns."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import onnx
 
-from bench.cpu.table import ROWS
+from bench.cpu.table import Row
 from bench.cpu.turns import PAUSE_SECONDS, difference, opened, turn
 from bench.machine import tell
 from bench.measure import write_feeds
-from bench.process import Failed
+from bench.process import Child, Failed
 from tenonnx.cli.timing import Timing, take_turns
 
 ENGINES = ("onnxruntime", "tenonnx")
+TRUSTED, OURS = ENGINES
+
+PEER_LIMIT = 1.1
+"""What the ratio to the time of the best of other engines must not exceed."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +34,13 @@ class Settings:
         rounds: Turns of each engine.
         seconds: How long a turn is, or longer for two runs.
         small: Take the small models.
+        peers: Engines besides onnxruntime.
     """
 
     rounds: int
-    seconds: float
+    seconds: float = 0.3
     small: bool = False
+    peers: tuple[str, ...] = ()
 
 
 @dataclass
@@ -48,6 +55,8 @@ class Outcome:
         theirs: onnxruntime's times.
         error: The largest difference of outputs, in units of the largest value.
         note: Why there are no times.
+        peers: The times of other engines.
+        declined: Why some of them have none.
     """
 
     name: str
@@ -57,6 +66,8 @@ class Outcome:
     theirs: Timing | None = None
     error: float = 0.0
     note: str = ""
+    peers: dict[str, Timing] = field(default_factory=dict)
+    declined: dict[str, str] = field(default_factory=dict)
 
     @property
     def ratios(self) -> dict[str, float]:
@@ -65,9 +76,27 @@ class Outcome:
         return {} if mine is None or theirs is None else mine.ratios(theirs)
 
     @property
+    def spread(self) -> tuple[float, float]:
+        """The least and the largest ratio of two turns that followed each other."""
+        assert self.mine is not None
+        assert self.theirs is not None
+        pairs = zip(self.mine.turns, self.theirs.turns, strict=True)
+        found = [mine / theirs for mine, theirs in pairs]
+        return min(found), max(found)
+
+    @property
+    def best(self) -> tuple[str, float] | None:
+        """The other engine that takes the least, and the time in units of its."""
+        if self.mine is None or not self.peers:
+            return None
+        found = {name: self.mine.ratios(theirs)["turn"] for name, theirs in self.peers.items()}
+        return max(found.items(), key=lambda item: item[1])
+
+    @property
     def holds(self) -> bool:
-        """Whether the limit holds for the median turn."""
-        return bool(self.ratios) and self.ratios["turn"] <= self.limit
+        """Whether the limits hold for the median turn."""
+        peer = self.best is None or self.best[1] <= PEER_LIMIT
+        return bool(self.ratios) and self.ratios["turn"] <= self.limit and peer
 
     def as_dict(self) -> dict[str, object]:
         """Returns everything, ratios among it."""
@@ -75,46 +104,64 @@ class Outcome:
 
 
 def compare(
-    name: str, threads: Sequence[int], settings: Settings, folder: Path
+    name: str, row: Row, threads: Sequence[int], settings: Settings, folder: Path
 ) -> Iterator[Outcome]:
     """Yields a row's outcome for every number of threads."""
-    row = ROWS[name]
     with tempfile.TemporaryDirectory(dir=folder) as place:
         proto, feeds = (row.small if settings.small else row.build)()
         model = Path(place, "model.onnx")
         onnx.save(proto, model)
         del proto
         write_feeds(feed := Path(place, "feeds.npz"), [feeds])
+        job = {"model": str(model), "feeds": str(feed), "loading": row.loading}
         for number in threads:
-            job = {"model": str(model), "feeds": str(feed), "threads": number}
             outcome = Outcome(name, number, row.limit)
             try:
-                _fill(outcome, job, settings, row.tolerance, Path(place))
+                _fill(outcome, row, job, settings, Path(place))
             except Failed as failure:
                 outcome.note = str(failure)
-            tell(f"  {number or 'all'} threads: {_words(outcome)}")
+            tell(f"  {row.threads_in_words(number)}: {_words(outcome)}")
             yield outcome
 
 
 def _fill(
-    outcome: Outcome, job: dict[str, object], settings: Settings, tolerance: float, place: Path
+    outcome: Outcome, row: Row, job: dict[str, object], settings: Settings, place: Path
 ) -> None:
-    outputs = {engine: place / f"{engine}.npz" for engine in ENGINES}
+    outputs = {engine: place / f"{engine}.npz" for engine in (*ENGINES, *settings.peers)}
     (cache := place / "cache").mkdir(exist_ok=True)
-    with opened(ENGINES, job, outputs, cache) as children:
-        outcome.error, outcome.note = difference(
-            outputs["tenonnx"], outputs["onnxruntime"], tolerance
-        )
-        if not outcome.note:
-            turns = [functools.partial(turn, each, settings.seconds) for each in children.values()]
-            outcome.theirs, outcome.mine = take_turns(turns, settings.rounds, pause=PAUSE_SECONDS)
+    job = {**job, "threads": 1 if row.at_once else outcome.threads}
+    processes = outcome.threads if row.at_once == "processes" else 1
+    callers = {None: 0, "threads": outcome.threads, "processes": 1}[row.at_once]
+    with contextlib.ExitStack() as stack:
+        children: dict[str, list[Child]] = {}
+        for engine, path in outputs.items():
+            try:
+                own = {**job, "engine": engine, "outputs": str(path)}
+                found = [stack.enter_context(opened(own, cache)) for _ in range(processes)]
+                error, note = difference(path, outputs[TRUSTED], row.tolerance)
+                if engine == OURS:
+                    outcome.error = error
+                if note:
+                    raise Failed(note)
+                children[engine] = found
+            except Failed as failure:
+                if engine in ENGINES:
+                    raise
+                outcome.declined[engine] = str(failure)
+        turns = [functools.partial(turn, e, settings.seconds, callers) for e in children.values()]
+        timings = take_turns(turns, settings.rounds, pause=PAUSE_SECONDS)
+        told = dict(zip(children, timings, strict=True))
+    outcome.theirs, outcome.mine, outcome.peers = told.pop(TRUSTED), told.pop(OURS), told
 
 
 def _words(outcome: Outcome) -> str:
     if outcome.mine is None or outcome.theirs is None:
         return outcome.note
     mine, theirs, ratios = outcome.mine, outcome.theirs, outcome.ratios
-    return (
+    words = (
         f"{mine.fastest * 1e3:.4g} ms, onnxruntime {theirs.fastest * 1e3:.4g} ms: "
         f"{ratios['turn']:.2f} (at most {outcome.limit:g})"
     )
+    if outcome.best is not None:
+        words += "; beside {} {:.2f}".format(*outcome.best)
+    return "; ".join([words, *(f"{peer}: {why}" for peer, why in outcome.declined.items())])

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from bench.cpu.compare import Outcome
-from bench.cpu.table import ROWS
+from bench.cpu.compare import PEER_LIMIT, Outcome
+from bench.cpu.table import ROWS, Row
 from bench.machine import tell
+from bench.picture import bars
 from bench.report import show
 from tenonnx.cli.timing import Timing
 
@@ -26,11 +27,13 @@ class Results:
         machine: Where.
         outcomes: One per row and number of threads.
         roofline: What ``bench.cpu.roofline`` measured.
+        rows: The table's.
     """
 
     machine: dict[str, Any] = field(default_factory=dict)
     outcomes: list[Outcome] = field(default_factory=list)
     roofline: list[dict[str, Any]] = field(default_factory=list)
+    rows: Mapping[str, Row] = field(default_factory=lambda: ROWS)
 
     def add(self, outcomes: Iterable[Outcome]) -> None:
         """Adds outcomes in place of those of the same row and number of threads."""
@@ -38,25 +41,27 @@ class Results:
             place = outcome.name, outcome.threads
             self.outcomes = [o for o in self.outcomes if (o.name, o.threads) != place]
             self.outcomes.append(outcome)
-        order = {name: position for position, name in enumerate(ROWS)}
+        order = {name: position for position, name in enumerate(self.rows)}
         self.outcomes.sort(key=lambda o: (order[o.name], o.threads or 1 << 16))
 
 
-def read(path: Path) -> Results:
-    """Returns results that were saved."""
+def read(path: Path, rows: Mapping[str, Row] = ROWS) -> Results:
+    """Returns results that were saved, of rows that there still are."""
     content = json.loads(path.read_text("utf-8"))
     outcomes = []
     for each in content["rows"]:
-        if each["name"] in ROWS:
+        if each["name"] in rows:
             for key in ("mine", "theirs"):
                 each[key] = each[key] and Timing(**each[key])
-            facts = {known.name: each[known.name] for known in fields(Outcome)}
+            peers = each.get("peers", {})
+            each["peers"] = {peer: Timing(**told) for peer, told in peers.items()}
+            facts = {f.name: each[f.name] for f in fields(Outcome) if f.name in each}
             outcomes.append(Outcome(**facts))
-    return Results(content["machine"], outcomes, content["roofline"])
+    return Results(content["machine"], outcomes, content["roofline"], rows)
 
 
 def save(results: Results, path: Path) -> None:
-    """Writes JSON to a path, Markdown and a picture beside it."""
+    """Writes JSON to a path, and Markdown beside it."""
     content = {
         "machine": results.machine,
         "rows": [outcome.as_dict() for outcome in results.outcomes],
@@ -64,15 +69,16 @@ def save(results: Results, path: Path) -> None:
     }
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8")
     path.with_suffix(".md").write_text(as_markdown(results), "utf-8")
-    if importlib.util.find_spec("matplotlib"):
-        _draw(results.outcomes, path.with_suffix(".png"))
-    else:
-        tell("no picture: matplotlib is not installed")
 
 
 def as_markdown(results: Results) -> str:
     """Returns both tables."""
-    lines = [*_table(TITLES, (_cells(outcome) for outcome in results.outcomes)), ""]
+    peers = any(outcome.peers or outcome.declined for outcome in results.outcomes)
+    titles = [*TITLES, "best of the others"] if peers else TITLES
+    if any(results.rows[outcome.name].at_once for outcome in results.outcomes):
+        titles = ["at once" if title == "threads" else title for title in titles]
+    cells = (_cells(results.rows, outcome)[: len(titles)] for outcome in results.outcomes)
+    lines = [*_table(titles, cells), ""]
     if results.roofline:
         titles = ["kernel", "threads", "time", "reached", "peak", "share"]
         lines += _table(titles, (_roofline_cells(each) for each in results.roofline))
@@ -86,16 +92,28 @@ def _table(titles: list[str], rows: Iterable[list[str]]) -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
-def _cells(outcome: Outcome) -> list[str]:
-    cells = [ROWS[outcome.name].about, str(outcome.threads or "all")]
+def _cells(rows: Mapping[str, Row], outcome: Outcome) -> list[str]:
+    row = rows[outcome.name]
+    cells = [row.about, str(outcome.threads or "all")]
     if outcome.mine is None or outcome.theirs is None:
-        return [*cells, outcome.note, *[""] * 4]
-    ratios = {key: f"{value:.2f}" for key, value in outcome.ratios.items()}
-    judged = f"{ratios['turn']} ≤ {outcome.limit:g}"
-    if not outcome.holds:
-        judged = f"**{ratios['turn']}** > {outcome.limit:g}"
-    times = [show("run_s", each.fastest) for each in (outcome.mine, outcome.theirs)]
-    return [*cells, *times, judged, ratios["median"], ratios["processor"]]
+        return [*cells, outcome.note, *[""] * 5]
+    ratios = outcome.ratios
+    low, high = outcome.spread
+    judged = f"{_judged(ratios['turn'], outcome.limit)} ({low:.2f}–{high:.2f})"
+    times = [time_in_words(row, each) for each in (outcome.mine, outcome.theirs)]
+    best = outcome.best
+    beside = f"{best[0]}: {_judged(best[1], PEER_LIMIT)}" if best else ""
+    if not best and outcome.declined:
+        beside = f"not taken by {', '.join(outcome.declined)}"
+    return [*cells, *times, judged, f"{ratios['median']:.2f}", f"{ratios['processor']:.2f}", beside]
+
+
+def time_in_words(row: Row, timing: Timing) -> str:
+    return f"{1 / timing.fastest:.4g} / s" if row.at_once else show("run_s", timing.fastest)
+
+
+def _judged(ratio: float, limit: float) -> str:
+    return f"{ratio:.2f} ≤ {limit:g}" if ratio <= limit else f"**{ratio:.2f}** > {limit:g}"
 
 
 def _roofline_cells(each: dict[str, Any]) -> list[str]:
@@ -105,26 +123,17 @@ def _roofline_cells(each: dict[str, Any]) -> list[str]:
     return [*cells, f"{reached / each['peak']:.0%}"]
 
 
-def _draw(outcomes: list[Outcome], path: Path) -> None:
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    names = [name for name in ROWS if any(o.name == name and o.ratios for o in outcomes)][::-1]
-    figure, axes = plt.subplots(figsize=(8, 1.4 + 0.36 * len(names)), layout="constrained")
-    for shift, (several, title) in ((0.18, (False, "1 thread")), (-0.18, (True, "all threads"))):
-        chosen = [o for o in outcomes if o.ratios and (o.threads != 1) == several]
-        places = [names.index(o.name) + shift for o in chosen]
-        axes.barh(places, [o.ratios["turn"] for o in chosen], height=0.34, label=title)
-    for position, name in enumerate(names):
-        limit = ROWS[name].limit
-        axes.plot([limit, limit], [position - 0.42, position + 0.42], color="0.2", linewidth=1.5)
-    axes.set_yticks(range(len(names)), [ROWS[name].about for name in names])
-    axes.set_xlabel("time / onnxruntime's time; the line is the limit")
-    axes.grid(axis="x", color="0.9")
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(loc="outside upper center", ncols=2, frameon=False)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+def draw(results: Results, path: Path) -> None:
+    """Writes a picture of the ratios to a path."""
+    if not importlib.util.find_spec("matplotlib"):
+        tell("no picture: matplotlib is not installed")
+        return
+    timed = [outcome for outcome in results.outcomes if outcome.ratios]
+    names = [name for name in results.rows if any(outcome.name == name for outcome in timed)]
+    series: dict[str, dict[str, float]] = {}
+    for outcome in sorted(timed, key=lambda outcome: outcome.threads or 1 << 16):
+        row = results.rows[outcome.name]
+        title = row.threads_in_words(outcome.threads)
+        series.setdefault(title, {})[row.about] = outcome.ratios["turn"]
+    limits = {results.rows[name].about: results.rows[name].limit for name in names}
+    bars(path, series, limits, "time / onnxruntime's time; the line is the limit")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from bench.convnets import STAGES, mobilenet_v2, resnet50
 from bench.llm import Form, phi3
@@ -27,6 +28,10 @@ class Row:
         limit: What the ratio to onnxruntime's time must not exceed.
         tolerance: How far outputs may be apart, in units of the largest value: rounding differs,
             and where activations are rounded to bytes a tie may go either way.
+        loading: Whether it is the making of a session that is timed, not a run.
+        at_once: Who runs the model at once, each on one thread, so that what is timed is how often
+            it is run: threads on one session, or processes with a session each. As many as
+            the number of threads says.
     """
 
     about: str
@@ -34,6 +39,37 @@ class Row:
     small: Callable[[], Built] = field(repr=False)
     limit: float = 1.0
     tolerance: float = 1e-4
+    loading: bool = False
+    at_once: Literal["threads", "processes"] | None = None
+
+    def threads_in_words(self, threads: int) -> str:
+        """Returns what a number of threads stands for."""
+        if self.at_once:
+            return f"{threads} at once"
+        return "1 thread" if threads == 1 else f"{threads or 'all'} threads"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows that are measured and shown together.
+
+    Attributes:
+        name: The benchmark's; files of results have it, too.
+        about: What ``--help`` tells.
+        rows: The rows by name.
+        peers: Engines besides onnxruntime, and their packages; those installed take turns, too.
+        threads: Numbers of threads, by default; 0 is all.
+        seconds: How long a turn is, by default.
+        roofline: Whether the machine's peaks are measured as well.
+    """
+
+    name: str
+    about: str | None
+    rows: Mapping[str, Row]
+    peers: Mapping[str, str] = field(default_factory=dict)
+    threads: tuple[int, ...] = (1, 0)
+    seconds: float = 0.3
+    roofline: bool = False
 
 
 def _phi3(about: str, form: Form, tokens: int, past: int) -> Row:

@@ -3,14 +3,14 @@
 Every measurement is a fresh process that finds no file of an earlier one but kernels that are
 installed, or stand for these in the user's cache. Engines take turns. For each model it tells how
 long the import, the first answer, the second and the tenth run take, when full speed is reached,
-and private memory: of onnxruntime, and of tenonnx with its kernels, on numpy alone, and with an
-empty cache, compiling in the background. What is measured replaces that of the results kept.
+and private memory: of onnxruntime, and of tenonnx with its kernels, again after a process that
+opened the same model, on numpy alone, and with an empty cache, compiling in the background. What is
+measured replaces that of the results kept.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import sys
@@ -21,11 +21,11 @@ from typing import Any
 from bench.first import report
 from bench.first.compare import Comparison, Settings
 from bench.first.install import has_kernels, has_numba, measure_installs, said
-from bench.first.states import CACHED, INSTALLED, JIT, STATES
+from bench.first.states import AGAIN, INSTALLED, JIT, STATES, cached
 from bench.first.table import ROWS
 from bench.machine import tell
 from bench.options import parser, telling_minutes
-from bench.process import ROOT, Failed
+from bench.process import ROOT
 
 FULL = Settings(rounds=3, budget=0.3, patience=20.0)
 QUICK = Settings(rounds=1, budget=0.01, patience=0.0, small=True)
@@ -84,16 +84,7 @@ def about(python: str) -> dict[str, Any]:
     """Describes the machine, what an interpreter has, and which commit was measured."""
     code = "import json; from bench.machine import machine; print(json.dumps(machine()))"
     told: dict[str, Any] = json.loads(said([python, "-c", code], ROOT))
-    with contextlib.suppress(OSError, Failed):
-        told["commit"] = _commit()
     return told
-
-
-def _commit() -> str:
-    """Returns the commit; ``-dirty`` says that more than results differs from it."""
-    changed = said(["git", "status", "--porcelain", "-uno", "--", ".", ":!bench/results"], ROOT)
-    commit = said(["git", "rev-parse", "--short", "HEAD"], ROOT).strip()
-    return f"{commit}-dirty" if changed.strip() else commit
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -110,8 +101,8 @@ def main(arguments: list[str] | None = None) -> int:
             python, results.installs = measure_installs(Path(folder))
         results.machine = about(python)
         chosen = {name: STATES[name] for name in STATES if name in parsed.states}
-        if INSTALLED in chosen and not has_kernels(python):
-            chosen[INSTALLED] = CACHED
+        if not has_kernels(python):
+            chosen |= {name: cached(chosen[name]) for name in (INSTALLED, AGAIN) if name in chosen}
         if JIT in chosen and not has_numba(python):
             tell(f"nothing is compiled: {python} has no numba")
             del chosen[JIT]
@@ -122,8 +113,9 @@ def main(arguments: list[str] | None = None) -> int:
             results.machine["load average"] = round(os.getloadavg()[0], 1)
             report.save(results, target)
     print(report.as_markdown(results))
-    measured = [each for each in results.rows if each.name in names and not parsed.quick]
-    return int(any(not each.holds for each in measured))
+    measured = [each for each in results.rows if each.name in names]
+    holds = all(each.holds for each in measured) and results.holds
+    return int(not (parsed.quick or holds))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tempfile
 import time
@@ -14,11 +15,12 @@ import onnx
 
 from bench.cpu.turns import difference
 from bench.first.outcome import Outcome, judge, trial
-from bench.first.states import INSTALLED, PEER, State
+from bench.first.states import AGAIN, INSTALLED, PEER, State
 from bench.first.table import ROWS
 from bench.machine import tell
 from bench.measure import environment, watch, write_feeds
 from bench.process import Failed
+from bench.weight_sharing.ort import BEST, convert
 
 TIMEOUT = 120.0
 
@@ -66,25 +68,28 @@ class Comparison:
         with tempfile.TemporaryDirectory(dir=self.folder) as given:
             place = Path(given)
             proto, feeds = (row.small if self.settings.small else row.build)()
-            onnx.save(proto, place / "model.onnx")
+            onnx.save(proto, path := place / "model.onnx")
             del proto
+            if row.ort:
+                convert(path, path.with_suffix(".ort"))
+                path.unlink()
             write_feeds(place / "feeds.npz", [feeds])
-            if INSTALLED in self.states:
-                self._prepare(place)
+            self._prepare(place)
             found = {s: Outcome(name, s, state.about) for s, state in self.states.items()}
             for state in turns(self.states, self.settings.rounds):
                 if not found[state].note:
                     self._measure(found[state], place, row.tolerance)
-        judge(found)
+        judge(found, row)
         return list(found.values())
 
     def _prepare(self, place: Path) -> None:
-        """Has what is kept for all later processes made: compiled kernels, Python's bytecode."""
-        for state in (INSTALLED, *(PEER,) * (PEER in self.states)):
-            try:
+        """Has what later processes find made: compiled kernels, Python's bytecode, side files."""
+        for state in self.states.keys() & {INSTALLED, AGAIN, PEER}:
+            with contextlib.suppress(Failed):  # which is told when it is measured
                 self._facts(state, place, TENONNX_JIT="wait")
-            except Failed:
-                return  # and says so when it is measured
+        if AGAIN in self.states:
+            with contextlib.suppress(Failed):
+                self._facts(AGAIN, place)
 
     def _measure(self, outcome: Outcome, place: Path, tolerance: float) -> None:
         begun = time.perf_counter()
@@ -107,20 +112,25 @@ class Comparison:
         tell(f"  {outcome.about}: {', '.join(words)}, warm {made['warm_s'] * 1e3:.3g} ms")
 
     def _facts(self, name: str, place: Path, **extra: str) -> dict[str, Any]:
-        """Runs a process in a state that finds no file of an earlier one but compiled kernels."""
+        """Runs a process in a state, which says what files of an earlier one it finds."""
         state, settings = self.states[name], self.settings
-        with tempfile.TemporaryDirectory(dir=place) as empty:
+        (model,) = (path for path in place.glob("model.*"))
+        with contextlib.ExitStack() as stack:
+            (empty := place / "kept").mkdir(exist_ok=True)
+            if not state.kept:
+                empty = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=place)))
             job = {
                 "engine": state.engine,
                 "threads": settings.threads,
-                "model": str(place / "model.onnx"),
+                "entries": BEST if name == PEER and model.suffix == ".ort" else {},
+                "model": str(model),
                 "feeds": str(place / "feeds.npz"),
                 "outputs": str(place / f"{name}.npz"),
                 "patience": settings.patience,
                 "budget": settings.budget,
             }
             command = [self.python, "-m", "bench.first.child", json.dumps(job)]
-            variables = environment(settings.threads, Path(empty)) | state.variables(Path(empty))
+            variables = environment(settings.threads, empty) | state.variables(empty)
             return watch(command, TIMEOUT, {**variables, **extra})
 
 

@@ -8,7 +8,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.first.states import INSTALLED, JIT, NUMPY
+from bench.first.states import AGAIN, INSTALLED, JIT, NUMPY, PEER
+from bench.first.table import Row
+from bench.report import show
+
+OPENED = 0.03
+"""Seconds that a second process may take from the import to its first answer, or as long as
+onnxruntime if that is more."""
+
+OPENED_MEAN = 0.5
+"""What that may be of onnxruntime's time, over all rows: their geometric mean."""
+
+ORT_OPENED = 1.5
+"""A second process may take so much of onnxruntime's time to open an ``.ort`` file and run it."""
 
 SLOWER = 1.1
 """A run is at full speed if it takes at most so much of the warm time; the second one must be."""
@@ -18,6 +30,9 @@ WINDOW = 5
 
 COLUMNS = {
     "import_s": "import",
+    "load_s": "session",
+    "session_s": "both after numpy",
+    "opened_s": "import, session, first run",
     "answer_s": "first answer",
     "answer_cpu_s": "its CPU time",
     "second_s": "second run",
@@ -85,6 +100,8 @@ def trial(facts: dict[str, Any], begun: float) -> dict[str, float]:
         "import_s": facts["import_s"],
         "load_s": facts["load_s"],
         "first_s": facts["first_s"],
+        "session_s": facts["import_s"] - facts["numpy_s"] + facts["load_s"],
+        "opened_s": facts["import_s"] + facts["load_s"] + facts["first_s"],
         "answer_s": answer,
         "second_s": early[0],
         "tenth_s": early[8],
@@ -110,14 +127,49 @@ def until_full_speed(runs: Sequence[float], warm: float) -> float:
     return sum(runs)
 
 
-def judge(outcomes: dict[str, Outcome]) -> None:
-    """Looks at the bounds of a model, whose outcomes are given by state."""
+def judge(outcomes: dict[str, Outcome], row: Row) -> None:
+    """Looks at the bounds of a row, whose outcomes are given by state."""
     mine = outcomes.get(INSTALLED)
     if mine is not None and (ratio := mine.median("ratio")) is not None:
         mine.bounds[f"second / warm {ratio:.2f} ≤ {SLOWER:g}"] = ratio <= SLOWER
+        mine.bounds |= _limited(mine, {"session_s": row.first_session})
     jit, plain = outcomes.get(JIT), outcomes.get(NUMPY)
     if jit is not None and plain is not None:
         meanwhile, warm = jit.median("meanwhile_s"), plain.median("warm_s")
         if meanwhile is not None and warm is not None:
             text = f"while compiling / numpy {meanwhile / warm:.2f} ≤ 1"
             jit.bounds[text] = meanwhile <= warm
+    again, peer = outcomes.get(AGAIN), outcomes.get(PEER)
+    if again is not None and again.trials:
+        again.bounds |= _opening(again, peer, row)
+
+
+def _opening(again: Outcome, peer: Outcome | None, row: Row) -> dict[str, bool]:
+    """Looks at how long a second process takes until its first answer."""
+    bounds = _limited(again, {"load_s": row.opens})
+    if peer is not None and (theirs := peer.median("opened_s")) is not None:
+        bounds |= _limited(again, {"opened_s": max(theirs, OPENED)})
+    if row.ort and peer is not None and (ratio := session_ratio(again, peer)) is not None:
+        bounds[f"session and first run {ratio:.2f} ≤ {ORT_OPENED:g}"] = ratio <= ORT_OPENED
+    return bounds
+
+
+def _limited(outcome: Outcome, limits: dict[str, float | None]) -> dict[str, bool]:
+    """Looks at seconds by column; those without a limit are left out, and those not known."""
+    bounds = {}
+    for column, limit in limits.items():
+        mine = outcome.median(column)
+        if mine is not None and limit is not None:
+            text = f"{COLUMNS[column]} {show(column, mine)} ≤ {show(column, limit)}"
+            bounds[text] = mine <= limit
+    return bounds
+
+
+def session_ratio(mine: Outcome, theirs: Outcome) -> float | None:
+    """Returns the time from the session's making to the first answer, in units of another's."""
+    found = [each.median("load_s") for each in (mine, theirs)]
+    runs = [each.median("first_s") for each in (mine, theirs)]
+    if None in (*found, *runs):
+        return None
+    ours, others = (load + run for load, run in zip(found, runs, strict=True))  # type: ignore[operator] # neither is None
+    return ours / others

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import json
+import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.first.outcome import COLUMNS, Outcome
-from bench.first.states import STATES
+from bench.first.outcome import COLUMNS, OPENED_MEAN, Outcome
+from bench.first.states import AGAIN, INSTALLED, PEER, STATES
 from bench.first.table import ROWS
+from bench.picture import bars
 from bench.report import show
 
 RATIOS = ("ratio", "cpu_ratio")
-SPREAD = ("answer_s", "answer_cpu_s", "second_s", "warm_s", *RATIOS)
+SPREAD = ("opened_s", "answer_s", "answer_cpu_s", "second_s", "warm_s", *RATIOS)
 """Of these the minimum is told, too."""
 
 EXPLAINED = (
@@ -38,6 +41,22 @@ class Results:
     rows: list[Outcome] = field(default_factory=list)
     installs: dict[str, dict[str, float]] = field(default_factory=dict)
 
+    @property
+    def opened(self) -> float | None:
+        """What a second process takes until its first answer, in units of onnxruntime's time.
+
+        The geometric mean over rows; ``None`` if there are none.
+        """
+        told = {(each.name, each.state): each.median("opened_s") for each in self.rows}
+        pairs = [(told.get((name, AGAIN)), told.get((name, PEER))) for name in ROWS]
+        ratios = [mine / theirs for mine, theirs in pairs if mine and theirs]
+        return statistics.geometric_mean(ratios) if ratios else None
+
+    @property
+    def holds(self) -> bool:
+        """Whether the bound of all rows together does."""
+        return self.opened is None or self.opened <= OPENED_MEAN
+
     def add(self, outcomes: Iterable[Outcome]) -> None:
         """Adds outcomes in place of those of the same row and state."""
         for outcome in outcomes:
@@ -53,6 +72,10 @@ def read(path: Path) -> Results:
     content = json.loads(path.read_text("utf-8"))
     names = [known.name for known in dataclasses.fields(Outcome)]
     rows = [Outcome(**{name: each[name] for name in names}) for each in content["rows"]]
+    parts = ("import_s", "load_s", "first_s")
+    for trial in (trial for each in rows for trial in each.trials):
+        if "opened_s" not in trial and all(part in trial for part in parts):
+            trial["opened_s"] = sum(trial[part] for part in parts)
     known = [each for each in rows if each.name in ROWS and each.state in STATES]
     return Results(content["machine"], known, content["installs"])
 
@@ -62,6 +85,8 @@ def save(results: Results, path: Path) -> None:
     text = json.dumps(dataclasses.asdict(results), indent=1, ensure_ascii=False)
     path.write_text(text + "\n", "utf-8")
     path.with_suffix(".md").write_text(as_markdown(results), "utf-8")
+    if importlib.util.find_spec("matplotlib"):
+        _draw(results, path.with_suffix(".png"))
 
 
 def as_markdown(results: Results) -> str:
@@ -70,8 +95,26 @@ def as_markdown(results: Results) -> str:
     lines += [f"| model | | {' | '.join(COLUMNS.values())} | |"]
     lines += [f"| --- | --- |{' ---: |' * len(COLUMNS)} --- |"]
     lines += [f"| {' | '.join(_cells(each))} |" for each in results.rows]
+    if results.opened is not None:
+        judged = "" if results.holds else "FAILS: "
+        lines += ["", f"{judged}again, {COLUMNS['opened_s']} take {results.opened:.2f} ≤ "
+                  f"{OPENED_MEAN:g} of onnxruntime's time (geometric mean)"]  # fmt: skip
     about = ", ".join(f"{key} {value}" for key, value in results.machine.items())
     return "\n".join([*lines, "", about, ""])
+
+
+def _draw(results: Results, path: Path) -> None:
+    """Draws how long engines take from the import to the first answer, in units of the peer's."""
+    told = {(each.name, each.state): each.median("opened_s") for each in results.rows}
+    series: dict[str, dict[str, float]] = {}
+    for each in results.rows:
+        mine, theirs = told[each.name, each.state], told.get((each.name, PEER))
+        if each.state in (INSTALLED, AGAIN) and mine and theirs:
+            series.setdefault(each.about, {})[ROWS[each.name].about] = mine / theirs
+    labels = [row.about for row in ROWS.values()]
+    limits = {label: 1.0 for label in labels if any(label in ratios for ratios in series.values())}
+    if limits:
+        bars(path, series, limits, f"{COLUMNS['opened_s']} / onnxruntime's time")
 
 
 def _installs(installs: dict[str, dict[str, float]]) -> Iterator[str]:

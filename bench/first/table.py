@@ -2,22 +2,59 @@
 
 from __future__ import annotations
 
-from bench.cpu.table import ROWS as CPU
-from bench.cpu.table import TINY, Row
-from bench.models import digits, gru_layers
+import dataclasses
+from dataclasses import dataclass
+
+from bench.cpu import table as cpu
+from bench.cpu.table import TINY
+from bench.models import digits, gru_layers, wide
 from bench.transformers import encoder
 
 MINILM = {"layers": 6, "width": 384, "heads": 12, "vocabulary": 30522}
 
+
+@dataclass(frozen=True)
+class Row(cpu.Row):
+    """A model, and how it is opened.
+
+    Attributes:
+        opens: Seconds that a second process may take to make a session of it.
+        first_session: Seconds that importing tenonnx and making the session may take in a first
+            process, numpy being imported.
+        ort: Whether it is a file of onnxruntime's own format.
+    """
+
+    opens: float | None = None
+    first_session: float | None = None
+    ort: bool = False
+
+
+def _known(name: str, **more: object) -> Row:
+    row = cpu.ROWS[name]
+    given = {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
+    return Row(**{**given, **more})
+
+
+def _graph(nodes: int, opens: float | None = None) -> Row:
+    return Row(
+        f"graph of {nodes:,} nodes", lambda: wide(nodes), lambda: wide(nodes // 10), opens=opens
+    )
+
+
 ROWS: dict[str, Row] = {
-    "bert": CPU["bert-1x128"],
+    "bert": _known("bert-1x128"),
     "minilm": Row("MiniLM, 1 x 128", lambda: encoder(**MINILM), lambda: encoder(**TINY)),
-    "resnet50": CPU["resnet50"],
-    "resnet50-int8": CPU["resnet50-int8"],
-    "mobilenet-v2": CPU["mobilenet-v2"],
-    "int4-decode": CPU["int4-decode-nbits"],
-    "lstm": CPU["lstm"],
+    "resnet50": _known("resnet50"),
+    "resnet50-int8": _known("resnet50-int8"),
+    "mobilenet-v2": _known("mobilenet-v2"),
+    "int4-decode": _known("int4-decode-nbits"),
+    "lstm": _known("lstm"),
     "gru": Row("GRU 2 x 256, 100 steps", gru_layers, lambda: gru_layers(5, 1, 16)),
-    "forest": CPU["forest-1000"],
-    "digits": Row("digits of `examples`, 1 image", digits, digits),
+    "forest": _known("forest-1000"),
+    "digits": Row("digits of `examples`, 1 image", digits, digits, first_session=0.06),
+    "graph-100": _graph(100),
+    "graph-1k": _graph(1_000, opens=0.015),
+    "graph-10k": _graph(10_000),
+    "resnet50-ort": _known("resnet50", about="ResNet-50, an .ort file", ort=True),
+    "mobilenet-v2-ort": _known("mobilenet-v2", about="MobileNetV2, an .ort file", ort=True),
 }

@@ -156,7 +156,10 @@ def attribute(node: ir.Node, name: str, default: Any) -> Any:
 
 
 def python_attributes(node: ir.Node) -> dict[str, Any]:
-    """Returns a node's attributes as Python values; tensors become numpy arrays."""
+    """Returns a node's attributes as Python values; tensors become numpy arrays.
+
+    Lists are sequences: tuples, or a ``LongList`` of what lies in the model's file.
+    """
     return {name: _python_value(attribute) for name, attribute in node.attributes.items()}
 
 
@@ -166,8 +169,7 @@ def _python_value(attribute: ir.Attr) -> Any:
             return array_of(attribute.value)
         case ir.AttributeType.TENSORS:
             return tuple(array_of(tensor) for tensor in attribute.value)
-        case ir.AttributeType.INTS | ir.AttributeType.FLOATS | ir.AttributeType.STRINGS:
-            return tuple(attribute.value)
+    return attribute.value
     return attribute.value
 
 

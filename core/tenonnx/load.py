@@ -25,7 +25,6 @@ from tenonnx.errors import (
     WithoutGraph,
 )
 from tenonnx.graph import label, nodes
-from tenonnx.loading.long_lists import put_back, take_long_lists
 from tenonnx.loading.map_types import has_maps, note_map_types, take_map_types
 from tenonnx.loading.paths import DataFolders, missing
 from tenonnx.loading.protos import graphs, read_quietly
@@ -141,9 +140,11 @@ def _read_buffer(buffer: memoryview, storage: Any, reader: TensorReader, name: s
         mend = "If it is TensorFlow's, convert it with tf2onnx."
         raise _not_a_model(name, buffer, "it has no graph", mend, WithoutGraph)
     reader.inline[skeleton.location] = storage
-    lists = take_long_lists(proto)
     model = _read(proto, reader)
-    put_back(model, lists)
+    if skeleton.lists:
+        from tenonnx.loading.long_lists import put_back  # few models have any
+
+        put_back(model, skeleton.lists)
     return model
 
 

@@ -39,8 +39,9 @@ def tokenizer(
             raise ValueError(f"mincharnum is {mincharnum}; expected 1 where characters are tokens")
         rows = [list(text) for text in texts]
     elif tokenexp:
-        spans = compile_re2(tokenexp).spans
-        rows = [[text[a:b] for a, b in spans(text) if b - a >= mincharnum] for text in texts]
+        rows = [*map(compile_re2(tokenexp).found, texts)]
+        if mincharnum > 1:
+            rows = [[word for word in row if len(word) >= mincharnum] for row in rows]
     else:
         patterns = [compile_re2(separator) for separator in separators]
         rows = [pieces(patterns, text, mincharnum) for text in texts]
@@ -61,14 +62,8 @@ def pieces(patterns: Sequence[Pattern], text: str, shortest: int) -> list[str]:
     """Returns what lies between separators; what one leaves is cut by the next."""
     parts = [text]
     for pattern in patterns:
-        parts = [piece for part in parts for piece in between(pattern, part)]
+        parts = [piece for part in parts for piece in pattern.between(part)]
     return [part for part in parts if len(part) >= shortest]
-
-
-def between(pattern: Pattern, text: str) -> list[str]:
-    """Returns a text without what a pattern matches."""
-    edges = [0, *(edge for span in pattern.spans(text) for edge in span), len(text)]
-    return [text[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
 
 @op("WordConvEmbedding")

@@ -7,7 +7,7 @@ trees, an ArgMax and a Softmax, which providers have kernels for and join with w
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -123,7 +123,7 @@ def trees_classifier(node: ir.Node) -> Made | str:
     if labels is None or transform not in ("NONE", *TRANSFORMS):
         return f"its transform is {transform}, or its labels are unclear"
     base = node.attributes.get("base_values") or node.attributes.get("base_values_as_tensor")
-    voted = set(attribute(node, "class_ids", ()))
+    voted = set(np.unique(np.array(attribute(node, "class_ids", ()), np.int64)).tolist())
     writer = _Writer()
     if len(labels) != 2 or len(voted) != 1:
         if voted and base is None and len(voted) < len(labels):
@@ -149,7 +149,7 @@ def trees_classifier(node: ir.Node) -> Made | str:
 def _numbers(attribute: ir.Attr) -> Array:
     """Returns what an attribute of numbers has, or one that is a tensor."""
     value = attribute.value
-    return np.array(value) if isinstance(value, tuple) else value.numpy().reshape(-1)
+    return np.array(value) if isinstance(value, Sequence) else value.numpy().reshape(-1)
 
 
 def _trees(writer: _Writer, node: ir.Node, targets: int, base: ir.Attr | None) -> ir.Value:

@@ -104,8 +104,11 @@ def sizes_of(shape: ir.Value | None) -> list[Size] | None:
 
 def _replaces_unknown(node: ir.Node) -> bool:
     """Says whether a Where puts ones in the place of the sizes of an Expand that are -1."""
-    tests, ones = _maker(operand(node, 0), "Equal"), _maker(operand(node, 1), "ConstantOfShape")
-    return tests is not None and ones is not None and operand(tests, 0) is operand(node, 2)
+    tests, ones = _maker(operand(node, 0), "Equal"), operand(node, 1)
+    if tests is None or operand(tests, 0) is not operand(node, 2):
+        return False
+    # Exporters write them as a ConstantOfShape, of which folding makes a constant.
+    return _maker(ones, "ConstantOfShape") is not None or set(integers_of(ones) or ()) == {1}
 
 
 def size_of(value: ir.Value, axis: int) -> Size:

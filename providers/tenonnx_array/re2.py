@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import cache, lru_cache
 from itertools import groupby
 from re import _parser  # type: ignore[attr-defined] # what it parses to, no other module says
-from typing import Any, Protocol
+from typing import Any
 
 from tenonnx_array.automaton import MOST_REPEATS, Automaton, is_plain, repeats
 
@@ -45,14 +46,25 @@ _CATEGORY = re.compile(r"[pP](?:\{(\^?)(\w+)\}|(\w))")
 _CONTROLS = dict(zip("afnrtv", "\a\f\n\r\t\v", strict=True))
 
 
-class Pattern(Protocol):
+class Pattern(ABC):
     """A compiled pattern."""
 
+    @abstractmethod
     def fullmatch(self, text: str) -> bool:
         """Say whether all of a text matches."""
 
+    @abstractmethod
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Yield where matches that are not empty begin and end, from left to right."""
+
+    def found(self, text: str) -> list[str]:
+        """Return the matches that are not empty."""
+        return [text[start:end] for start, end in self.spans(text)]
+
+    def between(self, text: str) -> list[str]:
+        """Return what lies before, between and behind these."""
+        edges = [0, *(edge for span in self.spans(text) for edge in span), len(text)]
+        return [text[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
 
 @lru_cache(maxsize=256)
@@ -62,8 +74,15 @@ def compile_re2(pattern: str) -> Pattern:
     Raises:
         ValueError: It is not RE2's, or too large.
     """
-    library = google_re2()
-    return compile_own(pattern) if library is None else _Google(library, pattern)
+    if google_re2() is None:
+        return compile_own(pattern)
+    theirs = compile_google(pattern)
+    try:
+        own = compile_own(pattern)
+    except ValueError:
+        return theirs
+    # Its Python half looks at each match for longer than re takes to find it.
+    return own if isinstance(own, _Plain) else theirs
 
 
 @cache
@@ -76,7 +95,16 @@ def google_re2() -> Any:
     return re2 if hasattr(re2, "Options") else None
 
 
-class _Google:
+def compile_google(pattern: str) -> Pattern:
+    """Compile a pattern by google-re2.
+
+    Raises:
+        ValueError: It is not RE2's, or too large.
+    """
+    return _Google(google_re2(), pattern)
+
+
+class _Google(Pattern):
     def __init__(self, library: Any, pattern: str) -> None:
         options = library.Options()
         options.log_errors = False
@@ -105,22 +133,43 @@ def compile_own(pattern: str) -> Pattern:
         compiled, tree = re.compile(translated), _parser.parse(translated)
         if repeats(tree.data) > MOST_REPEATS:
             raise ValueError(f"it repeats something more than {MOST_REPEATS} times")
-        return _Own(compiled, tree)
+        return _Plain(compiled) if is_plain(tree.data, last=True) else _Own(compiled, tree)
     except (re.error, ValueError, RecursionError, OverflowError) as e:
         why = "it nests too deeply" if isinstance(e, RecursionError) else e
         raise ValueError(f"expected RE2's syntax, found {pattern!r}: {why}") from e
 
 
-class _Own:
+class _Plain(Pattern):
+    """One that takes ``re`` linear time, has no groups, and matches nothing empty."""
+
+    def __init__(self, compiled: re.Pattern[str]) -> None:
+        self._compiled = compiled
+
+    def fullmatch(self, text: str) -> bool:
+        return self._compiled.fullmatch(text) is not None
+
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        return (match.span() for match in self._compiled.finditer(text))
+
+    def found(self, text: str) -> list[str]:
+        return self._compiled.findall(text)
+
+    def between(self, text: str) -> list[str]:
+        return self._compiled.split(text)
+
+
+class _Own(Pattern):
     def __init__(self, compiled: re.Pattern[str], tree: Any) -> None:
-        automaton = Automaton(tree)
-        self.fullmatch, self.spans = automaton.fullmatch, automaton.spans
-        if is_plain(tree.data, last=False):
-            self.fullmatch = lambda text: compiled.fullmatch(text) is not None
-        if is_plain(tree.data, last=True):
-            self.spans = lambda text: (
-                match.span() for match in compiled.finditer(text) if match.group()
-            )
+        self._automaton = Automaton(tree)
+        self._compiled = compiled if is_plain(tree.data, last=False) else None
+
+    def fullmatch(self, text: str) -> bool:
+        if self._compiled is not None:
+            return self._compiled.fullmatch(text) is not None
+        return self._automaton.fullmatch(text)
+
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        return self._automaton.spans(text)
 
 
 class _Translator:

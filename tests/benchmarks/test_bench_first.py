@@ -33,7 +33,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_states_beside_onnxruntime(tmp_path: Path) -> None:
-    states = ("onnxruntime", "numpy", "jit")
+    states = ("onnxruntime", "again", "numpy", "jit")
     done = run("--quick", "digits", "--states", *states, "--output", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     rows = json.loads((tmp_path / "first-quick.json").read_text())["rows"]
@@ -45,7 +45,7 @@ def test_states_beside_onnxruntime(tmp_path: Path) -> None:
         assert trial["cpu_ratio"] > 0
         assert trial["ratio"] == pytest.approx(trial["second_s"] / trial["warm_s"])
         assert 5 < trial["ran_mib"] < 100
-    compiling = rows[2]
+    compiling = rows[3]
     assert "meanwhile_s" in compiling["trials"][0], "its cache is empty"
     assert compiling["note"].startswith("after 0 s, ")
     assert "| digits of `examples`, 1 image | onnxruntime |" in done.stdout
@@ -81,11 +81,54 @@ def test_bounds_are_looked_at() -> None:
         "jit": [{"meanwhile_s": 2.2}],
     }
     found = {s: outcome.Outcome("lstm", s, s, trials) for s, trials in given.items()}
-    outcome.judge(found)
+    outcome.judge(found, first("table").ROWS["lstm"])
     assert found["installed"].bounds == {"second / warm 1.09 ≤ 1.1": True}
     assert found["jit"].bounds == {"while compiling / numpy 1.10 ≤ 1": False}
     assert found["installed"].holds
     assert not found["jit"].holds
+
+
+def opened(**seconds: float) -> dict[str, Any]:
+    trial = {"load_s": 0.02, "first_s": 0.01, "opened_s": 0.0}
+    kind = first("outcome").Outcome
+    return {s: kind("lstm", s, s, [trial | {"opened_s": t}]) for s, t in seconds.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "mine", "theirs", "said"),
+    [
+        ("lstm", 0.029, 0.02, {"import, session, first run 29 ms ≤ 30 ms": True}),
+        ("lstm", 0.05, 0.06, {"import, session, first run 50 ms ≤ 60 ms": True}),
+        ("lstm", 0.07, 0.06, {"import, session, first run 70 ms ≤ 60 ms": False}),
+        (
+            "graph-1k", 0.07, 0.08,
+            {"session 20 ms ≤ 15 ms": False, "import, session, first run 70 ms ≤ 80 ms": True},
+        ),
+        (
+            "resnet50-ort", 0.07, 0.08,
+            {
+                "import, session, first run 70 ms ≤ 80 ms": True,
+                "session and first run 1.00 ≤ 1.5": True,
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_a_second_process_is_judged(
+    name: str, mine: float, theirs: float, said: dict[str, bool]
+) -> None:
+    found = opened(again=mine, onnxruntime=theirs)
+    first("outcome").judge(found, first("table").ROWS[name])
+    assert found["again"].bounds == said
+
+
+def test_second_processes_are_judged_together() -> None:
+    report = first("report")
+    results = report.Results(rows=[*opened(again=0.02, onnxruntime=0.08).values()])
+    assert results.opened == pytest.approx(0.25)
+    assert results.holds
+    results.rows = [*opened(again=0.06, onnxruntime=0.08).values()]
+    assert not results.holds
+    assert "FAILS: again, import, session, first run take 0.75 ≤ 0.5" in report.as_markdown(results)
 
 
 def test_a_process_that_fails_has_a_note(tmp_path: Path) -> None:

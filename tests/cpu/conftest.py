@@ -1,4 +1,4 @@
-"""Models that several tests of kernels load from a file."""
+"""What tests of kernels share: a model in a file, and a list of kernels that none took."""
 
 from __future__ import annotations
 
@@ -20,3 +20,15 @@ def pooling(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model") / "pooling.onnx"
     onnx.save(proto, path)
     return path
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if not session.config.getoption("--all-kernels"):
+        return
+    from tenonnx_cpu.jit.runtime import KERNELS
+    from tenonnx_cpu.lazy_import import import_all
+
+    import_all()
+    if left := [str(kernel) for kernel in KERNELS if kernel.run is None]:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        print(f"\nno test took {', '.join(left)}")

@@ -17,7 +17,7 @@ Case = tuple[int, int, int, int, int, int, int]
 
 
 def attend(*given: Any) -> Any:
-    return done(attend_launch(*given))
+    return done(attend_launch(*given))[0]
 
 
 @pytest.fixture

@@ -313,6 +313,30 @@ def test_chains_that_read_views() -> None:
     assert captures(one) == [1]
 
 
+@pytest.mark.parametrize("kind", [np.float32, bool])
+@pytest.mark.parametrize("past", [0, 7])
+def test_attention_over_a_cache_with_a_mask(
+    kind: Any, past: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feeds = {"q": floats(2, 4, 1, 8), "k": floats(2, 2, 1, 8, seed=1), "v": floats(2, 2, 1, 8)}
+    feeds |= {"pk": floats(2, 2, past, 8, seed=2), "pv": floats(2, 2, past, 8, seed=3)}
+    nodes = [node("Attention", "q k v m pk pv", "y keys values")]
+
+    def masked(seed: int) -> dict[str, Any]:
+        mask = floats(2, 1, 1, past + 1, seed=seed)
+        mask[..., 0] = 1
+        return {**feeds, "m": mask if kind is np.float32 else mask > 0}
+
+    kinds = {} if kind is np.float32 else {"m": 9}
+    one = session(nodes, masked(0), "y keys values", opset=23, kinds=kinds)
+    with monkeypatch.context() as patch:
+        patch.setattr(capturable, "COUNTED", False)
+        plain = session(nodes, masked(0), "y keys values", opset=23, kinds=kinds)
+    for seed in range(4):
+        same(one.run(None, masked(seed)), plain.run(None, masked(seed)))
+    assert captures(one) == [1]
+
+
 def test_what_steps_exchange_shares_memory() -> None:
     nodes = [node("Softmax", f"h{n}", f"h{n + 1}") for n in range(8)]
     feeds = {"h0": floats(64, 256)}

@@ -8,7 +8,7 @@ from running import Watch, floats, run
 from windows_oracle import seen
 
 from models import node
-from tenonnx_cpu.conv.pooling import AVERAGE, POOL
+from tenonnx_cpu.conv.pooling import AVERAGE, POOL, POOL_VOLUME
 
 CASES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((1, 64, 112, 112), {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1)}),
@@ -18,12 +18,32 @@ CASES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((3, 2, 11, 13), {"kernel_shape": (3, 2), "strides": (3, 1), "pads": (2, 0, 0, 1)}),
     ((1, 2, 20, 20), {"kernel_shape": (3, 3), "dilations": (2, 3), "pads": (1, 2, 1, 2)}),
     ((1, 1, 1, 1), {"kernel_shape": (1, 1)}),
+    ((2, 5, 100), {"kernel_shape": (3,), "strides": (2,), "pads": (1, 1)}),
+    ((1, 3, 41), {"kernel_shape": (4,), "dilations": (3,), "pads": (2, 3)}),
+    ((1, 9, 8, 14, 12), {"kernel_shape": (2, 2, 2), "strides": (2, 2, 2)}),
+    ((2, 3, 7, 9, 11), {"kernel_shape": (3, 3, 3), "pads": (1, 1, 1, 1, 1, 1)}),
+    ((1, 2, 9, 5, 6), {"kernel_shape": (3, 2, 2), "strides": (2, 1, 3), "dilations": (3, 1, 1)}),
+    ((1, 2, 9, 5, 6), {"kernel_shape": (2, 1, 1), "strides": (4, 1, 1), "pads": (1, 0, 0) * 2}),
+    ((1, 1, 30, 20, 25), {"kernel_shape": (3, 5, 1), "strides": (1, 2, 1), "pads": (1, 2, 0) * 2}),
 ]
 
 
 def windows(x: Any, attributes: dict[str, Any], fill: float) -> Any:
-    given = {"strides": (1, 1), "dilations": (1, 1), "pads": (0, 0, 0, 0), **attributes}
-    return seen(x, given["kernel_shape"], given["strides"], given["dilations"], given["pads"], fill)
+    axes = len(attributes["kernel_shape"])
+    given = {
+        "strides": (1,) * axes,
+        "dilations": (1,) * axes,
+        "pads": (0,) * 2 * axes,
+        **attributes,
+    }
+    found = seen(
+        x, *(given[name] for name in ("kernel_shape", "strides", "dilations", "pads")), fill
+    )
+    return found.reshape(*found.shape[:-axes], -1)
+
+
+def kernel_of(shape: tuple[int, ...]) -> Any:
+    return POOL_VOLUME if len(shape) == 5 else POOL
 
 
 @pytest.mark.parametrize(("shape", "attributes"), CASES)
@@ -31,12 +51,12 @@ def windows(x: Any, attributes: dict[str, Any], fill: float) -> Any:
 def test_max_pool(
     shape: Any, attributes: Any, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kernel = Watch(POOL, monkeypatch)
+    kernel = Watch(kernel_of(shape), monkeypatch)
     x = floats(*shape)
     x.flat[:: max(7, x.size // 50)] = np.nan
     y = run([node("MaxPool", "x", "y", **attributes)], {"x": x}, "y", threads=threads)
     assert kernel.calls == 1
-    expected = np.max(windows(x, attributes, -np.inf), axis=(-2, -1))
+    expected = np.max(windows(x, attributes, -np.inf), axis=-1)
     assert np.array_equal(y, expected, equal_nan=True)
 
 
@@ -45,13 +65,13 @@ def test_max_pool(
 def test_average_pool(
     shape: Any, attributes: Any, padding: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kernel = Watch(POOL, monkeypatch)
+    kernel = Watch(kernel_of(shape), monkeypatch)
     x = floats(*shape)
     nodes = [node("AveragePool", "x", "y", count_include_pad=padding, **attributes)]
     y = run(nodes, {"x": x}, "y")
     assert kernel.calls == 1
     mean = np.mean if padding else np.nanmean
-    expected = mean(windows(x, attributes, 0 if padding else np.nan), axis=(-2, -1))
+    expected = mean(windows(x, attributes, 0 if padding else np.nan), axis=-1)
     assert np.abs(y - expected).max() < 1e-6
 
 
@@ -74,8 +94,8 @@ def test_last_window_of_ceil_mode_may_stick_out(monkeypatch: pytest.MonkeyPatch)
     )
     assert kernel.calls == 2
     places = {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (0, 0, 1, 1)}
-    assert np.array_equal(largest, windows(x, places, -np.inf).max(axis=(-2, -1)))
-    assert np.abs(mean - np.nanmean(windows(x, places, np.nan), axis=(-2, -1))).max() < 1e-6
+    assert np.array_equal(largest, windows(x, places, -np.inf).max(axis=-1))
+    assert np.abs(mean - np.nanmean(windows(x, places, np.nan), axis=-1)).max() < 1e-6
 
 
 @pytest.mark.parametrize("shape", [(1, 2048, 7, 7), (2, 3, 5), (1, 1, 1, 1), (3, 70, 2, 3, 4)])

@@ -233,18 +233,20 @@ def test_keys_that_are_turned_with_heads_and_batch_joined() -> None:
     assert counts == {"Attention": 1, "Where": 1}
 
 
-def test_heads_that_torchscript_repeats() -> None:
+@pytest.mark.parametrize("rank", ["ws = Shape(w1)", "ws = Identity(five)"])
+def test_heads_that_torchscript_repeats(rank: str) -> None:
     """No shapes are known, and Expand is guarded against sizes that are -1."""
-    sizes = """sk = Shape(k)  b0 = Gather(sk, i0)  n0 = Gather(sk, i2)  d0 = Gather(sk, i3)
+    sizes = f"""sk = Shape(k)  b0 = Gather(sk, i0)  n0 = Gather(sk, i2)  d0 = Gather(sk, i3)
         b = Unsqueeze(b0, o)  n = Unsqueeze(n0, o)  d = Unsqueeze(d0, o)
-        w0 = Concat<axis=0>(b, g, times, n, d)  w1 = Reshape(w0, all)  ws = Shape(w1)
-        ones = ConstantOfShape<value=int64[1]{1}>(ws)  no = Mul(ones, minus)  e0 = Equal(w1, no)
+        w0 = Concat<axis=0>(b, g, times, n, d)  w1 = Reshape(w0, all)  {rank}
+        ones = ConstantOfShape<value=int64[1]{{1}}>(ws)  no = Mul(ones, minus)  e0 = Equal(w1, no)
         wide = Where(e0, ones, w1)  g0 = Gather(sk, i1)  h0 = Mul(g0, two)  h = Unsqueeze(h0, o)
         flat = Concat<axis=0>(b, h, n, d)"""
     proto = parse(
         f"{FEWER} => (float[B,H,S,D] y) {{ {sizes} {REPEATED.replace('two)', 'axis)')} }}",
         **{f"i{axis}": np.array(axis) for axis in range(4)},
         o=np.array([0]),
+        five=np.array([5]),
         g=np.array([G]),
         times=np.array([H // G]),
         all=np.array([-1]),

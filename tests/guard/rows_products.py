@@ -70,6 +70,20 @@ ROWS = [
         opset=23,
     ),
     one(
+        "Attention past",
+        "Attention",
+        [
+            f32(2, 4, 1, 16),
+            f32(2, 2, 1, 16),
+            f32(2, 2, 1, 24),
+            f32(2, 1, 1, 12) > -1,
+            f32(2, 2, 11, 16),
+            f32(2, 2, 11, 24),
+        ],
+        outputs=3,
+        opset=23,
+    ),
+    one(
         "GroupQueryAttention",
         "GroupQueryAttention",
         [

@@ -283,16 +283,3 @@ def test_garbage_collection_is_left_as_it_was(registry: WeightRegistry, enabled:
         assert gc.isenabled() == enabled
     finally:
         gc.enable()
-
-
-def test_long_lists_of_numbers_are_as_in_the_file(registry: WeightRegistry) -> None:
-    lists = {"coefficients": array(0, 3000).tolist(), "vectors": list(range(-2000, 2000)), "n": [1]}
-    nodes = [
-        helper.make_node("Identity", ["x"], ["h"]),
-        helper.make_node("Any", ["h"], ["y"], "it", domain="ai.onnx.ml", **lists),
-    ]
-    values = [helper.make_tensor_value_info(name, TP.FLOAT, None) for name in "xy"]
-    proto = helper.make_model(helper.make_graph(nodes, "test", values[:1], values[1:]))
-    read = load(proto.SerializeToString(), registry)
-    assert ir.serde.serialize_node(read.graph[1]) == proto.graph.node[1]
-    assert dict(read.graph[1].attributes) == dict(load(proto, registry).graph[1].attributes)

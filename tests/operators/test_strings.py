@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenonnx_array.re2 import compile_own, compile_re2, google_re2
+from tenonnx_array.re2 import compile_google, compile_own, compile_re2, google_re2
 
-ENGINES = {"own": compile_own, "google-re2": compile_re2}
+ENGINES = {"own": compile_own, "google-re2": compile_google}
 
 
 @pytest.fixture(params=ENGINES)
@@ -131,6 +131,14 @@ def test_both_find_the_same(pattern: str, text: str) -> None:
     if r"\B" in pattern:  # of which google-re2 finds some between the bytes of a character
         text = text.replace("é", "e")
     if google_re2() is not None:
-        other = compile_re2(pattern)
+        other = compile_google(pattern)
         assert own.fullmatch(text) == other.fullmatch(text)
         assert list(own.spans(text)) == list(other.spans(text))
+        assert own.found(text) == other.found(text)
+        assert own.between(text) == other.between(text)
+
+
+def test_a_pattern_is_left_to_re_only_if_google_takes_it() -> None:
+    assert compile_re2("[a-z]+").found("ab c") == ["ab", "c"]
+    with pytest.raises(ValueError, match="expected RE2's syntax"):
+        compile_re2("[a-z]++")

@@ -157,7 +157,8 @@ def _content(attribute: ir.Attr) -> str:
         return "..."
     value = attribute.value
     # Trees have a million numbers, of which none behind the first few is shown.
-    text = str(list(value[:SHOWN]) if isinstance(value, tuple) else value)
+    is_list = isinstance(value, Sequence) and not isinstance(value, str)
+    text = str(list(value[:SHOWN]) if is_list else value)
     return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
 
 

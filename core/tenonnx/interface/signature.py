@@ -229,8 +229,8 @@ def _as_strings(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def _worded(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Returns an array of objects as one of strings, which those of data frames often are not."""
     row = array.ravel()
-    parts = (row[some] for some in pieces(len(row), len(row), MOVED))
-    if all(set(map(type, part.tolist())) <= {str} for part in parts):
+    parts = (row[some].tolist() for some in pieces(len(row), len(row), MOVED))
+    if all(list(map(type, part)).count(str) == len(part) for part in parts):
         return array
     words = np.empty(array.shape, object)
     words.reshape(-1)[:] = [str(item) for item in array.flat]

@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from tenonnx.errors import InvalidProtobuf
+
+if TYPE_CHECKING:
+    from tenonnx.loading.long_lists import LongList
 
 THRESHOLD = 128
 """Tensor contents shorter than this stay in the skeleton."""
@@ -48,6 +51,11 @@ TYPE = b"\xa0\x01"
 PLAIN = frozenset({1, 2, 3, 6, 7, 8})
 """Types of attributes that are numbers or words, and lists of them."""
 
+LONG = 4096
+"""Bytes of an attribute whose list is not left to protobuf."""
+
+DOC_STRING = 13 << 3 | BYTES
+
 # Tags of TensorProto: a field's number, shifted, and its wire type.
 DATA_TYPE, DATA_LOCATION = 2 << 3 | VARINT, 14 << 3 | VARINT
 RAW_DATA, FLOAT_DATA, DOUBLE_DATA = 9 << 3 | BYTES, 4 << 3 | BYTES, 10 << 3 | BYTES
@@ -65,10 +73,12 @@ class Skeleton(NamedTuple):
         data: The serialized model.
         location: The external data's location that stands for the buffer itself. It is drawn at
             random, so no model can name it.
+        lists: Long lists, by the documentation that their attributes have instead.
     """
 
     data: bytes
     location: str
+    lists: dict[str, LongList]
 
 
 def skim(buffer: memoryview, threshold: int = THRESHOLD) -> Skeleton:
@@ -81,15 +91,19 @@ def skim(buffer: memoryview, threshold: int = THRESHOLD) -> Skeleton:
         InvalidProtobuf: At which byte the buffer stops being a model.
     """
     location = f"buffer:{os.urandom(12).hex()}"
-    pieces = _Scan(buffer, threshold, location).message(0, len(buffer), "Model", 0)
-    return Skeleton(bytes(buffer) if pieces is None else b"".join(pieces), location)
+    scan = _Scan(buffer, threshold, location)
+    pieces = scan.message(0, len(buffer), "Model", 0)
+    data = bytes(buffer) if pieces is None else b"".join(pieces)
+    return Skeleton(data, location, scan.lists)
 
 
 class _Scan:
     def __init__(self, buffer: memoryview, threshold: int, location: str) -> None:
         self.buffer = buffer
         self.threshold = threshold
+        self.location = location
         self.reference = _reference(location)
+        self.lists: dict[str, LongList] = {}
 
     def message(self, start: int, stop: int, kind: Message, depth: int) -> Pieces | None:
         """Returns what replaces a message; ``None`` if it stays as it is.
@@ -101,7 +115,7 @@ class _Scan:
         if kind == "Tensor":
             return self.tensor(start, stop)
         if kind == "Attribute" and self.holds_no_tensor(stop):
-            return None
+            return self.long_list(start, stop) if stop - start > LONG else None
         buffer, threshold, nested = self.buffer, self.threshold, NESTED_BY_TAG[kind]
         pieces: Pieces = []
         copied = position = start
@@ -136,6 +150,19 @@ class _Scan:
             and self.buffer[stop - 3 : stop - 1] == TYPE
             and self.buffer[stop - 1] in PLAIN
         )
+
+    def long_list(self, start: int, stop: int) -> Pieces | None:
+        """Returns what replaces an attribute that is a long list; ``None`` if it stays."""
+        from tenonnx.loading.long_lists import read  # few models have any
+
+        found = read(self.buffer[start:stop])
+        if found is None:
+            return None
+        begin, items = found
+        key = f"{self.location}:{start}"
+        self.lists[key] = items
+        documentation = bytes([DOC_STRING, len(key)]) + key.encode()
+        return [self.buffer[start : start + begin], documentation, self.buffer[stop - 3 : stop]]
 
     def tensor(self, start: int, stop: int) -> Pieces | None:
         """Returns what replaces a ``TensorProto``; ``None`` if its content is short."""

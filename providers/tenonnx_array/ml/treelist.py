@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from tenonnx.loading.long_lists import LongList
 from tenonnx.operators import Array
 from tenonnx_array.ml.walk import EQ, GT, GTE, LEQ, LT, NEQ, Nodes
 
@@ -36,9 +38,7 @@ class TreeList:
 
     def __init__(self, treeids: Ints, nodeids: Ints, modes: Sequence[str]) -> None:
         check_lengths(len(modes), nodes_treeids=treeids, nodes_nodeids=nodeids)
-        if unknown := set(modes) - MODES.keys():
-            raise ValueError(f"nodes_modes must be among {', '.join(MODES)}, found {unknown}")
-        self._mode = np.array([*map(MODES.__getitem__, modes)], np.intp)
+        self._mode = _numbered(modes)
         self._inner = self._mode >= 0
         self.leaves = int(np.count_nonzero(~self._inner))
         # Interior nodes count up from 0, leaves down from -1.
@@ -46,9 +46,7 @@ class TreeList:
             self._inner, np.cumsum(self._inner) - 1, ~(np.cumsum(~self._inner) - 1)
         )
         self._tree, node = np.array(treeids, np.int64), np.array(nodeids, np.int64)
-        self._trees, self._nodes = np.unique(self._tree), np.unique(node)
-        self._keys = self._key(self._tree, node)
-        self._order = np.argsort(self._keys)
+        self._rows = _in_order(self._tree, node) or Scattered(self._tree, node)
 
     def nodes(self, features: Ints, values: Array, missing: Ints, true: Ints, false: Ints) -> Nodes:
         """Returns the interior nodes; trees begin at the rows that no branch leads to.
@@ -69,7 +67,7 @@ class TreeList:
         failing = self._find(tree, np.array(false, np.int64)[inner])
         root = np.ones(len(inner), bool)
         root[succeeding] = root[failing] = False
-        if not np.array_equal(np.sort(self._tree[root]), np.unique(self._tree)):
+        if not np.array_equal(np.sort(self._tree[root]), self._rows.trees):
             raise ValueError("every tree needs one node that no branch leads to, its root")
         return Nodes(
             feature=np.array(features, np.intp)[inner],
@@ -96,22 +94,78 @@ class TreeList:
         return ~place[cast], np.array(targets, np.intp)[cast], weights[cast].astype(np.float64)
 
     def _find(self, trees: Array, nodes: Array) -> Array:
-        keys = self._key(trees, nodes)
-        last = max(len(self._keys) - 1, 0)
-        found = self._order[np.minimum(np.searchsorted(self._keys[self._order], keys), last)]
-        lost = np.flatnonzero((self._keys[found] != keys) | (keys < 0))
-        if lost.size:
-            tree, node = trees[lost[0]], nodes[lost[0]]
+        found = self._rows.find(trees, nodes)
+        if found.min(initial=0) < 0:
+            lost = found.argmin()
+            tree, node = trees[lost], nodes[lost]
             raise ValueError(f"node {node} of tree {tree} is referred to, but not listed")
         return found
+
+
+class Adjacent(NamedTuple):
+    """Rows in which tree follows tree, with the nodes 0, 1, 2 and so on.
+
+    Attributes:
+        trees: The trees' ids, ascending.
+        starts: The row of each tree's first node, and how many rows there are.
+    """
+
+    trees: Array
+    starts: Array
+
+    def find(self, trees: Array, nodes: Array) -> Array:
+        """Returns the rows of nodes of trees, -1 for those that are not listed."""
+        tree = _places(self.trees, trees)
+        row = self.starts[tree] + nodes
+        return np.where((tree < 0) | (nodes < 0) | (row >= self.starts[tree + 1]), -1, row)
+
+
+def _in_order(tree: Array, node: Array) -> Adjacent | None:
+    """Returns rows as adjacent ones, as most exporters write them, if they are."""
+    ends = np.flatnonzero(tree[1:] != tree[:-1]) + 1
+    starts = np.concatenate([[0], ends, [len(tree)]])
+    trees = tree[starts[:-1]] if len(tree) else tree
+    if (trees[1:] <= trees[:-1]).any():
+        return None
+    count_up = np.arange(len(tree)) - np.repeat(starts[:-1], np.diff(starts))
+    return Adjacent(trees, starts) if np.array_equal(node, count_up) else None
+
+
+class Scattered:
+    """Rows of any order.
+
+    Attributes:
+        trees: The trees' ids, ascending.
+    """
+
+    def __init__(self, tree: Array, node: Array) -> None:
+        self.trees, self._nodes = np.unique(tree), np.unique(node)
+        keys = self._key(tree, node)
+        self._order = np.argsort(keys)
+        self._keys = keys[self._order]
+
+    def find(self, trees: Array, nodes: Array) -> Array:
+        """Returns the rows of nodes of trees, -1 for those that are not listed."""
+        keys = self._key(trees, nodes)
+        place = _places(self._keys, keys)
+        return np.where(place < 0, -1, self._order[place])
 
     def _key(self, trees: Array, nodes: Array) -> Array:
         """Returns a number for each tree and node, -1 for ids that are not listed.
 
         Ids are any int64: their places among those that are listed cannot overflow.
         """
-        tree, node = _places(self._trees, trees), _places(self._nodes, nodes)
+        tree, node = _places(self.trees, trees), _places(self._nodes, nodes)
         return np.where((tree < 0) | (node < 0), -1, tree * len(self._nodes) + node)
+
+
+def _numbered(modes: Sequence[str]) -> Array:
+    """Returns modes as numbers."""
+    names = modes.names if isinstance(modes, LongList) else modes
+    if unknown := set(names) - MODES.keys():
+        raise ValueError(f"nodes_modes must be among {', '.join(MODES)}, found {unknown}")
+    numbers = np.array([*map(MODES.__getitem__, names)], np.intp)
+    return numbers.take(modes.array) if isinstance(modes, LongList) else numbers
 
 
 def _places(known: Array, ids: Array) -> Array:

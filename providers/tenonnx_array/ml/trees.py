@@ -185,7 +185,7 @@ def tree_ensemble_regressor(
     trees, nodes = listed(**attributes)
     weights = _either(target_weights, target_weights_as_tensor)
     votes = trees.votes(target_treeids, target_nodeids, target_ids, weights)
-    targets = max(target_ids, default=-1) + 1 if n_targets is None else n_targets
+    targets = int(np.array(target_ids).max(initial=-1)) + 1 if n_targets is None else n_targets
     forest = Forest(xp, nodes, trees.leaves, votes, targets, aggregate_function)
     _check_whole(forest)
     base = _either(base_values, base_values_as_tensor)

@@ -9,7 +9,7 @@ import numpy as np
 
 from tenonnx_array.attention import fits
 from tenonnx_cpu.attention.attention import ATTEND, Rule, attend_launch
-from tenonnx_cpu.buffers import F32, HALVES, empty
+from tenonnx_cpu.buffers import F32, HALVES
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.kernel_selection import Call, Site, specialize
@@ -49,11 +49,9 @@ def specialize_attention(site: Site, plain: Call) -> Call | None:
             written is not None and not fits(qs.shape, ks.shape, vs.shape, mask, written[0])
         ):
             return plain(q, k, v, *rest)
-        before = 0
-        if past_k is not None:
-            before = past_k.shape[2]
-            ks, vs = _extended(past_k, ks), _extended(past_v, vs)
-        bias = _bias(mask, ks.shape[2])
+        pasts = None if past_k is None else (past_k, past_v)
+        before = 0 if past_k is None else past_k.shape[2]
+        bias = _bias(mask, before + ks.shape[2])
         made = None
         if bias is not None or mask is None:
             rule = Rule(
@@ -63,13 +61,11 @@ def specialize_attention(site: Site, plain: Call) -> Call | None:
                 right,
                 nothing,
             )
-            made = attend_launch((qs, ks, vs), bias, rule, site.threads, before, lengths)
+            made = attend_launch((qs, ks, vs), bias, rule, site.threads, before, lengths, pasts)
         if made is None:
             return plain(q, k, v, *rest)
-        y = _joined(made.result) if packed else made.result
-        made = made._replace(result=(y, ks, vs, None), otherwise=plain)
-        # A capture knows nothing of what numpy joined.
-        return made if past_k is None else done(made)
+        y, *joined = made.result
+        return made._replace(result=(_joined(y) if packed else y, *joined, None), otherwise=plain)
 
     return Capturable(call if written is None or heads else _of_any_rank(call, plain))
 
@@ -122,19 +118,10 @@ def _joined(y: Any) -> Any:
     return y.swapaxes(1, 2).reshape(y.shape[0], y.shape[2], y.shape[1] * y.shape[3])
 
 
-def _extended(past: Any, new: Any) -> Any:
-    """Returns keys or values with those before them."""
-    batch, groups, count, size = new.shape
-    out = empty((batch, groups, past.shape[2] + count, size), new.dtype)
-    return np.concatenate((past, new), axis=2, out=out)
-
-
 def _bias(mask: Any, keys: int) -> Any | None:
-    """Returns a mask of so many keys as what scores are added to; ``None`` if it is too short."""
+    """Returns a mask of so many keys, and no more; ``None`` if it is too short."""
     if mask is None or mask.shape[-1] < keys or mask.ndim > 4:
         return None
     if mask.shape[-1] > keys:
         mask = mask[..., :keys]
-    if mask.dtype == bool:
-        return np.where(mask, np.float32(0), np.float32(-np.inf))
-    return mask if mask.dtype == F32 else None
+    return mask if mask.dtype in (F32, bool) else None

@@ -60,11 +60,16 @@ class Attributes:
         A line is an image of one row.
         """
         windows = self.placed(x, w) if len(x) < 5 else None
-        if windows is None or len(x) == 4:
-            return windows
-        ahead = ((1,), (1,), (1,), (1,), (0,), (0,), (1,))
-        fields = (
-            windows.size, windows.kernel, windows.strides, windows.dilations,
-            windows.begins, windows.ends, windows.output,
-        )  # fmt: skip
-        return Windows(*(one + own for one, own in zip(ahead, fields, strict=True)))
+        return None if windows is None else as_image(windows)
+
+
+def as_image(windows: Windows) -> Windows:
+    """Returns windows of a line as those of an image of one row; of images, they themselves."""
+    if len(windows.size) > 1:
+        return windows
+    ahead = ((1,), (1,), (1,), (1,), (0,), (0,), (1,))
+    fields = (
+        windows.size, windows.kernel, windows.strides, windows.dilations,
+        windows.begins, windows.ends, windows.output,
+    )  # fmt: skip
+    return Windows(*(one + own for one, own in zip(ahead, fields, strict=True)))

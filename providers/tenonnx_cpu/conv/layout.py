@@ -158,8 +158,11 @@ def flattened(windows: Windows) -> tuple[Windows, Volume]:
         size = 1, math.prod(windows.size)
         one, none = (1, 1), (0, 0)
         return Windows(size, one, one, one, none, none, size), Volume()
-    if len(windows.size) == 2:
-        return windows, Volume()
+    return (windows, Volume()) if len(windows.size) == 2 else sliced(windows)
+
+
+def sliced(windows: Windows) -> tuple[Windows, Volume]:
+    """Returns windows over the slices of a volume, and how they move along its depth."""
     fields = (
         windows.size, windows.kernel, windows.strides, windows.dilations,
         windows.begins, windows.ends, windows.output,

@@ -77,11 +77,11 @@ def cut_of(
     pads, output = (*begins, *ends), (*planes, *windows.size)
     if math.prod(strides) == 1:
         return Cut(pads, output, None)
-    flat = 2 - len(strides)
+    flat = 3 - len(strides)
     one, zero = (1,) * flat, (0,) * flat
-    high = (*one, *windows.size)[0]
+    slices, high, _ = (*one, *windows.size)
     values = (
         *one, *strides, *zero, *firsts, *one, *counts, *one, *windows.size, LINES_PER_TASK,
-        math.prod(planes) * -(-high // LINES_PER_TASK),
+        math.prod(planes) * slices * -(-high // LINES_PER_TASK),
     )  # fmt: skip
     return Cut(pads, output, fixed(values))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from tenonnx.records import record
 from tenonnx_array.windows import Windows, place
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
+from tenonnx_cpu.conv.attributes import as_image
 from tenonnx_cpu.conv.channels_last import channels_last, is_last
 from tenonnx_cpu.conv.depthwise import depthwise_layout
 from tenonnx_cpu.jit.runtime import JitKernel
@@ -22,7 +25,11 @@ from tenonnx_cpu.reduce.kernels import SUM
 from tenonnx_cpu.reduce.reduction import REDUCE, cut_of, reduction
 
 POOL = JitKernel("conv.pool", "pool_f32")
+POOL_VOLUME = JitKernel("conv.pool_volume", "pool_volume_f32")
 AVERAGE = JitKernel("conv.pool", "average_f32")
+
+Counts: TypeAlias = tuple[NDArray, ...]
+"""How many elements count for windows along the depth, the lines and the columns."""
 
 NOTHING = np.empty(0, np.float32)
 SERIAL = 1 << 16
@@ -34,10 +41,9 @@ EMPTY = 16
 
 @specialize("MaxPool", "AveragePool")
 def pool(site: Site, plain: Call) -> Call | None:
-    """Pooling of float32 images."""
+    """Pooling of float32 lines, images and volumes."""
     if len(site.node.outputs) > 1:
         return None
-    POOL.request()
     kernel = tuple(site.attribute("kernel_shape", ()))
     attributes = {
         name: None if value is None else tuple(value)
@@ -53,10 +59,11 @@ def pool(site: Site, plain: Call) -> Call | None:
     )
     means = site.node.op_type == "AveragePool"
     padding = bool(site.attribute("count_include_pad", 0))
+    pooling = _pooling(len(kernel))
 
     @functools.lru_cache(maxsize=64)
-    def plan(shape: tuple[int, ...]) -> Any:
-        if len(kernel) != 2 or len(shape) != 4 or 0 in shape:
+    def plan(shape: tuple[int, ...]) -> Pooling | None:
+        if len(kernel) not in (1, 2, 3) or len(shape) != len(kernel) + 2 or 0 in shape:
             return None
         if math.prod(kernel) > EMPTY * math.prod(shape[2:]):
             return None
@@ -67,31 +74,72 @@ def pool(site: Site, plain: Call) -> Call | None:
         if 0 in windows.output:
             return None
         threads = site.threads if math.prod(shape) > SERIAL else 1
-        cut = depthwise_layout(shape, shape[1], windows, threads)
-        return cut, *(_counts(windows, padding) if means else (NOTHING,) * 3)
+        weights, counts = _counts(windows, padding) if means else (NOTHING, (NOTHING,) * 3)
+        return pooling(shape, windows, weights, counts, threads)
 
     def call(x: NDArray) -> Any:
         planned = plan(x.shape)
-        run = POOL.run
+        run = None if planned is None else planned.kernel.run
         if planned is None or run is None or not fits(x):
             return plain(x)
-        cut, weights, rows, columns = planned
-        y = empty(cut.output)
-        arguments = (
-            x.reshape(-1), y.reshape(-1), weights, rows, columns,
-            cut.numbers, cut.offsets, cut.planes, floats(cut.floats * cut.threads), cut.threads,
-        )  # fmt: skip
+        y = empty(planned.output)
+        memory = floats(planned.floats * planned.threads)
+        arguments = x.reshape(-1), y.reshape(-1), *planned.places, memory, planned.threads
         return Launch(run, arguments, y if means else (y,))
 
     return Capturable(call)
 
 
-def _counts(windows: Windows, padding: bool) -> tuple[NDArray, NDArray, NDArray]:
+@record
+class Pooling:
+    """How images or volumes of one shape are pooled.
+
+    Attributes:
+        kernel: What does it.
+        output: The result's shape.
+        places: What the kernel takes between the result and the memory that it works in.
+        floats: Memory that a thread needs.
+        threads: How many threads are of use.
+    """
+
+    kernel: JitKernel
+    output: tuple[int, ...]
+    places: tuple[Any, ...]
+    floats: int
+    threads: int
+
+
+def _pooling(axes: int) -> Callable[..., Pooling]:
+    """Has the kernel for so many axes compiled; returns what cuts work for it."""
+    if axes == 3:
+        from tenonnx_cpu.conv.pooling_volumes import pool_volumes  # seldom
+
+        POOL_VOLUME.request()
+        return pool_volumes
+    POOL.request()
+    return pool_images
+
+
+def pool_images(
+    shape: tuple[int, ...], windows: Windows, weights: NDArray, counts: Counts, threads: int
+) -> Pooling:
+    """Returns how windows slide over images ``(N, C, H, W)``, or lines ``(N, C, W)``."""
+    windows = as_image(windows)
+    image = (*shape[:2], *windows.size)
+    cut = depthwise_layout(image, shape[1], windows, threads)
+    output = (*shape[:2], *windows.output[4 - len(shape) :])
+    places = weights, *counts[1:], cut.numbers, cut.offsets, cut.planes
+    return Pooling(POOL, output, places, cut.floats, cut.threads)
+
+
+def _counts(windows: Windows, padding: bool) -> tuple[NDArray, Counts]:
     """Returns a one per tap, and how many elements count along each axis; a window has one."""
-    rows, columns = (
-        np.maximum(windows.counts(axis, padding=padding), 1).astype(np.float32) for axis in (0, 1)
-    )
-    return np.ones(math.prod(windows.kernel), np.float32), rows, columns
+    along = [
+        np.maximum(windows.counts(axis, padding=padding), 1).astype(np.float32)
+        for axis in range(len(windows.size))
+    ]
+    counts = *[np.ones(1, np.float32)] * (3 - len(along)), *along
+    return np.ones(math.prod(windows.kernel), np.float32), counts
 
 
 @specialize("GlobalAveragePool")

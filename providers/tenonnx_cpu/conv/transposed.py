@@ -48,7 +48,7 @@ def fuse_conv_transpose(node: ir.Node, scope: Scope) -> Fused | None:
     bias = site.constant(2) if inputs[2] is not None else None
     if weight is None or handle is None or not scope.packs or weight.dtype != F32:
         return None
-    if weight.ndim not in (3, 4) or (inputs[2] is not None and bias is None):
+    if weight.ndim not in (3, 4, 5) or (inputs[2] is not None and bias is None):
         return None
     attributes = Attributes.of(site)
     strides = attributes.strides or (1,) * (weight.ndim - 2)

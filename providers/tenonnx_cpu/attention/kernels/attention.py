@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tenonnx_cpu.attention import kernels as sizes
 from tenonnx_cpu.attention.kernels import FEW, KEYS, QUERIES
 from tenonnx_cpu.attention.kernels.blocks import add_values, begin_rows, multiply_keys, weigh_keys
@@ -26,10 +28,12 @@ from tenonnx_cpu.jit.compiling import (
     i64,
     kernel,
     size,
+    u8,
 )
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vmath
 from tenonnx_cpu.jit.vectors.memory import load_float, store_float
+from tenonnx_cpu.jit.vectors.views import floats
 from tenonnx_cpu.matmul.kernels.gemv_axpy import make_sum_lines
 from tenonnx_cpu.matmul.kernels.gemv_dot import make_dot_lines
 from tenonnx_cpu.matmul.kernels.tile import COLUMNS
@@ -39,6 +43,9 @@ few_line = helper(sizes.few_line)
 
 ENOUGH = 1 << 14
 """Multiplications that are worth a second thread."""
+
+SERIAL = 1 << 16
+"""Elements of keys that one thread joins before others have started."""
 
 
 @helper
@@ -146,6 +153,38 @@ def attend_few(arguments: Any, task: Any, worker: Any) -> None:
         finish_row(sums + row * sum_line, total, out, value_width, nothing)
 
 
+@helper
+def copy_rows(source: Any, stride: Any, rows: Any, width: Any, target: Any) -> None:
+    """Copies rows of floats to where they are adjacent."""
+    if stride == 4 * width:
+        rows, width = min(rows, 1), rows * width
+    for row in range(rows):
+        x, y = floats(source + row * stride, width), floats(target + 4 * row * width, width)
+        for i in range(width):
+            y[i] = x[i]
+
+
+@parallel
+def join_past(arguments: Any, task: Any, worker: Any) -> None:
+    """Writes one head's keys or values: those of a past, and new ones behind them."""
+    pasts, news, caches = arguments
+    past, new, cache = pasts[task % 2], news[task % 2], caches[task % 2]
+    batch, head = task // 2 // cache.shape[1], task // 2 % cache.shape[1]
+    width, held = cache.shape[3], past.shape[2]
+    target = cache.ctypes.data + batch * cache.strides[0] + head * cache.strides[1]
+    source = past.ctypes.data + batch * past.strides[0] + head * past.strides[1]
+    copy_rows(source, past.strides[2], held, width, target)
+    source = new.ctypes.data + batch * new.strides[0] + head * new.strides[1]
+    copy_rows(source, new.strides[2], new.shape[2], width, target + 4 * held * width)
+
+
+@helper
+def hide_unseen(seen: Any, added: Any) -> None:
+    """Writes what is added to scores for a mask that says which keys are seen."""
+    for i in range(seen.size):
+        added[i] = F(0) if seen[i] else F(-np.inf)
+
+
 OPERANDS = (In(f32, 4, "A"), In(f32, 4, "A"), In(f32, 4, "A"))
 MASK, SINKS = In(f32, 4, "A"), In(f32, 1)
 RULE = (f32, f32, size, size, f32)
@@ -189,18 +228,33 @@ def attend_heads(
 WORK = (size, Out(f32, 1), size, size)
 
 
+PARTS = (In(f32, 4, "A"), In(f32, 4, "A"))
+JOINED = (Out(f32, 4), Out(f32, 4))
+
+
 @kernel(
-    (OPERANDS, MASK, SINKS, RULE, size, In(i64, 1), Out(f32, 4), SPANS, WORK, Out(i32, 1)),
+    (
+        OPERANDS, PARTS, PARTS, JOINED, In(u8, 1), Out(f32, 1), MASK, SINKS, RULE, size,
+        In(i64, 1), Out(f32, 4), SPANS, WORK, Out(i32, 1),
+    ),
     Contract(
         launch="heads divide, sizes agree, a mask is broadcast to the scores",
         values="key lengths are at most the keys there are",
     ),
-)
-def attend(operands, mask, sinks, rule, before, lengths, y, spans, work, refusal):  # type: ignore[no-untyped-def] # the signature has them
+)  # fmt: skip
+def attend(  # type: ignore[no-untyped-def] # the signature has them
+    operands, pasts, news, joined, seen, added, mask, sinks, rule, before, lengths, y, spans, work,
+    refusal,
+):  # fmt: skip
     """Attends with entries of the same length, or of one each.
 
     Args:
         operands: As of ``attend_heads``.
+        pasts: Keys and values before the new ones, adjacent in the last axis; or of no size.
+        news: Keys and values to follow them, adjacent in the last axis.
+        joined: Where both are written, the memory of those among the operands; or of no size.
+        seen: Which keys are seen, the elements of a mask; or of no size.
+        added: Where what scores are then added to is written, the mask's memory.
         mask: As of ``attend_heads``.
         sinks: As of ``attend_heads``.
         rule: As of ``attend_heads``.
@@ -225,4 +279,9 @@ def attend(operands, mask, sinks, rule, before, lengths, y, spans, work, refusal
             if not least <= lengths[entry] <= keys:
                 refusal[0] = 1
                 return
+    if joined[0].size:
+        _, _, _, threads = work
+        team = threads if joined[0].size > SERIAL else 1
+        join_past((pasts, news, joined), 2 * k.shape[0] * k.shape[1], team)
+    hide_unseen(seen, added)
     attend_heads(operands, mask, sinks, rule, spans, y, work)

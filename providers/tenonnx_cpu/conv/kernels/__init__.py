@@ -70,12 +70,22 @@ makes ``task_rows`` channels of ``task_height`` lines of ``task_width`` places, 
 of memory, which from ``sums`` on are a line's sums.
 """
 
-PHASE_FIELDS = (
-    "stride_y", "stride_x", "top", "left", "height", "width", "out_height", "out_width",
-    "task_height", "tasks",
+SLICE_FIELDS = (
+    "depth", "out_depth", "taps_z", "stride_z", "step_z", "front", "slots", "pitch", "places",
+    "work", "task_depth", "tasks",
 )  # fmt: skip
-"""What ``interleave_f32`` calls its numbers: phases, how far into the first lines and columns of
-them all the result begins, the size of a phase and of the result, lines of a task and tasks."""
+"""The same for pooled volumes, of which a task makes ``task_depth`` slices: it works in ``work``
+floats, first those that pooling a slice takes, then ``slots`` of ``pitch`` each, where pooled
+slices are kept as long as windows see them, and from ``places`` on an integer per tap.
+"""
+
+PHASE_FIELDS = (
+    "stride_z", "stride_y", "stride_x", "front", "top", "left", "depth", "height", "width",
+    "out_depth", "out_height", "out_width", "task_height", "tasks",
+)  # fmt: skip
+"""What ``interleave_f32`` calls its numbers: phases, how far into the first slices, lines and
+columns of them all the result begins, the size of a phase and of the result, lines of a task and
+tasks."""
 
 WINOGRAD_FIELDS = (
     "batch", "channels", "rows", "height", "width", "out_height", "out_width", "top", "left",

@@ -15,14 +15,18 @@ phase_sizes = named("PhaseSizes", PHASE_FIELDS)
 
 @parallel
 def interleave_lines(arguments: Any, task: Any, worker: Any) -> None:
-    """Writes some lines of one channel of the result."""
+    """Writes some lines of one slice of one channel of the result."""
     x, y, sizes = arguments
     bands = -(-sizes.out_height // sizes.task_height)
-    channel, first = task // bands, task % bands * sizes.task_height
+    image, first = task // bands, task % bands * sizes.task_height
+    channel, out_slice = image // sizes.out_depth, image % sizes.out_depth
+    above, phase_z = divmod(out_slice + sizes.front, sizes.stride_z)
+    phases = (channel * sizes.stride_z + phase_z) * sizes.stride_y
     for line in range(first, min(sizes.out_height, first + sizes.task_height)):
         place, phase = divmod(line + sizes.top, sizes.stride_y)
-        start = (channel * sizes.stride_y + phase) * sizes.stride_x * sizes.height + place
-        target = (channel * sizes.out_height + line) * sizes.out_width
+        volume = (phases + phase) * sizes.stride_x * sizes.depth
+        start = (volume + above) * sizes.height + place
+        target = (image * sizes.out_height + line) * sizes.out_width
         interleave(x, start, y[target : target + sizes.out_width], sizes)
 
 
@@ -33,20 +37,22 @@ def interleave(x: Any, start: Any, line: Any, sizes: Any) -> None:
         skipped = 1 if phase < sizes.left else 0
         begin = skipped * sizes.stride_x + phase - sizes.left
         target = line[begin :: sizes.stride_x]
-        source = x[(start + phase * sizes.height) * sizes.width + skipped :][: target.size]
+        line_of = start + phase * sizes.depth * sizes.height
+        source = x[line_of * sizes.width + skipped :][: target.size]
         for i in range(target.size):
             target[i] = source[i]
 
 
 @kernel((In(f32, 1), Out(f32, 1), In(i64, 1), size), WINDOWS._replace(captured=False))
 def interleave_f32(x, y, numbers, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Puts phases (planes, stride_y, stride_x, height, width) together as (planes, Y, X).
+    """Puts phases (channels, strides of three axes, D, H, W) together as (channels, Z, Y, X).
 
     Args:
         x: The phases.
-        y: The result; element Y, X of it is the one at ``Y + top, X + left`` of all together.
-        numbers: What ``tenonnx_cpu.conv.kernels.PHASE_FIELDS`` says; ``top`` and ``left`` are less
-            than the strides.
+        y: The result; element Z, Y, X of it is the one at ``Z + front, Y + top, X + left`` of all
+            together.
+        numbers: What ``tenonnx_cpu.conv.kernels.PHASE_FIELDS`` says; ``front``, ``top`` and
+            ``left`` are less than the strides.
         threads: How many threads to use.
     """
     sizes = phase_sizes(numbers)

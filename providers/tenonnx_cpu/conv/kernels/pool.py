@@ -28,34 +28,58 @@ def pool_channels(arguments: Any, task: Any, worker: Any) -> None:
     packed = memory.ctypes.data + 4 * sizes.work * worker
     width = sizes.out_width
     item, first, last, begin, end = channels_of(task, sizes)
-    fill = np.float32(0) if weights.size else np.float32(-np.inf)
     for channel in range(first, last):
         image = item * sizes.channels + channel
         source = x.ctypes.data + 4 * image * sizes.height * sizes.width
-        for top in range(begin, end, sizes.task_height):
-            lines = min(end - top, sizes.task_height)
-            start = (image * sizes.out_height + top) * width
-            made = y.ctypes.data + 4 * start
-            if DIRECT and sizes.variant and not weights.size:
-                slide_maxima_directly(
-                    sizes.variant, source, sizes.height, sizes.width,
-                    top * sizes.stride_y - sizes.top, sizes.left, made, width, lines,
-                )  # fmt: skip
-                continue
-            pack_planes(source, 1, top, lines + sizes.reach, 0, sizes, planes, fill, packed)
-            if not weights.size:
-                slide_maxima(
-                    sizes.unrolled, packed, 4 * sizes.line, offsets.ctypes.data, sizes.taps, made,
-                    width, lines,
-                )  # fmt: skip
-                continue
+        start = (image * sizes.out_height + begin) * width
+        made = y.ctypes.data + 4 * start
+        pool_lines(source, begin, end, made, weights, sizes, offsets, planes, packed)
+        if weights.size:
+            for line in range(begin, end):
+                divide(y[start + (line - begin) * width :][:width], columns, rows[line])
+
+
+@helper
+def pool_lines(
+    source: Any, begin: Any, end: Any, made: Any, weights: Any, sizes: Any, offsets: Any,
+    planes: Any, packed: Any,
+) -> None:  # fmt: skip
+    """Writes maxima, or sums, of what the windows of some lines see of a channel.
+
+    Args:
+        source: Address of the channel.
+        begin: The first line of windows.
+        end: The one after the last.
+        made: Address of the result's.
+        weights: As ``pool_f32``; so are sizes, offsets and planes.
+        sizes: Likewise.
+        offsets: Likewise.
+        planes: Likewise.
+        packed: Address of memory to work in.
+    """
+    width = sizes.out_width
+    fill = np.float32(0) if weights.size else np.float32(-np.inf)
+    for top in range(begin, end, sizes.task_height):
+        lines = min(end - top, sizes.task_height)
+        here = made + 4 * (top - begin) * width
+        if DIRECT and sizes.variant and not weights.size:
+            slide_maxima_directly(
+                sizes.variant, source, sizes.height, sizes.width,
+                top * sizes.stride_y - sizes.top, sizes.left, here, width, lines,
+            )  # fmt: skip
+            continue
+        pack_planes(source, 1, top, lines + sizes.reach, 0, sizes, planes, fill, packed)
+        if weights.size:
             slide_sums(
                 sizes.unrolled, packed, 4 * sizes.line, offsets.ctypes.data, weights.ctypes.data,
-                sizes.taps, made, 0, width, lines,
+                sizes.taps, here, 0, width, lines,
                 np.float32(1), np.float32(0), np.float32(-np.inf), np.float32(np.inf),
             )  # fmt: skip
-            for line in range(lines):
-                divide(y[start + line * width :][:width], columns, rows[top + line])
+        else:
+            slide_maxima(
+                sizes.unrolled, packed, 4 * sizes.line, offsets.ctypes.data, sizes.taps, here,
+                width, lines,
+            )  # fmt: skip
 
 
 @helper

@@ -1,0 +1,38 @@
+"""How pooling of volumes is cut into tasks: windows over slices, and along the depth."""
+
+from __future__ import annotations
+
+import math
+
+from tenonnx_array.windows import Windows
+from tenonnx_cpu.conv.depthwise import LINE, LONGEST, depthwise_layout
+from tenonnx_cpu.conv.kernels import SLICE_FIELDS
+from tenonnx_cpu.conv.layout import TASKS_PER_THREAD, numbers_of, sliced
+from tenonnx_cpu.conv.pooling import POOL_VOLUME, Counts, Pooling
+from tenonnx_cpu.kernel_selection import NDArray
+
+
+def pool_volumes(
+    shape: tuple[int, ...], windows: Windows, weights: NDArray, counts: Counts, threads: int
+) -> Pooling:
+    """Returns how windows slide over volumes ``(N, C, D, H, W)``."""
+    flat, volume = sliced(windows)
+    own = depthwise_layout((1, 1, *flat.size), 1, flat, 1)
+    area = math.prod(flat.output)
+    pitch = -(-area // LINE) * LINE + LINE
+    slots = min(volume.depth, (volume.taps_z - 1) * volume.step_z + 1)
+    places = own.floats + slots * pitch
+    work = places + 2 * volume.taps_z + LINE
+    images = math.prod(shape[:2])
+    wanted = TASKS_PER_THREAD * threads if threads > 1 else 1
+    each = math.prod(windows.kernel) * area
+    strips = max(-(-wanted // images), -(-each * volume.out_depth // LONGEST))
+    deep = -(-volume.out_depth // min(volume.out_depth, strips))
+    tasks = images * -(-volume.out_depth // deep)
+    along = numbers_of(
+        SLICE_FIELDS, **volume._asdict(), slots=slots, pitch=pitch, places=places, work=work,
+        task_depth=deep, tasks=tasks,
+    )  # fmt: skip
+    output = (*shape[:2], *windows.output)
+    given = weights, *counts, own.numbers, along, own.offsets, own.planes
+    return Pooling(POOL_VOLUME, output, given, work, min(threads, tasks))

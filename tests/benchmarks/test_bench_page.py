@@ -1,0 +1,142 @@
+"""Tables of the CPU's kind, and the page of all results."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnxruntime")
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+
+
+def bench(module: str) -> Any:
+    return importlib.import_module(f"bench.{module}")
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", *arguments],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def timing(*turns: float) -> Any:
+    kind = importlib.import_module("tenonnx.cli.timing").Timing
+    return kind(min(turns), sorted(turns)[len(turns) // 2], turns[0], turns)
+
+
+def test_all_corners_are_run_by_both() -> None:
+    """Small models in one process; the table itself takes minutes."""
+    import onnxruntime
+
+    import tenonnx
+
+    rows = bench("corners.table").ROWS
+    for name, row in rows.items():
+        proto, feeds = row.small()
+        feeds = {k: v.astype(object) if v.dtype.kind == "U" else v for k, v in feeds.items()}
+        sessions = [
+            engine.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+            for engine in (tenonnx, onnxruntime)
+        ]
+        for mine, theirs in zip(*(each.run(None, feeds) for each in sessions), strict=True):
+            assert mine.shape == theirs.shape, name
+            if mine.dtype.kind == "O":
+                np.testing.assert_array_equal(mine, theirs, err_msg=name)
+            else:
+                atol = row.tolerance * float(np.abs(theirs).max(initial=0))
+                np.testing.assert_allclose(mine, theirs, rtol=0, atol=atol, err_msg=name)
+
+
+def test_corners_and_page(tmp_path: Path) -> None:
+    run("corners", "--quick", "--threads", "1", "--output", str(tmp_path), "hashing", "forest-load")
+    (tmp_path / "cpu-quick.json").write_text('{"machine": {}, "rows": [], "roofline": []}')
+    done = run("all", "--from-results", "--quick", "--output", str(tmp_path))
+    rows = json.loads((tmp_path / "corners-quick.json").read_text())["rows"]
+    assert {row["name"] for row in rows} == {"hashing", "forest-load"}
+    assert all(row["ratios"]["turn"] > 0 for row in rows)
+    page = (tmp_path / "README-quick.md").read_text()
+    assert page.index("## What is lost") < page.index("## In short") < page.index("## What few")
+    assert "| FeatureHasher, 1,000 x 2 words | 1 thread |" in page
+    assert "corners-quick.png" in page
+    assert "README-quick.md" in done.stderr
+
+
+def test_throughput_of_threads_and_processes(tmp_path: Path) -> None:
+    names = ["forest-threads", "forest-processes"]
+    done = run("throughput", "--quick", "--threads", "2", "--output", str(tmp_path), *names)
+    for row in json.loads((tmp_path / "throughput-quick.json").read_text())["rows"]:
+        assert row["threads"] == 2
+        assert all(0 < row[engine]["fastest"] < 1 for engine in ("mine", "theirs"))
+    assert "processes | 2 |" in done.stdout
+    assert " / s | " in done.stdout
+
+
+def test_callers_share_the_time() -> None:
+    import time
+
+    turn_at_once = bench("cpu.child").turn_at_once
+    turn = turn_at_once(lambda: time.sleep(0.01), 4, 0.05)
+    assert turn.runs >= 4
+    assert turn.fastest == turn.median < 0.01, "four of them sleep at once"
+
+
+def test_the_best_of_the_others_counts() -> None:
+    outcome = bench("cpu.compare").Outcome("lstm", 1, 1.0, timing(1.0, 0.9), timing(1.0, 1.0))
+    assert outcome.holds
+    assert outcome.best is None
+    assert outcome.spread == (0.9, 1.0)
+    peers = {"slow": timing(2.0, 2.0), "fast": timing(0.5, 0.5)}
+    beaten = dataclasses.replace(outcome, peers=peers)
+    assert beaten.best == ("fast", pytest.approx(1.9))
+    assert not beaten.holds
+
+
+def test_what_is_lost_comes_first() -> None:
+    figures, markdown = bench("page.figures"), bench("page.markdown")
+    told = [
+        figures.Figure("won", "1 thread", "1 ms", "2 ms", 0.5, (0.4, 0.6)),
+        figures.Figure("lost", "1 thread", "3 ms", "2 ms", 1.5, (1.4, 1.6)),
+        figures.Figure("beaten", "1 thread", "1 ms", "2 ms", 0.5, None, ("OpenVINO", 4.0)),
+        figures.Figure("failed", "all threads", note="it | failed"),
+    ]
+    assert [figure.lost for figure in told] == [False, True, True, True]
+    section = markdown.Section("cpu", Path("cpu.json"), told, {"cpu": "of 1 GHz"})
+    page = markdown.as_markdown([section])
+    lost = page.partition("## In short")[0]
+    assert lost.index("| failed |") < lost.index("| beaten |") < lost.index("| lost |")
+    assert "won" not in lost
+    assert "it / failed" in page
+    assert "| 4 | 0.721 | 0.5 | 1.5 | 3 |" in page
+    assert "cpu of 1 GHz." in page
+
+
+def test_pages_of_kept_results_can_be_made() -> None:
+    found = list(bench("page.markdown").sections(ROOT / "bench" / "results"))
+    assert {"cpu", "first", "weights", "weight_sharing", "architectures"} <= {s.name for s in found}
+    assert all(section.figures for section in found)
+
+
+def test_strings_are_compared(tmp_path: Path) -> None:
+    child, turns = bench("child"), bench("cpu.turns")
+    for name, words in (("a", ["x", "y"]), ("b", ["x", "y"]), ("c", ["x", "z"])):
+        child.write_outputs(str(tmp_path / f"{name}.npz"), [[np.array(words, object)]])
+    a, b, c = (tmp_path / f"{name}.npz" for name in "abc")
+    assert turns.difference(a, b, 0.0) == (0.0, "")
+    assert turns.difference(a, c, 0.0)[1] == "output 0:0 has other strings"
