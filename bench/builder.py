@@ -20,9 +20,11 @@ class Builder:
     """Collects nodes and weights: ``y = b("MatMul", x, b.normal(64, 64))``.
 
     Values are their names. Random weights follow the seed, so that two builds are equal.
+    Names begin with the prefix: a subgraph's are others than its graph's.
     """
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, prefix: str = "") -> None:
+        self.prefix = prefix
         self.random = np.random.default_rng(seed)
         self.nodes: list[onnx.NodeProto] = []
         self.weights: list[onnx.TensorProto] = []
@@ -31,7 +33,7 @@ class Builder:
     def __call__(self, op: str, *inputs: str, out: str = "", domain: str = "", **given: Any) -> str:
         """Adds a node of one output and returns that output's name."""
         return self.many(
-            op, *inputs, outputs=[out or f"v{len(self.nodes)}"], domain=domain, **given
+            op, *inputs, outputs=[out or f"{self.prefix}v{len(self.nodes)}"], domain=domain, **given
         )
 
     def many(
@@ -43,7 +45,7 @@ class Builder:
 
     def weight(self, array: NDArray[Any], name: str = "") -> str:
         """Adds a weight."""
-        name = name or f"w{len(self.weights)}"
+        name = name or f"{self.prefix}w{len(self.weights)}"
         self.weights.append(numpy_helper.from_array(array, name))
         return name
 
@@ -57,7 +59,7 @@ class Builder:
         """Adds a random matrix ``[inner, outer]`` of INT4, and the scales of blocks of its rows."""
         codes = self.random.integers(0, 256, inner * outer // 2, np.uint8)
         tensor = TensorProto(
-            name=f"w{len(self.weights)}",
+            name=f"{self.prefix}w{len(self.weights)}",
             dims=(inner, outer),
             data_type=TensorProto.INT4,
             raw_data=codes.tobytes(),

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
-import onnx
 
 from bench.builder import FLOAT, Builder
+from bench.corners.exported import exported
 from bench.cpu.table import Row
 from bench.models import Built
 from bench.transformers import attend, gelu, join_heads, layer_norm, linear, split_heads
-
-EXPORTS = Path(__file__).parents[2] / "tests" / "exports"
 
 
 def conv3d(channels: int = 32, depth: int = 8, size: int = 32) -> Built:
@@ -27,17 +23,6 @@ def conv3d(channels: int = 32, depth: int = 8, size: int = 32) -> Built:
 
 def _conv(b: Builder, x: str, inner: int, outer: int) -> str:
     return b("Conv", x, b.normal(outer, inner, 3, 3, 3), b.small(outer), pads=[1] * 6)
-
-
-def exported(name: str) -> Row:
-    """A row of one of the tests' exported models, whose layers are of a few channels."""
-
-    def build() -> Built:
-        proto = onnx.load(EXPORTS / f"{name}.onnx")
-        with np.load(EXPORTS / f"{name}.npz") as arrays:
-            return proto, {value.name: arrays[f"in:{value.name}"] for value in proto.graph.input}
-
-    return Row(f"tiny {name}, as torch exports it", build, build)
 
 
 def segformer(size: int = 32, width: int = 160, heads: int = 5, stride: int = 2) -> Built:
@@ -78,7 +63,4 @@ ROWS = {
     "tiny-mobilenet": exported("mobilenet"),
     "segformer": Row("SegFormer block, 1,024 x 160", segformer, lambda: segformer(4, 32, 2)),
     "tiny-convnext": exported("convnext-dynamo"),
-    "tiny-vit": exported("vit-dynamo"),
-    "tiny-llama": exported("llama-dynamo"),
-    "tiny-deberta": exported("deberta-dynamo"),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bench.builder import FLOAT, INT64, MICROSOFT, Builder, Specs
+from bench.corners.exported import exported
 from bench.cpu.table import Row
 from bench.llm import linear, phi3
 from bench.models import Built
@@ -89,6 +90,7 @@ ROWS = {
     "step-nbits": Row(
         "4 layers of 512, MatMulNBits, 1 token", step, lambda: step(1, 64, 128, 2), tolerance=BYTES
     ),
+    "tiny-llama": exported("llama-dynamo"),
     "partial-rotary": Row("16 of 64 rotated, 12 heads", partial_rotary, partial_rotary),
     "qmoe": Row("QMoE, 2 of 8 experts, 1 row", experts, lambda: experts(1, 64, 64, 4)),
     "qmoe-32": Row(

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
-from bench.corners import convolutions, decoders, recurrent, strings, trees
+from bench.corners import convolutions, decoders, encoders, recurrent, strings, trees
 
-ROWS = {**decoders.ROWS, **trees.ROWS, **recurrent.ROWS, **convolutions.ROWS, **strings.ROWS}
+ROWS = {
+    **decoders.ROWS,
+    **encoders.ROWS,
+    **trees.ROWS,
+    **recurrent.ROWS,
+    **convolutions.ROWS,
+    **strings.ROWS,
+}

@@ -8,6 +8,7 @@ results kept, so that a table can be made in parts.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 from importlib.util import find_spec
@@ -72,6 +73,7 @@ def main(arguments: list[str] | None = None, table: Table = CPU) -> int:
                 continue
             row = table.rows[name]
             kept.add(compare(name, row, parsed.threads, settings, Path(folder)))
+            kept.machine["load average"] = round(os.getloadavg()[0], 1)
             report.save(kept, target)
     report.save(kept, target)
     report.draw(kept, target.with_suffix(".png"))
