@@ -24,6 +24,14 @@ from tenonnx_fold.pieces import in_pieces
 NEVER = RANDOM | {"DequantizeLinear", "QuantizeLinear"}
 """A draw is a new one in every run; kernels read quantized weights as they are."""
 
+NORMS = frozenset(
+    {
+        "BatchNormalization", "GroupNormalization", "InstanceNormalization", "LayerNormalization",
+        "RMSNormalization", "SimplifiedLayerNormalization",
+    }
+)  # fmt: skip
+"""What reads its scales and biases as numbers; their DequantizeLinear is folded."""
+
 MAX_GROWTH = 1 << 20
 """A result may need this many bytes more than its sources have, unless the session's options say
 otherwise; Tile or ConstantOfShape of a few numbers could fill the memory."""
@@ -105,10 +113,16 @@ def _fold_graph(graph: ir.Graph, context: TransformContext, budget: Budget) -> b
 
 
 def _is_foldable(node: ir.Node) -> bool:
-    if node.op_type in NEVER or not node.inputs:
+    if (node.op_type in NEVER and not _is_of_norms(node)) or not node.inputs:
         return False
     constant = all(value is None or _is_constant(value) for value in node.inputs)
     return constant and not has_bodies(node)
+
+
+def _is_of_norms(node: ir.Node) -> bool:
+    """Says whether normalizations alone read what a node dequantizes."""
+    uses = node.outputs[0].uses() if node.op_type == "DequantizeLinear" else ()
+    return bool(uses) and all(use.idx > 0 and use.node.op_type in NORMS for use in uses)
 
 
 def _is_constant(value: ir.Value) -> bool:

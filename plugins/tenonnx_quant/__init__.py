@@ -53,7 +53,10 @@ LISTING = {"kernels": "ai.tenonnx::DequantizeMatMul-1"}
 
 @hookimpl
 def register_transforms(register: Callable[[Transform], None]) -> None:
-    """Announce the transform; it runs once constants are folded."""
+    """Announce the transforms; they run once constants are folded."""
+    apply = Transform.later("tenonnx_quant.moves:move_codes")
+    needs: tuple[Any, ...] = ("DequantizeLinear", "QuantizeLinear")
+    register(Transform("move-codes", apply, "basic", order=25, needs=needs))
     apply = Transform.later("tenonnx_quant.fuse:fuse_dequantize_matmul")
     needs = ("DequantizeLinear", ("MatMul", "Gemm"))
     register(Transform("fuse-dequantize-matmul", apply, "basic", order=40, needs=needs))

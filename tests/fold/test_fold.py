@@ -88,6 +88,18 @@ def test_random_nodes_and_dequantization_are_left_alone(tmp_path: Path) -> None:
     assert [n.op_type for n in session.model.graph] == ["RandomNormalLike", "MatMul"]
 
 
+@pytest.mark.parametrize(("reader", "left"), [("LayerNormalization", 0), ("Mul", 1)])
+def test_what_is_dequantized_for_norms_is_folded(reader: str, left: int, tmp_path: Path) -> None:
+    nodes = [node("DequantizeLinear", "q t", "s"), node(reader, "x s", "y")]
+    q, t = np.arange(48, dtype=np.uint8), np.array(0.5, np.float32)
+    session = folded(nodes, [2, 48], tmp_path, q=q, t=t)
+    assert [n.op_type for n in session.model.graph].count("DequantizeLinear") == left
+    x = np.random.default_rng(1).standard_normal((2, 48), np.float32)
+    (y,) = session.run(None, {"x": x})
+    scaled = (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True) if left == 0 else x
+    np.testing.assert_allclose(y, scaled * q * 0.5, rtol=1e-4, atol=1e-4)
+
+
 def test_folding_that_would_fill_the_memory_is_left_to_the_run(tmp_path: Path) -> None:
     nodes = [node("Tile", "w n", "t"), node("ReduceSum", "t", "s"), node("Add", "x s", "y")]
     session = folded(nodes, [1, 1], tmp_path, n=np.array([64, 64]))

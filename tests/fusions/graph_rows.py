@@ -316,6 +316,36 @@ def quantized(d: Draft) -> None:
         d.add("MatMul", x, w)
 
 
+def moved(d: Draft) -> None:
+    """Codes that are dequantized to be moved, and quantized again."""
+    x = d.input("x", *d.choose([(2, 4, 4), (1, 4, 4), (0, 4, 4)]))
+    kind = d.choose([np.uint8, np.int8, np.uint16])
+
+    def by(*others: float) -> list[str]:
+        scale, rank = d.choose([0.05, *others]), d.choose([0, 1])
+        zero = [d.number(d.choose([3, 5]), rank, dtype=kind)] if d.choose([1, 0]) else []
+        return [d.number(scale, rank), *zero]
+
+    codes = d.add("QuantizeLinear", x, *by(), axis=1)
+    y = d.add("DequantizeLinear", codes, *by(0.04, np.inf, 0.0, 1e-38), axis=1)
+    op = d.choose(["Transpose", "Reshape", "Flatten", "Gather", "Slice", "Relu", "DepthToSpace"])
+    if op == "Reshape":
+        y = d.add(op, y, _ints(d, [-1, 2, 8]))
+    elif op == "Gather":
+        y = d.add(op, y, _ints(d, d.choose([[1, 0], [-1]])), axis=1)
+    elif op == "Slice":
+        y = d.add(op, y, _ints(d, [3]), _ints(d, [-5]), _ints(d, [2]), _ints(d, [-1]))
+    elif op == "DepthToSpace":
+        y = d.add(op, d.add("Unsqueeze", y, _ints(d, [0])), blocksize=d.choose([1, 2]))
+    else:
+        y = d.add(op, y, **({"perm": [0, 2, 1]} if op == "Transpose" else {}))
+    code = by(0.06)
+    made = d.add("QuantizeLinear", y, *code, axis=d.choose([1, 0]))
+    d.outputs = d.choose([[], [made], [y]])
+    y = d.add("DequantizeLinear", made, *code, axis=1)
+    d.outputs = [*d.outputs, y] if d.outputs else []
+
+
 def microsoft(d: Draft) -> None:
     """Fused operators of com.microsoft."""
     op = d.choose(
@@ -365,5 +395,6 @@ ROWS = {
     "free-loop-invariants": invariants,
     "fold-constants": constants,
     "fuse-dequantize-matmul": quantized,
+    "move-codes": moved,
     "microsoft-operators": microsoft,
 }

@@ -123,6 +123,7 @@ ROWS = [
     _between("MaxPool of bytes", "MaxPool", kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4),
     _between("Relu of bytes", "Relu"),
     one("QuantizeLinear", "QuantizeLinear", [f32(300, 300), step(), zero()], constants=(1, 2)),
+    one("DequantizeLinear", "DequantizeLinear", [u8(300, 300), step(), zero()], constants=(1, 2)),
     one(
         "QuantizeLinear by row",
         "QuantizeLinear",

@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tenonnx.planning.anchors import BROADCASTING, Part, Walk
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
-from tenonnx_cpu.int8.product import GEMM, NO_NUMBERS, Finish, byte_product, column_zeros
+from tenonnx_cpu.int8.product import (
+    GEMM,
+    NO_NUMBERS,
+    Finish,
+    byte_launch,
+    column_zeros,
+    narrowed,
+    widened,
+)
 from tenonnx_cpu.int8.quantized_values import (
     ALL,
     BYTES,
@@ -87,9 +97,13 @@ def fuse_weights(node: ir.Node, scope: Scope) -> Fused | None:
         return None
     walk = scope.follow(node, weights.columns)
     finish = finish_of(walk, np.float64(code.step) * weights.scales.reshape(-1))
-    inputs = (x.inputs[0],)
-    call = _call(lambda a: (a, b), code, zeros, finish, scope.threads)
-    return _fused(walk, (x,), inputs, call)
+    b, zeros, finish = widened(b, zeros, finish)
+    product = _call(lambda a: (a, b), code, zeros, finish, scope.threads)
+
+    def call(a: NDArray) -> Launch | NDArray | None:
+        return narrowed(product(a), weights.columns)
+
+    return _fused(walk, (x,), (x.inputs[0],), call)
 
 
 @fusion("MatMul", priority=QUANTIZED, takes=(LIMITS, ROUNDED))
@@ -123,9 +137,9 @@ def _call(
     """Returns what computes a product from a fusion's inputs; ``None`` where it cannot."""
     origin = code.zero.reshape(1)
 
-    def call(*given: NDArray) -> NDArray | None:
+    def call(*given: NDArray) -> Launch | NDArray | None:
         a, b = operands(*given)
-        return byte_product(a, origin, b, zeros, threads, finish)
+        return byte_launch(a, origin, b, zeros, threads, finish)
 
     return call
 
@@ -138,7 +152,7 @@ def _fused(
     GEMM.request()
 
     def make(plain: Call) -> Call:
-        return lambda *given: plain(*given) if (y := call(*given)) is None else y
+        return Capturable(lambda *given: plain(*given) if (y := call(*given)) is None else y)
 
     sources = found if source is None else (*found, source)
     return walk.scope.fused(walk.nodes, inputs, make, sources)

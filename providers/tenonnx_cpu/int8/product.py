@@ -51,6 +51,13 @@ class Finish(NamedTuple):
     high: float = np.inf
     zero: int = 0
 
+    def widened(self, more: int) -> Finish:
+        """Returns the same for more columns."""
+        summand, extra = (
+            np.pad(each, (0, more)) if each.size else each for each in (self.summand, self.extra)
+        )
+        return self._replace(factor=_longer(self.factor, more), summand=summand, extra=extra)
+
 
 SUMS = Finish()
 
@@ -148,19 +155,28 @@ def _readable(b: NDArray) -> NDArray:
 
 def _padded(
     a: NDArray, a_zero: NDArray, b: NDArray, b_zeros: NDArray, threads: int, finish: Finish
-) -> NDArray | None:
+) -> Launch | NDArray | None:
     """Does without columns that are added first: fewer than a panel's are not read."""
     columns = b.shape[-1]
-    more = chunk_codes(16) - columns
+    wide = widened(b, b_zeros, finish)
+    return narrowed(byte_launch(a, a_zero, *wide[:2], threads, wide[2]), columns)
 
-    def widened(array: NDArray) -> NDArray:
-        return np.pad(array, (0, more)) if array.size > 1 else np.repeat(array, 1)
 
-    wide = np.pad(b, [(0, 0)] * (b.ndim - 1) + [(0, more)])
-    made = finish._replace(
-        factor=widened(finish.factor),
-        summand=np.pad(finish.summand, (0, more)) if finish.summand.size else finish.summand,
-        extra=np.pad(finish.extra, (0, more)) if finish.extra.size else finish.extra,
-    )
-    result = byte_product(a, a_zero, wide, widened(b_zeros), threads, made)
+def widened(b: NDArray, b_zeros: NDArray, finish: Finish) -> tuple[NDArray, NDArray, Finish]:
+    """Returns a matrix, its zero points and what becomes of sums, for a panel's columns or more."""
+    more = max(0, chunk_codes(16) - b.shape[-1])
+    wide = np.pad(b, [(0, 0)] * (b.ndim - 1) + [(0, more)]) if more else b
+    return wide, _longer(b_zeros, more), finish.widened(more)
+
+
+def narrowed(made: Launch | NDArray | None, columns: int) -> Launch | NDArray | None:
+    """Returns what has the first columns alone of what a product makes."""
+    if type(made) is Launch and made.result[..., :columns].flags.c_contiguous:
+        return made._replace(result=made.result[..., :columns])
+    result = done(made)
     return None if result is None else np.ascontiguousarray(result[..., :columns])
+
+
+def _longer(array: NDArray, more: int) -> NDArray:
+    """Returns what belongs to columns for more of them; what is one for all stays."""
+    return np.pad(array, (0, more)) if array.size > 1 else array

@@ -8,7 +8,7 @@ import numpy as np
 
 from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.capture.capturable import Capturable
-from tenonnx_cpu.capture.launch import Launch
+from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.channels_last import memory_order
 from tenonnx_cpu.int8.quantized_values import BYTES
 from tenonnx_cpu.jit.runtime import JitKernel
@@ -23,13 +23,20 @@ CHUNK = 1 << 15
 """Numbers that a thread takes at a time."""
 
 FEW = 64
-"""Numbers up to which numpy is as fast."""
+"""Numbers up to which numpy is as fast as a call that is not captured."""
 
 
 def quantize(x: NDArray, scale: float, zero: int, dtype: np.dtype[Any], threads: int) -> Any:
     """Returns ``clip(round(x / scale) + zero)`` as bytes; ``None`` if the kernel is not ready."""
+    return None if x.size <= FEW else done(quantize_launch(x, scale, zero, dtype, threads))
+
+
+def quantize_launch(
+    x: NDArray, scale: float, zero: int, dtype: np.dtype[Any], threads: int
+) -> Launch | None:
+    """Returns what computes that."""
     run = QUANTIZE.run
-    if run is None or x.dtype != F32 or x.size <= FEW:
+    if run is None or x.dtype != F32 or not x.size:
         return None
     limits = np.iinfo(dtype)
     order = memory_order(x)
@@ -37,20 +44,25 @@ def quantize(x: NDArray, scale: float, zero: int, dtype: np.dtype[Any], threads:
     y = empty(x.transpose(order).shape, dtype)
     low, high = float(limits.min - zero), float(limits.max - zero)
     own = threads if x.size > CHUNK else 1
-    run(rows, y.view(np.uint8).reshape(-1), scale, low, high, zero, own)
-    return y.transpose(np.argsort(order))
+    arguments = rows, y.view(np.uint8).reshape(-1), scale, low, high, zero, own
+    return Launch(run, arguments, y.transpose(np.argsort(order)))
 
 
-def dequantize(x: NDArray, scale: float, zero: int, threads: int) -> NDArray | None:
+def dequantize(x: NDArray, scale: float, zero: int, threads: int) -> Any:
     """Returns ``(x - zero) * scale`` as float32; ``None`` if the kernel does not take x."""
+    return None if x.size <= FEW else done(dequantize_launch(x, scale, zero, threads))
+
+
+def dequantize_launch(x: NDArray, scale: float, zero: int, threads: int) -> Launch | None:
+    """Returns what computes that."""
     run = DEQUANTIZE.run
-    if run is None or x.dtype not in BYTES or x.size <= FEW:
+    if run is None or x.dtype not in BYTES or not x.size:
         return None
     flip = 128 if x.dtype == np.int8 else 0
     x, y, made = alike(x, F32)
     own = threads if x.size > CHUNK else 1
-    run(x.view(np.uint8).reshape(-1), y.reshape(-1), scale, zero + flip, flip, own)
-    return made
+    arguments = x.view(np.uint8).reshape(-1), y.reshape(-1), scale, zero + flip, flip, own
+    return Launch(run, arguments, made)
 
 
 def in_rows(x: NDArray) -> NDArray:
@@ -128,10 +140,16 @@ def quantize_linear(site: Site, plain: Call) -> Call | None:
         y = None
         if scale.size == 1 and scale.dtype == F32 and dtype in BYTES:
             origin = 0 if zero is None else int(zero.reshape(()))
-            y = quantize(x, float(scale.reshape(())), origin, dtype, threads)
+            y = quantize_launch(x, float(scale.reshape(())), origin, dtype, threads)
         return plain(x, scale, zero) if y is None else y
 
-    return call
+    return _captured(site, call)
+
+
+def _captured(site: Site, call: Call) -> Call:
+    """Returns what calls a kernel with a scale and a zero point, which may differ between runs."""
+    known = all(site.constant(n) is not None for n in (1, 2) if site.given(n))
+    return Capturable(call) if known else lambda *given: done(call(*given), given)
 
 
 @specialize("DequantizeLinear")
@@ -147,7 +165,7 @@ def dequantize_linear(site: Site, plain: Call) -> Call | None:
         y = None
         if scale.size == 1 and scale.dtype == F32 and (zero is None or zero.size == 1):
             origin = 0 if zero is None else int(zero.reshape(()))
-            y = dequantize(x, float(scale.reshape(())), origin, threads)
+            y = dequantize_launch(x, float(scale.reshape(())), origin, threads)
         return plain(x, scale, zero) if y is None else y
 
-    return call
+    return _captured(site, call)

@@ -37,7 +37,7 @@ def quantize_rows(arguments: Any, task: Any, worker: Any) -> None:
             y[i] = to_byte(x[i] / scale, low, high, zero)
 
 
-@kernel((In(f32, 2, "A"), Out(u8, 1), f32, f32, f32, i32, size), SCALED._replace(captured=False))
+@kernel((In(f32, 2, "A"), Out(u8, 1), f32, f32, f32, i32, size), SCALED)
 def quantize(x, y, scale, low, high, zero, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Computes ``y = clip(round(x / scale), low, high) + zero``, halves to even.
 
@@ -60,7 +60,7 @@ def dequantize_chunk(arguments: Any, task: Any, worker: Any) -> None:
         y[i] = F(np.int32(x[i] ^ flip) - zero) * scale
 
 
-@kernel((In(u8, 1), Out(f32, 1), f32, i32, u8, size), SCALED._replace(captured=False))
+@kernel((In(u8, 1), Out(f32, 1), f32, i32, u8, size), SCALED)
 def dequantize(x, y, scale, zero, flip, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Computes ``y = ((x ^ flip) - zero) * scale``."""
     dequantize_chunk((x, y, scale, zero, flip), -(-x.size // CHUNK), threads)
