@@ -65,7 +65,7 @@ def _step(
         return Launch(None, (), results if len(results) > 1 else results[0])
 
     return Step(
-        call=Capturable(call),
+        call=Capturable(call, call, each_length=True),
         inputs=asked,
         outputs=tuple(wanted),
         nodes=tuple(nodes),

@@ -21,6 +21,9 @@ NO_LENGTHS = np.zeros(0, np.int64)
 NO_CACHE = np.zeros((0, 0, 0, 0), np.float32)
 NO_SEEN, NO_ADDED = np.zeros(0, np.uint8), np.zeros(0, np.float32)
 
+MOST_KEYS = 12
+"""Bits of how many keys there is room for at least."""
+
 MOST_SEEN = 1 << 20
 """Elements of a mask of booleans at most that a kernel makes one of floats."""
 
@@ -154,7 +157,9 @@ def shares(q: tuple[int, ...], v: tuple[int, ...], threads: int) -> tuple[int, i
     blocks = -(-queries // QUERIES)
     if queries > FEW:
         blocks = max(blocks, min(-(-queries // 28), -(-3 * threads // (batch * heads))))
-    return -(-queries // blocks), workspace(queries, v[2], size, v[3])
+    # Of a cache that grows, few lengths want more: a capture says the same of all between.
+    keys = 1 << max(MOST_KEYS, v[2].bit_length())
+    return -(-queries // blocks), workspace(queries, keys, size, v[3])
 
 
 def adjacent(x: Any) -> Any:

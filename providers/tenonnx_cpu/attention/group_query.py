@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
@@ -261,7 +262,7 @@ class CachedStep(Capturable):
         in_place: Returns the first one from the same inputs and writes to their caches; or all.
     """
 
-    in_place: Callable[..., Any]
+    in_place: Callable[..., Any] = operator.not_
 
     def __call__(self, *inputs: Any, _outs: Sequence[Any] = (None, None, None)) -> Any:
         """Returns the results; caches are buffers' memory if they are in them already."""
@@ -275,7 +276,8 @@ class CachedStep(Capturable):
     def replayed(self, constants: Sequence[bool]) -> CachedStep:
         """Returns what a step calls."""
         ways = (self.function, self.in_place)
-        return CachedStep(*(Capturable(way).replayed(constants) for way in ways))
+        function, in_place = (Capturable(way).replayed(constants) for way in ways)
+        return CachedStep(function, in_place=in_place)
 
 
 def _is_memory_of(buffer: NDArray | None, cache: NDArray | None) -> bool:
@@ -316,4 +318,4 @@ def group_query_attention(site: Site, plain: Call) -> Call | None:
             else made._replace(result=made.result[0], otherwise=fresh)
         )
 
-    return CachedStep(fresh, in_place)
+    return CachedStep(fresh, in_place=in_place)

@@ -10,7 +10,7 @@ import numpy as np
 from tenonnx_array.attention import fits
 from tenonnx_cpu.attention.attention import ATTEND, Rule, attend_launch
 from tenonnx_cpu.buffers import F32, HALVES
-from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.capturable import dynamic
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.kernel_selection import Call, Site, specialize
 
@@ -67,7 +67,7 @@ def specialize_attention(site: Site, plain: Call) -> Call | None:
         y, *joined = made.result
         return made._replace(result=(_joined(y) if packed else y, *joined, None), otherwise=plain)
 
-    return Capturable(call if written is None or heads else _of_any_rank(call, plain))
+    return dynamic(call if written is None or heads else _of_any_rank(call, plain))
 
 
 def _of_any_rank(attend: Call, plain: Call) -> Call:

@@ -47,9 +47,17 @@ class Capturable:
 
     Attributes:
         function: It.
+        dynamic: Says the same for inputs that may be of other lengths in each run. Every number of
+            its launches, and in whole numbers among the arguments, is a polynomial of a length, of
+            the second degree at most, or never falls, or never rises. ``None`` if it does not
+            promise that.
+        each_length: Nothing is promised but that no kernel is launched: it is to be asked about
+            each length.
     """
 
     function: Callable[..., Any]
+    dynamic: Callable[..., Any] | None = None
+    each_length: bool = False
 
     def __call__(self, *inputs: Any) -> Any:
         """Returns the results."""
@@ -66,18 +74,14 @@ class Capturable:
         """
         made = self.function(*inputs)
         result = done(made, inputs)
-        if type(made) is not Launch or result is not made.result:
+        function = self.function
+        if type(made) is not Launch and self.dynamic not in (None, function):
+            function = self.dynamic
+            made = function(*inputs)
+        elif type(made) is Launch and result is not made.result:  # it was refused
             return result, None
-        # Not imported before the first step that is captured: some sessions have none.
-        from tenonnx_cpu.capture.captured_call import capture, repeats
-
-        if (captured := capture(inputs, constants, made)) is None:
-            return result, None
-        # Results are made once more, and dropped: kept, they would be memory that no run needs.
-        with contextlib.suppress(MemoryError), apart():
-            if repeats(captured, self.function(*inputs)):
-                return result, captured
-        return result, None
+        said = said_of(function, inputs, constants, made) if type(made) is Launch else None
+        return result, said
 
     def replayed(self, constants: Sequence[bool]) -> Callable[..., Any]:
         """Returns what a step calls.
@@ -86,6 +90,34 @@ class Capturable:
             constants: Which of its inputs are the same arrays in every run.
         """
         return _Tracer(self, tuple(constants)).attached()
+
+
+def said_of(
+    function: Callable[..., Any], inputs: tuple[Any, ...], constants: Sequence[bool], made: Launch
+) -> CapturedCall | None:
+    """Returns a launch as a step's function says it of all such inputs, if it does.
+
+    Args:
+        function: The step's.
+        inputs: What it was asked about.
+        constants: Which of them are the same arrays in every run.
+        made: What it said.
+    """
+    # Not imported before the first step that is captured: some sessions have none.
+    from tenonnx_cpu.capture.captured_call import capture, repeats
+
+    if (captured := capture(inputs, constants, made)) is None:
+        return None
+    # Results are made once more, and dropped: kept, they would be memory that no run needs.
+    with contextlib.suppress(MemoryError), apart():
+        if repeats(captured, function(*inputs)):
+            return captured
+    return None
+
+
+def dynamic(function: Callable[..., Any]) -> Capturable:
+    """Returns a step's call that promises as much of any lengths."""
+    return Capturable(function, function)
 
 
 def replayed(call: Callable[..., Any], constants: Sequence[bool]) -> Callable[..., Any]:
@@ -113,6 +145,15 @@ def attach(
     cell = Cell((_services(), tracer))
     cell.__wrapped__ = wrapped
     return code_object.builtin("replay", code_object.entry_of(REPLAY.run), cell)
+
+
+def replay_once(
+    words: Any, things: Any, inputs: tuple[Any, ...], otherwise: Callable[..., Any]
+) -> Any:
+    """Replays a capture, or calls something else with the inputs if it does not fit them."""
+    assert REPLAY.run is not None, "it is captured"
+    cell = Cell((_services(), lambda _cell, *given: otherwise(*given), words, things))
+    return code_object.builtin("replay", code_object.entry_of(REPLAY.run), cell)(*inputs)
 
 
 def keep(cell: Cell, run: CapturedRun) -> int:

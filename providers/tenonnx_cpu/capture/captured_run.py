@@ -56,6 +56,41 @@ class _Launch(NamedTuple):
     refusal: int
 
 
+class Encoded(NamedTuple):
+    """A captured run as ``jit.layout`` says, but for the addresses of launches' arguments.
+
+    Attributes:
+        code: Its words.
+        things: Its objects.
+        pointers: Words that are to have addresses, and of which things.
+        guards: Which thing is the first that guards compare; there is one for each input.
+    """
+
+    code: list[int]
+    things: list[Any]
+    pointers: list[tuple[int, int]]
+    guards: int
+
+    def addressed(self) -> tuple[NDArray, NDArray]:
+        """Returns words and things; numbers lie behind the code, as integers and as floats."""
+        known = [(word, self.things[n]) for word, n in self.pointers]
+        numbers = sum(not isinstance(thing, np.ndarray) for _, thing in known)
+        words = np.zeros(len(self.code) + 2 * numbers, np.int64)
+        end = len(self.code)
+        words[:end] = self.code
+        for word, thing in known:
+            if isinstance(thing, np.ndarray):
+                words[word] = id(thing)
+            else:
+                words[word] = words.ctypes.data + 8 * end
+                write_number(thing, words[end : end + 2])
+                end += 2
+        objects = np.empty(len(self.things), object)
+        for n, thing in enumerate(self.things):
+            objects[n] = thing
+        return words, objects
+
+
 class CapturedRun:
     """Calls as one, for all arrays of its inputs' dtypes, shapes and strides.
 
@@ -64,6 +99,10 @@ class CapturedRun:
         calls: The calls, in order; the first slots are the inputs.
         results: The slots of what is returned.
         several: Whether that is a tuple.
+        longest: The same run of greater lengths, in whose memory this one has room.
+
+    Raises:
+        ValueError: It has not.
     """
 
     def __init__(
@@ -73,6 +112,7 @@ class CapturedRun:
         results: Sequence[int],
         *,
         several: bool,
+        longest: CapturedRun | None = None,
     ) -> None:
         self._forms, self._several = forms, several
         self._values: dict[int | None, Any] = {
@@ -80,11 +120,11 @@ class CapturedRun:
         }
         self._stores: list[Store] = []
         self._launches: list[_Launch] = []
-        self._scratch = self._arena = 0
+        self._scratch = 0
         for call in calls:
             self._add(call)
         self._results = [self._values[slot] for slot in results]
-        self._share()
+        self._share(longest)
 
     @property
     def fits(self) -> bool:
@@ -116,13 +156,23 @@ class CapturedRun:
             known = Made(first + result) if isinstance(result, int) else placed(result)
             self._values[slot] = known
 
-    def _share(self) -> None:
+    def _share(self, longest: CapturedRun | None) -> None:
         """Puts what nobody outside reads into an arena, which is the last store."""
-        sizes = [_nbytes(store) for store in self._stores]
+        sizes = self._sizes = [_nbytes(store) for store in self._stores]
         used = [_stores_of(launch.arguments) for launch in self._launches]
-        kept = set(_stores_of(self._results))
-        places, self._arena = assign(sizes, used, kept, ALIGNMENT)
-        self._stores = [self._stores[n] for n in sorted(kept)]
+        kept = self._kept = sorted(set(_stores_of(self._results)))
+        if longest is None:
+            self._places, self._arena = assign(sizes, used, kept, ALIGNMENT)
+            self._large = [n >= SMALL for n in (*(sizes[n] for n in kept), self._arena)]
+        else:
+            if kept != longest._kept or len(sizes) != len(longest._sizes):
+                raise ValueError("the runs are not of the same steps")
+            if any(own > room for own, room in zip(sizes, longest._sizes, strict=True)):
+                raise ValueError("a shorter run needs more memory")
+            self._places, self._arena, self._large = longest._places, longest._arena, longest._large
+            self._scratch = max(self._scratch, longest._scratch)
+        places = self._places
+        self._stores = [self._stores[n] for n in kept]
         if len(places) > len(kept):
             self._stores.append(Store(BYTES, (self._arena,)))
         self._results = [_moved(result, places) for result in self._results]
@@ -133,10 +183,16 @@ class CapturedRun:
 
     def encode(self) -> tuple[NDArray, NDArray]:
         """Returns it as ``jit.layout`` says."""
+        return self.encoded().addressed()
+
+    def encoded(self) -> Encoded:
+        """Returns the same without addresses."""
         things: list[Any] = [thing for launch in self._launches for thing in launch.things]
+        first = len(things)
         guards = [_guard(form, things) for form in self._forms]
+        stores = zip(self._stores, self._large, strict=False)
         sections = {
-            at.STORES: [_allocation(store, things) for store in self._stores],
+            at.STORES: [_allocation(*each, things) for each in stores],
             at.LAUNCHES: [self._encode_launch(launch) for launch in self._launches],
             at.RESULTS: [_given(result, things) for result in self._results],
         }
@@ -148,32 +204,19 @@ class CapturedRun:
             code[section] = len(code)
             code.append(len(entries))
             code += [word for each in entries for word in (len(each) + 1, *each)]
-        objects = np.empty(len(things), object)
-        for number, thing in enumerate(things):
-            objects[number] = thing
-        return self._addressed(code), objects
+        return Encoded(code, things, self._pointers(code), first)
 
-    def _addressed(self, code: list[int]) -> NDArray:
-        """Returns words in which launches have the addresses of what is the same in every run.
-
-        Numbers lie behind the code, each as an integer and as a float.
-        """
-        things = [thing for launch in self._launches for thing in launch.things]
-        numbers = [x for x in things if x is not None and not isinstance(x, np.ndarray)]
-        words = np.zeros(len(code) + 2 * len(numbers), np.int64)
-        words[: len(code)] = code
-        end = len(code)
-        place = code[at.LAUNCHES] + 1
+    def _pointers(self, code: Sequence[int]) -> list[tuple[int, int]]:
+        """Returns the words that are to have addresses of things: launches' arguments."""
+        found = []
+        place, number = code[at.LAUNCHES] + 1, 0
         for launch in self._launches:
-            for n, thing in enumerate(launch.things, place + 5):
-                if isinstance(thing, np.ndarray):
-                    words[n] = id(thing)
-                elif thing is not None:
-                    words[n] = words.ctypes.data + 8 * end
-                    words[end], words[end + 1 : end + 2].view(np.float64)[0] = _both(thing)
-                    end += 2
+            for word, thing in enumerate(launch.things, place + 5):
+                if thing is not None:
+                    found.append((word, number))
+                number += 1
             place += code[place]
-        return words
+        return found
 
     def _encode_launch(self, launch: _Launch) -> list[int]:
         headers = [
@@ -194,9 +237,10 @@ def alone(call: CapturedCall) -> CapturedRun:
     return CapturedRun(call.inputs, [Numbered(call, range(count), given)], given, several=several)
 
 
-def _both(number: Any) -> tuple[int, float]:
-    """Returns a number as an integer, 0 if it is none, and as a float."""
-    return (0 if isinstance(number, float | np.floating) else int(number)), float(number)
+def write_number(number: Any, words: NDArray) -> None:
+    """Writes a number to two words: as an integer, 0 if it is none, and as a float."""
+    words[0] = 0 if isinstance(number, float | np.floating) else int(number)
+    words[1:].view(np.float64)[0] = float(number)
 
 
 def _stores_of(values: Iterable[Any]) -> Iterable[int]:
@@ -231,9 +275,8 @@ def _guard(form: Any, things: list[Any]) -> list[int]:
     return [at.ARRAY, id(dtype), len(shape), *shape, *strides]
 
 
-def _allocation(store: Store, things: list[Any]) -> list[int]:
+def _allocation(store: Store, large: bool, things: list[Any]) -> list[int]:
     dtype, shape = store
-    large = _nbytes(store) >= SMALL
     things.append(functools.partial(empty, shape, dtype) if large else dtype)
     kind = at.MADE_LARGE if large else at.MADE_SMALL
     return [kind, len(things) - 1, len(shape), *shape]

@@ -1,8 +1,9 @@
 """Consecutive steps that are captured and replayed as one.
 
 The first run of inputs goes step by step, and every step is traced. If all of them are captured,
-the span is: from then on, machine code launches their kernels one after the other. A step that
-cannot be captured, or that has other shapes in every run, parts the span.
+the span is: from then on, machine code launches their kernels one after the other. Inputs that get
+longer from run to run have captures of many lengths. A step that cannot be captured, or that has
+other shapes in every run, parts the span.
 """
 
 from __future__ import annotations
@@ -35,8 +36,13 @@ from tenonnx_cpu.jit.runtime import compiles
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from tenonnx_cpu.capture.dynamic_run import DynamicRun
+
 MOST = 256
 """Steps of a span at most: where each of what they make lies is found by looking at all others."""
+
+MOST_DYNAMIC = 16
+"""Captured runs of any of some lengths that a span keeps."""
 
 
 class Trace:
@@ -73,6 +79,8 @@ class Tracer:
         self._kept: list[Any] = []
         self._last: Any = None
         self._keys: list[Any] = []
+        self._forms: tuple[Any, ...] = ()
+        self._dynamic: tuple[DynamicRun, ...] = ()
         self._constants: dict[ir.Value, Any] = {}
         self._parted = False
 
@@ -102,16 +110,22 @@ class Tracer:
 
     def __call__(self, cell: Cell, *inputs: Any) -> Any:
         """Returns the results; captures the first run, and inputs of shapes that come again."""
+        for run in self._dynamic:
+            if run.takes(inputs):
+                return run(inputs, functools.partial(self._call, cell))
+        return self._call(cell, *inputs)
+
+    def _call(self, cell: Cell, *inputs: Any) -> Any:
         if self._parted or self._patience <= 0 or compiles():
             return self.untraced(*inputs)
         key = [key_of(x) for x in inputs]
         trace = Trace(captures=self._last in (None, key))
         self._last = key
-        results = self._traced(trace, inputs)
+        results = self._followed(functools.partial(self._trace, trace), inputs)
         if trace.captures:
             self._keep(cell, key, inputs, trace.calls)
         else:
-            self._compare(trace.keys)
+            self._compare(trace.keys, inputs)
         self._patience -= 1
         return self._returned(results)
 
@@ -140,34 +154,42 @@ class Tracer:
             self._constants[value] = constant_on(value, HOST)
         return self._constants[value]
 
-    def _traced(self, trace: Trace, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        """Returns the results of one step after the other, which are dropped once they are read."""
+    def _followed(
+        self, visit: Callable[[int, tuple[Any, ...]], Any], inputs: Sequence[Any]
+    ) -> tuple[Any, ...]:
+        """Returns the results of one step after the other, which are dropped once they are read.
+
+        Args:
+            visit: Returns what a step makes of its inputs.
+            inputs: The span's.
+        """
         numbers, results = self._numbers
         last = {slot: n for n, each in enumerate(numbers) for slots in each for slot in slots}
         memory = dict(enumerate(inputs))
-        for n, (taken, given) in enumerate(numbers):
-            self._trace(n, trace, memory)
+        for n, (step, (taken, given)) in enumerate(zip(self._steps, numbers, strict=True)):
+            each = zip(taken, step.inputs, strict=True)
+            arguments = (self._constant(v) if slot is None else memory[slot] for slot, v in each)
+            try:
+                made = visit(n, tuple(arguments))
+            except Exception as error:
+                vars(error).setdefault("step", step)
+                raise
+            memory.update(zip(given, made if step.multiple else (made,), strict=False))
+            del made
             for slot in {*taken, *given}.difference(results):
                 if slot is not None and last[slot] == n:
                     del memory[slot]
         return tuple(memory[slot] for slot in results)
 
-    def _trace(self, n: int, trace: Trace, memory: dict[int, Any]) -> None:
-        step, (taken, given) = self._steps[n], self._numbers[0][n]
-        each = zip(taken, step.inputs, strict=True)
-        arguments = tuple(self._constant(v) if slot is None else memory[slot] for slot, v in each)
+    def _trace(self, trace: Trace, n: int, arguments: tuple[Any, ...]) -> Any:
         trace.keys.append([key_of(x) for x in arguments])
-        try:
-            if not trace.captures:
-                made = self.parts[n].call(*arguments)
-            else:
-                assert isinstance(step.call, Capturable), "others are in no span"
-                made, call = step.call.traced(arguments, constants_of(step.inputs))
-                trace.calls.append(call)
-        except Exception as error:
-            vars(error).setdefault("step", step)
-            raise
-        memory.update(zip(given, made if step.multiple else (made,), strict=False))
+        if not trace.captures:
+            return self.parts[n].call(*arguments)
+        step = self._steps[n]
+        assert isinstance(step.call, Capturable), "others are in no span"
+        made, call = step.call.traced(arguments, constants_of(step.inputs))
+        trace.calls.append(call)
+        return made
 
     def _returned(self, results: tuple[Any, ...]) -> Any:
         return results if len(results) > 1 else results[0]
@@ -184,23 +206,53 @@ class Tracer:
                 self._kept = [*self._kept, key][-keep(cell, run) :]
                 drop_idle()  # what steps exchanged is in the arena from now on
 
-    def _captured(self, inputs: Sequence[Any], calls: Sequence[CapturedCall | None]) -> CapturedRun:
+    def _captured(
+        self,
+        inputs: Sequence[Any],
+        calls: Sequence[CapturedCall | None],
+        longest: CapturedRun | None = None,
+    ) -> CapturedRun:
         numbers, results = self._numbers
         numbered = []
         for (taken, given), call in zip(numbers, calls, strict=True):
             assert call is not None, "all are captured"
             numbered.append(Numbered(call, taken, given))
         forms = [form_of(x) for x in inputs]
-        return CapturedRun(forms, numbered, results, several=len(results) > 1)
+        return CapturedRun(forms, numbered, results, several=len(results) > 1, longest=longest)
 
-    def _compare(self, keys: list[Any]) -> None:
-        """Parts the steps whose inputs are others in every run, if they are the fewer ones."""
+    def _compare(self, keys: list[Any], inputs: tuple[Any, ...]) -> None:
+        """Looks which steps' inputs are others in every run, if they are the fewer ones.
+
+        They are captured for any length if that is all that differs, or parted from the others.
+        """
         before, self._keys = self._keys, keys
+        forms, self._forms = self._forms, tuple(map(form_of, inputs))
         if before:
             pairs = enumerate(zip(before, keys, strict=True))
             differ = {n for n, (old, new) in pairs if old != new}
-            if 0 < 2 * len(differ) <= len(keys):
-                self._part(differ)
+            few = 0 < 2 * len(differ) <= len(keys)
+            if few and (others := self._grow(forms, inputs, differ)):
+                self._part(others)
+
+    def _grow(
+        self, before: Sequence[Any], inputs: tuple[Any, ...], differ: Collection[int]
+    ) -> Collection[int]:
+        """Captures a run of any length; returns the steps that there can be none with."""
+        from tenonnx_cpu.capture.dynamic_length import Asked  # for what grows
+        from tenonnx_cpu.capture.growth import Varies, growth_of
+
+        growth = growth_of(before, self._forms)
+        if any(run.takes(inputs) for run in self._dynamic):
+            return differ
+        if growth is None:  # as where another cache begins
+            return () if self._dynamic else differ
+        calls = [(step.call, constants_of(step.inputs)) for step in self._steps]
+        try:
+            run = Asked(calls, self._followed, self._captured).run(growth, inputs)
+        except Varies as varies:
+            return varies.steps or differ
+        self._dynamic = (run, *self._dynamic)[:MOST_DYNAMIC]
+        return ()
 
     def _part(self, others: Collection[int]) -> None:
         """Captures some steps no longer with those around them."""

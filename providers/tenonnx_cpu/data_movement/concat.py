@@ -5,6 +5,7 @@ That is most of its cost for a cache of keys and values, whose shapes do not.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -31,6 +32,9 @@ CONCAT = JitKernel("data_movement.concat", "concat")
 
 RUN = 1 << 14
 """Elements of a run at most: threads share out runs."""
+
+WHOLE = 1 << 40
+"""Elements of a run where there are as many runs whatever the lengths."""
 
 ENOUGH = 1 << 18
 """Bytes that are worth a second thread."""
@@ -72,7 +76,18 @@ def specialize_concat(site: Site, plain: Call) -> Call | None:
             return None
         return traced(plain(*(numbers_of(array, n) for n, array in enumerate(arrays))))
 
-    return call if count > SOURCES else Capturable(Mover(trace, call, NOTHING, count, threads).call)
+    @functools.lru_cache(maxsize=4)
+    def whole(*shapes: tuple[int, ...]) -> Moves | None:
+        return moves_of(shapes, axis, WHOLE)
+
+    def grown(*arrays: Any) -> Any:
+        if not mover.takes(arrays) or not all(array.flags.c_contiguous for array in arrays):
+            return plain(*arrays)
+        moves = whole(*(array.shape for array in arrays))
+        return plain(*arrays) if moves is None else mover.launch(moves, arrays, (1, threads))
+
+    mover = Mover(trace, call, NOTHING, count, threads)
+    return call if count > SOURCES else Capturable(mover.call, grown)
 
 
 def concat(arrays: tuple[Any, ...], axis: int, out: Any, threads: int) -> bool:
@@ -99,8 +114,14 @@ def concat(arrays: tuple[Any, ...], axis: int, out: Any, threads: int) -> bool:
     return True
 
 
-def moves_of(shapes: Sequence[tuple[int, ...]], axis: int) -> Moves | None:
-    """Returns the moves that put contiguous arrays of these shapes side by side."""
+def moves_of(shapes: Sequence[tuple[int, ...]], axis: int, longest: int = RUN) -> Moves | None:
+    """Returns the moves that put contiguous arrays of these shapes side by side.
+
+    Args:
+        shapes: The arrays'.
+        axis: Along which.
+        longest: Elements of a run at most.
+    """
     first = shapes[0]
     if not -len(first) <= axis < len(first):
         return None
@@ -111,15 +132,15 @@ def moves_of(shapes: Sequence[tuple[int, ...]], axis: int) -> Moves | None:
     rows, inner = math.prod(first[:axis]), math.prod(first[axis + 1 :])
     widths = [shape[axis] * inner for shape in shapes]
     total = sum(widths)
-    if not rows * total or rows * sum(-(-width // RUN) for width in widths) > RUNS:
+    if not rows * total or rows * sum(-(-width // longest) for width in widths) > RUNS:
         return None
     if rows * len(widths) > FEW and total < SHORT * len(widths):
         return None
     pieces, place = [], 0
     for source, width in enumerate(widths):
-        for begin in range(0, width, RUN):
+        for begin in range(0, width, longest):
             row = np.arange(rows)
-            count = min(RUN, width - begin)
+            count = min(longest, width - begin)
             columns = (source, row * width + begin, row * total + place + begin, count, 1)
             pieces.append(np.stack(np.broadcast_arrays(*columns), 1))
         place += width

@@ -137,29 +137,40 @@ class Mover:
             return self._plain(*given)
         if moves is VIEW:
             return Launch(None, (), self._plain(*given))
+        return self.launch(moves, arrays)
+
+    def launch(
+        self, moves: Moves, arrays: Sequence[NDArray], shared: tuple[int, int] | None = None
+    ) -> Launch:
+        """Returns a launch of what moves arrays' elements.
+
+        Args:
+            moves: How.
+            arrays: They.
+            shared: Runs of a task, and threads; ``None`` for what suits the bytes.
+        """
         dtype = arrays[0].dtype
         out = empty(moves.shape, dtype)
         sources = [bytes_of(array) for array in arrays]
         sources += [NOTHING] * (SOURCES - len(sources))
-        runs = len(moves.runs)
-        grain, team = shared_out(runs, out.nbytes, ENOUGH, self._threads)
+        grain, team = shared or shared_out(len(moves.runs), out.nbytes, ENOUGH, self._threads)
         arguments = (
             moves.runs, *sources, self._fills(dtype), out.reshape(-1).view(np.uint8),
             out.itemsize, grain, team,
         )  # fmt: skip
         return Launch(MOVE.run, arguments, out)
 
-    def _moves(self, arrays: Sequence[Any]) -> Any:
-        if (
-            MOVE.run is None
-            or not self._patience
-            or any(type(array) is not np.ndarray for array in arrays)
-        ):
-            return None
+    def takes(self, arrays: Sequence[Any]) -> bool:
+        """Says whether the kernel moves such arrays' elements."""
+        if MOVE.run is None or any(type(array) is not np.ndarray for array in arrays):
+            return False
         dtype = arrays[0].dtype
         if dtype.hasobject or dtype.itemsize not in (1, 2, 4, 8):
-            return None
-        if any(array.dtype != dtype or not array.flags.aligned for array in arrays):
+            return False
+        return all(array.dtype == dtype and array.flags.aligned for array in arrays)
+
+    def _moves(self, arrays: Sequence[Any]) -> Any:
+        if not self._patience or not self.takes(arrays):
             return None
         forms = [(array.shape, array.strides) for array in arrays]
         seen, found = self._seen

@@ -12,7 +12,7 @@ from numpy.lib.stride_tricks import as_strided
 from tenonnx.records import record
 from tenonnx.traits import VIEWS
 from tenonnx_cpu.buffers import empty
-from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.capturable import Capturable, dynamic
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.data_movement.kernels import AXES, TOGETHER
 from tenonnx_cpu.jit.runtime import JitKernel
@@ -59,7 +59,7 @@ def specialize_transpose(site: Site, plain: Call) -> Call | None:
         start = as_strided(y, (1,), (4,))
         return Launch(run, (start, made.reshape(-1), cut.numbers, cut.threads), made)
 
-    return Capturable(call)
+    return Capturable(call) if copies else dynamic(call)
 
 
 def _is_copied(value: ir.Value) -> bool:

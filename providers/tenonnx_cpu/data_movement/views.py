@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.capturable import Capturable, dynamic
 from tenonnx_cpu.capture.launch import Launch, is_fixed
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.kernel_selection import Call, Site, specialize
@@ -34,7 +34,7 @@ def specialize_view(site: Site, plain: Call) -> Call:
                 return result
         return Launch(None, (), result)
 
-    return Capturable(call)
+    return dynamic(call)
 
 
 def _added(site: Site) -> int:

@@ -1,0 +1,159 @@
+"""A captured run of any of some lengths: numbers that differ have slopes, and few things are made.
+
+Of what ``CapturedRun.encoded`` says at some lengths, everything is the same or on one line.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from tenonnx_cpu.capture.capturable import replay_once
+from tenonnx_cpu.capture.captured_run import Encoded, write_number
+from tenonnx_cpu.capture.growth import Growth, Varies
+from tenonnx_cpu.capture.launch import fix, is_fixed
+
+NDArray: TypeAlias = np.ndarray[Any, Any]
+Maker: TypeAlias = "Callable[[int], tuple[Any, int]]"
+
+
+class _Made(NamedTuple):
+    """A thing that is another one for each length.
+
+    Attributes:
+        number: Among the things.
+        words: Which words have its address.
+        make: Returns it, and that address.
+    """
+
+    number: int
+    words: NDArray
+    make: Maker
+
+
+class DynamicRun:
+    """A captured run of any of some lengths.
+
+    Args:
+        growth: How the inputs grow.
+        samples: It encoded for inputs that are longer by so much; by 0 and by 1, among others.
+
+    Raises:
+        Varies: One of its numbers is not on one line.
+    """
+
+    def __init__(self, growth: Growth, samples: Mapping[int, Encoded]) -> None:
+        first = samples[0]
+        if any(len(each.code) != len(first.code) for each in samples.values()):
+            raise Varies
+        self._growth, self._most, self._guards = growth, max(samples), first.guards
+        self._n, axis, self._length = growth.clock
+        shape = growth.forms[self._n][1]
+        self._axis, self._before, self._behind = axis, shape[:axis], shape[axis + 1 :]
+        self._words, self._things = first.addressed()
+        slopes = _on_line({step: np.array(each.code) for step, each in samples.items()})
+        self._varying = slopes.nonzero()[0]
+        self._slopes = slopes[self._varying]
+        self._made = tuple(_made(samples))
+
+    def takes(self, inputs: Sequence[Any]) -> bool:
+        """Says whether inputs are of such lengths, as far as one of them tells."""
+        clock, axis = inputs[self._n], self._axis
+        if type(clock) is not np.ndarray or clock.ndim <= axis:
+            return False
+        shape = clock.shape
+        if not 0 <= shape[axis] - self._length <= self._most:
+            return False
+        return bool(shape[:axis] == self._before and shape[axis + 1 :] == self._behind)
+
+    def __call__(self, inputs: tuple[Any, ...], otherwise: Callable[..., Any]) -> Any:
+        """Returns the results, or calls something else with inputs that differ otherwise."""
+        step = inputs[self._n].shape[self._axis] - self._length
+        words, things = self._words.copy(), self._things.copy()
+        words[self._varying] += self._slopes * step
+        for number, places, make in self._made:
+            things[number], words[places] = make(step)
+        for n, slope in self._growth.slopes.items():
+            given, wanted = inputs[n], self._growth.forms[n] + slope * step
+            if is_fixed(given) and np.array_equal(given, wanted):
+                things[self._guards + n] = given
+        return replay_once(words, things, inputs, otherwise)
+
+
+def _on_line(found: Mapping[int, NDArray]) -> NDArray:
+    """Returns the slopes of numbers at some steps."""
+    slopes = found[1] - found[0]
+    if any((at != found[0] + slopes * step).any() for step, at in found.items()):
+        raise Varies
+    return slopes
+
+
+def _made(samples: Mapping[int, Encoded]) -> Iterator[_Made]:
+    """Returns what makes the things that are not the same at all lengths."""
+    words: dict[int, list[int]] = {}
+    for word, number in samples[0].pointers:
+        words.setdefault(number, []).append(word)
+    for number, thing in enumerate(samples[0].things):
+        every = {step: each.things[number] for step, each in samples.items()}
+        if all(other is thing for other in every.values()):
+            continue
+        if (make := _maker(every)) is not None:
+            yield _Made(number, np.array(words.get(number, ()), np.intp), make)
+
+
+def _maker(every: Mapping[int, Any]) -> Maker | None:
+    """Returns what makes a thing of a length; ``None`` if one serves all."""
+    thing = every[0]
+    if any(type(other) is not type(thing) for other in every.values()):
+        raise Varies
+    if isinstance(thing, functools.partial):
+        return _allocating(every)
+    if isinstance(thing, int | np.integer):
+        return _counting(every)
+    if isinstance(thing, np.ndarray):
+        return _holding(every)
+    if any(other != thing for other in every.values()):
+        raise Varies
+    return None
+
+
+def _allocating(every: Mapping[int, Any]) -> Maker:
+    """Returns what makes what allocates a large result."""
+    empty, (shape, dtype) = every[0].func, every[0].args
+    slopes = _on_line({step: np.array(each.args[0]) for step, each in every.items()}).tolist()
+
+    def make(step: int) -> tuple[Any, int]:
+        longer = (size + slope * step for size, slope in zip(shape, slopes, strict=True))
+        return functools.partial(empty, tuple(longer), dtype), 0
+
+    return make
+
+
+def _counting(every: Mapping[int, Any]) -> Maker | None:
+    """Returns what makes a number, as launches have it."""
+    number = int(every[0])
+    slope = int(_on_line({step: np.array(int(each)) for step, each in every.items()}))
+
+    def make(step: int) -> tuple[Any, int]:
+        words = np.empty(2, np.int64)
+        write_number(number + slope * step, words)
+        return words, words.ctypes.data
+
+    return make if slope else None
+
+
+def _holding(every: Mapping[int, NDArray]) -> Maker | None:
+    """Returns what makes an array of whole numbers."""
+    array = every[0]
+    if array.dtype.kind not in "iu" or any(x.shape != array.shape for x in every.values()):
+        raise Varies
+    slopes = _on_line({step: each.astype(np.int64) for step, each in every.items()})
+
+    def make(step: int) -> tuple[Any, int]:
+        longer = fix(array + (slopes * step).astype(array.dtype))
+        return longer, id(longer)
+
+    return make if slopes.any() else None
