@@ -92,6 +92,28 @@ def test_a_row_scores_alone_as_among_others() -> None:
     np.testing.assert_array_equal(together, alone)
 
 
+@pytest.mark.parametrize("rows", [1, 5, 40])
+def test_parts_of_the_trees_add_up(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = floats(rows, 4)
+    layer = node(
+        "TreeEnsembleRegressor", "x", "y", domain="ai.onnx.ml", **forest(2500, 3, 4, ["BRANCH_LEQ"])
+    )
+    found, spans = [], []
+    shared_out = trees.Walks._shared_out
+
+    def watched(self: Any, rows: int) -> tuple[int, int, int]:
+        spans.append(shared_out(self, rows)[1])
+        return shared_out(self, rows)
+
+    monkeypatch.setattr(trees.Walks, "_shared_out", watched)
+    for threads in (1, 4):
+        one = session([layer], {"x": x}, "y", domains={"ai.onnx.ml": 3}, threads=threads)
+        found += [one.run(None, {"x": x})[0] for _ in range(3)]
+        assert (spans.pop() < 2500) == (threads == 4)
+    for other in found[1:]:
+        np.testing.assert_allclose(found[0], other, rtol=1e-6, atol=1e-6)
+
+
 @given(any_trees(7), ROWS, st.sampled_from(["SUM", "AVERAGE"]), st.sampled_from(list(trees.SCORES)))
 def test_the_kernel_walks_like_a_recursion(forest: Any, X: Any, aggregate: str, dtype: Any) -> None:
     number = ("AVERAGE", "SUM").index(aggregate)

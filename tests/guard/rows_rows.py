@@ -21,6 +21,14 @@ TREES = {
     "n_targets": 2,
 }
 
+FOREST = {
+    name: values if name == "n_targets" else values * 300 for name, values in TREES.items()
+} | {
+    f"{prefix}_treeids": [tree for tree in range(300) for _ in range(count)]
+    for prefix, count in (("nodes", 5), ("target", 3))
+}
+"""Trees whose parts are several threads'."""
+
 MACHINE = {
     "classlabels_ints": [0, 1, 2],
     "coefficients": [0.1, -0.2, 0.3, 0.4, -0.5, 0.6],
@@ -154,6 +162,14 @@ ROWS = [
         domain=ML,
         opset=20,
         **TREES,
+    ),
+    one(
+        "TreeEnsembleRegressor parts",
+        "TreeEnsembleRegressor",
+        [f32(19, 4)],
+        domain=ML,
+        opset=20,
+        **FOREST,
     ),
     one("SVMClassifier", "SVMClassifier", [f32(30, 4)], outputs=2, domain=ML, opset=20, **MACHINE),
     one("QMoE-like Gather MatMul", "MatMul", [f32(1, 33), f32(33, 5)], constants=(1,)),

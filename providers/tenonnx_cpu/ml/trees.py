@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
+from tenonnx_cpu.threading_config import TASKS
 
 F64 = np.dtype(np.float64)
 
@@ -23,11 +25,24 @@ SCORES = {
     F64: JitKernel("ml.trees", "score_f64"),
 }
 
-ENOUGH = 2048
-"""Walks that are worth a second thread."""
+ENOUGH = 1 << 12
+"""Steps from node to node that are worth a second thread: some microseconds."""
+
+SHORTEST = 1 << 10
+"""Steps of a task of some of the trees."""
 
 LONGEST = 1 << 20
 """Walks of a task: some milliseconds."""
+
+LEAST = 16
+"""Rows of a task, if there are so many."""
+
+Shape = tuple[int, ...]
+
+
+def _scratch(shape: Shape) -> NDArray:
+    (made,) = pieces((shape, np.float64))
+    return made
 
 
 @specialize("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor", domain="ai.onnx.ml")
@@ -57,13 +72,14 @@ def specialize_trees(site: Site, plain: Any) -> Call | None:
 
 
 class Table(NamedTuple):
-    """A forest as ``jit.classical.trees.score`` reads it; it says what is in the arrays."""
+    """A forest as ``ml.kernels.trees.score`` reads it; it says what is in the arrays."""
 
     trees: NDArray
     nodes: NDArray
     splits: NDArray
     missing: NDArray
     values: NDArray
+    interior: int
 
 
 class Walks:
@@ -78,6 +94,7 @@ class Walks:
         self._forest = forest
         self._threads = threads
         self._walks = len(forest.nodes.roots)
+        self._steps = int(forest.depths.sum())
         self._zeros = np.zeros(forest.targets)
         self._tables: dict[np.dtype[Any], Table] = {}
 
@@ -96,20 +113,23 @@ class Walks:
 
     def sums(self, x: NDArray) -> NDArray | None:
         """Returns the targets' scores, [N, E] float64; ``None`` where there is no kernel."""
-        sums = np.empty((len(x), self._forest.targets))
-        made = self.launch(x, self._zeros, sums)
+        made = self.launch(x, self._zeros, np.empty)
         if made is None:
             return None
         made.run(*made.arguments)  # type: ignore[misc]  # there is a kernel
-        return sums
+        *_, sums, _y, _grain, _span, _threads = made.arguments
+        whole: NDArray = sums[0]  # the parts are added up there
+        return whole
 
-    def launch(self, x: NDArray, base: NDArray, sums: NDArray | None = None) -> Launch | None:
+    def launch(
+        self, x: NDArray, base: NDArray, room: Callable[[Shape], NDArray] = _scratch
+    ) -> Launch | None:
         """Returns what scores rows, beginning with a base; ``None`` where there is no kernel.
 
         Args:
             x: [N, F].
             base: [E] float64.
-            sums: Where the sums are left as float64; anywhere if not given.
+            room: Returns where the sums are left as float64.
         """
         score = SCORES.get(x.dtype)
         if score is None or x.ndim != 2 or not x.size:
@@ -118,30 +138,36 @@ class Walks:
         if score.run is None:
             return None
         self._forest.check(x)
-        rows, team, grain = len(x), 1, 16
-        if rows * self._walks >= ENOUGH:
-            team = self._threads
-            most = max(grain, LONGEST // max(1, self._walks))
-            grain = max(grain, min(most, -(-rows // (4 * team))))
-        shape = rows, self._forest.targets
-        y = empty(shape)
-        if sums is None:
-            (sums,) = pieces((shape, np.float64))
-        arguments = contiguous(x), *self.table(x.dtype), base, sums, y, grain, team
+        rows, targets = len(x), self._forest.targets
+        grain, span, threads = self._shared_out(rows)
+        y = empty((rows, targets))
+        sums = room((-(-self._walks // span), rows, targets))
+        arguments = contiguous(x), *self.table(x.dtype), base, sums, y, grain, span, threads
         return Launch(score.run, arguments, y)
+
+    def _shared_out(self, rows: int) -> tuple[int, int, int]:
+        """Returns how many rows and trees a task has, and how many threads share the tasks."""
+        trees, steps = self._walks, rows * self._steps
+        longest = max(LEAST, LONGEST // trees)
+        if self._threads == 1 or steps < ENOUGH:
+            return longest, trees, 1
+        wanted = TASKS * self._threads
+        grain = max(LEAST, min(longest, -(-rows // wanted)))
+        parts = min(wanted, steps // SHORTEST) // -(-rows // grain)
+        return grain, -(-trees // max(1, min(trees, parts))), self._threads
 
 
 def _table(forest: Forest, dtype: np.dtype[Any]) -> Table:
     nodes = forest.nodes
     feature, split, missing, branches, steps = nodes.comparisons()
     count, leaves = len(feature), len(forest.values)
-    # A feature, where failure and success lead to, and the split: 16 bytes, or 24.
-    table = np.zeros((count + leaves, 4 if dtype == F32 else 6), np.uint32)
-    splits: NDArray = table.view(dtype)[:, -1]
+    # A feature, where failure and success lead to, and the split.
+    table = np.zeros((count + leaves, 4), np.uint32 if dtype == F32 else np.int64)
+    splits = table.view(dtype)
     table[:count, 0] = feature
     table[:count, 1:3] = numbered(branches, count)
     table[count:, 1:3] = np.arange(count, count + leaves)[:, None]
-    splits[:count] = _rounded_down(split) if dtype == F32 else split
+    splits[:count, 3] = _rounded_down(split) if dtype == F32 else split
     tracks = np.zeros(0, np.int32)
     if missing.any():
         tracks = np.concatenate([missing, np.zeros(leaves)]).astype(np.int32)
@@ -149,7 +175,8 @@ def _table(forest: Forest, dtype: np.dtype[Any]) -> Table:
     trees = np.stack([numbered(nodes.roots, count), forest.depths * steps, only])
     votes = forest.values / len(only) if forest.aggregate == "AVERAGE" else forest.values
     values = np.concatenate([np.zeros((count, votes.shape[1])), votes])
-    return Table(trees.astype(np.int32), table, splits, tracks, values)
+    flat = table.reshape(-1), splits.reshape(-1)
+    return Table(trees.astype(np.int32), *flat, tracks, values, count)
 
 
 def _rounded_down(split: NDArray) -> NDArray:

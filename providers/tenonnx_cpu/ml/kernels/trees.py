@@ -16,6 +16,8 @@ from tenonnx_cpu.jit.compiling import (
     f64,
     helper,
     i32,
+    i64,
+    inlined,
     kernel,
     size,
     u32,
@@ -26,76 +28,111 @@ from tenonnx_cpu.jit.vectors.views import elements, on_stack
 LANES = 16
 """Walks under way at once."""
 
+LEVELS = 4
+"""Steps between two looks whether all walks have ended."""
 
-@helper
-def descend(x: Any, rows: Any, at: Any, depth: Any, forest: Any) -> None:
+
+@inlined
+def descend(x: Any, lines: Any, at: Any, depth: Any, forest: Any) -> None:
     """Takes walks down to their leaves, which lead to themselves.
 
     Args:
         x: The values, flat.
-        rows: Where each walk's row begins.
+        lines: Where each walk's row begins.
         at: Each walk's node, on and on.
         depth: The most steps there are.
         forest: As ``score`` has it.
     """
-    nodes, splits, missing = forest[1], forest[2], forest[3]
-    for _ in range(depth):
-        moved = np.uint32(0)
-        # Unsigned: what might be negative is told apart at every index.
-        for lane in range(LANES):
-            node = at[lane]
-            value = x[rows[lane] + np.uintp(nodes[node, 0])]
-            holds = value <= splits[node]
-            if missing.size:
-                holds |= (value != value) & (missing[node] != 0)
-            after = nodes[node, np.uintp(1) + np.uintp(holds)]
-            moved |= after ^ node
-            at[lane] = after
-        if not moved:
+    interior = forest[5]
+    for level in range(0, depth, LEVELS):
+        for _ in range(min(LEVELS, depth - level)):
+            step(x, lines, at, forest)
+        least = interior
+        if level + LEVELS < depth:
+            for lane in range(LANES):
+                least = min(least, np.intp(at[lane]))
+        if least >= interior:
             break
 
 
-@parallel
-def score_rows(arguments: Any, task: Any, worker: Any) -> None:
-    """Scores some rows: every tree on all of them, so that the tree stays in the cache."""
-    x, forest, sums, y, grain = arguments
-    trees, values = forest[0], forest[4]
-    width = x.shape[1]
-    flat = elements(x.ctypes.data, x.size, x.dtype)
-    at, rows = on_stack(LANES, np.uint32), on_stack(LANES, np.uintp)
-    first, stop = task * grain, min(x.shape[0], (task + 1) * grain)
-    begin(forest, sums, first, stop)
-    for tree in range(trees.shape[1]):
-        for top in range(first, stop, LANES):
-            for lane in range(LANES):
-                rows[lane] = np.uintp(min(top + lane, stop - 1) * width)
-                at[lane] = trees[0, tree]
-            descend(flat, rows, at, trees[1, tree], forest)
-            for lane in range(min(LANES, stop - top)):
-                add_votes(values, at[lane], trees[2, tree], sums[top + lane])
-    finish(sums, y, first, stop)
-
-
-@helper
-def score_row(x: Any, forest: Any, sums: Any) -> None:
-    """Scores one row, many trees at once."""
-    trees, values = forest[0], forest[4]
-    at, rows = on_stack(LANES, np.uint32), on_stack(LANES, np.uintp)
-    count = trees.shape[1]
-    for lane in range(LANES):
-        rows[lane] = 0
-    for tree in range(0, count, LANES):
-        depth = 0
+@inlined
+def step(x: Any, lines: Any, at: Any, forest: Any) -> None:
+    """Takes walks to the nodes that follow."""
+    nodes, splits, missing = forest[1], forest[2], forest[3]
+    # Unsigned: what might be negative is told apart at every index.
+    one, three, four = np.uintp(1), np.uintp(3), np.uintp(4)
+    if missing.size:
         for lane in range(LANES):
-            which = min(tree + lane, count - 1)
-            at[lane] = trees[0, which]
-            depth = max(depth, trees[1, which])
-        descend(x, rows, at, depth, forest)
-        for lane in range(min(LANES, count - tree)):
-            add_votes(values, at[lane], trees[2, tree + lane], sums)
+            node = four * np.uintp(at[lane])
+            value = x[lines[lane] + np.uintp(nodes[node])]
+            holds = (value <= splits[node + three]) | ((value != value) & (missing[at[lane]] != 0))
+            at[lane] = nodes[node + one + np.uintp(holds)]
+    else:
+        for lane in range(LANES):
+            node = four * np.uintp(at[lane])
+            holds = x[lines[lane] + np.uintp(nodes[node])] <= splits[node + three]
+            at[lane] = nodes[node + one + np.uintp(holds)]
+
+
+@parallel
+def score_some(arguments: Any, task: Any, worker: Any) -> None:
+    """Scores some rows by some trees."""
+    x, forest, sums, y, grain, span = arguments
+    parts, rows, count = sums.shape[0], x.shape[0], forest[0].shape[1]
+    block, part = task // parts, task % parts
+    first, stop = block * grain, min(rows, (block + 1) * grain)
+    begin(forest, sums[part], part, first, stop)
+    trees = part * span, min(count, (part + 1) * span)
+    rest = stop - (stop - first) % LANES
+    walk_by_tree(x, forest, sums[part], (first, rest), trees)
+    walk_together(x, forest, sums[part], (rest, stop), trees)
+    if parts == 1:
+        finish(sums, y, first, stop)
 
 
 @helper
+def walk_by_tree(x: Any, forest: Any, sums: Any, rows: Any, trees: Any) -> None:
+    """Takes rows, a multiple of ``LANES``, down a tree before the next: it stays in the cache."""
+    lists, values, width = forest[0], forest[4], x.shape[1]
+    flat = elements(x.ctypes.data, x.size, x.dtype)
+    at, lines = on_stack(LANES, np.uint32), on_stack(LANES, np.uintp)
+    for tree in range(trees[0], trees[1]):
+        for top in range(rows[0], rows[1], LANES):
+            for lane in range(LANES):
+                lines[lane] = np.uintp((top + lane) * width)
+                at[lane] = lists[0, tree]
+            descend(flat, lines, at, lists[1, tree], forest)
+            for lane in range(LANES):
+                add_votes(values, at[lane], lists[2, tree], sums[top + lane])
+
+
+@helper
+def walk_together(x: Any, forest: Any, sums: Any, rows: Any, trees: Any) -> None:
+    """Takes a few rows down several trees at once, a row down the trees in their order."""
+    lists, values, width = forest[0], forest[4], x.shape[1]
+    flat = elements(x.ctypes.data, x.size, x.dtype)
+    at, lines = on_stack(LANES, np.uint32), on_stack(LANES, np.uintp)
+    few = rows[1] - rows[0]
+    for walk in range(few * trees[0], few * trees[1], LANES):
+        tree, row = walk // few, walk % few
+        first, depth, count = tree, 0, min(LANES, few * trees[1] - walk)
+        for lane in range(LANES):
+            lines[lane] = np.uintp((rows[0] + row) * width)
+            at[lane] = lists[0, tree]
+            depth = max(depth, lists[1, tree])
+            row += lane < count - 1
+            if row == few:
+                row, tree = 0, tree + 1
+        descend(flat, lines, at, depth, forest)
+        tree, row = first, walk % few
+        for lane in range(count):
+            add_votes(values, at[lane], lists[2, tree], sums[rows[0] + row])
+            row += 1
+            if row == few:
+                row, tree = 0, tree + 1
+
+
+@inlined
 def add_votes(values: Any, leaf: Any, only: Any, sums: Any) -> None:
     """Adds what a leaf says; values are there for leaves and, all zero, for no other node."""
     if values.shape[1] == sums.size:
@@ -106,56 +143,58 @@ def add_votes(values: Any, leaf: Any, only: Any, sums: Any) -> None:
 
 
 @helper
-def begin(forest: Any, sums: Any, first: Any, stop: Any) -> None:
-    """Writes what the sums begin with."""
-    base = forest[5]
+def begin(forest: Any, sums: Any, part: Any, first: Any, stop: Any) -> None:
+    """Writes what the sums begin with: the first part with the base."""
+    base = forest[6]
     for row in range(first, stop):
         for target in range(base.size):
-            sums[row, target] = base[target]
+            sums[row, target] = 0.0 if part else base[target]
 
 
 @helper
 def finish(sums: Any, y: Any, first: Any, stop: Any) -> None:
-    """Writes the sums as float32."""
+    """Adds up the parts of the sums in the first one, and writes them as float32."""
     for row in range(first, stop):
-        for target in range(sums.shape[1]):
-            y[row, target] = sums[row, target]
+        for target in range(y.shape[1]):
+            for part in range(1, sums.shape[0]):
+                sums[0, row, target] += sums[part, row, target]
+            y[row, target] = sums[0, row, target]
 
 
 def make_score(real: Type) -> Kernel:
     """Returns what scores rows of a dtype."""
-    forest = In(i32, 2), In(u32, 2), In(real, 1, "A"), In(i32, 1), In(f64, 2), In(f64, 1)
+    word = u32 if real == f32 else i64
+    nodes = In(word, 1), In(real, 1), In(i32, 1)
+    forest = In(i32, 2), *nodes, In(f64, 2), size, In(f64, 1)
 
     @kernel(
-        (In(real, 2), forest, Out(f64, 2), Out(f32, 2), size, size),
+        (In(real, 2), forest, Out(f64, 3), Out(f32, 2), size, size, size),
         Contract(
             plan="lists have one length; branches, leaves and targets exist; no cycle; features "
             "count from 0",
-            launch="the input has the features that nodes test",
+            launch="the input has the features that nodes test; parts have all trees",
         ),
     )
-    def score(x: Any, forest: Any, sums: Any, y: Any, grain: Any, threads: Any) -> None:
+    def score(x: Any, forest: Any, sums: Any, y: Any, grain: Any, span: Any, threads: Any) -> None:
         """Adds up what the leaves say that rows reach.
 
         Args:
             x: The rows.
             forest: Per tree the node it begins with, the most steps to a leaf, and the target that
-                it votes for, if values have one column; per node a feature and the nodes that
-                follow failure and success; its split; whether NaN succeeds, or nothing; what nodes
-                add, zeros but for leaves, a column per target, or one; what the sums begin with.
-            sums: Room for the sums.
+                it votes for, if values have one column; per node a feature, the nodes that follow
+                failure and success, and its split, each in a word of the rows' size; the same words
+                as floats; whether NaN succeeds, or nothing; what nodes add, zeros but for leaves, a
+                column per target, or one; the first leaf; what the sums begin with.
+            sums: Room for the sums, of each part of the trees.
             y: The sums.
             grain: Rows of a task.
+            span: Trees of a part.
             threads: How many threads to use.
         """
-        rows = x.shape[0]
-        if rows >= LANES // 2:
-            score_rows((x, forest, sums, y, grain), -(-rows // grain), threads)
-            return
-        begin(forest, sums, 0, rows)
-        for row in range(rows):
-            score_row(x[row], forest, sums[row])
-        finish(sums, y, 0, rows)
+        rows, parts = x.shape[0], sums.shape[0]
+        score_some((x, forest, sums, y, grain, span), parts * -(-rows // grain), threads)
+        if parts > 1:
+            finish(sums, y, 0, rows)
 
     return score
 
