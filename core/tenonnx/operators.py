@@ -270,15 +270,17 @@ def _arity(function: Callable[..., Any] | str) -> tuple[int, float]:
     """Returns how many positional parameters a kernel needs and has, without its namespace.
 
     Of a namespace's own function it says what numpy's takes, of one that passes its inputs on what
-    the other takes: numpy would write to an input too many. Nothing is known of one that has
-    another signature than Python's.
+    the other takes: numpy would write to an input too many. Nothing is known of one that numpy
+    lacks, or that has another signature than Python's.
     """
     if isinstance(function, functools.partial):
         return _arity(function.func)
     if isinstance(function, str):
         import numpy as np  # which is there when nodes are placed
 
-        named = functools.reduce(getattr, function.split("."), np)
+        named: Any = np
+        for part in function.split("."):
+            named = getattr(named, part, None)
         return (named.nin, named.nin) if isinstance(named, np.ufunc) else (0, math.inf)
     plain = inspect.unwrap(function, stop=lambda f: hasattr(f, "__signature__"))
     if hasattr(plain, "__signature__") or not inspect.isfunction(plain):

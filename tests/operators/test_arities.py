@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 
 import onnx
@@ -23,6 +24,19 @@ def test_no_kernel_is_stricter_than_its_schema(domain: str) -> None:
         assert least <= schema.min_input, kernel
         assert most >= schema.max_input, kernel
         assert domain or all(formal.option == single for formal in schema.inputs[:least]), kernel
+
+
+@pytest.mark.parametrize("package", ["tenonnx_jax", "tenonnx_torch"])
+def test_functions_that_numpy_lacks_are_no_stricter(package: str) -> None:
+    listing = importlib.import_module(f"{package}.provider").KERNELS
+    for module in listing:
+        table = importlib.import_module(f"{package}.{module}").table
+        for schema in SCHEMAS:
+            kernel = table.find(schema.domain, schema.name, schema.since_version)
+            if kernel is not None:
+                least, most = kernel.arity()
+                assert least <= schema.min_input, kernel
+                assert most >= schema.max_input, kernel
 
 
 def test_most_kernels_are_as_strict() -> None:
