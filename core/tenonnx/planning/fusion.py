@@ -58,7 +58,7 @@ class Scope:
 
     Attributes:
         taken: Nodes of the fusions that were found so far.
-        known: What fusions have found out about nodes, for them to look up.
+        known: What fusions have found out, for them to look up.
         misses: Where near misses are noted, if somebody asks.
         takes: The parts that the fusion takes which is tried.
     """
@@ -67,7 +67,7 @@ class Scope:
         self, nodes: Sequence[ir.Node], free: Iterable[ir.Node], escaping: frozenset[ir.Value]
     ) -> None:
         self.taken: set[ir.Node] = set()
-        self.known: dict[str, dict[ir.Node, Any]] = {}
+        self.known: dict[str, Any] = {}
         self.misses = MISSES.get()
         self.takes: tuple[Part, ...] = ()
         self._free = dict.fromkeys(free)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tenonnx.dtypes import dtype_of
 from tenonnx.planning.fusion import inputs_of
+from tenonnx.planning.lower import is_constant
 from tenonnx.traits import COSTLY
 from tenonnx_cpu.activation import CODES as ACTIVATIONS
 from tenonnx_cpu.activation import activation_of
@@ -16,7 +17,7 @@ from tenonnx_cpu.elementwise.kernels import opcodes
 from tenonnx_cpu.elementwise.kernels.opcodes import INPUTS
 from tenonnx_cpu.elementwise.program import Line, Program, ProgramCall
 from tenonnx_cpu.fuse import ELEMENTWISE, Fused, Scope, fusion
-from tenonnx_cpu.kernel_selection import Site
+from tenonnx_cpu.kernel_selection import Site, on_host
 from tenonnx_cpu.subgraph import find_subgraph
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 FLOAT = 1
 """ONNX's code of float32."""
 
-MEMBERS = "elementwise"
-"""Under which a scope keeps which nodes are instructions: long chains ask hundreds of times."""
+COMPILER = "elementwise"
+"""Under which a scope keeps what makes its programs."""
 
 Meaning: TypeAlias = Callable[[Site], "Line | None"]
 """Says what instruction a node is, if it is one; its operands are filled in later."""
@@ -116,35 +117,74 @@ class _Constant(NamedTuple):
     value: float
 
 
-def scalar_of(site: Site, position: int) -> _Constant | None:
-    """Returns a constant input of one float32."""
-    value = site.scalar(position)
-    if value is None or value.dtype != F32:
+def scalar_of(value: ir.Value) -> _Constant | None:
+    """Returns a constant of one float32."""
+    tensor = value.const_value if is_constant(value) else None
+    if tensor is None or tensor.size != 1:
         return None
-    return _Constant(value.shape, float(value.reshape(-1)[0]))
+    array = on_host(tensor)
+    return _Constant(array.shape, float(array.reshape(-1)[0])) if array.dtype == F32 else None
 
 
-def compile_subgraph(subgraph: list[ir.Node], threads: int) -> tuple[Program, tuple[ir.Value, ...]]:
-    """Returns the program of some nodes, and what it reads."""
-    program = Program()
-    places: dict[ir.Value, int] = {}
-    arrays: list[ir.Value] = []
-    for node in subgraph:
-        line = line_of(node, threads)
-        assert line is not None
-        operands = []
-        for position, value in enumerate(node.inputs[: _operands(line)]):
-            assert value is not None
-            if value not in places:
-                constant = scalar_of(Site(node, threads), position)
-                if constant is not None:
-                    places[value] = program.number(constant.value, constant.shape)
-                else:
-                    places[value] = program.array()
-                    arrays.append(value)
-            operands.append(places[value])
-        places[node.outputs[0]] = _add(program, line, operands)
-    return program, tuple(arrays)
+class Compiler:
+    """Makes programs of nodes; what nodes and constants are it finds out once.
+
+    Long chains ask hundreds of times.
+
+    Args:
+        threads: How many a kernel may use.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self._lines: dict[ir.Node, Line | None] = {}
+        self._scalars: dict[ir.Value, _Constant | None] = {}
+
+    def line(self, node: ir.Node) -> Line | None:
+        """Returns the instruction that a node is, without its operands; ``None`` if it is none."""
+        if node not in self._lines:
+            self._lines[node] = line_of(node, self.threads)
+        return self._lines[node]
+
+    def is_instruction(self, node: ir.Node) -> bool:
+        """Says whether a node may be part of a program."""
+        return self.line(node) is not None
+
+    def scalar(self, value: ir.Value) -> _Constant | None:
+        """Returns a constant of one float32."""
+        if value not in self._scalars:
+            self._scalars[value] = scalar_of(value)
+        return self._scalars[value]
+
+    def hopeless(self, values: Iterable[ir.Value]) -> bool:
+        """Says whether these are more than a program reads."""
+        return sum(self.scalar(value) is None for value in values) > INPUTS
+
+    def fits(self, subgraph: Sequence[ir.Node]) -> bool:
+        """Says whether a program can compute some nodes."""
+        arrays = [value for value in inputs_of(subgraph) if self.scalar(value) is None]
+        return 1 <= len(arrays) <= INPUTS and self.compiled(subgraph)[0].fits()
+
+    def compiled(self, subgraph: Sequence[ir.Node]) -> tuple[Program, tuple[ir.Value, ...]]:
+        """Returns the program of some nodes, and what it reads."""
+        program = Program()
+        places: dict[ir.Value, int] = {}
+        arrays: list[ir.Value] = []
+        for node in subgraph:
+            line = self.line(node)
+            assert line is not None
+            operands = []
+            for value in node.inputs[: _operands(line)]:
+                assert value is not None
+                if value not in places:
+                    if (constant := self.scalar(value)) is not None:
+                        places[value] = program.number(constant.value, constant.shape)
+                    else:
+                        places[value] = program.array()
+                        arrays.append(value)
+                operands.append(places[value])
+            places[node.outputs[0]] = _add(program, line, operands)
+        return program, tuple(arrays)
 
 
 def _add(program: Program, line: Line, operands: list[int]) -> int:
@@ -160,20 +200,16 @@ def _add(program: Program, line: Line, operands: list[int]) -> int:
 @fusion(*MEANINGS, priority=ELEMENTWISE)
 def fuse_chain(node: ir.Node, scope: Scope) -> Fused | None:
     """Takes a subgraph of elementwise nodes, or one that is known to be of float32."""
-    known: dict[ir.Node, bool] = scope.known.setdefault(MEMBERS, {})
-
-    def member(node: ir.Node) -> bool:
-        if node not in known:
-            known[node] = line_of(node, scope.threads) is not None
-        return known[node]
-
-    subgraph = find_subgraph(node, scope, member, lambda nodes: _fits(nodes, scope.threads))
+    threads = scope.threads
+    known = scope.known
+    compiler: Compiler = known.get(COMPILER) or known.setdefault(COMPILER, Compiler(threads))
+    member, fits = compiler.is_instruction, compiler.fits
+    subgraph = find_subgraph(node, scope, member, fits, compiler.hopeless)
     if subgraph is None:
-        if not (member(node) and _pays_alone(node) and _fits([node], scope.threads)):
+        if not (member(node) and _pays_alone(node) and fits([node])):
             return None
         subgraph = [node]
-    program, arrays = compile_subgraph(subgraph, scope.threads)
-    threads = scope.threads
+    program, arrays = compiler.compiled(subgraph)
     return scope.fused(
         subgraph, arrays, lambda plain: Capturable(ProgramCall(program, plain, threads).launch)
     )
@@ -182,16 +218,3 @@ def fuse_chain(node: ir.Node, scope: Scope) -> Fused | None:
 def _pays_alone(node: ir.Node) -> bool:
     """Says whether a node is worth a program: what is not float32 only costs it a look."""
     return node.op_type in COSTLY or dtype_of(node.outputs[0]) == FLOAT
-
-
-def _fits(subgraph: list[ir.Node], threads: int) -> bool:
-    constants = {
-        value
-        for node in subgraph
-        for position, value in enumerate(node.inputs)
-        if value is not None and scalar_of(Site(node, threads), position) is not None
-    }
-    arrays = [value for value in inputs_of(subgraph) if value not in constants]
-    if not 1 <= len(arrays) <= INPUTS:
-        return False
-    return compile_subgraph(subgraph, threads)[0].fits()
