@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tenonnx_cpu.elementwise.kernels.activate import activate
 from tenonnx_cpu.elementwise.kernels.opcodes import CLIP, RELU
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.vectors.views import floats
-from tenonnx_cpu.matmul.kernels.epilogue import activate
 
 
 class Finish(NamedTuple):
@@ -60,4 +60,4 @@ def activate_lines(start: Any, apart: Any, lines: Any, columns: Any, finish: Any
     if finish.activation > RELU and finish.activation != CLIP:
         for line in range(lines):
             row = floats(start + line * apart, columns)
-            activate(row, finish.activation, finish.first, finish.second)
+            activate(finish.activation, row, row, finish.first, finish.second)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-COPY, RELU, NEG, ABS, SQRT, RECIPROCAL, FLOOR, CEIL, SQUARE, CUBE, SOFTSIGN = range(11)
-"""Operators of one operand and a few instructions."""
+COPY, NEG, ABS, SQRT, RECIPROCAL, FLOOR, CEIL, SQUARE, CUBE, EXP, ERF = range(11)
+"""Operators of one operand."""
 
-EXP, ERF, SIGMOID, TANH, GELU, GELU_TANH, SILU = range(11, 18)
-"""Those that need polynomials."""
+RELU, GELU, GELU_TANH, SIGMOID, SILU, TANH = range(11, 17)
+"""Activations."""
 
-LEAKY_RELU, HARD_SIGMOID, HARD_SWISH, CLIP, THRESHOLDED_RELU = range(18, 23)
-"""Those with parameters."""
+CLIP, LEAKY_RELU, HARD_SIGMOID, HARD_SWISH, SOFTSIGN, THRESHOLDED_RELU = range(17, 23)
+"""Activations, most of them with parameters."""
 
 ADD, SUB, MUL, DIV, MAX, MIN, PRELU = range(23, 30)
 """Operators of two operands."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.elementwise.kernels import opcodes
+from tenonnx_cpu.elementwise.kernels.activate import activate
 from tenonnx_cpu.elementwise.kernels.opcodes import AXES, BLOCK, INPUTS, MEMORY
 from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.threads.parallel_for import parallel
@@ -21,12 +22,9 @@ F = np.float32
 
 
 @helper
-def apply_cheap(op: Any, x: Any, y: Any) -> None:
-    """Applies a unary operator of a few instructions."""
-    if op == opcodes.RELU:
-        for i in range(y.size):
-            y[i] = activations.relu(x[i])
-    elif op == opcodes.NEG:
+def apply_unary(op: Any, x: Any, y: Any) -> None:
+    """Applies an operator of one operand that is no activation."""
+    if op == opcodes.NEG:
         for i in range(y.size):
             y[i] = -x[i]
     elif op == opcodes.ABS:
@@ -53,55 +51,12 @@ def apply_cheap(op: Any, x: Any, y: Any) -> None:
     elif op == opcodes.COPY:
         for i in range(y.size):
             y[i] = x[i]
-    elif op == opcodes.SOFTSIGN:
-        for i in range(y.size):
-            y[i] = activations.softsign(x[i])
-
-
-@helper
-def apply_smooth(op: Any, x: Any, y: Any) -> None:
-    """Applies a unary operator that needs a polynomial."""
-    if op == opcodes.EXP:
+    elif op == opcodes.EXP:
         for i in range(y.size):
             y[i] = vmath.exp(x[i])
     elif op == opcodes.ERF:
         for i in range(y.size):
             y[i] = vmath.erf(x[i])
-    elif op == opcodes.SIGMOID:
-        for i in range(y.size):
-            y[i] = vmath.sigmoid(x[i])
-    elif op == opcodes.TANH:
-        for i in range(y.size):
-            y[i] = vmath.tanh(x[i])
-    elif op == opcodes.GELU:
-        for i in range(y.size):
-            y[i] = vmath.gelu(x[i])
-    elif op == opcodes.GELU_TANH:
-        for i in range(y.size):
-            y[i] = vmath.gelu_tanh(x[i])
-    elif op == opcodes.SILU:
-        for i in range(y.size):
-            y[i] = vmath.silu(x[i])
-
-
-@helper
-def apply_with(op: Any, x: Any, y: Any, first: Any, second: Any) -> None:
-    """Applies a unary operator that has parameters."""
-    if op == opcodes.LEAKY_RELU:
-        for i in range(y.size):
-            y[i] = activations.leaky_relu(x[i], first)
-    elif op == opcodes.HARD_SIGMOID:
-        for i in range(y.size):
-            y[i] = activations.hard_sigmoid(x[i], first, second)
-    elif op == opcodes.HARD_SWISH:
-        for i in range(y.size):
-            y[i] = activations.hard_sigmoid(x[i], first, second) * x[i]
-    elif op == opcodes.CLIP:
-        for i in range(y.size):
-            y[i] = activations.clip(x[i], first, second)
-    elif op == opcodes.THRESHOLDED_RELU:
-        for i in range(y.size):
-            y[i] = activations.thresholded_relu(x[i], first)
 
 
 @helper
@@ -135,12 +90,10 @@ def apply(op: Any, x: Any, z: Any, y: Any, first: Any, second: Any) -> None:
     """Computes ``y = op(x, z)`` for adjacent elements; unary operators do without ``z``."""
     if op >= opcodes.ADD:
         apply_binary(op, x, z, y)
-    elif op >= opcodes.LEAKY_RELU:
-        apply_with(op, x, y, first, second)
-    elif op >= opcodes.EXP:
-        apply_smooth(op, x, y)
+    elif op >= opcodes.RELU:
+        activate(op, x, y, first, second)
     else:
-        apply_cheap(op, x, y)
+        apply_unary(op, x, y)
 
 
 @helper

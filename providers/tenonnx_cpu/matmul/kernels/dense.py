@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx_cpu.elementwise.kernels.activate import activate
 from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.views import floats
 from tenonnx_cpu.matmul.kernels import WORKSPACE
 from tenonnx_cpu.matmul.kernels.band import multiply_band
-from tenonnx_cpu.matmul.kernels.epilogue import activate
 from tenonnx_cpu.matmul.kernels.gemv_dot import make_dot_lines
 
 F = np.float32
@@ -80,7 +80,7 @@ def block_of_rows(arguments: Any, task: Any, worker: Any) -> None:
                 bias = floats(layers[n, 4], columns)
                 for j in range(columns):
                     line[j] += bias[j]
-            activate(line, layers[n, 5], numbers[n, 0], numbers[n, 1])
+            activate(layers[n, 5], line, line, numbers[n, 0], numbers[n, 1])
         given, depth = out, columns
 
 

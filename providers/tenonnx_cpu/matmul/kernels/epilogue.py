@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.elementwise.kernels import opcodes
+from tenonnx_cpu.elementwise.kernels.activate import activate
 from tenonnx_cpu.jit.compiling import In, f32, helper, size
-from tenonnx_cpu.jit.vectors import activations, vmath
 
 EXTRAS = (In(f32, 1), In(f32, 2), f32, size, f32, f32)
 """``bias, residual, alpha, activation, first, second``: what ``finish_rows`` does to a product.
@@ -17,47 +17,6 @@ EXTRAS = (In(f32, 1), In(f32, 2), f32, size, f32, f32)
 * ``residual``: of the product's shape, or of no rows.
 * The others are ``products.product.Epilogue``'s.
 """
-
-
-@helper
-def activate(row: Any, activation: Any, first: Any, second: Any) -> None:
-    """Applies an activation to a row in place; ``first`` and ``second`` are its parameters."""
-    if activation == opcodes.RELU:
-        for i in range(row.size):
-            row[i] = activations.relu(row[i])
-    elif activation == opcodes.GELU:
-        for i in range(row.size):
-            row[i] = vmath.gelu(row[i])
-    elif activation == opcodes.GELU_TANH:
-        for i in range(row.size):
-            row[i] = vmath.gelu_tanh(row[i])
-    elif activation == opcodes.SIGMOID:
-        for i in range(row.size):
-            row[i] = vmath.sigmoid(row[i])
-    elif activation == opcodes.SILU:
-        for i in range(row.size):
-            row[i] = vmath.silu(row[i])
-    elif activation == opcodes.TANH:
-        for i in range(row.size):
-            row[i] = vmath.tanh(row[i])
-    elif activation == opcodes.CLIP:
-        for i in range(row.size):
-            row[i] = activations.clip(row[i], first, second)
-    elif activation == opcodes.LEAKY_RELU:
-        for i in range(row.size):
-            row[i] = activations.leaky_relu(row[i], first)
-    elif activation == opcodes.HARD_SIGMOID:
-        for i in range(row.size):
-            row[i] = activations.hard_sigmoid(row[i], first, second)
-    elif activation == opcodes.HARD_SWISH:
-        for i in range(row.size):
-            row[i] *= activations.hard_sigmoid(row[i], first, second)
-    elif activation == opcodes.SOFTSIGN:
-        for i in range(row.size):
-            row[i] = activations.softsign(row[i])
-    elif activation == opcodes.THRESHOLDED_RELU:
-        for i in range(row.size):
-            row[i] = activations.thresholded_relu(row[i], first)
 
 
 @helper
@@ -85,7 +44,7 @@ def finish(
         for i in range(row.size):
             row[i] += residual[i]
     if activation != opcodes.NONE:
-        activate(row, activation, first, second)
+        activate(activation, row, row, first, second)
 
 
 @helper
