@@ -229,6 +229,23 @@ def test_threads_with_shapes_of_their_own(monkeypatch: pytest.MonkeyPatch) -> No
     assert not failures
 
 
+def test_a_new_thread_replays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it has no scratch memory yet; a server may start a thread for each request."""
+    one, feeds = opened(), given((2, 5))
+    first = [one.run(None, feeds) for _ in range(2)]
+    (cell,) = cells(one)
+    assert cell.scratch
+    monkeypatch.setattr(cell[1], "_call", None)
+    found: list[Any] = []
+    for _ in range(3):
+        thread = threading.Thread(target=lambda: found.append(one.run(None, feeds)))
+        thread.start()
+        thread.join()
+    assert len(found) == 3
+    for each in found:
+        same(each, first[1])
+
+
 def test_nothing_of_a_run_is_kept() -> None:
     one = opened()
     for _ in range(6):

@@ -22,7 +22,8 @@ from tenonnx_cpu.capture.launch import Launch, done, is_fixed
 from tenonnx_cpu.jit import layout as at
 from tenonnx_cpu.jit.code import code_object
 from tenonnx_cpu.jit.runtime import JitKernel, compiles
-from tenonnx_cpu.jit.scratch import ROOMS
+from tenonnx_cpu.jit.scratch import KEPT as SCRATCH_KEPT
+from tenonnx_cpu.jit.scratch import ROOMS, scratch
 from tenonnx_cpu.jit.threads import memory as pool_memory
 
 if TYPE_CHECKING:
@@ -151,9 +152,29 @@ def replay_once(
     words: Any, things: Any, inputs: tuple[Any, ...], otherwise: Callable[..., Any]
 ) -> Any:
     """Replays a capture, or calls something else with the inputs if it does not fit them."""
-    assert REPLAY.run is not None, "it is captured"
-    cell = Cell((_services(), lambda _cell, *given: otherwise(*given), words, things))
-    return code_object.builtin("replay", code_object.entry_of(REPLAY.run), cell)(*inputs)
+    scratch(int(words[at.SCRATCH]))
+    return _replay(Cell((_services(), lambda _cell, *given: otherwise(*given), words, things)))(
+        *inputs
+    )
+
+
+def _replay(cell: Cell) -> Callable[..., Any]:
+    assert REPLAY.run is not None, "there are captures"
+    return code_object.builtin("replay", code_object.entry_of(REPLAY.run), cell)
+
+
+def lacks_scratch(cell: Cell) -> bool:
+    """Says whether this thread had less scratch memory than captures need; now it has as much."""
+    wanted = cell.scratch
+    if not wanted or wanted > SCRATCH_KEPT or scratch(0).size >= wanted:
+        return False
+    scratch(wanted)
+    return True
+
+
+def again(cell: Cell, inputs: tuple[Any, ...]) -> Any:
+    """Replays a capture that fits, or calls what the cell says where none does."""
+    return _replay(cell)(*inputs)
 
 
 def keep(cell: Cell, run: CapturedRun) -> int:
@@ -161,6 +182,7 @@ def keep(cell: Cell, run: CapturedRun) -> int:
     if len(cell) >= 2 + 2 * KEPT:
         del cell[2:4]
     cell.extend(run.encode())
+    cell.scratch = max(cell.scratch, run.scratch)
     return len(cell) // 2 - 1
 
 
@@ -188,9 +210,14 @@ class Waiting:
 
 
 class Cell(list[Any]):
-    """What ``jit.replay`` has as its self: addresses, a ``_Tracer``, and captures."""
+    """What ``jit.replay`` has as its self: addresses, a ``_Tracer``, and captures.
+
+    Attributes:
+        scratch: Bytes of scratch memory that all captures so far can do with.
+    """
 
     __wrapped__: Callable[..., Any]
+    scratch = 0
 
     def __kept__(self) -> tuple[Any, ...]:
         """Returns how a plan that is kept has what replays: without what was captured."""
@@ -236,13 +263,15 @@ class _Tracer:
 
     def __call__(self, cell: Cell, *inputs: Any) -> Any:
         """Returns the results."""
+        if lacks_scratch(cell):  # a thread that is new
+            return again(cell, inputs)
         if self._patience <= 0 or compiles():  # a better kernel may be on its way
             return self._step(*inputs)
         self._patience -= 1
         key = [key_of(x) for x in inputs]
-        again = self._last in (None, key)
+        is_known = self._last in (None, key)
         self._last = key
-        if not again:
+        if not is_known:
             return self._step(*inputs)
         result, captured = self._step.traced(inputs, self._constants)
         if captured is not None:

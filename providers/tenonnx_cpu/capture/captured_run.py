@@ -127,6 +127,11 @@ class CapturedRun:
         self._share(longest)
 
     @property
+    def scratch(self) -> int:
+        """How many bytes of scratch memory it needs."""
+        return self._scratch
+
+    @property
     def fits(self) -> bool:
         """Says whether there is room for it on the stack, and for its arena among buffers."""
         if self._arena > LARGEST:

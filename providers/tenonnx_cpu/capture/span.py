@@ -23,9 +23,11 @@ from tenonnx_cpu.capture.capturable import (
     PATIENCE,
     Capturable,
     Cell,
+    again,
     attach,
     keep,
     key_of,
+    lacks_scratch,
     replayed,
 )
 from tenonnx_cpu.capture.captured_call import CapturedCall, form_of
@@ -110,6 +112,8 @@ class Tracer:
 
     def __call__(self, cell: Cell, *inputs: Any) -> Any:
         """Returns the results; captures the first run, and inputs of shapes that come again."""
+        if lacks_scratch(cell):  # a thread that is new
+            return again(cell, inputs)
         for run in self._dynamic:
             if run.takes(inputs):
                 return run(inputs, functools.partial(self._call, cell))
@@ -119,6 +123,8 @@ class Tracer:
         if self._parted or self._patience <= 0 or compiles():
             return self.untraced(*inputs)
         key = [key_of(x) for x in inputs]
+        if key in self._kept:  # its kernels refuse what is in the inputs
+            return self.untraced(*inputs)
         trace = Trace(captures=self._last in (None, key))
         self._last = key
         results = self._followed(functools.partial(self._trace, trace), inputs)
