@@ -6,7 +6,7 @@ them are of the domain ai.onnx. This module is public: plugins of others may imp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 
@@ -37,6 +37,12 @@ Their formulas are under the same names where they are compiled: numpy's in
 ``tenonnx_array.nonlinear``, numba's in ``tenonnx_cpu.activation``, C's in
 ``tenonnx_cuda.elementwise.expressions``.
 """
+
+
+def parameters_of(activation: str, given: Sequence[float] = ()) -> list[float]:
+    """Returns what an activation takes, in order: what is given, and defaults of what is not."""
+    return [*given, *[*ACTIVATIONS.get(activation, {}).values()][len(given) :]]
+
 
 UNARY: Final = frozenset(ACTIVATIONS) | _named(
     """

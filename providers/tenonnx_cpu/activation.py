@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import numpy as np
-
-from tenonnx.planning.anchors import Part, Walk
-from tenonnx.traits import ACTIVATIONS
+from tenonnx.planning.anchors import Part, Walk, clip_bounds
+from tenonnx.traits import ACTIVATIONS, parameters_of
 from tenonnx_cpu.elementwise.kernels import opcodes
 from tenonnx_cpu.kernel_selection import Site
 
@@ -57,7 +54,7 @@ def activation_of(site: Site) -> Activation | None:
     if site.node.domain or name not in CODES:
         return None
     if name == "Clip":
-        bounds = clip_bounds(site)
+        bounds = clip_bounds(site.node)
         return named(name, bounds) if bounds is not None and bounds[0] <= bounds[1] else None
     if name == "Gelu" and site.attribute("approximate", "none") == "tanh":
         return Activation(opcodes.GELU_TANH)
@@ -71,7 +68,7 @@ def named(name: str, given: Sequence[float] = ()) -> Activation | None:
     if name == "HardSwish":
         given = SWISH
     elif name != "Clip":
-        given = [*given, *[*ACTIVATIONS.get(name, {}).values()][len(given) :]]
+        given = parameters_of(name, given)
     return Activation(CODES[name], *given[:2]) if name in CODES else None
 
 
@@ -82,17 +79,3 @@ def _activation(node: ir.Node, walk: Walk[Any]) -> Activation | str:
 
 ACTIVATION: Final = Part("activation", tuple(CODES), _activation)
 """What anchors do to their results, last of all."""
-
-
-def clip_bounds(site: Site) -> tuple[float, float] | None:
-    """Returns a Clip's bounds, infinite where it has none; ``None`` if they are not known."""
-    inputs = site.node.inputs
-    if (site.node.version or 1) < 11:
-        return float(site.attribute("min", -math.inf)), float(site.attribute("max", math.inf))
-    bounds = [-math.inf, math.inf]
-    for place, given in enumerate(inputs[1:3]):
-        bound = site.scalar(place + 1)
-        if given is not None and (bound is None or np.isnan(bound).any()):
-            return None
-        bounds[place] = bounds[place] if bound is None else float(bound.reshape(()))
-    return bounds[0], bounds[1]

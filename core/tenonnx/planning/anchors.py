@@ -8,10 +8,13 @@ parts, too, all of them needed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from tenonnx.graph import array_of, attribute
 from tenonnx.planning.fusion import Scope, beside
+from tenonnx.planning.lower import is_constant
 from tenonnx.records import record
 
 if TYPE_CHECKING:
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
 
 BROADCASTING = 7
 """The opset version from which on arithmetic broadcasts as numpy does."""
+
+CLIP_BY_INPUTS = 11
+"""The opset version from which on bounds of a Clip are inputs."""
 
 S = TypeVar("S", bound=Scope)
 
@@ -108,6 +114,21 @@ class Walk(Generic[S]):
 def other(node: ir.Node, walk: Walk[Any]) -> ir.Value | str:
     """Reads the operand that a node of two has beside the value."""
     return node.inputs[walk.beside(node)] or "it has one operand"
+
+
+def clip_bounds(node: ir.Node) -> tuple[float, float] | None:
+    """Returns a Clip's bounds, infinite where it has none; ``None`` if they are not known."""
+    if (node.version or 1) < CLIP_BY_INPUTS:
+        return attribute(node, "min", -math.inf), attribute(node, "max", math.inf)
+    bounds = [-math.inf, math.inf]
+    for place, value in enumerate(node.inputs[1:3]):
+        if value is None:
+            continue
+        tensor = value.const_value if is_constant(value) else None
+        if tensor is None or tensor.size != 1 or math.isnan(bound := array_of(tensor).item()):
+            return None
+        bounds[place] = float(bound)
+    return bounds[0], bounds[1]
 
 
 def follow(anchor: ir.Node, scope: S, *parts: Part, about: Any = None) -> Walk[S]:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.planning.anchors import BROADCASTING, Part, Walk, other
+from tenonnx.planning.anchors import BROADCASTING, Part, Walk, clip_bounds, other
 from tenonnx.records import record
-from tenonnx_cpu.activation import clip_bounds
 from tenonnx_cpu.fuse import Scope
 from tenonnx_cpu.kernel_selection import NDArray, Site
 
@@ -124,9 +123,9 @@ def dequantized(value: ir.Value | None, scope: Scope) -> ir.Node | None:
     return scope.maker(value, "DequantizeLinear")
 
 
-def _limits(node: ir.Node, walk: Walk[Scope]) -> tuple[float, float] | str:
+def _limits(node: ir.Node, _: Walk[Scope]) -> tuple[float, float] | str:
     """Reads the least and the greatest result of a Relu or a Clip between constants."""
-    found = (0.0, np.inf) if node.op_type == "Relu" else clip_bounds(walk.scope.site(node))
+    found = (0.0, np.inf) if node.op_type == "Relu" else clip_bounds(node)
     return "its bounds are not known before" if found is None else found
 
 

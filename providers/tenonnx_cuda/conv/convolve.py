@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tenonnx.graph import array_of, attribute
+from tenonnx.graph import attribute
 from tenonnx.operators import Array
-from tenonnx.planning.anchors import BROADCASTING, Part, Walk
+from tenonnx.planning.anchors import BROADCASTING, Part, Walk, clip_bounds
 from tenonnx.planning.lower import is_constant
 from tenonnx.provider import HOST
-from tenonnx.traits import ACTIVATIONS
+from tenonnx.traits import ACTIVATIONS, parameters_of
 from tenonnx_array.conv import check_weights
 from tenonnx_array.windows import Windows, place, place_transposed
 from tenonnx_cuda.conv import layouts
@@ -56,17 +56,10 @@ def _residual(node: ir.Node, walk: Walk[Scope]) -> ir.Value | str:
 def _ending(node: ir.Node, _: Walk[Scope]) -> Ending | str:
     name = node.op_type
     if name == "Clip":
-        bounds = [
-            array_of(value.const_value)
-            for value in node.inputs[1:]
-            if value is not None and is_constant(value) and value.const_value is not None
-        ]
-        known = len(bounds) == 2 and all(bound.size == 1 for bound in bounds)
-        return (
-            Ending(name, *(float(b.reshape(())) for b in bounds))
-            if known
-            else "its bounds are not known before"
-        )
+        bounds = clip_bounds(node)
+        if bounds is None or not all(map(math.isfinite, bounds)):
+            return "its bounds are not both known before"
+        return Ending(name, *bounds)
     if name == "Gelu" and attribute(node, "approximate", "none") == "tanh":
         name = "GeluTanh"
     return _named(name, [attribute(node, *known) for known in ACTIVATIONS.get(name, {}).items()])
@@ -92,8 +85,7 @@ def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
 
 def _named(name: str, given: Sequence[float]) -> Ending:
     """Returns what an activation does, with the defaults of what is not given."""
-    numbers = [*given, *[*ACTIVATIONS.get(name, {}).values()][len(given) :], 0.0, 0.0]
-    return Ending(name, *numbers[:2])
+    return Ending(name, *[*parameters_of(name, given), 0.0, 0.0][:2])
 
 
 @choose("ConvTranspose")
