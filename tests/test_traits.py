@@ -44,6 +44,7 @@ PLACES = {
     "providers/tenonnx_cuda/provider.py": ANSWERS,
     "providers/tenonnx_array/provider.py": ANSWERS,
     "providers/tenonnx_array/tracing.py": ANSWERS,
+    "plugins/tenonnx_fold/fold.py": "what reads numbers that are stored as codes",
     "plugins/tenonnx_fuse/__init__.py": "what a transform needs in a model",
     "plugins/tenonnx_fuse/conv.py": ANSWERS,
     "plugins/tenonnx_fuse/widen_fp16.py": "what is faster in float32, and takes what it gives",
@@ -53,6 +54,7 @@ PLACES = {
     "plugins/tenonnx_ort_format/write.py": OTHERS,
     "plugins/tenonnx_quant/choosing.py": "what is quantized, as a scheme's user is told",
     "plugins/tenonnx_quant/dynamic.py": "what is quantized, as a scheme's user is told",
+    "plugins/tenonnx_quant/moves.py": "what gives codes back as they are",
     "plugins/tenonnx_torch/provider.py": "what torch has no kernel for",
     "plugins/tenonnx_training/rules.py": "what no gradient flows through",
 }
