@@ -76,6 +76,7 @@ class Transform:
         def apply(model: ir.Model, context: TransformContext) -> bool:
             return bool(getattr(importlib.import_module(module), name)(model, context))
 
+        apply.__module__ = module
         return apply
 
     def __post_init__(self) -> None:

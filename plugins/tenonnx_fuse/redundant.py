@@ -11,6 +11,7 @@ import onnx_ir as ir
 from tenonnx import TransformContext, WeightTensor
 from tenonnx.graph import graphs
 from tenonnx.sizes import ANY, integers_of, operand, rank_of, sizes_of
+from tenonnx.traits import BROADCASTING
 from tenonnx_fuse.bypass import bypass, tell
 from tenonnx_fuse.known import array_of, attribute, permutation, weight_of
 
@@ -117,6 +118,8 @@ def _known(value: ir.Value) -> tuple[int, ...] | None:
 def _expand(node: ir.Node) -> bool:
     x = operand(node, 0)
     sizes = integers_of(operand(node, 1))
+    if x is not None and _meets_its_shape(node):
+        return _drop(node)
     if x is None or sizes is None:
         return False
     shape = _known(x)
@@ -129,6 +132,26 @@ def _expand(node: ir.Node) -> bool:
         size in (1, known) for size, known in zip(sizes[::-1], shape[::-1], strict=False)
     )
     return fits and _drop(node)
+
+
+def _meets_its_shape(node: ir.Node) -> bool:
+    """Says whether all readers broadcast with the very value whose shape an Expand is to."""
+    maker = None if (shape := operand(node, 1)) is None else shape.producer()
+    if maker is None or maker.op_type != "Shape" or maker.domain or maker.attributes:
+        return False
+    like, output = operand(maker, 0), node.outputs[0]
+    uses = tuple(output.uses())
+    return (
+        bool(uses)
+        and not output.is_graph_output()
+        and all(
+            use.node.op_type in BROADCASTING
+            and not use.node.domain
+            and (use.node.version or 1) >= 7
+            and any(value is like for value in use.node.inputs)
+            for use in uses
+        )
+    )
 
 
 def _single(node: ir.Node) -> bool:

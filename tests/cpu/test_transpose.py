@@ -40,6 +40,14 @@ def test_reversed_and_repeated_elements_are_left_to_numpy() -> None:
     assert cut_of((4, 8), (0, 4), 1) is None
 
 
+def copied(x: Any) -> Any:
+    return x.T.reshape(96, 32) @ np.ones((32, 2), np.float32)
+
+
+def viewed(x: Any) -> Any:
+    return x.T.reshape(48, 2, 32) @ np.ones((32, 2), np.float32)
+
+
 @pytest.mark.parametrize(
     ("readers", "expected", "calls"),
     [
@@ -47,8 +55,11 @@ def test_reversed_and_repeated_elements_are_left_to_numpy() -> None:
         ([node("Flatten", "y", "f"), node("Neg", "f", "z")], lambda x: -x.T, 1),
         ([node("MatMul", "y x", "z")], lambda x: x.T @ x, 0),
         ([node("Slice", "y o t", "z")], lambda x: x.T[:40], 0),
+        ([node("Slice", "y o t", "s"), node("Exp", "s", "z")], lambda x: np.exp(x.T[:40]), 1),
+        ([node("Reshape", "y n", "s"), node("MatMul", "s n2", "z")], copied, 1),
+        ([node("Reshape", "y m", "s"), node("MatMul", "s n2", "z")], viewed, 0),
     ],
-    ids=["elementwise", "behind a view", "product", "slice"],
+    ids=["elementwise", "behind a view", "product", "slice", "behind a slice", "copy", "view"],
 )
 def test_who_reads_it_decides(
     readers: list[Any], expected: Any, calls: int, monkeypatch: pytest.MonkeyPatch
@@ -56,7 +67,8 @@ def test_who_reads_it_decides(
     kernel = Watch(TRANSPOSE, monkeypatch)
     x = floats(64, 48)
     nodes = [node("Transpose", "x", "y", perm=[1, 0]), *readers]
-    weights = {"o": np.array([0]), "t": np.array([40])}
-    z = run(nodes, {"x": x}, "z", weights, threads=2)
+    weights = {"o": np.array([0]), "t": np.array([40]), "n2": np.ones((32, 2), np.float32)}
+    weights |= {"n": np.array([96, 32]), "m": np.array([48, 2, 32])}
+    z = run(nodes, {"x": x}, "z", weights, threads=2, shapes={"x": [64, 48]})
     np.testing.assert_allclose(z, expected(x), rtol=1e-5, atol=1e-5)
     assert kernel.calls == calls

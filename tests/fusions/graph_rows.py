@@ -63,6 +63,24 @@ def reshaped_twice(d: Draft) -> None:
     d.add("Abs", y)
 
 
+def expanded(d: Draft) -> None:
+    """What is expanded to the shape of what it is combined with."""
+    x = d.input("x", *d.choose([(2, 3, 4), (2, 0, 4), (4,)]))
+    n = d.input("n", *d.choose([(2, 3, 1), (2, 1, 1), (1,), (5, 1, 1, 1), (3, 3)]))
+    like = d.choose([x, n, "z"])
+    if like == "z":
+        d.input("z", 2, 3, 4)
+    wide = d.add("Expand", n, d.add("Shape", like, **d.choose([{}, {"end": 2}])))
+    y = d.both(d.choose(["Div", "Add"]), x, wide)
+    match d.choose(["alone", "read", "left"]):
+        case "read":
+            d.outputs = [y, d.add("ReduceSum", wide)]
+        case "left":
+            d.outputs = [y, wide]
+        case _:
+            d.outputs = [y]
+
+
 def squeezed(d: Draft) -> None:
     """An axis that is put in and taken out."""
     x = d.input("x", *d.choose([(2, 1, 4), (1, 4), (4,), (2, 1, 1)]))
@@ -380,6 +398,7 @@ ROWS = {
     "redundant-nodes": redundant,
     "redundant-nodes, reshaped": reshaped_twice,
     "redundant-nodes, squeezed": squeezed,
+    "redundant-nodes, expanded": expanded,
     "cast-chains": casts,
     "common-subexpressions": repeated,
     "cancel-transposes": transposes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -9,7 +10,7 @@ from tenonnx.records import record
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.depthwise import channels_layout, depthwise_layout, is_narrow, variant_of
-from tenonnx_cpu.conv.layout import DEPTH, Layout, layout
+from tenonnx_cpu.conv.layout import COLUMNS_PER_TASK, DEPTH, Layout, layout
 from tenonnx_cpu.conv.layout_assignment import SUITED
 from tenonnx_cpu.conv.pixels import PANEL, packed, pixels_layout
 from tenonnx_cpu.conv.reach import kept, reached, without_others
@@ -26,6 +27,11 @@ DEPTHWISE = JitKernel("conv.depthwise", "conv_depthwise")
 CHANNELS = JitKernel("conv.channels", "conv_channels")
 PIXELS = JitKernel("conv.pixels", "conv_pixels")
 WINOGRAD = JitKernel("conv.winograd", "conv_winograd")
+
+
+SEEN = 1 << 18
+"""Floats that the places of a task see at most, if channels need not be last: they are read again
+for every panel of channels, and the second-level cache should have them then."""
 
 
 def request(weight: NDArray | None) -> None:
@@ -117,7 +123,9 @@ class Choice:
         from_last: bool,
     ) -> Iterator[Plan]:
         single = windows.output == (1, 1)
-        if self.weight is not None and (self.last or from_last or single):
+        columns = min(COLUMNS_PER_TASK, math.prod(windows.output))
+        wanted = self.last and shape[1] * math.prod(windows.kernel) * columns <= SEEN
+        if self.weight is not None and (wanted or from_last or single):
             form = from_last, self.last or single
             cut = pixels_layout(shape, rows, windows, self.threads, *form)
             yield Plan(PIXELS, cut, packed(self.weight, PANEL, taps, from_last), *form)

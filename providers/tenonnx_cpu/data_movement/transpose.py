@@ -10,6 +10,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tenonnx.records import record
+from tenonnx.sizes import ANY, sizes_of
 from tenonnx.traits import VIEWS
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.capture.capturable import Capturable, dynamic
@@ -30,6 +31,9 @@ ENOUGH = 1 << 14
 LEAST = 1 << 10
 """Elements from which on a copy costs the reader more than a call does."""
 
+MOST = 1 << 40
+"""Elements of what is looked at; no more fit the memory."""
+
 STRIDED = frozenset(
     {
         "Attention", "Einsum", "Gather", "Gemm", "MatMul", "MultiHeadAttention", "Shape", "Size",
@@ -38,11 +42,14 @@ STRIDED = frozenset(
 )  # fmt: skip
 """Operators that read elements wherever they are, or make views of them."""
 
+PARTS = frozenset({"Slice", "Split"})
+"""Those of them whose results' readers copy a part each, if they copy."""
+
 
 @specialize("Transpose")
 def specialize_transpose(site: Site, plain: Call) -> Call | None:
     """Returns a view, or copies on a kernel if some reader would on numpy."""
-    copies = _is_copied(site.node.outputs[0])
+    copies = _is_copied(site.node.outputs[0], _lain(site))
     threads = site.threads
     if copies:
         TRANSPOSE.request()
@@ -62,16 +69,58 @@ def specialize_transpose(site: Site, plain: Call) -> Call | None:
     return Capturable(call) if copies else dynamic(call)
 
 
-def _is_copied(value: ir.Value) -> bool:
-    """Says whether some node wants a value's elements side by side, now or after a view of them."""
+def _lain(site: Site) -> NDArray | None:
+    """Returns an array that lies as the result of a Transpose does, if its shape is known.
+
+    It has strides alone: there is no memory that its elements would be in.
+    """
+    x, order = site.node.inputs[0], site.attribute("perm", None)
+    sizes = _known(x)
+    if order is None or sizes is None or len(sizes) != len(order) or not math.prod(sizes):
+        return None
+    steps = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
+    if sizes[0] * steps[0] > MOST:
+        return None
+    return as_strided(np.zeros(1, np.uint8), sizes, steps).transpose(order)
+
+
+def _known(value: ir.Value | None) -> tuple[int, ...] | None:
+    """Returns the shape of a value, if it is known to the last size."""
+    sizes = () if value is None else sizes_of(value)
+    known = tuple(size for size in sizes if size is not None)
+    return known if known and len(known) == len(sizes) and ANY not in known else None
+
+
+def _is_copied(value: ir.Value, lain: NDArray | None) -> bool:
+    """Says whether some node wants a value's elements side by side, now or after a view of them.
+
+    Args:
+        value: What a Transpose makes, or a view of it.
+        lain: An array that lies as it does, if that is known.
+    """
     for node, _ in value.uses():
+        if node.op_type in PARTS and any(_is_copied(part, None) for part in node.outputs):
+            return True
         if node.op_type not in VIEWS | STRIDED:
             return True
-        if node.op_type in VIEWS and (
-            _joins(value, node.outputs[0]) or _is_copied(node.outputs[0])
-        ):
-            return True
+        if node.op_type in VIEWS:
+            view, own = _viewed(lain, node.outputs[0])
+            if own or (view is None and _joins(value, node.outputs[0])):
+                return True
+            if _is_copied(node.outputs[0], view):
+                return True
     return False
+
+
+def _viewed(lain: NDArray | None, view: ir.Value) -> tuple[NDArray | None, bool]:
+    """Returns an array that lies as a view of one does, if that is known, and if it is a copy."""
+    sizes = _known(view)
+    if lain is None or sizes is None or math.prod(sizes) != lain.size:
+        return None, False
+    try:
+        return lain.reshape(sizes, copy=False), False
+    except ValueError:
+        return None, True
 
 
 def _joins(value: ir.Value, view: ir.Value) -> bool:
