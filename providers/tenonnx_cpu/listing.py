@@ -56,6 +56,8 @@ LISTING: Final = {
     "matmul.experts": "MatMul",
     "matmul.matmul": "Gemm MatMul",
     "ml.distances": "com.microsoft::CDist",
+    "ml.hashing": "com.microsoft::MurmurHash3",
+    "ml.normalizer": "ai.onnx.ml::Normalizer",
     "ml.svm": "ai.onnx.ml::SVMClassifier",
     "ml.trees": (
         "ai.onnx.ml::TreeEnsemble ai.onnx.ml::TreeEnsembleClassifier "

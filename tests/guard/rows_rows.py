@@ -171,6 +171,11 @@ ROWS = [
         opset=20,
         **FOREST,
     ),
+    *(
+        one(f"Normalizer {norm}", "Normalizer", [f32(300, 33)], domain=ML, opset=20, norm=norm)
+        for norm in ("MAX", "L1", "L2")
+    ),
+    one("MurmurHash3", "MurmurHash3", [i64(*range(30))], domain=MS, seed=7),
     one("SVMClassifier", "SVMClassifier", [f32(30, 4)], outputs=2, domain=ML, opset=20, **MACHINE),
     one("QMoE-like Gather MatMul", "MatMul", [f32(1, 33), f32(33, 5)], constants=(1,)),
     one("Clip", "Clip", [f32(300, 300), step(-1.0), step(1.0)], constants=(1, 2)),

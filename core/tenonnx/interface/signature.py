@@ -175,8 +175,9 @@ class InputCheck:
     def _convert(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         assert self._dtype is not None
         kind = array.dtype.kind
-        if self._dtype == STRING and kind in "UOT":
-            return _worded(array.astype(object))
+        if self._dtype == STRING and kind in "UT":
+            words = array.astype(object)
+            return words if kind == "U" else _worded(words)  # a StringDType may have other objects
         if self._dtype == STRING and kind == "S":
             return np.char.decode(array, "utf-8").astype(object)
         # numpy's StringDType, of kind T, has no order of bytes.
@@ -229,8 +230,11 @@ def _as_strings(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def _worded(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Returns an array of objects as one of strings, which those of data frames often are not."""
     row = array.ravel()
-    parts = (row[some].tolist() for some in pieces(len(row), len(row), MOVED))
-    if all(list(map(type, part)).count(str) == len(part) for part in parts):
+    for some in pieces(len(row), len(row), MOVED) if len(row) > MOVED else (slice(None),):
+        part = row[some].tolist()
+        if list(map(type, part)).count(str) != len(part):
+            break
+    else:
         return array
     words = np.empty(array.shape, object)
     words.reshape(-1)[:] = [str(item) for item in array.flat]

@@ -1,0 +1,51 @@
+"""Hashes of words and numbers on a JIT kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx.interruption import pieces
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
+
+MURMUR3 = JitKernel("ml.hashing", "murmur3")
+
+AT_ONCE = 1 << 16
+"""Keys that are hashed between two looks whether to stop."""
+
+
+@specialize("MurmurHash3", domain="com.microsoft")
+def specialize_murmur3(site: Site, plain: Call) -> Call | None:
+    """Hashes every element by itself."""
+    seed = site.attribute("seed", 0) & 0xFFFFFFFF
+    dtype = np.uint32 if site.attribute("positive", 1) else np.int32
+    MURMUR3.request()
+
+    def call(x: NDArray) -> NDArray:
+        run = MURMUR3.run
+        if run is None:
+            return plain(x)  # type: ignore[no-any-return]  # an array kernel's result
+        y = np.empty(x.size, np.uint32)
+        keys = x.reshape(-1)
+        for some in pieces(x.size, x.size, AT_ONCE):
+            data, lengths = _bytes_of(keys[some])
+            run(data, lengths, seed, y[some])
+        return y.reshape(x.shape).view(dtype)
+
+    return call
+
+
+def _bytes_of(keys: NDArray) -> tuple[NDArray, NDArray]:
+    """Returns the bytes of all keys, words in UTF-8, and how many each has."""
+    if keys.dtype != object:
+        data = np.ascontiguousarray(keys).view(np.uint8)
+        return data, np.full(len(keys), keys.itemsize, np.int64)
+    words: list[Any] = keys.tolist()
+    joined = "".join(words)
+    whole = joined.encode()
+    if len(whole) > len(joined):
+        words = [*map(str.encode, words)]
+    lengths = np.fromiter(map(len, words), np.int64, len(words))
+    return np.frombuffer(whole, np.uint8), lengths

@@ -1,0 +1,71 @@
+"""MurmurHash3 of keys that lie one behind the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx_cpu.jit.compiling import Contract, In, Out, helper, i64, inlined, kernel, size, u8, u32
+
+# numba makes 64 bits of two of 32: every product and shift is cut.
+
+
+@inlined
+def rotated(x: Any, bits: Any) -> Any:
+    """Rotates 32 bits to the left."""
+    return np.uint32(x << np.uint32(bits)) | np.uint32(x >> np.uint32(32 - bits))
+
+
+@inlined
+def mixed(block: Any) -> Any:
+    """Returns what a block of four bytes changes a state by."""
+    turned = rotated(np.uint32(block * np.uint32(0xCC9E2D51)), 15)
+    return np.uint32(turned * np.uint32(0x1B873593))
+
+
+@inlined
+def spread(state: Any, shift: Any, factor: Any) -> Any:
+    """Has the upper bits of a state change the lower ones."""
+    return np.uint32((state ^ np.uint32(state >> np.uint32(shift))) * np.uint32(factor))
+
+
+@inlined
+def block_of(data: Any, begin: Any, count: Any) -> Any:
+    """Returns up to four bytes as a number, the lowest first."""
+    block = np.uint32(0)
+    for place in range(count):
+        block = np.uint32(block | np.uint32(data[begin + place]) << np.uint32(8 * place))
+    return block
+
+
+@helper
+def hash_one(data: Any, begin: Any, length: Any, seed: Any) -> Any:
+    """Returns MurmurHash3_x86_32 (Appleby 2011) of a key."""
+    state = seed
+    last = begin + length // 4 * 4
+    for place in range(begin, last, 4):
+        turned = rotated(np.uint32(state ^ mixed(block_of(data, place, 4))), 13)
+        state = np.uint32(turned * np.uint32(5) + np.uint32(0xE6546B64))
+    state = np.uint32(state ^ mixed(block_of(data, last, length % 4)) ^ np.uint32(length))
+    state = spread(spread(state, 16, 0x85EBCA6B), 13, 0xC2B2AE35)
+    return np.uint32(state ^ np.uint32(state >> np.uint32(16)))
+
+
+@kernel(
+    (In(u8, 1), In(i64, 1), size, Out(u32, 1)),
+    Contract(launch="keys have all bytes, and no more", captured=False),
+)
+def murmur3(data, lengths, seed, y):  # type: ignore[no-untyped-def] # the signature has them
+    """Writes a hash for each key.
+
+    Args:
+        data: The keys' bytes.
+        lengths: How many bytes each has.
+        seed: 32 bits.
+        y: The hashes.
+    """
+    begin = 0
+    for key in range(lengths.size):
+        y[key] = hash_one(data, begin, lengths[key], np.uint32(seed))
+        begin += lengths[key]

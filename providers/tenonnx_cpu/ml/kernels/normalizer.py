@@ -1,0 +1,67 @@
+"""Rows over their largest element or their length, rounded as onnxruntime rounds them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx_cpu.jit.code import numba_target
+from tenonnx_cpu.jit.code.naming import name_by_content
+from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, kernel, size
+from tenonnx_cpu.jit.threads.parallel_for import parallel
+from tenonnx_cpu.ml.kernels import L1, L2
+
+F = np.float32
+
+
+def rounded(function: Any) -> Any:
+    """Decorates a function each of whose steps is rounded: squares are, before they are added."""
+    return numba_target.njit(error_model="numpy", fastmath=False)(name_by_content(function))
+
+
+@rounded
+def term(x: Any, norm: Any) -> Any:
+    """Returns what an element adds."""
+    return x * x if norm == L2 else abs(x)
+
+
+@rounded
+def divide(x: Any, norm: Any, y: Any) -> None:
+    """Writes a row's quotients; one whose divisor is zero stays as it is."""
+    whole = x[0]
+    if norm in (L1, L2):
+        whole = F(0)
+        for i in range(x.size):
+            whole += term(x[i], norm)
+    else:
+        for i in range(x.size):
+            if x[i] > whole or x[i] != x[i]:
+                whole = x[i]
+    if whole == 0:
+        for i in range(x.size):
+            y[i] = x[i]
+    elif norm == L2:
+        for i in range(x.size):
+            root = np.sqrt(term(x[i], norm) / whole)
+            y[i] = -root if x[i] < 0 else root
+    else:
+        for i in range(x.size):
+            y[i] = x[i] / whole
+
+
+@parallel
+def divide_rows(arguments: Any, task: Any, worker: Any) -> None:
+    """Does some rows."""
+    x, norm, y, grain = arguments
+    for row in range(task * grain, min(x.shape[0], (task + 1) * grain)):
+        divide(x[row], norm, y[row])
+
+
+@kernel(
+    (In(f32, 2), size, Out(f32, 2), size, size),
+    Contract(launch="there are elements"),
+)
+def normalizer(x, norm, y, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Writes every row over its norm: ``L1``, ``L2`` or ``MAX``; ``grain`` rows are a task."""
+    divide_rows((x, norm, y, grain), -(-x.shape[0] // grain), threads)

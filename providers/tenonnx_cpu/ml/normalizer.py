@@ -1,0 +1,39 @@
+"""Normalizer on a JIT kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenonnx_cpu.buffers import F32, contiguous, empty
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
+from tenonnx_cpu.ml.kernels import L1, L2, MAX
+from tenonnx_cpu.threading_config import shared_out
+
+NORMALIZER = JitKernel("ml.normalizer", "normalizer")
+
+NORMS = {"MAX": MAX, "L1": L1, "L2": L2}
+
+ENOUGH = 1 << 13
+"""Elements that are worth a second thread: sums are of one after the other."""
+
+
+@specialize("Normalizer", domain="ai.onnx.ml")
+def specialize_normalizer(site: Site, plain: Call) -> Call | None:
+    """Takes rows of float32."""
+    norm = NORMS[site.attribute("norm", "MAX")]
+    NORMALIZER.request()
+
+    def call(x: NDArray) -> Any:
+        run = NORMALIZER.run
+        if run is None or x.dtype != F32 or not x.size or not x.ndim:
+            return plain(x)
+        y = empty(x.shape)
+        rows = x.size // x.shape[-1]
+        grain, threads = shared_out(rows, x.size, ENOUGH, site.threads)
+        both = contiguous(x).reshape(rows, -1), y.reshape(rows, -1)
+        return Launch(run, (both[0], norm, both[1], grain, threads), y)
+
+    return Capturable(call)

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from running import Watch, session
+
+from models import INT64, node
+from tenonnx_contrib.hashing import murmur_hash3
+from tenonnx_cpu.ml import hashing
+
+STRING, INT32, UINT32 = 8, 6, 12
+
+
+@pytest.mark.parametrize("positive", [0, 1])
+@pytest.mark.parametrize("at_once", [3, 1 << 16])
+def test_hashes_are_numpys(positive: int, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hashing, "AT_ONCE", at_once)
+    watched = Watch(hashing.MURMUR3, monkeypatch)
+    words = np.array([["", "a", "ab"], ["abcd", "abcdefghi", "été"], ["x" * 99, "€", "😀"]], object)
+    layer = node(
+        "MurmurHash3", "x", "y", domain="com.microsoft", seed=-5 & 0xFFFFFFFF, positive=positive
+    )
+    for x, kind in ((words, STRING), (words[:2, :2], STRING), (np.arange(-4, 4), INT64)):
+        kinds = {"x": kind, "y": UINT32 if positive else INT32}
+        one = session([layer], {"x": x}, "y", domains={"com.microsoft": 1}, kinds=kinds)
+        before = watched.calls
+        (found,) = one.run(None, {"x": x})
+        assert watched.calls > before
+        wanted = murmur_hash3(np, x, seed=-5 & 0xFFFFFFFF, positive=positive)
+        assert found.dtype == wanted.dtype
+        np.testing.assert_array_equal(found, wanted)
+
+
+@given(st.lists(st.text(max_size=20)))
+def test_bytes_are_those_of_utf_8(words: list[str]) -> None:
+    texts = [text.encode("utf-8", "replace").decode() for text in words]
+    x = np.array([*texts, ""], object)[:-1]
+    data, lengths = hashing._bytes_of(x)
+    assert bytes(data) == "".join(texts).encode()
+    assert lengths.tolist() == [len(text.encode()) for text in texts]
