@@ -78,6 +78,19 @@ def test_corners_and_page(tmp_path: Path) -> None:
     assert "README-quick.md" in done.stderr
 
 
+@pytest.mark.parametrize("engine", ["openvino", "torch"])
+def test_other_engines_take_turns(engine: str, tmp_path: Path) -> None:
+    pytest.importorskip(engine)
+    done = run(
+        "corners", "--quick", "--threads", "1", "--output", str(tmp_path), "partial-rotary", "qmoe"
+    )
+    rows = json.loads((tmp_path / "corners-quick.json").read_text())["rows"]
+    (peer,) = (e for e, package in bench("corners.__main__").PEERS.items() if package == engine)
+    told = {row["name"]: (peer in row["peers"], peer in row["declined"]) for row in rows}
+    assert told == {"partial-rotary": (True, False), "qmoe": (False, True)}
+    assert peer in done.stdout.partition("not taken by ")[2]
+
+
 def test_throughput_of_threads_and_processes(tmp_path: Path) -> None:
     names = ["forest-threads", "forest-processes"]
     done = run("throughput", "--quick", "--threads", "2", "--output", str(tmp_path), *names)
