@@ -142,13 +142,13 @@ class Scope:
 
     def unread(self, sources: Iterable[ir.Node], nodes: Iterable[ir.Node]) -> tuple[ir.Node, ...]:
         """Returns those sources that nobody reads any more once these nodes are fused."""
-        fused = self.taken.union(nodes)
+        taken, fused = self.taken, set(nodes)
         return tuple(
             source
             for source in dict.fromkeys(sources)
             if self.has(source)
             and not self.escapes(source.outputs[0])
-            and all(use.node in fused for use in source.outputs[0].uses())
+            and all(use.node in fused or use.node in taken for use in source.outputs[0].uses())
         )
 
     def place_of(self, fused: Fused) -> ir.Node | None:
