@@ -142,7 +142,7 @@ def _read_buffer(buffer: memoryview, storage: Any, reader: TensorReader, name: s
     reader.inline[skeleton.location] = storage
     model = _read(proto, reader)
     if skeleton.lists:
-        from tenonnx.loading.long_lists import put_back  # few models have any
+        from tenonnx.loading.list_attributes import put_back  # few models have any
 
         put_back(model, skeleton.lists)
     return model

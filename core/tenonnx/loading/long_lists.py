@@ -8,13 +8,10 @@ https://protobuf.dev/programming-guides/encoding/; field numbers are those of ``
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias, overload
 
 import numpy as np
-import onnx_ir as ir
-
-from tenonnx.graph import nodes
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 
@@ -79,38 +76,6 @@ class LongList(Sequence[Any]):
 
     def __hash__(self) -> int:
         return hash((len(self), *self[:8]))
-
-
-class ListAttribute(ir.Attr):
-    """An attribute with a long list.
-
-    Args:
-        attribute: It, without the list.
-        items: The list.
-    """
-
-    __slots__ = ("items",)
-
-    def __init__(self, attribute: ir.Attr, items: LongList) -> None:
-        super().__init__(attribute.name, attribute.type, ())
-        self.items = items
-
-    @property
-    def value(self) -> LongList:
-        """The list."""
-        return self.items
-
-
-def put_back(model: ir.Model, lists: Mapping[str, LongList]) -> None:
-    """Gives attributes of a model their lists, by the documentation that they have instead."""
-    owners: list[ir.Node | ir.Function] = [*nodes(model.graph), *model.functions.values()]
-    for function in model.functions.values():
-        owners += nodes(function.graph)
-    for owner in owners:
-        for name, attribute in tuple(owner.attributes.data.items()):
-            items = lists.get(attribute.doc_string or "")
-            if items is not None:
-                owner.attributes[name] = ListAttribute(attribute, items)
 
 
 def read(attribute: memoryview) -> tuple[int, LongList] | None:
