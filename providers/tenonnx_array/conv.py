@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 from tenonnx import interruption
 from tenonnx.operators import Array, Namespace, OperatorTable
@@ -24,13 +25,9 @@ COLUMN_BYTES = 4 << 20
 """Size of the column buffer: a block that is still in the cache when it is multiplied."""
 
 
-@op("Conv")
-@widened
-def conv(
-    xp: Namespace,
+def windows_of(
     X: Array,
     W: Array,
-    B: Array | None = None,
     *,
     auto_pad: str = "NOTSET",
     dilations: tuple[int, ...] | None = None,
@@ -38,14 +35,35 @@ def conv(
     kernel_shape: tuple[int, ...] | None = None,
     pads: tuple[int, ...] | None = None,
     strides: tuple[int, ...] | None = None,
+) -> Windows:
+    """Return the windows of a convolution of X (N, C, D1, ...) with W (M, C/group, k1, ...).
+
+    Raises:
+        ValueError: Channels, groups, kernel and attributes do not fit each other.
+    """
+    check_weights(X, W, group, kernel_shape)
+    return place(
+        X.shape[2:], W.shape[2:], strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad
+    )
+
+
+@op("Conv", like=[windows_of])
+@widened
+def conv(
+    xp: Namespace,
+    X: Array,
+    W: Array,
+    B: Array | None = None,
+    *,
+    group: int = 1,
+    **attributes: Any,
 ) -> Array:
     """Return the convolution of X (N, C, D1, ...) with W (M, C/group, k1, ...), plus B (M).
 
     Raises:
         ValueError: Channels, groups, kernel and attributes do not fit each other.
     """
-    check_weights(X, W, group, kernel_shape)
-    windows = place(X.shape[2:], W.shape[2:], strides, dilations, pads, auto_pad)
+    windows = windows_of(X, W, group=group, **attributes)
     return add_bias(convolve(xp, X, W, windows, group), B)
 
 

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
-from tenonnx_array.conv import add_bias, check_weights, convolve
+from tenonnx_array.conv import add_bias, convolve, windows_of
 from tenonnx_array.linalg import AT_ONCE, EXACT_IN_FLOAT32, exact_to_int32
 from tenonnx_array.quant import round_to
-from tenonnx_array.windows import Windows, place
+from tenonnx_array.windows import Windows
 
 table = OperatorTable()
 op = table.op
 
 
-@op("ConvInteger", since=10)
+@op("ConvInteger", since=10, like=[windows_of])
 def conv_integer(
     xp: Namespace,
     x: Array,
@@ -29,12 +29,8 @@ def conv_integer(
     x_zero_point: Array | None = None,
     w_zero_point: Array | None = None,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: tuple[int, ...] | None = None,
     group: int = 1,
-    kernel_shape: tuple[int, ...] | None = None,
-    pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None,
+    **attributes: Any,
 ) -> Array:
     """Return the convolution of ``x - x_zero_point`` with ``w - w_zero_point`` as int32.
 
@@ -43,8 +39,7 @@ def conv_integer(
     Raises:
         ValueError: Channels, groups, kernel and attributes do not fit each other.
     """
-    check_weights(x, w, group, kernel_shape)
-    windows = place(x.shape[2:], w.shape[2:], strides, dilations, pads, auto_pad)
+    windows = windows_of(x, w, group=group, **attributes)
     taps, channels = math.prod(w.shape[2:]), w.shape[1]
     some = AT_ONCE // taps if xp is np and group == 1 and taps else 0
     if not 0 < some < channels:

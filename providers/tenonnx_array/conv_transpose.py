@@ -87,7 +87,9 @@ def col2im(
         ValueError: L is not the number of blocks of the image.
     """
     kernel = tuple(map(int, block_shape))
-    windows = place(tuple(map(int, image_shape)), kernel, strides, dilations, pads)
+    windows = place(
+        tuple(map(int, image_shape)), kernel, strides=strides, dilations=dilations, pads=pads
+    )
     n, channels, length = input.shape
     if length != math.prod(windows.output) or channels % math.prod(kernel):
         raise ValueError(

@@ -45,7 +45,7 @@ def deform_conv(
         ValueError: Channels, groups, kernel, offsets, mask and attributes do not fit each other.
     """
     check_weights(X, W, group, kernel_shape)
-    windows = place(X.shape[2:], W.shape[2:], strides, dilations, pads)
+    windows = place(X.shape[2:], W.shape[2:], strides=strides, dilations=dilations, pads=pads)
     n, c = X.shape[:2]
     taps, length = math.prod(windows.kernel), math.prod(windows.output)
     if c % offset_group:

@@ -44,28 +44,24 @@ def lowest(dtype: np.dtype[Any]) -> float | int:
     return float("-inf") if dtype in FLOATS else int(np.iinfo(dtype).min)
 
 
-@op("MaxPool", multiple=True, without=("ceil_mode", "dilations", "storage_order"))
-@op("MaxPool", since=8, multiple=True, without=("ceil_mode", "dilations"))
-@op("MaxPool", since=10, multiple=True)
+@op("MaxPool", multiple=True, like=[place], without=("ceil_mode", "dilations", "storage_order"))
+@op("MaxPool", since=8, multiple=True, like=[place], without=("ceil_mode", "dilations"))
+@op("MaxPool", since=10, multiple=True, like=[place])
 def max_pool(
     xp: Namespace,
     X: Array,
     *,
     kernel_shape: tuple[int, ...],
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    dilations: tuple[int, ...] | None = None,
-    pads: tuple[int, ...] | None = None,
     storage_order: int = 0,
-    strides: tuple[int, ...] | None = None,
     _outputs: int = 1,
+    **attributes: Any,
 ) -> tuple[Array, ...]:
     """Return the maximum of each window of X (N, C, D1, ...) and where in X it was first found.
 
     The places count through X in row-major order, or within an image in column-major order when
     ``storage_order`` is set. NaN is greater than anything.
     """
-    windows = place(X.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    windows = place(X.shape[2:], kernel_shape, **attributes)
     if _outputs == 1:
         return (pool(xp, X, windows, xp.maximum, lowest(X.dtype)),)
     return _max_and_place(xp, X, windows, storage_order)
@@ -91,51 +87,43 @@ def _max_and_place(
     return best, places
 
 
-@op("AveragePool", without=("ceil_mode", "count_include_pad", "dilations"))
-@op("AveragePool", since=7, without=("ceil_mode", "dilations"))
-@op("AveragePool", since=10, without=("dilations",))
-@op("AveragePool", since=19)
+@op("AveragePool", like=[place], without=("ceil_mode", "count_include_pad", "dilations"))
+@op("AveragePool", since=7, like=[place], without=("ceil_mode", "dilations"))
+@op("AveragePool", since=10, like=[place], without=("dilations",))
+@op("AveragePool", since=19, like=[place])
 @widened
 def average_pool(
     xp: Namespace,
     X: Array,
     *,
     kernel_shape: tuple[int, ...],
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
     count_include_pad: int = 0,
-    dilations: tuple[int, ...] | None = None,
-    pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None,
+    **attributes: Any,
 ) -> Array:
     """Return the mean of each window of X (N, C, D1, ...).
 
     Padding counts as zeros with ``count_include_pad``, else not at all; what a window of
     ``ceil_mode`` sees beyond the padding never counts.
     """
-    windows = place(X.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    windows = place(X.shape[2:], kernel_shape, **attributes)
     divisor = windows.divisors(padding=bool(count_include_pad)).astype(X.dtype)
     even = divisor.size > 0 and divisor.min() == divisor.max()
     return pool(xp, X, windows, xp.add, 0) / (divisor.flat[0] if even else xp.asarray(divisor))
 
 
-@op("LpPool", since=2, without=("ceil_mode", "dilations"))
-@op("LpPool", since=18)
+@op("LpPool", since=2, like=[place], without=("ceil_mode", "dilations"))
+@op("LpPool", since=18, like=[place])
 @widened
 def lp_pool(
     xp: Namespace,
     X: Array,
     *,
     kernel_shape: tuple[int, ...],
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    dilations: tuple[int, ...] | None = None,
     p: float = 2,
-    pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None,
+    **attributes: Any,
 ) -> Array:
     """Return ``sum(|x| ** p) ** (1 / p)`` of each window of X (N, C, D1, ...)."""
-    windows = place(X.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    windows = place(X.shape[2:], kernel_shape, **attributes)
     return _root(xp, pool(xp, _power(xp, X, p), windows, xp.add, 0), p)
 
 

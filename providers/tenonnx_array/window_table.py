@@ -6,6 +6,7 @@ This module is public: a provider makes its ``overrides`` with it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.windows import Windows, place
@@ -29,61 +30,48 @@ def window_table(convolve: Convolve, greatest: Greatest, average: Average) -> Op
     """
     table = OperatorTable()
 
-    @table.op("Conv")
+    @table.op("Conv", like=[place], without=["ceil_mode"])
     def conv(
         xp: Namespace,
         X: Array,
         W: Array,
         B: Array | None = None,
         *,
-        auto_pad: str = "NOTSET",
-        dilations: Sizes = None,
         group: int = 1,
         kernel_shape: Sizes = None,
-        pads: Sizes = None,
-        strides: Sizes = None,
+        **attributes: Any,
     ) -> Array:
         size, kernel = tuple(X.shape[2:]), kernel_shape or tuple(W.shape[2:])
-        return convolve(xp, X, W, B, place(size, kernel, strides, dilations, pads, auto_pad), group)
+        return convolve(xp, X, W, B, place(size, kernel, **attributes), group)
 
-    @table.op("MaxPool")
-    @table.op("MaxPool", since=8)
-    @table.op("MaxPool", since=10)
+    @table.op("MaxPool", like=[place])
+    @table.op("MaxPool", since=8, like=[place])
+    @table.op("MaxPool", since=10, like=[place])
     def max_pool(
         xp: Namespace,
         X: Array,
         *,
         kernel_shape: tuple[int, ...],
-        auto_pad: str = "NOTSET",
-        ceil_mode: int = 0,
-        dilations: Sizes = None,
-        pads: Sizes = None,
         storage_order: int = 0,
-        strides: Sizes = None,
+        **attributes: Any,
     ) -> Array:
         del storage_order  # it is about the places, a second output that these kernels have not
-        size = tuple(X.shape[2:])
-        windows = place(size, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+        windows = place(tuple(X.shape[2:]), kernel_shape, **attributes)
         return greatest(xp, X, windows)
 
-    @table.op("AveragePool")
-    @table.op("AveragePool", since=7)
-    @table.op("AveragePool", since=10)
-    @table.op("AveragePool", since=19)
+    @table.op("AveragePool", like=[place])
+    @table.op("AveragePool", since=7, like=[place])
+    @table.op("AveragePool", since=10, like=[place])
+    @table.op("AveragePool", since=19, like=[place])
     def average_pool(
         xp: Namespace,
         X: Array,
         *,
         kernel_shape: tuple[int, ...],
-        auto_pad: str = "NOTSET",
-        ceil_mode: int = 0,
         count_include_pad: int = 0,
-        dilations: Sizes = None,
-        pads: Sizes = None,
-        strides: Sizes = None,
+        **attributes: Any,
     ) -> Array:
-        size = tuple(X.shape[2:])
-        windows = place(size, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+        windows = place(tuple(X.shape[2:]), kernel_shape, **attributes)
         return average(xp, X, windows, windows.divisors(padding=bool(count_include_pad)))
 
     return table

@@ -153,6 +153,7 @@ def fold(xp: Namespace, columns: Array, windows: Windows) -> Array:
 def place(
     size: tuple[int, ...],
     kernel: tuple[int, ...],
+    *,
     strides: tuple[int, ...] | None = None,
     dilations: tuple[int, ...] | None = None,
     pads: tuple[int, ...] | None = None,
