@@ -46,6 +46,9 @@ TRIED = tuple(
 )
 """Tests of kernels, of many kinds and quick."""
 
+EMULATED = {"armv8-a": "cortex-a53", "armv8-a+dotprod": "neoverse-n1"}
+"""What qemu calls processors that have little more than a target CPU, for which it has any."""
+
 INSTALLED = """
 import importlib.util, sys
 from tenonnx_cpu.jit.code.cpu import installed
@@ -151,30 +154,32 @@ def _check_image(name: str, content: bytes) -> None:
 
 def try_installed(wheel: Path, tests: Sequence[str]) -> None:
     """Installs a wheel where no numba is, and tries it for every target CPU it can."""
+    from tenonnx_cpu.jit.code.cpu import lacks, parse
+
     with tempfile.TemporaryDirectory() as folder:
         python = Path(folder, "venv", "bin", "python")
         subprocess.run([sys.executable, "-m", "venv", str(python.parents[1])], check=True)
         pip = [str(python), "-m", "pip", "install", "-q", str(wheel), *TOOLS]
         subprocess.run(pip, check=True)
-        for kind in usable_kinds(wheel):
+        for kind in kinds_of(wheel):
+            if lacks(parse(kind)):
+                continue
             run(python, kind, Path(folder), tests)
 
 
 def try_emulated(wheel: Path, python: Path, tests: Sequence[str]) -> None:
-    """Tries a wheel on another Python, which has what it depends on."""
+    """Tries a wheel for every target CPU on another Python, which has what it depends on."""
     with tempfile.TemporaryDirectory() as folder:
         with ZipFile(wheel) as file:
             file.extractall(Path(folder, "packages"))
-        run(python, "", Path(folder), tests)
+        for kind in kinds_of(wheel):
+            run(python, kind, Path(folder), tests)
 
 
-def usable_kinds(wheel: Path) -> list[str]:
-    """Returns the target CPUs that a wheel has kernels for and this processor supports."""
-    from tenonnx_cpu.jit.code.cpu import lacks, parse
-
+def kinds_of(wheel: Path) -> list[str]:
+    """Returns the target CPUs that a wheel has kernels for."""
     with ZipFile(wheel) as file:
-        kinds = {name.split("/")[2] for name in file.namelist() if name.endswith(".image")}
-    return sorted(kind for kind in kinds if not lacks(parse(kind)))
+        return sorted({name.split("/")[2] for name in file.namelist() if name.endswith(".image")})
 
 
 def run(python: Path, kind: str, folder: Path, tests: Sequence[str]) -> None:
@@ -183,6 +188,7 @@ def run(python: Path, kind: str, folder: Path, tests: Sequence[str]) -> None:
     variables |= {
         "TENONNX_CACHE_DIR": str(folder / kind / "cache"),
         "TENONNX_PROCESSOR": kind,
+        "QEMU_CPU": EMULATED.get(kind, "max"),
         "PYTHONPATH": str(folder / "packages"),
     }
     here = [str(ROOT / name) if ROOT.joinpath(name).exists() else name for name in tests]

@@ -9,14 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import floats, session
+from running import floats, require_kernels, session
 
 import tenonnx
 from models import node
 from tenonnx.interface.profiling import kernel_name
-
-pytest.importorskip("numba")
-
 from tenonnx_cpu import buffers
 from tenonnx_cpu.capture import capturable, span
 from tenonnx_cpu.capture.captured_call import capture, repeats
@@ -24,6 +21,7 @@ from tenonnx_cpu.capture.launch import Launch, fix
 from tenonnx_cpu.jit import runtime, scratch
 from tenonnx_cpu.jit.code import code_object
 
+require_kernels()
 pytestmark = pytest.mark.skipif(not code_object.SUPPORTED, reason="numba calls kernels here")
 
 WIDTH = 24

@@ -9,6 +9,7 @@ from scipy import special
 from windows_oracle import convolve
 
 from models import node
+from tenonnx_cpu.conv.layout_assignment import SUITED
 from tenonnx_cpu.conv.select import CHANNELS, CONV, DEPTHWISE, PIXELS, WINOGRAD
 from tenonnx_cpu.jit.runtime import JitKernel
 
@@ -110,7 +111,8 @@ SIDE_BY_SIDE = [
 
 def kernel_of(case: Case) -> JitKernel:
     kernels = (
-        (ALONE, DEPTHWISE), (SIDE_BY_SIDE, CHANNELS), (TILED, WINOGRAD), (SINGLE, PIXELS),
+        (ALONE, DEPTHWISE), (SIDE_BY_SIDE, CHANNELS if SUITED else DEPTHWISE),
+        (TILED, WINOGRAD), (SINGLE, PIXELS),
     )  # fmt: skip
     return next((kernel for cases, kernel in kernels if case in cases), CONV)
 

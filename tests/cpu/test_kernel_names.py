@@ -53,6 +53,7 @@ def test_variants_have_names_of_their_own() -> None:
 
 
 def test_a_function_has_one_name_in_all_processes() -> None:
+    pytest.importorskip("numba")
     forth = told(1)
     assert forth == told(-1)
     packs = {line for line in forth if "make_pack.<locals>.pack_" in line}

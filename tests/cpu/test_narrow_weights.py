@@ -8,20 +8,13 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from running import floats
+from running import floats, require_kernels
 from scipy import special
 
 import tenonnx
 from models import FLOAT, model, node, value
 
-pytest.importorskip("numba")
-
-import numba
-from numba import types
-from numba.extending import intrinsic
-
-from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.matmul.kernels.pack import floats_of_halves
+require_kernels()
 
 
 def session(nodes: Any, weights: Any) -> Any:
@@ -145,6 +138,13 @@ def test_a_gelu_whose_numbers_are_rounded_belongs_to_the_product(kind: Any) -> N
 
 
 def test_every_half_is_widened_by_processors_that_have_none() -> None:
+    numba = pytest.importorskip("numba")
+    from numba import types
+    from numba.extending import intrinsic
+
+    from tenonnx_cpu.jit.vectors import vector as v
+    from tenonnx_cpu.matmul.kernels.pack import floats_of_halves
+
     halves = np.arange(1 << 16, dtype=np.uint16)
     made = np.empty(halves.size, np.float32)
 

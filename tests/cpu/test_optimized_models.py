@@ -14,6 +14,7 @@ from test_jit_conv_int8 import BYTE_KINDS, bytes_of, check, codes, expected, ker
 from windows_oracle import convolve, seen
 
 from models import node
+from tenonnx_cpu.conv.layout_assignment import SUITED
 from tenonnx_cpu.conv.select import CHANNELS, CONV, DEPTHWISE, PIXELS, WINOGRAD
 from tenonnx_cpu.int8.pairs import ADD
 from tenonnx_cpu.int8.pooling import AVERAGE, MAX_POOL
@@ -74,6 +75,8 @@ def test_channels_last(
     if not constant:
         # Some kernels are for weights that are laid out anew, once.
         kernel = {WINOGRAD: CONV, CHANNELS: DEPTHWISE}.get(kernel, kernel)
+    if kernel is CHANNELS and not SUITED:
+        kernel = DEPTHWISE
     watch = Watch(kernel, monkeypatch)
     feeds = {"x": last(x)} | ({} if constant else {"w": last(w)})
     made = node("NhwcConv", "x w", "y", domain=DOMAIN, **case.attributes)

@@ -23,11 +23,13 @@ class Machine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._monkeypatch = monkeypatch
 
-    def become(self, asked: str, flags: str, model: str = "1") -> None:
-        facts = {"flags": flags, "model": model}
+    def become(self, asked: str, flags: str, model: str = "1", arm: bool = False) -> None:
+        facts = {"Features" if arm else "flags": flags, "model": model}
         self._monkeypatch.setenv(processor.VARIABLE, asked)
         for module in (processor, cache):
             self._monkeypatch.setattr(module, "description", lambda: facts)
+            self._monkeypatch.setattr(module, "architecture", lambda: ("x86_64", "aarch64")[arm])
+        self._monkeypatch.setattr(processor, "_asked_by_numpy", dict)
         forget()
 
 
@@ -61,6 +63,38 @@ def test_kernels_are_written_for_what_is_asked_for(
 ) -> None:
     machine.become(asked, flags)
     assert cpu() == expected
+
+
+@pytest.mark.parametrize(
+    ("flags", "kind", "vnni"),
+    [
+        ("fp asimd atomics asimddp i8mm", "armv8-a+dotprod+i8mm", "i8mm"),
+        ("fp asimd atomics asimddp", "armv8-a+dotprod", "dotprod"),
+        ("fp asimd", "armv8-a", ""),
+    ],
+)
+def test_products_of_bytes_on_arm(
+    flags: str, kind: str, vnni: str, machine: Machine, folder: Path
+) -> None:
+    for name in KINDS:
+        (folder / name).mkdir()
+    machine.become("", flags, arm=True)
+    assert processor.installed() == folder / kind
+    assert cpu() == Cpu(4, 32, vnni)
+    machine.become("native", flags, arm=True)
+    assert cpu() == Cpu(4, 32, "")
+
+
+def test_an_emulators_processor_is_what_a_process_is_told(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not what a file of the machine below says, whose processor is of another kind."""
+    machine.become("armv8-a+dotprod", NEWER)
+    assert target() is None
+    monkeypatch.setattr(processor, "architecture", lambda: "aarch64")
+    monkeypatch.setattr(processor, "_told", lambda: frozenset(["asimddp"]))
+    forget()
+    assert target() == processor.parse("armv8-a+dotprod")
 
 
 @pytest.mark.parametrize(("asked", "shared"), [("x86-64-v3", True), ("native", False)])
@@ -148,8 +182,8 @@ def test_an_emulator_may_lack_what_the_system_tells_of(
 ) -> None:
     for kind in KINDS:
         (folder / kind).mkdir()
-    monkeypatch.setattr(processor, "_asked_by_numpy", lambda: {"AVX512F": False, "AVX2": True})
     machine.become("", NEWER)
+    monkeypatch.setattr(processor, "_asked_by_numpy", lambda: {"AVX512F": False, "AVX2": True})
     assert target() == processor.parse("x86-64-v3")
 
 

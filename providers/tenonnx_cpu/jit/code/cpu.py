@@ -50,12 +50,17 @@ LEVELS = {
 LINUX = {"dotprod": "asimddp", "fullfp16": "asimdhp", "lse": "atomics"}
 """What Linux calls features that LLVM calls otherwise, by more than underscores."""
 
+CAPABILITIES = {"asimddp": (16, 20), "i8mm": (26, 13)}
+"""Entries of Linux's auxiliary vector on AArch64, and their bits."""
+
 KINDS = (
     "x86-64-v4+avx512vnni+avx512vbmi",
     "x86-64-v4+avx512vnni",
     "x86-64-v4",
     "x86-64-v3+avxvnni",
     "x86-64-v3",
+    "armv8-a+dotprod+i8mm",
+    "armv8-a+dotprod",
     "armv8-a",
 )
 """The target CPUs that wheels have kernels for, of each architecture the best first."""
@@ -200,7 +205,8 @@ class Cpu(NamedTuple):
     Attributes:
         lanes: float32 elements in the vectors that kernels use.
         registers: How many such vectors there are.
-        vnni: Products of int8 by uint8 summed in int32: ``"avx512"``, ``"avx"`` or ``""``.
+        vnni: Instructions for sums in int32 of products of uint8 by int8: ``"avx512"``, ``"avx"``,
+            ``"i8mm"``, ``"dotprod"`` (of int8 alone) or ``""``.
     """
 
     lanes: int
@@ -217,8 +223,14 @@ def cpu() -> Cpu:
     if {"avx2", "fma"} <= features:
         return Cpu(8, 16, "avx" if "avxvnni" in features else "")
     if compiled_architecture() in ("aarch64", "arm64"):
-        return Cpu(4, 32, "")
+        return Cpu(4, 32, _arm_products(features))
     return Cpu(4, 16, "")
+
+
+def _arm_products(features: frozenset[str]) -> str:
+    if target() is None:
+        return ""  # LLVM may not know what this processor has, and then ends the process
+    return "i8mm" if "i8mm" in features else "dotprod" if "asimddp" in features else ""
 
 
 def compiled_architecture() -> str:
@@ -247,11 +259,24 @@ def _features() -> frozenset[str]:
 
 
 def _own_features() -> frozenset[str]:
-    if flags := description().get("flags") or description().get("Features"):
+    name = "Features" if architecture() == "aarch64" else "flags"
+    if flags := description().get(name):
         # Linux writes avx512_vnni where LLVM writes avx512vnni.
         found = flags.replace("_", "").split()
         return frozenset(name for name in found if _asked_by_numpy().get(name.upper(), True))
-    return _asked()
+    return _told() or _asked()
+
+
+def _told() -> frozenset[str]:
+    """Returns what Linux tells a process on AArch64, also under an emulator that tells no more."""
+    try:
+        words = memoryview(Path("/proc/self/auxv").read_bytes()).cast("Q").tolist()
+    except (OSError, TypeError):  # TypeError: it is of words of 32 bits
+        return frozenset()
+    entries = dict(zip(words[::2], words[1::2], strict=True))
+    return frozenset(
+        name for name, (entry, bit) in CAPABILITIES.items() if entries.get(entry, 0) >> bit & 1
+    )
 
 
 def _asked_by_numpy() -> dict[str, bool]:

@@ -14,23 +14,41 @@ from tenonnx_cpu.jit.vectors.vector import I8, I16, I32, Builder, Value
 SUMS = v.vector(I32, LANES)
 BYTES = v.vector(I8, 4 * LANES)
 
-INSTRUCTION = {"avx512": "llvm.x86.avx512.vpdpbusd.512", "avx": "llvm.x86.avx512.vpdpbusd.256"}
+INSTRUCTION = {
+    "avx512": "llvm.x86.avx512.vpdpbusd.512",
+    "avx": "llvm.x86.avx512.vpdpbusd.256",
+    "i8mm": "llvm.aarch64.neon.usdot.v4i32.v16i8",
+}
+SIGNED = "llvm.aarch64.neon.sdot.v4i32.v16i8"
 
 
 def dot(b: Builder, sums: Value, unsigned: Value, signed: Value) -> Value:
     """Adds, in every lane, the products of four uint8 by four int8 to an int32."""
     if name := INSTRUCTION.get(cpu().vnni):
-        # LLVM 22 has bytes where older ones have int32 of the same bits.
-        taken = BYTES if llvm.llvm_version_info[0] >= 22 else SUMS
-        kind = ir.FunctionType(SUMS, [SUMS, taken, taken])
-        function = cgutils.get_or_insert_function(b.module, kind, name)
-        return b.call(function, [sums, b.bitcast(unsigned, taken), b.bitcast(signed, taken)])
+        return _instruction(b, name, sums, unsigned, signed)
+    if cpu().vnni == "dotprod":
+        # It takes int8 alone: u w = (u - 128) w + 64 w + 64 w, the last two of which those that
+        # share w share.
+        half = v.constant(BYTES, 64)
+        rest = _instruction(b, SIGNED, v.constant(SUMS, 0), half, signed)
+        rest = _instruction(b, SIGNED, rest, half, signed)
+        low = b.xor(b.bitcast(unsigned, BYTES), v.constant(BYTES, -128))
+        return b.add(_instruction(b, SIGNED, sums, low, signed), rest)
     halves = v.vector(I16, 2 * LANES)
     eight = v.constant(halves, 8)
     x, y = b.bitcast(unsigned, halves), b.bitcast(signed, halves)
     even = _pairs(b, b.and_(x, v.constant(halves, 255)), b.ashr(b.shl(y, eight), eight))
     odd = _pairs(b, b.lshr(x, eight), b.ashr(y, eight))
     return b.add(b.add(sums, even), odd)
+
+
+def _instruction(b: Builder, name: str, sums: Value, left: Value, right: Value) -> Value:
+    # LLVM 22 has bytes on x86 where older ones have int32 of the same bits.
+    old = name.startswith("llvm.x86") and llvm.llvm_version_info[0] < 22
+    taken = SUMS if old else BYTES
+    kind = ir.FunctionType(SUMS, [SUMS, taken, taken])
+    function = cgutils.get_or_insert_function(b.module, kind, name)
+    return b.call(function, [sums, b.bitcast(left, taken), b.bitcast(right, taken)])
 
 
 def _pairs(b: Builder, x: Value, y: Value) -> Value:
