@@ -57,6 +57,7 @@ PHRASES = {
     r"wr(ites|itten|ote) down": ("capture, keep", 0),
     r"\bcrews?\b|_crew|crew_": ("thread pool", 0),
     r"\bislands?\b": ("subgraph", 0),
+    r": likewise\.\n": ("what it is, or what it is as of", 0),
     r"initialis": ("initializ, as ONNX", 0),
     r"serialis": ("serializ", 0),
     r"(normali|optimi|quanti|recogni|speciali|standardi)s(e|a|i)": ("...iz..., as ONNX", 0),

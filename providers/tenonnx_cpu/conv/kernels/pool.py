@@ -51,10 +51,10 @@ def pool_lines(
         begin: The first line of windows.
         end: The one after the last.
         made: Address of the result's.
-        weights: As ``pool_f32``; so are sizes, offsets and planes.
-        sizes: Likewise.
-        offsets: Likewise.
-        planes: Likewise.
+        weights: As of ``pool_f32``.
+        sizes: What its numbers name.
+        offsets: As of ``pool_f32``.
+        planes: As of ``pool_f32``.
         packed: Address of memory to work in.
     """
     width = sizes.out_width

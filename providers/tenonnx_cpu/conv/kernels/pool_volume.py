@@ -87,11 +87,10 @@ def pool_volume_f32(x, y, weights, counts, numbers, along, offsets, planes, memo
         y: The result.
         weights: Ones, as many as a window has taps, for means; empty for maxima.
         counts: Elements that count for a window along each axis.
-        numbers: Of windows over a slice; see ``tenonnx_cpu.conv.depthwise``, as for ``offsets`` and
-            ``planes``.
+        numbers: Of windows over a slice; see ``tenonnx_cpu.conv.depthwise``.
         along: What ``SLICE_FIELDS`` name.
-        offsets: See above.
-        planes: Likewise.
+        offsets: See ``tenonnx_cpu.conv.depthwise``.
+        planes: See ``tenonnx_cpu.conv.depthwise``.
         memory: Floats to work in.
         threads: How many threads to use.
     """
