@@ -257,6 +257,13 @@ PROCESS_DEFAULTS: Final = {"intra_op_num_threads": 0}
 """What holds where a session's options leave the choice open."""
 
 
+def effective(options: SessionOptions) -> SessionOptions:
+    """Returns a copy of options with the process's defaults where they leave the choice open."""
+    own = options.copy()
+    own.intra_op_num_threads = own.intra_op_num_threads or PROCESS_DEFAULTS["intra_op_num_threads"]
+    return own
+
+
 def _side_by_side(**lists: Sequence[Any]) -> list[tuple[Any, ...]]:
     if len({len(each) for each in lists.values()}) > 1:
         found = " and ".join(f"{len(each)} {name}" for name, each in lists.items())

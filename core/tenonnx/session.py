@@ -9,21 +9,23 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tenonnx import collector, interruption, session_builder
+from tenonnx import collector, interruption
 from tenonnx.cores import bound
-from tenonnx.errors import TenonnxError
 from tenonnx.interface.recipes import kept, recipe, refuse_unkept
-from tenonnx.interface.run_options import Checking, Deadline, RunOptions, Terminator
+from tenonnx.interface.run_options import (
+    Checking,
+    Deadline,
+    LoadLimit,
+    RunOptions,
+    Terminator,
+    wants_embedded_options,
+)
 from tenonnx.interface.session_facts import is_said
-from tenonnx.interface.signature import NodeArg, Signature, describe
+from tenonnx.interface.signature import Signature
 from tenonnx.interruption import Limit
-from tenonnx.options import SessionOptions, checked
-from tenonnx.planning.placement import place
-from tenonnx.planning.plan import Plan
+from tenonnx.options import SessionOptions, checked, effective
 from tenonnx.plans.opening import ReopenedSession
-from tenonnx.plugins.choosing import ProviderRequest, choose_providers, host_providers
 from tenonnx.provider import HOST, Device
-from tenonnx.transforms import TransformContext, run_transforms
 from tenonnx.weights.registry import noted
 
 if TYPE_CHECKING:  # imported when first used: the others save the time
@@ -31,6 +33,8 @@ if TYPE_CHECKING:  # imported when first used: the others save the time
     from tenonnx.interface.ort_value import OrtValue, OrtValueVector
     from tenonnx.interface.profiling import Profiler
     from tenonnx.interface.run_async import RunFuture
+    from tenonnx.planning.plan import Plan
+    from tenonnx.plugins.choosing import ProviderRequest
 
 
 class InferenceSession(ReopenedSession):
@@ -75,7 +79,7 @@ class InferenceSession(ReopenedSession):
             raise TypeError(f"disabled_optimizers is {disabled_optimizers!r}; expected a list")
         self._disabled = tuple(disabled_optimizers or ())
         self._fallback = enable_fallback
-        self._embedded = session_builder.wants_embedded_options(read_config_from_model)
+        self._embedded = wants_embedded_options(read_config_from_model)
         self._load(providers, provider_options)
         self._recipe = (kept(path_or_bytes), *self._recipe[1:])
 
@@ -84,9 +88,9 @@ class InferenceSession(ReopenedSession):
         providers: Sequence[ProviderRequest] | None,
         provider_options: Sequence[Mapping[str, Any]] | None,
     ) -> None:
-        limit = session_builder.LoadLimit(self._given)
+        limit = LoadLimit(self._given)
         with collector.paused(), interruption.limited(limit):
-            self._options = session_builder.effective(self._given)
+            self._options = effective(self._given)
             self._narrowed: dict[tuple[int, ...], Plan] = {}
             self._profiler: Profiler | None = None
             if not self._reopen():
@@ -102,6 +106,13 @@ class InferenceSession(ReopenedSession):
         providers: Sequence[ProviderRequest] | None,
         provider_options: Sequence[Mapping[str, Any]] | None,
     ) -> None:
+        # Whoever opens a plan that was kept does without these.
+        from tenonnx import session_builder
+        from tenonnx.planning.placement import place
+        from tenonnx.planning.plan import Plan
+        from tenonnx.plugins.choosing import choose_providers, host_providers
+        from tenonnx.transforms import TransformContext, run_transforms
+
         moments = [time.perf_counter_ns()]
         options = self._options
         plugins, registry = session_builder.surroundings(options)
@@ -113,9 +124,7 @@ class InferenceSession(ReopenedSession):
         requests = providers or options._providers or None
         self._providers = choose_providers(plugins, requests, provider_options, options)
         overridable = session_builder.take_overridable(model)
-        context = TransformContext(
-            registry, host_providers(plugins), self._providers, self._options
-        )
+        context = TransformContext(registry, host_providers(plugins), self._providers, options)
         transforms = session_builder.choose_transforms(plugins, options, self._disabled)
         self._reports = run_transforms(model, transforms, context)
         session_builder.save_optimized(model, options, plugins.formats)
@@ -134,10 +143,8 @@ class InferenceSession(ReopenedSession):
         if options.enable_profiling:
             from tenonnx.interface.profiling import Profiler
 
-            started, loaded, *_ = moments
-            kind = "uri" if isinstance(self._recipe[0], str | os.PathLike) else "array"
-            built = time.perf_counter_ns()
-            self.watch(Profiler(self._placed, plugins, started, loaded, built, kind))
+            kind, built = "uri" if self._model_path else "array", time.perf_counter_ns()
+            self.watch(Profiler(self._placed, plugins, moments[0], moments[1], built, kind))
         self._weights = tuple(session_builder.weights_of(model))
         registry.attach(self, options.logid or str(model.graph.name or "session"), self._weights)
         self._moments = (*moments, time.perf_counter_ns())
@@ -145,25 +152,6 @@ class InferenceSession(ReopenedSession):
     def _again(self, path: str) -> Callable[[], InferenceSession]:
         how = {"disabled_optimizers": self._disabled, "enable_fallback": self._fallback}
         return functools.partial(_unopened, path, self._options, *self._recipe[2:], **how)
-
-    def _infer_outputs(self) -> list[NodeArg]:
-        """Returns the outputs with what inference finds of those that the model leaves open.
-
-        They are inferred of the model as it was, for transforms leave operators that ONNX has not;
-        of the model as it runs, if the other is not there any more.
-        """
-        from tenonnx.inference import infer_types  # which most sessions do without
-
-        plugins = session_builder.surroundings(self._options)[0]
-        try:
-            model = session_builder.read_model(
-                self._recipe[0], self._registry, self._options, plugins
-            )
-        except (TenonnxError, OSError):
-            model = self._model.clone()
-        infer_types(model)
-        found = {arg.name: arg for arg in map(describe, model.graph.outputs)}
-        return [found.get(arg.name, arg) for arg in self._signature.outputs]
 
     def run(
         self,

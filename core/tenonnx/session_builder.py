@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import functools
-import os
-import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from tenonnx import functions, interruption
 from tenonnx import graph as graphs
-from tenonnx.errors import Fail, InvalidArgument, ModelLoadCanceled, NotSupported
+from tenonnx.errors import Fail, InvalidArgument, NotSupported
 from tenonnx.formats import Format, load_model
 from tenonnx.interface import config
-from tenonnx.interruption import Stopped
 from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.loading.declared import forget_unknown_sizes
 from tenonnx.loading.supplied import Supplied
-from tenonnx.options import PROCESS_DEFAULTS, SessionOptions
+from tenonnx.options import SessionOptions
 from tenonnx.plugins.choosing import plugins_of
 from tenonnx.plugins.manager import PluginSet
 from tenonnx.provider import HOST
@@ -29,13 +26,6 @@ from tenonnx.wellformed import check_names, check_types
 
 EMBEDDED = "ort_config"
 """Metadata of models that says with which options to run them, as JSON."""
-
-
-def effective(options: SessionOptions) -> SessionOptions:
-    """Returns a copy of options with the process's defaults where they leave the choice open."""
-    own = options.copy()
-    own.intra_op_num_threads = own.intra_op_num_threads or PROCESS_DEFAULTS["intra_op_num_threads"]
-    return own
 
 
 def surroundings(options: SessionOptions) -> tuple[PluginSet, WeightRegistry]:
@@ -71,31 +61,6 @@ def read_model(
     forget_unknown_sizes(model)
     fix_dimensions(model.graph, options)
     return model
-
-
-class LoadLimit:
-    """Stops the building of a session, if its options say so or once their time is over."""
-
-    def __init__(self, options: SessionOptions) -> None:
-        self._options = options
-        seconds = options.time_limit
-        self._end = None if seconds is None else time.perf_counter() + seconds
-
-    def check(self) -> None:
-        """Stops it.
-
-        Raises:
-            ModelLoadCanceled: The options say so.
-            Stopped: The time is over.
-        """
-        if self._options._cancelled:
-            raise ModelLoadCanceled("set_load_cancellation_flag(True) was called on the options")
-        if self._end is not None and time.perf_counter() > self._end:
-            raise Stopped(
-                f"loading was stopped while {interruption.stage()}: it takes longer than "
-                f"{self._options.time_limit} s",
-                hint="give it more: SessionOptions.time_limit",
-            )
 
 
 def fix_dimensions(graph: ir.Graph, options: SessionOptions) -> None:
@@ -190,11 +155,6 @@ def refuse_cpu(counts: dict[str, int], options: SessionOptions) -> None:
             f"{count} nodes are on CPUExecutionProvider, and {config.NO_CPU_FALLBACK} is set",
             hint="`tenonnx inspect` says why each of them is there",
         )
-
-
-def wants_embedded_options(asked: bool) -> bool:
-    """Says whether models may say with which options to run them."""
-    return asked or os.environ.get("ORT_LOAD_CONFIG_FROM_MODEL") == "1"
 
 
 def take_overridable(model: Any) -> dict[str, Any]:

@@ -273,11 +273,10 @@ def sizes(name: str, size: int) -> dict[str, Any]:
 def another_plugin(patch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Has one more plug-in installed."""
     from tenonnx import installed
-    from tenonnx.plans import key
+    from tenonnx.plans import admitted
 
-    more = installed.EntryPoint("more", "json", "more", "1.0")
-    found = key._entries()
-    patch.setattr(key, "_entries", lambda: [*found, more])
+    found = [*admitted.plugins(), installed.EntryPoint("more", "json", "more", "1.0")]
+    patch.setattr(admitted, "plugins", lambda: found)
     return {}
 
 

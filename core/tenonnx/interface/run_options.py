@@ -1,14 +1,19 @@
-"""What a single run may be told."""
+"""What a single run may be told, and what stops a run or a load."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tenonnx.errors import InvalidArgument
+from tenonnx import interruption
+from tenonnx.errors import InvalidArgument, ModelLoadCanceled
 from tenonnx.interface.config import RUN_KEYS, check_entry, found_entry
 from tenonnx.interruption import Limit, Stopped
+
+if TYPE_CHECKING:
+    from tenonnx.options import SessionOptions
 
 
 class RunOptions:
@@ -118,3 +123,33 @@ class Checking:
         del step, start_ns, outputs
         for limit in self._limits:
             limit.check()
+
+
+class LoadLimit:
+    """Stops the building of a session, if its options say so or once their time is over."""
+
+    def __init__(self, options: SessionOptions) -> None:
+        self._options = options
+        seconds = options.time_limit
+        self._end = None if seconds is None else time.perf_counter() + seconds
+
+    def check(self) -> None:
+        """Stops it.
+
+        Raises:
+            ModelLoadCanceled: The options say so.
+            Stopped: The time is over.
+        """
+        if self._options._cancelled:
+            raise ModelLoadCanceled("set_load_cancellation_flag(True) was called on the options")
+        if self._end is not None and time.perf_counter() > self._end:
+            raise Stopped(
+                f"loading was stopped while {interruption.stage()}: it takes longer than "
+                f"{self._options.time_limit} s",
+                hint="give it more: SessionOptions.time_limit",
+            )
+
+
+def wants_embedded_options(asked: bool) -> bool:
+    """Says whether models may say with which options to run them."""
+    return asked or os.environ.get("ORT_LOAD_CONFIG_FROM_MODEL") == "1"

@@ -8,8 +8,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.errors import NotSupported
-from tenonnx.interface.signature import NodeArg, Signature
+from tenonnx.errors import NotSupported, TenonnxError
+from tenonnx.interface.signature import NodeArg, Signature, describe
 from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.options import SessionOptions
 from tenonnx.plugins.choosing import plugins_of
@@ -96,7 +96,24 @@ class Session:
         return {arg.name: arg for arg in self._infer_outputs()}
 
     def _infer_outputs(self) -> list[NodeArg]:
-        raise NotImplementedError
+        """Returns the outputs with what inference finds of those that the model leaves open.
+
+        They are inferred of the model as it was, for transforms leave operators that ONNX has not;
+        of the model as it runs, if the other is not there any more.
+        """
+        from tenonnx import session_builder  # most sessions do without
+        from tenonnx.inference import infer_types
+
+        plugins = session_builder.surroundings(self._options)[0]
+        try:
+            model = session_builder.read_model(
+                self._recipe[0], self._registry, self._options, plugins
+            )
+        except (TenonnxError, OSError):
+            model = self._model.clone()
+        infer_types(model)
+        found = {arg.name: arg for arg in map(describe, model.graph.outputs)}
+        return [found.get(arg.name, arg) for arg in self._signature.outputs]
 
     def get_overridable_initializers(self) -> list[NodeArg]:
         """Returns the inputs that have a value already, which a caller may override."""

@@ -35,11 +35,26 @@ NAMES = {
 PURE = frozenset({"math", "_operator", "operator"})
 
 
-@functools.cache
+_known: list[installed.EntryPoint] = []
+
+
+def plugins() -> list[installed.EntryPoint]:
+    """Returns the plug-ins that are installed now."""
+    _known[:] = installed.entry_points(GROUP)
+    return list(_known)
+
+
 def packages() -> dict[str, bool]:
     """Returns the packages of code, and whether each is of this project."""
-    found = {entry.value.partition(":")[0].partition(".")[0]: entry.distribution == DISTRIBUTION
-             for entry in installed.entry_points(GROUP)}  # fmt: skip
+    return _packages(tuple(_known or plugins()))
+
+
+@functools.lru_cache(1)
+def _packages(entries: tuple[installed.EntryPoint, ...]) -> dict[str, bool]:
+    found = {
+        entry.value.partition(":")[0].partition(".")[0]: entry.distribution == DISTRIBUTION
+        for entry in entries
+    }
     return {**found, "tenonnx": True, "tenonnx_array": True}
 
 

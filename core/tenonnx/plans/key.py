@@ -14,6 +14,7 @@ import numpy as np
 
 from tenonnx import installed
 from tenonnx.interface import config
+from tenonnx.plans import admitted
 from tenonnx.plans.unkept import Unkept
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ VERSION = "plan 1"
 
 PATH, STATE, SOURCES = 4, 5, -1
 """Which of the facts are the model's path, its file's state, and that of the code."""
-
-GROUP = "tenonnx"
 
 BEGAN = time.time_ns()
 """Before anything that compiles plans was imported, or just after it."""
@@ -65,12 +64,13 @@ def facts(
         Unkept: It depends on something that other processes do not have.
     """
     refuse(options)
-    refuse_registered()
+    entries = admitted.plugins()
+    refuse_registered(entries)
     return (
         VERSION, installed.release(), sys.version, np.__version__,
         os.path.abspath(path), state_of(path),  # noqa: PTH100 - a string, and often
         tuple(_options(options)), _plain(requests), _plain(provider_options), tuple(disabled),
-        tuple(_variables()), sources(),
+        tuple(_variables()), sources(entries),
     )  # fmt: skip
 
 
@@ -89,11 +89,11 @@ def refuse(options: SessionOptions) -> None:
         raise Unkept("external data may lie in one of several folders")
 
 
-def refuse_registered() -> None:
+def refuse_registered(entries: Sequence[installed.EntryPoint]) -> None:
     """Raises Unkept if this process has plug-ins or operators that others do not have."""
     manager = sys.modules.get("tenonnx.plugins.manager")
     plugins = getattr(manager, "_default", None)
-    known = {f"{e.distribution} {e.version}" for e in _entries()}
+    known = {f"{e.distribution} {e.version}" for e in entries}
     for record in plugins.records if plugins is not None else ():
         if record.distribution not in known and record.error is None:
             raise Unkept(f"the plug-in {record.name} was registered by the program")
@@ -145,17 +145,12 @@ def _variables() -> Iterator[tuple[str, str]]:
             yield name, value
 
 
-def _entries() -> list[installed.EntryPoint]:
-    return installed.entry_points(GROUP)
-
-
-def sources() -> tuple[Any, ...]:
+def sources(entries: Sequence[installed.EntryPoint]) -> tuple[Any, ...]:
     """Returns plug-ins that are installed, and what tells their code's state from others.
 
     Raises:
         Unkept: It has changed since this process began, which may have imported either.
     """
-    entries = _entries()
     roots = {"tenonnx": "tenonnx", "tenonnx_array": "tenonnx"}
     roots.update((e.value.partition(":")[0].partition(".")[0], e.distribution) for e in entries)
     states = tuple((root, _state_of_code(root, whose)) for root, whose in sorted(roots.items()))
