@@ -44,7 +44,8 @@ PARTS = {
     "plugins": {"planning"},
     "interface": {"weights", "planning", "plugins"},
     "as_onnxruntime": {"interface"},
-    "cli": {"weights", "planning", "plugins", "interface"},
+    "plans": {"weights", "planning", "plugins", "interface"},
+    "cli": {"weights", "planning", "plugins", "interface", "plans"},
     "testing": {"weights", "planning", "plugins", "interface", "cli"},
 }
 """What a package of the runtime may import of its other packages."""

@@ -12,14 +12,16 @@ import typer
 
 from tenonnx import default_registry
 from tenonnx.cli.arguments import Json
+from tenonnx.cli.opening import kept_plans
 from tenonnx.cli.output import count, emit_json, lines, size, table
 from tenonnx.cli.state import State, state_of
 
 HELP = """Lists what is kept on disk for other processes, or deletes it.
 
-Derived weights make room for one another, and compiled kernels go when no process has used them for
-a month (`tenonnx warmup` looks): there is seldom a need to clear anything. What is deleted is made
-again by the next process that wants it; sessions that are open go on.
+Derived weights make room for one another, and so do plans. What no process has used for a month
+goes: plans when another one is kept, kernels when `tenonnx warmup` looks. There is seldom a need to
+clear anything. What is deleted is made again by the next process that wants it; sessions that are
+open go on.
 
 \b
 Examples:
@@ -72,6 +74,8 @@ def cache(
 
 def _kinds(state: State) -> Iterator[tuple[str, list[Path]]]:
     yield "derived weights", default_registry().side_files.files()
+    if plans := kept_plans():
+        yield "compiled plans", plans
     for provider in state.plugins.providers.values():
         if files := list(provider.kept_files()):
             yield f"kernels of {provider.name}", files

@@ -276,7 +276,7 @@ def another_plugin(patch: pytest.MonkeyPatch) -> dict[str, Any]:
     from tenonnx.plans import admitted
 
     found = [*admitted.plugins(), installed.EntryPoint("more", "json", "more", "1.0")]
-    patch.setattr(admitted, "plugins", lambda: found)
+    patch.setattr(admitted, "plugins", lambda **_: found)
     return {}
 
 
@@ -469,3 +469,56 @@ def test_processes(tmp_path: Path) -> None:
     assert third[0] == ["open"]
     assert third[2] == []
     assert first[0][1] == first[1][1] == third[1]
+
+
+def test_plug_ins_that_the_program_registers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tenonnx.plugins import manager
+
+    path = saved(tmp_path / "model.onnx")
+    opened(path)
+    plugins = tenonnx.PluginSet()
+    monkeypatch.setattr(manager, "_default", plugins)
+    assert is_kept(opened(path))
+    seen = []
+
+    class Plugin:
+        """Observes plans."""
+
+        @tenonnx.hookimpl
+        def create_observer(self, plan: Any) -> None:
+            seen.append(plan)
+
+    plugins.register(Plugin(), "own")
+    for number in range(2):
+        assert not is_kept(opened(path))
+        assert len(seen) == number + 1
+
+
+def test_models_in_onnxruntime_s_format(tmp_path: Path) -> None:
+    path = tmp_path / "model.ort"
+    made = tenonnx.SessionOptions()
+    made.optimized_model_filepath = str(path)
+    opened(saved(tmp_path / "model.onnx"), sess_options=made)
+    first, second = opened(path), opened(path)
+    assert is_kept(second)
+    assert_same(answers(second), answers(first))
+
+
+def test_weights_of_one_place_stay_one(tmp_path: Path) -> None:
+    path = saved(tmp_path / "model.onnx")
+    first, second = opened(path), opened(path)
+    assert is_kept(second)
+    assert set(map(id, second.weights)) == set(map(id, first.weights))
+
+
+def test_a_graph_s_file_that_is_gone(tmp_path: Path) -> None:
+    path = saved(tmp_path / "model.onnx", LAYERS.replace("float[n, 8] x", "float[n, m] x"))
+    wanted = answers(opened(path))
+    session = opened(path)
+    assert is_kept(session)
+    path.unlink()
+    assert_same(answers(session), wanted)
+    with pytest.raises(tenonnx.RuntimeException, match="stacks to broadcast"):
+        answers(session, X[:, :5])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tenonnx.cli.arguments import Level
 from tenonnx.cli.timing import clock, timed
 from tenonnx.errors import InvalidArgument, NoSuchFile
+from tenonnx.plans.files import files
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from tenonnx.provider import Provider
     from tenonnx.session import InferenceSession
 
+
+kept_plans = files
+"""Returns the files of compiled plans that are kept for later processes."""
 
 POLL_SECONDS = 0.05
 """Between two looks at whether kernels are compiled."""

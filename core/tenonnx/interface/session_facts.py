@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tenonnx.interface.profiling import Profiler
     from tenonnx.planning.placement import Placement
     from tenonnx.planning.plan import Plan
-    from tenonnx.plans.kept import Parts
     from tenonnx.provider import KernelState, Provider
     from tenonnx.transforms import TransformReport
     from tenonnx.weights.registry import Weight, WeightRegistry
@@ -47,7 +46,8 @@ class Session:
     _recipe: tuple[Any, ...]
     _fallback: bool
     _said: tuple[bool, ...]
-    _parts: Parts | None
+    _told: tuple[Any, ...] | None
+    """What a plan that was kept says of its model, in place of that; ``None`` if it was read."""
     _profiler: Profiler | None
     _placed: Placement
     _reports: list[TransformReport]
@@ -123,10 +123,10 @@ class Session:
         """Returns what the model says of itself."""
         from tenonnx.interface.metadata import ModelMetadata, metadata_of
 
-        if self._parts is None:
+        if self._told is None:
             return metadata_of(self._model)
         names = (field.name for field in dataclasses.fields(ModelMetadata))
-        told = dict(zip(names, self._parts.metadata, strict=True))
+        told = dict(zip(names, self._told, strict=True))
         return ModelMetadata(**told | {"custom_metadata_map": dict(told["custom_metadata_map"])})
 
     def get_providers(self) -> list[str]:
@@ -230,7 +230,7 @@ class Session:
         ``open`` is the only stage where an earlier session kept the plan.
         """
         spans = zip(self._moments, self._moments[1:], strict=False)
-        stages = STAGES if self._parts is None else KEPT_STAGES
+        stages = STAGES if self._told is None else KEPT_STAGES
         return {
             stage: (end - start) / 1e9 for stage, (start, end) in zip(stages, spans, strict=True)
         }

@@ -38,15 +38,16 @@ PURE = frozenset({"math", "_operator", "operator"})
 _known: list[installed.EntryPoint] = []
 
 
-def plugins() -> list[installed.EntryPoint]:
-    """Returns the plug-ins that are installed now."""
-    _known[:] = installed.entry_points(GROUP)
+def plugins(*, anew: bool = True) -> list[installed.EntryPoint]:
+    """Returns the plug-ins that are installed now, or were when it was last asked."""
+    if anew or not _known:
+        _known[:] = installed.entry_points(GROUP)
     return list(_known)
 
 
 def packages() -> dict[str, bool]:
     """Returns the packages of code, and whether each is of this project."""
-    return _packages(tuple(_known or plugins()))
+    return _packages(tuple(plugins(anew=False)))
 
 
 @functools.lru_cache(1)

@@ -48,7 +48,7 @@ def keep(facts: tuple[Any, ...], path: Path, session: Session, mapped: Iterable[
         "providers": [(c.__module__, c.__qualname__, repr(told)) for c, told in named],
     }
     own = key.state_of(os.fspath(session._recipe[0]))
-    if own != facts[STATE] or key.sources(admitted.plugins()) != facts[SOURCES]:
+    if own != facts[STATE] or key.sources(admitted.plugins(anew=False)) != facts[SOURCES]:
         raise Unkept("the model or the code has changed meanwhile")
     text = io.BytesIO()
     pickle.Pickler(text, pickle.HIGHEST_PROTOCOL).dump(checks)

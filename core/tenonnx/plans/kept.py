@@ -7,6 +7,7 @@ import marshal
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tenonnx.errors import NodeFailed
 from tenonnx.interruption import Stopped, lines, raised_by_handler
 from tenonnx.planning.codegen import Code
 from tenonnx.planning.plan import Plan
@@ -90,8 +91,8 @@ class KeptPlan(Plan):
             return error
         try:
             whole = self._whole()
-        except Exception:  # the model may be gone, or another one
-            return error
+        except Exception as why:  # the model may be gone, or another one
+            return NodeFailed(f"{type(error).__name__}: {error}", hint=f"of which node: {why}")
         part = vars(error).get("step")
         if isinstance(part, Step) and not part.nodes:
             names = [value.name for value in part.outputs]

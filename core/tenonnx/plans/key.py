@@ -94,9 +94,12 @@ def refuse_registered(entries: Sequence[installed.EntryPoint]) -> None:
     manager = sys.modules.get("tenonnx.plugins.manager")
     plugins = getattr(manager, "_default", None)
     known = {f"{e.distribution} {e.version}" for e in entries}
-    for record in plugins.records if plugins is not None else ():
-        if record.distribution not in known and record.error is None:
-            raise Unkept(f"the plug-in {record.name} was registered by the program")
+    if plugins is not None:
+        for record in plugins.records:
+            if record.distribution not in known and record.error is None:
+                raise Unkept(f"the plug-in {record.name} was registered by the program")
+        if {e.name for e in entries}.difference(record.name for record in plugins.records):
+            raise Unkept("plug-ins were installed since this process began")
     custom = sys.modules.get("tenonnx.custom_ops")
     if custom is not None and len(custom.GLOBAL):
         raise Unkept("operators were registered by the program")
@@ -163,9 +166,13 @@ def _state_of_code(package: str, distribution: str) -> Any:
     if folder is None:
         return None
     info = installed.folder(distribution)
+    found: dict[str, tuple[int, ...]] = {}
     if info is not None and os.path.dirname(info) == os.path.dirname(folder):  # noqa: PTH120
-        return state_of(f"{info}/RECORD")
-    found = dict(_files(folder) if os.path.isdir(folder) else [(folder, state_of(folder))])  # noqa: PTH112
+        found["RECORD"] = state_of(f"{info}/RECORD")
+    elif os.path.isdir(folder):  # noqa: PTH112
+        found.update(_files(folder))
+    else:
+        found[folder] = state_of(folder)
     if max((state[-1] for state in found.values()), default=0) > BEGAN:
         raise Unkept(f"{package} has changed since this process began")
     return tuple(sorted(found.items()))

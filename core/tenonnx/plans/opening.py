@@ -57,8 +57,8 @@ def wanted(
     """
     if not isinstance(source, str | os.PathLike):
         raise Unkept(f"the model is no file, but {type(source).__name__}")
-    if os.environ.get("TENONNX_PLANS") != "1" or files.folder() is None:
-        raise Unkept("TENONNX_PLANS is not 1, or TENONNX_CACHE is 0")
+    if os.environ.get("TENONNX_PLANS") == "0" or files.folder() is None:
+        raise Unkept("TENONNX_PLANS or TENONNX_CACHE is 0")
     found = key.facts(os.fspath(source), options, requests, provider_options, disabled)
     return Wanted(found, files.path_of(digest(repr(found))))
 
@@ -121,7 +121,7 @@ class ReopenedSession(Session):
 
     def _reopen(self) -> bool:
         """Takes a plan that was kept; says whether there is one."""
-        self._reader = self._parts = self._sought = None
+        self._reader = self._told = self._sought = None
         start = time.perf_counter_ns()
         try:
             if self._embedded:
@@ -135,13 +135,13 @@ class ReopenedSession(Session):
             self._sought = None
             return False
         registry = self._registry = default_registry()
-        parts = self._parts = opened(self._sought, self._options, registry)
+        parts = opened(self._sought, self._options, registry)
         if parts is None:
             return False
         from tenonnx.plans.kept import KeptPlan  # for those who find one
 
         self._providers, self._signature, self._said = parts.providers, parts.signature, parts.said
-        self._observers, self._weights = [], parts.weights
+        self._observers, self._weights, self._told = [], parts.weights, parts.metadata
         threads = bound(self._options.intra_op_num_threads)
         path, state = self._sought.facts[PATH], self._sought.facts[STATE]
         self._reader = Reader(path, state, self._again(path))

@@ -11,6 +11,7 @@ import numpy as np
 from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.plans.unkept import Unkept
 from tenonnx.weights.mapping import Mapping
+from tenonnx.weights.sidefile import running_system
 from tenonnx.weights.storage import PROCESS, Memory, Storage
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ class Stores:
         if isinstance(storage, Mapping):
             if not lasts:
                 raise Unkept("a side file is of no key that other processes know")
-            return "derived", (Path(storage.path).name, storage.key)
+            state = running_system(), tuple(storage.identity)
+            return "derived", (Path(storage.path).name, storage.key, state)
         if not isinstance(storage, Memory) or storage.size > LARGEST:
             raise Unkept(f"weights lie in {storage.label}")
         content = np.frombuffer(_bytes_of(storage), np.uint8)
@@ -113,9 +115,9 @@ class Opened:
             return self._files[name]
         if kind == "small":
             return self._small(*name)
-        file, key = name
+        file, key, state = name
         if key not in self._derived:
-            found = self._registry.side_files.again(file, key)
+            found = self._registry.side_files.again(file, key, state)
             if found is None:
                 raise Unkept("a side file of derived weights is gone")
             self._derived[key] = self._registry._share(key, found)

@@ -8,6 +8,7 @@ the machine the checksum tells what is whole.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import mmap
 import os
@@ -93,15 +94,22 @@ class SideFiles:
         """
         return None if self.folder is None else self._found(self._path(key), key, name)
 
-    def again(self, file: str, name: str) -> Mapping | None:
+    def again(self, file: str, name: str, state: tuple[str, Identity]) -> Mapping | None:
         """Maps a side file that another process mapped; ``None`` as ``find`` returns it.
+
+        It is not read if it is as that process found it, and the system has run since: nothing
+        but a crash of that leaves a file other than it was written.
 
         Args:
             file: What it is called in the folder.
             name: The key the mapping gets.
+            state: What ``state_of`` says of the other process's mapping.
         """
         if self.folder is None or os.path.basename(file) != file:  # noqa: PTH119 - a string
             return None
+        boot, identity = state
+        if boot and boot == running_system():
+            self._checked.add(Identity(*identity))
         found = self._found(self.folder / file, None, name)
         return None if found is None else found.mapping
 
@@ -243,6 +251,15 @@ class SideFiles:
             self.folder,
             error.strerror,
         )
+
+
+@functools.cache
+def running_system() -> str:
+    """Returns a name that the system has until it is started anew; empty if it has none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
 
 
 def checksum_of(payload: NDArray) -> int:

@@ -8,7 +8,6 @@ other shapes in every run, parts the span.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -88,8 +87,8 @@ class Tracer:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles it as it was before the first call; its steps without the nodes they are of."""
-        steps = [dataclasses.replace(step, nodes=()) for step in self._steps]
-        return Tracer, (steps, self._inputs, self._outputs)
+        steps = [(s.call, s.inputs, s.outputs, s.multiple) for s in self._steps]
+        return _again, (steps, self._inputs, self._outputs)
 
     def attached(self) -> Callable[..., Any]:
         """Returns what a step calls."""
@@ -278,6 +277,14 @@ class Tracer:
         self.untraced_steps = found
         vars(self).pop("_untraced", None)
         self._parted = True
+
+
+def _again(
+    steps: Iterable[tuple[Any, ...]], inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]
+) -> Tracer:
+    """Returns the tracer of a plan that was kept."""
+    made = [Step(call, taken, given, (), multiple) for call, taken, given, multiple in steps]
+    return Tracer(made, inputs, outputs)
 
 
 def constants_of(inputs: Iterable[ir.Value | None]) -> list[bool]:
