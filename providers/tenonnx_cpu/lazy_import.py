@@ -12,6 +12,7 @@ QUANTIZED: Final = ("Quantize", "Dequantize", "QLinear")
 BESIDE: Final = {
     **dict.fromkeys(["int8.dense", "int8.pooling", "int8.pairs", "int8.conv"], QUANTIZED),
     "matmul.experts": ("Gather",),
+    "ml.columns": ("LabelEncoder", "OneHotEncoder"),
 }
 """Modules about nodes beside operators whose names begin so; nothing for other graphs."""
 
@@ -42,4 +43,5 @@ def import_for(operators: Iterable[tuple[str, str]]) -> None:
 
 def import_all() -> None:
     """Imports all of them."""
-    import_for(MODULES)
+    for name in LISTING:
+        importlib.import_module(f"tenonnx_cpu.{name}")

@@ -55,6 +55,7 @@ LISTING: Final = {
     "matmul.dense": "Gemm",
     "matmul.experts": "MatMul",
     "matmul.matmul": "Gemm MatMul",
+    "ml.columns": "Concat",
     "ml.distances": "com.microsoft::CDist",
     "ml.hashing": "com.microsoft::MurmurHash3",
     "ml.normalizer": "ai.onnx.ml::Normalizer",

@@ -8,6 +8,8 @@ import numpy as np
 from drafts import Draft
 from layer_rows import SHAPES, image
 
+ML = "ai.onnx.ml"
+
 
 def rotary(d: Draft) -> None:
     """Halves exchanged, times sines, and what is turned times cosines."""
@@ -221,7 +223,36 @@ def quantized_lstm(d: Draft) -> None:
     d.several("DynamicQuantizeLSTM", 1, *given, hidden_size=hidden, domain="com.microsoft")
 
 
+def columns(d: Draft) -> None:
+    """Columns of words, encoded one by one, and joined."""
+    words = np.array([["a", "b"], ["c", "a"], ["b", "?"]], object)
+    x = d.feed("x", d.choose([words, words[:0], words[:, :1], words[0], words[None], words.T]))
+    is_hot, width = d.choose([(False, 1), (True, 2)])
+    joined = []
+    for first in (0, 1):
+        place = d.choose([first, 0, -1, 2])
+        index = d.weight(np.array(d.choose([[place], place, [place, place]])))
+        if d.choose([True, False]):
+            y = d.add("ArrayFeatureExtractor", x, index, domain=ML)
+        else:
+            y = d.add("Gather", x, index, axis=d.choose([1, -1, 0]))
+        if is_hot:
+            zeros = d.choose([1, 0])
+            y = d.add("OneHotEncoder", y, domain=ML, cats_strings=["a", "b"], zeros=zeros)
+        else:
+            values: dict[str, Any] = d.choose(
+                [{"values_int64s": [3, 5]}, {"values_floats": [0.5, 2.5]},
+                 {"values_strings": ["x", "y"]}]
+            )  # fmt: skip
+            y = d.add("LabelEncoder", y, domain=ML, keys_strings=["a", "b"], **values)
+        if d.choose([True, False]):
+            y = d.add("Reshape", y, d.weight(np.array(d.choose([[-1, width], [1, -1], [-1]]))))
+        joined.append(y)
+    d.add("Concat", *joined, axis=d.choose([1, -1, 2, 0]))
+
+
 ROWS = {
+    "ml.columns:fuse_columns": columns,
     "attention.rotary:fuse_rotary": rotary,
     "norm.norms:fuse_skip": skip,
     "conv.patches:fuse_patches": patches,

@@ -39,58 +39,82 @@ class Keys:
 
     Args:
         keys: [K], strings or numbers. The last of equal keys counts; NaN equals NaN.
+
+    Attributes:
+        count: How many there are.
+        are_words: Whether they are strings.
+        place: The place of each key.
     """
 
     def __init__(self, keys: Array) -> None:
         self.count = len(keys)
-        self._are_words = keys.dtype == object
+        self.are_words = keys.dtype == object
         # In a dictionary one NaN is not another; here they are None.
         numbered = enumerate(keys.tolist())
-        self._place = {key if key == key else None: place for place, key in numbered}
+        self.place = {key if key == key else None: place for place, key in numbered}
         self._sorted: Array | None = None
-        if self.count and not self._are_words:
+        if self.count and not self.are_words:
             self._order = np.argsort(keys, kind="stable")
             self._sorted = keys[self._order]
 
     def find(self, values: Array) -> Array:
         """Returns each value's position, or the number of keys if it is none of them."""
         if self._sorted is None or values.size <= LOOKED_UP:
-            given = self._given(values)
-            places = map(self._place.get, given, itertools.repeat(self.count))
+            given = self.given(values)
+            places = map(self.place.get, given, itertools.repeat(self.count))
             return np.fromiter(places, np.intp, len(given)).reshape(values.shape)
         at = np.searchsorted(self._sorted, values, side="right") - 1
         key = self._sorted[at]
         hit = key == values
-        if None in self._place:
+        if None in self.place:
             hit |= (key != key) & (values != values)
         return np.where(hit, self._order[at], self.count)
 
-    def rows(self, table: Array) -> Unary:
+    def given(self, values: Array) -> list[Any]:
+        """Returns values one by one, as they are looked up in a dictionary."""
+        given: list[Any] = values.reshape(-1).tolist()
+        return given if self.are_words else [v if v == v else None for v in given]
+
+    def rows(self, table: Array) -> Lookup:
         """Returns what makes values → rows of a table: a key's, or the last if it is none.
 
         Args:
             table: [K + 1, ...].
         """
-        are_objects = table.dtype == object
+        return Lookup(self, table)
+
+
+class Lookup:
+    """Makes values → the rows of a table at their keys, or the last if they are none.
+
+    Args:
+        keys: The keys.
+        table: [K + 1, ...].
+
+    Attributes:
+        cells: The rows by key, as bytes.
+        joins: Whether all values are looked up in these.
+    """
+
+    def __init__(self, keys: Keys, table: Array) -> None:
+        self._keys = keys
+        self._are_objects = table.dtype == object
         # Bytes that are joined are an array in half the time of places that are taken.
-        cells = table.tolist() if are_objects else [row.tobytes() for row in table]
-        by_key = Rows({key: cells[p] for key, p in self._place.items()}, cells[-1]).__getitem__
-        shape, dtype = table.shape[1:], table.dtype
+        cells = table.tolist() if self._are_objects else [row.tobytes() for row in table]
+        self.table = table
+        self.cells = Rows({key: cells[p] for key, p in keys.place.items()}, cells[-1])
+        self.joins = keys.are_words and not self._are_objects
 
-        def run(values: Array) -> Array:
-            if self._sorted is not None and values.size > LOOKED_UP:
-                return table.take(self.find(values), axis=0)
-            found = map(by_key, self._given(values))
-            if are_objects:
-                return np.fromiter(found, object, values.size).reshape(values.shape)
-            joined = np.frombuffer(bytearray().join(found), dtype)
-            return joined.reshape(values.shape + shape)
-
-        return run
-
-    def _given(self, values: Array) -> list[Any]:
-        given: list[Any] = values.ravel().tolist()
-        return given if self._are_words else [v if v == v else None for v in given]
+    def __call__(self, values: Array) -> Array:
+        """Returns [..., the shape of a row]."""
+        keys, table = self._keys, self.table
+        if not (keys.are_words or values.size <= LOOKED_UP):
+            return table.take(keys.find(values), axis=0)
+        found = map(self.cells.__getitem__, keys.given(values))
+        if self._are_objects:
+            return np.fromiter(found, object, values.size).reshape(values.shape)
+        shape = values.shape + table.shape[1:]
+        return np.ndarray(shape, table.dtype, bytearray().join(found))
 
 
 @op("LabelEncoder", host="all")
@@ -183,6 +207,8 @@ def one_hot_encoder(
     keys = Keys(_only("cats_*", None, cats_int64s, cats_strings, None))
     few = keys.count <= FEW
     rows = keys.rows(np.eye(keys.count + 1, keys.count, dtype=np.float32)) if few else None
+    if rows is not None and zeros and cats_strings:
+        return rows
 
     def run(X: Array) -> Array:
         X = np.asarray(X)
@@ -199,8 +225,7 @@ def one_hot_encoder(
 def _lookup(keys: Array, values: Array, default: Array) -> Unary:
     if len(keys) != len(values):
         raise ValueError(f"there are {len(keys)} keys and {len(values)} values, expected as many")
-    rows = Keys(keys).rows(np.concatenate([values, default.astype(values.dtype)]))
-    return lambda X: rows(np.asarray(X))
+    return Keys(keys).rows(np.concatenate([values, default.astype(values.dtype)]))
 
 
 def _only(

@@ -1,0 +1,126 @@
+"""Columns of words that are encoded one by one, and joined, as one step."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tenonnx.interruption import pieces
+from tenonnx_array.ml.encode import Lookup
+from tenonnx_cpu.fuse import LOOKED_UP, Fused, Scope, fusion
+from tenonnx_cpu.kernel_selection import Call, NDArray
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+ML = "ai.onnx.ml"
+
+AT_ONCE = 1 << 14
+"""Words that are encoded between two looks whether to stop."""
+
+
+class Column(NamedTuple):
+    """How a column is encoded.
+
+    Attributes:
+        nodes: What does it.
+        source: The words, [N, C].
+        place: Which column it is.
+        lookup: What each word becomes.
+        rank: The rank of what is joined.
+    """
+
+    nodes: tuple[ir.Node, ...]
+    source: ir.Value
+    place: int
+    lookup: Lookup
+    rank: int
+
+
+@fusion("Concat", priority=LOOKED_UP)
+def fuse_columns(node: ir.Node, scope: Scope) -> Fused | None:
+    """Takes Gathers of columns, encoders, Reshapes, and the Concat that joins them."""
+    found = [_column(value, scope) for value in node.inputs]
+    columns = [column for column in found if column is not None]
+    if len(columns) < len(found) or len({(c.source, c.rank) for c in columns}) > 1:
+        return None
+    source, rank = columns[0].source, columns[0].rank
+    axis = scope.site(node).attribute("axis", 1)
+    if axis not in (rank - 1, -1) or len({c.lookup.table.dtype for c in columns}) > 1:
+        return None
+    nodes = [each for column in columns for each in column.nodes]
+    nodes = [*sorted(dict.fromkeys(nodes), key=scope.position), node]
+    return scope.fused(nodes, [source], lambda plain: _call(columns, rank, plain))
+
+
+def _column(value: ir.Value | None, scope: Scope) -> Column | None:
+    """Returns how a column that is joined is encoded; ``None`` if that is not known."""
+    nodes: list[ir.Node] = []
+
+    def maker(value: ir.Value | None, *operators: str) -> ir.Node | None:
+        node = None if value is None else value.producer()
+        if value is None or node is None or scope.reader(value) is None or not scope.has(node):
+            return None
+        if f"{node.domain}::{node.op_type}".removeprefix("::") not in operators:
+            return None
+        nodes.append(node)
+        return node
+
+    shaper = maker(value, "Reshape")
+    encoder = maker(
+        value if shaper is None else shaper.inputs[0], f"{ML}::LabelEncoder", f"{ML}::OneHotEncoder"
+    )
+    if encoder is None:
+        return None
+    call: Any = scope.plain(encoder).call
+    lookup = getattr(call, "func", call)
+    chooser = maker(encoder.inputs[0], "Gather", f"{ML}::ArrayFeatureExtractor")
+    if chooser is None or not isinstance(lookup, Lookup) or not lookup.joins:
+        return None
+    site, source = scope.site(chooser), chooser.inputs[0]
+    place = site.scalar(1)
+    if source is None or place is None or place.ndim > 1:
+        return None
+    is_gather = chooser.op_type == "Gather"
+    if is_gather and site.attribute("axis", 0) not in (1, -1):
+        return None
+    rank = lookup.table.ndim + (place.ndim if is_gather else 1)
+    if shaper is not None:
+        shape = scope.site(shaper).constant(1)
+        if shape is None or shape.tolist() != [-1, lookup.table[0].size]:
+            return None
+        rank = 2
+    number = int(place.reshape(-1)[0])
+    return Column(tuple(nodes), source, number, lookup, rank) if rank > 1 else None
+
+
+def _call(columns: Sequence[Column], rank: int, plain: Call) -> Call:
+    tables = [column.lookup.cells for column in columns]
+    places = [column.place for column in columns]
+    width = sum(column.lookup.table[0].size for column in columns)
+    middle = (1,) * (rank - 2)
+    dtype = columns[0].lookup.table.dtype
+    at_once = max(1, AT_ONCE // len(columns))
+
+    def encoded(x: NDArray) -> NDArray:
+        words = x if x.shape[1] == len(places) and in_order else x.take(places, axis=1)
+        cells = map(operator.getitem, itertools.cycle(tables), words.reshape(-1).tolist())
+        return np.ndarray((len(x), *middle, width), dtype, bytearray().join(cells))
+
+    in_order = places == [*range(len(places))]
+
+    def call(x: NDArray) -> Any:
+        if x.ndim != 2 or not 0 <= min(places) <= max(places) < x.shape[1]:
+            return plain(x)
+        if len(x) <= at_once:
+            return encoded(x)
+        y = np.empty((len(x), *middle, width), dtype)
+        for some in pieces(len(x), len(x), at_once):
+            y[some] = encoded(x[some])
+        return y
+
+    return call
