@@ -52,7 +52,6 @@ LAZY = {
             "json",
             "shutil",
             "tempfile",
-            "onnx_ir.external_data",
             "onnx_ir.passes",
             "onnx_ir.schemas",
             "onnx_ir.tape",

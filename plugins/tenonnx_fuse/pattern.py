@@ -15,6 +15,7 @@ from typing import TypeAlias
 import onnx_ir as ir
 
 from tenonnx.graph import label
+from tenonnx.records import record
 from tenonnx.traits import COMMUTATIVE
 from tenonnx_fuse.known import number_of, weight_of
 
@@ -103,7 +104,7 @@ def _pattern(like: Like) -> Pattern:
     return Named(like, None) if isinstance(like, str) else Number(like)
 
 
-@dataclass(eq=False)
+@record
 class Named(Pattern):
     """The same value wherever the name occurs, of a pattern or any."""
 
@@ -122,7 +123,7 @@ class Named(Pattern):
         return True
 
 
-@dataclass(eq=False)
+@record
 class Number(Pattern):
     """A constant of one element."""
 
@@ -140,7 +141,7 @@ class Number(Pattern):
         return found.fail(lambda: f"'{value.name}' is {actual:.7g}, not {self.expected:.7g}")
 
 
-@dataclass(eq=False)
+@record
 class AnyNumber(Pattern):
     """Some constant of one element, which is remembered by a name."""
 
@@ -155,7 +156,7 @@ class AnyNumber(Pattern):
         return True
 
 
-@dataclass(eq=False)
+@record
 class Vector(Pattern):
     """A constant of one axis, which is remembered by a name."""
 
@@ -170,7 +171,7 @@ class Vector(Pattern):
         return True
 
 
-@dataclass(eq=False)
+@record
 class Op(Pattern):
     """A node of one of some operators of ONNX's own domain."""
 
@@ -211,7 +212,7 @@ class Op(Pattern):
         return all(pattern.match(value, found) for pattern, value in pairs)
 
 
-@dataclass(eq=False)
+@record
 class Either(Pattern):
     """The first of several patterns that fits."""
 
