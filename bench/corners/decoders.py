@@ -7,7 +7,8 @@ import numpy as np
 from bench.builder import FLOAT, INT64, MICROSOFT, Builder, Specs
 from bench.corners.exported import exported
 from bench.cpu.table import Row
-from bench.llm import linear, phi3
+from bench.llama import Attention, llama
+from bench.llm import Form, linear
 from bench.models import Built
 from bench.transformers import angles, rotate
 
@@ -42,9 +43,15 @@ def attention(past: int = 96, heads: int = 8, kv_heads: int = 2, size: int = 64)
     return b.model(inputs, made, opset=23), feeds
 
 
-def step(layers: int = 4, width: int = 512, inner: int = 1408, heads: int = 8) -> Built:
-    """A token through layers of 4-bit matrices, after a cache of 96."""
-    return phi3(form="nbits", past=96, layers=layers, width=width, inner=inner, heads=heads)
+def step(about: str, form: Form, attends: Attention) -> Row:
+    """Returns the row of a Llama's step after 96 tokens."""
+    small = {"past": 4, "layers": 1, "size": 16, "inner": 64, "vocabulary": 64}
+    return Row(
+        f"4 layers of Llama, 1 token, {about}",
+        lambda: llama(form, attends),
+        lambda: llama(form, attends, **small),
+        tolerance=BYTES,
+    )
 
 
 def partial_rotary(heads: int = 12, size: int = 64, turned: int = 16) -> Built:
@@ -87,9 +94,10 @@ ROWS = {
         "MatMulNBits, 512 x 512, level 4", product, lambda: product(64), tolerance=BYTES
     ),
     "attention-96": Row("Attention, 1 query after 96", attention, lambda: attention(8, 4, 2, 16)),
-    "step-nbits": Row(
-        "4 layers of 512, MatMulNBits, 1 token", step, lambda: step(1, 64, 128, 2), tolerance=BYTES
-    ),
+    "llama-nodes": step("attention in nodes", "nbits", "nodes"),
+    "llama-operator": step("opset 23's Attention", "nbits", "operator"),
+    "llama-group-query": step("GroupQueryAttention", "nbits", "group-query"),
+    "llama-float": step("float32", "float", "nodes"),
     "tiny-llama": exported("llama-dynamo"),
     "partial-rotary": Row("16 of 64 rotated, 12 heads", partial_rotary, partial_rotary),
     "qmoe": Row("QMoE, 2 of 8 experts, 1 row", experts, lambda: experts(1, 64, 64, 4)),

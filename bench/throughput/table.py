@@ -12,7 +12,7 @@ from bench.cpu.table import Row
 MODELS = {
     "bert": CPU["bert-1x128"],
     "mobilenet-v2": CPU["mobilenet-v2"],
-    "step-nbits": DECODERS["step-nbits"],
+    "llama": DECODERS["llama-nodes"],
     "forest": CPU["forest-1000"],
 }
 
