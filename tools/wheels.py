@@ -162,7 +162,8 @@ def try_installed(wheel: Path, tests: Sequence[str]) -> None:
         pip = [str(python), "-m", "pip", "install", "-q", str(wheel), *TOOLS]
         subprocess.run(pip, check=True)
         for kind in kinds_of(wheel):
-            if lacks(parse(kind)):
+            if missing := ", ".join(lacks(parse(kind))):
+                print(f"{kind} is not tried: this processor lacks {missing}", file=sys.stderr)
                 continue
             run(python, kind, Path(folder), tests)
 
