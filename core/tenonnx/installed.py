@@ -75,6 +75,11 @@ def release() -> str:
     return version("tenonnx") or "unreleased"
 
 
+def installations() -> tuple[str, ...]:
+    """Returns the folders of all distributions' metadata, whose names have their versions."""
+    return tuple(sorted(_folders(tuple(sys.path)).values()))
+
+
 def folder(distribution: str) -> str | None:
     """Returns the folder of an installed distribution's metadata; ``None`` if it is elsewhere."""
     return _folders(tuple(sys.path)).get(_key(distribution))

@@ -242,6 +242,9 @@ CHANGES: dict[str, Callable[[Path, pytest.MonkeyPatch], dict[str, Any]]] = {
     "numpy": lambda _, patch: patch.setattr(np, "__version__", "0.0") or {},
     "tenonnx": lambda _, patch: patch.setattr("tenonnx.installed.release", lambda: "0.0") or {},
     "plug-ins": lambda _, patch: another_plugin(patch),
+    "a version of something else": lambda _, patch: (
+        patch.setattr("tenonnx.installed.installations", lambda: ("onnx-0.0.dist-info",)) or {}
+    ),
     "code": lambda _, patch: another_code(patch),
     "the processor": lambda _, patch: another_machine(patch),
     "kernels": lambda _, patch: another_compiler(patch),
@@ -461,8 +464,9 @@ def child(path: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True)
 
 
-def test_processes(tmp_path: Path) -> None:
-    path = saved(tmp_path / "model.onnx")
+@pytest.mark.parametrize("name", ["layers", "loops", "words"])
+def test_processes(tmp_path: Path, name: str) -> None:
+    path = saved(tmp_path / "model.onnx", MODELS[name])
     together = [child(path) for _ in range(2)]
     first = [json.loads(each.communicate(timeout=100)[0]) for each in together]
     third = json.loads(child(path).communicate(timeout=100)[0])

@@ -25,8 +25,8 @@ VERSION = "plan 1"
 PATH, STATE, SOURCES = 4, 5, -1
 """Which of the facts are the model's path, its file's state, and that of the code."""
 
-BEGAN = time.time_ns()
-"""Before anything that compiles plans was imported, or just after it."""
+BEGAN = time.time_ns() - 10_000_000
+"""When this process began to import what is here; clocks of file systems are a little behind."""
 
 PREFIXES = ("TENONNX_", "NUMBA_", "ORT_LOAD_")
 PLACES = frozenset({"TENONNX_CACHE_DIR", "TENONNX_CACHE_SIZE"})
@@ -151,13 +151,15 @@ def _variables() -> Iterator[tuple[str, str]]:
 def sources(entries: Sequence[installed.EntryPoint]) -> tuple[Any, ...]:
     """Returns plug-ins that are installed, and what tells their code's state from others.
 
+    Of what they import of others, such as onnx, it is the versions.
+
     Raises:
         Unkept: It has changed since this process began, which may have imported either.
     """
     roots = {"tenonnx": "tenonnx", "tenonnx_array": "tenonnx"}
     roots.update((e.value.partition(":")[0].partition(".")[0], e.distribution) for e in entries)
     states = tuple((root, _state_of_code(root, whose)) for root, whose in sorted(roots.items()))
-    return tuple(map(tuple, entries)), states
+    return tuple(map(tuple, entries)), states, installed.installations()
 
 
 def _state_of_code(package: str, distribution: str) -> Any:

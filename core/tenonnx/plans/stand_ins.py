@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.plans.unkept import Unkept
+from tenonnx.weights.storage import is_packed, unpack
 
 INITIALIZER, INPUT, OUTPUT, USED = 1, 2, 4, 8
 """What is known of a value."""
@@ -93,11 +94,10 @@ class Tensor:
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """Returns its elements, one to a byte at least."""
-        from tenonnx.weights.tensors import WeightTensor  # few runs ask
-
         if self._array is not None:
             return self._array
-        return WeightTensor(self.weight).numpy()
+        array: np.ndarray[Any, Any] = self.weight.array
+        return unpack(array, self.dtype, self.shape) if is_packed(self.dtype) else array
 
 
 class Attribute:
