@@ -352,6 +352,27 @@ def test_attention_over_a_cache_with_a_mask(
     assert captures(one) == [1]
 
 
+def test_expanded_arrays() -> None:
+    """Views that nobody may write to, of an input and of a constant."""
+    nodes = [
+        node("Shape", "x", "of"),
+        node("Expand", "x_row of", "wide"),
+        node("Expand", "row of", "rows"),
+        node("Softmax", "x", "soft"),
+        node("Mul", "soft rows", "y"),
+    ]
+    weights = {"row": floats(1, 32, seed=1)}
+    for x in (floats(3, 32), floats(5, 32)):
+        feeds = {"x": x, "x_row": x[:1].copy()}
+        one = session(nodes, feeds, "wide rows y", weights)
+        first = one.run(None, feeds)
+        for _ in range(3):
+            same(one.run(None, feeds), first)
+        assert captures(one)[-1] == 1
+        np.testing.assert_array_equal(first[0], np.broadcast_to(x[:1], x.shape))
+        np.testing.assert_array_equal(first[1], np.broadcast_to(weights["row"], x.shape))
+
+
 def test_what_steps_exchange_shares_memory() -> None:
     nodes = [node("Softmax", f"h{n}", f"h{n + 1}") for n in range(8)]
     feeds = {"h0": floats(64, 256)}

@@ -34,6 +34,7 @@ class Place(NamedTuple):
         offset: Bytes from where that begins.
         shape: The array's.
         strides: The array's.
+        writeable: Whether a view of it is, if what it views is.
     """
 
     source: int
@@ -41,6 +42,7 @@ class Place(NamedTuple):
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+    writeable: bool = True
 
 
 class Same(NamedTuple):
@@ -147,7 +149,7 @@ def _is_same(captured: Any, thing: Any, argument: Any) -> bool:
         return True
     if not isinstance(captured, Same):
         return bool(captured == argument)
-    return isinstance(argument, np.ndarray) and captured == _same(argument)
+    return isinstance(argument, np.ndarray) and captured == same_of(argument)
 
 
 def _is_same_result(captured: Any, result: Any) -> bool:
@@ -179,7 +181,8 @@ def _extent(array: NDArray) -> tuple[int, int, int]:
     return address, low, high + array.itemsize
 
 
-def _same(array: NDArray) -> Same:
+def same_of(array: NDArray) -> Same:
+    """Returns what an array has in common with others that see the same memory alike."""
     address = _extent(array)[0] if array.size else 0
     return Same(address, array.shape, array.strides, array.dtype)
 
@@ -238,10 +241,11 @@ class _Finder:
             raise _Unclear
         address, low, high = _extent(result)
         if (source := self._input_of(address, low, high)) is not None:
-            if not source.varies or not result.flags.writeable:
+            if not source.varies:
                 raise _Unclear
-            offset = address - source.address
-            return Place(at.FROM_INPUT, source.position, offset, result.shape, result.strides)
+            offset, writeable = address - source.address, result.flags.writeable
+            form = result.shape, result.strides, writeable
+            return Place(at.FROM_INPUT, source.position, offset, *form)
         if is_view or high - low != result.nbytes:
             raise _Unclear
         dense = result.flags.c_contiguous
@@ -256,7 +260,7 @@ class _Finder:
     def _argument(self, argument: NDArray) -> Place | Same:
         shape, strides = argument.shape, argument.strides
         if not argument.size:
-            return _same(argument)
+            return same_of(argument)
         address, low, high = _extent(argument)
         if self._scratch[0] <= low and high <= self._scratch[1]:
             self._room = max(self._room, high - self._scratch[0])
@@ -266,7 +270,7 @@ class _Finder:
                 return Place(at.FROM_OUTPUT, index, address - start, shape, strides)
         source = self._input_of(address, low, high)
         if source is None or not source.varies:
-            return _same(argument)
+            return same_of(argument)
         return Place(at.FROM_INPUT, source.position, address - source.address, shape, strides)
 
     def _input_of(self, address: int, low: int, high: int) -> _Input | None:

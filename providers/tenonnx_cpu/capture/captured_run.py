@@ -149,7 +149,8 @@ class CapturedRun:
                 base = self._values[each.taken[x.number]]
                 if isinstance(base, Made):
                     base = Place(at.FROM_OUTPUT, base.number, 0, (), ())
-                return Place(base.source, base.number, base.offset + x.offset, x.shape, x.strides)
+                offset, writeable = base.offset + x.offset, base.writeable and x.writeable
+                return Place(base.source, base.number, offset, x.shape, x.strides, writeable)
             if isinstance(x, Place) and x.source == at.FROM_OUTPUT:
                 return x._replace(number=first + x.number)
             return x
@@ -290,7 +291,7 @@ def _allocation(store: Store, large: bool, things: list[Any]) -> list[int]:
 def _given(result: Any, things: list[Any]) -> list[int]:
     if isinstance(result, Place):
         kind = at.VIEW_OF_INPUT if result.source == at.FROM_INPUT else at.VIEW_OF_STORE
-        return [kind, *_words(result)[1:]]
+        return [kind if result.writeable else kind + at.READ_ONLY, *_words(result)[1:]]
     if isinstance(result, Made):
         return [at.MADE, result.number]
     things.append(None if result is None else result.array)

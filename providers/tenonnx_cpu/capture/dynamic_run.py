@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from tenonnx_cpu.capture.capturable import replay_once
+from tenonnx_cpu.capture.captured_call import DATA, same_of, word_at
 from tenonnx_cpu.capture.captured_run import Encoded, write_number
 from tenonnx_cpu.capture.growth import Growth, Varies
 from tenonnx_cpu.capture.launch import fix, is_fixed
@@ -98,14 +99,25 @@ def _made(samples: Mapping[int, Encoded]) -> Iterator[_Made]:
         words.setdefault(number, []).append(word)
     for number, thing in enumerate(samples[0].things):
         every = {step: each.things[number] for step, each in samples.items()}
-        if all(other is thing for other in every.values()):
+        if all(_is_same(thing, other) for other in every.values()):
             continue
-        if (make := _maker(every)) is not None:
+        if (make := _maker(every, given=number in words)) is not None:
             yield _Made(number, np.array(words.get(number, ()), np.intp), make)
 
 
-def _maker(every: Mapping[int, Any]) -> Maker | None:
-    """Returns what makes a thing of a length; ``None`` if one serves all."""
+def _is_same(thing: Any, other: Any) -> bool:
+    if isinstance(thing, np.ndarray) and isinstance(other, np.ndarray):
+        return thing is other or same_of(thing) == same_of(other)
+    return thing is other
+
+
+def _maker(every: Mapping[int, Any], *, given: bool) -> Maker | None:
+    """Returns what makes a thing of a length; ``None`` if one serves all.
+
+    Args:
+        every: The thing at some lengths.
+        given: Whether a launch is given it; else it is returned.
+    """
     thing = every[0]
     if any(type(other) is not type(thing) for other in every.values()):
         raise Varies
@@ -114,7 +126,7 @@ def _maker(every: Mapping[int, Any]) -> Maker | None:
     if isinstance(thing, int | np.integer):
         return _counting(every)
     if isinstance(thing, np.ndarray):
-        return _holding(every)
+        return _holding(every, np.asarray if given else fix)
     if any(other != thing for other in every.values()):
         raise Varies
     return None
@@ -140,20 +152,21 @@ def _counting(every: Mapping[int, Any]) -> Maker | None:
     def make(step: int) -> tuple[Any, int]:
         words = np.empty(2, np.int64)
         write_number(number + slope * step, words)
-        return words, words.ctypes.data
+        return words, word_at(id(words) + DATA).value
 
     return make if slope else None
 
 
-def _holding(every: Mapping[int, NDArray]) -> Maker | None:
+def _holding(every: Mapping[int, NDArray], kept: Callable[[NDArray], NDArray]) -> Maker | None:
     """Returns what makes an array of whole numbers."""
     array = every[0]
     if array.dtype.kind not in "iu" or any(x.shape != array.shape for x in every.values()):
         raise Varies
     slopes = _on_line({step: each.astype(np.int64) for step, each in every.items()})
+    slopes = slopes.astype(array.dtype)
 
     def make(step: int) -> tuple[Any, int]:
-        longer = fix(array + (slopes * step).astype(array.dtype))
+        longer = kept(array + slopes * step)
         return longer, id(longer)
 
     return make if slopes.any() else None

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx_cpu.capture.capturable import Capturable, dynamic
-from tenonnx_cpu.capture.launch import Launch, is_fixed
+from tenonnx_cpu.capture.launch import Launch, fix, is_fixed
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.kernel_selection import Call, Site, specialize
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+
+
+LARGEST = 4096
+"""Elements of an expanded constant that is kept."""
 
 
 @specialize("Expand", "Flatten", "Reshape", "Slice", "Split", "Squeeze", "Unsqueeze")
@@ -24,6 +28,7 @@ def specialize_view(site: Site, plain: Call) -> Call:
     ]
 
     added = _added(site)
+    expands = site.node.op_type == "Expand" and site.constant(0) is not None
 
     def call(*given: Any) -> Any:
         if added and isinstance(given[0], np.generic):
@@ -32,9 +37,11 @@ def specialize_view(site: Site, plain: Call) -> Call:
         for n in varying:
             if not is_fixed(given[n]):
                 return result
+        if expands and result.size <= LARGEST:  # what shapes alone decide
+            result = fix(np.ascontiguousarray(result))
         return Launch(None, (), result)
 
-    return dynamic(call)
+    return Capturable(call) if expands else dynamic(call)
 
 
 def _added(site: Site) -> int:

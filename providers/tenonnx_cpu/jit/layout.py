@@ -16,7 +16,8 @@ guards, a word before the first one says how many there are.
   ``FROM_INPUT``, ``FROM_OUTPUT`` or ``FROM_SCRATCH``, the number of that, bytes from its beginning,
   the number of dimensions, the shape and the strides;
 * results: ``MADE`` and a store; ``VIEW_OF_STORE`` or ``VIEW_OF_INPUT``, the number of that, bytes
-  from its beginning, the number of dimensions, the shape and the strides; or ``THING``.
+  from its beginning, the number of dimensions, the shape and the strides, plus ``READ_ONLY`` for
+  what is like that whatever it views; or ``THING``.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ IDENTICAL, ARRAY = 0, 1
 MADE_SMALL, MADE_LARGE = 0, 1
 FROM_INPUT, FROM_OUTPUT, FROM_SCRATCH = 0, 1, 2
 MADE, VIEW_OF_STORE, VIEW_OF_INPUT, THING = 0, 1, 2, 3
+READ_ONLY = 4
+"""What is added to a kind of view that may not be written to."""
 
 MOST_ARGUMENTS, MOST_HEADERS, MOST_OUTPUTS = 64, 24, 64
 """What there is room for on the stack."""

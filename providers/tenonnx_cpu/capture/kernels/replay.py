@@ -245,13 +245,14 @@ def launch_all(
 def view(array: Any, place: Any, api: Any) -> Any:
     """Returns a view of an array, as a result tells, or 0 with an error raised."""
     ndim = word(place + 32)
+    flags = 0 if word(place + 8) >= at.READ_ONLY else half(array + at.FLAGS) & at.WRITEABLE
     descr = word(array + at.DESCR)
     invoke(word(api + 8 * at.INCREF), (descr,))
     made = invoke(
         word(api + 8 * at.NEW_VIEW),
         (
             word(api + 8 * at.NDARRAY), descr, ndim, place + 40, place + 40 + 8 * ndim,
-            word(array + DATA) + word(place + 24), half(array + at.FLAGS) & at.WRITEABLE, 0,
+            word(array + DATA) + word(place + 24), flags, 0,
         ),
     )  # fmt: skip
     if made:
@@ -263,7 +264,7 @@ def view(array: Any, place: Any, api: Any) -> Any:
 @helper
 def result(place: Any, things: Any, args: Any, stores: Any, api: Any) -> Any:
     """Returns one of a step's results, or 0 with an error raised."""
-    kind, index = word(place + 8), word(place + 16)
+    kind, index = word(place + 8) % at.READ_ONLY, word(place + 16)
     if kind == at.VIEW_OF_INPUT:
         return view(word(args + 8 * index), place, api)
     if kind == at.VIEW_OF_STORE:
