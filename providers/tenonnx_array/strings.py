@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -74,17 +75,28 @@ def string_normalizer(
     """
     if x.ndim not in (1, 2) or (x.ndim == 2 and x.shape[0] != 1):
         raise ValueError(f"expected shape [C] or [1, C], found {list(x.shape)}")
+    normalized = _normalizer(case_change_action, bool(is_case_sensitive), locale, tuple(stopwords))
+    words, kept = x.reshape(-1).tolist(), list[str]()
+    for some in pieces(len(words), len(words), AT_ONCE):
+        kept += normalized(words[some])
+    return np.array(kept or [""], dtype=object).reshape((-1,) if x.ndim == 1 else (1, -1))
+
+
+@functools.lru_cache(maxsize=64)
+def _normalizer(
+    action: str, is_case_sensitive: bool, locale: str, stopwords: tuple[str, ...]
+) -> Callable[[list[str]], list[str]]:
     lower, upper = _case_functions(locale)
     actions: dict[str, Callable[[str], str]] = {"LOWER": lower, "UPPER": upper, "NONE": str}
-    if case_change_action not in actions:
-        raise ValueError(f"expected LOWER, UPPER or NONE, found {case_change_action}")
+    if action not in actions:
+        raise ValueError(f"expected LOWER, UPPER or NONE, found {action}")
     key: Callable[[str], str] = str if is_case_sensitive else lower
-    stopped = {key(word) for word in stopwords}
-    words = x.reshape(-1).tolist()
-    change, kept = actions[case_change_action], list[str]()
-    for some in pieces(len(words), len(words), AT_ONCE):
-        kept.extend(change(w) for w in words[some] if not stopped or key(w) not in stopped)
-    return np.array(kept or [""], dtype=object).reshape((-1,) if x.ndim == 1 else (1, -1))
+    change, stopped = actions[action], {key(word) for word in stopwords}
+    if not stopped:
+        return lambda words: [*map(change, words)]
+    if key is change:
+        return lambda words: [word for word in map(change, words) if word not in stopped]
+    return lambda words: [change(word) for word in words if key(word) not in stopped]
 
 
 def _case_functions(locale: str) -> tuple[Callable[[str], str], Callable[[str], str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise, repeat
 from typing import Any, NamedTuple
 
@@ -46,7 +46,7 @@ def tfidf_vectorizer(
     pool_int64s: Sequence[int] | None = None,
     pool_strings: Sequence[str] | None = None,
     weights: Sequence[float] | None = None,
-) -> Callable[[Array], Array]:
+) -> Vectorizer:
     """Count the pool's n-grams in each row of ``x``, as float32.
 
     ``x`` has shape [C] or [N, C]. Neighbours in an n-gram are equally far apart, with 0 to
@@ -58,29 +58,56 @@ def tfidf_vectorizer(
     pool = pool_strings if pool_int64s is None else pool_int64s
     if pool is None:
         raise ValueError("expected pool_int64s or pool_strings, found neither")
-    trie = _trie(pool, ngram_counts, min_gram_length, max_gram_length)
     places = np.array(ngram_indexes, np.int64)
-    width = int(places.max()) + 1
     scale = None
     if mode != "TF" and weights is not None:
-        scale = np.ones(width, np.float32)
+        scale = np.ones(int(places.max()) + 1, np.float32)
         scale[places] = weights
+    trie = _trie(pool, ngram_counts, min_gram_length, max_gram_length)
+    return Vectorizer(trie, places, max_gram_length, max_skip_count, mode == "IDF", scale)
 
-    def run(x: Array) -> Array:
+
+class Vectorizer:
+    """Counts n-grams.
+
+    Args:
+        trie: The n-grams.
+        places: The column of each.
+        longest: The most tokens of one.
+        skips: The most tokens between two neighbours.
+        is_binary: Whether counts are 1 at most.
+        scale: The columns' weights, if there are any.
+    """
+
+    def __init__(
+        self, trie: Trie, places: Array, longest: int, skips: int, is_binary: bool, scale: Array
+    ) -> None:
+        self.trie = trie
+        self.places = places
+        self.longest = longest
+        self.skips = skips
+        self.is_binary = is_binary
+        self.scale = scale
+        self.width = int(places.max()) + 1
+
+    def numbers(self, x: Array) -> Array:
+        """Returns the number of each token in rows, [N, C], -1 for one that is in no n-gram."""
         rows = x.reshape((1, -1)) if x.ndim == 1 else x
-        found = map(trie.numbers.get, rows.reshape(-1).tolist(), repeat(-1))
-        numbers = np.fromiter(found, np.intp, rows.size).reshape(rows.shape)
-        row, ngram = _occurrences(trie, numbers, max_gram_length, max_skip_count)
-        check_allocation(np, (len(rows), width), np.int64)
-        counts = np.bincount(row * width + places[ngram], minlength=len(rows) * width)
-        result: Array = counts.reshape((len(rows), width)).astype(np.float32)
-        if mode == "IDF":
-            result = np.minimum(result, 1)
-        if scale is not None:
-            result = result * scale
-        return result[0] if x.ndim == 1 else result
+        found = map(self.trie.numbers.get, rows.reshape(-1).tolist(), repeat(-1))
+        return np.fromiter(found, np.intp, rows.size).reshape(rows.shape)
 
-    return run
+    def __call__(self, x: Array) -> Array:
+        """Returns float32 [width] for ``x`` [C], [N, width] for [N, C]."""
+        numbers, width = self.numbers(x), self.width
+        row, ngram = _occurrences(self.trie, numbers, self.longest, self.skips)
+        check_allocation(np, (len(numbers), width), np.int64)
+        counts = np.bincount(row * width + self.places[ngram], minlength=len(numbers) * width)
+        result: Array = counts.reshape((len(numbers), width)).astype(np.float32)
+        if self.is_binary:
+            result = np.minimum(result, 1)
+        if self.scale is not None:
+            result = result * self.scale
+        return result[0] if x.ndim == 1 else result
 
 
 def _trie(pool: Sequence[Any], starts: Sequence[int], shortest: int, longest: int) -> Trie:

@@ -60,6 +60,7 @@ LISTING: Final = {
     "ml.hashing": "com.microsoft::MurmurHash3",
     "ml.normalizer": "ai.onnx.ml::Normalizer",
     "ml.svm": "ai.onnx.ml::SVMClassifier",
+    "ml.tfidf": "TfIdfVectorizer",
     "ml.trees": (
         "ai.onnx.ml::TreeEnsemble ai.onnx.ml::TreeEnsembleClassifier "
         "ai.onnx.ml::TreeEnsembleRegressor"

@@ -29,6 +29,17 @@ FOREST = {
 }
 """Trees whose parts are several threads'."""
 
+GRAMS = {
+    "max_gram_length": 3,
+    "max_skip_count": 1,
+    "min_gram_length": 1,
+    "mode": "TFIDF",
+    "ngram_counts": [0, 3, 5],
+    "ngram_indexes": [0, 2, 1, 7, 3, 4],
+    "pool_int64s": [0, 1, 5, 1, 2, 2, 4, 5, 6],
+    "weights": [0.5, 2.0, 1.0, 1.0, 3.0, 1.0],
+}
+
 MACHINE = {
     "classlabels_ints": [0, 1, 2],
     "coefficients": [0.1, -0.2, 0.3, 0.4, -0.5, 0.6],
@@ -175,6 +186,7 @@ ROWS = [
         one(f"Normalizer {norm}", "Normalizer", [f32(300, 33)], domain=ML, opset=20, norm=norm)
         for norm in ("MAX", "L1", "L2")
     ),
+    one("TfIdfVectorizer", "TfIdfVectorizer", [i64(*range(9), *range(9)).reshape(3, 6)], **GRAMS),
     one("MurmurHash3", "MurmurHash3", [i64(*range(30))], domain=MS, seed=7),
     one("SVMClassifier", "SVMClassifier", [f32(30, 4)], outputs=2, domain=ML, opset=20, **MACHINE),
     one("QMoE-like Gather MatMul", "MatMul", [f32(1, 33), f32(33, 5)], constants=(1,)),

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from running import Watch, session
+
+from models import INT64, node
+from tenonnx_array.tfidf import table
+from tenonnx_cpu.ml import tfidf
+
+
+@st.composite
+def vectorizers(draw: st.DrawFn) -> dict[str, Any]:
+    """Returns attributes: n-grams of up to three of five tokens, each in a column of its own."""
+    grams = [
+        draw(
+            st.lists(st.tuples(*[st.integers(0, 4)] * n), min_size=n == 1, max_size=4, unique=True)
+        )
+        for n in (1, 2, 3)
+    ]
+    count = sum(map(len, grams))
+    ends = np.cumsum([0, *(n * len(each) for n, each in enumerate(grams, 1))])
+    shortest = draw(st.integers(1, 3))
+    weights = st.lists(st.floats(0.5, 4, width=32), min_size=count, max_size=count)
+    return {
+        "pool_int64s": [token for each in grams for gram in each for token in gram],
+        "ngram_counts": ends[:-1].tolist(),
+        "ngram_indexes": draw(st.permutations(range(count))),
+        "min_gram_length": shortest,
+        "max_gram_length": draw(st.integers(shortest, 3)),
+        "max_skip_count": draw(st.integers(0, 3)),
+        "mode": draw(st.sampled_from(["TF", "IDF", "TFIDF"])),
+        **draw(st.sampled_from([{}, {"weights": draw(weights)}])),
+    }
+
+
+ROWS = st.lists(st.lists(st.integers(0, 6), min_size=6, max_size=6), min_size=1, max_size=4)
+
+
+@settings(deadline=None)
+@given(vectorizers(), ROWS)
+def test_counts_are_numpys(attributes: dict[str, Any], rows: list[list[int]]) -> None:
+    kernel = table.find("", "TfIdfVectorizer", 9)
+    assert kernel is not None
+    plain = kernel.bind(np, attributes, 1)
+    tfidf.TFIDF.request()
+    for x in (np.array(rows), np.array(rows[0])):
+        one = session(
+            [node("TfIdfVectorizer", "x", "y", **attributes)], {"x": x}, "y", kinds={"x": INT64}
+        )
+        np.testing.assert_array_equal(one.run(None, {"x": x})[0], plain(x))
+
+
+def test_rows_are_shared_and_long_ones_left_to_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watch(tfidf.TFIDF, monkeypatch)
+    attributes = {
+        "pool_int64s": [0, 1, 2, 1, 2], "ngram_counts": [0, 3], "ngram_indexes": [0, 1, 2, 3],
+        "min_gram_length": 1, "max_gram_length": 2, "max_skip_count": 5, "mode": "TF",
+    }  # fmt: skip
+    x = np.random.default_rng(0).integers(0, 4, (500, 40))
+    layer = node("TfIdfVectorizer", "x", "y", **attributes)
+    one = session([layer], {"x": x}, "y", kinds={"x": INT64}, threads=4)
+    (found,) = one.run(None, {"x": x})
+    assert watched.calls == 1
+    monkeypatch.setattr(tfidf, "LONGEST", 100)
+    np.testing.assert_array_equal(one.run(None, {"x": x})[0], found)
+    assert watched.calls == 1
