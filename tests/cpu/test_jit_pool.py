@@ -15,6 +15,8 @@ CASES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((2, 3, 7, 9), {"kernel_shape": (3, 3), "pads": (1, 1, 1, 1)}),
     ((1, 5, 8, 8), {"kernel_shape": (2, 2), "strides": (2, 2)}),
     ((1, 5, 20, 50), {"kernel_shape": (5, 5), "pads": (2, 2, 2, 2)}),
+    ((2, 7, 6, 5), {"kernel_shape": (2, 2), "strides": (2, 2)}),
+    ((3, 4, 9, 6), {"kernel_shape": (2, 3), "strides": (3, 2), "dilations": (2, 1)}),
     ((3, 2, 11, 13), {"kernel_shape": (3, 2), "strides": (3, 1), "pads": (2, 0, 0, 1)}),
     ((1, 2, 20, 20), {"kernel_shape": (3, 3), "dilations": (2, 3), "pads": (1, 2, 1, 2)}),
     ((1, 1, 1, 1), {"kernel_shape": (1, 1)}),

@@ -104,6 +104,13 @@ ROWS = [
     one("AveragePool volume", "AveragePool", [f32(2, 3, 6, 5, 7)], kernel_shape=[2, 3, 2]),
     one("MaxPool line", "MaxPool", [f32(2, 7, 33)], kernel_shape=[3], strides=[2]),
     one(
+        "ConvTranspose large",
+        "ConvTranspose",
+        [f32(1, 2, 90, 92), f32(2, 3, 2, 2), f32(3)],
+        constants=(1, 2),
+        strides=[2, 2],
+    ),
+    one(
         "ConvTranspose volume",
         "ConvTranspose",
         [f32(1, 4, 3, 4, 5), f32(4, 3, 3, 2, 3), f32(3)],

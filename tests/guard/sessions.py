@@ -40,8 +40,11 @@ def guard_sessions(*, before: bool) -> None:
     _count_captures()
 
 
-def _share_nothing(_: Any) -> None:
+def _share_nothing(run: Any, _: Any) -> None:
     """Leaves what steps exchange where it is, in guarded memory each."""
+    run._sizes = [captured_run._nbytes(store) for store in run._stores]
+    run._kept, run._places, run._arena = [*range(len(run._stores))], {}, 0
+    run._large = [True] * len(run._stores)
 
 
 def _guard_constants(before: bool) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from tenonnx_cpu.jit.threads import memory as pool_memory
 if TYPE_CHECKING:
     from tenonnx_cpu.capture.captured_call import CapturedCall
     from tenonnx_cpu.capture.captured_run import CapturedRun
+    from tenonnx_cpu.kernel_selection import Site
 
 REPLAY = JitKernel("capture.replay", "replay")
 
@@ -119,6 +120,15 @@ def said_of(
 def dynamic(function: Callable[..., Any]) -> Capturable:
     """Returns a step's call that promises as much of any lengths."""
     return Capturable(function, function)
+
+
+def where_constant(
+    site: Site, positions: Iterable[int], call: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Returns a step's function that is captured if some inputs, which it reads, are constants."""
+    if all(site.constant(place) is not None for place in positions if site.given(place)):
+        return Capturable(call)
+    return lambda *inputs: done(call(*inputs), inputs)
 
 
 def replayed(call: Callable[..., Any], constants: Sequence[bool]) -> Callable[..., Any]:

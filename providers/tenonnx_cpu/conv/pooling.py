@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -34,6 +35,9 @@ Counts: TypeAlias = tuple[NDArray, ...]
 NOTHING = np.empty(0, np.float32)
 SERIAL = 1 << 16
 """Elements up to which one thread is done before others have started."""
+
+SHORT = 1 << 10
+"""Elements of a channel of the result up to which beginning with one takes a share of its time."""
 
 EMPTY = 16
 """A window of so many times the image's elements sees next to nothing; the kernel visits it all."""
@@ -125,11 +129,32 @@ def pool_images(
 ) -> Pooling:
     """Returns how windows slide over images ``(N, C, H, W)``, or lines ``(N, C, W)``."""
     windows = as_image(windows)
-    image = (*shape[:2], *windows.size)
-    cut = depthwise_layout(image, shape[1], windows, threads)
     output = (*shape[:2], *windows.output[4 - len(shape) :])
-    places = weights, *counts[1:], cut.numbers, cut.offsets, cut.planes
+    image, (_, rows, columns) = (*shape[:2], *windows.size), counts
+    if _within_lines(windows):
+        images = math.prod(shape[:2])
+        windows, rows = _as_one(windows, images), np.tile(rows, images)
+        image = (1, 1, *windows.size)
+    cut = depthwise_layout(image, image[1], windows, threads)
+    places = weights, rows, columns, cut.numbers, cut.offsets, cut.planes
     return Pooling(POOL, output, places, cut.floats, cut.threads)
+
+
+def _within_lines(windows: Windows) -> bool:
+    """Says whether small images below one another are one image to windows, which end in theirs."""
+    (size, _), (kernel, _), (stride, _), (step, _) = (
+        windows.size, windows.kernel, windows.strides, windows.dilations
+    )  # fmt: skip
+    whole = windows.output[0] * stride == size and not windows.begins[0] and not windows.ends[0]
+    return whole and (kernel - 1) * step < stride and math.prod(windows.output) <= SHORT
+
+
+def _as_one(windows: Windows, images: int) -> Windows:
+    """Returns windows of so many images below one another."""
+    (height, *size), (lines, *output) = windows.size, windows.output
+    return dataclasses.replace(
+        windows, size=(images * height, *size), output=(images * lines, *output)
+    )
 
 
 def _counts(windows: Windows, padding: bool) -> tuple[NDArray, Counts]:

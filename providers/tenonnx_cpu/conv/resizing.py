@@ -11,6 +11,8 @@ import numpy as np
 from tenonnx.records import record
 from tenonnx_array.resize import Readings, readings_of
 from tenonnx_cpu.buffers import contiguous, empty
+from tenonnx_cpu.capture.capturable import where_constant
+from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site, specialize
@@ -71,10 +73,10 @@ def specialize_resize(site: Site, plain: Call) -> Call | None:
         y = empty(found.output)
         team = threads if y.size > SERIAL else 1
         memory = floats(2 * found.output[-1] * team)
-        run(x.reshape(-1), y.reshape(-1), *found.places, found.numbers, memory, team)
-        return y
+        arguments = x.reshape(-1), y.reshape(-1), *found.places, found.numbers, memory, team
+        return Launch(run, arguments, y)
 
-    return call
+    return where_constant(site, (2, 3), call)
 
 
 @record

@@ -29,6 +29,10 @@ PIXELS = JitKernel("conv.pixels", "conv_pixels")
 WINOGRAD = JitKernel("conv.winograd", "conv_winograd")
 
 
+FEW, SHALLOW, LARGE = 100, 64, 1 << 16
+"""Places that fill vectors worse than channels do, where each sees so many numbers; and weights up
+to which that is worth a copy of them."""
+
 SEEN = 1 << 18
 """Floats that the places of a task see at most, if channels need not be last: they are read again
 for every panel of channels, and the second-level cache should have them then."""
@@ -123,9 +127,11 @@ class Choice:
         from_last: bool,
     ) -> Iterator[Plan]:
         single = windows.output == (1, 1)
-        columns = min(COLUMNS_PER_TASK, math.prod(windows.output))
-        wanted = self.last and shape[1] * math.prod(windows.kernel) * columns <= SEEN
-        if self.weight is not None and (wanted or from_last or single):
+        depth, places = shape[1] * math.prod(windows.kernel), math.prod(windows.output)
+        wanted = self.last and depth * min(COLUMNS_PER_TASK, places) <= SEEN
+        few = places <= FEW and rows >= PANEL and SHALLOW <= depth <= LARGE // rows
+        few = few and self.chain == DEPTH  # phases are put together where rows are channels
+        if self.weight is not None and (wanted or from_last or few or single):
             form = from_last, self.last or single
             cut = pixels_layout(shape, rows, windows, self.threads, *form)
             yield Plan(PIXELS, cut, packed(self.weight, PANEL, taps, from_last), *form)

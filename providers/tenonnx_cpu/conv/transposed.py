@@ -16,13 +16,16 @@ from tenonnx.provider import HOST
 from tenonnx.records import record
 from tenonnx_array.windows import place_transposed
 from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.conv import ConvCall
 from tenonnx_cpu.conv.phases import Cut, cut_of, phases_of
-from tenonnx_cpu.conv.select import request
+from tenonnx_cpu.conv.select import CONV, request
 from tenonnx_cpu.conv.tail import ACTIVATED, PER_CHANNEL, Tail, find_tail
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site
 
 if TYPE_CHECKING:
@@ -31,6 +34,10 @@ if TYPE_CHECKING:
     from tenonnx.weights.weight import Weight
 
 INTERLEAVE = JitKernel("conv.phases", "interleave_f32")
+WHOLE = JitKernel("conv.transposed", "conv_transposed_f32")
+
+SMALL = 1 << 16
+"""Floats of phases up to which they are in the memory that a thread keeps."""
 
 CHAIN = 64
 """Products that are added one after the other: those of several taps, of which others add one."""
@@ -65,6 +72,7 @@ def fuse_conv_transpose(node: ir.Node, scope: Scope) -> Fused | None:
     tail = find_tail(node, scope)
     request(None)
     INTERLEAVE.request()
+    WHOLE.request()
     plain = scope.fallback(tail.nodes, inputs, tail.output)
     phases = Phases.of(handle, attributes.group, strides)
     placed = functools.partial(
@@ -77,7 +85,16 @@ def fuse_conv_transpose(node: ir.Node, scope: Scope) -> Fused | None:
         output_shape=_numbers(site, "output_shape"),
     )
     call = TransposedCall(phases, placed, tail, bias, scope.threads, plain)
-    return Fused(tail.nodes, inputs, (tail.output,), call)
+    return Fused(tail.nodes, inputs, (tail.output,), Capturable(call.launch))
+
+
+def _whole(made: Launch, cut: Cut, numbers: NDArray) -> Launch:
+    """Returns a launch of a convolution that puts its phases together besides."""
+    x, w, phases, *rest, memory, threads = made.arguments
+    place = memory.size
+    room = floats(place + phases.size)
+    y = empty(cut.output)
+    return Launch(WHOLE.run, (x, w, y.reshape(-1), *rest, numbers, room, place, threads), y)
 
 
 def _numbers(site: Site, name: str) -> tuple[int, ...] | None:
@@ -146,23 +163,31 @@ class TransposedCall:
         self._convolutions: dict[tuple[int, ...], ConvCall] = {}
         self._cuts: dict[tuple[int, ...], Cut | None] = {}
 
-    def __call__(self, x: NDArray, w: NDArray, b: NDArray | None = None) -> Any:
-        """Returns what the nodes do, all in one."""
+    def launch(self, x: NDArray, w: NDArray, b: NDArray | None = None) -> Any:
+        """Returns a launch that does what the nodes do, or what it returns."""
         try:
             cut = self._cuts[x.shape]
         except KeyError:
             cut = self._cut(x.shape)
-        run = INTERLEAVE.run
-        if cut is None or run is None:
+        if cut is None or INTERLEAVE.run is None:
             return self._plain(x, w, b)
-        phases = self._convolutions[cut.pads](x, self._weights, self._bias)
+        given = x, self._weights, self._bias, None
+        made = self._convolutions[cut.pads].launch(*given)
+        if type(made) is not Launch:
+            return self._plain(x, w, b)
+        if cut.numbers is None and made.refusal is None:
+            return made
+        small = made.run is CONV.run and made.result.size <= SMALL
+        if cut.numbers is not None and WHOLE.run is not None and small:
+            return _whole(made, cut, cut.numbers)
+        phases = done(made, given)
         if phases is None:
             return self._plain(x, w, b)
         if cut.numbers is None:
             return phases
         y = empty(cut.output)
         threads = self._threads if y.size > SERIAL else 1
-        run(phases.reshape(-1), y.reshape(-1), cut.numbers, threads)
+        INTERLEAVE.run(phases.reshape(-1), y.reshape(-1), cut.numbers, threads)
         return y
 
     def _repeated(self, values: NDArray) -> NDArray:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.buffers import contiguous, empty
-from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.capturable import Capturable, where_constant
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.channels_last import memory_order
 from tenonnx_cpu.int8.quantized_values import BYTES
@@ -143,13 +143,7 @@ def quantize_linear(site: Site, plain: Call) -> Call | None:
             y = quantize_launch(x, float(scale.reshape(())), origin, dtype, threads)
         return plain(x, scale, zero) if y is None else y
 
-    return _captured(site, call)
-
-
-def _captured(site: Site, call: Call) -> Call:
-    """Returns what calls a kernel with a scale and a zero point, which may differ between runs."""
-    known = all(site.constant(n) is not None for n in (1, 2) if site.given(n))
-    return Capturable(call) if known else lambda *given: done(call(*given), given)
+    return where_constant(site, (1, 2), call)
 
 
 @specialize("DequantizeLinear")
@@ -168,4 +162,4 @@ def dequantize_linear(site: Site, plain: Call) -> Call | None:
             y = dequantize_launch(x, float(scale.reshape(())), origin, threads)
         return plain(x, scale, zero) if y is None else y
 
-    return _captured(site, call)
+    return where_constant(site, (1, 2), call)

@@ -66,9 +66,7 @@ def widen(source: Any, columns: Any, weights: Any, taps: Any, line: Any) -> None
         In(f32, 1), Out(f32, 1), In(u32, 1), In(f32, 1), In(u32, 1), In(f32, 1), In(i64, 1),
         Out(f32, 1), size,
     ),
-    Contract(
-        plan="scales or sizes have the rank", launch="the result has elements", captured=False
-    ),
+    Contract(plan="scales or sizes have the rank", launch="the result has elements"),
 )  # fmt: skip
 def resize_f32(x, y, lines, line_weights, columns, column_weights, sizes, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Resizes planes.
