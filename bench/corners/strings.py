@@ -53,6 +53,21 @@ def ordinal(rows: int = 1000, columns: int = 4, known: int = 50) -> Built:
     return proto, {"words": _words(rows * columns, known).reshape(rows, columns)}
 
 
+def hot(rows: int = 1000, columns: int = 4, known: int = 50) -> Built:
+    """OneHotEncoder: each column's words to rows of zeros and a one."""
+    b = Builder()
+    words = [f"word{number}" for number in range(known)]
+    found = []
+    for column in range(columns):
+        chosen = b("ArrayFeatureExtractor", "words", b.ints(column), domain=ML)
+        found.append(b("OneHotEncoder", chosen, domain=ML, cats_strings=words, zeros=1))
+    b("Reshape", b("Concat", *found, axis=2), b.ints(-1, columns * known), out="hot")
+    proto = b.model(
+        {"words": (STRING, ["rows", columns])}, {"hot": (FLOAT, ["rows", columns * known])}, ml=1
+    )
+    return proto, {"words": _words(rows * columns, known).reshape(rows, columns)}
+
+
 def tfidf(rows: int = 100, length: int = 20, known: int = 150, pairs: int = 50) -> Built:
     """TfidfVectorizer: sentences to weights of their words and pairs of words."""
     b = Builder()
@@ -109,6 +124,9 @@ def _words(count: int, of: int) -> np.ndarray[Any, Any]:
 ROWS = {
     "hashing": Row("FeatureHasher, 1,000 x 2 words", hashing, lambda: hashing(10)),
     "ordinal": Row("OrdinalEncoder, 1,000 x 4 words", ordinal, lambda: ordinal(10)),
+    "ordinal-1": Row("OrdinalEncoder, 1 x 4 words", lambda: ordinal(1), lambda: ordinal(1)),
+    "one-hot": Row("OneHotEncoder, 1,000 x 4 words", hot, lambda: hot(10)),
+    "one-hot-1": Row("OneHotEncoder, 1 x 4 words", lambda: hot(1), lambda: hot(1)),
     "tfidf": Row("TfidfVectorizer, 100 x 20 words", tfidf, lambda: tfidf(5)),
     "tfidf-1": Row("TfidfVectorizer, 1 x 20 words", lambda: tfidf(1), lambda: tfidf(1)),
     "categories": Row("CategoricalNB, 1,000 x 8", categories, lambda: categories(10)),
