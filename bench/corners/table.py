@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.corners import convolutions, decoders, encoders, recurrent, strings, trees
+from bench.corners import convolutions, decoders, encoders, recurrent, strings, toys, trees
 
 ROWS = {
     **decoders.ROWS,
@@ -10,5 +10,6 @@ ROWS = {
     **trees.ROWS,
     **recurrent.ROWS,
     **convolutions.ROWS,
+    **toys.ROWS,
     **strings.ROWS,
 }
