@@ -129,7 +129,8 @@ class ReopenedSession(Session):
             source, _, providers, more = self._recipe
             self._sought = wanted(source, self._options, providers, more, self._disabled)
         except Unkept as why:
-            log.info("no plan is looked for or kept: %s", why)
+            # Whoever keeps what is logged would keep the session: the exception has its frames.
+            log.info("no plan is looked for or kept: %s", str(why))
             return False
         if not self._keeps:
             self._sought = None
