@@ -2,7 +2,7 @@
 
 apt brings Python and the C library, as it knows them here, and pip what tenonnx and tests of its
 kernels import. Both are unpacked into the folder, and nothing of this system is changed:
-``FOLDER/python`` is to be called like any other. There, as little as all processors have is
+``FOLDER/bin/python`` is to be called like any other. There, as little as all processors have is
 emulated, unless ``QEMU_CPU`` names another one.
 """
 
@@ -26,8 +26,8 @@ PACKAGES = ("python3", "libstdc++6")
 
 START = """#!/bin/sh
 # Python for AArch64; -0 has it start others like itself.
-here=$(cd "$(dirname "$0")" && pwd)
-exec qemu-aarch64 -cpu "${QEMU_CPU:-cortex-a53}" -L "$here/root" -0 "$here/python" \\
+here=$(cd "$(dirname "$0")/.." && pwd)
+exec qemu-aarch64 -cpu "${QEMU_CPU:-cortex-a53}" -L "$here/root" -0 "$here/bin/python" \\
     -E "PYTHONHOME=$here/root/usr" "$here/root/usr/bin/python3" "$@"
 """
 
@@ -46,14 +46,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split(":")[0], allow_abbrev=False)
     parser.add_argument("folder", type=Path, help="is made, or left as it is if it has a Python")
     folder = parser.parse_args().folder.absolute()
-    python = folder / "python"
+    # Not in the folder itself: Python takes pyvenv.cfg of the one above for its own.
+    python = folder / "bin" / "python"
     if not python.exists():
         for program, package in NEEDED.items():
             if shutil.which(program) is None:
                 raise SystemExit(f"{program} is not here: apt-get install {package}")
         shutil.rmtree(folder, ignore_errors=True)
         unpack_system(folder)
-        started = write_start(folder / "starting")
+        started = write_start(folder / "bin" / "starting")
         add_packages(started)
         started.rename(python)
     print(python)
@@ -88,6 +89,7 @@ def unpack_system(folder: Path) -> None:
 
 def write_start(path: Path) -> Path:
     """Writes what starts the emulator."""
+    path.parent.mkdir()
     path.write_text(START)
     path.chmod(0o755)
     return path
