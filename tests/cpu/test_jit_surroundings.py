@@ -98,7 +98,9 @@ def child(body: str, path: Path, cache: Path | str, mode: str = "wait", before: 
 
 
 def contents(folder: Path) -> dict[str, int]:
-    return {str(file): file.stat().st_mtime_ns for file in folder.rglob("*") if file.is_file()}
+    """Returns the files of a cache and when they were changed, but plans that sessions keep."""
+    files = (file for file in folder.rglob("*") if file.is_file() and file.suffix != ".plan")
+    return {str(file): file.stat().st_mtime_ns for file in files}
 
 
 @pytest.mark.skipif(not code_object.SUPPORTED, reason="there are no code objects here")

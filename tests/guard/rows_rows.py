@@ -34,9 +34,9 @@ GRAMS = {
     "max_skip_count": 1,
     "min_gram_length": 1,
     "mode": "TFIDF",
-    "ngram_counts": [0, 3, 5],
+    "ngram_counts": [0, 3, 7],
     "ngram_indexes": [0, 2, 1, 7, 3, 4],
-    "pool_int64s": [0, 1, 5, 1, 2, 2, 4, 5, 6],
+    "pool_int64s": [0, 1, 5, 1, 2, 2, 4, 4, 5, 6],
     "weights": [0.5, 2.0, 1.0, 1.0, 3.0, 1.0],
 }
 

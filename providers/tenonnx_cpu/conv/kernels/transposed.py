@@ -19,11 +19,11 @@ def conv_transposed_f32(x, w, y, after, layout, phases, memory, place, threads):
     """Convolves as ``conv_f32``, and puts the phases together as ``interleave_f32``.
 
     Args:
-        x: See ``conv_f32``, as for ``w``, ``after`` and ``layout``.
-        w: Likewise.
+        x: As ``conv_f32`` takes it.
+        w: As ``conv_f32`` takes it.
         y: The result.
-        after: See above.
-        layout: Likewise.
+        after: As ``conv_f32`` takes it.
+        layout: As ``conv_f32`` takes it.
         phases: As ``interleave_f32`` takes its numbers.
         memory: Floats to work in.
         place: From where on phases are in it.
