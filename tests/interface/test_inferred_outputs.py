@@ -75,6 +75,14 @@ def test_types_are_inferred() -> None:
     assert outputs(proto) == [("tensor(int64)", [2]), ("tensor(int64)", ["n"])]
 
 
+def test_an_output_is_printed_before_anything_of_it_was_read() -> None:
+    proto = model(
+        [node("Shape", "x", "s")], [value("x", FLOAT, ["n"])], [onnx.ValueInfoProto(name="s")]
+    )
+    (arg,) = opened(proto).get_outputs()
+    assert str(arg) == "NodeArg(name='s', type='tensor(int64)', shape=[1])"
+
+
 def test_names_that_inference_makes_up_are_not_told() -> None:
     nodes = [node("NonZero", "x", "y"), node("Loop", "m _", "z", body=BODY)]
     proto = model(nodes, [value("x"), value("m", INT64, [])], [value("y"), value("z")])

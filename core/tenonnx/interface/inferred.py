@@ -36,7 +36,8 @@ class Inferred(NodeArg):
         return NodeArg, self._values()
 
     def _values(self) -> tuple[Any, ...]:
-        return tuple(vars(self._settled())[name] for name in self._names)
+        settled = vars(self._settled())  # once: from then on it is of another class
+        return tuple(settled[name] for name in self._names)
 
     def _settled(self) -> Any:
         """Returns itself, which is an output like others from now on."""
