@@ -98,6 +98,8 @@ MODELS = {
 def _apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TENONNX_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("TENONNX_PLANS", "1")
+    # While kernels compile in the background no plan is kept.
+    monkeypatch.setenv("TENONNX_JIT", "wait")
 
 
 def model_of(text: str, *, seed: int = 1) -> onnx.ModelProto:
