@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenonnx import collector, interruption
 from tenonnx.cores import bound
-from tenonnx.interface.recipes import kept, recipe, refuse_unkept
+from tenonnx.interface.recipes import kept, rebuilt, recipe, refuse_unkept
 from tenonnx.interface.run_options import (
     Checking,
     Deadline,
@@ -339,7 +339,7 @@ class InferenceSession(ReopenedSession):
         self._load(providers, provider_options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles how to build the session.
+        """Pickles how to build the session: no weight travels, but of models from ``bytes``.
 
         Raises:
             TypeError: It has something that belongs to this process.
@@ -351,9 +351,10 @@ class InferenceSession(ReopenedSession):
             providers=providers,
             provider_options=provider_options,
             disabled_optimizers=self._disabled,
+            enable_fallback=self._fallback,
             read_config_from_model=self._embedded,
         )
-        return build, (source,)
+        return rebuilt, (build, source)
 
     def watch(self, profiler: Profiler) -> None:
         """Lets a profiler see every run from now on, until ``end_profiling``."""

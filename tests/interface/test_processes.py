@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import multiprocessing
 import os
 import pickle
@@ -128,6 +129,68 @@ def test_a_session_pickles_as_a_recipe(path: Path) -> None:
 def test_a_session_of_bytes_pickles_them() -> None:
     back = pickle.loads(pickle.dumps(tenonnx.InferenceSession(product().SerializeToString())))
     np.testing.assert_array_equal(back.run(None, {"x": X})[0], X @ W)
+
+
+def test_few_bytes_travel() -> None:
+    heavy = product()
+    heavy.doc_string = "x" * (16 << 20)
+    session = tenonnx.InferenceSession(heavy.SerializeToString())
+    with pytest.raises(TypeError, match=r"16 MiB in memory cannot be pickled.*from a path"):
+        pickle.dumps(session)
+
+
+def test_relative_paths_lead_where_they_led(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session goes on with its file, and so does its pickle, where the process went elsewhere."""
+    elsewhere = path.parent / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(path.parent)
+    session = tenonnx.InferenceSession(path.name)
+    options = tenonnx.SessionOptions(allowed_roots=["."])
+    of_bytes = tenonnx.InferenceSession(path.read_bytes(), options)
+    beside = pickle.dumps(of_bytes)
+    monkeypatch.chdir(elsewhere)
+    session.set_providers(["cpu"])
+    for back in (session, pickle.loads(pickle.dumps(session)), pickle.loads(beside)):
+        np.testing.assert_array_equal(back.run(None, {"x": X})[0], X @ W)
+    assert list(options.allowed_roots) == ["."]
+
+
+@pytest.mark.parametrize("missing", ["model.onnx", "data"])
+def test_a_recipe_says_what_is_not_there(path: Path, missing: str) -> None:
+    packed = pickle.dumps(tenonnx.InferenceSession(path))
+    (path.parent / missing).unlink()
+    with pytest.raises(tenonnx.TenonnxError, match=missing) as caught:
+        pickle.loads(packed)
+    assert f"put the model and its data at {path}" in str(caught.value)
+
+
+def test_unpickling_calls_nothing_but_what_builds_a_session(path: Path) -> None:
+    packed = pickle.dumps(tenonnx.InferenceSession(path, providers=["cpu"]))
+
+    class Names(pickle.Unpickler):
+        def find_class(self, module: str, name: str) -> Any:
+            found.add(f"{module}.{name}")
+            return super().find_class(module, name)
+
+    found = set[str]()
+    Names(io.BytesIO(packed)).load()
+    assert found <= {
+        "functools.partial",
+        "tenonnx.interface.enums.ExecutionMode",
+        "tenonnx.interface.enums.ExecutionOrder",
+        "tenonnx.interface.enums.GraphOptimizationLevel",
+        "tenonnx.interface.recipes.rebuilt",
+        "tenonnx.operators.OperatorTable",
+        "tenonnx.options.SessionOptions",
+        "tenonnx.session.InferenceSession",
+    }
+
+
+def test_errors_pickle_with_their_hints() -> None:
+    for kind in [tenonnx.NoSuchFile, tenonnx.InvalidArgument]:
+        back = pickle.loads(pickle.dumps(kind("wrong", hint="mend it")))
+        assert type(back) is kind
+        assert str(back) == "wrong\nHint: mend it"
 
 
 class Pickable(tenonnx.InferenceSession):
