@@ -1,0 +1,99 @@
+"""Reading the body of an HTTP request: at most so many bytes, in so much time."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from tenonnx_serve.errors import BadRequest, Cancelled, SlowBody, TooLarge
+from tenonnx_serve.settings import Limits
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Headers = dict[bytes, bytes]
+
+WINDOWS = {b"gzip": 31, b"deflate": 47}
+"""What zlib calls the encodings; 47 finds out by itself."""
+
+
+async def read_body(receive: Receive, headers: Headers, limits: Limits) -> bytes | bytearray:
+    """Returns a request's body, decompressed.
+
+    Raises:
+        TooLarge: It is, or says that it will be.
+        SlowBody: The client takes too long.
+        BadRequest: It is not compressed as it says.
+        Cancelled: The client went away.
+    """
+    declared = headers.get(b"content-length", b"0")
+    if declared.isdigit() and int(declared[:20]) > limits.body:
+        raise _too_large(limits.body)
+    message = await receive() if declared == b"0" else await _within(receive, limits)
+    body = _piece(message)
+    if message.get("more_body"):
+        body = await _within(lambda: _rest(receive, bytearray(body), limits.body), limits)
+    if len(body) > limits.body:
+        raise _too_large(limits.body)
+    encoding = headers.get(b"content-encoding", b"identity")
+    return body if encoding == b"identity" else decompressed(body, encoding, limits.body)
+
+
+async def _within(work: Callable[[], Awaitable[Any]], limits: Limits) -> Any:
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            return await work()
+    except TimeoutError:
+        raise SlowBody(f"the body was not there after {limits.body_seconds:g} s") from None
+
+
+async def _rest(receive: Receive, body: bytearray, most: int) -> bytearray:
+    while True:
+        message = await receive()
+        body += _piece(message)
+        if len(body) > most:
+            raise _too_large(most)
+        if not message.get("more_body"):
+            return body
+
+
+def _piece(message: Message) -> bytes:
+    if message["type"] == "http.disconnect":
+        raise Cancelled("the client went away")
+    piece: bytes = message.get("body", b"")
+    return piece
+
+
+def _too_large(most: int) -> TooLarge:
+    return TooLarge(f"the body has more than {most} bytes, which is the most that is taken")
+
+
+def decompressed(body: bytes | bytearray, encoding: bytes, most: int) -> bytes:
+    """Returns what a body was before it was compressed; no more than ``most`` bytes are made.
+
+    Raises:
+        BadRequest: It is damaged, or the encoding is unknown.
+        TooLarge: It has more.
+    """
+    if (window := WINDOWS.get(encoding.strip().lower())) is None:
+        raise BadRequest(f"Content-Encoding {encoding!r} is none of gzip and deflate")
+    machine = zlib.decompressobj(window)
+    try:
+        whole = machine.decompress(body, most + 1)
+    except zlib.error as error:
+        raise BadRequest(f"the body is no {encoding.decode('ascii')}: {error}") from None
+    if len(whole) > most:
+        raise _too_large(most)
+    if not machine.eof:
+        raise BadRequest("the compressed body ends too early")
+    return whole
+
+
+def compressed(body: bytes, accepted: bytes) -> tuple[bytes, bytes]:
+    """Returns a body as a client that says what it accepts wants it, and its encoding if any."""
+    for encoding in accepted.lower().split(b","):
+        if (window := WINDOWS.get(encoding.strip())) is not None:
+            machine = zlib.compressobj(1, wbits=31 if window == 31 else 15)
+            return machine.compress(body) + machine.flush(), encoding.strip()
+    return body, b""

@@ -1,0 +1,107 @@
+"""What is answered instead of outputs: one class for each pair of HTTP status and gRPC code."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from tenonnx import InvalidArgument, TenonnxError
+from tenonnx.interruption import Stopped
+
+
+class ServeError(Exception):
+    """A request that cannot be answered; its text goes to the client.
+
+    Attributes:
+        status: Of HTTP.
+        code: The name of gRPC's.
+        retry_after: Seconds after which the client may try again, if that may help.
+    """
+
+    status: ClassVar[int] = 500
+    code: ClassVar[str] = "INTERNAL"
+    retry_after: int | None = None
+
+
+class BadRequest(ServeError):
+    """The request is wrong, whenever it is sent."""
+
+    status, code = 400, "INVALID_ARGUMENT"
+
+
+class Unauthorized(ServeError):
+    """The request does not say who sends it."""
+
+    status, code = 401, "UNAUTHENTICATED"
+
+
+class Missing(ServeError):
+    """There is no such model, version, region or path."""
+
+    status, code = 404, "NOT_FOUND"
+
+
+class WrongMethod(ServeError):
+    """There is such a path, for another HTTP method."""
+
+    status, code = 405, "UNIMPLEMENTED"
+
+
+class SlowBody(ServeError):
+    """The client takes too long to send its request."""
+
+    status, code = 408, "DEADLINE_EXCEEDED"
+
+
+class TooLarge(ServeError):
+    """The request is larger than the limits allow."""
+
+    status, code = 413, "RESOURCE_EXHAUSTED"
+
+
+class Busy(ServeError):
+    """Too many requests wait already."""
+
+    status, code, retry_after = 429, "RESOURCE_EXHAUSTED", 1
+
+
+class Cancelled(ServeError):
+    """Whoever asked does not want to know any more."""
+
+    status, code = 499, "CANCELLED"
+
+
+class RunFailed(ServeError):
+    """The model failed on inputs that fit its signature."""
+
+
+class Unsupported(ServeError):
+    """The protocol has it, this server does not."""
+
+    status, code = 501, "UNIMPLEMENTED"
+
+
+class Unavailable(ServeError):
+    """The model or the server is not ready, or not any more."""
+
+    status, code, retry_after = 503, "UNAVAILABLE", 1
+
+
+class TimedOut(ServeError):
+    """The request took longer than it may."""
+
+    status, code = 504, "DEADLINE_EXCEEDED"
+
+
+def answer_to(error: BaseException) -> ServeError:
+    """Returns what a client is told of an exception; of a defect, nothing but that there is one."""
+    if isinstance(error, ServeError):
+        return error
+    if isinstance(error, InvalidArgument):
+        return BadRequest(str(error))
+    if isinstance(error, Stopped):
+        return TimedOut(str(error.args[0]))
+    if isinstance(error, TenonnxError):
+        return RunFailed(str(error))
+    if isinstance(error, MemoryError):
+        return RunFailed("there is not enough memory for this request")
+    return ServeError("internal error; the server's log has it")

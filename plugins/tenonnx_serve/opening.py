@@ -1,0 +1,33 @@
+"""Opening sessions as the server was told."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tenonnx import GraphOptimizationLevel, InferenceSession, SessionOptions, default_plugins
+from tenonnx_serve.settings import Settings
+
+LEVELS: Final = {
+    "none": GraphOptimizationLevel.ORT_DISABLE_ALL,
+    "basic": GraphOptimizationLevel.ORT_ENABLE_BASIC,
+    "extended": GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
+    "layout": GraphOptimizationLevel.ORT_ENABLE_LAYOUT,
+    "all": GraphOptimizationLevel.ORT_ENABLE_ALL,
+}
+
+
+def open_session(path: str, settings: Settings) -> InferenceSession:
+    """Returns a session of a model's file."""
+    options = SessionOptions(
+        graph_optimization_level=LEVELS[settings.level],
+        disabled_transforms=settings.without,
+        intra_op_num_threads=settings.intra_op_threads,
+    )
+    providers = [(name, dict(how)) for name, how in settings.providers]
+    return InferenceSession(path, options, providers or None)
+
+
+def add_plugins(settings: Settings) -> None:
+    """Adds the plugins that the server was told of to the process's."""
+    for file in settings.plugins:
+        default_plugins().register_file(file)

@@ -1,0 +1,153 @@
+"""Requests and answers of REST: a JSON object, and behind it the bytes of binary tensors."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tenonnx_serve.errors import BadRequest
+from tenonnx_serve.model import Model
+from tenonnx_serve.requests import NOTHING, Array, Output, Parameters, Request, shown, timeout_of
+from tenonnx_serve.settings import Limits
+from tenonnx_serve.tensors import (
+    TensorSpec,
+    checked_shape,
+    from_bytes,
+    from_json,
+    to_bytes,
+    to_json,
+)
+
+HEADER_LENGTH = b"inference-header-content-length"
+
+
+class Decoded:
+    """A request, and how its answer is to look.
+
+    Attributes:
+        request: What is to be computed.
+        outputs: Those that were named, in order.
+        binary: Whether outputs that do not say are to be binary.
+    """
+
+    __slots__ = ("binary", "outputs", "request")
+
+    def __init__(self, request: Request, outputs: list[Output], binary: bool) -> None:
+        self.request = request
+        self.outputs = outputs
+        self.binary = binary
+
+
+def decode(model: Model, body: bytes | bytearray, header: bytes | None, limits: Limits) -> Decoded:
+    """Returns what a body asks of a model.
+
+    Args:
+        model: The model.
+        body: All of it.
+        header: How many of its bytes are JSON, as the client's header says.
+        limits: What it may ask for.
+
+    Raises:
+        BadRequest: It is not of the protocol's form, or does not fit the model.
+        TooLarge: It asks for more than the limits.
+    """
+    said, binary = _split(body, header)
+    parameters = _parameters(said)
+    tensors = _listed(said, "inputs")
+    inputs: dict[str, Array] = {}
+    for tensor in tensors:
+        spec = model.input(tensor.get("name"))
+        if spec.name in inputs:
+            raise BadRequest(f"input '{spec.name}' is given twice")
+        inputs[spec.name], binary = _input(spec, tensor, binary, limits)
+    if len(binary):
+        raise BadRequest(f"{len(binary)} bytes are left behind the binary tensors")
+    outputs = [
+        Output(model.output(tensor.get("name")).name, _parameters(tensor))
+        for tensor in _listed(said, "outputs")
+    ]
+    said_id = said.get("id", "")
+    if not isinstance(said_id, str):
+        raise BadRequest(f"id is {shown(said_id)}; expected a string")
+    names = tuple(output.name for output in outputs)
+    request = Request(inputs, names, said_id, timeout_of(parameters))
+    return Decoded(request, outputs, parameters.get("binary_data_output") is True)
+
+
+def _split(body: bytes | bytearray, header: bytes | None) -> tuple[Parameters, memoryview]:
+    """Returns the JSON object and the bytes behind it."""
+    if header is None:
+        end = len(body)
+    elif header.isdigit() and int(header[:20]) <= len(body):
+        end = int(header)
+    else:
+        raise BadRequest(
+            f"Inference-Header-Content-Length is {header!r}; expected at most {len(body)}"
+        )
+    view = memoryview(body)
+    return _loaded(bytes(view[:end]) if end != len(body) else body), view[end:]
+
+
+def _loaded(text: bytes | bytearray) -> Parameters:
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"the body is no JSON: {error}") from None
+    if not isinstance(said, dict):
+        raise BadRequest(f"the body is {shown(said)}; expected a JSON object")
+    return said
+
+
+def _parameters(said: Parameters) -> Parameters:
+    parameters = said.get("parameters", NOTHING)
+    if not isinstance(parameters, dict):
+        raise BadRequest(f"parameters are {shown(parameters)}; expected an object")
+    return parameters
+
+
+def _listed(said: Parameters, key: str) -> list[Parameters]:
+    tensors = said.get(key, [])
+    if not isinstance(tensors, list) or not all(isinstance(tensor, dict) for tensor in tensors):
+        raise BadRequest(f"{key} are {shown(tensors)}; expected a list of objects")
+    return tensors
+
+
+def _input(
+    spec: TensorSpec, tensor: Parameters, binary: memoryview, limits: Limits
+) -> tuple[Array, memoryview]:
+    """Returns an input, and what is left of the binary data."""
+    shape = checked_shape(spec, tensor.get("datatype"), tensor.get("shape"), limits.elements)
+    size = _parameters(tensor).get("binary_data_size")
+    if size is None:
+        return from_json(spec, shape, tensor.get("data")), binary
+    if type(size) is not int or not 0 <= size <= len(binary):
+        raise BadRequest(
+            f"input '{spec.name}' has binary_data_size {shown(size)}, where {len(binary)} bytes "
+            "are left"
+        )
+    return from_bytes(spec, shape, binary[:size]), binary[size:]
+
+
+def encode(model: Model, decoded: Decoded, arrays: list[Array]) -> tuple[list[Any], int]:
+    """Returns the pieces of an answer's body, and how many bytes of it are JSON.
+
+    Without binary tensors that is 0: all of it is.
+    """
+    outputs = decoded.outputs or map(Output, model.outputs)
+    described, pieces = [], []
+    for output, array in zip(outputs, arrays, strict=True):
+        spec = model.outputs[output.name]
+        said = {"name": spec.name, "datatype": spec.datatype, "shape": array.shape}
+        if output.parameters.get("binary_data", decoded.binary) is True:
+            data = to_bytes(array)
+            said["parameters"] = {"binary_data_size": len(data)}
+            pieces.append(data)
+        else:
+            said["data"] = to_json(array)
+        described.append(said)
+    answer: Parameters = {"model_name": model.name, "model_version": model.version}
+    if decoded.request.id:
+        answer["id"] = decoded.request.id
+    answer["outputs"] = described
+    head = json.dumps(answer).encode()
+    return [head, *pieces], len(head) if pieces else 0

@@ -1,0 +1,96 @@
+"""Tensors of BYTES: each element with its length before it; in JSON, text.
+
+ONNX's strings are UTF-8. Bytes that are not are kept as they came, by surrogates in their place,
+so that a model that passes them on hands them back unchanged.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+
+from tenonnx_serve.errors import BadRequest
+from tenonnx_serve.requests import Array
+
+_LENGTH = struct.Struct("<I")
+
+
+def unpacked(name: str, data: bytes | bytearray | memoryview, count: int) -> Array:
+    """Returns the elements of bytes that have each element's length before it.
+
+    Raises:
+        BadRequest: They are not of that form, or not as many.
+    """
+    if len(data) < count * _LENGTH.size:  # before an array of as many is made
+        raise BadRequest(f"input '{name}' has {len(data)} bytes, too few for {count} elements")
+    words, view, position = np.empty(count, object), memoryview(data), 0
+    for index in range(count):
+        start = position + _LENGTH.size
+        if start > len(view):
+            raise BadRequest(f"input '{name}' has {index} elements; expected {count}")
+        position = start + _LENGTH.unpack_from(view, position)[0]
+        if position > len(view):
+            raise BadRequest(f"input '{name}': element {index} goes beyond the end of its bytes")
+        words[index] = text_of(bytes(view[start:position]))
+    if position != len(view):
+        raise BadRequest(f"input '{name}' has bytes behind its {count} elements")
+    return words
+
+
+def packed(array: Array) -> bytes:
+    """Returns the bytes of an array of strings, each element's length before it."""
+    parts: list[bytes] = []
+    for item in array.ravel():
+        word = bytes_of(item)
+        parts += (_LENGTH.pack(len(word)), word)
+    return b"".join(parts)
+
+
+def text_of(word: bytes) -> str:
+    """Returns an element as a string of Python's."""
+    return word.decode("utf-8", "surrogateescape")
+
+
+def bytes_of(item: Any) -> bytes:
+    """Returns the bytes of an element."""
+    if isinstance(item, bytes):
+        return item
+    return str(item).encode("utf-8", "surrogateescape")
+
+
+def of_array(items: list[bytes]) -> Array:
+    """Returns an array of elements that are bytes."""
+    words = np.empty(len(items), object)
+    words[:] = [text_of(item) for item in items]
+    return words
+
+
+def of_json(flat: list[Any]) -> Array:
+    """Returns an array of JSON's strings.
+
+    Raises:
+        TypeError: One is none.
+        ValueError: One has half of a pair of surrogates.
+    """
+    if set(map(type, flat)) - {str}:
+        raise TypeError
+    for item in flat:
+        item.encode()
+    words = np.empty(len(flat), object)
+    words[:] = flat
+    return words
+
+
+def to_json(array: Array) -> list[str]:
+    """Returns an array's strings for JSON.
+
+    Raises:
+        BadRequest: One is no text.
+    """
+    words = [bytes_of(item) for item in array.ravel()]
+    try:
+        return [word.decode() for word in words]
+    except UnicodeDecodeError:
+        raise BadRequest("an output is not UTF-8: ask for it as binary_data") from None

@@ -1,0 +1,103 @@
+"""The threads that models run in, and what stops a run."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tenonnx.interruption import Stopped
+
+
+class Stop:
+    """A limit of a run: a moment, and whoever says why it is to stop before that.
+
+    Args:
+        seconds: How long from now.
+    """
+
+    __slots__ = ("end", "reason", "seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.end = time.perf_counter() + seconds
+        self.reason = ""
+
+    def check(self) -> None:
+        """Raises ``Stopped`` if the run is to stop."""
+        if self.reason:
+            raise Stopped(self.reason)
+        if time.perf_counter() > self.end:
+            raise Stopped(f"the request took longer than {self.seconds:g} s")
+
+
+class Threads:
+    """A few threads that take work from the event loop, oldest first.
+
+    asyncio's own executor takes three times as long to hand work over and back.
+
+    Args:
+        count: How many.
+        name: What they are called.
+    """
+
+    def __init__(self, count: int, name: str) -> None:
+        self.count = count
+        self.busy = 0
+        self._queue: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._work, name=f"{name}-{n}", daemon=True)
+            for n in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
+        """Has a thread call a function; returns a future of the running loop.
+
+        Work whose future is cancelled before a thread takes it is not begun.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+
+        def job() -> None:
+            if future.cancelled():
+                return
+            result, error = None, None
+            try:
+                result = work()
+            except BaseException as raised:  # whatever it is, who waits is to know
+                error = raised
+            try:
+                loop.call_soon_threadsafe(_settle, future, result, error)
+            except RuntimeError:  # the loop has ended: nobody waits
+                return
+
+        self._queue.put(job)
+        return future
+
+    def _work(self) -> None:
+        while (job := self._queue.get()) is not None:
+            self.busy += 1
+            job()
+            self.busy -= 1
+            del job  # and with it what was computed
+
+    def stop(self) -> None:
+        """Ends the threads, once all that waits is done."""
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join()
+
+
+def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
