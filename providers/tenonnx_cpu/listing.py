@@ -55,6 +55,7 @@ LISTING: Final = {
     "matmul.dense": "Gemm",
     "matmul.experts": "MatMul",
     "matmul.matmul": "Gemm MatMul",
+    "ml.buckets": "ReduceSum",
     "ml.columns": "Concat",
     "ml.distances": "com.microsoft::CDist",
     "ml.hashing": "com.microsoft::MurmurHash3",

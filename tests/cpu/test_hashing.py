@@ -17,17 +17,20 @@ STRING, INT32, UINT32 = 8, 6, 12
 @pytest.mark.parametrize("at_once", [3, 1 << 16])
 def test_hashes_are_numpys(positive: int, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hashing, "AT_ONCE", at_once)
-    watched = Watch(hashing.MURMUR3, monkeypatch)
+    watched = [Watch(kernel, monkeypatch) for kernel in (hashing.MURMUR3, hashing.WORDS)]
     words = np.array([["", "a", "ab"], ["abcd", "abcdefghi", "été"], ["x" * 99, "€", "😀"]], object)
     layer = node(
         "MurmurHash3", "x", "y", domain="com.microsoft", seed=-5 & 0xFFFFFFFF, positive=positive
     )
-    for x, kind in ((words, STRING), (words[:2, :2], STRING), (np.arange(-4, 4), INT64)):
+    given = ((words, STRING), (words[:2, :2], STRING), (words[:2, :2].T, STRING))
+    for x, kind in (*given, (np.arange(-4, 4), INT64)):
         kinds = {"x": kind, "y": UINT32 if positive else INT32}
         one = session([layer], {"x": x}, "y", domains={"com.microsoft": 1}, kinds=kinds)
-        before = watched.calls
+        before = [each.calls for each in watched]
         (found,) = one.run(None, {"x": x})
-        assert watched.calls > before
+        assert [each.calls for each in watched] > before
+        is_ascii = kind == STRING and all(word.isascii() for word in x.flat)
+        assert (watched[0].calls == before[0]) == is_ascii
         wanted = murmur_hash3(np, x, seed=-5 & 0xFFFFFFFF, positive=positive)
         assert found.dtype == wanted.dtype
         np.testing.assert_array_equal(found, wanted)

@@ -251,7 +251,29 @@ def columns(d: Draft) -> None:
     d.add("Concat", *joined, axis=d.choose([1, -1, 2, 0]))
 
 
+def buckets(d: Draft) -> None:
+    """Numbers that are scattered into rows of zeros, and summed, as FeatureHasher's are."""
+    count, rows = d.choose([(4, 6), (1, 6), (4, 0), (4, 5)])
+    random = np.random.default_rng(1)
+    numbers = random.integers(-3, 4, (rows, 1)).astype(d.choose([np.int64, np.int32]))
+    places = d.feed("places", random.integers(-count, count, (rows, 1)))
+    zeros = np.zeros(d.choose([(count,), (1, count)]), np.int64)
+    zeros[..., -1] = d.choose([0, 1])
+    axis = d.choose([1, -1, 0])
+    more = d.choose([{}, {"reduction": "add"}])
+    scattered = d.add(
+        "ScatterElements", d.both("Mul", places, d.weight(zeros)), places,
+        d.feed("numbers", numbers), axis=axis, **more,
+    )  # fmt: skip
+    shape = d.choose([[3, -1, count], [-1, 2, count], [-1, count], [1, 3, -1, count]])
+    single = d.add("Reshape", scattered, d.feed("shape", np.array(shape)))
+    single = d.add("Cast", single, to=d.choose([1, 6]))
+    axes = d.weight(np.array([d.choose([-2, -1])]))
+    d.add("ReduceSum", single, axes, keepdims=d.choose([0, 1]))
+
+
 ROWS = {
+    "ml.buckets:fuse_buckets": buckets,
     "ml.columns:fuse_columns": columns,
     "attention.rotary:fuse_rotary": rotary,
     "norm.norms:fuse_skip": skip,

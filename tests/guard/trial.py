@@ -208,6 +208,8 @@ def _apart(array: Any) -> Any:
 
 
 def _unaligned(array: Any) -> Any:
+    if array.dtype.hasobject:
+        return array
     raw = np.zeros(array.nbytes + 1, np.uint8)[1:]
     copy = np.ndarray(array.shape, array.dtype, raw)
     copy[...] = array

@@ -11,8 +11,11 @@ import numpy as np
 
 from tenonnx.interruption import pieces
 from tenonnx_array.ml.encode import Lookup
+from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.fuse import LOOKED_UP, Fused, Scope, fusion
 from tenonnx_cpu.kernel_selection import Call, NDArray
+from tenonnx_cpu.ml.words import WordTable
+from tenonnx_cpu.threading_config import shared_out
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -21,6 +24,9 @@ ML = "ai.onnx.ml"
 
 AT_ONCE = 1 << 14
 """Words that are encoded between two looks whether to stop."""
+
+ENOUGH = 1 << 11
+"""Words that are worth a second thread."""
 
 
 class Column(NamedTuple):
@@ -54,7 +60,7 @@ def fuse_columns(node: ir.Node, scope: Scope) -> Fused | None:
         return None
     nodes = [each for column in columns for each in column.nodes]
     nodes = [*sorted(dict.fromkeys(nodes), key=scope.position), node]
-    return scope.fused(nodes, [source], lambda plain: _call(columns, rank, plain))
+    return scope.fused(nodes, [source], lambda plain: _call(columns, rank, scope.threads, plain))
 
 
 def _column(value: ir.Value | None, scope: Scope) -> Column | None:
@@ -98,13 +104,16 @@ def _column(value: ir.Value | None, scope: Scope) -> Column | None:
     return Column(tuple(nodes), source, number, lookup, rank) if rank > 1 else None
 
 
-def _call(columns: Sequence[Column], rank: int, plain: Call) -> Call:
+def _call(columns: Sequence[Column], rank: int, threads: int, plain: Call) -> Call:
     tables = [column.lookup.cells for column in columns]
     places = [column.place for column in columns]
     width = sum(column.lookup.table[0].size for column in columns)
     middle = (1,) * (rank - 2)
     dtype = columns[0].lookup.table.dtype
     at_once = max(1, AT_ONCE // len(columns))
+    known = WordTable(
+        places, [[*table] for table in tables], [_bytes_of(column.lookup) for column in columns]
+    )
 
     def encoded(x: NDArray) -> NDArray:
         words = x if x.shape[1] == len(places) and in_order else x.take(places, axis=1)
@@ -116,11 +125,20 @@ def _call(columns: Sequence[Column], rank: int, plain: Call) -> Call:
     def call(x: NDArray) -> Any:
         if x.ndim != 2 or not 0 <= min(places) <= max(places) < x.shape[1]:
             return plain(x)
+        y = empty((len(x), *middle, width), dtype)
+        grain, used = shared_out(len(x), len(x) * len(places), ENOUGH, threads)
+        if x.size and known.look_up(x, y.view(np.uint8).reshape(len(x), -1), grain, used):
+            return y
         if len(x) <= at_once:
             return encoded(x)
-        y = np.empty((len(x), *middle, width), dtype)
         for some in pieces(len(x), len(x), at_once):
             y[some] = encoded(x[some])
         return y
 
     return call
+
+
+def _bytes_of(lookup: Lookup) -> NDArray:
+    """Returns the cells of a lookup's keys, and the last one's, as rows of bytes."""
+    cells = [*lookup.cells.values(), lookup.table[-1].tobytes()]
+    return np.frombuffer(b"".join(cells), np.uint8).reshape(len(cells), -1)

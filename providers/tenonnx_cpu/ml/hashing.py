@@ -9,8 +9,10 @@ import numpy as np
 from tenonnx.interruption import pieces
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
+from tenonnx_cpu.ml.words import addresses, layout
 
 MURMUR3 = JitKernel("ml.hashing", "murmur3")
+WORDS = JitKernel("ml.hashing", "murmur3_words")
 
 AT_ONCE = 1 << 16
 """Keys that are hashed between two looks whether to stop."""
@@ -21,7 +23,8 @@ def specialize_murmur3(site: Site, plain: Call) -> Call | None:
     """Hashes every element by itself."""
     seed = site.attribute("seed", 0) & 0xFFFFFFFF
     dtype = np.uint32 if site.attribute("positive", 1) else np.int32
-    MURMUR3.request()
+    for kernel in (MURMUR3, WORDS):
+        kernel.request()
 
     def call(x: NDArray) -> NDArray:
         run = MURMUR3.run
@@ -30,11 +33,21 @@ def specialize_murmur3(site: Site, plain: Call) -> Call | None:
         y = np.empty(x.size, np.uint32)
         keys = x.reshape(-1)
         for some in pieces(x.size, x.size, AT_ONCE):
-            data, lengths = _bytes_of(keys[some])
-            run(data, lengths, seed, y[some])
+            if not _hash_words(keys[some], seed, y[some]):
+                run(*_bytes_of(keys[some]), seed, y[some])
         return y.reshape(x.shape).view(dtype)
 
     return call
+
+
+def _hash_words(words: NDArray, seed: int, y: NDArray) -> bool:
+    """Hashes words of ASCII where they are; says whether it did."""
+    run, fields = WORDS.run, layout()
+    if words.dtype != object or run is None or fields is None:
+        return False
+    refused = np.zeros(1, np.uint8)
+    run(addresses(words), *fields, seed, y, refused)
+    return not refused[0]
 
 
 def _bytes_of(keys: NDArray) -> tuple[NDArray, NDArray]:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.jit.compiling import Contract, In, Out, helper, i64, inlined, kernel, size, u8, u32
+from tenonnx_cpu.jit.vectors.memory import load_byte, load_word
+from tenonnx_cpu.ml.kernels.words import LAYOUT, word_at
 
 # numba makes 64 bits of two of 32: every product and shift is cut.
 
@@ -31,23 +33,24 @@ def spread(state: Any, shift: Any, factor: Any) -> Any:
 
 
 @inlined
-def block_of(data: Any, begin: Any, count: Any) -> Any:
-    """Returns up to four bytes as a number, the lowest first."""
+def rest_of(data: Any, count: Any) -> Any:
+    """Returns less than four bytes as a number, the lowest first."""
     block = np.uint32(0)
     for place in range(count):
-        block = np.uint32(block | np.uint32(data[begin + place]) << np.uint32(8 * place))
+        block = np.uint32(block | np.uint32(load_byte(data + place)) << np.uint32(8 * place))
     return block
 
 
 @helper
-def hash_one(data: Any, begin: Any, length: Any, seed: Any) -> Any:
-    """Returns MurmurHash3_x86_32 (Appleby 2011) of a key."""
+def hash_one(data: Any, length: Any, seed: Any) -> Any:
+    """Returns MurmurHash3_x86_32 (Appleby 2011) of the bytes at an address."""
     state = seed
-    last = begin + length // 4 * 4
-    for place in range(begin, last, 4):
-        turned = rotated(np.uint32(state ^ mixed(block_of(data, place, 4))), 13)
+    last = data + length // 4 * 4
+    while data < last:
+        turned = rotated(np.uint32(state ^ mixed(np.uint32(load_word(data)))), 13)
         state = np.uint32(turned * np.uint32(5) + np.uint32(0xE6546B64))
-    state = np.uint32(state ^ mixed(block_of(data, last, length % 4)) ^ np.uint32(length))
+        data += 4
+    state = np.uint32(state ^ mixed(rest_of(last, length % 4)) ^ np.uint32(length))
     state = spread(spread(state, 16, 0x85EBCA6B), 13, 0xC2B2AE35)
     return np.uint32(state ^ np.uint32(state >> np.uint32(16)))
 
@@ -65,7 +68,30 @@ def murmur3(data, lengths, seed, y):  # type: ignore[no-untyped-def] # the signa
         seed: 32 bits.
         y: The hashes.
     """
-    begin = 0
+    begin = data.ctypes.data
     for key in range(lengths.size):
-        y[key] = hash_one(data, begin, lengths[key], np.uint32(seed))
+        y[key] = hash_one(begin, lengths[key], np.uint32(seed))
         begin += lengths[key]
+
+
+@kernel(
+    (In(i64, 1), LAYOUT, size, Out(u32, 1), Out(u8, 1)),
+    Contract(launch="objects are alive", captured=False),
+)
+def murmur3_words(words, layout, seed, y, refused):  # type: ignore[no-untyped-def] # the signature has them
+    """Writes a hash for each word of ASCII.
+
+    Args:
+        words: Addresses of objects.
+        layout: Where in a ``str`` what lies.
+        seed: 32 bits.
+        y: The hashes.
+        refused: 1 if an object is no such word, whose UTF-8 is elsewhere.
+    """
+    refused[0] = 0
+    for number in range(words.size):
+        data, length, each = word_at(words[number], layout)
+        if data == 0 or each:
+            refused[0] = 1
+            return
+        y[number] = hash_one(data, length, np.uint32(seed))

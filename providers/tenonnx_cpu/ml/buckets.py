@@ -1,0 +1,81 @@
+"""Sums of numbers by bucket, without a row of zeros per number, as FeatureHasher is exported."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenonnx_cpu.buffers import contiguous, empty
+from tenonnx_cpu.fuse import PATTERN, Fused, Scope, fusion
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.kernel_selection import Call, NDArray
+from tenonnx_cpu.threading_config import shared_out
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+BUCKETS = JitKernel("ml.buckets", "sum_buckets")
+
+ENOUGH = 1 << 16
+"""Numbers and sums that are worth a second thread."""
+
+INT64 = np.dtype(np.int64)
+FLOAT = 1
+
+
+@fusion("ReduceSum", priority=PATTERN)
+def fuse_buckets(node: ir.Node, scope: Scope) -> Fused | None:
+    """Takes ScatterElements into rows of zeros, a Reshape, a Cast, and the ReduceSum of rows."""
+    axes = scope.site(node).scalar(1) if len(node.inputs) == 2 else None
+    if axes is None or axes.item() != -2 or scope.site(node).attribute("keepdims", 1):
+        return None
+    nodes = [node]
+    for operator in ("Cast", "Reshape", "ScatterElements", "Mul"):
+        value = nodes[0].inputs[0]
+        found = scope.maker(value, operator)
+        if found is None or value is None or scope.reader(value) is None:
+            return None
+        nodes.insert(0, found)
+    product, scatter, reshape, cast, _ = nodes
+    buckets = _buckets(product, scatter, scope)
+    at_once = scope.site(scatter).attribute("reduction", "none") == "none"
+    if not buckets or not at_once or scope.site(scatter).attribute("axis", 0) not in (1, -1):
+        return None
+    if scope.site(cast).attribute("to", 0) != FLOAT:
+        return None
+    inputs = scatter.inputs[1], scatter.inputs[2], reshape.inputs[1]
+    BUCKETS.request()
+    return scope.fused(nodes, inputs, lambda plain: _call(buckets, scope.threads, plain))
+
+
+def _buckets(product: ir.Node, scatter: ir.Node, scope: Scope) -> int:
+    """Returns how many zeros each of the places is multiplied by; 0 if it is not that."""
+    places = scatter.inputs[1]
+    if places not in product.inputs:
+        return 0
+    zeros = scope.site(product).constant(1 - [*product.inputs].index(places))
+    if zeros is None or zeros.dtype != INT64 or zeros.ndim != 1 or zeros.any():
+        return 0
+    return len(zeros)
+
+
+def _call(buckets: int, threads: int, plain: Call) -> Call:
+    def call(places: NDArray, numbers: NDArray, shape: NDArray) -> Any:
+        run, sums = BUCKETS.run, shape.tolist()
+        rows = math.prod(sums[:-2])
+        are_ints = places.dtype == numbers.dtype == INT64
+        is_column = places.ndim == 2 and places.shape == numbers.shape == (places.size, 1)
+        are_rows = sums[-2:] == [-1, buckets] and min(sums[:-2], default=1) > 0
+        if run is None or not (are_ints and is_column and are_rows) or places.size % rows:
+            return plain(places, numbers, shape)
+        y, refused = empty((rows, buckets)), np.zeros(1, np.uint8)
+        each = [contiguous(x).reshape(rows, -1) for x in (places, numbers)]
+        grain, used = shared_out(rows, places.size + y.size, ENOUGH, threads)
+        run(*each, y, refused, grain, used)
+        if refused[0]:
+            return plain(places, numbers, shape)
+        return y.reshape(*sums[:-2], buckets)
+
+    return call
