@@ -13,6 +13,8 @@ A name in a request is looked up among the names that are there, and never becom
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,3 +116,21 @@ def model_file(path: Path, root: Path, named: str = "") -> Path:
             return file
     expected = named or " or ".join(DEFAULT_FILES)
     raise NoSuchFile(f"{path} has no {expected}", hint="config.pbtxt: default_model_filename")
+
+
+def digest(found: Found) -> str:
+    """Returns what tells one state of a model's files from another: their inodes, sizes and times.
+
+    Of a version that is a folder all files count, those of external data among them.
+    """
+    state = hashlib.sha256()
+    places = [found.config, *(path for _, path in sorted(found.versions.items()))]
+    for place in places:
+        if place is None:
+            continue
+        inside = (Path(at, name) for at, _, names in os.walk(place) for name in names)
+        for file in sorted(inside) if place.is_dir() else [place]:
+            facts = file.stat()
+            told = (str(file), facts.st_ino, facts.st_size, facts.st_mtime_ns)
+            state.update(repr(told).encode())
+    return state.hexdigest()

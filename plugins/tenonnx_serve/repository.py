@@ -20,7 +20,7 @@ from tenonnx_serve.threads import Threads
 
 log = logging.getLogger("tenonnx.serve")
 
-READY, LOADING, UNAVAILABLE = "READY", "LOADING", "UNAVAILABLE"
+READY, LOADING, UNLOADING, UNAVAILABLE = "READY", "LOADING", "UNLOADING", "UNAVAILABLE"
 
 
 @dataclass
@@ -41,6 +41,21 @@ class Entry:
     def latest(self) -> Model | None:
         """The loaded version with the highest number."""
         return self.versions[max(self.versions)] if self.versions else None
+
+
+@dataclass(frozen=True)
+class Change:
+    """A model that was loaded and waits to be served, or that is to be unloaded.
+
+    Attributes:
+        name: The model's.
+        versions: Those that are loaded; none to unload it.
+        digest: Of the state of the files that they were loaded from.
+    """
+
+    name: str
+    versions: dict[int, Model]
+    digest: str = ""
 
 
 class Repository:
@@ -104,48 +119,88 @@ class Repository:
         return result
 
     async def load(self, name: str) -> None:
-        """Loads a model, or loads it again as it lies there now.
+        """Loads a model, or loads it again as it lies there now, in this process alone.
 
         Raises:
             Missing: There is none of that name.
             ServeError: It cannot be loaded.
         """
+        self._apply(await self.prepare("load", name))
+
+    async def unload(self, name: str) -> None:
+        """Forgets a model's sessions, in this process alone; one that is not loaded stays so.
+
+        Raises:
+            Missing: There is none of that name.
+        """
+        self._apply(await self.prepare("unload", name))
+
+    def _apply(self, change: Change) -> None:
+        self.commit(change)
+        self.settle(change)
+
+    async def prepare(self, action: str, name: str) -> Change:
+        """Does all of a change (``load`` or ``unload``) that can fail; requests see none of it.
+
+        What it returns is handed to ``commit`` and then to ``settle``, or to ``discard``.
+
+        Raises:
+            Missing: There is no model of that name.
+            ServeError: It cannot be loaded.
+        """
         async with self._lock:
+            if action == "unload":
+                if (entry := self.entries.get(name)) is None:
+                    raise Missing(f"there is no model {shown(name)}")
+                entry.state = UNLOADING if entry.versions else entry.state
+                return Change(name, {})
             found = (await self._found()).get(name)
             if found is None:
                 raise Missing(f"there is no model {shown(name)} in the repository")
             entry = self.entries.setdefault(name, Entry())
-            before, entry.state = entry.state, LOADING
+            entry.state = entry.state if entry.versions else LOADING
             try:
-                versions = await self._loader.submit(lambda: self._open(found))
+                return await self._loader.submit(lambda: self._opened(found))  # type: ignore[no-any-return]
             except (TenonnxError, OSError, ServeError) as error:
                 log.error("model %s cannot be loaded: %s", name, error)
-                entry.reason = str(error)
+                self.discard(Change(name, {}))
+                if not entry.versions:
+                    entry.reason = str(error)
                 raise Unavailable(f"model {shown(name)} cannot be loaded: {error}") from error
-            else:
-                entry.versions, entry.reason, before = versions, "", READY
-            finally:
-                entry.state = before
+
+    def commit(self, change: Change) -> None:
+        """Has requests see a change. A model that was not there is not said to be ready yet."""
+        entry = self.entries[change.name]
+        entry.versions = change.versions
+        entry.reason = "" if change.versions else "unloaded"
+        if not change.versions:
+            entry.state = UNAVAILABLE
+
+    def settle(self, change: Change) -> None:
+        """Says that a change is seen wherever it is to be: a model that was loaded is ready."""
+        if change.versions:
+            self.entries[change.name].state = READY
+
+    def discard(self, change: Change) -> None:
+        """Forgets a change that was prepared."""
+        entry = self.entries[change.name]
+        entry.state = READY if entry.versions else UNAVAILABLE
+
+    def _opened(self, found: Found) -> Change:
+        """Opens the versions that are to be served; in the loader's thread."""
+        before = layout.digest(found)
+        versions = self._open(found)
+        if layout.digest(found) != before:
+            raise Unavailable("its files changed while they were read; load it again")
+        return Change(found.name, versions, before)
 
     def _open(self, found: Found) -> dict[int, Model]:
-        """Opens the versions that are to be served; in the loader's thread."""
         if not found.versions:
             raise Missing(f"model '{found.name}' has no version")
         number = max(found.versions)
         path = layout.model_file(found.versions[number], Path(self.settings.source))
         session = open_session(str(path), self.settings)
         return {number: Model(found.name, str(number), session)}
-
-    async def unload(self, name: str) -> None:
-        """Forgets a model's sessions; one that is not loaded stays so.
-
-        Raises:
-            Missing: There is none of that name.
-        """
-        async with self._lock:
-            if (entry := self.entries.get(name)) is None:
-                raise Missing(f"there is no model {shown(name)}")
-            entry.versions, entry.state, entry.reason = {}, UNAVAILABLE, "unloaded"
 
     async def close(self) -> None:
         """Forgets all models and ends the loader's thread."""

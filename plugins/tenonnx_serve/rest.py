@@ -12,6 +12,7 @@ from tenonnx_serve.bodies import Headers, Message, Receive, compressed, read_bod
 from tenonnx_serve.core import Core, told
 from tenonnx_serve.errors import Missing, ServeError, WrongMethod
 from tenonnx_serve.model import Model
+from tenonnx_serve.repository import READY
 
 Send = Callable[[Message], Awaitable[None]]
 JSON = [(b"content-type", b"application/json")]
@@ -136,7 +137,8 @@ def _model(call: Call) -> Model:
 async def model_ready(call: Call) -> Answer:
     """Says whether a model takes requests."""
     model = _model(call)
-    return answer({"name": model.name, "ready": True})
+    is_ready = call.core.repository.entries[model.name].state == READY
+    return answer({"name": model.name, "ready": is_ready}, 200 if is_ready else 503)
 
 
 async def model_metadata(call: Call) -> Answer:

@@ -1,0 +1,160 @@
+"""Who may ask: TLS, and a token that requests bring along.
+
+The token is read from a file or the environment: all users of a machine see arguments.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import ssl
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tenonnx.errors import InvalidArgument
+from tenonnx_serve.errors import Unauthorized
+
+TOKEN_VARIABLE = "TENONNX_SERVE_TOKEN"
+
+OPEN: Final = frozenset({"/v2/health/live", "/v2/health/ready"})
+"""What may be asked without a token: orchestrators' probes bring none."""
+
+OPEN_CALLS: Final = frozenset(
+    f"/{service}/{call}"
+    for service, calls in {
+        "inference.GRPCInferenceService": ("ServerLive", "ServerReady"),
+        "grpc.health.v1.Health": ("Check", "Watch"),
+    }.items()
+    for call in calls
+)
+
+LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+@dataclass(frozen=True)
+class Access:
+    """What the server's ports ask of clients.
+
+    Attributes:
+        certificate: A file of PEM: the server's certificate and those that sign it.
+        key: A file of PEM: its private key.
+        token_file: A file that holds the token, on one line.
+    """
+
+    certificate: str = ""
+    key: str = ""
+    token_file: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.certificate) != bool(self.key):
+            raise InvalidArgument("TLS needs both --tls-cert and --tls-key")
+
+    def check(self) -> None:
+        """Reads all that is named.
+
+        Raises:
+            InvalidArgument: A file cannot be read, or is not what it should be.
+        """
+        self.read_token()
+        if self.certificate:
+            try:
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+                context.load_cert_chain(self.certificate, self.key)
+            except (OSError, ssl.SSLError) as error:
+                raise InvalidArgument(
+                    f"--tls-cert {self.certificate}, --tls-key {self.key}: {error}",
+                    hint="expected a certificate and its key without a password, in PEM",
+                ) from error
+
+    def read_token(self) -> bytes:
+        """Returns the token that clients have to bring; nothing if they need none."""
+        if not self.token_file:
+            return os.environ.get(TOKEN_VARIABLE, "").encode()
+        try:
+            token = Path(self.token_file).read_bytes().strip()
+        except OSError as error:
+            raise InvalidArgument(f"--token-file {self.token_file}: {error.strerror}") from error
+        if not token or any(byte <= 0x20 or byte > 0x7E for byte in token):
+            raise InvalidArgument(f"--token-file {self.token_file} does not hold one word of ASCII")
+        return token
+
+
+def warning(host: str, access: Access) -> str:
+    """Returns what is dangerous about an address to listen on; nothing if nothing is."""
+    if host in LOOPBACK:
+        return ""
+    if not access.read_token():
+        return f"whoever reaches {host} may run models: there is no token"
+    if not access.certificate:
+        return f"tokens and data cross the network to {host} as they are: there is no TLS"
+    return ""
+
+
+class Gate:
+    """Lets requests with the token pass.
+
+    Args:
+        token: What they have to bring.
+    """
+
+    def __init__(self, token: bytes) -> None:
+        self._expected = b"Bearer " + token
+
+    def check(self, path: str, given: bytes | None, unguarded: frozenset[str] = OPEN) -> None:
+        """Raises ``Unauthorized`` unless a request may pass.
+
+        Args:
+            path: Of HTTP, or a method of gRPC's.
+            given: The header ``Authorization``, if there is one.
+            unguarded: What all may ask.
+        """
+        if path not in unguarded and not hmac.compare_digest(given or b"", self._expected):
+            raise Unauthorized("this server takes requests with its token: Authorization: Bearer …")
+
+
+def credentials(access: Access) -> Any:
+    """Returns gRPC's credentials for the server; ``None`` without TLS."""
+    if not access.certificate:
+        return None
+    import grpc
+
+    pair = (Path(access.key).read_bytes(), Path(access.certificate).read_bytes())
+    return grpc.ssl_server_credentials([pair])
+
+
+def interceptor(gate: Gate) -> Any:
+    """Returns what has gRPC's calls pass a gate."""
+    import grpc
+
+    why = "this server takes calls with its token"
+
+    async def refuse(_: Any, context: Any) -> None:
+        await context.abort(grpc.StatusCode.UNAUTHENTICATED, why)
+
+    handlers: dict[tuple[bool, bool], Callable[..., Any]] = {
+        (False, False): grpc.unary_unary_rpc_method_handler,
+        (False, True): grpc.unary_stream_rpc_method_handler,
+        (True, False): grpc.stream_unary_rpc_method_handler,
+        (True, True): grpc.stream_stream_rpc_method_handler,
+    }
+
+    class Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
+        async def intercept_service(
+            self, continuation: Callable[[Any], Awaitable[Any]], details: Any
+        ) -> Any:
+            handler = await continuation(details)
+            given = dict(details.invocation_metadata).get("authorization", "")
+            try:
+                gate.check(details.method, given.encode(), OPEN_CALLS)
+            except Unauthorized:
+                streams = (
+                    (False, False)
+                    if handler is None
+                    else (handler.request_streaming, handler.response_streaming)
+                )
+                return handlers[streams](refuse)
+            return handler
+
+    return Interceptor()

@@ -1,0 +1,161 @@
+"""Which models are loaded: the same in all workers, whatever fails or dies.
+
+A change has two phases. In the first every worker *prepares*: it opens a model and warms it up, or
+makes sure that there is one to unload, while requests are answered as before. If one cannot, all
+*discard*, and nothing has happened. Otherwise the change is decided: all *commit*, which cannot
+fail, and when all have done so it is *settled*: a model that was loaded says that it is ready.
+
+A worker that dies meanwhile is left out: its replacement is told what was decided, and admitted
+when it has the same models, of the same files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from tenonnx.errors import Fail
+from tenonnx_serve.channel import ChannelClosed
+
+logger = logging.getLogger("tenonnx.serve")
+
+COMMIT_SECONDS = 10.0
+"""How long a worker may take to commit before it is given up."""
+
+
+class Member(Protocol):
+    """A worker that takes part."""
+
+    number: int
+
+    async def call(self, method: str, /, **given: Any) -> Any:
+        """Asks the worker; raises ``ChannelClosed`` if it has gone."""
+
+    def kill(self) -> None:
+        """Ends a worker that does not answer."""
+
+
+class Agreement:
+    """What is loaded, and who has to agree.
+
+    Args:
+        load_seconds: How long preparing may take.
+
+    Attributes:
+        models: By name, the digest of the files that a model was loaded from, and the parameters
+            it was loaded with. ``None`` until the first worker has said what it found.
+    """
+
+    def __init__(self, load_seconds: float) -> None:
+        self.models: dict[str, tuple[str, Mapping[str, Any]]] | None = None
+        self._load_seconds = load_seconds
+        self._members: dict[int, Member] = {}
+        self._lock = asyncio.Lock()
+        self._tickets = itertools.count()
+
+    async def change(self, action: str, name: str, parameters: Mapping[str, Any]) -> None:
+        """Loads a model (anew, if it is loaded) or unloads one, in all workers or in none.
+
+        Args:
+            action: ``load`` or ``unload``.
+            name: The model's.
+            parameters: What it is loaded with.
+
+        Raises:
+            TenonnxError: A worker could not; none has changed.
+        """
+        async with self._lock:
+            await self._change(list(self._members.values()), action, name, parameters)
+
+    async def admit(
+        self, member: Member, found: Mapping[str, str], listen: Callable[[], Any]
+    ) -> None:
+        """Lets a worker take part once it has the models that all have.
+
+        Args:
+            member: The worker.
+            found: The digests of the models that it has loaded, by name.
+            listen: What makes it take requests; awaited before any other change.
+
+        Raises:
+            TenonnxError: It cannot be made to agree.
+            ChannelClosed: It has gone.
+        """
+        async with self._lock:
+            if self.models is None:
+                self.models = {name: (digest, {}) for name, digest in found.items()}
+            everybody = [*self._members.values(), member]
+            for name, (digest, parameters) in list(self.models.items()):
+                if found.get(name) != digest:
+                    # What the others have loaded may be gone from the disk: all load what is there.
+                    await self._change(everybody, "load", name, parameters)
+            for name in found:
+                if name not in self.models:
+                    await self._change([member], "unload", name, {})
+            await listen()
+            self._members[member.number] = member
+
+    def leave(self, number: int) -> None:
+        """Forgets a worker that has died."""
+        self._members.pop(number, None)
+
+    async def _change(
+        self, members: Sequence[Member], action: str, name: str, parameters: Mapping[str, Any]
+    ) -> None:
+        ticket = next(self._tickets)
+        try:
+            async with asyncio.timeout(self._load_seconds):
+                prepared = await _all(
+                    members,
+                    "prepare",
+                    ticket=ticket,
+                    action=action,
+                    name=name,
+                    parameters=dict(parameters),
+                )
+            _check_same(prepared, name)
+        except BaseException as error:
+            await asyncio.shield(_all(members, "discard", ticket=ticket))
+            if isinstance(error, TimeoutError):
+                seconds = f"{self._load_seconds:g} s"
+                raise Fail(f"{action} {name}: not all workers were done in {seconds}") from None
+            raise
+        assert self.models is not None, "a worker says what it has before it takes part"
+        if action == "load":
+            self.models[name] = (prepared[0], parameters)
+        else:
+            self.models.pop(name, None)
+        await asyncio.gather(*(_commit(member, ticket) for member in members))
+        await _all(members, "settle", ticket=ticket)
+
+
+async def _all(members: Sequence[Member], method: str, /, **given: Any) -> list[Any]:
+    """Returns the answers of those that have not died, once all have answered."""
+    calls = (member.call(method, **given) for member in members)
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    there = [answer for answer in answers if not isinstance(answer, ChannelClosed)]
+    for answer in there:
+        if isinstance(answer, BaseException):
+            raise answer
+    return there
+
+
+async def _commit(member: Member, ticket: int) -> None:
+    try:
+        async with asyncio.timeout(COMMIT_SECONDS):
+            await member.call("commit", ticket=ticket)
+    except ChannelClosed:
+        pass  # its replacement will have what was decided
+    except Exception as error:
+        logger.error("worker %d did not commit (%r) and is killed", member.number, error)
+        member.kill()
+
+
+def _check_same(digests: Sequence[str], name: str) -> None:
+    if not digests:
+        raise Fail(f"{name}: no worker is there", hint="they are being started again; try later")
+    if len(set(digests)) > 1:
+        raise Fail(f"{name}: its files changed while workers read them", hint="load it again")

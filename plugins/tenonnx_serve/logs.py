@@ -1,0 +1,98 @@
+"""The log: lines of JSON, or of text, with the request that they are about."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import os
+import re
+import secrets
+import time
+from contextvars import ContextVar
+from typing import Any, Final
+
+request_id: ContextVar[str] = ContextVar("request_id", default="")
+"""The id of the request that the current task answers."""
+
+ID = re.compile(r"[\x21-\x7e]{1,128}")
+"""What a client may call its request; anything else gets a name of the server's."""
+
+FIELDS: Final = (
+    "worker", "method", "path", "model", "status", "milliseconds", "bytes_in", "bytes_out",
+)  # fmt: skip
+"""What a record may have besides its message, in this order."""
+
+requests = logging.getLogger("tenonnx.serve.requests")
+"""One record a request, at level INFO."""
+
+_prefix = secrets.token_hex(4)
+_numbers = itertools.count(1)
+
+
+def identify(given: bytes | None) -> str:
+    """Names the request of the current task, as its client does if that is a fit name."""
+    named = given.decode("latin-1") if given else ""
+    if not ID.fullmatch(named):
+        named = f"{_prefix}-{next(_numbers):x}"
+    request_id.set(named)
+    return named
+
+
+class JsonLines(logging.Formatter):
+    """Records as objects of JSON, one a line: ``jq`` and log collectors read them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Returns a record's line."""
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        said: dict[str, Any] = {
+            "time": f"{seconds}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        said |= {name: value for name, value in _extra(record).items() if value is not None}
+        if record.exc_info:
+            said["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(said, ensure_ascii=True, default=str)
+
+
+class Lines(logging.Formatter):
+    """Records as lines of text. What clients chose is written so that it stays on its line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Returns a record's line."""
+        extra = " ".join(
+            f"{name}={json.dumps(value)}"
+            for name, value in _extra(record).items()
+            if value is not None
+        )
+        clock = time.strftime("%H:%M:%S", time.localtime(record.created))
+        text = f"{clock} {record.levelname}: {record.name}: {record.getMessage()}"
+        if extra:
+            text += f" ({extra})"
+        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+
+
+def _extra(record: logging.LogRecord) -> dict[str, Any]:
+    said = {name: getattr(record, name, None) for name in FIELDS}
+    said["worker"] = os.environ.get("TENONNX_SERVE_WORKER")
+    said["request"] = request_id.get() or None
+    return said
+
+
+def start(form: str, verbosity: int, each_request: bool) -> None:
+    """Sends this process's log to standard error.
+
+    Args:
+        form: ``json`` or ``text``.
+        verbosity: 0 for warnings, 1 for what the server does as well, 2 for details.
+        each_request: Whether there is a record for each request.
+    """
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines() if form == "json" else Lines())
+    levels = (logging.WARNING, logging.INFO, logging.DEBUG)
+    logging.basicConfig(level=levels[min(verbosity, 2)], handlers=[handler], force=True)
+    requests.setLevel(logging.INFO if each_request else logging.WARNING)
+    # What clients send that is no HTTP is answered; a line for each would fill the disk.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)

@@ -1,0 +1,121 @@
+"""Metrics in Prometheus' format, summed over workers whichever of them is asked.
+
+prometheus-client writes the format. Its multiprocess mode is not used: it keeps every number in
+files that all workers map, which costs a request ten times as much, leaves files of the dead
+behind, and would still not say what the statistics of the protocol and the page show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from tenonnx_serve.counters import add
+from tenonnx_serve.statistics import ROWS, SECONDS
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST.encode()
+
+LABELS = ("model", "version")
+
+
+def summed(collected: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what all workers counted together, those that died included."""
+    total: dict[str, Any] = {}
+    add(total, collected["retired"])
+    for worker in collected["workers"]:
+        add(total, worker.get("counted", {}))
+    return total
+
+
+def exposition(collected: Mapping[str, Any]) -> bytes:
+    """Returns the text that Prometheus reads, of what ``Supervisor`` or ``Alone`` collects."""
+    text: bytes = generate_latest(_Collected(collected))
+    return text
+
+
+class _Collected(Collector):  # type: ignore[misc]  # the library is not seen by the checker
+    def __init__(self, collected: Mapping[str, Any]) -> None:
+        self._collected = collected
+
+    def collect(self) -> Iterable[Metric]:
+        models = summed(self._collected).get("models", {})
+        pairs = [
+            ((name, version), counted)
+            for name, versions in sorted(models.items())
+            for version, counted in sorted(versions.items())
+        ]
+        yield from _of_requests(pairs)
+        yield from _of_workers(self._collected)
+
+
+Pairs = list[tuple[tuple[str, str], Mapping[str, Any]]]
+
+
+def _of_requests(pairs: Pairs) -> Iterable[Metric]:
+    requests = CounterMetricFamily(
+        "tenonnx_requests", "Inference requests, by outcome.", labels=(*LABELS, "outcome")
+    )
+    rows = HistogramMetricFamily("tenonnx_batch_rows", "Rows of each run.", labels=LABELS)
+    stages = HistogramMetricFamily(
+        "tenonnx_request_seconds",
+        "Seconds that successful requests spent, by stage; 'request' is all of them.",
+        labels=(*LABELS, "stage"),
+    )
+    for labels, counted in pairs:
+        succeeded = sum(counted["stages"]["request"]["counts"])
+        requests.add_metric((*labels, "success"), succeeded)
+        for outcome, number in sorted(counted["failures"].items()):
+            requests.add_metric((*labels, outcome), number)
+        rows.add_metric(labels, *_buckets(ROWS, counted["batches"]))
+        for stage, histogram in counted["stages"].items():
+            stages.add_metric((*labels, stage), *_buckets(SECONDS, histogram))
+    yield from (requests, stages, rows)
+
+
+def _buckets(
+    bounds: tuple[float, ...], histogram: Mapping[str, Any]
+) -> tuple[list[tuple[str, float]], float]:
+    """Returns a histogram as Prometheus has it: each bound's count with all smaller ones."""
+    buckets, so_far = [], 0
+    for bound, count in zip((*map(str, bounds), "+Inf"), histogram["counts"], strict=True):
+        so_far += count
+        buckets.append((bound, float(so_far)))
+    return buckets, histogram["total"]
+
+
+def _of_workers(collected: Mapping[str, Any]) -> Iterable[Metric]:
+    yield GaugeMetricFamily(
+        "tenonnx_workers",
+        "Workers that take requests.",
+        sum(worker["serving"] for worker in collected["workers"]),
+    )
+    yield CounterMetricFamily(
+        "tenonnx_worker_deaths", "Workers that ended and were replaced.", collected["deaths"]
+    )
+    yield GaugeMetricFamily(
+        "tenonnx_start_time_seconds", "When the server started.", collected["started"]
+    )
+    memory = GaugeMetricFamily(
+        "tenonnx_worker_memory_bytes",
+        "Memory: 'private' no file holds too; 'mapped' is of files, and shared by all workers.",
+        labels=("worker", "kind"),
+    )
+    waiting = GaugeMetricFamily(
+        "tenonnx_requests_in_flight", "Requests that wait or run.", labels=("worker",)
+    )
+    for worker in collected["workers"]:
+        number = str(worker["number"])
+        for kind, nbytes in worker["memory"].items():
+            memory.add_metric((number, kind), nbytes)
+        if "now" in worker:
+            waiting.add_metric((number,), worker["now"]["in_flight"])
+    yield from (memory, waiting)

@@ -1,0 +1,193 @@
+"""The page at ``/``: models, workers, memory and latencies. One document without a script.
+
+Every name on it is escaped, and its policy allows nothing but its own style: no name that a model
+or a client chooses can make it load or run anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from tenonnx_serve.metrics import summed
+from tenonnx_serve.statistics import SECONDS
+
+REFRESH_SECONDS = 5
+
+STYLE = """
+:root{color-scheme:light dark;--line:#8884;--dim:#777;--good:#1a7f37;--bad:#c0392b}
+*{box-sizing:border-box}
+body{font:15px/1.45 system-ui,sans-serif;margin:0 auto;max-width:1200px;padding:1rem}
+h1{font-size:1.4rem;margin:0 0 .2rem}h2{font-size:1.05rem;margin:1.6rem 0 .4rem}
+p{margin:.2rem 0;overflow-wrap:anywhere}.dim{color:var(--dim)}
+dl{display:grid;grid-template-columns:repeat(auto-fit,minmax(9rem,1fr));gap:.6rem;margin:1rem 0 0}
+dl div{border:1px solid var(--line);border-radius:.5rem;padding:.5rem .7rem}
+dt{color:var(--dim);font-size:.85rem}dd{margin:0;font-size:1.15rem;overflow-wrap:anywhere}
+table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
+th,td{padding:.35rem .6rem;border-bottom:1px solid var(--line);text-align:right;vertical-align:top}
+th{color:var(--dim);font-weight:500;font-size:.85rem}
+th:first-child,td:first-child{text-align:left;overflow-wrap:anywhere;font-weight:600}
+.good{color:var(--good)}.bad{color:var(--bad)}
+@media(prefers-color-scheme:dark){:root{--good:#4ac26b;--bad:#ff7b72}}
+@media(max-width:760px){
+ thead{display:none}table,tbody,tr,td{display:block;width:100%}
+ tr{border:1px solid var(--line);border-radius:.5rem;margin-bottom:.6rem;padding:.3rem .2rem}
+ td{display:flex;justify-content:space-between;gap:1rem;border:0;padding:.15rem .6rem}
+ td:first-child{display:block}
+ td:not(:first-child)::before{content:attr(data-label);color:var(--dim)}
+ td span{text-align:right;overflow-wrap:anywhere;min-width:0}
+}
+"""
+
+_DIGEST = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+
+HEADERS = [
+    (b"content-type", b"text/html; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (
+        b"content-security-policy",
+        f"default-src 'none'; style-src 'sha256-{_DIGEST}'; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'".encode(),
+    ),
+]
+
+
+def page(collected: Mapping[str, Any], models: Sequence[Mapping[str, str]], version: str) -> bytes:
+    """Returns the page.
+
+    Args:
+        collected: What ``Supervisor`` or ``Alone`` collects.
+        models: As the repository's index has them: ``name``, ``version``, ``state``, ``reason``.
+        version: The server's.
+    """
+    workers = collected["workers"]
+    counted = summed(collected).get("models", {})
+    serving = sum(worker["serving"] for worker in workers)
+    sections = (
+        _facts(collected, models, serving),
+        "<h2>Models</h2>",
+        _table(MODEL_HEADS, [_model(model, counted) for model in models], "No model lies here."),
+        "<h2>Workers</h2>",
+        _table(WORKER_HEADS, [_worker(worker) for worker in workers], "No worker is there."),
+    )
+    text = f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>tenonnx serve</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="refresh" content="{REFRESH_SECONDS}"><style>{STYLE}</style></head><body>
+<header><h1>tenonnx serve</h1><p class="dim">Version {escape(version)}, up for
+{_long(time.time() - collected["started"])}. Latencies are upper bounds, in milliseconds, since the
+start. Mapped memory is the files' own, which all workers share.</p></header>
+<main>{"".join(sections)}</main></body></html>
+"""
+    return text.encode()
+
+
+MODEL_HEADS = ("Model", "Version", "State", "Requests", "Failed", "p50", "p99", "Queue", "Compute",
+               "Rows a run")  # fmt: skip
+WORKER_HEADS = ("Worker", "Process", "State", "In flight", "Private", "Mapped", "Share (PSS)")
+
+
+def _facts(collected: Mapping[str, Any], models: Sequence[Mapping[str, str]], serving: int) -> str:
+    memory = [worker["memory"] for worker in collected["workers"]]
+    ready = sum(model["state"] == "READY" for model in models)
+    facts = {
+        "Models ready": f"{ready} of {len(models)}",
+        "Workers": f"{serving} of {collected['wanted']}",
+        "Restarts": str(collected["deaths"]),
+        "Private memory": _size(sum(each.get("private", 0) for each in memory)),
+        "All memory (PSS)": _size(sum(each.get("pss", 0) for each in memory)),
+    }
+    return (
+        "<dl>"
+        + "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts.items())
+        + "</dl>"
+    )
+
+
+Cell = str | tuple[str, str]
+"""A text, or a text and its class."""
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[Cell]], nothing: str) -> str:
+    if not rows:
+        return f'<p class="dim">{nothing}</p>'
+    head = "".join(f"<th>{name}</th>" for name in heads)
+    return (
+        f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(_rows(heads, rows))}</tbody></table>"
+    )
+
+
+def _rows(heads: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterable[str]:
+    for row in rows:
+        cells = []
+        for name, cell in zip(heads, row, strict=True):
+            text, style = cell if isinstance(cell, tuple) else (cell, "")
+            cells.append(
+                f'<td data-label="{name}"><span class="{style}">{escape(text)}</span></td>'
+            )
+        yield f"<tr>{''.join(cells)}</tr>"
+
+
+def _model(model: Mapping[str, str], counted: Mapping[str, Any]) -> list[Cell]:
+    state: Cell = (model["state"], "good" if model["state"] == "READY" else "bad")
+    if model["reason"]:
+        state = (f"{model['state']}: {model['reason']}", "bad")
+    row: list[Cell] = [model["name"], model["version"] or "–", state]
+    found = counted.get(model["name"], {}).get(model["version"])
+    if found is None:
+        return [*row, "0", "0", "–", "–", "–", "–", "–"]
+    stages, batches = found["stages"], found["batches"]
+    requests = sum(stages["request"]["counts"])
+    failed = sum(found["failures"].values())
+    runs = sum(batches["counts"])
+    return [
+        *row,
+        f"{requests:,}",
+        (f"{failed:,}", "bad" if failed else ""),
+        quantile(stages["request"]["counts"], 0.5),
+        quantile(stages["request"]["counts"], 0.99),
+        quantile(stages["queue"]["counts"], 0.5),
+        quantile(stages["compute"]["counts"], 0.5),
+        f"{batches['total'] / runs:.3g}" if runs else "–",
+    ]
+
+
+def _worker(worker: Mapping[str, Any]) -> list[Cell]:
+    memory = worker["memory"]
+    sizes = [
+        _size(memory[kind]) if kind in memory else "–" for kind in ("private", "mapped", "pss")
+    ]
+    state = ("serving", "good") if worker["serving"] else ("starting", "bad")
+    in_flight = worker.get("now", {}).get("in_flight", 0)
+    return [str(worker["number"]), str(worker["pid"]), state, str(in_flight), *sizes]
+
+
+def quantile(counts: Sequence[int], share: float) -> str:
+    """Returns the bound, in milliseconds, below which so large a share of durations lies."""
+    wanted, so_far = share * sum(counts), 0
+    if not wanted:
+        return "–"
+    for bound, count in zip(SECONDS, counts, strict=False):
+        so_far += count
+        if so_far >= wanted:
+            return f"{bound * 1000:g}"
+    return f"> {SECONDS[-1] * 1000:g}"
+
+
+def _size(nbytes: int) -> str:
+    return f"{nbytes / (1 << 20):,.1f} MiB"
+
+
+def _long(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = ((days, "d"), (hours, "h"), (minutes, "min"), (rest, "s"))
+    shown = [f"{number} {unit}" for number, unit in parts if number]
+    return " ".join(shown[:2]) or "0 s"

@@ -1,0 +1,96 @@
+"""Worker processes as the supervisor sees them: spawned, with a channel each."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from asyncio.subprocess import Process
+from collections.abc import Mapping
+from typing import Any
+
+from tenonnx_serve.channel import Channel, Handler
+
+THREAD_VARIABLES = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
+"""What bounds the threads of kernels and of numpy's products."""
+
+
+class Worker:
+    """A worker process.
+
+    Attributes:
+        number: Its place among the workers; a replacement has the same.
+        serving_since: When it began to take requests (``time.monotonic()``); ``None`` before.
+        told: What it has last told of itself.
+    """
+
+    def __init__(self, number: int, process: Process, channel: Channel) -> None:
+        self.number = number
+        self.pid = process.pid
+        self.serving_since: float | None = None
+        self.told: dict[str, Any] = {}
+        self._process = process
+        self._channel = channel
+        self._answering = asyncio.ensure_future(channel.run())
+
+    async def call(self, method: str, /, **given: Any) -> Any:
+        """Asks the worker; raises ``ChannelClosed`` if it has gone."""
+        return await self._channel.call(method, **given)
+
+    def kill(self) -> None:
+        """Ends it at once."""
+        if self._process.returncode is None:
+            self._process.kill()
+
+    async def ended(self) -> str:
+        """Returns how it ended, when it has."""
+        code = await self._process.wait()
+        self._channel.close()
+        await self._answering
+        return how(code)
+
+    def served(self) -> float:
+        """Returns for how many seconds it has taken requests."""
+        return 0.0 if self.serving_since is None else time.monotonic() - self.serving_since
+
+
+def how(code: int) -> str:
+    """Returns a process's end in words."""
+    if code >= 0:
+        return f"exited with status {code}"
+    name = signal.Signals(-code).name
+    if -code == signal.SIGKILL:
+        return f"was killed by {name} (as the system does where memory runs out)"
+    return f"was killed by {name}"
+
+
+async def spawn(number: int, target: str, threads: int, handlers: Mapping[str, Handler]) -> Worker:
+    """Starts a worker process.
+
+    Args:
+        number: Its place among the workers.
+        target: ``module:name`` of what makes the service that it runs.
+        threads: How many threads its kernels have.
+        handlers: What it may call here.
+    """
+    ours, theirs = socket.socketpair()
+    with theirs:
+        variables = dict.fromkeys(THREAD_VARIABLES, str(threads)) | os.environ
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",  # the folder that the server is started in is no place for modules
+            "-m",
+            "tenonnx_serve.worker",
+            str(theirs.fileno()),
+            str(number),
+            target,
+            stdin=asyncio.subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            env=variables,
+        )
+    reader, writer = await asyncio.open_connection(sock=ours)
+    return Worker(number, process, Channel(reader, writer, handlers))

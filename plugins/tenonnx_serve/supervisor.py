@@ -1,0 +1,226 @@
+"""The process that no request reaches: it starts workers, replaces them, and has them agree."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import functools
+import logging
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tenonnx.errors import Fail, TenonnxError
+from tenonnx_serve import sockets
+from tenonnx_serve.agreement import Agreement
+from tenonnx_serve.backoff import Backoff
+from tenonnx_serve.channel import ChannelClosed, Handler
+from tenonnx_serve.counters import add
+from tenonnx_serve.memory import of_process
+from tenonnx_serve.processes import Worker, spawn
+
+logger = logging.getLogger("tenonnx.serve")
+
+DEATHS_AT_START = 3
+"""How often in a row a worker may die before the server has ever been ready."""
+
+TELL_SECONDS = 2.0
+"""How long workers have to tell what they counted before what they told last is taken."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Crew:
+    """What a supervisor is to run.
+
+    Attributes:
+        target: ``module:name`` of what makes a worker's service of ``settings``.
+        settings: What workers are given, as JSON has it. ``host``, ``port`` and ``grpc_port``
+            (``None`` for no gRPC) are where they listen.
+        workers: How many.
+        threads: Of each worker's kernels.
+        drain_seconds: How long requests in flight have when the server stops.
+        load_seconds: How long a model may take to be loaded by all.
+    """
+
+    target: str
+    settings: dict[str, Any]
+    workers: int
+    threads: int
+    drain_seconds: float = 30.0
+    load_seconds: float = 600.0
+
+
+class Supervisor:
+    """Runs workers until it is told to stop.
+
+    Args:
+        crew: What to run.
+        ready: Called once, with the settings that workers listen by, when all serve.
+    """
+
+    def __init__(self, crew: Crew, ready: Callable[[dict[str, Any]], None]) -> None:
+        self._crew = crew
+        self._settings = dict(crew.settings)
+        self._tell_ready = ready
+        self._agreement = Agreement(crew.load_seconds)
+        self._workers: dict[int, Worker] = {}
+        self._deaths = 0
+        self._retired: dict[str, Any] = {}
+        self._started = time.time()
+        self._was_ready = False
+        self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+
+    def stop(self) -> None:
+        """Drains and ends the workers, then ``run``; at once if it is called again."""
+        if self._stop.is_set():
+            self._hurry.set()
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Runs until it is told to stop, by ``stop``, SIGTERM or SIGINT.
+
+        Raises:
+            InvalidArgument: A port is taken.
+            TenonnxError: A worker cannot start, and the server was never ready.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        with contextlib.ExitStack() as held:
+            for key in ("port", "grpc_port"):
+                if self._settings[key] is not None:
+                    made = sockets.reserve(self._settings["host"], self._settings[key])
+                    self._settings[key] = sockets.port_of(held.enter_context(made))
+            keeping = [asyncio.create_task(self._keep(n)) for n in range(self._crew.workers)]
+            told = asyncio.create_task(self._stop.wait())
+            try:
+                done, _ = await asyncio.wait([*keeping, told], return_when=asyncio.FIRST_COMPLETED)
+                for task in done - {told}:
+                    task.result()  # raises why the server cannot start
+            finally:
+                for task in (*keeping, told):
+                    task.cancel()
+                await asyncio.gather(*keeping, told, return_exceptions=True)
+                await self._drain()
+
+    async def _keep(self, number: int) -> None:
+        """Keeps one worker running."""
+        backoff = Backoff()
+        while True:
+            handlers: dict[str, Handler] = {
+                "change": self._change,
+                "collect": self._collect,
+                "tell": functools.partial(self._told, number),
+            }
+            crew = self._crew
+            worker = await spawn(number, crew.target, crew.threads, handlers)
+            self._workers[number] = worker
+            failed = await self._bring_up(worker)
+            ending = await worker.ended()
+            self._agreement.leave(number)
+            del self._workers[number]
+            self._deaths += 1
+            add(self._retired, worker.told.get("counted", {}))
+            delay = backoff.died(worker.served())
+            if not self._was_ready and (failed or backoff.deaths >= DEATHS_AT_START):
+                raise failed or Fail(
+                    f"worker {number} {ending}, {backoff.deaths} times before it was ready",
+                    hint="what it printed is above; tenonnx -v serve prints more",
+                )
+            self._tell_death(worker, ending, delay, failed)
+            await asyncio.sleep(delay)
+
+    async def _bring_up(self, worker: Worker) -> TenonnxError | None:
+        """Has a worker load what the others have, and listen; returns why it cannot."""
+        models = self._agreement.models
+        wanted = None if models is None else {name: given for name, (_, given) in models.items()}
+        try:
+            async with asyncio.timeout(self._crew.load_seconds):
+                found = await worker.call("start", settings=self._settings, models=wanted)
+            await self._agreement.admit(worker, found, lambda: self._listen(worker))
+        except ChannelClosed:
+            return None
+        except (TenonnxError, TimeoutError) as error:
+            worker.kill()
+            if isinstance(error, TenonnxError):
+                return error
+            return Fail(f"worker {worker.number} was not done in {self._crew.load_seconds:g} s")
+        return None
+
+    async def _listen(self, worker: Worker) -> None:
+        await worker.call("listen")
+        worker.serving_since = time.monotonic()
+        serving = [each for each in self._workers.values() if each.serving_since is not None]
+        if self._was_ready:
+            await worker.call("agreed")
+        elif len(serving) == self._crew.workers:
+            self._was_ready = True
+            calls = (each.call("agreed") for each in serving)
+            await asyncio.gather(*calls, return_exceptions=True)
+            self._tell_ready(self._settings)
+
+    def _tell_death(
+        self, worker: Worker, ending: str, delay: float, failed: TenonnxError | None
+    ) -> None:
+        why = f": {failed.args[0]}" if failed else ""
+        when = f"in {delay:g} s" if delay else "at once"
+        logger.error(
+            "worker %d (pid %d) %s%s; it is started again %s, %d of %d serve",
+            worker.number, worker.pid, ending, why, when,
+            sum(each.serving_since is not None for each in self._workers.values()),
+            self._crew.workers,
+        )  # fmt: skip
+
+    async def _drain(self) -> None:
+        """Ends the workers that are there: those that serve finish what they have begun."""
+        left = list(self._workers.values())
+        seconds = self._crew.drain_seconds
+        calls = [asyncio.ensure_future(each.call("drain", seconds=seconds)) for each in left]
+        ends: asyncio.Future[Any] = asyncio.gather(*(each.ended() for each in left))
+        hurried: asyncio.Future[Any] = asyncio.ensure_future(self._hurry.wait())
+        await asyncio.wait(
+            [ends, hurried], timeout=seconds + 2, return_when=asyncio.FIRST_COMPLETED
+        )
+        for each in left:
+            each.kill()
+        await ends
+        hurried.cancel()
+        await asyncio.gather(*calls, hurried, return_exceptions=True)
+
+    async def _change(self, action: str, name: str, parameters: dict[str, Any]) -> None:
+        await self._agreement.change(action, name, parameters)
+        logger.info("%s of model %s: done by all workers", action, name)
+
+    async def _told(self, number: int, counted: dict[str, Any]) -> None:
+        if number in self._workers:
+            self._workers[number].told = counted
+
+    async def _collect(self) -> dict[str, Any]:
+        """Returns what all workers have counted, those that died included."""
+        workers = list(self._workers.values())
+
+        async def ask(worker: Worker) -> None:
+            with contextlib.suppress(ChannelClosed, TimeoutError, TenonnxError):
+                async with asyncio.timeout(TELL_SECONDS):
+                    worker.told = await worker.call("snapshot")
+
+        await asyncio.gather(*map(ask, workers))
+        return {
+            "started": self._started,
+            "deaths": self._deaths,
+            "wanted": self._crew.workers,
+            "retired": self._retired,
+            "workers": [
+                {
+                    "number": worker.number,
+                    "pid": worker.pid,
+                    "serving": worker.serving_since is not None,
+                    "memory": of_process(worker.pid),
+                    **worker.told,
+                }
+                for worker in workers
+            ],
+        }

@@ -1,0 +1,198 @@
+"""A worker process: what the supervisor asks of it, and when it ends.
+
+It loads models and warms them up, and listens when the supervisor says so. It ends when it is told
+to, when it gets SIGTERM, or when the supervisor dies, whose end of the channel is then closed: each
+time, requests in flight are finished first, for as long as the limit says. SIGINT, which a terminal
+sends to all processes of a command, is left to the supervisor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from tenonnx_serve.channel import Channel, ChannelClosed, Handler
+
+logger = logging.getLogger("tenonnx.serve")
+
+TELL_EVERY = 1.0
+"""Seconds between two times that a worker tells what it counted: what dies with it is less."""
+
+DRAIN_SECONDS = 10.0
+"""For a worker that is not told how long requests in flight have."""
+
+
+class Service(Protocol):
+    """What a worker runs. Nothing here is called by two at once but ``snapshot``."""
+
+    async def start(
+        self, settings: dict[str, Any], models: Mapping[str, Mapping[str, Any]] | None
+    ) -> dict[str, str]:
+        """Loads models and warms them up: these with these parameters, or those of the settings.
+
+        Returns:
+            By name, a digest of the files that a model was loaded from.
+        """
+
+    async def listen(self) -> None:
+        """Begins to take requests."""
+
+    def agreed(self) -> None:
+        """Says that all workers serve: the server is ready."""
+
+    async def prepare(self, action: str, name: str, parameters: dict[str, Any]) -> tuple[Any, str]:
+        """Does the work of a change (``load`` or ``unload``) that nobody sees yet.
+
+        Returns:
+            What was prepared, and the digest of its files, ``""`` for none.
+        """
+
+    def commit(self, prepared: Any) -> None:
+        """Makes a change be seen; a model that was loaded is not ready yet. Raises nothing."""
+
+    def settle(self, prepared: Any) -> None:
+        """Says that all workers have made it be seen."""
+
+    def discard(self, prepared: Any) -> None:
+        """Forgets a change; what it changed meanwhile is as before. Raises nothing."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """Returns what was counted since the start (``counted``) and what holds now (``now``)."""
+
+    async def drain(self, seconds: float) -> None:
+        """Stops listening and finishes what was begun, for so many seconds at most."""
+
+
+class Control:
+    """What a service asks of the supervisor."""
+
+    channel: Channel
+
+    async def change(self, action: str, name: str, parameters: Mapping[str, Any]) -> None:
+        """Loads or unloads a model in all workers, or in none, and raises why."""
+        await self.channel.call("change", action=action, name=name, parameters=dict(parameters))
+
+    async def collect(self) -> dict[str, Any]:
+        """Returns what all workers have counted, as ``Supervisor`` says it."""
+        found: dict[str, Any] = await self.channel.call("collect")
+        return found
+
+
+class Worker:
+    """One worker's side of the channel.
+
+    Args:
+        service: What it runs.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._prepared: dict[int, asyncio.Task[tuple[Any, str]]] = {}
+        self._leaving = asyncio.Event()
+        self._drain_seconds = DRAIN_SECONDS
+        self.handlers: dict[str, Handler] = {
+            "start": service.start,
+            "listen": service.listen,
+            "agreed": self._agreed,
+            "prepare": self._prepare,
+            "commit": self._commit,
+            "settle": self._settle,
+            "discard": self._discard,
+            "snapshot": self._snapshot,
+            "drain": self._drain,
+        }
+
+    async def run(self, channel: Channel) -> None:
+        """Does what it is asked until it has to leave."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._leaving.set)
+        answering = asyncio.create_task(channel.run())
+        answering.add_done_callback(lambda _: self._leaving.set())
+        telling = asyncio.create_task(self._tell(channel))
+        await self._leaving.wait()
+        telling.cancel()
+        await self._service.drain(self._drain_seconds)
+        channel.close()
+
+    async def _tell(self, channel: Channel) -> None:
+        with contextlib.suppress(ChannelClosed):
+            while True:
+                await asyncio.sleep(TELL_EVERY)
+                await channel.call("tell", counted=self._service.snapshot())
+
+    async def _agreed(self) -> None:
+        self._service.agreed()
+
+    async def _prepare(
+        self, ticket: int, action: str, name: str, parameters: dict[str, Any]
+    ) -> str:
+        doing = asyncio.ensure_future(self._service.prepare(action, name, parameters))
+        self._prepared[ticket] = doing
+        return (await doing)[1]
+
+    async def _commit(self, ticket: int) -> None:
+        self._service.commit((await self._prepared[ticket])[0])
+
+    async def _settle(self, ticket: int) -> None:
+        self._service.settle((await self._prepared.pop(ticket))[0])
+
+    async def _discard(self, ticket: int) -> None:
+        doing = self._prepared.pop(ticket, None)
+        if doing is not None:
+            # It may still be at it, where it took too long: nobody waits for that.
+            doing.add_done_callback(self._forget)
+
+    def _forget(self, done: asyncio.Task[tuple[Any, str]]) -> None:
+        if not done.cancelled() and done.exception() is None:
+            self._service.discard(done.result()[0])
+
+    async def _snapshot(self) -> dict[str, Any]:
+        return self._service.snapshot()
+
+    async def _drain(self, seconds: float) -> None:
+        self._drain_seconds = seconds
+        self._leaving.set()
+
+
+async def _serve(channel_fd: int, target: str) -> None:
+    module, _, name = target.partition(":")
+    control = Control()
+    worker = Worker(getattr(importlib.import_module(module), name)(control))
+    reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=channel_fd))
+    control.channel = Channel(reader, writer, worker.handlers)
+    await worker.run(control.channel)
+
+
+def allow_connections() -> None:
+    """Lets the process have as many open files as it may: each connection is one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def main() -> None:
+    """Runs a worker whose channel's file descriptor is the first argument."""
+    channel_fd, number, target = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ["TENONNX_SERVE_WORKER"] = str(number)
+    allow_connections()
+    import uvloop
+
+    uvloop.run(_serve(channel_fd, target))
+    # Requests that were given up may have left a thread in a run, which an exit would wait for.
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,227 @@
+"""The supervisor, over services that are not the server: processes, agreement, draining."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+import urllib.error
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serve.supervised import Supervised, supervised, wait_for
+
+LOST = (OSError, HTTPException, urllib.error.URLError)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Supervised, Path]]:
+    """Two workers over a folder of words."""
+    folder = tmp_path_factory.mktemp("words") / "repository"
+    folder.mkdir()
+    (folder / "steady").write_text("steady")
+    (folder / "slow").write_text("sleep well")
+    with supervised(folder) as server:
+        yield server, folder
+
+
+def back(server: Supervised, workers: int = 2) -> bool:
+    try:
+        return sum(each["serving"] for each in server.workers().values()) == workers
+    except LOST:
+        return False
+
+
+def pids(server: Supervised) -> list[int]:
+    return [worker["pid"] for worker in server.workers().values()]
+
+
+def test_a_killed_worker_is_back_within_two_seconds_and_others_go_on(
+    pair: tuple[Supervised, Path],
+) -> None:
+    server, _ = pair
+    wait_for(lambda: back(server))
+    errors: list[tuple[int | None, str]] = []
+    stopping = threading.Event()
+
+    def ask() -> int:
+        answered = 0
+        while not stopping.is_set():
+            try:
+                assert server.get("steady")["word"] == "steady"
+                answered += 1
+            except LOST as error:
+                errors.append((None, repr(error)))
+        return answered
+
+    with ThreadPoolExecutor(4) as pool:
+        asking = [pool.submit(ask) for _ in range(4)]
+        time.sleep(0.2)
+        victim = server.get("steady")["pid"]
+        start = time.monotonic()
+        os.kill(victim, signal.SIGKILL)
+        wait_for(lambda: back(server) and victim not in pids(server))
+        seconds = time.monotonic() - start
+        stopping.set()
+        assert sum(each.result() for each in asking) > 20
+    # What the worker had accepted, one request of each client at most.
+    assert len(errors) <= 4, errors
+    # A machine that is busy is slow to start any process; these started two at once.
+    assert seconds < max(2, 2 * server.start_seconds)
+
+
+def test_a_load_reaches_all_workers(pair: tuple[Supervised, Path]) -> None:
+    server, folder = pair
+    (folder / "new").write_text("one")
+    assert server.change("load", "new") == ""
+    assert server.words("new", 2) == {0: "one", 1: "one"}
+    answer = server.get("new")
+    assert answer["ready"]
+    assert answer["all"]
+    (folder / "new").write_text("two")
+    assert server.words("new", 2) == {0: "one", 1: "one"}
+    assert server.change("load", "new") == ""
+    assert server.words("new", 2) == {0: "two", 1: "two"}
+    assert server.change("unload", "new") == ""
+    assert server.words("new", 2) == {0: None, 1: None}
+    assert "not loaded" in server.change("unload", "new")
+
+
+@pytest.mark.parametrize("who", ["fail", "fail 0", "fail 1"])
+def test_a_load_that_one_cannot_do_is_done_by_none(pair: tuple[Supervised, Path], who: str) -> None:
+    server, folder = pair
+    (folder / "torn").write_text("whole")
+    assert server.change("load", "torn") == ""
+    (folder / "torn").write_text(who)
+    assert server.change("load", "torn") == "model torn is damaged\nHint: mend it"
+    assert server.words("torn", 2) == {0: "whole", 1: "whole"}
+    assert server.get("torn")["ready"]
+    (folder / "torn").write_text("whole")  # workers that start later read it
+
+
+def test_a_worker_that_dies_while_it_loads_does_not_stop_the_others(
+    pair: tuple[Supervised, Path],
+) -> None:
+    """Its replacement has what was decided, of the file that is there by then."""
+    server, folder = pair
+    (folder / "deadly").write_text("mild")
+    assert server.change("load", "deadly") == ""
+    dying = 1 - server.get("deadly")["worker"]
+    (folder / "deadly").write_text(f"die {dying}")
+
+    def change() -> str:  # by the worker that lives
+        while True:
+            if server.get("deadly")["worker"] != dying:
+                try:
+                    return server.change("load", "deadly")
+                except LOST:
+                    continue
+
+    # Connections are given out by chance: the request may have gone to the one that dies.
+    assert change() in ("", "there is no model deadly")
+    (folder / "deadly").write_text("mended")
+    wait_for(lambda: back(server))
+    assert server.words("deadly", 2) == {0: "mended", 1: "mended"}
+
+
+def test_counts_of_the_dead_are_kept(pair: tuple[Supervised, Path]) -> None:
+    server, _ = pair
+
+    def total() -> int:
+        found = server.get("collect")
+        counted = [found["retired"], *(each.get("counted", {}) for each in found["workers"])]
+        return sum(each.get("requests", 0) for each in counted)
+
+    wait_for(lambda: back(server))
+    before = total()
+    os.kill(server.get("steady")["pid"], signal.SIGKILL)
+    wait_for(lambda: back(server))
+    assert total() >= before
+
+
+def test_a_worker_told_to_end_finishes_what_it_does(pair: tuple[Supervised, Path]) -> None:
+    server, _ = pair
+    wait_for(lambda: back(server))
+    with ThreadPoolExecutor(8) as pool:
+        asking = [pool.submit(server.get, "slow") for _ in range(8)]
+        time.sleep(0.15)
+        os.kill(server.get("steady")["pid"], signal.SIGTERM)
+        assert {each.result()["word"] for each in asking} == {"sleep well"}
+    wait_for(lambda: back(server))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_stopping_finishes_what_is_in_flight(tmp_path: Path, number: int) -> None:
+    (tmp_path / "slow").write_text("sleep tight")
+    with supervised(tmp_path) as server, ThreadPoolExecutor(4) as pool:
+        asking = [pool.submit(server.get, "slow") for _ in range(4)]
+        time.sleep(0.15)
+        server.process.send_signal(number)
+        assert {each.result()["word"] for each in asking} == {"sleep tight"}
+        assert server.process.wait(10) == 0
+
+
+def test_a_request_beyond_the_limit_does_not_hold_the_server_up(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    with supervised(tmp_path, 1, drain=0.2) as server, ThreadPoolExecutor(1) as pool:
+        pool.submit(server.get, "spin/30").add_done_callback(lambda done: done.exception())
+        time.sleep(0.2)
+        start = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(10) == 0
+        assert time.monotonic() - start < 5
+
+
+def test_workers_end_with_the_supervisor(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    with supervised(tmp_path) as server:
+        workers = pids(server)
+        server.process.kill()
+        wait_for(lambda: not any(map(alive, workers)))
+
+
+def alive(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/status")
+    try:
+        return "Z (zombie)" not in status.read_text()
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [("fail", "model a is damaged"), ("die 0", "exited with status 7, 3 times before")],
+)
+def test_a_server_that_cannot_start_says_why(tmp_path: Path, word: str, expected: str) -> None:
+    (tmp_path / "a").write_text(word)
+    with pytest.raises(RuntimeError, match=expected), supervised(tmp_path, 2):
+        pass
+
+
+def test_a_crash_loop_backs_off_while_others_serve(tmp_path: Path) -> None:
+    folder = tmp_path / "words"
+    folder.mkdir()
+    (folder / "a").write_text("a")
+    with supervised(folder) as server:
+        (tmp_path / "crash").touch()
+        os.kill(server.get("a")["pid"], signal.SIGKILL)
+        time.sleep(2.5)
+        found: dict[str, Any] = server.get("collect")
+        assert 2 <= found["deaths"] <= 4  # at once, after 0.5 s, after 1 s
+        (tmp_path / "crash").unlink()
+        wait_for(lambda: back(server))
+
+
+def test_a_port_in_use_is_refused(pair: tuple[Supervised, Path], tmp_path: Path) -> None:
+    from tenonnx.errors import InvalidArgument
+    from tenonnx_serve import sockets
+
+    del tmp_path
+    with pytest.raises(InvalidArgument, match="is in use by another program"):
+        sockets.reserve("127.0.0.1", pair[0].port)
