@@ -13,7 +13,7 @@ from running import Watch, floats, require_kernels, session
 import tenonnx
 from models import INT64, node
 from tenonnx_cpu.matmul.product import GEMM, GEMV
-from tenonnx_cpu.quantized import mixtures
+from tenonnx_cpu.quantized import mixtures, routed
 
 require_kernels()
 
@@ -114,6 +114,7 @@ def test_mixtures(name: str, fusion: int, rows: int, monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patch:
         patch.setenv("TENONNX_JIT", "0")
         (expected,) = session(*given, domains={"com.microsoft": 1}).run(None, feeds)
+    monkeypatch.setattr(routed, "MOST", 0)
     taken = 0
     plain = mixtures.matmul_q if name == "QMoE" else mixtures.product
 
@@ -127,3 +128,65 @@ def test_mixtures(name: str, fusion: int, rows: int, monkeypatch: pytest.MonkeyP
     (y,) = session(*given, domains={"com.microsoft": 1}).run(None, feeds)
     assert taken >= 2
     np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-4)
+
+
+def codes_of_experts(
+    bits: int, zeros: bool, fusion: int, kind: str, rows: int, **attributes: Any
+) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
+    """Returns a node of five experts, two of which a row goes through, its feeds and weights."""
+    random = np.random.default_rng(8)
+    inner, weights = 128, {}
+    names = "x r w1 s1 b1 w2 s2 b2" + (" _ _ _ z1 z2" if zeros else "")
+    outer = 2 * inner if kind == "swiglu" else inner
+    for place, (columns, depth) in {"1": (outer, 64), "2": (64, inner)}.items():
+        blocks = depth // 32
+        weights[f"b{place}"] = floats(5, columns, seed=columns)
+        weights[f"w{place}"] = random.integers(0, 256, (5, columns, depth * bits // 8), np.uint8)
+        weights[f"s{place}"] = random.random((5, columns, blocks), np.float32) / (2 << bits)
+        weights[f"z{place}"] = random.integers(0, 256, (5, columns, blocks * bits // 8), np.uint8)
+    made = node(
+        "QMoE", names, "y", domain="com.microsoft", k=2, activation_type=kind,
+        swiglu_fusion=fusion, expert_weight_bits=bits, block_size=32, **attributes,
+    )  # fmt: skip
+    feeds = {"x": floats(rows, 64), "r": floats(rows, 5, seed=1)}
+    return [made], feeds, {n: array for n, array in weights.items() if n in names.split()}
+
+
+BOUNDED = {"activation_alpha": 1.5, "activation_beta": 1.0, "swiglu_limit": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("bits", "zeros", "fusion", "kind", "rows", "attributes"),
+    [
+        (4, False, 1, "swiglu", 1, {"normalize_routing_weights": 1}),
+        (4, True, 2, "swiglu", 17, BOUNDED),
+        (8, True, 1, "swiglu", 3, BOUNDED | {"swiglu_limit_after_activation": 1}),
+        (8, False, 0, "relu", 9, {}),
+        (4, True, 0, "gelu", 2, {"normalize_routing_weights": 1}),
+        (4, False, 0, "silu", 5, {}),
+    ],
+)
+def test_mixtures_as_one_launch(
+    bits: int, zeros: bool, fusion: int, kind: str, rows: int, attributes: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    nodes, feeds, weights = codes_of_experts(bits, zeros, fusion, kind, rows, **attributes)
+    given = nodes, feeds, "y", weights
+    domains = {"com.microsoft": 1}
+    with monkeypatch.context() as patch:
+        patch.setenv("TENONNX_JIT", "0")
+        (expected,) = session(*given, domains=domains).run(None, feeds)
+    watch = Watch(routed.MIXTURE[bits], monkeypatch)
+    (y,) = session(*given, domains=domains).run(None, feeds)
+    assert watch.calls == 1
+    np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
+
+
+def test_experts_without_a_number() -> None:
+    """A score that is none is chosen last, and leaves its row without numbers."""
+    nodes, feeds, weights = codes_of_experts(4, False, 1, "swiglu", 3)
+    feeds["r"][1, 2] = np.nan
+    done = session(nodes, feeds, "y", weights, domains={"com.microsoft": 1})
+    (y,) = done.run(None, feeds)
+    assert np.isnan(y[1]).all()
+    assert np.isfinite(y[[0, 2]]).all()

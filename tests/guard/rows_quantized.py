@@ -45,7 +45,31 @@ def _blocks(bits: int, rows: int, zeros: bool, level: int) -> Trial:
     return replace(made, settings=settings, near=ROUNDED)
 
 
+def _mixture(bits: int, rows: int, fusion: int, zeros: bool) -> Trial:
+    """Returns two of four experts, whose codes are in blocks of 32."""
+    experts, width, inner = 4, 64, 128
+    outer = 2 * inner if fusion else inner
+    given = []
+    for columns, depth in ((outer, width), (width, inner)):
+        codes = u8(experts, columns, depth * bits // 8)
+        given += [codes, f32(experts, columns, depth // 32), f32(experts, columns)]
+    points = [u8(experts, n, d // 32 * bits // 8) for n, d in ((outer, width), (width, inner))]
+    inputs = [f32(rows, width), f32(rows, experts), *given]
+    made = one(
+        f"QMoE {bits} rows {rows} fusion {fusion}",
+        "QMoE", [*inputs, None, None, None, *points] if zeros else inputs, domain=MS,
+        constants=[*range(2, 8), *((11, 12) if zeros else ())], k=2,
+        activation_type="swiglu" if fusion else "silu", swiglu_fusion=fusion,
+        normalize_routing_weights=fusion % 2, expert_weight_bits=bits, block_size=32,
+    )  # fmt: skip
+    return replace(made, near=ROUNDED)
+
+
 ROWS = [
+    *(
+        _mixture(bits, rows, fusion, zeros)
+        for bits, rows, fusion, zeros in ((4, 1, 1, True), (4, 9, 2, False), (8, 7, 0, True))
+    ),
     *(
         _nbits(bits, rows, depth, level, bits == 4)
         for bits in (2, 4, 8)

@@ -8,12 +8,14 @@ import numpy as np
 
 from tenonnx_array.experts import Activation, mixture, route
 from tenonnx_cpu.buffers import F32, contiguous
+from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import done
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import KINDS, product
 from tenonnx_cpu.matmul.product import request as request_products
 from tenonnx_cpu.quantized.matrix import Quantized
 from tenonnx_cpu.quantized.product import Activations, activations_at, matmul_q, request
+from tenonnx_cpu.quantized.routed import Layer, joined
 
 
 class _NotReadyError(Exception):
@@ -37,8 +39,9 @@ class Dense(NamedTuple):
 
 
 class DenseOfCodes(NamedTuple):
-    """The same, of quantized matrices."""
+    """The same, of quantized matrices; ``whole`` is all of them side by side."""
 
+    whole: Quantized
     matrices: tuple[Quantized, ...]
     biases: NDArray | None
     activations: Activations
@@ -80,9 +83,17 @@ def mixture_of_experts(site: Site, plain: Call) -> Call | None:
     )
     count, sparse = site.attribute("k", 1), bool(site.attribute("use_sparse_mixer", 0))
     normalize = bool(site.attribute("normalize_routing_weights", 0))
+    whole = None
+    if of_codes and not (sparse or three[2] or site.given(14)):
+        one, two = (Layer(layer.whole, layer.biases) for layer in three[:2])
+        experts = len(three[0].matrices)
+        whole = joined((one, two), experts, count, normalize=normalize, between=activation)
+    threads = site.threads
 
     def call(*inputs: Any) -> Any:
         x, scores = inputs[:2]
+        if whole is not None and (launch := whole.launch(x, scores, threads)) is not None:
+            return launch
         weights = inputs[14] if of_codes and len(inputs) > 14 else None
         if x.dtype != F32 or not x.size:
             return plain(*inputs)
@@ -94,7 +105,7 @@ def mixture_of_experts(site: Site, plain: Call) -> Call | None:
         except _NotReadyError:
             return plain(*inputs)
 
-    return call
+    return Capturable(call)
 
 
 def _of_numbers(site: Site, stack: int, bias: int) -> Dense | None:
@@ -133,17 +144,20 @@ def _of_codes(site: Site, stack: int, scale: int, bias: int, zero: int) -> Dense
     if scales.shape[:2] != (experts, columns):
         return None
     wide = site.float32(scale).reshape(experts, columns, -1)
-    try:
-        matrices = tuple(
-            Quantized(
-                codes[expert].reshape(-1), wide[expert],
-                None if zeros is None else zeros[expert].reshape(-1),
-                bits, depth, columns, block, by_column=True, zero=1 << bits - 1,
-            )
-            for expert in range(experts)
+
+    def matrix(chosen: slice) -> Quantized:
+        own = wide[chosen].reshape(-1, wide.shape[2])
+        points = None if zeros is None else zeros[chosen].reshape(-1)
+        return Quantized(
+            codes[chosen].reshape(-1), own, points, bits, depth, len(own), block, by_column=True,
+            zero=1 << bits - 1,
         )  # fmt: skip
+
+    try:
+        matrices = tuple(matrix(slice(expert, expert + 1)) for expert in range(experts))
+        whole = matrix(slice(None))
     except ValueError:  # sizes that the operator itself refuses, in its own words
         return None
     activations = activations_at(site.attribute("accuracy_level", 0))
     request(matrices[0], activations)
-    return DenseOfCodes(matrices, biases, activations, site.threads)
+    return DenseOfCodes(whole, matrices, biases, activations, site.threads)

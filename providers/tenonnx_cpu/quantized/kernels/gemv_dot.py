@@ -27,42 +27,77 @@ def columns_of_task(columns: Any, depth: Any, threads: Any) -> Any:
     return -(-columns // (4 * tasks)) * 4
 
 
-def make_columns(bits: int, kind: str) -> Any:
-    """Returns what multiplies 1 to 4 rows by some columns of codes of so many bits."""
+def make_multiply(bits: int, kind: str) -> Any:
+    """Returns what multiplies 1, 2 or 4 rows by some columns of codes of so many bits."""
     dots, subtract_zeros = under(code_dots, kind, bits), make_subtract_zeros(bits)
     per_lane = PER_LANE[kind]
 
-    @parallel
-    def compute_columns(arguments: Any, task: Any, worker: Any) -> None:
-        x, x_scales, x_sums, starts, weights, c, extras, group, span, scratch = arguments
+    @helper
+    def multiply_columns(
+        rows: Any, padded: Any, top: Any, activations: Any, weights: Any, first: Any, c: Any,
+        group: Any, left: Any, right: Any, out: Any,
+    ) -> None:  # fmt: skip
+        """Writes some rows' columns from ``left`` to ``right``.
+
+        Args:
+            rows: How many.
+            padded: With those that are multiplied for nothing.
+            top: The first, of the activations and of the result.
+            activations: Themselves, their scales, their sums and what sums begin with.
+            weights: ``Weights``.
+            first: Their column that is the result's first.
+            c: The result.
+            group: Elements of a row that have a scale in common.
+            left: The first column.
+            right: The column after the last.
+            out: 32 floats to work in.
+        """
+        x, x_scales, x_sums, starts = activations
         scales, zeros, code_line = weights.scales, weights.zeros, weights.code_line
-        rows, columns = c.shape
-        padded, depth = x.shape
-        left = task * span
-        right = min(columns, left + span)
+        columns, depth = c.shape[1], x.shape[1]
         chunk = 8 // bits * per_lane * LANES
-        out = scratch[worker]
         column = left
         while column < right:
             lines = 4 if right - column >= 4 else 1
+            own = first + column
             dots(
-                min(LANES, group * bits // (8 * per_lane)), padded, lines, x.ctypes.data,
-                x.strides[0], x_scales.ctypes.data, x_scales.strides[0], starts.ctypes.data,
-                starts.strides[0], weights.codes.ctypes.data + column * code_line, code_line,
-                scales.ctypes.data + 4 * column * scales.shape[1], 4 * scales.shape[1],
+                min(LANES, group * bits // (8 * per_lane)), padded, lines,
+                x.ctypes.data + top * x.strides[0], x.strides[0],
+                x_scales.ctypes.data + top * x_scales.strides[0], x_scales.strides[0],
+                starts.ctypes.data + top * starts.strides[0], starts.strides[0],
+                weights.codes.ctypes.data + own * code_line, code_line,
+                scales.ctypes.data + 4 * own * scales.shape[1], 4 * scales.shape[1],
                 depth // chunk, max(1, weights.block // chunk), weights.flip,
                 0 if zeros.size else weights.zero, out.ctypes.data, 16,
             )  # fmt: skip
             for row in range(rows):
                 for line in range(lines):
-                    c[row, column + line] = out[4 * row + line]
+                    c[top + row, column + line] = out[4 * row + line]
                     if zeros.size:
                         subtract_zeros(
-                            weights, column + line, x_sums[row], weights.block // group,
-                            c.ctypes.data + 4 * (row * columns + column + line),
+                            weights, own + line, x_sums[top + row], weights.block // group,
+                            c.ctypes.data + 4 * ((top + row) * columns + column + line),
                             out.ctypes.data + 64,
                         )  # fmt: skip
             column += lines
+
+    return multiply_columns
+
+
+def make_columns(bits: int, kind: str) -> Any:
+    """Returns what multiplies 1 to 4 rows by a task's columns of codes of so many bits."""
+    multiply_columns = make_multiply(bits, kind)
+
+    @parallel
+    def compute_columns(arguments: Any, task: Any, worker: Any) -> None:
+        activations, weights, c, extras, group, span, scratch = arguments
+        rows, columns = c.shape
+        padded = activations[0].shape[0]
+        left = task * span
+        right = min(columns, left + span)
+        multiply_columns(
+            rows, padded, 0, activations, weights, 0, c, group, left, right, scratch[worker]
+        )
         finish_rows(c, 0, rows, left, right, extras)
 
     return compute_columns
@@ -109,7 +144,7 @@ def make_q_dots(bits: int) -> Kernel:
             begin(bytes_[row].ctypes.data, chunks, factor, starts[row].ctypes.data)
         span = columns_of_task(c.shape[1], a.shape[1], threads)
         compute_columns(
-            (bytes_, numbers[0], numbers[1], starts, matrix, c, extras, group, span, scratch),
+            ((bytes_, numbers[0], numbers[1], starts), matrix, c, extras, group, span, scratch),
             -(-c.shape[1] // span), threads,
         )  # fmt: skip
 
@@ -161,7 +196,7 @@ def make_q_reals(bits: int) -> Kernel:
             sum_blocks(a[row], matrix.block, sums[row])
         span = columns_of_task(c.shape[1], a.shape[1], threads)
         compute_columns(
-            (ordered, ordered, sums, ordered, matrix, c, extras, matrix.block, span, scratch),
+            ((ordered, ordered, sums, ordered), matrix, c, extras, matrix.block, span, scratch),
             -(-c.shape[1] // span), threads,
         )  # fmt: skip
 
