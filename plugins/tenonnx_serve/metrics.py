@@ -19,8 +19,7 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-from tenonnx_serve.counters import add
-from tenonnx_serve.statistics import ROWS, SECONDS
+from tenonnx_serve.counts import ROWS, SECONDS, add
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST.encode()
 
@@ -73,8 +72,7 @@ def _of_requests(pairs: Pairs) -> Iterable[Metric]:
     for labels, counted in pairs:
         succeeded = sum(counted["stages"]["request"]["counts"])
         requests.add_metric((*labels, "success"), succeeded)
-        for outcome, number in sorted(counted["failures"].items()):
-            requests.add_metric((*labels, outcome), number)
+        requests.add_metric((*labels, "failure"), counted["failed"])
         rows.add_metric(labels, *_buckets(ROWS, counted["batches"]))
         for stage, histogram in counted["stages"].items():
             stages.add_metric((*labels, stage), *_buckets(SECONDS, histogram))

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from tenonnx_serve.counts import SECONDS
 from tenonnx_serve.metrics import summed
-from tenonnx_serve.statistics import SECONDS
 
 REFRESH_SECONDS = 5
 
@@ -144,7 +144,7 @@ def _model(model: Mapping[str, str], counted: Mapping[str, Any]) -> list[Cell]:
         return [*row, "0", "0", "–", "–", "–", "–", "–"]
     stages, batches = found["stages"], found["batches"]
     requests = sum(stages["request"]["counts"])
-    failed = sum(found["failures"].values())
+    failed = found["failed"]
     runs = sum(batches["counts"])
     return [
         *row,

@@ -17,7 +17,7 @@ from tenonnx_serve import sockets
 from tenonnx_serve.agreement import Agreement
 from tenonnx_serve.backoff import Backoff
 from tenonnx_serve.channel import ChannelClosed, Handler
-from tenonnx_serve.counters import add
+from tenonnx_serve.counts import add
 from tenonnx_serve.memory import of_process
 from tenonnx_serve.processes import Worker, spawn
 

@@ -47,7 +47,7 @@ def test_a_killed_worker_is_back_within_two_seconds_and_others_go_on(
 ) -> None:
     server, _ = pair
     wait_for(lambda: back(server))
-    errors: list[tuple[int | None, str]] = []
+    errors: list[str] = []
     stopping = threading.Event()
 
     def ask() -> int:
@@ -57,7 +57,7 @@ def test_a_killed_worker_is_back_within_two_seconds_and_others_go_on(
                 assert server.get("steady")["word"] == "steady"
                 answered += 1
             except LOST as error:
-                errors.append((None, repr(error)))
+                errors.append(repr(error))
         return answered
 
     with ThreadPoolExecutor(4) as pool:
@@ -70,8 +70,9 @@ def test_a_killed_worker_is_back_within_two_seconds_and_others_go_on(
         seconds = time.monotonic() - start
         stopping.set()
         assert sum(each.result() for each in asking) > 20
-    # What the worker had accepted, one request of each client at most.
-    assert len(errors) <= 4, errors
+    # Of each client the request that the worker had, and one that came to it while it died:
+    # its connections are closed one by one, and the socket that it listens on is one of them.
+    assert len(errors) <= 2 * 4, errors
     # A machine that is busy is slow to start any process; these started two at once.
     assert seconds < max(2, 2 * server.start_seconds)
 

@@ -1,12 +1,13 @@
-"""What a worker counts of its requests, per model and version, as plain numbers.
+"""What a worker counts of its requests, as plain numbers, and sums of what several have counted.
 
-Metrics, the protocol's statistics and the page are made of sums of these over all workers, the dead
-included (``tenonnx_serve.counters`` adds them up). A request costs about a microsecond here.
+Metrics and the page are made of sums over all workers, the dead included. A snapshot is made of
+dictionaries, lists and numbers, as JSON has them. A request costs about a microsecond here.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Mapping
 from typing import Any, Final
 
 SECONDS: Final = (
@@ -19,6 +20,18 @@ ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 STAGES: Final = ("request", "decode", "queue", "compute", "encode")
 """What a request goes through; the first is all of it."""
+
+
+def add(total: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Adds a snapshot to a total, in place: what has the same name, entry by entry."""
+    for name, value in more.items():
+        if isinstance(value, Mapping):
+            add(total.setdefault(name, {}), value)
+        elif isinstance(value, list):
+            before = total.get(name, [0] * len(value))
+            total[name] = [a + b for a, b in zip(before, value, strict=True)]
+        else:
+            total[name] = total.get(name, 0) + value
 
 
 class Histogram:
@@ -45,63 +58,42 @@ class Histogram:
         return {"counts": list(self.counts), "total": self.total}
 
 
-class ModelStatistics:
+class ModelCounts:
     """What was counted of one version of a model.
 
     Attributes:
-        stages: Durations of requests that succeeded, in seconds.
+        stages: Durations of requests that were answered, in seconds.
         batches: Rows of each run.
-        failures: Requests that did not, by the name of their error.
-        failed_seconds: How long those took, together.
+        failed: Requests that were not.
     """
 
-    __slots__ = ("batches", "failed_seconds", "failures", "stages")
+    __slots__ = ("batches", "failed", "stages")
 
     def __init__(self) -> None:
         self.stages = {stage: Histogram(SECONDS) for stage in STAGES}
         self.batches = Histogram(ROWS)
-        self.failures: dict[str, int] = {}
-        self.failed_seconds = 0.0
-
-    def succeeded(self, decode: float, queue: float, compute: float, encode: float) -> None:
-        """Counts a request by the seconds that it spent in each stage."""
-        stages = self.stages
-        stages["request"].observe(decode + queue + compute + encode)
-        stages["decode"].observe(decode)
-        stages["queue"].observe(queue)
-        stages["compute"].observe(compute)
-        stages["encode"].observe(encode)
-
-    def failed(self, why: str, seconds: float) -> None:
-        """Counts a request that did not succeed."""
-        self.failures[why] = self.failures.get(why, 0) + 1
-        self.failed_seconds += seconds
-
-    def ran(self, rows: int) -> None:
-        """Counts a run of the model, of one request or of several."""
-        self.batches.observe(rows)
+        self.failed = 0
 
     def snapshot(self) -> dict[str, Any]:
         """Returns the numbers."""
         return {
             "stages": {stage: found.snapshot() for stage, found in self.stages.items()},
             "batches": self.batches.snapshot(),
-            "failures": dict(self.failures),
-            "failed_seconds": self.failed_seconds,
+            "failed": self.failed,
         }
 
 
-class Statistics:
+class Counts:
     """What one worker has counted since it started."""
 
     def __init__(self) -> None:
-        self._models: dict[tuple[str, str], ModelStatistics] = {}
+        self._models: dict[tuple[str, str], ModelCounts] = {}
 
-    def of(self, name: str, version: str) -> ModelStatistics:
+    def of(self, name: str, version: str) -> ModelCounts:
         """Returns what is counted of a version of a model; the same after a reload."""
         found = self._models.get((name, version))
         if found is None:
-            found = self._models[name, version] = ModelStatistics()
+            found = self._models[name, version] = ModelCounts()
         return found
 
     def snapshot(self) -> dict[str, Any]:
