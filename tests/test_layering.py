@@ -110,7 +110,7 @@ BIG_FUNCTIONS: dict[str, str] = {}
 
 OF_THE_REPOSITORY = {
     *("docs", "kernel_listing", "layering", "retired_words", "site"),
-    *("cold_start", "concurrency", "other_systems"),
+    *("cold_start", "concurrency", "other_systems", "release"),
 }
 """Tests of no one package."""
 
