@@ -24,7 +24,7 @@ HEADER = struct.Struct(f"<8s{2 * BYTES}sQQQ")
 LENGTH = struct.Struct("<Q")
 ALIGNMENT = 64
 
-SUFFIX = ".plan"
+SUFFIX, CAPTURES = ".plan", ".captures"
 KEPT_SECONDS = 30 * 24 * 3600
 """How long a plan is kept that nobody opens: those of older models and of older sources."""
 LIMIT = 256 << 20
@@ -119,7 +119,8 @@ def files() -> list[Path]:
 def make_room(found: Path, nbytes: int) -> None:
     """Deletes plans that nobody has opened for long, and more where there is no room."""
     kept = []
-    for path in found.glob(f"*{SUFFIX}") if is_trusted(found) else ():
+    every = (path for suffix in (SUFFIX, CAPTURES) for path in found.glob(f"*{suffix}"))
+    for path in every if is_trusted(found) else ():
         with contextlib.suppress(OSError):
             status = path.stat()
             kept.append((max(status.st_atime, status.st_mtime), status.st_size, path))

@@ -13,7 +13,7 @@ from tenonnx.cores import bound
 from tenonnx.digest import digest
 from tenonnx.errors import Fail
 from tenonnx.interface.session_facts import Session
-from tenonnx.plans import files, key
+from tenonnx.plans import captures, files, key
 from tenonnx.plans.admitted import global_of
 from tenonnx.plans.key import PATH, STATE
 from tenonnx.plans.unkept import Unkept
@@ -21,6 +21,8 @@ from tenonnx.weights.locks import Locks
 from tenonnx.weights.registry import default_registry
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tenonnx.operators import OperatorTable
     from tenonnx.options import SessionOptions
     from tenonnx.planning.plan import Observer, Plan
@@ -63,8 +65,10 @@ def wanted(
     return Wanted(found, files.path_of(digest(repr(found))))
 
 
-def opened(plan: Wanted, options: SessionOptions, registry: WeightRegistry) -> Parts | None:
-    """Returns what was kept of a plan; ``None`` if nothing was that fits."""
+def opened(
+    plan: Wanted, options: SessionOptions, registry: WeightRegistry
+) -> tuple[Parts, bool] | None:
+    """Returns what was kept of a plan, and whether its captures were; ``None`` if nothing fits."""
     try:
         file = files.read(plan.path)
     except OSError:
@@ -73,13 +77,15 @@ def opened(plan: Wanted, options: SessionOptions, registry: WeightRegistry) -> P
         log.info("%s is damaged and will be made again: %s", plan.path, error)
         return None
     try:
-        return _opened(file, options, registry)
+        return _opened(plan.path, file, options, registry)
     except Exception as error:  # what the file names may be gone
         log.info("%s is not used: %s", plan.path, error, exc_info=True)
         return None
 
 
-def _opened(file: files.File, options: SessionOptions, registry: WeightRegistry) -> Parts:
+def _opened(
+    path: Path, file: files.File, options: SessionOptions, registry: WeightRegistry
+) -> tuple[Parts, bool]:
     from tenonnx.plans import pickling  # for those who find a plan
     from tenonnx.plans.weights import Opened
 
@@ -87,20 +93,23 @@ def _opened(file: files.File, options: SessionOptions, registry: WeightRegistry)
     for module, name, facts in checks["providers"]:
         if repr(global_of(module, name).depends_on()) != facts:
             raise Unkept(f"{name} would compile otherwise now")
-    for path, state in checks["files"].items():
-        if key.state_of(path) != state:
-            raise Unkept(f"{path} has changed")
-    mapped = {path: registry.map(path) for path in checks["files"]}
-    surroundings = pickling.Surroundings(Opened(registry, mapped), options)
-    parts: Parts = pickling.unpickled(file.parts, file.apart, surroundings)
-    for path, state in checks["files"].items():
-        if key.state_of(path) != state:
-            raise Unkept(f"{path} has changed")
+    _refuse_changed(checks["files"])
+    mapped = {each: registry.map(each) for each in checks["files"]}
+    surroundings = pickling.Surroundings(Opened(registry, mapped), options, [])
+    parts, surroundings = pickling.unpickled(file.parts, file.apart, surroundings)
+    _refuse_changed(checks["files"])
     for provider in parts.providers:
         provider.__dict__["look_up"] = functools.partial(_operators, provider, options)
         if why := provider.reopened():
             raise Unkept(why)
-    return parts
+    captured = captures.take(path, file.mapping.identity, parts.namespace, surroundings)
+    return parts, captured
+
+
+def _refuse_changed(states: Mapping[str, tuple[int, ...]]) -> None:
+    for path, state in states.items():
+        if key.state_of(path) != state:
+            raise Unkept(f"{path} has changed")
 
 
 def _operators(provider: Provider, options: SessionOptions) -> OperatorTable:
@@ -136,9 +145,10 @@ class ReopenedSession(Session):
             self._sought = None
             return False
         registry = self._registry = default_registry()
-        parts = opened(self._sought, self._options, registry)
-        if parts is None:
+        found = opened(self._sought, self._options, registry)
+        if found is None:
             return False
+        parts, captured = found
         from tenonnx.plans.kept import KeptPlan  # for those who find one
 
         self._providers, self._signature, self._said = parts.providers, parts.signature, parts.said
@@ -149,6 +159,8 @@ class ReopenedSession(Session):
         self._plan = KeptPlan(parts, threads, self._reader.plan)
         registry.attach(self, self._options.logid or parts.name or "session", self._weights)
         self._moments = (start, time.perf_counter_ns())
+        if not captured:
+            captures.keep_after_first_run(self, self._sought.path)
         return True
 
     def _keep(self, mapped: Iterable[str]) -> None:
@@ -161,6 +173,8 @@ class ReopenedSession(Session):
             keep(self._sought.facts, self._sought.path, self, mapped)
         except Unkept as why:
             log.info("the plan is not kept: %s", why)
+        else:
+            captures.keep_after_first_run(self, self._sought.path)
 
     def _again(self, path: str) -> Callable[[], Session]:
         """Returns what makes a session of the same model and options that opens no plan."""

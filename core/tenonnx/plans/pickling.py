@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import functools
 import io
+import itertools
 import pickle
 from collections.abc import Sequence
 from contextvars import ContextVar
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.plans import by_reference, stand_ins
 from tenonnx.plans.admitted import NAMES, global_of, require
+from tenonnx.plans.later import Later
 from tenonnx.plans.unkept import Unkept
 from tenonnx.plans.weights import Opened, Stores
 from tenonnx.provider import HOST, HostDevice
@@ -22,6 +25,8 @@ from tenonnx.weights.weight import Weight
 
 if TYPE_CHECKING:
     from tenonnx.options import SessionOptions
+    from tenonnx.plans.kept import Parts
+    from tenonnx.provider import Provider
 
 APART = 16 << 10
 """Bytes of an array from which on it lies beside the pickle, and is mapped."""
@@ -33,11 +38,18 @@ class Surroundings(NamedTuple):
     Attributes:
         stores: Where its weights lie.
         options: The session's.
+        providers: The plan's, as soon as they are made.
+        later: The pickles of what is made when it is asked for, and the arrays beside them.
     """
 
     stores: Opened
     options: SessionOptions
+    providers: list[Provider]
+    later: Sequence[tuple[memoryview, Sequence[memoryview]]] = ()
 
+
+Pickled: TypeAlias = tuple[bytes, list[pickle.PickleBuffer]]
+"""Bytes, and large arrays beside them."""
 
 OPENING: ContextVar[Surroundings] = ContextVar("tenonnx_opening")
 
@@ -48,24 +60,40 @@ class Pickler(pickle.Pickler):
     Args:
         stores: Takes the weights.
         options: The session's, which whoever opens the plan has, too.
-        file: Takes the bytes.
-        apart: Takes large arrays.
+        providers: The session's.
+        later: Takes the pickles of what is made when it is asked for, and arrays beside them.
+            ``None`` for one of these, and whatever else is opened when there are providers.
+
+    Attributes:
+        apart: Large arrays.
     """
 
     def __init__(
         self,
         stores: Stores,
         options: SessionOptions,
-        file: io.BytesIO,
-        apart: list[pickle.PickleBuffer],
+        providers: Sequence[Provider],
+        later: list[Pickled] | None = None,
     ) -> None:
-        beside = functools.partial(_is_small, apart)
-        super().__init__(file, pickle.HIGHEST_PROTOCOL, buffer_callback=beside)
+        self._file, self.apart = io.BytesIO(), list[pickle.PickleBuffer]()
+        beside = functools.partial(_is_small, self.apart)
+        super().__init__(self._file, pickle.HIGHEST_PROTOCOL, buffer_callback=beside)
         self._stores, self._options = stores, options
+        self._providers, self._later = providers, later
+        self._numbers = {id(each): number for number, each in enumerate(providers)}
+
+    def pickled(self, thing: Any) -> Pickled:
+        """Returns the bytes of something, and the large arrays beside them."""
+        self.dump(thing)
+        return self._file.getvalue(), self.apart
 
     def reducer_override(self, thing: Any) -> Any:
         """Returns how to keep an object; ``NotImplemented`` if as pickle would."""
         kind = type(thing)
+        if kind is Later:
+            return self._put_off(thing.open())
+        if self._later is None and (number := self._numbers.get(id(thing))) is not None:
+            return provider_at, (number,)
         if (reduced := REDUCERS.get(kind)) is not None:
             return reduced(thing)
         if kind is Weight:
@@ -77,6 +105,14 @@ class Pickler(pickle.Pickler):
                 raise Unkept(f"{thing!r} is not what its module calls so")
             return NotImplemented
         return _of_ir(thing) if kind.__module__.startswith("onnx_ir") else NotImplemented
+
+    def _put_off(self, thing: Any) -> Any:
+        """Pickles something by itself."""
+        if self._later is None:
+            return Later, (thing,)
+        made = Pickler(self._stores, self._options, self._providers).pickled(thing)
+        self._later.append(made)
+        return later_at, (len(self._later) - 1,)
 
 
 def _is_small(apart: list[pickle.PickleBuffer], buffer: pickle.PickleBuffer) -> bool:
@@ -200,9 +236,18 @@ UINT8 = 2
 
 def element_type(name: str, number: int) -> Any:
     """Returns a member of an enumeration of onnx_ir's."""
-    import onnx_ir as ir
-
     return ir.DataType(number) if name == "DataType" else ir.AttributeType(number)
+
+
+def provider_at(number: int) -> Provider:
+    """Returns a provider of the plan that is opened."""
+    return OPENING.get().providers[number]
+
+
+def later_at(number: int) -> Later:
+    """Returns something of the plan that is opened which is not made yet."""
+    surroundings = OPENING.get()
+    return Later(make=lambda: loaded(*surroundings.later[number], surroundings))
 
 
 def host() -> HostDevice:
@@ -228,34 +273,67 @@ def plain(content: bytes | memoryview) -> Any:
     return _Plain(io.BytesIO(content)).load()
 
 
-def pickled(
-    thing: Any, stores: Stores, options: SessionOptions
-) -> tuple[bytes, list[pickle.PickleBuffer]]:
-    """Returns the bytes of a plan's parts, and large arrays beside them.
+def pickled(parts: Parts, stores: Stores, options: SessionOptions) -> Pickled:
+    """Returns the bytes of a plan's parts, and what lies beside them.
 
     Raises:
         Unkept: Something of it cannot be kept.
     """
-    file, apart = io.BytesIO(), list[pickle.PickleBuffer]()
+    later: list[Pickled] = []
+    main, beside = dumped(Pickler(stores, options, parts.providers, later), parts)
+    every = [(main, beside), *later]
+    apart = [*beside]
+    for content, arrays in later:
+        apart += [pickle.PickleBuffer(content), *arrays]
+    return pickle.dumps(tuple(len(arrays) for _, arrays in every)) + main, apart
+
+
+def dumped(pickler: Pickler, thing: Any) -> Pickled:
+    """Returns the bytes of something, and large arrays beside them.
+
+    Raises:
+        Unkept: Something of it cannot be kept.
+    """
     try:
-        Pickler(stores, options, file, apart).dump(thing)
+        return pickler.pickled(thing)
     except Unkept:
         raise
     except Exception as error:  # of whatever class a plug-in's object likes
         raise Unkept(f"{type(error).__name__}: {error}") from error
-    return file.getvalue(), apart
 
 
 def unpickled(
     content: bytes | memoryview, apart: Sequence[memoryview], surroundings: Surroundings
-) -> Any:
-    """Returns a plan's parts.
+) -> tuple[Parts, Surroundings]:
+    """Returns a plan's parts, and where there is what is made later.
 
     Raises:
         Unkept: They are not to be had here.
     """
+    file, places = io.BytesIO(content), iter(apart)
+    own, *counts = _Plain(file).load()
+    beside = list(itertools.islice(places, own))
+    later = [(next(places), list(itertools.islice(places, count))) for count in counts]
+    surroundings = surroundings._replace(later=later)
+    parts: Parts = _load(file, beside, surroundings)
+    surroundings.providers[:] = parts.providers
+    return parts, surroundings
+
+
+def loaded(
+    content: bytes | memoryview, apart: Sequence[memoryview], surroundings: Surroundings
+) -> Any:
+    """Returns what ``dumped`` made bytes of.
+
+    Raises:
+        Unkept: It is not to be had here.
+    """
+    return _load(io.BytesIO(content), apart, surroundings)
+
+
+def _load(file: io.BytesIO, apart: Sequence[memoryview], surroundings: Surroundings) -> Any:
     token = OPENING.set(surroundings)
     try:
-        return Unpickler(io.BytesIO(content), buffers=apart).load()
+        return Unpickler(file, buffers=apart).load()
     finally:
         OPENING.reset(token)

@@ -11,11 +11,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.plans.later import Later
 from tenonnx.records import record
 from tenonnx_cpu.buffers import COUNTED, apart
 from tenonnx_cpu.capture.launch import Launch, done, is_fixed
@@ -29,6 +31,7 @@ from tenonnx_cpu.jit.threads import memory as pool_memory
 if TYPE_CHECKING:
     from tenonnx_cpu.capture.captured_call import CapturedCall
     from tenonnx_cpu.capture.captured_run import CapturedRun
+    from tenonnx_cpu.capture.kept_run import KeptRun
     from tenonnx_cpu.kernel_selection import Site
 
 REPLAY = JitKernel("capture.replay", "replay")
@@ -231,13 +234,66 @@ class Cell(list[Any]):
 
     def __kept__(self) -> tuple[Any, ...]:
         """Returns how a plan that is kept has what replays: without what was captured."""
-        return attached, (self[1],)
+        return attached, (Later(self[1]),)
+
+    def __captures__(self, names: Mapping[int, str]) -> list[KeptRun]:
+        """Returns what was captured, for a plan that is kept.
+
+        Args:
+            names: Those of the plan's arrays, by their identities.
+
+        Raises:
+            Unkept: It means nothing to another process.
+        """
+        from tenonnx_cpu.capture.kept_run import kept  # after the first run of a model
+
+        captures = zip(self[2::2], self[3::2], strict=True)
+        return [kept(words, things, names) for words, things in captures]
+
+    def __take__(self, captures: Iterable[KeptRun], namespace: Mapping[str, Any]) -> None:
+        """Has what a plan was kept with replayed.
+
+        Raises:
+            Unkept: A kernel is not there.
+        """
+        restored = [each.restored(namespace) for each in captures]
+        self.extend(itertools.chain.from_iterable(restored))
+        self.scratch = max((int(words[at.SCRATCH]) for words, _ in restored), default=0)
 
 
-def attached(tracer: Any) -> Callable[..., Any]:
+def attached(tracer: Later) -> Callable[..., Any]:
     """Returns what replays a tracer's captures, of which there are none yet."""
-    made: Callable[..., Any] = tracer.attached()
-    return made
+    unopened = _Unopened(tracer)
+    return attach(unopened, unopened.untraced, unopened.untraced)
+
+
+class _Unopened:
+    """A tracer of a plan that was kept, made when inputs come that no capture fits."""
+
+    def __init__(self, tracer: Later) -> None:
+        self._tracer = tracer
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles the tracer."""
+        return self._tracer.open().__reduce__()  # type: ignore[no-any-return]  # it has one
+
+    def untraced(self, *inputs: Any) -> Any:
+        """Returns the results without a capture."""
+        return self._tracer.open().untraced(*inputs)
+
+    def __call__(self, cell: Cell, *inputs: Any) -> Any:
+        """Returns the results."""
+        if lacks_scratch(cell):  # a thread that is new
+            return again(cell, inputs)
+        return self._tracer.open(functools.partial(_resume, cell))(cell, *inputs)
+
+
+def _resume(cell: Cell, tracer: Any) -> None:
+    """Tells a tracer what its cell has captures of already."""
+    if len(cell) > 2:
+        from tenonnx_cpu.capture.kept_run import key_of as kept_key
+
+        tracer.resume([kept_key(*each) for each in zip(cell[2::2], cell[3::2], strict=True)])
 
 
 def key_of(x: Any) -> Any:
@@ -270,6 +326,14 @@ class _Tracer:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles it as it was before the first call."""
         return _Tracer, (self._step, self._constants)
+
+    def resume(self, keys: Sequence[Any]) -> None:
+        """Goes on from captures of such inputs."""
+        self._last = keys[-1]
+
+    def untraced(self, *inputs: Any) -> Any:
+        """Returns the results."""
+        return self._step(*inputs)
 
     def __call__(self, cell: Cell, *inputs: Any) -> Any:
         """Returns the results."""

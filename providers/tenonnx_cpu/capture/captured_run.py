@@ -16,6 +16,7 @@ import numpy as np
 from tenonnx.planning.arena import assign
 from tenonnx_cpu.buffers import ALIGNMENT, KEPT, SMALL, empty
 from tenonnx_cpu.capture.captured_call import CapturedCall, Place, Store
+from tenonnx_cpu.capture.encoded import Encoded
 from tenonnx_cpu.jit import layout as at
 from tenonnx_cpu.jit.code.code_object import entry_of
 
@@ -54,41 +55,6 @@ class _Launch(NamedTuple):
     arguments: tuple[Any, ...]
     things: tuple[Any, ...]
     refusal: int
-
-
-class Encoded(NamedTuple):
-    """A captured run as ``jit.layout`` says, but for the addresses of launches' arguments.
-
-    Attributes:
-        code: Its words.
-        things: Its objects.
-        pointers: Words that are to have addresses, and of which things.
-        guards: Which thing is the first that guards compare; there is one for each input.
-    """
-
-    code: list[int]
-    things: list[Any]
-    pointers: list[tuple[int, int]]
-    guards: int
-
-    def addressed(self) -> tuple[NDArray, NDArray]:
-        """Returns words and things; numbers lie behind the code, as integers and as floats."""
-        known = [(word, self.things[n]) for word, n in self.pointers]
-        numbers = sum(not isinstance(thing, np.ndarray) for _, thing in known)
-        words = np.zeros(len(self.code) + 2 * numbers, np.int64)
-        end = len(self.code)
-        words[:end] = self.code
-        for word, thing in known:
-            if isinstance(thing, np.ndarray):
-                words[word] = id(thing)
-            else:
-                words[word] = words.ctypes.data + 8 * end
-                write_number(thing, words[end : end + 2])
-                end += 2
-        objects = np.empty(len(self.things), object)
-        for n, thing in enumerate(self.things):
-            objects[n] = thing
-        return words, objects
 
 
 class CapturedRun:
@@ -241,12 +207,6 @@ def alone(call: CapturedCall) -> CapturedRun:
     count = len(call.inputs)
     given = range(count, count + len(results))
     return CapturedRun(call.inputs, [Numbered(call, range(count), given)], given, several=several)
-
-
-def write_number(number: Any, words: NDArray) -> None:
-    """Writes a number to two words: as an integer, 0 if it is none, and as a float."""
-    words[0] = 0 if isinstance(number, float | np.floating) else int(number)
-    words[1:].view(np.float64)[0] = float(number)
 
 
 def _stores_of(values: Iterable[Any]) -> Iterable[int]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from tenonnx_cpu.capture.capturable import replay_once
 from tenonnx_cpu.capture.captured_call import DATA, same_of, word_at
-from tenonnx_cpu.capture.captured_run import Encoded, write_number
+from tenonnx_cpu.capture.encoded import Encoded, write_number
 from tenonnx_cpu.capture.growth import Growth, Varies
 from tenonnx_cpu.capture.launch import fix, is_fixed
 

@@ -94,6 +94,10 @@ class Tracer:
         """Returns what a step calls."""
         return attach(self, self.untraced, self.untraced)
 
+    def resume(self, keys: Sequence[Any]) -> None:
+        """Goes on from captures of such inputs."""
+        self._kept, self._last = list(keys), keys[-1]
+
     @functools.cached_property
     def parts(self) -> tuple[Step, ...]:
         """The steps by themselves."""

@@ -1,0 +1,114 @@
+"""What is found out about a plan in its first run, kept beside it for later processes.
+
+That is which kernels are launched, for inputs of its shapes. A plan is kept before it runs, and
+its captures when it has run, in a file of their own.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import pickle
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenonnx.plans import files
+from tenonnx.plans.unkept import Unkept
+from tenonnx.weights.mapping import Identity
+
+if TYPE_CHECKING:
+    from tenonnx.interface.session_facts import Session
+    from tenonnx.plans.pickling import Surroundings
+
+log = logging.getLogger("tenonnx.plans")
+
+
+def take(plan: Path, identity: Identity, namespace: dict[str, Any], found: Surroundings) -> bool:
+    """Has a plan's captures replayed, if they were kept; says whether they were.
+
+    Args:
+        plan: The plan's file.
+        identity: That file's.
+        namespace: What the plan calls.
+        found: What it found when it was opened.
+    """
+    from tenonnx.plans import pickling
+
+    try:
+        file = files.read(path_of(plan))
+        if pickling.plain(file.checks) != tuple(identity):
+            raise Unkept("they are of another file")
+        captures = pickling.loaded(file.parts, file.apart, found)
+        for name, each in captures.items():
+            namespace[name].__self__.__take__(each, namespace)
+    except OSError:
+        return False
+    except Exception as error:  # a damaged file may say anything
+        log.info("captures of %s are not used: %s", plan, error)
+        return False
+    return True
+
+
+def path_of(plan: Path) -> Path:
+    """Returns where the captures of a plan are, or are to be."""
+    return plan.with_suffix(files.CAPTURES)
+
+
+def keep_after_first_run(session: Session, plan: Path) -> None:
+    """Keeps the captures of a session's plan when it has run."""
+    code = session._plan._code
+    if not any(_captured(code.namespace)):
+        return
+    # The plan has this, so that neither it nor the session may be held.
+    there = weakref.ref(session)
+
+    def run(*inputs: Any) -> tuple[Any, ...]:
+        outputs = code.run(*inputs)
+        if (session := there()) is not None and session._plan._code.run is run:
+            session._plan._code = code
+            _keep(session, plan)
+        return outputs
+
+    session._plan._code = code._replace(run=run)
+
+
+def _captured(namespace: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yields what may have captures, by the names that the plan's code has for it."""
+    for name, called in namespace.items():
+        own = getattr(called, "__self__", None)
+        if hasattr(own, "__captures__"):
+            yield name, own
+
+
+def _kept(namespace: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yields what can be kept of them."""
+    names = {id(each): name for name, each in namespace.items() if isinstance(each, np.ndarray)}
+    for name, own in _captured(namespace):
+        try:
+            if made := own.__captures__(names):
+                yield name, made
+        except Unkept as why:
+            log.info("captures of %s are not kept: %s", name, why)
+
+
+def _keep(session: Session, plan: Path) -> None:
+    from tenonnx.plans.pickling import Pickler, dumped
+    from tenonnx.plans.weights import Stores
+
+    try:
+        identity = tuple(Identity.of(os.stat(plan)))  # noqa: PTH116 - as for other files
+        captures = dict(_kept(session._plan._code.namespace))
+        if not captures:
+            return
+        pickler = Pickler(Stores(session.registry), session._options, session._providers)
+        content, apart = dumped(pickler, captures)
+        text = io.BytesIO()
+        pickle.Pickler(text, pickle.HIGHEST_PROTOCOL).dump(identity)
+        files.write(path_of(plan), text.getvalue(), content, [each.raw() for each in apart])
+    except (Unkept, OSError) as why:
+        log.info("captures are not kept: %s", why)

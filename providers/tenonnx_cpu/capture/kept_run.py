@@ -1,0 +1,220 @@
+"""Captured runs that are kept with a plan: what machine code reads, without a process's addresses.
+
+A later process puts its own into the words, of the kernels' entries, of dtypes and of arguments,
+and replays them without asking any step.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tenonnx.plans.unkept import Unkept
+from tenonnx.weights.storage import root
+from tenonnx.weights.weight import Weight
+from tenonnx_cpu.capture.encoded import Encoded, NDArray
+from tenonnx_cpu.jit import layout as at
+from tenonnx_cpu.jit.code.code_object import entry_of
+from tenonnx_cpu.jit.runtime import KERNELS, JitKernel
+from tenonnx_cpu.jit.scratch import ALIGNMENT, aligned
+
+SMALL = 16 << 10
+"""Bytes below which arrays lie together in one."""
+
+RUN, ARGUMENTS = 1, 5
+"""Where a launch has its kernel's entry, and where its arguments begin."""
+
+
+class Packed(NamedTuple):
+    """An array among others.
+
+    Attributes:
+        offset: Where its first element is.
+        dtype, shape, strides: The array's.
+    """
+
+    offset: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+class Named(NamedTuple):
+    """An array that the plan's code has a name for."""
+
+    name: str
+
+
+class KeptRun(NamedTuple):
+    """A captured run as ``jit.layout`` says, but for addresses.
+
+    Attributes:
+        words: The code, with 0 in place of addresses.
+        things: The objects; arrays are ``Named``, ``Packed`` if they are small, or themselves.
+        memory: The bytes of these.
+        entries: Words that are to have addresses of kernels, and of which ones.
+        pointers: Words that are to have addresses of things, and of which ones: of arguments.
+        guards: Words that are to have addresses of dtypes, and which of the things these are.
+    """
+
+    words: NDArray
+    things: tuple[Any, ...]
+    memory: NDArray
+    entries: tuple[tuple[int, JitKernel], ...]
+    pointers: tuple[tuple[int, int], ...]
+    guards: tuple[tuple[int, int], ...]
+
+    def restored(self, namespace: Mapping[str, Any]) -> tuple[NDArray, NDArray]:
+        """Returns words and objects for this process.
+
+        Args:
+            namespace: What the plan's code names.
+
+        Raises:
+            Unkept: A kernel is not there.
+        """
+        memory = aligned(self.memory.size)
+        memory[:] = self.memory
+        things = list(self.things)
+        for n, x in enumerate(things):
+            if type(x) is Packed:
+                things[n] = np.ndarray(x.shape, x.dtype, memory, x.offset, x.strides)
+            elif type(x) is Named:
+                things[n] = namespace[x.name]
+        code = self.words.tolist()
+        for word, kernel in self.entries:
+            if not kernel.load() or kernel.run is None:
+                raise Unkept(f"the kernel {kernel} is not there")
+            code[word] = entry_of(kernel.run)
+        for word, number in self.guards:
+            code[word] = id(things[number])
+        return Encoded(code, things, list(self.pointers), 0).addressed()
+
+
+def kept(words: NDArray, objects: Sequence[Any], names: Mapping[int, str]) -> KeptRun:
+    """Returns what is kept of a capture.
+
+    Args:
+        words: Its words.
+        objects: Its objects.
+        names: Those of the plan's arrays, by their identities.
+
+    Raises:
+        Unkept: It means nothing to another process.
+    """
+    code = words.tolist()
+    things = [Named(names[id(x)]) if id(x) in names else x for x in objects]
+    entries, pointers = _launches(code, things)
+    del code[_end(code) :]
+    guards = _guards(code, things, first=_arguments(code))
+    for word, *_ in (*entries, *pointers, *guards):
+        code[word] = 0
+    _refuse_results(code, things)
+    packer = _Packer()
+    packed = tuple(packer.packed(x) if isinstance(x, np.ndarray) else x for x in things)
+    taken = np.frombuffer(b"".join(packer.pieces), np.uint8)
+    given = tuple(entries), tuple(pointers), tuple(guards)
+    return KeptRun(np.array(code, np.int64), packed, taken, *given)
+
+
+def key_of(words: NDArray, objects: Sequence[Any]) -> list[Any]:
+    """Returns what tells a capture's inputs from others, as ``capturable.key_of`` says it."""
+    code, found = words.tolist(), list[Any]()
+    place, number = code[at.GUARDS], _arguments(code)
+    for thing in objects[number : number + code[at.COUNT]]:
+        if code[place + 1] == at.ARRAY:
+            shape = code[place + 4 : place + 4 + code[place + 3]]
+            strides = code[place + 4 + len(shape) : place + code[place]]
+            found.append((tuple(shape), tuple(strides), thing))
+        else:
+            found.append(id(thing))
+        place += code[place]
+    return found
+
+
+def _places(code: Sequence[int], section: int) -> list[int]:
+    """Returns where the entries of a section begin."""
+    place, found = code[section] + 1, []
+    for _ in range(code[place - 1]):
+        found.append(place)
+        place += code[place]
+    return found
+
+
+def _end(code: Sequence[int]) -> int:
+    """Returns where the code ends: numbers are behind."""
+    last = _places(code, at.RESULTS)[-1]
+    return last + code[last]
+
+
+def _arguments(code: Sequence[int]) -> int:
+    """Returns how many things are arguments of launches; those of guards come next."""
+    return sum(code[place + 2] for place in _places(code, at.LAUNCHES))
+
+
+def _launches(
+    code: Sequence[int], things: Sequence[Any]
+) -> tuple[list[tuple[int, JitKernel]], list[tuple[int, int]]]:
+    kernels = {entry_of(kernel.run): kernel for kernel in KERNELS if kernel.run is not None}
+    entries, pointers, number = [], list[tuple[int, int]](), 0
+    for place in _places(code, at.LAUNCHES):
+        if (kernel := kernels.get(code[place + RUN])) is None:
+            raise Unkept("something is launched that is no kernel")
+        entries.append((place + RUN, kernel))
+        for word in range(place + ARGUMENTS, place + ARGUMENTS + code[place + 2]):
+            if things[number] is not None:
+                pointers.append((word, number))
+            number += 1
+    return entries, pointers
+
+
+def _guards(code: Sequence[int], things: Sequence[Any], first: int) -> list[tuple[int, int]]:
+    place, found = code[at.GUARDS], []
+    for number in range(first, first + code[at.COUNT]):
+        thing = things[number]
+        if code[place + 1] == at.ARRAY:
+            if np.dtype(thing.str) is not thing:
+                raise Unkept(f"the dtype {thing} is another one in each process")
+            found.append((place + 2, number))
+        elif thing is not None and type(thing) is not Named:
+            raise Unkept("it takes an array that is this process's")
+        place += code[place]
+    return found
+
+
+def _refuse_results(code: Sequence[int], things: Sequence[Any]) -> None:
+    for place in _places(code, at.RESULTS):
+        thing = things[code[place + 2]] if code[place + 1] == at.THING else None
+        if thing is not None and type(thing) is not Named:
+            raise Unkept("it returns an array that is this process's")
+
+
+class _Packer:
+    """Takes small arrays together."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self._bytes = 0
+
+    def packed(self, array: NDArray) -> Any:
+        """Returns where an array lies; itself if it is large or a weight's."""
+        if isinstance(root(array).base, Weight):
+            return array
+        if min(array.strides, default=0) < 0 or array.dtype.hasobject:
+            raise Unkept("an argument is an array that cannot be kept")
+        steps = zip(array.shape, array.strides, strict=True)
+        extent = sum((length - 1) * step for length, step in steps) + array.itemsize
+        extent = extent if array.size else 0
+        if extent >= SMALL:
+            if not array.flags.c_contiguous:
+                raise Unkept("an argument is a large array with gaps")
+            return array
+        start = self._bytes
+        whole = -(-extent // ALIGNMENT) * ALIGNMENT
+        content = ctypes.string_at(array.ctypes.data, extent)
+        self.pieces.append(content.ljust(whole, b"\0"))
+        self._bytes += whole
+        return Packed(start, array.dtype, array.shape, array.strides)
