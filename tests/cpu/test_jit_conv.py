@@ -10,6 +10,7 @@ from windows_oracle import convolve
 
 from models import node
 from tenonnx_cpu.conv.layout_assignment import SUITED
+from tenonnx_cpu.conv.pixels import PANEL
 from tenonnx_cpu.conv.select import CHANNELS, CONV, DEPTHWISE, PIXELS, WINOGRAD
 from tenonnx_cpu.jit.runtime import JitKernel
 
@@ -75,6 +76,9 @@ DENSE = [
 SINGLE = [DENSE[0], Case((1, 8, 5, 5), 8, (5, 5))]
 """Those of one window."""
 
+FEW_PLACES = [DENSE[n] for n in (6, 11, 20, 21, 23)]
+"""Those of few windows and rows, which fill the panels of short vectors alone."""
+
 TILED = [
     Case((1, 64, 56, 56), 64, (3, 3), pads=(1, 1, 1, 1)),
     Case((1, 40, 14, 13), 70, (3, 3), pads=(1, 1, 1, 1)),
@@ -112,7 +116,7 @@ SIDE_BY_SIDE = [
 def kernel_of(case: Case) -> JitKernel:
     kernels = (
         (ALONE, DEPTHWISE), (SIDE_BY_SIDE, CHANNELS if SUITED else DEPTHWISE),
-        (TILED, WINOGRAD), (SINGLE, PIXELS),
+        (TILED, WINOGRAD), (SINGLE, PIXELS), (FEW_PLACES, PIXELS if case.rows >= PANEL else CONV),
     )  # fmt: skip
     return next((kernel for cases, kernel in kernels if case in cases), CONV)
 
