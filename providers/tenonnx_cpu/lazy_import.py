@@ -13,6 +13,7 @@ BESIDE: Final = {
     **dict.fromkeys(["int8.dense", "int8.pooling", "int8.pairs", "int8.conv"], QUANTIZED),
     "matmul.experts": ("Gather",),
     "ml.buckets": ("ScatterElements",),
+    "ml.categories": ("Gather",),
     "ml.columns": ("LabelEncoder", "OneHotEncoder"),
 }
 """Modules about nodes beside operators whose names begin so; nothing for other graphs."""

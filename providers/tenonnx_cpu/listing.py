@@ -56,6 +56,7 @@ LISTING: Final = {
     "matmul.experts": "MatMul",
     "matmul.matmul": "Gemm MatMul",
     "ml.buckets": "ReduceSum",
+    "ml.categories": "Sum",
     "ml.columns": "Concat",
     "ml.distances": "com.microsoft::CDist",
     "ml.hashing": "com.microsoft::MurmurHash3",

@@ -272,7 +272,25 @@ def buckets(d: Draft) -> None:
     d.add("ReduceSum", single, axes, keepdims=d.choose([0, 1]))
 
 
+def categories(d: Draft) -> None:
+    """Columns of categories that choose rows of tables, and the rows' sum, as CategoricalNB's."""
+    given = np.array([[0, 2, 1], [1, 0, 2.5], [2, -3, 0]], np.float32)
+    given[1, 1] = d.choose([0, np.nan, 3, -3.5, -4, 1e9])
+    x = d.feed("x", d.choose([given, given[:0], given[0], given.astype(np.float64), given.T]))
+    rows = []
+    for first in (0, 1):
+        place = d.choose([first, 1 - first, -1, 3])
+        column = d.add("Gather", x, d.weight(np.array([place])), axis=d.choose([-1, 1, 0]))
+        places = d.add("Cast", column, to=d.choose([7, 6]))
+        places = d.add("Reshape", places, d.weight(np.array(d.choose([[-1], [-1, 1]]))))
+        table = d.weight(d.floats(*d.choose([(2, 3), (7, 3), (2, 4), (3, 3)])))
+        chosen = d.add("Gather", table, places, axis=d.choose([-1, 1, 0]))
+        rows.append(d.add("Transpose", chosen, perm=d.choose([[1, 0], [0, 1]])))
+    d.add("Sum", *rows, *d.choose([[], rows[:1]]))
+
+
 ROWS = {
+    "ml.categories:fuse_categories": categories,
     "ml.buckets:fuse_buckets": buckets,
     "ml.columns:fuse_columns": columns,
     "attention.rotary:fuse_rotary": rotary,

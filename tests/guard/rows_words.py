@@ -1,15 +1,13 @@
-"""Words by address, and what becomes of their hashes."""
+"""Words by address, what becomes of their hashes, and categories."""
 
 from __future__ import annotations
 
 import numpy as np
 import onnx
-from arrays import ML, MS, i64, ids
-from trial import chain, of_model, one
+from arrays import MS, f32, ids
+from trial import of_model, one
 
 WORDS = np.array([f"word{number % 90}" for number in range(3000)], object).reshape(-1, 2)
-CODES = {"keys_strings": [f"word{n}" for n in range(50)], "values_int64s": [*range(50)]}
-
 BUCKETS = onnx.parser.parse_model(f"""
     <ir_version: 10, opset_import: ["": 21]>
     sums (int64[n, 1] places, int64[m, 1] numbers) => (float[k, 40] y)
@@ -23,17 +21,47 @@ BUCKETS = onnx.parser.parse_model(f"""
     }}
 """)
 
+KEYS = ", ".join(f'"word{number}"' for number in range(50))
+TO_NUMBERS = f"keys_strings = [{KEYS}], values_int64s = [{', '.join(map(str, range(50)))}]"
+COLUMNS = onnx.parser.parse_model(f"""
+    <ir_version: 10, opset_import: ["": 21, "ai.onnx.ml": 3]>
+    columns (string[n, m] x) => (int64[k, 2] y)
+    <int64[1] first = {{0}}, int64[1] last = {{1}}, int64[2] shape = {{-1, 1}}> {{
+        one = Gather <axis = 1> (x, first)
+        codes = ai.onnx.ml.LabelEncoder <{TO_NUMBERS}> (one)
+        other = Gather <axis = 1> (x, last)
+        codes2 = ai.onnx.ml.LabelEncoder <{TO_NUMBERS}> (other)
+        left = Reshape(codes, shape)
+        right = Reshape(codes2, shape)
+        y = Concat <axis = 1> (left, right)
+    }}
+""")
+
+CATEGORIES = onnx.parser.parse_model("""
+    <ir_version: 10, opset_import: ["": 21]>
+    categories (float[n, m] x, float[3, 5] rows, float[3, 4] others) => (float[k, 3] y)
+    <int64[1] first = {0}, int64[1] last = {1}, int64[1] flat = {-1}> {
+        column = Gather <axis = 1> (x, first)
+        places = Cast <to = 7> (column)
+        single = Reshape(places, flat)
+        found = Gather <axis = 1> (rows, single)
+        one = Transpose <perm = [1, 0]> (found)
+        column2 = Gather <axis = 1> (x, last)
+        places2 = Cast <to = 7> (column2)
+        single2 = Reshape(places2, flat)
+        found2 = Gather <axis = 1> (others, single2)
+        other = Transpose <perm = [1, 0]> (found2)
+        y = Sum(one, other)
+    }
+""")
+TABLES = {"rows": f32(3, 5), "others": f32(3, 4)}
+
 ROWS = [
     one("MurmurHash3 words", "MurmurHash3", [WORDS], domain=MS),
-    chain(
-        "columns of words",
-        [
-            ("Gather", [WORDS, i64(1)], {"axis": 1}),
-            ("LabelEncoder", [...], CODES, ML),
-            ("Reshape", [..., i64(-1, 1)], {}),
-            ("Concat", [...], {"axis": 1}),
-        ],
-    ),
+    of_model("columns of words", COLUMNS, {"x": WORDS}),
+    of_model(
+        "sums of chosen rows", CATEGORIES, {"x": ids(-4, 4, 9000, 2, dtype=np.float32), **TABLES}
+    ).with_constants(["rows", "others"]),
     of_model(
         "sums by bucket",
         BUCKETS,
