@@ -53,6 +53,7 @@ PARTS = {
 PUBLIC_MODULES = {
     "tenonnx",
     "tenonnx.affine",
+    "tenonnx.compiling",
     "tenonnx.convert",
     "tenonnx.delegate",
     "tenonnx.digest",

@@ -33,11 +33,13 @@ class Layout:
         inline: Keep them inside the ``.onnx`` file.
         threshold: Tensors of fewer bytes stay inside the ``.onnx`` file in any case.
         data_name: Name of the file of weights; the model's with ``.data`` added if empty.
+        alignment: What weights in that file start at multiples of: pages, as ONNX advises.
     """
 
     inline: bool = False
     threshold: int = 1024
     data_name: str = ""
+    alignment: int = PAGE
 
 
 def convert(
@@ -139,7 +141,7 @@ def saver(
 def save_onnx(model: ir.Model, path: Path, layout: Layout, progress: Progress) -> None:
     """Writes an ONNX file and, unless ``layout.inline``, the file of weights beside it, if any.
 
-    Every weight in that file starts at a page boundary, as the ONNX specification advises.
+    Every weight in that file starts at a multiple of ``layout.alignment``.
 
     Raises:
         InvalidArgument: The model is too large to be written in one file.
@@ -169,7 +171,7 @@ def save_onnx(model: ir.Model, path: Path, layout: Layout, progress: Progress) -
             external_data=data_name,
             size_threshold_bytes=layout.threshold,
             callback=tell,
-            alignment=PAGE,
+            alignment=layout.alignment,
             align_threshold=layout.threshold,
             max_workers=1,
         )

@@ -31,10 +31,12 @@ from tenonnx.loading.protos import graphs, read_quietly
 from tenonnx.loading.sparse import densify, has_sparse
 from tenonnx.loading.supplied import NOTHING, Supplied
 from tenonnx.loading.tensors import TensorReader
-from tenonnx.loading.wire import skim
+from tenonnx.loading.wire import COMPILED, skim
 
 if TYPE_CHECKING:
     from tenonnx.weights.registry import WeightRegistry
+
+log = logging.getLogger("tenonnx.plans")
 
 TENSOR, TENSORS = ir.AttributeType.TENSOR, ir.AttributeType.TENSORS
 GRAPH, GRAPHS = ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS
@@ -129,8 +131,15 @@ def _load_buffer(
 
 
 def _read_buffer(buffer: memoryview, storage: Any, reader: TensorReader, name: str) -> ir.Model:
+    where = None
+    if buffer[: len(COMPILED)] == COMPILED:
+        from tenonnx.compiled_file import LOCATION, header_of  # few models are
+
+        where = header_of(buffer, name).model
+        log.info("%s has a plan, which is used only if the caller says that it is trusted", name)
+        reader.inline[LOCATION] = storage
     try:
-        skeleton = skim(buffer)
+        skeleton = skim(buffer, where=where)
         proto = onnx.ModelProto.FromString(skeleton.data)
     except (InvalidProtobuf, DecodeError) as error:
         exact = _diagnosis(buffer, error)

@@ -50,6 +50,8 @@ class SessionOptions:
         enable_profiling: Write a trace of every run; see ``InferenceSession.end_profiling``.
         profile_file_prefix: Where; date and time are added to it.
         optimized_model_filepath: Where to write the model as transforms left it; nowhere if empty.
+        trust_compiled_plan: The model is a file of ``tenonnx compile`` that you or somebody you
+            trust wrote: the plan in it is used, as code would be.
         operators: Operators for this session alone; see ``operator``.
         inter_op_num_threads, execution_mode, execution_order, enable_cpu_mem_arena,
             enable_mem_pattern, enable_mem_reuse, log_severity_level, log_verbosity_level,
@@ -78,6 +80,7 @@ class SessionOptions:
     optimized_model_filepath: str = ""
     use_deterministic_compute: bool = False
     use_per_session_threads: bool = True
+    trust_compiled_plan: bool = False
     operators: OperatorTable = field(default_factory=OperatorTable, repr=False, compare=False)
     _config: dict[str, str] = field(default_factory=dict, repr=False)
     _sizes: dict[tuple[str, str], int] = field(default_factory=dict, repr=False)
@@ -309,6 +312,7 @@ KINDS: Final[Mapping[str, tuple[Callable[[Any], Any], str]]] = {
     "log_severity_level": INTEGER,
     "log_verbosity_level": INTEGER,
     "time_limit": (_seconds, "a number of seconds, or None"),
+    "trust_compiled_plan": FLAG,
     "use_deterministic_compute": FLAG,
     "use_per_session_threads": FLAG,
 }

@@ -93,7 +93,7 @@ class InferenceSession(ReopenedSession):
             self._options = effective(self._given)
             self._narrowed: dict[tuple[int, ...], Plan] = {}
             self._profiler: Profiler | None = None
-            if not self._reopen():
+            if not self._reopen(self._again()):
                 with noted() as mapped:
                     self._build(providers, provider_options)
                 self._keep(mapped)
@@ -149,9 +149,11 @@ class InferenceSession(ReopenedSession):
         registry.attach(self, options.logid or str(model.graph.name or "session"), self._weights)
         self._moments = (*moments, time.perf_counter_ns())
 
-    def _again(self, path: str) -> Callable[[], InferenceSession]:
+    def _again(self) -> Callable[[str], InferenceSession]:
+        """Returns what makes a session of the same options that opens no plan; not of this one."""
         how = {"disabled_optimizers": self._disabled, "enable_fallback": self._fallback}
-        return functools.partial(_unopened, path, self._options, *self._recipe[2:], **how)
+        options, providers, more = self._options, *self._recipe[2:]
+        return lambda path: unopened(path, options, providers, more, **how)
 
     def run(
         self,
@@ -379,7 +381,7 @@ class InferenceSession(ReopenedSession):
         return profiler.write(self._options.profile_file_prefix)
 
 
-def _unopened(*arguments: Any, **named: Any) -> InferenceSession:
+def unopened(*arguments: Any, **named: Any) -> InferenceSession:
     """Returns a session that reads its model, whatever was kept."""
     session = InferenceSession.__new__(InferenceSession)
     session._keeps = False

@@ -1,4 +1,4 @@
-"""``tenonnx convert``, ``warmup`` and ``cache``: files that processes find when they start."""
+"""``tenonnx compile``, ``convert``, ``warmup`` and ``cache``: files for later processes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ def register_commands(register: RegisterCommands) -> None:
     """Add the subcommands; typer is imported when the command line asks for them."""
     register(
         subcommands(
+            compile="tenonnx_deploy.compile",
             convert="tenonnx_deploy.convert",
             warmup="tenonnx_deploy.warmup",
             cache="tenonnx_deploy.cache",

@@ -165,8 +165,14 @@ class CPUExecutionProvider(ArrayProvider):
     @classmethod
     def depends_on(cls) -> tuple[Any, ...]:
         """Returns the processor, who compiles kernels for it, and how many threads there are."""
-        kinds = jit_mode(), has_kernels(), has_numba(), machine_stamp(compiler())
-        return *kinds, COUNTED, most_threads()
+        return (
+            ("TENONNX_JIT", jit_mode()),
+            ("whether there are kernels", has_kernels()),
+            ("whether numba is installed", has_numba()),
+            ("the processor, or the kind that kernels are for", machine_stamp(compiler())),
+            ("reference counts", COUNTED),
+            ("how many threads kernels may have", most_threads()),
+        )
 
     def reopened(self) -> str | None:
         """Asks for the kernels again, and says what is said when steps are compiled."""

@@ -87,3 +87,26 @@ def test_the_highest_point_of_a_line_is_drawn() -> None:
     assert len(thinned) <= POINTS + 1
     assert (3.0, 0.0) in thinned
     assert thinned[-1] == points[-1]
+
+
+def test_compile_writes_one_file_and_replaces_none(cli: Cli, mlp: str, folder: Path) -> None:
+    result = cli("compile", mlp, "--provider", "cpu", "--threads", "1", "--json")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    target = folder / "mlp.tenonnx"
+    assert found["written"] == {"mlp.tenonnx": target.stat().st_size}
+    assert found["facts"]["the option intra_op_num_threads"] == "1"
+    assert cli("run", "mlp.tenonnx", "--input", "random").exit_code == 0
+    again = cli("compile", mlp)
+    assert again.exit_code != 0
+    assert "mlp.tenonnx is there already" in again.stderr
+    assert "--force" in again.stderr
+    text = cli("compile", mlp, "--output", "mlp.tenonnx", "--force").stdout
+    assert text.startswith("wrote mlp.tenonnx, ")
+    assert "trust_compiled_plan" in cli("compile", "--help").stdout
+
+
+def test_compile_takes_no_plug_ins_of_the_command_line(cli: Cli, mlp: str, double: str) -> None:
+    result = cli("--plugin", double, "compile", mlp)
+    assert result.exit_code == 2
+    assert "Install the plug-in" in result.stderr

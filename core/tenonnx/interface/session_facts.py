@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tenonnx.errors import NotSupported, TenonnxError
 from tenonnx.interface.signature import NodeArg, Signature, describe
@@ -33,6 +33,14 @@ KEPT_STAGES = ("open",)
 """What is done instead where an earlier session kept its plan."""
 
 
+class Reader(Protocol):
+    """Reads a session's model when it is asked for the first time."""
+
+    @property
+    def session(self) -> Session:
+        """The session that did."""
+
+
 class Session:
     """A session's facts; ``InferenceSession`` adds what it does."""
 
@@ -53,10 +61,13 @@ class Session:
     _reports: list[TransformReport]
     _read: ir.Model
 
+    _reader: Reader | None = None
+    """What reads the model if more is asked than a plan that was kept says."""
+
     @property
     def _whole(self) -> Session:
         """The session itself; where its plan was kept, one that read the model."""
-        raise NotImplementedError
+        return self if self._reader is None else self._reader.session
 
     @property
     def placement(self) -> Placement:

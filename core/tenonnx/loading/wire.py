@@ -18,6 +18,9 @@ from tenonnx.errors import InvalidProtobuf
 if TYPE_CHECKING:
     from tenonnx.loading.long_lists import LongList
 
+COMPILED = b"tenonnx compiled"
+"""How files begin that have a model's plan beside it; see ``tenonnx.compiled_file``."""
+
 THRESHOLD = 128
 """Tensor contents shorter than this stay in the skeleton."""
 
@@ -81,19 +84,27 @@ class Skeleton(NamedTuple):
     lists: dict[str, LongList]
 
 
-def skim(buffer: memoryview, threshold: int = THRESHOLD) -> Skeleton:
+def skim(
+    buffer: memoryview, threshold: int = THRESHOLD, where: tuple[int, int] | None = None
+) -> Skeleton:
     """Returns the skeleton of a serialized ``ModelProto``.
 
     Takes time in proportion to the number of messages, not of bytes, and copies only what the
     skeleton has. Messages no longer than the threshold are not looked into.
+
+    Args:
+        buffer: What offsets of external data count from.
+        threshold: Bytes from which on a message is looked into.
+        where: Where in the buffer the model begins and ends; all of it if ``None``.
 
     Raises:
         InvalidProtobuf: At which byte the buffer stops being a model.
     """
     location = f"buffer:{os.urandom(12).hex()}"
     scan = _Scan(buffer, threshold, location)
-    pieces = scan.message(0, len(buffer), "Model", 0)
-    data = bytes(buffer) if pieces is None else b"".join(pieces)
+    start, stop = where or (0, len(buffer))
+    pieces = scan.message(start, stop, "Model", 0)
+    data = bytes(buffer[start:stop]) if pieces is None else b"".join(pieces)
     return Skeleton(data, location, scan.lists)
 
 

@@ -39,9 +39,9 @@ def keep(facts: tuple[Any, ...], path: Path, session: Session, mapped: Iterable[
     Raises:
         Unkept: It cannot be kept; the message says why.
     """
-    _refuse(session)
+    refuse(session)
     stores = Stores(session.registry)
-    parts, apart = pickled(_parts(session), stores, session._options)
+    parts, apart = pickled(parts_of(session), stores, session._options)
     named = [(type(each), each.depends_on()) for each in session._providers]
     checks = {
         "files": _states(mapped, stores),
@@ -67,7 +67,8 @@ def _states(mapped: Iterable[str], stores: Stores) -> dict[str, tuple[int, ...]]
     return states
 
 
-def _parts(session: Session) -> Parts:
+def parts_of(session: Session) -> Parts:
+    """Returns what is kept of a session."""
     plan, model = session._plan, session._model
     code = plan._code
     namespace = {k: v for k, v in code.namespace.items() if k not in BESIDE}
@@ -84,7 +85,8 @@ def _parts(session: Session) -> Parts:
     )
 
 
-def _refuse(session: Session) -> None:
+def refuse(session: Session) -> None:
+    """Raises Unkept for a session that is more than a plan, or whose plan is not done."""
     for provider in session._providers:
         if provider.depends_on() is None:
             raise Unkept(f"steps of {provider.name} cannot be kept")

@@ -22,18 +22,25 @@ if TYPE_CHECKING:
 
 VERSION = "plan 1"
 
-PATH, STATE, SOURCES = 4, 5, -1
+PATH, STATE, SOURCES = 5, 6, -1
 """Which of the facts are the model's path, its file's state, and that of the code."""
 
 BEGAN = time.time_ns() - 10_000_000
 """When this process began to import what is here; clocks of file systems are a little behind."""
 
+OPTIMIZED = sys.flags.optimize
+"""What Python leaves out of code objects, by whose constants functions are found."""
+
 PREFIXES = ("TENONNX_", "NUMBA_", "ORT_LOAD_")
 PLACES = frozenset({"TENONNX_CACHE_DIR", "TENONNX_CACHE_SIZE"})
 """Variables that say where and how much is kept, not what."""
 
+TRUST_VARIABLE = "TENONNX_TRUST_COMPILED"
+"""The folders whose compiled files are the caller's own."""
+
 WITHOUT_EFFECT = frozenset(
     {"logid", "log_severity_level", "log_verbosity_level", "profile_file_prefix"}
+    | {"trust_compiled_plan"}
 )
 """Options that change nothing of a plan."""
 
@@ -67,10 +74,10 @@ def facts(
     entries = admitted.plugins()
     refuse_registered(entries)
     return (
-        VERSION, installed.release(), sys.version, np.__version__,
+        VERSION, installed.release(), sys.version, OPTIMIZED, np.__version__,
         os.path.abspath(path), state_of(path),  # noqa: PTH100 - a string, and often
-        tuple(_options(options)), _plain(requests), _plain(provider_options), tuple(disabled),
-        tuple(_variables()), sources(entries),
+        tuple(options_of(options)), plain(requests), plain(provider_options), tuple(disabled),
+        tuple(variables()), sources(entries),
     )  # fmt: skip
 
 
@@ -119,13 +126,14 @@ def state_of(path: str) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, *times
 
 
-def _options(options: SessionOptions) -> Iterator[tuple[str, Any]]:
+def options_of(options: SessionOptions) -> Iterator[tuple[str, Any]]:
+    """Yields the options that change a plan, by name, as what says all of them."""
     for name, value in sorted(vars(options).items()):
         if name not in WITHOUT_EFFECT and name not in OF_THE_PROCESS:
-            yield name, _plain(value)
+            yield name, plain(value)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Returns a value whose representation says all of it.
 
     Raises:
@@ -134,15 +142,16 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, str | bool | int | float):
         return value.__class__.__name__, repr(value)
     if isinstance(value, Mapping):
-        return tuple(sorted((_plain(k), _plain(v)) for k, v in value.items()))
+        return tuple(sorted((plain(k), plain(v)) for k, v in value.items()))
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, tuple | list):
-        return tuple(map(_plain, value))
+        return tuple(map(plain, value))
     raise Unkept(f"{type(value).__name__} in the options or providers belongs to this process")
 
 
-def _variables() -> Iterator[tuple[str, str]]:
+def variables() -> Iterator[tuple[str, str]]:
+    """Yields the environment's variables that change a plan."""
     for name, value in sorted(os.environ.items()):
         if name.startswith(PREFIXES) and name not in PLACES:
             yield name, value
@@ -156,15 +165,20 @@ def sources(entries: Sequence[installed.EntryPoint]) -> tuple[Any, ...]:
     Raises:
         Unkept: It has changed since this process began, which may have imported either.
     """
+    states = tuple((root, _state_of_code(root, whose)) for root, whose in packages(entries))
+    return tuple(map(tuple, entries)), states, installed.installations()
+
+
+def packages(entries: Sequence[installed.EntryPoint]) -> list[tuple[str, str]]:
+    """Returns the packages of code that plans name, and the distributions that they are of."""
     roots = {"tenonnx": "tenonnx", "tenonnx_array": "tenonnx"}
     roots.update((e.value.partition(":")[0].partition(".")[0], e.distribution) for e in entries)
-    states = tuple((root, _state_of_code(root, whose)) for root, whose in sorted(roots.items()))
-    return tuple(map(tuple, entries)), states, installed.installations()
+    return sorted(roots.items())
 
 
 def _state_of_code(package: str, distribution: str) -> Any:
     """Returns the state of a package's files: of the list of them, if they are installed."""
-    folder = _folder(package)
+    folder = folder_of(package)
     if folder is None:
         return None
     info = installed.folder(distribution)
@@ -172,7 +186,7 @@ def _state_of_code(package: str, distribution: str) -> Any:
     if info is not None and os.path.dirname(info) == os.path.dirname(folder):  # noqa: PTH120
         found["RECORD"] = state_of(f"{info}/RECORD")
     elif os.path.isdir(folder):  # noqa: PTH112
-        found.update(_files(folder))
+        found.update(modules(folder))
     else:
         found[folder] = state_of(folder)
     if max((state[-1] for state in found.values()), default=0) > BEGAN:
@@ -181,7 +195,7 @@ def _state_of_code(package: str, distribution: str) -> Any:
 
 
 @functools.cache
-def _folder(package: str) -> str | None:
+def folder_of(package: str) -> str | None:
     """Returns the folder of a package, or the file of a module, without importing it."""
     spec = importlib.util.find_spec(package)
     if spec is None:
@@ -190,7 +204,8 @@ def _folder(package: str) -> str | None:
     return folders[0] if folders else spec.origin
 
 
-def _files(folder: str) -> Iterator[tuple[str, tuple[int, ...]]]:
+def modules(folder: str) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yields the modules below a folder, and the state of each one's file."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.endswith(".py"):
@@ -198,4 +213,4 @@ def _files(folder: str) -> Iterator[tuple[str, tuple[int, ...]]]:
                 times = status.st_mtime_ns, status.st_ctime_ns
                 yield entry.path, (status.st_size, status.st_ino, *times)
             elif "." not in entry.name and entry.name != "__pycache__" and entry.is_dir():
-                yield from _files(entry.path)
+                yield from modules(entry.path)

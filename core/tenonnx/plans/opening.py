@@ -15,7 +15,7 @@ from tenonnx.errors import Fail
 from tenonnx.interface.session_facts import Session
 from tenonnx.plans import captures, files, key
 from tenonnx.plans.admitted import global_of
-from tenonnx.plans.key import PATH, STATE
+from tenonnx.plans.key import PATH, STATE, TRUST_VARIABLE
 from tenonnx.plans.unkept import Unkept
 from tenonnx.weights.locks import Locks
 from tenonnx.weights.registry import default_registry
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from tenonnx.options import SessionOptions
     from tenonnx.planning.plan import Observer, Plan
     from tenonnx.plans.kept import Parts
+    from tenonnx.plans.pickling import Surroundings
     from tenonnx.provider import Provider
+    from tenonnx.weights.mapping import Mapping as File
     from tenonnx.weights.registry import WeightRegistry
 
 log = logging.getLogger("tenonnx.plans")
@@ -43,6 +45,27 @@ class Wanted(NamedTuple):
 
     facts: tuple[Any, ...]
     path: Any
+
+
+class Found(NamedTuple):
+    """A plan that was found.
+
+    Attributes:
+        parts: Its parts.
+        path: The model's.
+        state: The model's file's.
+        captured: Whether it has captures of a first run.
+    """
+
+    parts: Parts
+    path: str
+    state: tuple[int, ...]
+    captured: bool
+
+
+def may_be_claimed(options: SessionOptions) -> bool:
+    """Says whether options or the environment say of any compiled file that it is the caller's."""
+    return options.trust_compiled_plan or TRUST_VARIABLE in os.environ
 
 
 def wanted(
@@ -87,7 +110,6 @@ def _opened(
     path: Path, file: files.File, options: SessionOptions, registry: WeightRegistry
 ) -> tuple[Parts, bool]:
     from tenonnx.plans import pickling  # for those who find a plan
-    from tenonnx.plans.weights import Opened
 
     checks = pickling.plain(file.checks)
     for module, name, facts in checks["providers"]:
@@ -95,15 +117,40 @@ def _opened(
             raise Unkept(f"{name} would compile otherwise now")
     _refuse_changed(checks["files"])
     mapped = {each: registry.map(each) for each in checks["files"]}
-    surroundings = pickling.Surroundings(Opened(registry, mapped), options, [])
-    parts, surroundings = pickling.unpickled(file.parts, file.apart, surroundings)
+    parts, surroundings = revived(file.parts, file.apart, mapped, options, registry)
     _refuse_changed(checks["files"])
+    return parts, captures.take(path, file.mapping.identity, parts.namespace, surroundings)
+
+
+def revived(
+    content: memoryview,
+    apart: Sequence[memoryview],
+    mapped: Mapping[str, File],
+    options: SessionOptions,
+    registry: WeightRegistry,
+) -> tuple[Parts, Surroundings]:
+    """Returns a plan's parts, whose providers have what sessions give them, and what they found.
+
+    Args:
+        content: A pickle of them.
+        apart: The arrays beside it.
+        mapped: The files that weights lie in, by the paths that the pickle has.
+        options: The session's.
+        registry: Where weights are to be.
+
+    Raises:
+        Unkept: They cannot be used here; so may whatever an object of theirs raises.
+    """
+    from tenonnx.plans import pickling  # for those who find a plan
+    from tenonnx.plans.weights import Opened
+
+    found = pickling.Surroundings(Opened(registry, dict(mapped)), options, [])
+    parts, found = pickling.unpickled(content, apart, found)
     for provider in parts.providers:
         provider.__dict__["look_up"] = functools.partial(_operators, provider, options)
         if why := provider.reopened():
             raise Unkept(why)
-    captured = captures.take(path, file.mapping.identity, parts.namespace, surroundings)
-    return parts, captured
+    return parts, found
 
 
 def _refuse_changed(states: Mapping[str, tuple[int, ...]]) -> None:
@@ -122,46 +169,74 @@ class ReopenedSession(Session):
     """A session that opens a plan which was kept, or keeps its own."""
 
     _keeps = True
-    _reader: Reader | None = None
     _sought: Wanted | None = None
     _embedded: bool
     _disabled: tuple[str, ...]
     _observers: list[Observer]
 
-    def _reopen(self) -> bool:
-        """Takes a plan that was kept; says whether there is one."""
+    def _reopen(self, unopened: Callable[[str], Session]) -> bool:
+        """Takes a plan that was kept, or that the model's file has; says whether there is one.
+
+        Args:
+            unopened: Makes a session of the same options, of a path, that opens no plan.
+
+        Raises:
+            Fail: The file has a plan, is said to be trusted, and does not fit.
+        """
         self._reader = self._told = self._sought = None
         start = time.perf_counter_ns()
         try:
+            if not self._keeps:
+                return False
             if self._embedded:
                 raise Unkept("the model may say with which options to run it")
-            source, _, providers, more = self._recipe
-            self._sought = wanted(source, self._options, providers, more, self._disabled)
+            found = self._shipped() or self._kept()
         except Unkept as why:
             # Whoever keeps what is logged would keep the session: the exception has its frames.
             log.info("no plan is looked for or kept: %s", str(why))
             return False
-        if not self._keeps:
-            self._sought = None
-            return False
-        registry = self._registry = default_registry()
-        found = opened(self._sought, self._options, registry)
         if found is None:
             return False
-        parts, captured = found
+        self._take(found, unopened)
+        self._moments = (start, time.perf_counter_ns())
+        if self._sought is not None and not found.captured:
+            captures.keep_after_first_run(self, self._sought.path)
+        return True
+
+    def _shipped(self) -> Found | None:
+        """Returns the plan of a compiled file that is said to be trusted."""
+        if os.environ.get("TENONNX_PLANS") == "0" or not may_be_claimed(self._options):
+            return None
+        from tenonnx.plans import shipped  # for those who say so
+
+        source, _, providers, more = self._recipe
+        if not shipped.is_claimed(source, self._options):
+            return None
+        path = os.path.abspath(source)  # noqa: PTH100 - a string
+        state, registry = key.state_of(path), default_registry()
+        asked = self._options, providers, more, self._disabled
+        return Found(shipped.opened(path, *asked, registry), path, state, captured=False)
+
+    def _kept(self) -> Found | None:
+        """Returns the plan that an earlier session kept."""
+        source, _, providers, more = self._recipe
+        self._sought = wanted(source, self._options, providers, more, self._disabled)
+        found = opened(self._sought, self._options, default_registry())
+        facts = self._sought.facts
+        return None if found is None else Found(found[0], facts[PATH], facts[STATE], found[1])
+
+    def _take(self, found: Found, unopened: Callable[[str], Session]) -> None:
         from tenonnx.plans.kept import KeptPlan  # for those who find one
 
+        parts, path, state, _ = found
+        self._registry = default_registry()
         self._providers, self._signature, self._said = parts.providers, parts.signature, parts.said
         self._observers, self._weights, self._told = [], parts.weights, parts.metadata
         threads = bound(self._options.intra_op_num_threads)
-        path, state = self._sought.facts[PATH], self._sought.facts[STATE]
-        self._reader = Reader(path, state, self._again(path))
-        self._plan = KeptPlan(parts, threads, self._reader.plan)
-        registry.attach(self, self._options.logid or parts.name or "session", self._weights)
-        self._moments = (start, time.perf_counter_ns())
-        if not captured:
-            captures.keep_after_first_run(self, self._sought.path)
-        return True
+        self._reader = reader = Reader(path, state, functools.partial(unopened, path))
+        self._plan = KeptPlan(parts, threads, reader.plan)
+        name = self._options.logid or parts.name or "session"
+        self._registry.attach(self, name, self._weights)
 
     def _keep(self, mapped: Iterable[str]) -> None:
         """Keeps the plan for later processes, if it can be; it was read from these files."""
@@ -175,14 +250,6 @@ class ReopenedSession(Session):
             log.info("the plan is not kept: %s", why)
         else:
             captures.keep_after_first_run(self, self._sought.path)
-
-    def _again(self, path: str) -> Callable[[], Session]:
-        """Returns what makes a session of the same model and options that opens no plan."""
-        raise NotImplementedError
-
-    @property
-    def _whole(self) -> Session:
-        return self if self._reader is None else self._reader.session
 
 
 class Reader:

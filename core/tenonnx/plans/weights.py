@@ -22,6 +22,10 @@ LARGEST = 64 << 10
 """Bytes of a weight in a process's own memory that a plan keeps."""
 
 
+ALIGNMENT = 64
+"""Of weights in a file."""
+
+
 class Place(NamedTuple):
     """A weight in a storage, as a plan has it.
 
@@ -80,6 +84,39 @@ class Stores:
             raise Unkept(f"weights lie in {storage.label}")
         content = np.frombuffer(_bytes_of(storage), np.uint8)
         return "small", (storage.key if lasts else None, content)
+
+
+class Gathered(Stores):
+    """The storages of a plan that goes into one file, with all that its weights need.
+
+    Args:
+        registry: Of the weights.
+        own: The file, which has the model's weights already.
+
+    Attributes:
+        more: What is to be added to the file, and where.
+        end: Where the file ends then.
+    """
+
+    def __init__(self, registry: WeightRegistry, own: Mapping) -> None:
+        super().__init__(registry)
+        self.more: list[tuple[int, memoryview]] = []
+        self.end = own.identity.size
+        self._bases = {id(own): 0}
+
+    def reference(self, weight: Weight) -> tuple[str, Any, Place]:
+        """Returns where a weight is going to lie; the file is called by an empty path."""
+        storage = weight.storage
+        if not isinstance(storage, Mapping):
+            kind, (_, content), place = super().reference(weight)
+            return kind, (None, content), place
+        if id(storage) not in self._bases:
+            self.end += -self.end % ALIGNMENT
+            self._bases[id(storage)] = self.end
+            self.more.append((self.end, storage.buffer))
+            self.end += storage.size
+        offset = self._bases[id(storage)] + weight.offset
+        return "file", "", Place(offset, int(weight.dtype), weight.shape, weight.strides)
 
 
 def _bytes_of(storage: Memory) -> bytes:

@@ -1,0 +1,90 @@
+"""The form of compiled files: a model, its weights and a plan of it, for machines alike.
+
+::
+
+    header | weights | model, as ONNX has it | weights of the plan alone | the plan | index
+
+Weights of the model are external data at a location that stands for the file itself, so it is read
+as any model is. The plan is for those who trust the file; see ``tenonnx.plans.shipped``.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from tenonnx.digest import BYTES, digest
+from tenonnx.errors import InvalidProtobuf
+from tenonnx.loading.wire import COMPILED as MAGIC
+
+VERSION = 1
+PAGE = 4096
+ALIGNMENT = 64
+"""Of weights and arrays in the file."""
+
+LOCATION = "tenonnx.weights"
+"""The location of external data that stands for the file itself."""
+
+HEADER = struct.Struct(f"<16s6Q{2 * BYTES}s")
+
+
+class Header(NamedTuple):
+    """Where the parts of a compiled file are.
+
+    Attributes:
+        size: The file's bytes.
+        model: Where the model begins and ends.
+        contents: Where the index begins and ends; nowhere if the file has no plan yet.
+        plan: Where the digest's bytes begin, which end with the file.
+        digest: Of the plan and the index.
+    """
+
+    size: int
+    model: tuple[int, int]
+    contents: tuple[int, int]
+    plan: int
+    digest: str
+
+    def packed(self) -> bytes:
+        """Returns the page that a file begins with."""
+        places = self.size, *self.model, self.contents[0], self.plan
+        whole = HEADER.pack(MAGIC, VERSION, *places, self.digest.encode())
+        return whole.ljust(PAGE, b"\0")
+
+
+def is_compiled(content: bytes | memoryview) -> bool:
+    """Says whether a file that begins so is a compiled one."""
+    return bytes(content[: len(MAGIC)]) == MAGIC
+
+
+def header_of(content: memoryview, name: str) -> Header:
+    """Returns the header of a compiled file.
+
+    Args:
+        content: The whole file.
+        name: What messages call it.
+
+    Raises:
+        InvalidProtobuf: It is of another version, or not whole.
+    """
+    hint = "Write it again: `tenonnx compile` of the version that opens it."
+    if len(content) < HEADER.size:
+        raise InvalidProtobuf(f"{name} is a compiled file that ends in its header", hint=hint)
+    _, version, size, start, stop, index, plan, told = HEADER.unpack_from(content)
+    if version != VERSION:
+        raise InvalidProtobuf(
+            f"{name} is a compiled file of version {version}; expected {VERSION}", hint=hint
+        )
+    if size != len(content):
+        raise InvalidProtobuf(
+            f"{name} has {len(content):,} bytes; expected {size:,}",
+            hint="Was the download or copy of the file completed?",
+        )
+    if not PAGE <= start <= stop <= plan <= index <= size:
+        raise InvalidProtobuf(f"{name} is a compiled file whose parts overlap", hint=hint)
+    return Header(size, (start, stop), (index, size), plan, told.decode("ascii", "replace"))
+
+
+def plan_digest(content: memoryview, header: Header) -> str:
+    """Returns the digest of a file's plan and index as they are."""
+    return digest(content[header.plan : header.size])

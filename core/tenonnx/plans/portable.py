@@ -1,0 +1,123 @@
+"""What a plan depends on that goes to other machines, in words that messages can say."""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tenonnx import installed
+from tenonnx.digest import digest
+from tenonnx.plans import admitted, key
+from tenonnx.plans.admitted import global_of
+from tenonnx.plans.unkept import Unkept
+
+if TYPE_CHECKING:
+    from tenonnx.options import SessionOptions
+
+NOT_HERE = "nothing"
+
+OF_ONE_MACHINE = frozenset(
+    {*key.PLACES, key.TRUST_VARIABLE}
+    | {"TENONNX_CACHE", "TENONNX_PLANS", "TENONNX_BUILD_KERNELS", "NUMBA_CACHE_DIR"}
+)
+"""Variables that change nothing of a plan."""
+
+
+def facts(options: SessionOptions, disabled: Sequence[str]) -> dict[str, str]:
+    """Returns what a plan depends on besides providers: what, and how it is here.
+
+    Raises:
+        Unkept: It depends on something that other processes do not have.
+    """
+    key.refuse(options)
+    entries = admitted.plugins()
+    key.refuse_registered(entries)
+    key.sources(entries)  # refuses code that changed since it was imported
+    plugs = {f"the plug-in {e.name}": f"{e.distribution} {e.version}" for e in entries}
+    return {
+        "tenonnx": installed.release(),
+        "Python": f"{sys.implementation.cache_tag} {importlib.util.MAGIC_NUMBER.hex()}",
+        "Python's -O": str(key.OPTIMIZED),
+        "numpy": np.__version__,
+        "ml_dtypes": installed.version("ml_dtypes") or NOT_HERE,
+        **plugs,
+        **{f"the code of {root}": stamp for root, stamp in _code(entries)},
+        **dict(_options(options)),
+        **({"disabled_optimizers": ", ".join(disabled)} if disabled else {}),
+        **{
+            f"the variable {name}": value
+            for name, value in key.variables()
+            if name not in OF_ONE_MACHINE
+        },
+    }
+
+
+def provider_facts(module: str, name: str) -> dict[str, str]:
+    """Returns what the steps of a provider depend on.
+
+    Raises:
+        Unkept: There is no such provider, or its steps mean nothing to another process.
+    """
+    found = global_of(module, name)
+    told = found.depends_on()
+    if told is None:
+        raise Unkept(f"steps of {found.name} cannot be kept")
+    pairs = all(isinstance(each, tuple) and len(each) == 2 for each in told)
+    named = told if pairs else enumerate(told)
+    return {f"{found.name}: {what}": repr(value) for what, value in named}
+
+
+def differences(told: Mapping[str, str], here: Mapping[str, str]) -> list[str]:
+    """Returns in what a machine differs from the one that compiled, a line for each."""
+    return [
+        f"{name}: {told.get(name, NOT_HERE)} when it was compiled, {here.get(name, NOT_HERE)} here"
+        for name in dict.fromkeys((*told, *here))
+        if told.get(name) != here.get(name)
+    ]
+
+
+def _options(options: SessionOptions) -> Iterator[tuple[str, str]]:
+    """Yields what options say that differs from what they say at first."""
+    plain = dict(key.options_of(type(options)()))
+    for name, value in key.options_of(options):
+        if name == "_config":
+            yield from ((f"the entry {each}", text) for each, text in options._config.items())
+        elif name != "_providers" and value != plain[name]:
+            yield f"the option {name.strip('_')}", str(getattr(options, name))
+
+
+def _code(entries: Sequence[installed.EntryPoint]) -> Iterator[tuple[str, str]]:
+    """Yields the packages of code that plans may name, and a digest of each one's sources."""
+    for root, distribution in key.packages(entries):
+        lines = sorted(_sources(root, distribution))
+        yield root, digest("\n".join(lines))[:16]
+
+
+def _sources(root: str, distribution: str) -> Iterator[str]:
+    """Yields a line for every module of a package, as a list of installed files has it."""
+    place = key.folder_of(root)
+    if place is None:
+        return
+    above = os.path.dirname(place)  # noqa: PTH120 - strings, and many
+    info = installed.folder(distribution)
+    if info is not None and os.path.dirname(info) == above:  # noqa: PTH120
+        for line in installed._read(info, "RECORD").splitlines():
+            path = line.partition(",")[0]
+            if path.endswith(".py") and path.partition("/")[0] in (root, f"{root}.py"):
+                yield line
+        return
+    from hashlib import sha256
+
+    files = [path for path, _ in key.modules(place)] if os.path.isdir(place) else [place]  # noqa: PTH112
+    for path in files:
+        with open(path, "rb") as file:  # noqa: PTH123
+            content = file.read()
+        stamp = base64.urlsafe_b64encode(sha256(content).digest()).decode().rstrip("=")
+        relative = os.path.relpath(path, above).replace(os.sep, "/")
+        yield f"{relative},sha256={stamp},{len(content)}"
