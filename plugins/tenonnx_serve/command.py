@@ -37,6 +37,9 @@ def serve(
     name: Annotated[str, typer.Option(help="What a single model is called.")] = "",
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="For REST; 0 takes a free one.", min=0)] = 8000,
+    grpc_port: Annotated[
+        int, typer.Option(help="For gRPC; 0 takes a free one, -1 does without.", min=-1)
+    ] = 8001,
     batch: Annotated[
         str,
         typer.Option(
@@ -55,6 +58,7 @@ def serve(
         name=name,
         host=host,
         port=port,
+        grpc_port=None if grpc_port < 0 else grpc_port,
         providers=tuple(_provider(state, text) for text in providers),
         plugins=tuple(state.files),
         level=level.value,

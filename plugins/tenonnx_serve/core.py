@@ -4,16 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+import time
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
-from tenonnx_serve.errors import Busy, ServeError, TimedOut, Unavailable, answer_to
+from tenonnx_serve.batching import Queue
+from tenonnx_serve.errors import ServeError, Unavailable, answer_to
 from tenonnx_serve.model import Model
 from tenonnx_serve.repository import Repository
 from tenonnx_serve.requests import Array, Request
 from tenonnx_serve.settings import Settings
-from tenonnx_serve.threads import Stop, Threads
+from tenonnx_serve.statistics import Spent
+from tenonnx_serve.threads import Threads
 
 log = logging.getLogger("tenonnx.serve")
+
+T = TypeVar("T")
+
+LARGE = 1 << 18
+"""Bytes of a request, or of an answer, from which on a thread decodes or encodes it."""
+
+Observer = Callable[[Model, Spent | None, int], None]
+"""Told of every request that ended: the model, where its time went (``None`` if it failed), and
+the nanoseconds that it took in all."""
+
+
+class Control(Protocol):
+    """Loads and unloads models as clients ask."""
+
+    async def load(self, name: str) -> None:
+        """Loads a model, or loads it again as it lies there now."""
+
+    async def unload(self, name: str) -> None:
+        """Unloads a model."""
 
 
 class Core:
@@ -24,65 +47,83 @@ class Core:
         repository: The models.
         threads: Where they run.
         draining: Set once the server takes no new requests.
+        observers: Called after every request.
+        control: By which clients load and unload models: the repository, unless other processes
+            are to do the same.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.repository = Repository(settings)
         self.threads = Threads(settings.runs, "tenonnx-run")
+        self.repository = Repository(settings, self._queue)
         self.draining = False
-        self._waiting: dict[str, int] = {}
+        self.observers: list[Observer] = []
+        self.control: Control = self.repository
+
+    def _queue(self, model: Model) -> Queue:
+        policy = model.config.dynamic_batching.default_queue_policy
+        most = policy.max_queue_size or self.settings.limits.waiting
+        return Queue(model, self.threads, most)
 
     @property
     def ready(self) -> bool:
         """Whether it takes requests: all models that were to be loaded are."""
         return self.repository.ready and not self.draining
 
-    async def infer(self, model: Model, request: Request) -> list[Array]:
-        """Returns the outputs that a request wants.
+    async def infer(
+        self,
+        queue: Queue,
+        size: int,
+        decode: Callable[[], Request],
+        encode: Callable[[Request, list[Array]], T],
+    ) -> T:
+        """Returns the answer to a request.
 
         If the caller is cancelled, the run is stopped.
+
+        Args:
+            queue: The model's, which the repository finds.
+            size: Bytes of the request: large ones are decoded in a thread.
+            decode: Makes the request.
+            encode: Makes the answer of the outputs.
 
         Raises:
             ServeError: There is too much to do, or it takes too long, or the model fails.
         """
         if self.draining:
             raise Unavailable("the server is about to stop")
-        waiting = self._waiting.get(model.name, 0)
-        if waiting >= self.settings.limits.waiting:
-            raise Busy(f"model '{model.name}' has {waiting} requests waiting already")
-        self._waiting[model.name] = waiting + 1
+        began, model, spent = time.perf_counter_ns(), queue.model, None
         try:
-            return await self._run(model, request)
-        finally:
-            self._waiting[model.name] -= 1
-
-    async def _run(self, model: Model, request: Request) -> list[Array]:
-        seconds = min(self.settings.limits.seconds, request.timeout or float("inf"))
-        stop = Stop(seconds)
-        future = self.threads.submit(lambda: model.run(request.inputs, request.outputs, stop))
-        timer = asyncio.get_running_loop().call_later(seconds, _expire, future, stop)
-        try:
-            outputs: list[Array] = await future
+            request = decode() if size < LARGE else await self.threads.submit(decode)
+            decoded = time.perf_counter_ns()
+            seconds = min(self.settings.limits.seconds, request.timeout)
+            outputs, spent = await queue.run(request, seconds)
+            ran = time.perf_counter_ns()
+            large = sum(array.nbytes for array in outputs) >= LARGE
+            answer = (
+                await self.threads.submit(lambda: encode(request, outputs))
+                if large
+                else encode(request, outputs)
+            )
+            ended = time.perf_counter_ns()
+            spent.decoded, spent.encoded = decoded - began, ended - ran
+            model.statistics.succeeded(spent, ended - began)
+            return answer
         except asyncio.CancelledError:
-            stop.reason = "the client went away"
+            model.statistics.cancelled += 1
             raise
         except Exception as error:
+            spent = None
+            model.statistics.fail.add(time.perf_counter_ns() - began)
             raise told(error) from error
         finally:
-            timer.cancel()
-        return outputs
+            for observe in self.observers:
+                observe(model, spent, time.perf_counter_ns() - began)
 
     async def close(self) -> None:
         """Ends the threads, once what runs has ended."""
         await asyncio.to_thread(self.threads.stop)
         await self.repository.close()
-
-
-def _expire(future: asyncio.Future[Any], stop: Stop) -> None:
-    stop.reason = f"the request took longer than {stop.seconds:g} s"
-    if not future.done():
-        future.set_exception(TimedOut(stop.reason))
 
 
 def told(error: BaseException) -> ServeError:

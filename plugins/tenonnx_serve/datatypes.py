@@ -48,3 +48,15 @@ OF_ONNX: Final = {
 def datatype_of(onnx_type: str) -> str | None:
     """Returns the protocol's name of a type of ONNX; ``None`` if it has none."""
     return OF_ONNX.get(onnx_type)
+
+
+CONFIG_TYPES: Final = {
+    name: number + 1
+    for number, name in enumerate(
+        (
+            *("BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64"),
+            *("FP16", "FP32", "FP64", "BYTES", "BF16"),
+        )
+    )
+}
+"""The numbers of a configuration's ``DataType``, by the protocol's name."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tenonnx import InferenceSession, NodeArg, NotSupported, interruption
+from tenonnx import InferenceSession, InvalidArgument, NodeArg, NotSupported, interruption
+from tenonnx_serve import config
+from tenonnx_serve.config import ModelConfig
 from tenonnx_serve.errors import BadRequest
 from tenonnx_serve.requests import Array, shown
+from tenonnx_serve.settings import Batching
+from tenonnx_serve.statistics import Statistics
 from tenonnx_serve.tensors import TensorSpec, spec_of
 from tenonnx_serve.threads import Stop
-
-PLATFORM = "tenonnx_onnx"
 
 
 class Model:
@@ -21,12 +23,28 @@ class Model:
         name: What clients call it.
         version: A number, as text.
         session: Runs it.
+        said: Its configuration, as it was read.
+        batching: How its requests are joined, if that does not say it and all inputs and outputs
+            have rows.
+
+    Attributes:
+        config: Its configuration, with what the model itself says.
+        at_once: Runs at once, where requests are joined.
+        most_rows: How many rows a request may have; 0 for any number.
 
     Raises:
+        InvalidArgument: The configuration is not of this model.
         NotSupported: An input, or every output, is of a type that the protocol has no word for.
     """
 
-    def __init__(self, name: str, version: str, session: InferenceSession) -> None:
+    def __init__(
+        self,
+        name: str,
+        version: str,
+        session: InferenceSession,
+        said: ModelConfig,
+        batching: Batching,
+    ) -> None:
         self.name = name
         self.version = version
         self.session = session
@@ -41,7 +59,22 @@ class Model:
             raise NotSupported(
                 f"model {name!r} has no output that the protocol has a type for: {self.hidden}"
             )
+        self.config = config.completed(said, self, batching if self._has_rows() else Batching())
+        self.batching = config.batching_of(self.config)
+        self.at_once = config.at_once_of(self.config)
+        self.most_rows: int = said.max_batch_size
+        if self.most_rows and not self._has_rows():
+            raise InvalidArgument(
+                f"model {name!r} has max_batch_size {self.most_rows} in its configuration, but not "
+                "all its inputs and outputs leave their first size open"
+            )
+        self.statistics = Statistics()
         self._all = None if not self.hidden else tuple(self.outputs)
+
+    def _has_rows(self) -> bool:
+        """Says whether the first size of all inputs and outputs is left open."""
+        specs = (*self.inputs.values(), *self.outputs.values())
+        return bool(self.inputs) and all(spec.shape[:1] == (-1,) for spec in specs)
 
     def input(self, name: Any) -> TensorSpec:
         """Returns the input of a name.
@@ -67,16 +100,6 @@ class Model:
             raise BadRequest(f"model '{self.name}' has no output {shown(name)}{why}")
         return spec
 
-    def metadata(self) -> dict[str, Any]:
-        """Returns what clients are told of it."""
-        return {
-            "name": self.name,
-            "versions": [self.version],
-            "platform": PLATFORM,
-            "inputs": [_described(spec) for spec in self.inputs.values()],
-            "outputs": [_described(spec) for spec in self.outputs.values()],
-        }
-
     def run(self, feeds: Mapping[str, Array], names: Sequence[str], stop: Stop) -> list[Array]:
         """Returns outputs, all of them if none is named; ``stop`` may stop it."""
         with interruption.limited(stop):
@@ -93,7 +116,3 @@ def _wanted(model: str, arg: NodeArg) -> TensorSpec:
             hint="have the model take a wider type and begin with a Cast",
         )
     return spec
-
-
-def _described(spec: TensorSpec) -> dict[str, Any]:
-    return {"name": spec.name, "datatype": spec.datatype, "shape": list(spec.shape)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tenonnx import GraphOptimizationLevel, InferenceSession, SessionOptions, default_plugins
+from tenonnx_serve.config import LEVELS_OF_TRITON, ModelConfig, threads_of
 from tenonnx_serve.settings import Settings
 
 LEVELS: Final = {
@@ -16,12 +17,13 @@ LEVELS: Final = {
 }
 
 
-def open_session(path: str, settings: Settings) -> InferenceSession:
-    """Returns a session of a model's file."""
+def open_session(path: str, settings: Settings, config: ModelConfig) -> InferenceSession:
+    """Returns a session of a model's file; its configuration goes before the server's settings."""
+    level = LEVELS_OF_TRITON.get(config.optimization.graph.level, settings.level)
     options = SessionOptions(
-        graph_optimization_level=LEVELS[settings.level],
+        graph_optimization_level=LEVELS[level],
         disabled_transforms=settings.without,
-        intra_op_num_threads=settings.intra_op_threads,
+        intra_op_num_threads=threads_of(config) or settings.intra_op_threads,
     )
     providers = [(name, dict(how)) for name, how in settings.providers]
     return InferenceSession(path, options, providers or None)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tenonnx import TenonnxError
-from tenonnx_serve import layout
+from tenonnx import NoSuchFile, TenonnxError
+from tenonnx_serve import config, layout
+from tenonnx_serve.batching import Queue
 from tenonnx_serve.errors import Missing, ServeError, Unavailable
 from tenonnx_serve.layout import Found
 from tenonnx_serve.model import Model
@@ -33,12 +34,12 @@ class Entry:
         reason: Why it is not ready.
     """
 
-    versions: dict[int, Model] = field(default_factory=dict)
+    versions: dict[int, Queue] = field(default_factory=dict)
     state: str = UNAVAILABLE
     reason: str = ""
 
     @property
-    def latest(self) -> Model | None:
+    def latest(self) -> Queue | None:
         """The loaded version with the highest number."""
         return self.versions[max(self.versions)] if self.versions else None
 
@@ -66,17 +67,19 @@ class Repository:
 
     Args:
         settings: Where the models lie, and how to open them.
+        queue_of: Makes the queue of a model that was loaded.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, queue_of: Callable[[Model], Queue]) -> None:
         self.settings = settings
+        self._queue_of = queue_of
         self.ready = False
         self.entries: dict[str, Entry] = {}
         self._loader = Threads(1, "tenonnx-load")
         self._lock = asyncio.Lock()
 
-    def find(self, name: str, version: str = "") -> Model:
-        """Returns a model that is loaded.
+    def find(self, name: str, version: str = "") -> Queue:
+        """Returns the queue of a model that is loaded.
 
         Raises:
             Missing: There is none of that name, or no such version.
@@ -86,15 +89,15 @@ class Repository:
         if entry is None:
             raise Missing(f"there is no model {shown(name)}")
         if not version:
-            if (model := entry.latest) is None:
+            if (queue := entry.latest) is None:
                 raise Unavailable(
                     f"model {shown(name)} is not loaded: {entry.reason or 'unloaded'}"
                 )
-            return model
+            return queue
         number = int(version) if layout.VERSION.fullmatch(version) else 0
-        if (model := entry.versions.get(number)) is None:
+        if (queue := entry.versions.get(number)) is None:
             raise Missing(f"model {shown(name)} has no version {shown(version)} that is loaded")
-        return model
+        return queue
 
     async def start(self) -> None:
         """Loads the models that are to be there from the start; the others are only listed."""
@@ -171,7 +174,7 @@ class Repository:
     def commit(self, change: Change) -> None:
         """Has requests see a change. A model that was not there is not said to be ready yet."""
         entry = self.entries[change.name]
-        entry.versions = change.versions
+        entry.versions = {number: self._queue_of(one) for number, one in change.versions.items()}
         entry.reason = "" if change.versions else "unloaded"
         if not change.versions:
             entry.state = UNAVAILABLE
@@ -195,12 +198,30 @@ class Repository:
         return Change(found.name, versions, before)
 
     def _open(self, found: Found) -> dict[int, Model]:
+        said = config.read(found.config) if found.config else config.empty()
+        config.check(said, found.name)
         if not found.versions:
-            raise Missing(f"model '{found.name}' has no version")
-        number = max(found.versions)
-        path = layout.model_file(found.versions[number], Path(self.settings.source))
-        session = open_session(str(path), self.settings)
-        return {number: Model(found.name, str(number), session)}
+            raise NoSuchFile(f"model {found.name!r} has no version", hint="NAME/1/model.onnx")
+        root, file = Path(self.settings.source), said.default_model_filename
+        models = {}
+        for number in config.versions_of(said, found.versions):
+            path = layout.model_file(found.versions[number], root, file)
+            session = open_session(str(path), self.settings, said)
+            batching = self.settings.batching
+            models[number] = Model(found.name, str(number), session, said, batching)
+        return models
+
+    def index(self, *, ready_only: bool = False) -> list[dict[str, str]]:
+        """Returns every model that lies there or is loaded: name, version, state and reason."""
+        told = []
+        for name, entry in sorted(self.entries.items()):
+            versions = [str(number) for number in sorted(entry.versions)] or [""]
+            for version in versions:
+                said = {"name": name, "version": version, "state": entry.state}
+                told.append({key: text for key, text in said.items() if text})
+                if entry.reason:
+                    told[-1]["reason"] = entry.reason
+        return [one for one in told if one["state"] == READY] if ready_only else told
 
     async def close(self) -> None:
         """Forgets all models and ends the loader's thread."""

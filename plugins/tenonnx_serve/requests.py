@@ -17,23 +17,6 @@ NOTHING: Final[Parameters] = {}
 
 
 @dataclass(slots=True)
-class Request:
-    """What a client asks for.
-
-    Attributes:
-        inputs: Checked against the model's inputs.
-        outputs: Names of those it wants, in this order; all if empty.
-        id: Handed back.
-        timeout: Seconds that it may take at most; ``None`` leaves it to the server.
-    """
-
-    inputs: dict[str, Array]
-    outputs: tuple[str, ...] = ()
-    id: str = ""
-    timeout: float | None = None
-
-
-@dataclass(slots=True)
 class Output:
     """Where and how a client wants an output.
 
@@ -46,21 +29,43 @@ class Output:
     parameters: Parameters = field(default_factory=dict)
 
 
-def timeout_of(parameters: Parameters) -> float | None:
-    """Returns the seconds that a request gives itself, which it says in microseconds.
+@dataclass(slots=True)
+class Request:
+    """What a client asks for.
 
-    Raises:
-        BadRequest: It is no positive number.
+    Attributes:
+        inputs: Checked against the model's inputs.
+        outputs: Those it wants, in this order; all if empty.
+        id: Handed back.
+        parameters: Of the whole request.
     """
-    if (said := parameters.get("timeout")) is None:
-        return None
-    try:
-        microseconds = int(said)
-    except (TypeError, ValueError, OverflowError):
-        microseconds = -1
-    if microseconds < 0 or isinstance(said, bool):
-        raise BadRequest(f"timeout is {shown(said)}; expected microseconds")
-    return microseconds / 1e6 if microseconds else None
+
+    inputs: dict[str, Array]
+    outputs: tuple[Output, ...] = ()
+    id: str = ""
+    parameters: Parameters = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the outputs that it wants; none for all."""
+        return tuple(output.name for output in self.outputs)
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that it gives itself, which it says in microseconds; endless if it does not.
+
+        Raises:
+            BadRequest: It is no positive number.
+        """
+        if (said := self.parameters.get("timeout")) is None:
+            return float("inf")
+        try:
+            microseconds = int(said)
+        except (TypeError, ValueError, OverflowError):
+            microseconds = -1
+        if microseconds < 0 or isinstance(said, bool):
+            raise BadRequest(f"timeout is {shown(said)}; expected microseconds")
+        return microseconds / 1e6 if microseconds else float("inf")
 
 
 def shown(value: object) -> str:

@@ -7,7 +7,8 @@ from typing import Any
 
 from tenonnx_serve.errors import BadRequest
 from tenonnx_serve.model import Model
-from tenonnx_serve.requests import NOTHING, Array, Output, Parameters, Request, shown, timeout_of
+from tenonnx_serve.requests import NOTHING, Array, Output, Parameters, Request, shown
+from tenonnx_serve.rest import loaded
 from tenonnx_serve.settings import Limits
 from tenonnx_serve.tensors import (
     TensorSpec,
@@ -21,24 +22,7 @@ from tenonnx_serve.tensors import (
 HEADER_LENGTH = b"inference-header-content-length"
 
 
-class Decoded:
-    """A request, and how its answer is to look.
-
-    Attributes:
-        request: What is to be computed.
-        outputs: Those that were named, in order.
-        binary: Whether outputs that do not say are to be binary.
-    """
-
-    __slots__ = ("binary", "outputs", "request")
-
-    def __init__(self, request: Request, outputs: list[Output], binary: bool) -> None:
-        self.request = request
-        self.outputs = outputs
-        self.binary = binary
-
-
-def decode(model: Model, body: bytes | bytearray, header: bytes | None, limits: Limits) -> Decoded:
+def decode(model: Model, body: bytes | bytearray, header: bytes | None, limits: Limits) -> Request:
     """Returns what a body asks of a model.
 
     Args:
@@ -52,26 +36,22 @@ def decode(model: Model, body: bytes | bytearray, header: bytes | None, limits: 
         TooLarge: It asks for more than the limits.
     """
     said, binary = _split(body, header)
-    parameters = _parameters(said)
-    tensors = _listed(said, "inputs")
     inputs: dict[str, Array] = {}
-    for tensor in tensors:
+    for tensor in _listed(said, "inputs"):
         spec = model.input(tensor.get("name"))
         if spec.name in inputs:
             raise BadRequest(f"input '{spec.name}' is given twice")
         inputs[spec.name], binary = _input(spec, tensor, binary, limits)
     if len(binary):
         raise BadRequest(f"{len(binary)} bytes are left behind the binary tensors")
-    outputs = [
+    outputs = tuple(
         Output(model.output(tensor.get("name")).name, _parameters(tensor))
         for tensor in _listed(said, "outputs")
-    ]
+    )
     said_id = said.get("id", "")
     if not isinstance(said_id, str):
         raise BadRequest(f"id is {shown(said_id)}; expected a string")
-    names = tuple(output.name for output in outputs)
-    request = Request(inputs, names, said_id, timeout_of(parameters))
-    return Decoded(request, outputs, parameters.get("binary_data_output") is True)
+    return Request(inputs, outputs, said_id, _parameters(said))
 
 
 def _split(body: bytes | bytearray, header: bytes | None) -> tuple[Parameters, memoryview]:
@@ -85,17 +65,7 @@ def _split(body: bytes | bytearray, header: bytes | None) -> tuple[Parameters, m
             f"Inference-Header-Content-Length is {header!r}; expected at most {len(body)}"
         )
     view = memoryview(body)
-    return _loaded(bytes(view[:end]) if end != len(body) else body), view[end:]
-
-
-def _loaded(text: bytes | bytearray) -> Parameters:
-    try:
-        said = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise BadRequest(f"the body is no JSON: {error}") from None
-    if not isinstance(said, dict):
-        raise BadRequest(f"the body is {shown(said)}; expected a JSON object")
-    return said
+    return loaded(bytes(view[:end]) if end != len(body) else body), view[end:]
 
 
 def _parameters(said: Parameters) -> Parameters:
@@ -128,17 +98,18 @@ def _input(
     return from_bytes(spec, shape, binary[:size]), binary[size:]
 
 
-def encode(model: Model, decoded: Decoded, arrays: list[Array]) -> tuple[list[Any], int]:
+def encode(model: Model, request: Request, arrays: list[Array]) -> tuple[list[Any], int]:
     """Returns the pieces of an answer's body, and how many bytes of it are JSON.
 
     Without binary tensors that is 0: all of it is.
     """
-    outputs = decoded.outputs or map(Output, model.outputs)
+    outputs = request.outputs or [Output(name, NOTHING) for name in model.outputs]
+    binary = request.parameters.get("binary_data_output") is True
     described, pieces = [], []
     for output, array in zip(outputs, arrays, strict=True):
         spec = model.outputs[output.name]
-        said = {"name": spec.name, "datatype": spec.datatype, "shape": array.shape}
-        if output.parameters.get("binary_data", decoded.binary) is True:
+        said: Parameters = {"name": spec.name, "datatype": spec.datatype, "shape": array.shape}
+        if output.parameters.get("binary_data", binary) is True:
             data = to_bytes(array)
             said["parameters"] = {"binary_data_size": len(data)}
             pieces.append(data)
@@ -146,8 +117,8 @@ def encode(model: Model, decoded: Decoded, arrays: list[Array]) -> tuple[list[An
             said["data"] = to_json(array)
         described.append(said)
     answer: Parameters = {"model_name": model.name, "model_version": model.version}
-    if decoded.request.id:
-        answer["id"] = decoded.request.id
+    if request.id:
+        answer["id"] = request.id
     answer["outputs"] = described
     head = json.dumps(answer).encode()
     return [head, *pieces], len(head) if pieces else 0

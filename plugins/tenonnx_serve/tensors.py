@@ -46,7 +46,8 @@ def spec_of(arg: NodeArg) -> TensorSpec | None:
     if (datatype := datatype_of(arg.type)) is None:
         return None
     shape = tuple(size if isinstance(size, int) else -1 for size in arg.shape)
-    return TensorSpec(arg.name, datatype, shape, DTYPES[datatype])
+    # No sizes are those of a scalar, or of an input that leaves its rank open.
+    return TensorSpec(arg.name, datatype, shape, DTYPES[datatype], ranked=bool(shape))
 
 
 def checked_shape(spec: TensorSpec, datatype: Any, shape: Any, most: int) -> tuple[int, ...]:

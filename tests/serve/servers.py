@@ -36,6 +36,7 @@ class Running:
 
     def __init__(self, settings: Settings, server: Server, port: int) -> None:
         self.settings = settings
+        self.grpc_address = f"127.0.0.1:{server.grpc_port}"
         self.server = server
         self.port = port
         self.address = f"127.0.0.1:{port}"

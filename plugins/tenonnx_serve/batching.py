@@ -1,0 +1,212 @@
+"""Requests to one model on their way to a thread: joined, where they are of one signature.
+
+While a run goes on, requests that come collect; when it ends, those that wait the longest and all
+of their signature go together. So a busy model has large batches and an idle one answers at once;
+``wait`` lets a request wait for others even then. A request that fails or is given up takes none
+of the others along.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from tenonnx_serve import batched_run
+from tenonnx_serve.errors import BadRequest, Busy, TimedOut
+from tenonnx_serve.model import Model
+from tenonnx_serve.quick import Quick
+from tenonnx_serve.requests import Array, Request
+from tenonnx_serve.statistics import Spent
+from tenonnx_serve.threads import Stop, Threads
+
+Outcome = tuple[list[Array], Spent]
+
+
+class Waiting:
+    """A request that waits or runs.
+
+    Attributes:
+        rows: How many it has.
+        future: Of what becomes of it.
+        since: When it came.
+        batch: What it runs in, once it does.
+    """
+
+    __slots__ = ("batch", "future", "request", "rows", "since", "stop")
+
+    def __init__(self, request: Request, rows: int, stop: Stop) -> None:
+        self.request = request
+        self.rows = rows
+        self.stop = stop
+        self.since = time.perf_counter_ns()
+        self.future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self.batch: Batch | None = None
+
+
+class Batch:
+    """Requests that run together; it stops once nobody waits for it any more."""
+
+    __slots__ = ("left", "members", "stop")
+
+    def __init__(self, members: Sequence[Waiting]) -> None:
+        self.members = members
+        self.left = len(members)
+        self.stop = members[0].stop if len(members) == 1 else Stop(float("inf"))
+        for member in members:
+            member.batch = self
+
+    def leave(self, reason: str) -> None:
+        """Notes that one of them does not wait any more."""
+        self.left -= 1
+        if not self.left:
+            self.stop.reason = reason
+
+
+class Group:
+    """Requests of one signature that wait.
+
+    Attributes:
+        due: Whether the oldest of them has waited as long as it may.
+    """
+
+    __slots__ = ("due", "members")
+
+    def __init__(self) -> None:
+        self.members: deque[Waiting] = deque()
+        self.due = False
+
+    def ripe(self, largest: int) -> bool:
+        """Says whether a run of it may start."""
+        return self.due or sum(member.rows for member in self.members) >= largest
+
+    def take(self, largest: int) -> list[Waiting]:
+        """Takes the oldest out, as many as one run may have; at least one."""
+        taken, rows = [self.members.popleft()], 0
+        rows = taken[0].rows
+        while self.members and rows + self.members[0].rows <= largest:
+            taken.append(self.members.popleft())
+            rows += taken[-1].rows
+        return taken
+
+
+class Queue:
+    """The requests to one version of a model. Its methods are called in the event loop's thread.
+
+    Args:
+        model: Runs them.
+        threads: Where.
+        most: Requests that may wait or run.
+    """
+
+    def __init__(self, model: Model, threads: Threads, most: int) -> None:
+        self.model = model
+        self.batching = model.batching
+        self.waiting = 0
+        self._threads = threads
+        self._most = most
+        self._running = 0
+        self._groups: dict[Any, Group] = {}
+        self._quick = Quick()
+
+    async def run(self, request: Request, seconds: float) -> Outcome:
+        """Returns a request's outputs, and where its time went.
+
+        Whoever is cancelled while waiting stops the run, if nobody else waits for it.
+
+        Raises:
+            Busy: Too many wait.
+            TimedOut: It takes longer than ``seconds``.
+            BadRequest: Its inputs have no common number of rows, which joining takes.
+        """
+        if self.waiting >= self._most:
+            raise Busy(f"model '{self.model.name}' has {self.waiting} requests waiting already")
+        joins, most = self.batching.largest > 1, self.model.most_rows
+        rows = batched_run.rows_of(request) if joins or most else 1
+        if most and rows > most:
+            raise BadRequest(f"a request has {rows} rows; model '{self.model.name}' takes {most}")
+        if not joins and (outcome := self._quick.run(self.model, request, rows)) is not None:
+            return outcome
+        waiting = Waiting(request, rows, Stop(seconds))
+        self.waiting += 1
+        timer = asyncio.get_running_loop().call_later(seconds, self._expire, waiting)
+        try:
+            self._add(waiting) if joins else self._start([waiting])
+            return await waiting.future
+        except asyncio.CancelledError:
+            self._give_up(waiting, "the client went away")
+            raise
+        finally:
+            self.waiting -= 1
+            timer.cancel()
+
+    def _expire(self, waiting: Waiting) -> None:
+        if not waiting.future.done():
+            reason = f"the request took longer than {waiting.stop.seconds:g} s"
+            waiting.future.set_exception(TimedOut(reason))
+            self._give_up(waiting, reason)
+
+    def _give_up(self, waiting: Waiting, reason: str) -> None:
+        if waiting.batch is not None:
+            waiting.batch.leave(reason)
+
+    def _add(self, waiting: Waiting) -> None:
+        loop, key = asyncio.get_running_loop(), batched_run.signature(waiting.request)
+        if (group := self._groups.get(key)) is None:
+            group = self._groups[key] = Group()
+            loop.call_later(self.batching.wait, self._due, group)
+        group.members.append(waiting)
+        if group.ripe(self.batching.largest):
+            self._flush()
+
+    def _due(self, group: Group) -> None:
+        group.due = True
+        self._flush()
+
+    def _flush(self) -> None:
+        """Starts what may start, the oldest first."""
+        for key, group in list(self._groups.items()):
+            while self._running < self.model.at_once and group.ripe(self.batching.largest):
+                members = [
+                    one for one in group.take(self.batching.largest) if not one.future.done()
+                ]
+                if members:
+                    self._running += 1
+                    self._start(members)
+                if not group.members:
+                    del self._groups[key]
+                    break
+
+    def _start(self, members: list[Waiting]) -> None:
+        batch, model = Batch(members), self.model
+        requests = [member.request for member in members]
+        rows = [member.rows for member in members]
+        future = self._threads.submit(lambda: batched_run.run(model, requests, rows, batch.stop))
+        future.add_done_callback(lambda done: self._ended(batch, done))
+
+    def _ended(self, batch: Batch, done: asyncio.Future[Any]) -> None:
+        error = done.exception()
+        found = [error] * len(batch.members) if error else done.result()
+        for member, outcome in zip(batch.members, found, strict=True):
+            if member.future.done():
+                continue
+            if isinstance(outcome, BaseException):
+                member.future.set_exception(outcome)
+            else:
+                outputs, run = outcome
+                spent = Spent(run.began - member.since, member.rows, run)
+                member.future.set_result((outputs, spent))
+        self._count(found)
+        if self.batching.largest > 1:
+            self._running -= 1
+            self._flush()
+        elif error is None and not isinstance(found[0], BaseException):
+            self._quick.note(batch.members[0].request, found[0][1])
+
+    def _count(self, found: Sequence[Any]) -> None:
+        now = time.perf_counter_ns()
+        runs = {id(one[1]): one[1] for one in found if not isinstance(one, BaseException)}
+        for run in runs.values():
+            self.model.statistics.ran(run, now)

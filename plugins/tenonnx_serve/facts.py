@@ -1,0 +1,56 @@
+"""What a server says of itself and of its models, in the protocol's words."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import tenonnx
+from tenonnx_serve.model import Model
+from tenonnx_serve.repository import Repository
+from tenonnx_serve.tensors import TensorSpec
+
+PLATFORM: Final = "tenonnx_onnx"
+
+EXTENSIONS: Final = [
+    "model_configuration",
+    "binary_tensor_data",
+    "model_repository",
+    "model_repository(unload_dependents)",
+    "statistics",
+]
+
+
+def server() -> dict[str, Any]:
+    """Returns what this server is."""
+    return {"name": "tenonnx", "version": tenonnx.__version__, "extensions": EXTENSIONS}
+
+
+def model(repository: Repository, model: Model) -> dict[str, Any]:
+    """Returns what a model takes and gives, and the versions of it that are loaded."""
+    versions = sorted(repository.entries[model.name].versions)
+    return {
+        "name": model.name,
+        "versions": list(map(str, versions)),
+        "platform": PLATFORM,
+        "inputs": [_described(spec) for spec in model.inputs.values()],
+        "outputs": [_described(spec) for spec in model.outputs.values()],
+    }
+
+
+def _described(spec: TensorSpec) -> dict[str, Any]:
+    return {"name": spec.name, "datatype": spec.datatype, "shape": list(spec.shape)}
+
+
+def statistics(repository: Repository, name: str = "", version: str = "") -> dict[str, Any]:
+    """Returns what became of the requests to a version, all of a model, or all models.
+
+    Raises:
+        ServeError: There is no such model, or it is not loaded.
+    """
+    if name:
+        asked = repository.find(name, version)
+        queues = [asked] if version else list(repository.entries[name].versions.values())
+    else:
+        queues = [q for entry in repository.entries.values() for q in entry.versions.values()]
+    models = (queue.model for queue in queues)
+    return {"model_stats": [m.statistics.told(m.name, m.version) for m in models]}

@@ -1,0 +1,99 @@
+"""Requests and answers of gRPC: protobuf's messages to arrays and back."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+from tritonclient.grpc import service_pb2
+
+from tenonnx_serve import strings
+from tenonnx_serve.errors import BadRequest
+from tenonnx_serve.model import Model
+from tenonnx_serve.requests import NOTHING, Array, Output, Parameters, Request
+from tenonnx_serve.settings import Limits
+from tenonnx_serve.tensors import TensorSpec, checked_shape, from_bytes, to_bytes
+
+CONTENTS: Final = {
+    "BOOL": "bool_contents",
+    **dict.fromkeys(("INT8", "INT16", "INT32"), "int_contents"),
+    "INT64": "int64_contents",
+    **dict.fromkeys(("UINT8", "UINT16", "UINT32"), "uint_contents"),
+    "UINT64": "uint64_contents",
+    "FP32": "fp32_contents",
+    "FP64": "fp64_contents",
+    "BYTES": "bytes_contents",
+}
+"""The field of ``InferTensorContents`` by datatype; those of 16 bits have none."""
+
+
+def decode(model: Model, message: Any, limits: Limits) -> Request:
+    """Returns what a ``ModelInferRequest`` asks of a model.
+
+    Raises:
+        BadRequest: It does not fit the model or itself.
+        TooLarge: It asks for more than the limits.
+    """
+    raws = iter(message.raw_input_contents)
+    inputs: dict[str, Array] = {}
+    for tensor in message.inputs:
+        spec = model.input(tensor.name)
+        if spec.name in inputs:
+            raise BadRequest(f"input '{spec.name}' is given twice")
+        shape = checked_shape(spec, tensor.datatype, tensor.shape, limits.elements)
+        if not message.raw_input_contents:
+            inputs[spec.name] = _from_contents(spec, shape, tensor.contents)
+        elif (raw := next(raws, None)) is not None:
+            inputs[spec.name] = from_bytes(spec, shape, raw)
+        else:
+            raise BadRequest(f"input '{spec.name}' has no entry in raw_input_contents")
+    if next(raws, None) is not None:
+        raise BadRequest("raw_input_contents has more entries than there are inputs")
+    outputs = tuple(
+        Output(model.output(output.name).name, parameters_of(output.parameters))
+        for output in message.outputs
+    )
+    return Request(inputs, outputs, message.id, parameters_of(message.parameters))
+
+
+def parameters_of(said: Any) -> Parameters:
+    """Returns a message's parameters by name."""
+    if not said:
+        return NOTHING
+    chosen = ((key, said[key].WhichOneof("parameter_choice")) for key in said)
+    return {key: getattr(said[key], choice) for key, choice in chosen if choice}
+
+
+def _from_contents(spec: TensorSpec, shape: tuple[int, ...], contents: Any) -> Array:
+    field = CONTENTS.get(spec.datatype)
+    if field is None:
+        raise BadRequest(f"input '{spec.name}': {spec.datatype} comes in raw_input_contents alone")
+    items, count = getattr(contents, field), math.prod(shape)
+    if len(items) != count:
+        raise BadRequest(
+            f"input '{spec.name}' has {len(items)} elements in {field}; expected {count}"
+        )
+    if spec.datatype == "BYTES":
+        return strings.of_array(items).reshape(shape)
+    try:
+        return np.array(items, spec.dtype).reshape(shape)
+    except OverflowError:
+        raise BadRequest(f"input '{spec.name}' has elements that are no {spec.datatype}") from None
+
+
+def encode(model: Model, request: Request, arrays: list[Array]) -> Any:
+    """Returns a ``ModelInferResponse`` with a request's outputs."""
+    message = service_pb2.ModelInferResponse(
+        model_name=model.name, model_version=model.version, id=request.id
+    )
+    names = request.names or model.outputs
+    raws = message.raw_output_contents
+    for name, array in zip(names, arrays, strict=True):
+        datatype = model.outputs[name].datatype
+        message.outputs.add(name=name, datatype=datatype, shape=array.shape)
+        data = to_bytes(array)
+        raws.append(data if type(data) is bytes else bytes(data))
+    if request.parameters.get("triton_enable_empty_final_response") is True:
+        message.parameters["triton_final_response"].bool_param = True
+    return message

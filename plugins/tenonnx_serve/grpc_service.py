@@ -1,0 +1,197 @@
+"""The protocol's service over gRPC, in the event loop that REST runs in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any, Final
+
+import grpc
+from tritonclient.grpc import service_pb2 as messages
+from tritonclient.grpc import service_pb2_grpc
+
+from tenonnx_serve import facts, grpc_infer
+from tenonnx_serve.core import Core, told
+from tenonnx_serve.errors import Missing, Unavailable, Unsupported
+from tenonnx_serve.repository import READY
+from tenonnx_serve.settings import Settings
+
+IN_FLIGHT: Final = 32
+"""Requests of one stream that are worked on at once."""
+
+Method = Callable[[Core, Any], Awaitable[Any]]
+
+
+async def server_live(core: Core, _: Any) -> Any:
+    """Says that the server runs."""
+    return messages.ServerLiveResponse(live=core is not None)
+
+
+async def server_ready(core: Core, _: Any) -> Any:
+    """Says whether the server takes requests."""
+    return messages.ServerReadyResponse(ready=core.ready)
+
+
+async def server_metadata(_: Core, __: Any) -> Any:
+    """Says what this server is."""
+    return messages.ServerMetadataResponse(**facts.server())
+
+
+async def model_ready(core: Core, request: Any) -> Any:
+    """Says whether a model takes requests."""
+    try:
+        name = core.repository.find(request.name, request.version).model.name
+    except (Missing, Unavailable):
+        return messages.ModelReadyResponse(ready=False)
+    return messages.ModelReadyResponse(ready=core.repository.entries[name].state == READY)
+
+
+async def model_metadata(core: Core, request: Any) -> Any:
+    """Says what a model takes and gives."""
+    model = core.repository.find(request.name, request.version).model
+    return messages.ModelMetadataResponse(**facts.model(core.repository, model))
+
+
+async def model_config(core: Core, request: Any) -> Any:
+    """Says how a model is served."""
+    model = core.repository.find(request.name, request.version).model
+    return messages.ModelConfigResponse(config=model.config)
+
+
+async def model_statistics(core: Core, request: Any) -> Any:
+    """Says what became of the requests to a model, or to all."""
+    found = facts.statistics(core.repository, request.name, request.version)
+    return messages.ModelStatisticsResponse(**found)
+
+
+async def model_infer(core: Core, message: Any) -> Any:
+    """Runs a model."""
+    queue = core.repository.find(message.model_name, message.model_version)
+    model, limits = queue.model, core.settings.limits
+    return await core.infer(
+        queue,
+        sum(map(len, message.raw_input_contents)),
+        lambda: grpc_infer.decode(model, message, limits),
+        lambda request, arrays: grpc_infer.encode(model, request, arrays),
+    )
+
+
+async def repository_index(core: Core, request: Any) -> Any:
+    """Lists the models of the repository."""
+    await core.repository.refresh()
+    found = core.repository.index(ready_only=request.ready)
+    return messages.RepositoryIndexResponse(models=found)
+
+
+async def repository_load(core: Core, request: Any) -> Any:
+    """Loads a model."""
+    await core.control.load(request.model_name)
+    return messages.RepositoryModelLoadResponse()
+
+
+async def repository_unload(core: Core, request: Any) -> Any:
+    """Unloads a model."""
+    await core.control.unload(request.model_name)
+    return messages.RepositoryModelUnloadResponse()
+
+
+METHODS: Final[dict[str, Method]] = {
+    "ServerLive": server_live,
+    "ServerReady": server_ready,
+    "ServerMetadata": server_metadata,
+    "ModelReady": model_ready,
+    "ModelMetadata": model_metadata,
+    "ModelConfig": model_config,
+    "ModelStatistics": model_statistics,
+    "ModelInfer": model_infer,
+    "RepositoryIndex": repository_index,
+    "RepositoryModelLoad": repository_load,
+    "RepositoryModelUnload": repository_unload,
+}
+"""What answers, by the protocol's name."""
+
+
+def answering(method: Method, core: Core) -> Callable[[Any, Any], Awaitable[Any]]:
+    """Returns a method as gRPC calls it; its errors become statuses."""
+
+    async def call(request: Any, context: Any) -> Any:
+        try:
+            return await method(core, request)
+        except Exception as error:  # whatever it is, the client gets an answer
+            failure = told(error)
+        again = failure.retry_after
+        more = () if again is None else (("retry-after", str(again)),)
+        return await context.abort(getattr(grpc.StatusCode, failure.code), str(failure), more)
+
+    return call
+
+
+def streaming(core: Core) -> Callable[[AsyncIterator[Any], Any], AsyncIterator[Any]]:
+    """Returns the method that runs models for as long as requests come, as gRPC calls it."""
+
+    async def stream(requests: AsyncIterator[Any], _: Any) -> AsyncIterator[Any]:
+        tasks: asyncio.Queue[asyncio.Task[Any] | None] = asyncio.Queue(IN_FLIGHT)
+        all_of_them: set[asyncio.Task[Any]] = set()
+
+        async def read() -> None:
+            async for message in requests:
+                task = asyncio.create_task(_streamed(core, message))
+                all_of_them.add(task)
+                task.add_done_callback(all_of_them.discard)
+                await tasks.put(task)
+            await tasks.put(None)
+
+        reader = asyncio.create_task(read())
+        try:
+            while (task := await tasks.get()) is not None:  # answers go in the requests' order
+                yield await task
+        finally:
+            for left in (reader, *all_of_them):
+                left.cancel()
+
+    return stream
+
+
+async def _streamed(core: Core, message: Any) -> Any:
+    try:
+        found = await model_infer(core, message)
+    except Exception as error:  # of one request; the stream goes on
+        failed = messages.ModelStreamInferResponse(error_message=str(told(error)))
+        failed.infer_response.id = message.id
+        return failed
+    return messages.ModelStreamInferResponse(infer_response=found)
+
+
+async def _unsupported(_: Core, request: Any) -> Any:
+    kind = type(request).__name__.removesuffix("Request")
+    raise Unsupported(f"{kind} is not done by this server")
+
+
+def make_server(core: Core, settings: Settings, address: str, *, shared: bool) -> tuple[Any, int]:
+    """Returns a gRPC server that will listen on an address, and its port.
+
+    Args:
+        core: What answers.
+        settings: The limits.
+        address: Host and port.
+        shared: Whether other processes listen on the same port.
+
+    Raises:
+        OSError: Nobody can listen there.
+    """
+    options = (
+        ("grpc.max_receive_message_length", settings.limits.body),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.so_reuseport", int(shared)),
+    )
+    server = grpc.aio.server(options=options)
+    names = messages.DESCRIPTOR.services_by_name["GRPCInferenceService"].methods_by_name
+    methods = {name: answering(METHODS.get(name, _unsupported), core) for name in names}
+    service = SimpleNamespace(**methods | {"ModelStreamInfer": streaming(core)})
+    service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(service, server)
+    try:
+        port = server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise OSError(f"gRPC cannot listen on {address}: {error}") from None
+    return server, port

@@ -1,0 +1,129 @@
+"""What each path of REST answers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tenonnx_serve import config, facts, rest_infer
+from tenonnx_serve.batching import Queue
+from tenonnx_serve.bodies import compressed
+from tenonnx_serve.repository import READY
+from tenonnx_serve.rest import JSON, Answer, Call, Handler, Routes, answer
+
+BINARY: Final = (b"content-type", b"application/octet-stream")
+
+
+async def server_metadata(_: Call) -> Answer:
+    """Says what this server is."""
+    return answer(facts.server())
+
+
+async def live(_: Call) -> Answer:
+    """Says that the server runs."""
+    return answer({"live": True})
+
+
+async def ready(call: Call) -> Answer:
+    """Says whether the server takes requests."""
+    is_ready = call.core.ready
+    return answer({"ready": is_ready}, 200 if is_ready else 503)
+
+
+def _queue(call: Call) -> Queue:
+    name, *version = call.path
+    return call.core.repository.find(name, version[0] if version else "")
+
+
+async def model_ready(call: Call) -> Answer:
+    """Says whether a model takes requests."""
+    name = _queue(call).model.name
+    is_ready = call.core.repository.entries[name].state == READY
+    return answer({"name": name, "ready": is_ready}, 200 if is_ready else 503)
+
+
+async def model_metadata(call: Call) -> Answer:
+    """Says what a model takes and gives."""
+    return answer(facts.model(call.core.repository, _queue(call).model))
+
+
+async def model_config(call: Call) -> Answer:
+    """Says how a model is served."""
+    return answer(config.told(_queue(call).model.config))
+
+
+async def model_statistics(call: Call) -> Answer:
+    """Says what became of the requests to a model, or to all."""
+    return answer(facts.statistics(call.core.repository, *call.path))
+
+
+async def index(call: Call) -> Answer:
+    """Lists the models of the repository."""
+    ready_only = (await call.json()).get("ready") is True
+    await call.core.repository.refresh()
+    return answer(call.core.repository.index(ready_only=ready_only))
+
+
+async def load(call: Call) -> Answer:
+    """Loads a model."""
+    await call.json()
+    await call.core.control.load(call.path[0])
+    return answer({})
+
+
+async def unload(call: Call) -> Answer:
+    """Unloads a model."""
+    await call.json()
+    await call.core.control.unload(call.path[0])
+    return answer({})
+
+
+async def infer(call: Call) -> Answer:
+    """Runs a model."""
+    queue = _queue(call)
+    model, limits = queue.model, call.core.settings.limits
+    body = await call.body()
+    header = call.headers.get(rest_infer.HEADER_LENGTH)
+    with call.watched():
+        pieces, length = await call.core.infer(
+            queue,
+            len(body),
+            lambda: rest_infer.decode(model, body, header, limits),
+            lambda request, arrays: rest_infer.encode(model, request, arrays),
+        )
+    whole = b"".join(pieces)
+    headers = [BINARY, (b"inference-header-content-length", b"%d" % length)] if length else JSON
+    if accepted := call.headers.get(b"accept-encoding"):
+        whole, encoding = compressed(whole, accepted)
+        if encoding:
+            headers = [*headers, (b"content-encoding", encoding)]
+    return Answer(whole, headers)
+
+
+OF_SERVER: Final[list[tuple[str, str, Handler]]] = [
+    ("GET", "/v2", server_metadata),
+    ("GET", "/v2/health/live", live),
+    ("GET", "/v2/health/ready", ready),
+    ("GET", "/v2/models/stats", model_statistics),
+    ("POST", "/v2/repository/index", index),
+    ("POST", "/v2/repository/models/*/load", load),
+    ("POST", "/v2/repository/models/*/unload", unload),
+]
+
+OF_MODEL: Final[list[tuple[str, str, Handler]]] = [
+    ("GET", "", model_metadata),
+    ("GET", "/config", model_config),
+    ("GET", "/ready", model_ready),
+    ("GET", "/stats", model_statistics),
+    ("POST", "/infer", infer),
+]
+
+
+def routes() -> Routes:
+    """Returns the protocol's routes."""
+    found = Routes()
+    for method, path, handler in OF_SERVER:
+        found.add(method, path, handler)
+    for method, path, handler in OF_MODEL:
+        found.add(method, f"/v2/models/*{path}", handler)
+        found.add(method, f"/v2/models/*/versions/*{path}", handler)
+    return found

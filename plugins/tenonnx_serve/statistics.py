@@ -1,0 +1,142 @@
+"""What became of a model's requests: how many, and how long each stage of them took."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+STAGES = ("queue", "compute_input", "compute_infer", "compute_output")
+"""What a request goes through, after Triton's names: waiting, decoding and joining, the run, and
+splitting and encoding."""
+
+MOST_SIZES = 1024
+"""Of runs that are told apart: clients choose them."""
+
+
+@dataclass(slots=True)
+class Duration:
+    """Nanoseconds of several."""
+
+    count: int = 0
+    ns: int = 0
+
+    def add(self, ns: int) -> None:
+        """Counts one more."""
+        self.count += 1
+        self.ns += ns
+
+    def told(self) -> dict[str, int]:
+        """Returns what clients are told."""
+        return {"count": self.count, "ns": self.ns}
+
+
+@dataclass(slots=True)
+class Execution:
+    """A run of a model, of one request or of several, in nanoseconds.
+
+    Attributes:
+        began: When a thread took it.
+        joined: When its inputs were one array each.
+        ran: When its outputs were there.
+        requests: How many it was of.
+        rows: How many they had.
+    """
+
+    began: int
+    joined: int
+    ran: int
+    requests: int
+    rows: int
+
+
+@dataclass(slots=True)
+class Spent:
+    """Where a request's time went, in nanoseconds; ``decoded`` and ``encoded`` are how long."""
+
+    queue: int
+    rows: int
+    execution: Execution
+    decoded: int = 0
+    encoded: int = 0
+
+
+@dataclass(slots=True)
+class Batches:
+    """Runs of one size."""
+
+    compute_input: Duration = field(default_factory=Duration)
+    compute_infer: Duration = field(default_factory=Duration)
+    compute_output: Duration = field(default_factory=Duration)
+
+
+class Statistics:
+    """Of one version of a model, since it was loaded.
+
+    Attributes:
+        inferences: Rows that were answered for.
+        executions: Runs.
+        cancelled: Requests whose clients went away.
+        last: When the last one was answered, in milliseconds since 1970.
+    """
+
+    def __init__(self) -> None:
+        self.inferences = 0
+        self.executions = 0
+        self.cancelled = 0
+        self.last = 0
+        self.success = Duration()
+        self.fail = Duration()
+        self.stages = {stage: Duration() for stage in STAGES}
+        self.batches: dict[int, Batches] = {}
+
+    def ran(self, run: Execution, ended: int) -> None:
+        """Counts a run, whose outputs their requests had at a moment."""
+        self.executions += 1
+        batches = self.batches.get(run.rows)
+        if batches is None:
+            if len(self.batches) >= MOST_SIZES:
+                return
+            batches = self.batches[run.rows] = Batches()
+        batches.compute_input.add(run.joined - run.began)
+        batches.compute_infer.add(run.ran - run.joined)
+        batches.compute_output.add(ended - run.ran)
+
+    def succeeded(self, spent: Spent, ns: int) -> None:
+        """Counts a request that was answered, ``ns`` after it came."""
+        run = spent.execution
+        self.inferences += spent.rows
+        self.last = time.time_ns() // 1_000_000
+        self.success.add(ns)
+        stages = self.stages
+        stages["queue"].add(spent.queue)
+        stages["compute_input"].add(spent.decoded + run.joined - run.began)
+        stages["compute_infer"].add(run.ran - run.joined)
+        stages["compute_output"].add(spent.encoded)
+
+    def told(self, name: str, version: str) -> dict[str, Any]:
+        """Returns what clients are told, in the protocol's form."""
+        zero = Duration().told()
+        return {
+            "name": name,
+            "version": version,
+            "last_inference": self.last,
+            "inference_count": self.inferences,
+            "execution_count": self.executions,
+            "inference_stats": {
+                "success": self.success.told(),
+                "fail": self.fail.told(),
+                **{stage: duration.told() for stage, duration in self.stages.items()},
+                "cache_hit": zero,
+                "cache_miss": zero,
+            },
+            "batch_stats": [
+                {
+                    "batch_size": rows,
+                    "compute_input": runs.compute_input.told(),
+                    "compute_infer": runs.compute_infer.told(),
+                    "compute_output": runs.compute_output.told(),
+                }
+                for rows, runs in sorted(self.batches.items())
+            ],
+        }
