@@ -136,8 +136,8 @@ def _described(error: Exception) -> dict[str, Any]:
 
 def _raised(described: dict[str, Any]) -> TenonnxError | ServeError:
     name, message = described["kind"], described["message"]
-    if (kind := getattr(of_requests, name, None)) is not None:
-        refused: ServeError = kind(message)
-        return refused
-    error: TenonnxError = getattr(of_tenonnx, name)(message, hint=described["hint"])
-    return error
+    if (kind := getattr(of_tenonnx, name, None)) is not None:
+        error: TenonnxError = kind(message, hint=described["hint"])
+        return error
+    refused: ServeError = getattr(of_requests, name)(message)
+    return refused
