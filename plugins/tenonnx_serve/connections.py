@@ -77,6 +77,12 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees n
                 raise ValueError("the head is too large")  # the parser goes no further
         super().on_headers_complete()
 
+    def on_response_complete(self) -> None:
+        """Waits for the next request, or for the client to have read this answer."""
+        super().on_response_complete()
+        if self.transport.is_closing() and self.transport.get_write_buffer_size():
+            self._wait_idle()
+
     def timeout_keep_alive_handler(self) -> None:
         """Closes an idle connection; one whose answer is being read stays, for as long as it is."""
         unsent = self.transport.get_write_buffer_size()

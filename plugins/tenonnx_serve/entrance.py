@@ -1,0 +1,96 @@
+"""What every request of HTTP passes first: the gate, its name, the log, and a trace."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from tenonnx_serve import logs
+from tenonnx_serve.access import Gate
+from tenonnx_serve.bodies import Message, Receive
+from tenonnx_serve.errors import Unauthorized
+from tenonnx_serve.tracing import Tracing
+
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Message, Receive, Send], Awaitable[None]]
+
+
+class Entrance:
+    """An ASGI application in front of another one.
+
+    Args:
+        inner: What answers those that pass.
+        gate: What they have to pass; ``None`` lets all.
+        tracing: Makes a span of each, unless it is ``None``.
+    """
+
+    def __init__(self, inner: Application, gate: Gate | None, tracing: Tracing | None) -> None:
+        self._inner = inner
+        self._gate = gate
+        self._tracing = tracing
+        self._logging = logs.requests.isEnabledFor(20)
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        named = authorization = None
+        for name, value in scope["headers"]:
+            if name == b"x-request-id":
+                named = value
+            elif name == b"authorization":
+                authorization = value
+        line = (b"x-request-id", logs.identify(named).encode())
+        status, length = 0, 0
+
+        def tagged(message: Message) -> Awaitable[None]:
+            nonlocal status, length
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], line]
+            else:
+                length += len(message.get("body", b""))
+            return send(message)
+
+        if self._gate is not None:
+            try:
+                self._gate.check(scope["path"], authorization)
+            except Unauthorized as error:
+                await _refuse(tagged, error)
+                return
+        if not (self._logging or self._tracing):
+            await self._inner(scope, receive, tagged)
+            return
+        start = time.perf_counter()
+        try:
+            if self._tracing is None:
+                await self._inner(scope, receive, tagged)
+            else:
+                with self._tracing.request(scope) as span:
+                    await self._inner(scope, receive, tagged)
+                    span.set_attribute("http.response.status_code", status)
+        finally:
+            if self._logging:
+                _log(scope, status, length, time.perf_counter() - start)
+
+
+async def _refuse(send: Send, error: Unauthorized) -> None:
+    body = b'{"error": "%s"}' % str(error).encode("ascii", "replace")
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        (b"www-authenticate", b"Bearer"),
+    ]
+    start = {"type": "http.response.start", "status": error.status, "headers": headers}
+    await send(start)
+    await send({"type": "http.response.body", "body": body})
+
+
+def _log(scope: Message, status: int, length: int, seconds: float) -> None:
+    extra: dict[str, Any] = {
+        "method": scope["method"],
+        "path": scope["path"][:1000],
+        "status": status,
+        "milliseconds": round(seconds * 1000, 3),
+        "bytes_out": length,
+    }
+    logs.requests.info("request", extra=extra)

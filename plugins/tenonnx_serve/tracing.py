@@ -1,0 +1,99 @@
+"""Traces of OpenTelemetry, where it is installed and asked for.
+
+What a client's span is, its ``traceparent`` says. Where spans go the standard's variables say
+(``OTEL_TRACES_EXPORTER``, ``OTEL_EXPORTER_OTLP_ENDPOINT``, ``OTEL_SERVICE_NAME``, ...).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from tenonnx.errors import EPFail, InvalidArgument
+
+
+class Tracing:
+    """Makes a span of each request.
+
+    Raises:
+        EPFail: OpenTelemetry, or what exports its spans, is not installed.
+        InvalidArgument: The environment names an exporter that is not known here.
+    """
+
+    def __init__(self) -> None:
+        try:
+            from opentelemetry import propagate, trace
+            from opentelemetry.sdk.trace import TracerProvider
+        except ImportError as error:
+            raise EPFail(
+                f"--trace: OpenTelemetry is not installed: {error}",
+                hint="pip install opentelemetry-sdk opentelemetry-exporter-otlp",
+            ) from error
+        self._extract = propagate.extract
+        self._kind = trace.SpanKind.SERVER
+        if not isinstance(trace.get_tracer_provider(), TracerProvider):
+            trace.set_tracer_provider(_provider())
+        self._tracer = trace.get_tracer("tenonnx.serve")
+
+    @contextmanager
+    def request(self, scope: Mapping[str, Any]) -> Iterator[Any]:
+        """Yields the span of a request of HTTP; what is logged or raised within belongs to it."""
+        carrier = {
+            name.decode("latin-1"): value.decode("latin-1")
+            for name, value in scope["headers"]
+            if name in (b"traceparent", b"tracestate", b"baggage")
+        }
+        attributes = {"http.request.method": scope["method"], "url.path": scope["path"][:1000]}
+        with self._tracer.start_as_current_span(
+            f"{scope['method']} {route(scope['path'])}",
+            self._extract(carrier),
+            self._kind,
+            attributes,
+        ) as span:
+            yield span
+
+
+def route(path: str) -> str:
+    """Returns a path without what its client chose, for spans of one name to be of one kind."""
+    parts = path.split("/")
+    for before in ("models", "versions", "region"):
+        for place in range(1, len(parts)):
+            if parts[place - 1] == before and parts[place] not in ("stats", ""):
+                parts[place] = "*"
+    return "/".join(parts[:8])[:100]
+
+
+def _provider() -> Any:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    provider = TracerProvider()
+    if (exporter := _exporter(os.environ.get("OTEL_TRACES_EXPORTER", "otlp"))) is not None:
+        provider.add_span_processor(BatchSpanProcessor(exporter))
+    return provider
+
+
+def _exporter(name: str) -> Any:
+    if name == "none":
+        return None
+    if name == "console":
+        import sys
+
+        from opentelemetry.sdk.trace.export import ConsoleSpanExporter
+
+        return ConsoleSpanExporter(out=sys.stderr)
+    if name != "otlp":
+        raise InvalidArgument(f"OTEL_TRACES_EXPORTER={name}: expected otlp, console or none")
+    try:
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+    except ImportError:
+        try:
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        except ImportError as error:
+            raise EPFail(
+                f"--trace: spans cannot be exported: {error}",
+                hint="pip install opentelemetry-exporter-otlp",
+            ) from error
+    return OTLPSpanExporter()
