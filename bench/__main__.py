@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 import sys
 import tempfile
 import time
@@ -12,8 +11,10 @@ from pathlib import Path
 
 from bench import report
 from bench.compare import Comparison, Row
-from bench.machine import machine, tell
+from bench.machine import machine
 from bench.options import parser
+from bench.page.figures import of_processes
+from bench.picture import draw
 from bench.scenarios import FULL, ON_REQUEST, QUICK, SCENARIOS
 from bench.suites import SUITES, run_suite
 
@@ -27,6 +28,7 @@ OTHERS = {
     "first": "bench.first.__main__",
     "folder": "bench.folder",
     "precision": "bench.precision.__main__",
+    "scale": "bench.scale",
     "providers": "bench.providers",
     "weight_sharing": "bench.weight_sharing.__main__",
     "stopping": "bench.stopping",
@@ -81,10 +83,8 @@ def main(arguments: list[str] | None = None) -> int:
     about = {"machine": machine(), "minutes": minutes}
     report.save_json(rows, parsed.output / f"{title}.json", about)
     report.save_summary(rows, parsed.output / f"{title}.md")
-    if importlib.util.find_spec("matplotlib"):
-        report.save_plot(rows, parsed.output / f"{title}.png")
-    else:
-        tell("no picture: matplotlib is not installed")
+    told = of_processes(parsed.output / f"{title}.json")
+    draw(parsed.output / f"{title}.png", told)
     mine = [row for row in rows if row.engine == "tenonnx"]
     return int(any(row.note or not all(row.bounds.values()) for row in mine))
 

@@ -6,7 +6,7 @@ import os
 import statistics
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import onnx
 
 from bench.builder import FLOAT, Builder
 from bench.machine import tell
-from bench.measure import COLUMNS, Job, measure, write_feeds
+from bench.measure import COLUMNS, PLOTTED, Job, measure, write_feeds
 from bench.process import Failed
 from bench.scenarios import ENGINES, REFERENCE, SCENARIOS, Bound, Case, Settings
 
@@ -40,6 +40,7 @@ class Row:
         note: Why there are no values.
         bounds: The bounds looked at, in words, and whether they hold.
         blas: The BLAS libraries in the process.
+        spread: tenonnx's least and largest ratio of a round to onnxruntime, by column.
     """
 
     case: str
@@ -49,6 +50,7 @@ class Row:
     note: str = ""
     bounds: dict[str, bool] = field(default_factory=dict)
     blas: list[dict[str, Any]] = field(default_factory=list)
+    spread: dict[str, tuple[float, float]] = field(default_factory=dict)
 
 
 class Comparison:
@@ -167,6 +169,8 @@ def judged(case: Case, threads: int, told: Mapping[str, list[Facts]], *, quick: 
     """Returns the rows of a case from what its processes told, with the bounds looked at."""
     rows = {engine: summary(case.name, threads, engine, each) for engine, each in told.items()}
     mine = rows["tenonnx"]
+    if mine.values and rows[TRUSTED].values:
+        mine.spread = spread(told["tenonnx"], told[TRUSTED])
     for bound in case.bounds:
         # Small models load in no time: a share of that says nothing.
         if not (quick and bound.of):
@@ -187,6 +191,17 @@ def summary(case: str, threads: int, engine: str, trials: list[Facts]) -> Row:
         for key in trials[0]
     }
     return Row(case, threads, engine, values, blas=blas)
+
+
+def spread(mine: Sequence[Facts], theirs: Sequence[Facts]) -> dict[str, tuple[float, float]]:
+    """Returns the least and the largest ratio of a round, by the columns that are compared."""
+    found = {}
+    for key in PLOTTED:
+        pairs = [(a[key], b[key]) for a, b in zip(mine, theirs, strict=True) if key in a]
+        if len(pairs) > 1 and min(map(min, pairs)) > 0:
+            ratios = [a / b for a, b in pairs]
+            found[key] = min(ratios), max(ratios)
+    return found
 
 
 def check(bound: Bound, rows: Mapping[str, Row]) -> dict[str, bool]:

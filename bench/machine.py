@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,12 @@ def tell(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+BUSY = "cores busy with other work"
+SAMPLE_SECONDS = 0.5
+
+
 def machine() -> dict[str, Any]:
-    """Describes where the measurements were taken, and of which commit."""
+    """Describes where measurements are about to be taken, and of which commit."""
     return {
         "cpu": _cpu(),
         "cores": os.cpu_count(),
@@ -32,7 +37,33 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         **{name: found for name in PACKAGES if (found := _version(name))},
         **({"commit": found} if (found := _commit()) else {}),
+        **({BUSY: busy} if (busy := _busy()) is not None else {}),
     }
+
+
+def joined(now: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    """Describes a table some rows of which are of before: both commits, and the busier time."""
+    commits = [each["commit"] for each in (before, now) if "commit" in each]
+    busy = [each[BUSY] for each in (before, now) if BUSY in each]
+    told = {"commit": " and ".join(dict.fromkeys(commits))} if commits else {}
+    return now | told | ({BUSY: max(busy)} if busy else {})
+
+
+def _busy() -> float | None:
+    """Returns how many cores work, as this process waits; ``None`` if the system does not tell."""
+    try:
+        before = _idle_seconds()
+        time.sleep(SAMPLE_SECONDS)
+        idle = _idle_seconds() - before
+    except (OSError, ValueError, AttributeError):
+        return None
+    return round(max(0.0, (os.cpu_count() or 1) - idle / SAMPLE_SECONDS), 1)
+
+
+def _idle_seconds() -> float:
+    """Returns the seconds that all cores together have been idle."""
+    fields = Path("/proc/stat").read_text().split(maxsplit=6)
+    return (int(fields[4]) + int(fields[5])) / os.sysconf("SC_CLK_TCK")
 
 
 def _cpu() -> str:

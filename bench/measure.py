@@ -46,6 +46,10 @@ that: with the model loaded, at most while loading, after running.
 """
 
 
+PLOTTED = {"load_s": "load", "run_s": "run", "ran_mib": "private MiB"}
+"""Those of the summary, and of the page of all results."""
+
+
 @dataclass(frozen=True)
 class Job:
     """What one process does.

@@ -67,6 +67,17 @@ def wide(nodes: int) -> Built:
     return b.model({"x": (FLOAT, [4])}, {"y": (FLOAT, [4])}), {"x": np.ones(4, np.float32)}
 
 
+def sums(weights: int, most: int = 100) -> Built:
+    """So many weights of four numbers each, a hundred of them added up by one node."""
+    b = Builder()
+    found = [b.small(4) for _ in range(weights)]
+    parts = [b("Sum", "x", *found[i : i + most]) for i in range(0, weights, most)]
+    while len(parts) > 1:
+        parts = [b("Sum", *parts[i : i + most]) for i in range(0, len(parts), most)]
+    b("Identity", parts[0], out="y")
+    return b.model({"x": (FLOAT, [4])}, {"y": (FLOAT, [4])}), {"x": np.ones(4, np.float32)}
+
+
 def lstm(steps: int = 100, width: int = 128) -> Built:
     """One LSTM layer in both directions over a batch of eight sequences."""
     return _both_ways("LSTM", 4, steps, width)

@@ -2,44 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-BREADTH = 0.72
-"""Of the bars of a row together, in units of the distance of rows."""
+from bench.machine import tell
+from bench.page.figures import Figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+ROW_INCHES = 0.27
+MARKERS = "osD^vPX*"
+TOLD = 1.0
+"""A ratio above it is written beside its mark."""
 
 
-def bars(
-    path: Path, series: Mapping[str, Mapping[str, float]], limits: Mapping[str, float], axis: str
-) -> None:
-    """Draws a row of bars for each limit, one per series that has it, and a line at the limit.
+def draw(path: Path, figures: Sequence[Figure], title: str = "") -> None:
+    """Draws a line per row with a mark for each of its ratios, and what they vary by.
+
+    Ratios are on a logarithmic axis: left of 1, less is taken than onnxruntime takes. Hollow marks
+    are ratios to the best of other engines.
 
     Args:
-        path: The picture.
-        series: By title, ratios by the rows' labels.
-        limits: By label; their order is the rows'.
-        axis: What is measured.
+        path: The picture; none is made where there is nothing that draws.
+        figures: Those without a ratio are left out.
+        title: Stands above.
     """
+    if not importlib.util.find_spec("matplotlib"):
+        tell("no picture: matplotlib is not installed")
+        return
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
+    from matplotlib.ticker import FuncFormatter, NullFormatter
 
-    labels = list(limits)
-    figure, axes = plt.subplots(figsize=(8, 1.4 + 0.36 * len(labels)), layout="constrained")
-    height = BREADTH / len(series)
-    for number, (title, ratios) in enumerate(series.items()):
-        shift = (number + 0.5) * height - BREADTH / 2
-        places = [labels.index(label) + shift for label in ratios]
-        axes.barh(places, list(ratios.values()), height=0.94 * height, label=title)
-    for position, limit in enumerate(limits.values()):
-        axes.plot([limit, limit], [position - 0.42, position + 0.42], color="0.2", linewidth=1.5)
+    told = [figure for figure in figures if figure.ratio is not None]
+    labels = list(dict.fromkeys(figure.label for figure in told))
+    kinds = list(dict.fromkeys(figure.kind for figure in told))
+    height = 1.6 + ROW_INCHES * len(labels) + 0.2 * (len(kinds) // 2)
+    figure, axes = plt.subplots(figsize=(10, height), layout="constrained")
+    for number, kind in enumerate(kinds):
+        shift = 0.5 * ((number + 0.5) / len(kinds) - 0.5)
+        _marks(axes, [each for each in told if each.kind == kind], labels, number, shift)
+    axes.axvline(1, color="0.2", linewidth=1.2)
+    for line in range(0, len(labels), 2):
+        axes.axhspan(line - 0.5, line + 0.5, color="0.96", zorder=0)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    low, high = axes.get_xlim()
+    few = FuncFormatter(lambda x, _: f"{x:g}" if f"{x:.0e}"[0] in "25" else "")
+    axes.xaxis.set_minor_formatter(few if high / low < 100 else NullFormatter())
     axes.set_yticks(range(len(labels)), labels)
     axes.set_ylim(len(labels) - 0.5, -0.5)
-    axes.set_xlabel(axis)
-    axes.grid(axis="x", color="0.9")
+    axes.grid(axis="x", which="both", color="0.9")
     axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(loc="outside upper center", ncols=len(series), frameon=False)
-    figure.savefig(path, dpi=120)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("tenonnx / onnxruntime (hollow: / best of the others)")
+    figure.suptitle(title, fontsize="medium")
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
+    figure.savefig(path, dpi=110)
     plt.close(figure)
+
+
+def _marks(
+    axes: Axes, figures: Sequence[Figure], labels: Sequence[str], number: int, shift: float
+) -> None:
+    """Draws the marks of one kind."""
+    color, marker = f"C{number}", MARKERS[number % len(MARKERS)]
+    places = [labels.index(figure.label) + shift for figure in figures]
+    ratios = [figure.ratio or 0.0 for figure in figures]
+    axes.plot(ratios, places, marker, color=color, label=figures[0].kind, markersize=5)
+    for figure, place, ratio in zip(figures, places, ratios, strict=True):
+        if figure.spread:
+            axes.plot(figure.spread, [place, place], color=color, linewidth=1)
+        if figure.peer:
+            axes.plot(figure.peer.ratio, place, marker, color=color, mfc="white", markersize=5)
+        if ratio > TOLD:
+            right = max(ratio, *(figure.spread or (ratio,)))
+            axes.annotate(
+                f" {ratio:.3g}", (right, place), va="center", fontsize="x-small", color=color
+            )

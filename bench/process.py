@@ -70,6 +70,14 @@ class Child:
             self._process.stdin.write(f"{line}\n")
             self._process.stdin.flush()
 
+    @property
+    def private_mib(self) -> float:
+        """MiB of memory that no file backs; 0 where the system does not tell."""
+        with contextlib.suppress(OSError):
+            text = Path(f"/proc/{self.pid}/status").read_text()
+            return int(text.partition("RssAnon:")[2].split()[0]) / 1024
+        return 0.0
+
     def stay(self) -> None:
         """Lets it take as long as it likes from now on."""
         self._killer.cancel()

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.compare import Row
-from bench.measure import COLUMNS
+from bench.measure import COLUMNS, PLOTTED
 
-PLOTTED = {"load_s": "load", "run_s": "run", "ran_mib": "private MiB"}
 WIDTH = 200
 NOTE_WIDTH = 42
 
@@ -128,30 +127,3 @@ def save_json(rows: Sequence[Row], path: Path, about: Mapping[str, Any]) -> None
         del row["blas"]
     content = {**about, "blas": list(describe_blas(rows)), "rows": found}
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-
-
-def save_plot(rows: Sequence[Row], path: Path) -> None:
-    """Draws the ratios of each case on a logarithmic axis."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-    from matplotlib.ticker import FuncFormatter
-
-    found = [(f"{case}, {threads}", ratios(group)) for case, threads, group in groups(rows)]
-    found = [(name, each) for name, each in found if each][::-1]
-    figure, axes = plt.subplots(figsize=(8, 1.2 + 0.28 * len(found)), layout="constrained")
-    for (key, title), marker in zip(PLOTTED.items(), "oDs", strict=True):
-        points = [(each[key], i) for i, (_, each) in enumerate(found) if key in each]
-        axes.plot([x for x, _ in points], [y for _, y in points], marker, label=title, alpha=0.8)
-    axes.axvline(1, color="0.4", linewidth=1)
-    axes.set_xscale("log")
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}x"))
-    axes.set_yticks(range(len(found)), [name for name, _ in found])
-    axes.grid(axis="both", color="0.9")
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.set_xlabel("tenonnx / onnxruntime (left of 1x: less)")
-    figure.legend(loc="outside upper center", ncols=len(PLOTTED), frameon=False)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)

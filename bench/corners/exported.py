@@ -21,4 +21,4 @@ def exported(name: str) -> Row:
         with np.load(EXPORTS / f"{name}.npz") as arrays:
             return proto, {value.name: arrays[f"in:{value.name}"] for value in proto.graph.input}
 
-    return Row(f"tiny {name}, as torch exports it", build, build)
+    return Row(f"tiny {name.removesuffix('-dynamo')}, as torch exports it", build, build)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.corners import convolutions, decoders, encoders, recurrent, strings, toys, trees
+from bench.corners import convolutions, decoders, encoders, recurrent, strings, toys, trees, whole
 
 ROWS = {
     **decoders.ROWS,
@@ -12,4 +12,5 @@ ROWS = {
     **convolutions.ROWS,
     **toys.ROWS,
     **strings.ROWS,
+    **whole.ROWS,
 }

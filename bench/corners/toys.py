@@ -79,7 +79,9 @@ ROWS = {
     "lenet-int8": Row("LeNet, int8 QDQ", lambda: quantized(lenet()), lambda: quantized(lenet())),
     "cifar": Row("CIFAR network, 32 x 32", cifar, lambda: cifar((4, 8))),
     "cifar-int8": Row(
-        "the same, int8 QDQ", lambda: quantized(cifar()), lambda: quantized(cifar((4, 8)))
+        "CIFAR network, 32 x 32, int8 QDQ",
+        lambda: quantized(cifar()),
+        lambda: quantized(cifar((4, 8))),
     ),
     "digits": Row("the digits example", digits, digits),
     "autoencoder": Row("autoencoder, 28 x 28", autoencoder, autoencoder),

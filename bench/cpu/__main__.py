@@ -8,7 +8,6 @@ results kept, so that a table can be made in parts.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 from importlib.util import find_spec
@@ -18,8 +17,10 @@ from bench.cpu import report
 from bench.cpu.compare import Settings, compare
 from bench.cpu.roofline import measure_roofline
 from bench.cpu.table import ROWS, Table
-from bench.machine import machine, tell
+from bench.machine import joined, machine, tell
 from bench.options import parser, telling_minutes
+from bench.page.figures import of_table
+from bench.picture import draw
 
 ROOFLINE = "roofline"
 FULL = Settings(rounds=5)
@@ -38,6 +39,11 @@ def parse(arguments: list[str] | None, table: Table = CPU) -> argparse.Namespace
     )
     made.add_argument("--rounds", type=int, help=f"turns per engine, {FULL.rounds} by default")
     made.add_argument("--seconds", type=float, help=f"length of a turn, {table.seconds} by default")
+    if table.peers:
+        made.add_argument(
+            "--peers", nargs="*", choices=table.peers, default=list(table.peers), metavar="ENGINE",
+            help=f"who takes turns besides onnxruntime, where installed: {', '.join(table.peers)}",
+        )  # fmt: skip
     return made.parse_args(arguments)
 
 
@@ -48,8 +54,15 @@ def settings_of(parsed: argparse.Namespace, table: Table) -> Settings:
         rounds=parsed.rounds or given.rounds,
         seconds=parsed.seconds or (given.seconds if parsed.quick else table.seconds),
         small=given.small,
-        peers=tuple(peer for peer, package in table.peers.items() if find_spec(package)),
+        peers={peer: _kept_out(parsed, peer, table) for peer in table.peers},
     )
+
+
+def _kept_out(parsed: argparse.Namespace, peer: str, table: Table) -> str:
+    """Says why a peer takes no turns; ``""`` if it does."""
+    if not find_spec(package := table.peers[peer]):
+        return f"{package} is not installed"
+    return "" if peer in parsed.peers else "not asked for"
 
 
 def main(arguments: list[str] | None = None, table: Table = CPU) -> int:
@@ -64,7 +77,7 @@ def main(arguments: list[str] | None = None, table: Table = CPU) -> int:
         kept = report.read(target, table.rows)
     else:
         kept = report.Results(rows=table.rows)
-    kept.machine = machine()
+    kept.machine = joined(machine(), kept.machine)
     with telling_minutes(), tempfile.TemporaryDirectory(prefix="bench-") as folder:
         for number, name in enumerate(names, 1):
             tell(f"[{number}/{len(names)}] {name}")
@@ -73,10 +86,9 @@ def main(arguments: list[str] | None = None, table: Table = CPU) -> int:
                 continue
             row = table.rows[name]
             kept.add(compare(name, row, parsed.threads, settings, Path(folder)))
-            kept.machine["load average"] = round(os.getloadavg()[0], 1)
             report.save(kept, target)
     report.save(kept, target)
-    report.draw(kept, target.with_suffix(".png"))
+    draw(target.with_suffix(".png"), of_table(table)(target))
     print(report.as_markdown(kept))
     measured = [outcome for outcome in kept.outcomes if outcome.name in names]
     return int(any(not outcome.holds for outcome in measured if not parsed.quick))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import statistics
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,13 +35,13 @@ class Settings:
         rounds: Turns of each engine.
         seconds: How long a turn is, or longer for two runs.
         small: Take the small models.
-        peers: Engines besides onnxruntime.
+        peers: Engines besides onnxruntime, and why some take no turns.
     """
 
     rounds: int
     seconds: float = 0.3
     small: bool = False
-    peers: tuple[str, ...] = ()
+    peers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -57,6 +58,8 @@ class Outcome:
         note: Why there are no times.
         peers: The times of other engines.
         declined: Why some of them have none.
+        private_mib: Private memory of a process of each engine after its turns, where there are
+            several: the median of them.
     """
 
     name: str
@@ -68,6 +71,7 @@ class Outcome:
     note: str = ""
     peers: dict[str, Timing] = field(default_factory=dict)
     declined: dict[str, str] = field(default_factory=dict)
+    private_mib: dict[str, float] = field(default_factory=dict)
 
     @property
     def ratios(self) -> dict[str, float]:
@@ -107,13 +111,17 @@ def compare(
     name: str, row: Row, threads: Sequence[int], settings: Settings, folder: Path
 ) -> Iterator[Outcome]:
     """Yields a row's outcome for every number of threads."""
+    if row.missing:
+        tell(f"  {row.missing}")
+        yield from (Outcome(name, number, row.limit, note=row.missing) for number in threads)
+        return
     with tempfile.TemporaryDirectory(dir=folder) as place:
         proto, feeds = (row.small if settings.small else row.build)()
         model = Path(place, "model.onnx")
         onnx.save(proto, model)
         del proto
         write_feeds(feed := Path(place, "feeds.npz"), [feeds])
-        job = {"model": str(model), "feeds": str(feed), "loading": row.loading}
+        job: dict[str, object] = {"model": str(model), "feeds": str(feed), "loading": row.loading}
         for number in threads:
             outcome = Outcome(name, number, row.limit)
             try:
@@ -127,17 +135,19 @@ def compare(
 def _fill(
     outcome: Outcome, row: Row, job: dict[str, object], settings: Settings, place: Path
 ) -> None:
-    outputs = {engine: place / f"{engine}.npz" for engine in (*ENGINES, *settings.peers)}
+    outcome.declined = {peer: why for peer, why in settings.peers.items() if why}
+    engines = (*ENGINES, *(peer for peer, why in settings.peers.items() if not why))
+    outputs = {engine: place / f"{engine}.npz" for engine in engines}
     (cache := place / "cache").mkdir(exist_ok=True)
     job = {**job, "threads": 1 if row.at_once else outcome.threads}
-    processes = outcome.threads if row.at_once == "processes" else 1
+    count = outcome.threads if row.at_once == "processes" else 1
     callers = {None: 0, "threads": outcome.threads, "processes": 1}[row.at_once]
     with contextlib.ExitStack() as stack:
         children: dict[str, list[Child]] = {}
         for engine, path in outputs.items():
             try:
                 own = {**job, "engine": engine, "outputs": str(path)}
-                found = [stack.enter_context(opened(own, cache)) for _ in range(processes)]
+                found = [stack.enter_context(opened(own, cache)) for _ in range(count)]
                 error, note = difference(path, outputs[TRUSTED], row.tolerance)
                 if engine == OURS:
                     outcome.error = error
@@ -151,6 +161,11 @@ def _fill(
         turns = [functools.partial(turn, e, settings.seconds, callers) for e in children.values()]
         timings = take_turns(turns, settings.rounds, pause=PAUSE_SECONDS)
         told = dict(zip(children, timings, strict=True))
+        if row.at_once == "processes":
+            outcome.private_mib = {
+                engine: statistics.median(each.private_mib for each in processes)
+                for engine, processes in children.items()
+            }
     outcome.theirs, outcome.mine, outcome.peers = told.pop(TRUSTED), told.pop(OURS), told
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -11,8 +10,6 @@ from typing import Any
 
 from bench.cpu.compare import PEER_LIMIT, Outcome
 from bench.cpu.table import ROWS, Row
-from bench.machine import tell
-from bench.picture import bars
 from bench.report import show
 from tenonnx.cli.timing import Timing
 
@@ -121,19 +118,3 @@ def _roofline_cells(each: dict[str, Any]) -> list[str]:
     cells = [each["name"], str(each["threads"] or "all"), show("run_s", each["seconds"])]
     cells += [f"{reached:.4g} {unit}", f"{each['peak']:.4g} {unit}"]
     return [*cells, f"{reached / each['peak']:.0%}"]
-
-
-def draw(results: Results, path: Path) -> None:
-    """Writes a picture of the ratios to a path."""
-    if not importlib.util.find_spec("matplotlib"):
-        tell("no picture: matplotlib is not installed")
-        return
-    timed = [outcome for outcome in results.outcomes if outcome.ratios]
-    names = [name for name in results.rows if any(outcome.name == name for outcome in timed)]
-    series: dict[str, dict[str, float]] = {}
-    for outcome in sorted(timed, key=lambda outcome: outcome.threads or 1 << 16):
-        row = results.rows[outcome.name]
-        title = row.threads_in_words(outcome.threads)
-        series.setdefault(title, {})[row.about] = outcome.ratios["turn"]
-    limits = {results.rows[name].about: results.rows[name].limit for name in names}
-    bars(path, series, limits, "time / onnxruntime's time; the line is the limit")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Literal
 
 from bench.convnets import STAGES, mobilenet_v2, resnet50
@@ -28,10 +29,12 @@ class Row:
         limit: What the ratio to onnxruntime's time must not exceed.
         tolerance: How far outputs may be apart, in units of the largest value: rounding differs,
             and where activations are rounded to bytes a tie may go either way.
-        loading: Whether it is the making of a session that is timed, not a run.
+        loading: Whether it is the making of a session that is timed, not a run: a ``first`` one,
+            which finds nothing of an earlier one, or one that finds what was ``kept``.
         at_once: Who runs the model at once, each on one thread, so that what is timed is how often
             it is run: threads on one session, or processes with a session each. As many as
             the number of threads says.
+        needs: Packages that building it needs.
     """
 
     about: str
@@ -39,14 +42,29 @@ class Row:
     small: Callable[[], Built] = field(repr=False)
     limit: float = 1.0
     tolerance: float = 1e-4
-    loading: bool = False
+    loading: Literal["first", "kept"] | None = None
     at_once: Literal["threads", "processes"] | None = None
+    needs: tuple[str, ...] = ()
 
     def threads_in_words(self, threads: int) -> str:
         """Returns what a number of threads stands for."""
         if self.at_once:
             return f"{threads} at once"
         return "1 thread" if threads == 1 else f"{threads or 'all'} threads"
+
+    @property
+    def missing(self) -> str:
+        """Says which packages keep it from being built."""
+        absent = [name for name in self.needs if not find_spec(name)]
+        return f"making it needs {', '.join(absent)}" if absent else ""
+
+    @property
+    def measured(self) -> str:
+        """What is timed, in words."""
+        if self.at_once:
+            return "runs a second of all together"
+        words = {None: "a run", "first": "a first session", "kept": "a session, the plan kept"}
+        return words[self.loading]
 
 
 @dataclass(frozen=True)

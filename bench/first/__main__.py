@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 from pathlib import Path
@@ -22,18 +21,21 @@ from bench.first import report
 from bench.first.compare import Comparison, Settings
 from bench.first.install import has_kernels, has_numba, measure_installs, said
 from bench.first.states import AGAIN, INSTALLED, JIT, STATES, cached
-from bench.first.table import ROWS
-from bench.machine import tell
+from bench.first.table import ROWS, Table
+from bench.machine import joined, tell
 from bench.options import parser, telling_minutes
+from bench.page.figures import of_openings
+from bench.picture import draw
 from bench.process import ROOT
 
 FULL = Settings(rounds=3, budget=0.3, patience=20.0)
 QUICK = Settings(rounds=1, budget=0.01, patience=0.0, small=True)
+FIRST = Table("first", __doc__, ROWS)
 
 
-def parse(arguments: list[str] | None) -> argparse.Namespace:
-    about = {name: row.about for name, row in ROWS.items()}
-    made = parser("first", __doc__, about)
+def parse(arguments: list[str] | None, table: Table = FIRST) -> argparse.Namespace:
+    about = {name: row.about for name, row in table.rows.items()}
+    made = parser(table.name, table.about, about)
     states = "\n".join(f"  {name:20} {state.about}" for name, state in STATES.items())
     made.epilog = f"{made.epilog}\n\nSTATE:\n{states}"
     made.add_argument("--quick", action="store_true", help="small models, a moment each")
@@ -41,9 +43,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "--states",
         nargs="+",
         choices=STATES,
-        default=list(STATES),
+        default=list(table.states),
         metavar="STATE",
-        help="what to measure it in, all by default",
+        help=f"what to measure it in; {', '.join(table.states)} by default",
     )
     made.add_argument("--rounds", type=int, help=f"processes, {FULL.rounds} by default")
     made.add_argument(
@@ -87,19 +89,21 @@ def about(python: str) -> dict[str, Any]:
     return told
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Returns 0 if all outputs are right and all bounds hold, else 1."""
-    parsed = parse(arguments)
+def main(arguments: list[str] | None = None, table: Table = FIRST) -> int:
+    """Measures a table; returns 0 if all outputs are right and all bounds hold, else 1."""
+    parsed = parse(arguments, table)
     settings = settings_of(parsed)
     parsed.output.mkdir(parents=True, exist_ok=True)
-    target = parsed.output / f"first{'-quick' if parsed.quick else ''}.json"
-    results = report.read(target) if target.exists() else report.Results()
-    names = parsed.names or list(ROWS)
+    target = parsed.output / f"{table.name}{'-quick' if parsed.quick else ''}.json"
+    results = report.Results(table=table.rows)
+    if target.exists():
+        results = report.read(target, table.rows)
+    names = parsed.names or list(table.rows)
     with telling_minutes(), tempfile.TemporaryDirectory(prefix="bench-") as folder:
         python = parsed.python
         if parsed.install:
             python, results.installs = measure_installs(Path(folder))
-        results.machine = about(python)
+        results.machine = joined(about(python), results.machine if parsed.names else {})
         chosen = {name: STATES[name] for name in STATES if name in parsed.states}
         if not has_kernels(python):
             chosen |= {name: cached(chosen[name]) for name in (INSTALLED, AGAIN) if name in chosen}
@@ -109,9 +113,9 @@ def main(arguments: list[str] | None = None) -> int:
         comparison = Comparison(chosen, settings, python, Path(folder))
         for number, name in enumerate(names, 1):
             tell(f"[{number}/{len(names)}] {name}")
-            results.add(comparison.run(name))
-            results.machine["load average"] = round(os.getloadavg()[0], 1)
+            results.add(comparison.run(name, table.rows[name]))
             report.save(results, target)
+    draw(target.with_suffix(".png"), of_openings(table)(target))
     print(report.as_markdown(results))
     measured = [each for each in results.rows if each.name in names]
     holds = all(each.holds for each in measured) and results.holds

@@ -16,7 +16,7 @@ import onnx
 from bench.cpu.turns import difference
 from bench.first.outcome import Outcome, judge, trial
 from bench.first.states import AGAIN, INSTALLED, PEER, State
-from bench.first.table import ROWS
+from bench.first.table import Row
 from bench.machine import tell
 from bench.measure import environment, watch, write_feeds
 from bench.process import Failed
@@ -62,9 +62,8 @@ class Comparison:
         self.python = python
         self.folder = folder
 
-    def run(self, name: str) -> list[Outcome]:
+    def run(self, name: str, row: Row) -> list[Outcome]:
         """Returns a row's outcomes, one per state."""
-        row = ROWS[name]
         with tempfile.TemporaryDirectory(dir=self.folder) as given:
             place = Path(given)
             proto, feeds = (row.small if self.settings.small else row.build)()

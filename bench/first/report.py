@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import json
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bench.first.outcome import COLUMNS, OPENED_MEAN, Outcome
-from bench.first.states import AGAIN, INSTALLED, PEER, STATES
-from bench.first.table import ROWS
-from bench.picture import bars
+from bench.first.states import AGAIN, PEER, STATES
+from bench.first.table import ROWS, Row
 from bench.report import show
 
 RATIOS = ("ratio", "cpu_ratio")
@@ -35,17 +33,19 @@ class Results:
         machine: Where, and of which commit.
         rows: One outcome per model and state.
         installs: What installing took, by what was installed.
+        table: The rows there are.
     """
 
     machine: dict[str, Any] = field(default_factory=dict)
     rows: list[Outcome] = field(default_factory=list)
     installs: dict[str, dict[str, float]] = field(default_factory=dict)
+    table: Mapping[str, Row] = field(default_factory=lambda: ROWS)
 
     @property
     def opened(self) -> float | None:
         """What a second process takes until its first answer, in units of onnxruntime's time.
 
-        The geometric mean over rows; ``None`` if there are none.
+        The geometric mean over the rows of models; ``None`` if there are none.
         """
         told = {(each.name, each.state): each.median("opened_s") for each in self.rows}
         pairs = [(told.get((name, AGAIN)), told.get((name, PEER))) for name in ROWS]
@@ -63,12 +63,12 @@ class Results:
             place = outcome.name, outcome.state
             self.rows = [each for each in self.rows if (each.name, each.state) != place]
             self.rows.append(outcome)
-        names, states = list(ROWS), list(STATES)
+        names, states = list(self.table), list(STATES)
         self.rows.sort(key=lambda each: (names.index(each.name), states.index(each.state)))
 
 
-def read(path: Path) -> Results:
-    """Returns results that were saved."""
+def read(path: Path, table: Mapping[str, Row] = ROWS) -> Results:
+    """Returns results that were saved, of rows that there still are."""
     content = json.loads(path.read_text("utf-8"))
     names = [known.name for known in dataclasses.fields(Outcome)]
     rows = [Outcome(**{name: each[name] for name in names}) for each in content["rows"]]
@@ -76,17 +76,20 @@ def read(path: Path) -> Results:
     for trial in (trial for each in rows for trial in each.trials):
         if "opened_s" not in trial and all(part in trial for part in parts):
             trial["opened_s"] = sum(trial[part] for part in parts)
-    known = [each for each in rows if each.name in ROWS and each.state in STATES]
-    return Results(content["machine"], known, content["installs"])
+    known = [each for each in rows if each.name in table and each.state in STATES]
+    return Results(content["machine"], known, content["installs"], table)
 
 
 def save(results: Results, path: Path) -> None:
     """Writes JSON to a path, and Markdown beside it."""
-    text = json.dumps(dataclasses.asdict(results), indent=1, ensure_ascii=False)
+    content = {
+        "machine": results.machine,
+        "rows": [dataclasses.asdict(each) for each in results.rows],
+        "installs": results.installs,
+    }
+    text = json.dumps(content, indent=1, ensure_ascii=False)
     path.write_text(text + "\n", "utf-8")
     path.with_suffix(".md").write_text(as_markdown(results), "utf-8")
-    if importlib.util.find_spec("matplotlib"):
-        _draw(results, path.with_suffix(".png"))
 
 
 def as_markdown(results: Results) -> str:
@@ -94,27 +97,13 @@ def as_markdown(results: Results) -> str:
     lines = [*_installs(results.installs), EXPLAINED, ""]
     lines += [f"| model | | {' | '.join(COLUMNS.values())} | |"]
     lines += [f"| --- | --- |{' ---: |' * len(COLUMNS)} --- |"]
-    lines += [f"| {' | '.join(_cells(each))} |" for each in results.rows]
+    lines += [f"| {' | '.join(_cells(results.table, each))} |" for each in results.rows]
     if results.opened is not None:
         judged = "" if results.holds else "FAILS: "
         lines += ["", f"{judged}again, {COLUMNS['opened_s']} take {results.opened:.2f} ≤ "
                   f"{OPENED_MEAN:g} of onnxruntime's time (geometric mean)"]  # fmt: skip
     about = ", ".join(f"{key} {value}" for key, value in results.machine.items())
     return "\n".join([*lines, "", about, ""])
-
-
-def _draw(results: Results, path: Path) -> None:
-    """Draws how long engines take from the import to the first answer, in units of the peer's."""
-    told = {(each.name, each.state): each.median("opened_s") for each in results.rows}
-    series: dict[str, dict[str, float]] = {}
-    for each in results.rows:
-        mine, theirs = told[each.name, each.state], told.get((each.name, PEER))
-        if each.state in (INSTALLED, AGAIN) and mine and theirs:
-            series.setdefault(each.about, {})[ROWS[each.name].about] = mine / theirs
-    labels = [row.about for row in ROWS.values()]
-    limits = {label: 1.0 for label in labels if any(label in ratios for ratios in series.values())}
-    if limits:
-        bars(path, series, limits, f"{COLUMNS['opened_s']} / onnxruntime's time")
 
 
 def _installs(installs: dict[str, dict[str, float]]) -> Iterator[str]:
@@ -128,10 +117,10 @@ def _installs(installs: dict[str, dict[str, float]]) -> Iterator[str]:
         yield ""
 
 
-def _cells(each: Outcome) -> list[str]:
+def _cells(table: Mapping[str, Row], each: Outcome) -> list[str]:
     bounds = [text if ok else f"FAILS: {text}" for text, ok in each.bounds.items()]
     notes = "; ".join(filter(None, [*bounds, each.note]))
-    return [ROWS[each.name].about, each.about, *(_cell(each, key) for key in COLUMNS), notes]
+    return [table[each.name].about, each.about, *(_cell(each, key) for key in COLUMNS), notes]
 
 
 def _cell(each: Outcome, column: str) -> str:

@@ -1,13 +1,18 @@
-"""The rows: models of many kinds, in sizes that a first run takes no more than a moment of."""
+"""The rows: models of many kinds, in sizes that a first run takes no more than a moment of.
+
+Those of ``SCALE`` are the exception: graphs of many nodes, and of many weights.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from bench.cpu import table as cpu
 from bench.cpu.table import TINY
-from bench.models import digits, gru_layers, wide
+from bench.first.states import STATES
+from bench.models import digits, gru_layers, sums, wide
 from bench.transformers import encoder
 
 MINILM = {"layers": 6, "width": 384, "heads": 12, "vocabulary": 30522}
@@ -41,6 +46,27 @@ def _graph(nodes: int, opens: float | None = None) -> Row:
     )
 
 
+@dataclass(frozen=True)
+class Table:
+    """Rows that are measured and shown together.
+
+    Attributes:
+        name: The benchmark's; files of results have it, too.
+        about: What ``--help`` tells.
+        rows: The rows by name.
+        states: What they are measured in, by default.
+        measures: What of it is on the page of all results, by column, in words.
+    """
+
+    name: str
+    about: str | None
+    rows: Mapping[str, Row]
+    states: tuple[str, ...] = tuple(STATES)
+    measures: Mapping[str, str] = field(
+        default_factory=lambda: {"opened_s": "import, session and first run"}
+    )
+
+
 ROWS: dict[str, Row] = {
     "bert": _known("bert-1x128"),
     "minilm": Row("MiniLM, 1 x 128", lambda: encoder(**MINILM), lambda: encoder(**TINY)),
@@ -57,4 +83,19 @@ ROWS: dict[str, Row] = {
     "graph-10k": _graph(10_000),
     "resnet50-ort": _known("resnet50", about="ResNet-50, an .ort file", ort=True),
     "mobilenet-v2-ort": _known("mobilenet-v2", about="MobileNetV2, an .ort file", ort=True),
+}
+
+NODES = (100, 1_000, 10_000, 100_000)
+WEIGHTS = (10, 1_000, 10_000, 100_000)
+
+
+def _weights(count: int) -> Row:
+    """Few nodes, many weights."""
+    about = f"sums of {count:,} weights"
+    return Row(about, lambda: sums(count), lambda: sums(max(count // 100, 10)))
+
+
+SCALE: dict[str, Row] = {
+    **{f"nodes-{count}": _graph(count) for count in NODES},
+    **{f"weights-{count}": _weights(count) for count in WEIGHTS},
 }

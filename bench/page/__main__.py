@@ -11,8 +11,10 @@ import sys
 
 from bench.machine import tell
 from bench.options import parser, telling_minutes
+from bench.page import reasons
 from bench.page.areas import AREAS
 from bench.page.markdown import as_markdown, sections
+from bench.picture import draw
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -36,7 +38,9 @@ def main(arguments: list[str] | None = None) -> int:
             failed |= AREAS[name].measure(str(parsed.output), quick=parsed.quick)
     found = list(sections(parsed.output, "-quick" if parsed.quick else ""))
     page = parsed.output / ("README-quick.md" if parsed.quick else "README.md")
-    page.write_text(as_markdown(found), "utf-8")
+    for section in found:
+        draw(section.path.with_suffix(".png"), section.figures, section.area.title)
+    page.write_text(as_markdown(found, reasons.read()), "utf-8")
     tell(f"written: {page}")
     return failed
 

@@ -11,10 +11,12 @@ from typing import Any
 from bench.architectures import NEEDS
 from bench.corners.__main__ import TABLE as CORNERS
 from bench.cpu.__main__ import CPU
-from bench.page.figures import Reader, of_first_runs, of_processes, of_table
+from bench.first.__main__ import FIRST
+from bench.page.figures import Reader, of_openings, of_processes, of_table
+from bench.scale import TABLE as SCALE
 from bench.throughput.__main__ import TABLE as THROUGHPUT
 
-WEIGHTS = ("external-1g", "inline-unaligned-1g", "dispatch", "tied-if-1g")
+WEIGHTS = ("external-1g", "inline-unaligned-1g", "tied-if-1g")
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Area:
 
     Attributes:
         title: The heading.
-        about: What the ratio is of.
+        about: What is measured, for those who have not seen the benchmark.
         module: Whose ``main`` measures it.
         read: Reads its file.
         arguments: Of ``main``.
@@ -59,39 +61,67 @@ class Area:
 
 
 AREAS: Mapping[str, Area] = {
-    "cpu": Area("Whole models", "seconds of a run", "bench.cpu.__main__", of_table(CPU)),
+    "cpu": Area(
+        "Whole models",
+        "How long a run takes, once the session is warm: the shortest run of a turn, turn against "
+        "turn.",
+        "bench.cpu.__main__",
+        of_table(CPU),
+    ),
     "corners": Area(
-        "What few models have", "seconds of a run", "bench.corners.__main__", of_table(CORNERS)
+        "What few models have",
+        "How long a run takes, as above, of operators and models that few have; OpenVINO (float32, "
+        "short latencies) and torch.compile take turns, too, where they take the model. *A first "
+        "session* finds nothing of an earlier process; *a session, the plan kept* opens what the "
+        "one before has kept, where onnxruntime parses the model each time.",
+        "bench.corners.__main__",
+        of_table(CORNERS),
     ),
     "first": Area(
         "The first answer of a process",
-        "seconds of the import, the session and the first run",
+        "How long a fresh process takes for the import, the session and the first run together. "
+        "The *first process* that opens a model finds kernels alone, the *second* what the first "
+        "has kept; onnxruntime keeps nothing, so its figure is the same for both. An `.ort` file "
+        "is opened by onnxruntime with its best options, which map it.",
         "bench.first.__main__",
-        of_first_runs,
+        of_openings(FIRST),
+    ),
+    "scale": Area(
+        "Many nodes, many weights",
+        "How long a fresh process takes to make a session, without the import, and its private "
+        "memory after running it, in a first process and in a second one, as above.",
+        "bench.scale",
+        of_openings(SCALE),
     ),
     "throughput": Area(
         "Many runs at once",
-        "seconds per run of all together",
+        "How often a second threads on one session, or processes with a session each, run a model "
+        "all together, each run on one thread. The ratio is that of the seconds per run.",
         "bench.throughput.__main__",
         of_table(THROUGHPUT),
     ),
     "weights": Area(
         "Large weights",
-        "seconds, and private memory",
+        "*A session* is how long making it takes, in a first process if the row does not say "
+        "otherwise; *private MiB* is what the process holds after running, beyond the engine "
+        "itself, in memory that no file backs.",
         "bench.__main__",
         of_processes,
         (*WEIGHTS, "--title", "weights"),
     ),
     "weight_sharing": Area(
         "Shared weights",
-        "seconds, and private memory",
+        "*A session* is made in a first process, which finds nothing of an earlier one; of several "
+        "processes the mean is told. *onnxruntime, best options* maps `.ort` files and does "
+        "without packed weights; such a file has been optimized before, which tenonnx does itself.",
         "bench.weight_sharing.__main__",
         of_processes,
         quick=False,
     ),
     "architectures": Area(
         "Two layers of each architecture",
-        "seconds, and private memory",
+        "*A session* is one of a second process, which opens the plan that the first has kept; "
+        "memory is as above.",
         "bench.__main__",
         of_processes,
         ("architectures",),

@@ -4,23 +4,40 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from bench.cpu import report as timed
-from bench.cpu.compare import PEER_LIMIT
-from bench.cpu.table import Table
+from bench.cpu.compare import PEER_LIMIT, Outcome
+from bench.cpu.table import Row, Table
 from bench.first import report as first
-from bench.first.outcome import Outcome
+from bench.first import table as opening
+from bench.first.outcome import Outcome as Opened
 from bench.first.states import AGAIN, INSTALLED, PEER
-from bench.first.table import ROWS
+from bench.page.words import in_words
 from bench.report import show
 
 OURS = "tenonnx"
-MEASURES = {"load_s": "load", "run_s": "run", "ran_mib": "private MiB"}
+MEASURES = {"load_s": "a session", "run_s": "a run", "ran_mib": "private MiB"}
+STATES = {INSTALLED: "first process", AGAIN: "second process"}
+
+
+@dataclass(frozen=True)
+class Other:
+    """Another engine than onnxruntime.
+
+    Attributes:
+        name: Whose figure it is.
+        figure: It, in words.
+        ratio: tenonnx's over it.
+    """
+
+    name: str
+    figure: str
+    ratio: float
 
 
 @dataclass(frozen=True)
@@ -28,31 +45,46 @@ class Figure:
     """One figure beside onnxruntime's.
 
     Attributes:
-        label: The row's.
-        kind: In which way it was measured: threads, a state.
+        name: What the results call the row.
+        label: What it is, in words.
+        kind: What is measured, and how: with how many threads, in which process.
         mine: tenonnx's figure in words.
         theirs: onnxruntime's.
         ratio: The one over the other; ``None`` if there is none.
         spread: The least and the largest ratio of a round, where these are kept.
-        peer: The best of other engines, and the ratio to its figure.
+        peer: The best of the other engines.
         note: Why there are no figures.
     """
 
+    name: str
     label: str
     kind: str
     mine: str = ""
     theirs: str = ""
     ratio: float | None = None
     spread: tuple[float, float] | None = None
-    peer: tuple[str, float] | None = None
+    peer: Other | None = None
     note: str = ""
 
     @property
     def lost(self) -> bool:
         """Whether onnxruntime is ahead, or another engine by more than what it may be."""
+        return self.ratio is None or self.badness > 1
+
+    @property
+    def badness(self) -> float:
+        """By how much a row is lost, above 1 if it is; most, if it has no figures."""
         if self.ratio is None:
-            return True
-        return self.ratio > 1 or (self.peer is not None and self.peer[1] > PEER_LIMIT)
+            return float("inf")
+        return max(self.ratio, self.peer.ratio / PEER_LIMIT if self.peer else 0.0)
+
+    @property
+    def worst(self) -> Other:
+        """The engine that ours is furthest behind of."""
+        assert self.ratio is not None
+        if self.peer is not None and self.peer.ratio > self.ratio:
+            return self.peer
+        return Other(PEER, self.theirs, self.ratio)
 
 
 Reader = Callable[[Path], list[Figure]]
@@ -62,44 +94,57 @@ def of_table(table: Table) -> Reader:
     """Returns what reads a table of ``bench.cpu``'s kind."""
 
     def read(path: Path) -> list[Figure]:
-        found = []
-        for each in timed.read(path, table.rows).outcomes:
-            row = table.rows[each.name]
-            label, kind = row.about, row.threads_in_words(each.threads)
-            if each.mine is None or each.theirs is None:
-                found.append(Figure(label, kind, note=each.note))
-                continue
-            mine, theirs = (timed.time_in_words(row, timing) for timing in (each.mine, each.theirs))
-            ratio = each.ratios["turn"]
-            found.append(Figure(label, kind, mine, theirs, ratio, each.spread, each.best))
-        return found
+        outcomes = timed.read(path, table.rows).outcomes
+        return [each for outcome in outcomes for each in _of(outcome, table.rows[outcome.name])]
 
     return read
 
 
-def of_first_runs(path: Path) -> list[Figure]:
-    """Reads how long fresh processes take from the import to the first answer."""
-    outcomes = {(each.name, each.state): each for each in first.read(path).rows}
-    found = []
-    for name, row in ROWS.items():
-        theirs = outcomes.get((name, PEER))
-        for state in (INSTALLED, AGAIN):
-            mine = outcomes.get((name, state))
-            if mine is None or theirs is None:
-                continue
-            ours, others = _opened(mine), _opened(theirs)
-            if not ours or not others:
-                found.append(Figure(row.about, mine.about, note=mine.note or theirs.note))
-                continue
-            ratios = [a / b for a, b in zip(ours, others, strict=False)]
-            told, its = (show("s", each.median("opened_s")) for each in (mine, theirs))
-            ratio, spread = statistics.median(ratios), (min(ratios), max(ratios))
-            found.append(Figure(row.about, mine.about, told, its, ratio, spread))
-    return found
+def _of(outcome: Outcome, row: Row) -> Iterator[Figure]:
+    threads = row.threads_in_words(outcome.threads)
+    kind = f"{row.measured}, {threads}"
+    if outcome.mine is None or outcome.theirs is None:
+        yield Figure(outcome.name, row.about, kind, note=outcome.note)
+        return
+    mine, theirs = (timed.time_in_words(row, each) for each in (outcome.mine, outcome.theirs))
+    ratio, peer = outcome.ratios["turn"], None
+    if outcome.best is not None:
+        name, other = outcome.best
+        peer = Other(name, timed.time_in_words(row, outcome.peers[name]), other)
+    yield Figure(outcome.name, row.about, kind, mine, theirs, ratio, outcome.spread, peer)
+    if outcome.private_mib:
+        mib = [outcome.private_mib[engine] for engine in (OURS, PEER)]
+        mine, theirs = (show("_mib", each) for each in mib)
+        kind = f"private MiB of a process, {threads}"
+        yield Figure(outcome.name, row.about, kind, mine, theirs, mib[0] / mib[1])
 
 
-def _opened(outcome: Outcome) -> list[float]:
-    return [trial["opened_s"] for trial in outcome.trials]
+def of_openings(table: opening.Table) -> Reader:
+    """Returns what reads a table of ``bench.first``'s kind: what a fresh process takes."""
+
+    def read(path: Path) -> list[Figure]:
+        told = {(each.name, each.state): each for each in first.read(path, table.rows).rows}
+        return [
+            _opened(row, measure, words, told[name, state], told[name, PEER])
+            for name, row in table.rows.items()
+            for measure in table.measures.items()
+            for state, words in STATES.items()
+            if {(name, state), (name, PEER)} <= told.keys()
+        ]
+
+    return read
+
+
+def _opened(
+    row: opening.Row, measure: tuple[str, str], words: str, mine: Opened, theirs: Opened
+) -> Figure:
+    key, kind = measure[0], f"{measure[1]}, {words}"
+    if not mine.trials or not theirs.trials:
+        return Figure(mine.name, row.about, kind, note=mine.note or theirs.note)
+    ratios = [a[key] / b[key] for a, b in zip(mine.trials, theirs.trials, strict=False)]
+    ours, its = (show(key, each.median(key)) for each in (mine, theirs))
+    spread = (min(ratios), max(ratios))
+    return Figure(mine.name, row.about, kind, ours, its, statistics.median(ratios), spread)
 
 
 def of_processes(path: Path) -> list[Figure]:
@@ -109,21 +154,34 @@ def of_processes(path: Path) -> list[Figure]:
     for (case, threads), group in groupby(rows, key=lambda row: (row["case"], row.get("threads"))):
         engines = {row["engine"]: row for row in group}
         if OURS in engines and PEER in engines:
-            number = "" if threads is None else f"{threads or 'all'} threads, "
-            found += _figures(case, number.replace("1 threads", "1 thread"), engines)
+            number = "" if threads is None else f", {threads or 'all'} threads"
+            found += _figures(case, number.replace(" 1 threads", " 1 thread"), engines)
     return found
 
 
 def _figures(case: str, threads: str, engines: dict[str, dict[str, Any]]) -> Iterator[Figure]:
     mine, theirs = engines[OURS], engines[PEER]
+    label = in_words(case)
     if note := mine["note"] or theirs["note"]:
-        yield Figure(case, threads.rstrip(", "), note=note)
+        yield Figure(case, label, threads.lstrip(", "), note=note)
         return
     others = {name: row["values"] for name, row in engines.items() if name not in (OURS, PEER)}
-    for key, title in MEASURES.items():
+    spreads = mine.get("spread", {})
+    for key, measure in MEASURES.items():
         ours, its = mine["values"][key], theirs["values"][key]
         if min(ours, its) <= 0:
             continue  # memory that has been given back says nothing as a ratio
-        ratios = {name: ours / found[key] for name, found in others.items() if found.get(key)}
-        peer = max(ratios.items(), key=lambda item: item[1]) if ratios else None
-        yield Figure(case, threads + title, show(key, ours), show(key, its), ours / its, peer=peer)
+        beside = [
+            Other(name, show(key, found[key]), ours / found[key])
+            for name, found in others.items()
+            if found.get(key)
+        ]
+        yield Figure(
+            case, label, measure + threads, show(key, ours), show(key, its), ours / its,
+            tuple(spreads[key]) if key in spreads else None, best(beside),
+        )  # fmt: skip
+
+
+def best(others: Sequence[Other]) -> Other | None:
+    """Returns the one that did best."""
+    return max(others, key=lambda other: other.ratio, default=None)

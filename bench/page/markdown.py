@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.cpu.compare import PEER_LIMIT
+from bench.machine import BUSY
 from bench.page.areas import AREAS, Area
 from bench.page.figures import Figure
+from bench.page.reasons import Reasons
 
-TITLES = ["row", "", "tenonnx", "onnxruntime", "ratio", "spread", "best of the others"]
+OTHERS = 0.3
+"""So many cores busy with other work are told of: ratios are less certain then."""
+
+TITLES = ["row", "measured", "tenonnx", "onnxruntime", "ratio", "spread", "best of the others"]
+LOST_TITLES = ["area", "row", "measured", "tenonnx", "the other", "", "ratio", "spread", "why"]
 INTRODUCTION = """# Benchmarks: the results
 
 `python -m bench all` measures all of this and writes this page; with `--from-results` it writes it
-from the files beside it. [The protocol](../README.md) says how. A ratio is tenonnx's figure over
-onnxruntime's: below 1 is better. *Spread* is the least and the largest ratio of a round. *Best of
-the others* is the engine besides onnxruntime that did best, and tenonnx's figure over its.
+from the files beside it. [The protocol](../README.md) says how. A **ratio** is tenonnx's time or
+memory over the other's: below 1 is better. *Spread* is the least and the largest ratio of a round.
+*Best of the others* is the engine besides onnxruntime that did best, its figure, and tenonnx's over
+it. Pictures have a mark per ratio, and a line for its spread; those to the best of the others are
+hollow. *All threads* are as many as the machine has cores. Each area names the machine, the
+versions and the commit that it was measured with.
 """
 LOST = f"""## What is lost
 
@@ -57,24 +66,27 @@ def sections(folder: Path, ending: str = "") -> Iterator[Section]:
             yield Section(name, path, area.read(path), machine)
 
 
-def as_markdown(found: list[Section]) -> str:
+def as_markdown(found: list[Section], reasons: Reasons) -> str:
     """Returns the page."""
     lost = [(section, figure) for section in found for figure in section.figures if figure.lost]
-    lost.sort(key=lambda pair: -badness(pair[1]))
+    lost.sort(key=lambda pair: -pair[1].badness)
     parts = [INTRODUCTION, LOST]
-    titles = ["area", *TITLES]
-    parts.append(_table(titles, ([s.area.title, *cells(figure)] for s, figure in lost)))
+    parts.append(_table(LOST_TITLES, (lost_cells(*pair, reasons) for pair in lost), left=3))
     parts.append("## In short\n")
-    titles = ["area", "rows", "geometric mean of ratios", "best", "worst", "lost"]
-    parts.append(_table(titles, (_summary(section) for section in found)))
+    titles = ["area", "rows", "lost", "geometric mean of ratios", "best", "worst"]
+    parts.append(_table(titles, (_summary(section) for section in found), left=1))
     return "\n".join([*parts, *("\n".join(_section(section)) for section in found)])
 
 
-def badness(figure: Figure) -> float:
-    """Returns by how much a row is lost; most, if it has no figures."""
+def lost_cells(section: Section, figure: Figure, reasons: Reasons) -> list[str]:
+    """Returns the cells of a row that is lost: the engine that it is furthest behind of."""
+    why = reasons.get(section.name, {}).get(figure.name, "")
+    start = [section.area.title, figure.label, figure.kind]
     if figure.ratio is None:
-        return float("inf")
-    return max(figure.ratio, figure.peer[1] / PEER_LIMIT if figure.peer else 0.0)
+        return [*start, *[""] * 5, f"not measured: {figure.note}".replace("|", "/")]
+    other = figure.worst
+    spread = _spread(figure) if other.ratio == figure.ratio else ""
+    return [*start, figure.mine, other.figure, other.name, f"{other.ratio:.3g}", spread, why]
 
 
 def cells(figure: Figure) -> list[str]:
@@ -82,20 +94,25 @@ def cells(figure: Figure) -> list[str]:
     if figure.ratio is None:
         note = f"not measured: {figure.note}".replace("|", "/")
         return [figure.label, figure.kind, note, *[""] * 4]
-    spread = "{:.3g} to {:.3g}".format(*figure.spread) if figure.spread else ""
-    peer = "{} {:.3g}".format(*figure.peer) if figure.peer else ""
+    other = figure.peer
+    peer = f"{other.name}: {other.figure}, {other.ratio:.3g}" if other else ""
     ratio = f"**{figure.ratio:.3g}**" if figure.ratio > 1 else f"{figure.ratio:.3g}"
-    return [figure.label, figure.kind, figure.mine, figure.theirs, ratio, spread, peer]
+    return [figure.label, figure.kind, figure.mine, figure.theirs, ratio, _spread(figure), peer]
+
+
+def _spread(figure: Figure) -> str:
+    return "{:.3g} to {:.3g}".format(*figure.spread) if figure.spread else ""
 
 
 def _summary(section: Section) -> list[str]:
     ratios = [figure.ratio for figure in section.figures if figure.ratio is not None]
     lost = str(sum(figure.lost for figure in section.figures))
-    told = [f"[{section.area.title}](#{_anchor(section.area.title)})", str(len(section.figures))]
+    title = section.area.title
+    told = [f"[{title}](#{_anchor(title)})", str(len(section.figures)), lost]
     if not ratios:
-        return [*told, "", "", "", lost]
+        return [*told, "", "", ""]
     numbers = (statistics.geometric_mean(ratios), min(ratios), max(ratios))
-    return [*told, *(f"{number:.3g}" for number in numbers), lost]
+    return [*told, *(f"{number:.3g}" for number in numbers)]
 
 
 def _anchor(title: str) -> str:
@@ -105,15 +122,17 @@ def _anchor(title: str) -> str:
 def _section(section: Section) -> Iterator[str]:
     yield f"## {section.area.title}\n"
     area, name = section.area, section.path.name
-    yield f"The ratio is of {area.about}. `{area.command}`; figures in [{name}]({name}).\n"
+    yield f"{area.about} `{area.command}`; all figures in [{name}]({name}).\n"
     yield ", ".join(f"{key} {value}" for key, value in section.machine.items()) + ".\n"
+    busy = section.machine.get(BUSY, 0.0)
+    if isinstance(busy, float) and busy > OTHERS:
+        yield "**Measured on a busy machine**: times of both are too long, ratios uncertain.\n"
     if section.path.with_suffix(".png").exists():
         yield f"![ratios]({section.path.stem}.png)\n"
-    yield _table(TITLES, map(cells, section.figures))
+    yield _table(TITLES, map(cells, section.figures), left=2)
 
 
-def _table(titles: list[str], rows: Iterator[list[str]]) -> str:
-    left = 2 if titles[0] == "row" else 3
+def _table(titles: list[str], rows: Iterable[list[str]], *, left: int) -> str:
     ends = ["---"] * left + ["---:"] * (len(titles) - left)
     lines = [titles, ends, *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

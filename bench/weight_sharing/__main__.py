@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib.util
 import sys
 import tempfile
 import time
@@ -12,6 +11,8 @@ from pathlib import Path
 
 from bench.machine import machine
 from bench.options import parser
+from bench.page.figures import of_processes
+from bench.picture import draw
 from bench.weight_sharing import report
 from bench.weight_sharing.compare import SCENARIOS, Comparison, Settings
 
@@ -48,8 +49,8 @@ def main(arguments: list[str] | None = None) -> int:
         "minutes": (time.perf_counter() - start) / 60,
     }
     report.save(rows, parsed.output, about)
-    if importlib.util.find_spec("matplotlib"):
-        report.save_plot(rows, parsed.output / "weight_sharing.png")
+    told = of_processes(parsed.output / "weight_sharing.json")
+    draw(parsed.output / "weight_sharing.png", told)
     mine = [row for row in rows if row.engine == "tenonnx"]
     return int(any(row.note or not all(row.bounds.values()) for row in mine))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.compare import difference
+from bench.compare import difference, spread
 from bench.machine import tell
 from bench.measure import write_feeds
 from bench.process import Failed
@@ -104,6 +104,8 @@ class Comparison:
             for engine, facts in found.items():
                 told[engine].append(facts)
         rows = [summary(case, engine, each) for engine, each in told.items()]
+        if rows[0].values and rows[1].values:
+            rows[0].spread = spread(told[ENGINES[0]], told[ENGINES[1]])
         rows[0].bounds = check(case.bounds, *rows[:2])
         return rows
 

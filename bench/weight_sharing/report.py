@@ -6,7 +6,6 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,6 @@ COLUMNS = {
 """What a measurement tells, and its title; ``*_mib`` is in MiB."""
 
 ENGINES = ("tenonnx", "onnxruntime", "onnxruntime, best options")
-COLORS = ("tab:green", "tab:red", "tab:orange")
 
 
 @dataclass
@@ -45,6 +43,7 @@ class Row:
         values: Seconds and MiB by column.
         note: Why there are no values.
         bounds: The bounds looked at, in words, and whether they hold.
+        spread: tenonnx's least and largest ratio of a round to onnxruntime, by column.
     """
 
     case: str
@@ -53,6 +52,7 @@ class Row:
     values: dict[str, float] = field(default_factory=dict)
     note: str = ""
     bounds: dict[str, bool] = field(default_factory=dict)
+    spread: dict[str, tuple[float, float]] = field(default_factory=dict)
 
 
 def check(bounds: Sequence[Bound], mine: Row, default: Row) -> dict[str, bool]:
@@ -103,43 +103,3 @@ def save(rows: Sequence[Row], folder: Path, about: Mapping[str, Any]) -> None:
     (folder / "weight_sharing.json").write_text(
         json.dumps(content, indent=1, ensure_ascii=False) + "\n"
     )
-
-
-def save_plot(rows: Sequence[Row], path: Path) -> None:
-    """Draws times and memory of each case, a bar per engine, on logarithmic axes."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    cases = [(name, list(group)) for name, group in groupby(rows, key=lambda row: row.case)]
-    panels = {"load_s": 1e-3, "peak_mib": 1.0, "ran_mib": 1.0, "run_s": 1e-4}
-    figure, all_axes = plt.subplots(
-        1, len(panels), figsize=(14, 1.4 + 0.5 * len(cases)), sharey=True, layout="constrained"
-    )
-    for axes, (key, least) in zip(all_axes, panels.items(), strict=True):
-        for offset, (engine, color) in enumerate(zip(ENGINES, COLORS, strict=True)):
-            places = [
-                (i + 0.27 * (offset - 1), max(row.values[key], least))
-                for i, (_, group) in enumerate(cases)
-                for row in group
-                if row.engine == engine and key in row.values
-            ]
-            axes.barh(
-                [place for place, _ in places],
-                [value for _, value in places],
-                0.25,
-                label=engine if key == "load_s" else None,
-                color=color,
-            )
-        axes.set_xscale("log")
-        axes.set_xlim(left=least / 2)
-        axes.set_xlabel(f"{COLUMNS[key]}, {'s' if key.endswith('_s') else 'private MiB'}")
-        axes.grid(axis="x", color="0.9")
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
-    all_axes[0].set_yticks(range(len(cases)), [name for name, _ in cases])
-    all_axes[0].invert_yaxis()
-    figure.legend(loc="outside upper center", ncols=len(ENGINES), frameon=False)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)

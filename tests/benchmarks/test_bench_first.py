@@ -135,7 +135,8 @@ def test_a_process_that_fails_has_a_note(tmp_path: Path) -> None:
     compare, states = first("compare"), first("states").STATES
     settings = compare.Settings(rounds=1, budget=0.01, patience=0.0, small=True)
     chosen = {"numpy": states["numpy"]}
-    (found,) = compare.Comparison(chosen, settings, "false", tmp_path).run("digits")
+    row = first("table").ROWS["digits"]
+    (found,) = compare.Comparison(chosen, settings, "false", tmp_path).run("digits", row)
     assert found.note == "the process ended"
     assert not found.holds
 

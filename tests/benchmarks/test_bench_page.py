@@ -16,6 +16,12 @@ import pytest
 pytest.importorskip("onnxruntime")
 
 ROOT = Path(__file__).parents[2]
+TABLES = {
+    "cpu": "cpu.table",
+    "corners": "corners.table",
+    "first": "first.table",
+    "throughput": "throughput.table",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +55,8 @@ def test_all_corners_are_run_by_both() -> None:
 
     rows = bench("corners.table").ROWS
     for name, row in rows.items():
+        if row.missing:
+            continue
         proto, feeds = row.small()
         feeds = {k: v.astype(object) if v.dtype.kind == "U" else v for k, v in feeds.items()}
         sessions = [
@@ -65,15 +73,17 @@ def test_all_corners_are_run_by_both() -> None:
 
 
 def test_corners_and_page(tmp_path: Path) -> None:
-    run("corners", "--quick", "--threads", "1", "--output", str(tmp_path), "hashing", "forest-load")
+    names = ("hashing", "forest-load", "forest-load-kept")
+    run("corners", "--quick", "--threads", "1", "--output", str(tmp_path), *names)
     (tmp_path / "cpu-quick.json").write_text('{"machine": {}, "rows": [], "roofline": []}')
     done = run("all", "--from-results", "--quick", "--output", str(tmp_path))
     rows = json.loads((tmp_path / "corners-quick.json").read_text())["rows"]
-    assert {row["name"] for row in rows} == {"hashing", "forest-load"}
+    assert {row["name"] for row in rows} == set(names)
     assert all(row["ratios"]["turn"] > 0 for row in rows)
     page = (tmp_path / "README-quick.md").read_text()
     assert page.index("## What is lost") < page.index("## In short") < page.index("## What few")
-    assert "| FeatureHasher, 1,000 x 2 words | 1 thread |" in page
+    assert "| FeatureHasher, 1,000 x 2 words | a run, 1 thread |" in page
+    assert "| forest of 100 trees, loaded first | a first session, 1 thread |" in page
     assert "corners-quick.png" in page
     assert "README-quick.md" in done.stderr
 
@@ -97,6 +107,9 @@ def test_throughput_of_threads_and_processes(tmp_path: Path) -> None:
     for row in json.loads((tmp_path / "throughput-quick.json").read_text())["rows"]:
         assert row["threads"] == 2
         assert all(0 < row[engine]["fastest"] < 1 for engine in ("mine", "theirs"))
+        engines = {"tenonnx", "onnxruntime"} if row["name"] == "forest-processes" else set()
+        assert row["private_mib"].keys() == engines
+        assert all(5 < mib < 500 for mib in row["private_mib"].values())
     assert "processes | 2 |" in done.stdout
     assert " / s | " in done.stdout
 
@@ -124,20 +137,66 @@ def test_the_best_of_the_others_counts() -> None:
 def test_what_is_lost_comes_first() -> None:
     figures, markdown = bench("page.figures"), bench("page.markdown")
     told = [
-        figures.Figure("won", "1 thread", "1 ms", "2 ms", 0.5, (0.4, 0.6)),
-        figures.Figure("lost", "1 thread", "3 ms", "2 ms", 1.5, (1.4, 1.6)),
-        figures.Figure("beaten", "1 thread", "1 ms", "2 ms", 0.5, None, ("OpenVINO", 4.0)),
-        figures.Figure("failed", "all threads", note="it | failed"),
-    ]
+        figures.Figure("a", "won", "1 thread", "1 ms", "2 ms", 0.5, (0.4, 0.6)),
+        figures.Figure("b", "lost", "1 thread", "3 ms", "2 ms", 1.5, (1.4, 1.6)),
+        figures.Figure(
+            "c", "beaten", "1 thread", "1 ms", "2 ms", 0.5, None,
+            figures.Other("OpenVINO", "0.25 ms", 4.0),
+        ),
+        figures.Figure("d", "failed", "all threads", note="it | failed"),
+    ]  # fmt: skip
     assert [figure.lost for figure in told] == [False, True, True, True]
     section = markdown.Section("cpu", Path("cpu.json"), told, {"cpu": "of 1 GHz"})
-    page = markdown.as_markdown([section])
+    page = markdown.as_markdown([section], {"cpu": {"b": "for a reason", "d": "for none"}})
     lost = page.partition("## In short")[0]
     assert lost.index("| failed |") < lost.index("| beaten |") < lost.index("| lost |")
+    assert (
+        "| lost | 1 thread | 3 ms | 2 ms | onnxruntime | 1.5 | 1.4 to 1.6 | for a reason |" in lost
+    )
+    assert "| beaten | 1 thread | 1 ms | 0.25 ms | OpenVINO | 4 |  |  |" in lost
     assert "won" not in lost
     assert "it / failed" in page
-    assert "| 4 | 0.721 | 0.5 | 1.5 | 3 |" in page
+    assert "| 4 | 3 | 0.721 | 0.5 | 1.5 |" in page
     assert "cpu of 1 GHz." in page
+
+
+def test_reasons_are_of_rows_that_there_are() -> None:
+    areas = bench("page.areas").AREAS
+    tables = {name: set(bench(module).ROWS) for name, module in TABLES.items()}
+    for name, reasons in bench("page.reasons").read().items():
+        path = ROOT / "bench" / "results" / f"{name}.json"
+        found = tables.get(name) or {figure.name for figure in areas[name].read(path)}
+        assert reasons.keys() <= found, name
+        assert all(0 < len(why) <= 120 for why in reasons.values()), name
+
+
+def test_a_busy_machine_is_told_of(tmp_path: Path) -> None:
+    machine, markdown = bench("machine"), bench("page.markdown")
+    now, before = {"commit": "a", machine.BUSY: 0.1}, {"commit": "b", machine.BUSY: 1.5}
+    both = machine.joined(now, before)
+    assert both == {"commit": "b and a", machine.BUSY: 1.5}
+    assert machine.joined(now, {}) == now
+    for told, said in ((now, False), (both, True)):
+        section = markdown.Section("cpu", tmp_path / "cpu.json", [], told)
+        assert ("busy machine" in markdown.as_markdown([section], {})) is said
+
+
+def test_pictures_have_a_line_per_row(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    figure, other = bench("page.figures").Figure, bench("page.figures").Other
+    told = [
+        figure("a", "one", "1 thread", ratio=0.5, spread=(0.4, 3.0), peer=other("P", "", 2.0)),
+        figure("a", "one", "all threads", ratio=1.5),
+        figure("b", "none", "1 thread", note="failed"),
+    ]
+    bench("picture").draw(tmp_path / "it.png", told, "Title")
+    assert (tmp_path / "it.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_sums_of_many_weights() -> None:
+    proto, _ = bench("models").sums(1234)
+    assert len(proto.graph.initializer) == 1234
+    assert len(proto.graph.node) == 15
 
 
 def test_pages_of_kept_results_can_be_made() -> None:
