@@ -47,6 +47,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--guard-rows", metavar="FILE", help="run one rows_*.py of tests/guard alone")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Shares the whole suite out among as many processes as cores, unless ``-n`` says otherwise.
+
+    A file's tests stay together: they share what its fixtures make.
+    """
+    given, option = config.args_source, config.option
+    whole = given is config.ArgsSource.TESTPATHS and not (option.collectonly or option.usepdb)
+    if whole and config.pluginmanager.hasplugin("xdist") and option.numprocesses is None:
+        from tenonnx.cores import available_cores
+
+        option.numprocesses = available_cores()
+        option.dist = "loadfile"
+
+
 @pytest.fixture(scope="session")
 def kernels(pytestconfig: pytest.Config) -> str:
     """The folder of compiled kernels, which all tests share and the next run finds."""
