@@ -10,6 +10,7 @@ import re
 import statistics
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -366,6 +367,12 @@ def test_tests_lie_with_the_package_that_they_are_of() -> None:
     modules = {path.stem for path in (PACKAGES["tenonnx"]).glob("*.py")}
     found = {path.stem.removeprefix("test_") for path in ROOT.glob("tests/test_*.py")}
     assert found - modules == OF_THE_REPOSITORY
+
+
+def test_no_two_files_of_tests_have_one_name() -> None:
+    """Their folders are no packages: pytest imports each by its name alone."""
+    names = Counter(path.name for path in ROOT.glob("tests/**/test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_functions_are_short() -> None:
