@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+import sys
 from typing import Annotated
 
 import typer
@@ -10,6 +12,7 @@ from tenonnx.cli import arguments
 from tenonnx.cli.opening import check_provider, parse_provider
 from tenonnx.cli.output import say
 from tenonnx.cli.state import State, state_of
+from tenonnx_serve.access import Access
 from tenonnx_serve.settings import Batching, Settings
 
 HELP = """Serves models over the Open Inference Protocol v2: REST and gRPC.
@@ -24,6 +27,13 @@ Examples:
   tenonnx serve models/ --port 8000 --grpc-port 8001 --workers 4
   tenonnx serve model.onnx --batch 16
 """
+
+
+class LogForm(enum.StrEnum):
+    """What the lines of the log are."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 def serve(
@@ -47,11 +57,43 @@ def serve(
             help="Join requests up to so many rows; let one wait so long for others.",
         ),
     ] = "1",
+    workers: Annotated[int, typer.Option(help="Processes that serve.", min=1, max=1024)] = 1,
+    threads: Annotated[
+        int, typer.Option(help="Threads of each worker's kernels; 0: cores by workers.", min=0)
+    ] = 0,
+    drain: Annotated[
+        float, typer.Option(metavar="SECONDS", help="For requests in flight at the end.", min=0)
+    ] = 30.0,
     providers: arguments.Providers = arguments.NOTHING,
     level: arguments.LevelChoice = arguments.Level.ALL,
     without: arguments.Without = arguments.NOTHING,
+    certificate: Annotated[
+        str, typer.Option("--tls-cert", metavar="FILE", help="Speak TLS: a certificate in PEM.")
+    ] = "",
+    key: Annotated[
+        str, typer.Option("--tls-key", metavar="FILE", help="Its private key in PEM.")
+    ] = "",
+    token_file: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Ask requests for the token in it; or set TENONNX_SERVE_TOKEN to one.",
+        ),
+    ] = "",
+    log: Annotated[
+        LogForm | None,
+        typer.Option(help="Lines of the log; text on a terminal, else json.", show_default=False),
+    ] = None,
+    log_requests: Annotated[
+        bool, typer.Option("--log-requests", help="Log each request of REST.")
+    ] = False,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Trace requests of REST by OpenTelemetry.")
+    ] = False,
 ) -> None:
     """Serves models."""
+    from tenonnx_serve.launch import run
+
     state = state_of(context)
     settings = Settings(
         source=source,
@@ -64,18 +106,14 @@ def serve(
         level=level.value,
         without=tuple(without),
         batching=parse_batch(batch),
+        intra_op_threads=threads,
+        access=Access(certificate, key, token_file),
+        log=(log or (LogForm.TEXT if sys.stderr.isatty() else LogForm.JSON)).value,
+        log_requests=log_requests,
+        verbosity=state.verbosity,
+        trace=trace,
     )
-    try:
-        from tenonnx_serve.server import run
-    except ImportError as error:
-        from tenonnx import EPFail
-
-        raise EPFail(
-            f"the server's libraries are not installed: {error}",
-            hint="pip install 'tenonnx[serve]'",
-        ) from error
-    say("note", f"REST on http://{host}:{port}")
-    run(settings)
+    run(settings, workers, drain, lambda text: say("ready", text))
 
 
 def _provider(state: State, text: str) -> tuple[str, tuple[tuple[str, str], ...]]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from tenonnx_serve.batching import Queue
-from tenonnx_serve.errors import ServeError, Unavailable, answer_to
+from tenonnx_serve.errors import ServeError, answer_to
 from tenonnx_serve.model import Model
 from tenonnx_serve.repository import Repository
 from tenonnx_serve.requests import Array, Request
@@ -90,8 +90,6 @@ class Core:
         Raises:
             ServeError: There is too much to do, or it takes too long, or the model fails.
         """
-        if self.draining:
-            raise Unavailable("the server is about to stop")
         began, model, spent = time.perf_counter_ns(), queue.model, None
         try:
             request = decode() if size < LARGE else await self.threads.submit(decode)

@@ -12,6 +12,7 @@ from tritonclient.grpc import service_pb2 as messages
 from tritonclient.grpc import service_pb2_grpc
 
 from tenonnx_serve import facts, grpc_infer
+from tenonnx_serve.access import Gate, credentials, interceptor
 from tenonnx_serve.core import Core, told
 from tenonnx_serve.errors import Missing, Unavailable, Unsupported
 from tenonnx_serve.repository import READY
@@ -168,7 +169,9 @@ async def _unsupported(_: Core, request: Any) -> Any:
     raise Unsupported(f"{kind} is not done by this server")
 
 
-def make_server(core: Core, settings: Settings, address: str, *, shared: bool) -> tuple[Any, int]:
+def make_server(
+    core: Core, settings: Settings, address: str, *, shared: bool, gate: Gate | None
+) -> tuple[Any, int]:
     """Returns a gRPC server that will listen on an address, and its port.
 
     Args:
@@ -176,6 +179,7 @@ def make_server(core: Core, settings: Settings, address: str, *, shared: bool) -
         settings: The limits.
         address: Host and port.
         shared: Whether other processes listen on the same port.
+        gate: What calls have to pass.
 
     Raises:
         OSError: Nobody can listen there.
@@ -185,13 +189,16 @@ def make_server(core: Core, settings: Settings, address: str, *, shared: bool) -
         ("grpc.max_send_message_length", -1),
         ("grpc.so_reuseport", int(shared)),
     )
-    server = grpc.aio.server(options=options)
+    server = grpc.aio.server(options=options, interceptors=[interceptor(gate)] if gate else None)
     names = messages.DESCRIPTOR.services_by_name["GRPCInferenceService"].methods_by_name
     methods = {name: answering(METHODS.get(name, _unsupported), core) for name in names}
     service = SimpleNamespace(**methods | {"ModelStreamInfer": streaming(core)})
     service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(service, server)
     try:
-        port = server.add_insecure_port(address)
+        if (secret := credentials(settings.access)) is None:
+            port = server.add_insecure_port(address)
+        else:
+            port = server.add_secure_port(address, secret)
     except RuntimeError as error:
         raise OSError(f"gRPC cannot listen on {address}: {error}") from None
     return server, port

@@ -36,7 +36,7 @@ def summed(collected: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def exposition(collected: Mapping[str, Any]) -> bytes:
-    """Returns the text that Prometheus reads, of what ``Supervisor`` or ``Alone`` collects."""
+    """Returns the text that Prometheus reads, of what ``Supervisor`` collects."""
     text: bytes = generate_latest(_Collected(collected))
     return text
 

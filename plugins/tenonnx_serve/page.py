@@ -62,8 +62,8 @@ def page(collected: Mapping[str, Any], models: Sequence[Mapping[str, str]], vers
     """Returns the page.
 
     Args:
-        collected: What ``Supervisor`` or ``Alone`` collects.
-        models: As the repository's index has them: ``name``, ``version``, ``state``, ``reason``.
+        collected: what ``Supervisor`` collects.
+        models: As the repository's index has them.
         version: The server's.
     """
     workers = collected["workers"]
@@ -136,10 +136,11 @@ def _rows(heads: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterable[str]
 
 def _model(model: Mapping[str, str], counted: Mapping[str, Any]) -> list[Cell]:
     state: Cell = (model["state"], "good" if model["state"] == "READY" else "bad")
-    if model["reason"]:
+    if "reason" in model:
         state = (f"{model['state']}: {model['reason']}", "bad")
-    row: list[Cell] = [model["name"], model["version"] or "–", state]
-    found = counted.get(model["name"], {}).get(model["version"])
+    version = model.get("version", "")
+    row: list[Cell] = [model["name"], version or "–", state]
+    found = counted.get(model["name"], {}).get(version)
     if found is None:
         return [*row, "0", "0", "–", "–", "–", "–", "–"]
     stages, batches = found["stages"], found["batches"]

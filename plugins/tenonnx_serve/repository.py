@@ -18,6 +18,7 @@ from tenonnx_serve.opening import open_session
 from tenonnx_serve.requests import shown
 from tenonnx_serve.settings import Settings
 from tenonnx_serve.threads import Threads
+from tenonnx_serve.warming import warm_up
 
 log = logging.getLogger("tenonnx.serve")
 
@@ -209,6 +210,7 @@ class Repository:
             session = open_session(str(path), self.settings, said)
             batching = self.settings.batching
             models[number] = Model(found.name, str(number), session, said, batching)
+            warm_up(models[number])
         return models
 
     def index(self, *, ready_only: bool = False) -> list[dict[str, str]]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
+
+from tenonnx_serve.access import Access
 
 MIB = 1 << 20
 
@@ -61,6 +64,11 @@ class Settings:
         batching: For models whose configuration says nothing of it.
         startup: Models to load at the start; all if ``None``.
         limits: What a request may ask for.
+        access: Who may ask.
+        log: ``text`` or ``json``: what the log's lines are.
+        log_requests: Whether there is one for each request.
+        verbosity: 0 for warnings, 1 for what the server does as well, 2 for details.
+        trace: Whether requests are traced.
     """
 
     source: str
@@ -77,3 +85,24 @@ class Settings:
     batching: Batching = Batching()
     startup: tuple[str, ...] | None = None
     limits: Limits = field(default_factory=Limits)
+    access: Access = field(default_factory=Access)
+    log: str = "text"
+    log_requests: bool = False
+    verbosity: int = 0
+    trace: bool = False
+
+
+def settings_of(said: dict[str, Any]) -> Settings:
+    """Returns the settings that ``dataclasses.asdict`` made a dictionary of, sent as JSON."""
+    defaults = Settings("")
+    nested = {one.name: type(getattr(defaults, one.name)) for one in fields(Settings)}
+    return Settings(
+        **{
+            name: nested[name](**value) if is_dataclass(nested[name]) else _tuples(value)
+            for name, value in said.items()
+        }
+    )
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

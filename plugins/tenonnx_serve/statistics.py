@@ -41,6 +41,7 @@ class Execution:
         ran: When its outputs were there.
         requests: How many it was of.
         rows: How many they had.
+        counted: Whether an observer of requests, which each of them has, has counted it.
     """
 
     began: int
@@ -48,6 +49,7 @@ class Execution:
     ran: int
     requests: int
     rows: int
+    counted: bool = False
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ from tenonnx_serve.agreement import Agreement
 from tenonnx_serve.backoff import Backoff
 from tenonnx_serve.channel import ChannelClosed, Handler
 from tenonnx_serve.counts import add
+from tenonnx_serve.errors import ServeError
 from tenonnx_serve.memory import of_process
 from tenonnx_serve.processes import Worker, spawn
 
@@ -143,12 +144,17 @@ class Supervisor:
             await self._agreement.admit(worker, found, lambda: self._listen(worker))
         except ChannelClosed:
             return None
-        except (TenonnxError, TimeoutError) as error:
-            worker.kill()
-            if isinstance(error, TenonnxError):
-                return error
-            return Fail(f"worker {worker.number} was not done in {self._crew.load_seconds:g} s")
-        return None
+        except TenonnxError as error:
+            failed = error
+        except ServeError as error:
+            failed = Fail(str(error))
+        except TimeoutError:
+            seconds = self._crew.load_seconds
+            failed = Fail(f"worker {worker.number} was not done in {seconds:g} s")
+        else:
+            return None
+        worker.kill()
+        return failed
 
     async def _listen(self, worker: Worker) -> None:
         await worker.call("listen")
@@ -203,7 +209,7 @@ class Supervisor:
         workers = list(self._workers.values())
 
         async def ask(worker: Worker) -> None:
-            with contextlib.suppress(ChannelClosed, TimeoutError, TenonnxError):
+            with contextlib.suppress(ChannelClosed, TimeoutError, TenonnxError, ServeError):
                 async with asyncio.timeout(TELL_SECONDS):
                     worker.told = await worker.call("snapshot")
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
 
 import numpy as np
 
@@ -28,7 +27,7 @@ MAX_BYTES = 1 << 28
 """Of made-up inputs; a batch that takes more is left to the first request."""
 
 
-def warm_up(model: Model, sizes: Iterable[int]) -> None:
+def warm_up(model: Model) -> None:
     """Runs a model on made-up inputs until its runs are as they will be.
 
     Inputs are zeros. Sizes that a model leaves open are 1, but for the first one of an input of
@@ -37,11 +36,10 @@ def warm_up(model: Model, sizes: Iterable[int]) -> None:
 
     Args:
         model: What to warm up.
-        sizes: Of batches: those that its runs will have.
     """
     start = time.perf_counter()
     try:
-        for size in sizes:
+        for size in batch_sizes(model):
             feeds = made_up(model, size)
             if sum(array.nbytes for array in feeds.values()) > MAX_BYTES:
                 continue
@@ -56,6 +54,12 @@ def warm_up(model: Model, sizes: Iterable[int]) -> None:
         )  # fmt: skip
     seconds = time.perf_counter() - start
     log.info("model %s version %s is warm after %.2f s", model.name, model.version, seconds)
+
+
+def batch_sizes(model: Model) -> list[int]:
+    """Returns the batches that are declared: one row, those that are preferred, the largest."""
+    preferred = model.config.dynamic_batching.preferred_batch_size
+    return sorted({1, *preferred, model.batching.largest, model.most_rows or 1})
 
 
 def made_up(model: Model, size: int) -> dict[str, Array]:

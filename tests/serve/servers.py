@@ -13,7 +13,8 @@ from typing import Any
 
 import onnx
 
-from tenonnx_serve.server import Server, listen
+from tenonnx_serve import sockets
+from tenonnx_serve.server import Server
 from tenonnx_serve.settings import Settings
 
 HEADER = '<ir_version: 10, opset_import: ["": 21]>'
@@ -66,12 +67,12 @@ def serving(settings: Settings) -> Iterator[Running]:
     held: list[Any] = []
 
     async def main() -> None:
-        sock = listen(settings.host, settings.port)
-        server = Server(settings, sock)
+        sock = sockets.listening(settings.host, settings.port)
+        server = Server(settings)
         ended = asyncio.Event()
         held.extend([server, sock.getsockname()[1], ended])
         try:
-            await server.start()
+            await server.start(sock)
             started.set()
             await ended.wait()
         finally:

@@ -1,0 +1,68 @@
+"""Starting a server of several workers, from its settings."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from tenonnx.cores import available_cores
+from tenonnx.errors import EPFail
+from tenonnx_serve import access, logs, sockets
+from tenonnx_serve.settings import Settings
+from tenonnx_serve.supervisor import Crew, Supervisor
+
+log = logging.getLogger("tenonnx.serve")
+
+LIBRARIES = ("uvicorn", "httptools", "uvloop", "grpc", "tritonclient.grpc", "prometheus_client")
+
+TARGET = "tenonnx_serve.service:ServerService"
+
+
+def run(settings: Settings, workers: int, drain_seconds: float, say: Callable[[str], None]) -> None:
+    """Serves until it is told to stop.
+
+    Args:
+        settings: What each worker is told. Threads that it leaves open are as many as there are
+            cores for each.
+        workers: How many.
+        drain_seconds: How long requests in flight have when the server stops.
+        say: Prints a line when it is ready.
+
+    Raises:
+        TenonnxError: It cannot start.
+    """
+    _check_installed()
+    settings.access.check()
+    logs.start(settings.log, settings.verbosity, settings.log_requests)
+    if danger := access.warning(settings.host, settings.access):
+        log.warning("%s", danger)
+    threads = settings.intra_op_threads or max(1, available_cores() // workers)
+    told = dataclasses.asdict(dataclasses.replace(settings, intra_op_threads=threads))
+    crew = Crew(TARGET, told, workers, threads, drain_seconds)
+    asyncio.run(Supervisor(crew, lambda found: say(_where(settings, found))).run())
+
+
+def _where(settings: Settings, found: dict[str, Any]) -> str:
+    scheme = "https" if settings.access.certificate else "http"
+    text = f"REST on {scheme}://{sockets.address(found['host'], found['port'])}"
+    if found["grpc_port"] is not None:
+        text += f", gRPC on {sockets.address(found['host'], found['grpc_port'])}"
+    return text
+
+
+def _check_installed() -> None:
+    from importlib.util import find_spec
+
+    for name in LIBRARIES:
+        try:
+            there = find_spec(name) is not None
+        except ModuleNotFoundError:  # what it is a part of
+            there = False
+        if not there:
+            raise EPFail(
+                f"the server's libraries are not installed: there is no {name}",
+                hint="pip install 'tenonnx[serve]'",
+            )

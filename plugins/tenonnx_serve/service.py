@@ -1,0 +1,157 @@
+"""The server as a worker runs it: the supervisor says what it loads, and when it listens."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Mapping
+from typing import Any
+
+import tenonnx
+from tenonnx_serve import logs, sockets
+from tenonnx_serve.counts import Counts
+from tenonnx_serve.errors import ServeError
+from tenonnx_serve.metrics import CONTENT_TYPE, exposition
+from tenonnx_serve.model import Model
+from tenonnx_serve.opening import add_plugins
+from tenonnx_serve.page import HEADERS, page
+from tenonnx_serve.repository import Change
+from tenonnx_serve.rest import Answer, Call
+from tenonnx_serve.server import Server
+from tenonnx_serve.settings import Settings, settings_of
+from tenonnx_serve.statistics import Spent
+from tenonnx_serve.worker import Control
+
+NS = 1e-9
+
+
+class Shared:
+    """Loads and unloads models in all workers, as clients of one of them ask."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+
+    async def load(self, name: str) -> None:
+        """Loads a model, or loads it again as it lies there now."""
+        await self._control.change("load", name, {})
+
+    async def unload(self, name: str) -> None:
+        """Unloads a model."""
+        await self._control.change("unload", name, {})
+
+
+class ServerService:
+    """A worker's server.
+
+    Args:
+        control: What it asks of the supervisor.
+    """
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+        self._counts = Counts()
+        self._server: Server | None = None
+        self._settings: Settings
+
+    @property
+    def _running(self) -> Server:
+        assert self._server is not None, "the supervisor starts it first"
+        return self._server
+
+    async def start(
+        self, settings: dict[str, Any], models: Mapping[str, Mapping[str, Any]] | None
+    ) -> dict[str, str]:
+        """Loads models and warms them up; returns the digests of their files."""
+        self._settings = told = settings_of(settings)
+        logs.start(told.log, told.verbosity, told.log_requests)
+        add_plugins(told)
+        self._server = server = Server(told, shared=True)
+        server.core.control = Shared(self._control)
+        server.core.observers.append(self._observe)
+        server.app.routes.add("GET", "/metrics", self._metrics)
+        server.app.routes.add("GET", "/", self._page)
+        names = await server.core.repository.refresh()
+        wanted = told.startup if models is None else tuple(models)
+        digests = {}
+        for name in names if wanted is None else wanted:
+            try:
+                change = await server.core.repository.prepare("load", name)
+            except ServeError as error:
+                raise error.__cause__ or error from None
+            self._apply(change)
+            digests[name] = change.digest
+        # What is there by now stays: the collector need not look through it again.
+        gc.collect()
+        gc.freeze()
+        return digests
+
+    def _apply(self, change: Change) -> None:
+        self.commit(change)
+        self.settle(change)
+
+    async def listen(self) -> None:
+        """Begins to take requests."""
+        told = self._settings
+        await self._running.listen(sockets.listening(told.host, told.port))
+
+    def agreed(self) -> None:
+        """Says that all workers serve."""
+        self._running.core.repository.ready = True
+
+    async def prepare(
+        self, action: str, name: str, parameters: dict[str, Any]
+    ) -> tuple[Change, str]:
+        """Does all of a change that can fail."""
+        del parameters
+        change = await self._running.core.repository.prepare(action, name)
+        return change, change.digest
+
+    def commit(self, prepared: Change) -> None:
+        """Makes a change be seen."""
+        self._running.core.repository.commit(prepared)
+
+    def settle(self, prepared: Change) -> None:
+        """Says that all workers have made it be seen."""
+        self._running.core.repository.settle(prepared)
+
+    def discard(self, prepared: Change) -> None:
+        """Forgets a change."""
+        self._running.core.repository.discard(prepared)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Returns what was counted, and how many requests wait or run."""
+        in_flight = 0
+        if self._server is not None:
+            entries = self._server.core.repository.entries.values()
+            in_flight = sum(q.waiting for entry in entries for q in entry.versions.values())
+        return {"counted": self._counts.snapshot(), "now": {"in_flight": in_flight}}
+
+    async def drain(self, seconds: float) -> None:
+        """Stops listening and finishes what was begun, for so many seconds at most."""
+        if self._server is not None:
+            await self._server.stop(seconds)
+
+    def _observe(self, model: Model, spent: Spent | None, ns: int) -> None:
+        counts = self._counts.of(model.name, model.version)
+        if spent is None:
+            counts.failed += 1
+            return
+        run, stages = spent.execution, counts.stages
+        stages["request"].observe(ns * NS)
+        stages["decode"].observe(spent.decoded * NS)
+        stages["queue"].observe(spent.queue * NS)
+        stages["compute"].observe((run.ran - run.began) * NS)
+        stages["encode"].observe(spent.encoded * NS)
+        if not run.counted:
+            run.counted = True
+            counts.batches.observe(run.rows)
+
+    async def _metrics(self, _: Call) -> Answer:
+        """Answers with metrics of all workers."""
+        collected = await self._control.collect()
+        return Answer(exposition(collected), [(b"content-type", CONTENT_TYPE)])
+
+    async def _page(self, _: Call) -> Answer:
+        """Answers with the page."""
+        collected = await self._control.collect()
+        models = self._running.core.repository.index()
+        return Answer(page(collected, models, tenonnx.__version__), HEADERS)
