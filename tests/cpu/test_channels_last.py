@@ -11,7 +11,7 @@ from scipy import special
 from windows_oracle import convolve
 
 from models import node
-from tenonnx_cpu.conv import layout_assignment
+from tenonnx_cpu.conv import conv, layout_assignment
 from tenonnx_cpu.conv.layout_assignment import SUITED
 from tenonnx_cpu.conv.select import CHANNELS, CONV, DEPTHWISE, PIXELS
 
@@ -41,6 +41,7 @@ BLOCKS = [
     Block((1, 12, 15, 15), 36, 12, activation="Sigmoid"),
     Block((1, 12, 15, 15), 36, 12, activation="HardSwish", scaled=True),
     Block((1, 8, 33, 31), 16, 8, kernel=7, pads=(3, 3, 3, 3)),
+    Block((1, 8, 21, 18), 24, 8, kernel=2, stride=2, pads=(1, 0, 0, 0)),
 ]
 
 MEANING = {
@@ -126,6 +127,27 @@ def test_what_others_read_has_its_channels_first(monkeypatch: pytest.MonkeyPatch
     assert other.flags.c_contiguous
     assert other.shape[1] == block.hidden
     np.testing.assert_allclose(y, expected(block, x, None, weights), rtol=1e-4, atol=2e-5)
+
+
+def test_a_residual_with_its_channels_first_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied = []
+
+    def flat(array: Any) -> Any:
+        made = plain(array)
+        copied.append(not np.shares_memory(made, array))
+        return made
+
+    plain = conv.flat
+    monkeypatch.setattr(conv, "flat", flat)
+    block = BLOCKS[0]
+    nodes, weights = graph(block)
+    x, r = floats(*block.x, seed=9), floats(*block.x, seed=10)
+    nodes = [*nodes, node("GlobalAveragePool", "y", "z")]
+    z = run(nodes, {"x": x, "r": r}, "z", weights)
+    assert copied
+    assert not any(copied)
+    mean = expected(block, x, r, weights).mean((2, 3), keepdims=True)
+    np.testing.assert_allclose(z, mean, rtol=1e-4, atol=2e-5)
 
 
 @pytest.mark.parametrize("kernel", [3, 5])

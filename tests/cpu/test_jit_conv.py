@@ -73,8 +73,11 @@ DENSE = [
     Case((2, 40, 1500), 20, (7,), (1,), (9, 9), (3,)),
 ]
 
-SINGLE = [DENSE[0], Case((1, 8, 5, 5), 8, (5, 5))]
-"""Those of one window."""
+SINGLE = [
+    DENSE[0], Case((1, 8, 5, 5), 8, (5, 5)),
+    Case((2, 16, 8, 8), 16, (3, 3), strides=(2, 2), pads=(1, 1, 1, 1)),
+]  # fmt: skip
+"""Those of one window, or of few."""
 
 FEW_PLACES = [DENSE[n] for n in (6, 11, 20, 21, 23)]
 """Those of few windows and rows, which fill the panels of short vectors alone."""
@@ -89,6 +92,7 @@ TILED = [
 
 ALONE = [
     Case((1, 32, 28, 28), 32, (3, 3), pads=(1, 1, 1, 1), group=32),
+    Case((2, 9, 21, 38), 9, (2, 2), strides=(2, 2), pads=(0, 1, 1, 0), group=9),
     Case((1, 7, 112, 40), 7, (3, 3), strides=(2, 2), pads=(1, 1, 1, 1), group=7),
     Case((1, 4, 15, 31), 4, (5, 5), strides=(2, 2), pads=(2, 1, 1, 2), group=4),
     Case((1, 4, 15, 31), 8, (5, 5), pads=(2, 2, 2, 2), group=4),

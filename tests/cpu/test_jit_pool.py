@@ -16,6 +16,7 @@ CASES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((1, 5, 8, 8), {"kernel_shape": (2, 2), "strides": (2, 2)}),
     ((1, 5, 20, 50), {"kernel_shape": (5, 5), "pads": (2, 2, 2, 2)}),
     ((2, 7, 6, 5), {"kernel_shape": (2, 2), "strides": (2, 2)}),
+    ((2, 3, 19, 35), {"kernel_shape": (2, 2), "strides": (2, 2), "pads": (1, 0, 0, 1)}),
     ((3, 4, 9, 6), {"kernel_shape": (2, 3), "strides": (3, 2), "dilations": (2, 1)}),
     ((3, 2, 11, 13), {"kernel_shape": (3, 2), "strides": (3, 1), "pads": (2, 0, 0, 1)}),
     ((1, 2, 20, 20), {"kernel_shape": (3, 3), "dilations": (2, 3), "pads": (1, 2, 1, 2)}),

@@ -85,6 +85,7 @@ ROWS = [
         strides=[2, 2],
         pads=[1] * 4,
     ),
+    one("MaxPool 2", "MaxPool", [f32(2, 5, 21, 34)], kernel_shape=[2, 2], strides=[2, 2]),
     one(
         "AveragePool",
         "AveragePool",

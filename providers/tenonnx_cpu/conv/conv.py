@@ -39,6 +39,13 @@ def flat(array: NDArray) -> NDArray:
     return np.require(array, requirements=["C", "A"]).reshape(-1)
 
 
+def _is_free(residual: NDArray | None) -> bool:
+    """Says whether a result may have its channels last without a copy of what is added to it."""
+    if residual is None or residual.ndim < 2:
+        return True
+    return channels_last(residual).flags.c_contiguous
+
+
 @fusion("Conv", takes=(PER_CHANNEL, RESIDUAL, ACTIVATED))
 def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
     """A convolution of float32 and what is done to its result."""
@@ -103,7 +110,7 @@ class ConvCall:
         self, x: NDArray, w: NDArray, b: NDArray | None = None, residual: NDArray | None = None
     ) -> Any:
         """Returns a launch that does what the nodes do, or what it returns."""
-        form = x.shape, is_last(x)
+        form = x.shape, is_last(x), _is_free(residual)
         bound = self._bound.get(form)
         if bound is None or bound[0] is not w or bound[1] is not b:
             bound = self._bind(form, w, b)

@@ -67,8 +67,8 @@ class Plan:
     to_last: bool = False
 
 
-Form: TypeAlias = tuple[tuple[int, ...], bool]
-"""An image's shape, and whether its channels are last in memory."""
+Form: TypeAlias = tuple[tuple[int, ...], bool, bool]
+"""An image's shape, whether its channels are last in memory, and whether the result's may be."""
 
 
 @record
@@ -91,7 +91,8 @@ class Choice:
 
     def plans(self, form: Form, w: tuple[int, ...]) -> Iterator[Plan]:
         """Returns how to convolve images of a form: what is tried first, and otherwise."""
-        (x, from_last), group, threads = form, self.attributes.group, self.threads
+        (x, from_last, free), group, threads = form, self.attributes.group, self.threads
+        to_last = self.last and free
         if len(x) == 5:
             volume = self.attributes.placed(x, w)
             if volume is not None:
@@ -102,7 +103,7 @@ class Choice:
             return
         shape = (*x[:2], *windows.size)
         if w[1] == 1 and group > 1:
-            yield from self._of_channels(shape, w, windows, from_last)
+            yield from self._of_channels(shape, w, windows, from_last, to_last)
             return
         weights, size = None, 0
         if self.weight is not None:
@@ -115,7 +116,7 @@ class Choice:
                 cut = winograd_layout(shape, w[0], size, windows, threads)
                 yield Plan(WINOGRAD, cut, tiled(self.weight, size))
             elif group == 1 and min(windows.begins) >= 0:
-                yield from self._of_places(shape, w[0], windows, taps, from_last)
+                yield from self._of_places(shape, w[0], windows, taps, from_last, to_last)
         yield Plan(CONV, layout(shape, w[0], group, windows, threads, self.chain), weights)
 
     def _of_places(
@@ -125,24 +126,30 @@ class Choice:
         windows: Windows,
         taps: tuple[slice, ...],
         from_last: bool,
+        to_last: bool,
     ) -> Iterator[Plan]:
         single = windows.output == (1, 1)
         depth, places = shape[1] * math.prod(windows.kernel), math.prod(windows.output)
-        wanted = self.last and depth * min(COLUMNS_PER_TASK, places) <= SEEN
-        few = places <= FEW and rows >= PANEL and SHALLOW <= depth <= LARGE // rows
+        wanted = to_last and depth * min(COLUMNS_PER_TASK, places) <= SEEN
+        few = places <= FEW and 2 * rows >= PANEL and SHALLOW <= depth <= LARGE // rows
         few = few and self.chain == DEPTH  # phases are put together where rows are channels
         if self.weight is not None and (wanted or from_last or few or single):
-            form = from_last, self.last or single
+            form = from_last, to_last or single
             cut = pixels_layout(shape, rows, windows, self.threads, *form)
             yield Plan(PIXELS, cut, packed(self.weight, PANEL, taps, from_last), *form)
 
     def _of_channels(
-        self, shape: tuple[int, ...], w: tuple[int, ...], windows: Windows, from_last: bool
+        self,
+        shape: tuple[int, ...],
+        w: tuple[int, ...],
+        windows: Windows,
+        from_last: bool,
+        to_last: bool,
     ) -> Iterator[Plan]:
         fits = w[0] == shape[1] and variant_of(windows) and min(windows.begins) >= 0
-        wanted = SUITED and (self.last or from_last or is_narrow(windows))
+        wanted = SUITED and (to_last or from_last or is_narrow(windows))
         if self.weight is not None and fits and wanted:
-            form = from_last, self.last
+            form = from_last, to_last
             cut = channels_layout(shape, windows, self.threads, *form)
             yield Plan(CHANNELS, cut, packed(self.weight, cpu().lanes), *form)
         yield Plan(DEPTHWISE, depthwise_layout(shape, w[0], windows, self.threads))

@@ -10,6 +10,7 @@ import functools
 from collections.abc import Sequence
 
 from tenonnx_cpu.conv.kernels.signature import UNROLLED
+from tenonnx_cpu.conv.kernels.slide import greater
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.lanes import (
@@ -168,14 +169,11 @@ class _Maxima(_Stencil):
     start = float("-inf")
 
     def combine(self, y: int, seen: Sequence[Value], sums: Sequence[Value]) -> list[Value]:
-        greatest = functools.reduce(self.greater, seen)
+        greatest = functools.reduce(functools.partial(greater, self.b), seen)
         return [
-            self.greater(total, greatest) if y >= later * self.stride else total
+            greater(self.b, total, greatest) if y >= later * self.stride else total
             for later, total in enumerate(sums)
         ]
-
-    def greater(self, x: Value, y: Value) -> Value:
-        return v.call(self.b, "llvm.maximum", KIND, x, y)
 
     def finish(self, total: Value, place: Value, inside: Value) -> None:
         store_masked(self.b, total, self.b.add(self.target, place), inside)
