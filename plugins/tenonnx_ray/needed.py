@@ -1,0 +1,25 @@
+"""Libraries that the extra ``ray`` installs."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+EXTRA = "pip install 'tenonnx[ray]'"
+
+
+def needed(module: str) -> Any:
+    """Returns a module of Ray's, or of what comes with it.
+
+    Raises:
+        ModuleNotFoundError: It is not installed; the message says what installs it.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        library = module.split(".")[0]
+        if (error.name or "").split(".")[0] not in {library, "starlette", "fastapi"}:
+            raise
+        raise ModuleNotFoundError(
+            f"{module} is not installed whole ({error}): {EXTRA}", name=error.name
+        ) from error

@@ -1,0 +1,62 @@
+"""Ray for one module's tests: two CPUs, no dashboard, and nothing but what the tests need."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PATHS = [str(ROOT / name) for name in ("core", "providers", "plugins")]
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    ray = pytest.importorskip("ray", reason="ray is not installed; tox -e ray")
+    cache = tmp_path_factory.mktemp("cache")
+    variables = {"PYTHONPATH": os.pathsep.join(PATHS), "TENONNX_CACHE_DIR": str(cache)}
+    ray.init(
+        num_cpus=8,  # what there is does not matter: replicas of tests wait most of the time
+        include_dashboard=False,
+        object_store_memory=200 << 20,
+        log_to_driver=False,
+        logging_level="ERROR",
+        runtime_env={"env_vars": variables},
+    )
+    yield ray
+    ray.shutdown()
+
+
+def product(rows: int, columns: int, name: str = "model") -> onnx.ModelProto:
+    """Returns ``y = x @ W`` with a batch of any size."""
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["": 21]>
+        {name} (float[n, {rows}] x) => (float[n, {columns}] y) {{ y = MatMul(x, W) }}"""
+    )
+    weight = np.random.default_rng(0).random((rows, columns), np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "W"))
+    return model
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A model with its weight in a file beside it: ``y = x @ weight``."""
+    file = tmp_path / "model.onnx"
+    onnx.save(product(4, 3), file, save_as_external_data=True, size_threshold=0, location="data")
+    return file
+
+
+@pytest.fixture
+def weight(path: Path) -> np.ndarray[Any, Any]:
+    return onnx.numpy_helper.to_array(onnx.load(path).graph.initializer[0])
+
+
+@pytest.fixture(scope="session")
+def large() -> onnx.ModelProto:
+    """A product with a matrix of 134 MB."""
+    return product(5792, 5792, "large")
