@@ -14,6 +14,7 @@ from tenonnx_serve.model import Model
 from tenonnx_serve.repository import Repository
 from tenonnx_serve.requests import Array, Request
 from tenonnx_serve.settings import Settings
+from tenonnx_serve.shared_memory import Regions
 from tenonnx_serve.statistics import Spent
 from tenonnx_serve.threads import Threads
 
@@ -46,6 +47,7 @@ class Core:
         settings: What the server was told.
         repository: The models.
         threads: Where they run.
+        regions: Shared memory that clients have registered.
         draining: Set once the server takes no new requests.
         observers: Called after every request.
         control: By which clients load and unload models: the repository, unless other processes
@@ -56,6 +58,7 @@ class Core:
         self.settings = settings
         self.threads = Threads(settings.runs, "tenonnx-run")
         self.repository = Repository(settings, self._queue)
+        self.regions = Regions(settings.regions)
         self.draining = False
         self.observers: list[Observer] = []
         self.control: Control = self.repository
@@ -122,6 +125,7 @@ class Core:
         """Ends the threads, once what runs has ended."""
         await asyncio.to_thread(self.threads.stop)
         await self.repository.close()
+        self.regions.close()
 
 
 def told(error: BaseException) -> ServeError:

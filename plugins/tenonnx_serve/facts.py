@@ -12,6 +12,10 @@ from tenonnx_serve.tensors import TensorSpec
 PLATFORM: Final = "tenonnx_onnx"
 
 EXTENSIONS: Final = [
+    "classification",
+    "logging",
+    "parameters",
+    "system_shared_memory",
     "model_configuration",
     "binary_tensor_data",
     "model_repository",

@@ -9,10 +9,12 @@ import numpy as np
 from tritonclient.grpc import service_pb2
 
 from tenonnx_serve import strings
+from tenonnx_serve.classification import presented
 from tenonnx_serve.errors import BadRequest
 from tenonnx_serve.model import Model
 from tenonnx_serve.requests import NOTHING, Array, Output, Parameters, Request
 from tenonnx_serve.settings import Limits
+from tenonnx_serve.shared_memory import OFFSET, REGION, SIZE, Regions
 from tenonnx_serve.tensors import TensorSpec, checked_shape, from_bytes, to_bytes
 
 CONTENTS: Final = {
@@ -28,7 +30,7 @@ CONTENTS: Final = {
 """The field of ``InferTensorContents`` by datatype; those of 16 bits have none."""
 
 
-def decode(model: Model, message: Any, limits: Limits) -> Request:
+def decode(model: Model, message: Any, limits: Limits, regions: Regions) -> Request:
     """Returns what a ``ModelInferRequest`` asks of a model.
 
     Raises:
@@ -42,7 +44,10 @@ def decode(model: Model, message: Any, limits: Limits) -> Request:
         if spec.name in inputs:
             raise BadRequest(f"input '{spec.name}' is given twice")
         shape = checked_shape(spec, tensor.datatype, tensor.shape, limits.elements)
-        if not message.raw_input_contents:
+        shared = regions.read(parameters_of(tensor.parameters), spec.datatype)
+        if shared is not None:
+            inputs[spec.name] = from_bytes(spec, shape, shared)
+        elif not message.raw_input_contents:
             inputs[spec.name] = _from_contents(spec, shape, tensor.contents)
         elif (raw := next(raws, None)) is not None:
             inputs[spec.name] = from_bytes(spec, shape, raw)
@@ -82,17 +87,22 @@ def _from_contents(spec: TensorSpec, shape: tuple[int, ...], contents: Any) -> A
         raise BadRequest(f"input '{spec.name}' has elements that are no {spec.datatype}") from None
 
 
-def encode(model: Model, request: Request, arrays: list[Array]) -> Any:
+def encode(model: Model, request: Request, arrays: list[Array], regions: Regions) -> Any:
     """Returns a ``ModelInferResponse`` with a request's outputs."""
     message = service_pb2.ModelInferResponse(
         model_name=model.name, model_version=model.version, id=request.id
     )
-    names = request.names or model.outputs
+    outputs = request.outputs or [Output(name, NOTHING) for name in model.outputs]
     raws = message.raw_output_contents
-    for name, array in zip(names, arrays, strict=True):
-        datatype = model.outputs[name].datatype
-        message.outputs.add(name=name, datatype=datatype, shape=array.shape)
+    for output, computed in zip(outputs, arrays, strict=True):
+        datatype, array = presented(output, model, computed)
+        told = message.outputs.add(name=output.name, datatype=datatype, shape=array.shape)
         data = to_bytes(array)
+        if (where := regions.write(output.parameters, data)) is not None:
+            told.parameters[REGION].string_param = where[REGION]
+            told.parameters[OFFSET].int64_param = where[OFFSET]
+            told.parameters[SIZE].int64_param = where[SIZE]
+            data = b""  # raw contents have an entry for each output
         raws.append(data if type(data) is bytes else bytes(data))
     if request.parameters.get("triton_enable_empty_final_response") is True:
         message.parameters["triton_final_response"].bool_param = True

@@ -6,16 +6,18 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any, Final
+from urllib.parse import unquote
 
 import grpc
 from tritonclient.grpc import service_pb2 as messages
 from tritonclient.grpc import service_pb2_grpc
 
-from tenonnx_serve import facts, grpc_infer
+from tenonnx_serve import facts, grpc_infer, grpc_server_methods
 from tenonnx_serve.access import Gate, credentials, interceptor
 from tenonnx_serve.core import Core, told
-from tenonnx_serve.errors import Missing, Unavailable, Unsupported
+from tenonnx_serve.errors import BadRequest, Missing, Unavailable
 from tenonnx_serve.repository import READY
+from tenonnx_serve.rest import is_local
 from tenonnx_serve.settings import Settings
 
 IN_FLIGHT: Final = 32
@@ -73,8 +75,8 @@ async def model_infer(core: Core, message: Any) -> Any:
     return await core.infer(
         queue,
         sum(map(len, message.raw_input_contents)),
-        lambda: grpc_infer.decode(model, message, limits),
-        lambda request, arrays: grpc_infer.encode(model, request, arrays),
+        lambda: grpc_infer.decode(model, message, limits, core.regions),
+        lambda request, arrays: grpc_infer.encode(model, request, arrays, core.regions),
     )
 
 
@@ -98,6 +100,7 @@ async def repository_unload(core: Core, request: Any) -> Any:
 
 
 METHODS: Final[dict[str, Method]] = {
+    **grpc_server_methods.METHODS,
     "ServerLive": server_live,
     "ServerReady": server_ready,
     "ServerMetadata": server_metadata,
@@ -113,11 +116,14 @@ METHODS: Final[dict[str, Method]] = {
 """What answers, by the protocol's name."""
 
 
-def answering(method: Method, core: Core) -> Callable[[Any, Any], Awaitable[Any]]:
+def answering(name: str, core: Core) -> Callable[[Any, Any], Awaitable[Any]]:
     """Returns a method as gRPC calls it; its errors become statuses."""
+    method, local = METHODS[name], name in grpc_server_methods.LOCAL
 
     async def call(request: Any, context: Any) -> Any:
         try:
+            if local and not is_local(_address(context.peer())):
+                raise BadRequest(f"{name} is for clients on the server's own machine")
             return await method(core, request)
         except Exception as error:  # whatever it is, the client gets an answer
             failure = told(error)
@@ -164,9 +170,10 @@ async def _streamed(core: Core, message: Any) -> Any:
     return messages.ModelStreamInferResponse(infer_response=found)
 
 
-async def _unsupported(_: Core, request: Any) -> Any:
-    kind = type(request).__name__.removesuffix("Request")
-    raise Unsupported(f"{kind} is not done by this server")
+def _address(peer: str) -> str:
+    """Returns a peer's address, of ``ipv4:127.0.0.1:50``, ``ipv6:%5B::1%5D:50`` or ``unix:``."""
+    kind, _, rest = unquote(peer).partition(":")
+    return rest.rpartition(":")[0].strip("[]") if kind in ("ipv4", "ipv6") else ""
 
 
 def make_server(
@@ -190,8 +197,7 @@ def make_server(
         ("grpc.so_reuseport", int(shared)),
     )
     server = grpc.aio.server(options=options, interceptors=[interceptor(gate)] if gate else None)
-    names = messages.DESCRIPTOR.services_by_name["GRPCInferenceService"].methods_by_name
-    methods = {name: answering(METHODS.get(name, _unsupported), core) for name in names}
+    methods = {name: answering(name, core) for name in METHODS}
     service = SimpleNamespace(**methods | {"ModelStreamInfer": streaming(core)})
     service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(service, server)
     try:

@@ -33,15 +33,24 @@ class Call(NamedTuple):
 
     Attributes:
         core: The server's.
+        method: GET or POST.
         path: The parts of its path that a route leaves open.
         headers: By name in small letters; of one that comes twice, the last.
         receive: ASGI's.
+        client: The client's address, if it has one.
     """
 
     core: Core
+    method: str
     path: Sequence[str]
     headers: Headers
     receive: Receive
+    client: str
+
+    @property
+    def local(self) -> bool:
+        """Whether it comes from this machine."""
+        return is_local(self.client)
 
     async def body(self) -> bytes | bytearray:
         """Returns the body."""
@@ -128,8 +137,11 @@ class App:
             return
         headers: Headers = dict(scope["headers"])
         try:
-            handler, path = self.routes.find(scope["method"], scope["path"])
-            body, more, status = await handler(Call(self.core, path, headers, receive))
+            method, client = scope["method"], scope["client"]
+            handler, path = self.routes.find(method, scope["path"])
+            address = client[0] if client else ""
+            call = Call(self.core, method, path, headers, receive, address)
+            body, more, status = await handler(call)
         except ServeError as error:
             body, more, status = failure(error)
         except Exception as error:  # whatever it is, the client gets an answer
@@ -139,6 +151,11 @@ class App:
         lines = [*more, (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": status, "headers": lines})
         await send({"type": "http.response.body", "body": body})
+
+
+def is_local(address: str) -> bool:
+    """Says whether an address is of this machine; a local socket has none."""
+    return not address or address == "::1" or address.startswith(("127.", "::ffff:127."))
 
 
 def loaded(text: bytes | bytearray) -> Parameters:

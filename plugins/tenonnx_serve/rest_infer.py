@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tenonnx_serve.classification import presented
 from tenonnx_serve.errors import BadRequest
 from tenonnx_serve.model import Model
 from tenonnx_serve.requests import NOTHING, Array, Output, Parameters, Request, shown
 from tenonnx_serve.rest import loaded
 from tenonnx_serve.settings import Limits
+from tenonnx_serve.shared_memory import REGION as SHARED
+from tenonnx_serve.shared_memory import Regions
 from tenonnx_serve.tensors import (
     TensorSpec,
     checked_shape,
@@ -22,7 +25,9 @@ from tenonnx_serve.tensors import (
 HEADER_LENGTH = b"inference-header-content-length"
 
 
-def decode(model: Model, body: bytes | bytearray, header: bytes | None, limits: Limits) -> Request:
+def decode(
+    model: Model, body: bytes | bytearray, header: bytes | None, limits: Limits, regions: Regions
+) -> Request:
     """Returns what a body asks of a model.
 
     Args:
@@ -30,6 +35,7 @@ def decode(model: Model, body: bytes | bytearray, header: bytes | None, limits: 
         body: All of it.
         header: How many of its bytes are JSON, as the client's header says.
         limits: What it may ask for.
+        regions: Shared memory.
 
     Raises:
         BadRequest: It is not of the protocol's form, or does not fit the model.
@@ -41,7 +47,7 @@ def decode(model: Model, body: bytes | bytearray, header: bytes | None, limits: 
         spec = model.input(tensor.get("name"))
         if spec.name in inputs:
             raise BadRequest(f"input '{spec.name}' is given twice")
-        inputs[spec.name], binary = _input(spec, tensor, binary, limits)
+        inputs[spec.name], binary = _input(spec, tensor, binary, limits, regions)
     if len(binary):
         raise BadRequest(f"{len(binary)} bytes are left behind the binary tensors")
     outputs = tuple(
@@ -83,12 +89,14 @@ def _listed(said: Parameters, key: str) -> list[Parameters]:
 
 
 def _input(
-    spec: TensorSpec, tensor: Parameters, binary: memoryview, limits: Limits
+    spec: TensorSpec, tensor: Parameters, binary: memoryview, limits: Limits, regions: Regions
 ) -> tuple[Array, memoryview]:
     """Returns an input, and what is left of the binary data."""
     shape = checked_shape(spec, tensor.get("datatype"), tensor.get("shape"), limits.elements)
-    size = _parameters(tensor).get("binary_data_size")
-    if size is None:
+    parameters = _parameters(tensor)
+    if (shared := regions.read(parameters, spec.datatype)) is not None:
+        return from_bytes(spec, shape, shared), binary
+    if (size := parameters.get("binary_data_size")) is None:
         return from_json(spec, shape, tensor.get("data")), binary
     if type(size) is not int or not 0 <= size <= len(binary):
         raise BadRequest(
@@ -98,7 +106,9 @@ def _input(
     return from_bytes(spec, shape, binary[:size]), binary[size:]
 
 
-def encode(model: Model, request: Request, arrays: list[Array]) -> tuple[list[Any], int]:
+def encode(
+    model: Model, request: Request, arrays: list[Array], regions: Regions
+) -> tuple[list[Any], int]:
     """Returns the pieces of an answer's body, and how many bytes of it are JSON.
 
     Without binary tensors that is 0: all of it is.
@@ -106,10 +116,12 @@ def encode(model: Model, request: Request, arrays: list[Array]) -> tuple[list[An
     outputs = request.outputs or [Output(name, NOTHING) for name in model.outputs]
     binary = request.parameters.get("binary_data_output") is True
     described, pieces = [], []
-    for output, array in zip(outputs, arrays, strict=True):
-        spec = model.outputs[output.name]
-        said: Parameters = {"name": spec.name, "datatype": spec.datatype, "shape": array.shape}
-        if output.parameters.get("binary_data", binary) is True:
+    for output, computed in zip(outputs, arrays, strict=True):
+        datatype, array = presented(output, model, computed)
+        said: Parameters = {"name": output.name, "datatype": datatype, "shape": array.shape}
+        if SHARED in output.parameters:
+            said["parameters"] = regions.write(output.parameters, to_bytes(array))
+        elif output.parameters.get("binary_data", binary) is True:
             data = to_bytes(array)
             said["parameters"] = {"binary_data_size": len(data)}
             pieces.append(data)

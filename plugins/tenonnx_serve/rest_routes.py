@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tenonnx_serve import config, facts, rest_infer
+from tenonnx_serve import config, facts, rest_infer, rest_server
 from tenonnx_serve.batching import Queue
 from tenonnx_serve.bodies import compressed
 from tenonnx_serve.repository import READY
@@ -80,15 +80,15 @@ async def unload(call: Call) -> Answer:
 async def infer(call: Call) -> Answer:
     """Runs a model."""
     queue = _queue(call)
-    model, limits = queue.model, call.core.settings.limits
+    model, limits, regions = queue.model, call.core.settings.limits, call.core.regions
     body = await call.body()
     header = call.headers.get(rest_infer.HEADER_LENGTH)
     with call.watched():
         pieces, length = await call.core.infer(
             queue,
             len(body),
-            lambda: rest_infer.decode(model, body, header, limits),
-            lambda request, arrays: rest_infer.encode(model, request, arrays),
+            lambda: rest_infer.decode(model, body, header, limits, regions),
+            lambda request, arrays: rest_infer.encode(model, request, arrays, regions),
         )
     whole = b"".join(pieces)
     headers = [BINARY, (b"inference-header-content-length", b"%d" % length)] if length else JSON
@@ -126,4 +126,5 @@ def routes() -> Routes:
     for method, path, handler in OF_MODEL:
         found.add(method, f"/v2/models/*{path}", handler)
         found.add(method, f"/v2/models/*/versions/*{path}", handler)
+    rest_server.add_to(found)
     return found

@@ -63,6 +63,8 @@ class Settings:
         runs: Runs at once.
         batching: For models whose configuration says nothing of it.
         startup: Models to load at the start; all if ``None``.
+        regions: A folder in which workers share which regions of shared memory are registered;
+            empty for one process.
         limits: What a request may ask for.
         access: Who may ask.
         log: ``text`` or ``json``: what the log's lines are.
@@ -84,6 +86,7 @@ class Settings:
     runs: int = 2
     batching: Batching = Batching()
     startup: tuple[str, ...] | None = None
+    regions: str = ""
     limits: Limits = field(default_factory=Limits)
     access: Access = field(default_factory=Access)
     log: str = "text"

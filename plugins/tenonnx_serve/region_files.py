@@ -1,0 +1,133 @@
+"""Which regions of shared memory are registered: in one process, or in all workers of a server.
+
+Workers share a folder with a file for each region, which a worker looks at before each use: what
+one of them registers or forgets, all do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Region:
+    """Registered memory.
+
+    Attributes:
+        name: What requests call it.
+        key: Its name in the system.
+        offset: Where it begins there.
+        byte_size: How long it is.
+        token: Of this registration: a later one may be of other memory with the same name.
+    """
+
+    name: str
+    key: str
+    offset: int
+    byte_size: int
+    token: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    def told(self) -> dict[str, str | int]:
+        """Returns what clients are told."""
+        facts = asdict(self)
+        del facts["token"]
+        return facts
+
+
+class Registered(Protocol):
+    """The regions that are registered, by name."""
+
+    def add(self, region: Region) -> bool:
+        """Adds a region; says whether its name was free."""
+
+    def remove(self, name: str) -> None:
+        """Removes a region, if it is there."""
+
+    def get(self, name: str) -> Region | None:
+        """Returns a region; ``None`` if there is none of that name."""
+
+    def names(self) -> list[str]:
+        """Returns the names."""
+
+
+class OwnRegions:
+    """Those of one process."""
+
+    def __init__(self) -> None:
+        self._regions: dict[str, Region] = {}
+
+    def add(self, region: Region) -> bool:
+        """Adds a region; says whether its name was free."""
+        return self._regions.setdefault(region.name, region) is region
+
+    def remove(self, name: str) -> None:
+        """Removes a region, if it is there."""
+        self._regions.pop(name, None)
+
+    def get(self, name: str) -> Region | None:
+        """Returns a region; ``None`` if there is none of that name."""
+        return self._regions.get(name)
+
+    def names(self) -> list[str]:
+        """Returns the names."""
+        return list(self._regions)
+
+
+class SharedRegions:
+    """Those of several processes.
+
+    Args:
+        folder: Theirs alone.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = Path(folder)
+        self._read: dict[str, tuple[tuple[int, int], Region]] = {}
+
+    def _file(self, name: str) -> Path:
+        return self._folder / name.encode("utf-8", "surrogatepass").hex()
+
+    def add(self, region: Region) -> bool:
+        """Adds a region; says whether its name was free."""
+        draft = self._folder / f".{region.token}"
+        draft.write_text(json.dumps(asdict(region)))
+        try:
+            os.link(draft, self._file(region.name))  # which fails if it is there
+        except FileExistsError:
+            return False
+        finally:
+            draft.unlink()
+        return True
+
+    def remove(self, name: str) -> None:
+        """Removes a region, if it is there."""
+        self._read.pop(name, None)
+        with contextlib.suppress(OSError):  # a name that is too long is none either
+            self._file(name).unlink()
+
+    def get(self, name: str) -> Region | None:
+        """Returns a region; ``None`` if there is none of that name."""
+        try:
+            found = self._file(name).stat()
+        except OSError:
+            self._read.pop(name, None)
+            return None
+        state = (found.st_ino, found.st_mtime_ns)
+        if (known := self._read.get(name)) is None or known[0] != state:
+            try:
+                region = Region(**json.loads(self._file(name).read_text()))
+            except OSError:
+                return None
+            known = self._read[name] = (state, region)
+        return known[1]
+
+    def names(self) -> list[str]:
+        """Returns the names."""
+        files = (path.name for path in self._folder.iterdir() if not path.name.startswith("."))
+        return [bytes.fromhex(file).decode("utf-8", "surrogatepass") for file in files]
