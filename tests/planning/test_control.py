@@ -11,6 +11,7 @@ from onnx import helper
 
 import tenonnx
 from models import BOOL, FLOAT, INT64, graph, model, node, value
+from tenonnx import interruption
 
 X = np.array([1, -2, 3, 4], np.float32)
 
@@ -390,3 +391,34 @@ def test_recursive_functions_are_refused() -> None:
     )
     with pytest.raises(tenonnx.InvalidGraph, match="Cyclic"):
         tenonnx.InferenceSession(proto)
+
+
+LOOPS = {
+    "Loop": """g (int64 n, float[k] x) => (float[k] y) {
+        t = Constant<value = bool {1}>()
+        y = Loop(n, t, x) <body = b (int64 i, bool c, float[k] v) => (bool d, float[k] w)
+            { d = Identity(c)  w = Tanh(v) }>
+    }""",
+    "Scan": """g (float[k] x, float[n] z) => (float[k] y) {
+        y = Scan<num_scan_inputs = 1, body = b (float[k] v, float i) => (float[k] w)
+            { w = Add(v, i) }>(x, z)
+    }""",
+}
+
+
+@pytest.mark.parametrize("operator", LOOPS)
+def test_a_loop_asks_the_limits_of_its_thread(operator: str) -> None:
+    class Third:
+        asked = 0
+
+        def check(self) -> None:
+            self.asked += 1
+            if self.asked > 3:
+                raise interruption.Stopped("that is enough")
+
+    text = f'<ir_version: 10, opset_import: ["": 21]> {LOOPS[operator]}'
+    session = tenonnx.InferenceSession(onnx.parser.parse_model(text), providers=["cpu"])
+    more = {"n": np.array(1000)} if operator == "Loop" else {"z": np.ones(1000, np.float32)}
+    with interruption.limited(Third()), pytest.raises(interruption.Stopped, match="enough"):
+        session.run(None, {"x": np.ones(3, np.float32), **more})
+    session.run(None, {"x": np.ones(3, np.float32), **more})

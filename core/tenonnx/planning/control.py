@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from tenonnx import interruption
 from tenonnx.provider import Device
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+
+Item = TypeVar("Item")
 
 
 def truth(condition: Any) -> bool:
@@ -21,9 +24,21 @@ def truth(condition: Any) -> bool:
     return bool(condition)
 
 
+def stoppable(items: Iterable[Item]) -> Iterable[Item]:
+    """Returns what a loop goes through; in a thread with limits, each step asks them first."""
+    return _asking(items) if interruption.limits() else items
+
+
+def _asking(items: Iterable[Item]) -> Iterator[Item]:
+    for item in items:
+        interruption.check()
+        yield item
+
+
 def iterations(trip_count: Any) -> Iterable[int]:
     """Returns the iteration numbers of a Loop; endless when the trip count is absent."""
-    return itertools.count() if trip_count is None else range(int(trip_count.item()))
+    numbers = itertools.count() if trip_count is None else range(int(trip_count.item()))
+    return stoppable(numbers)
 
 
 def iteration_number(number: int) -> np.ndarray[Any, Any]:
@@ -60,7 +75,7 @@ def join_batch(arrays: list[Any]) -> np.ndarray[Any, Any]:
     return joined
 
 
-def same_length(*sequences: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+def same_length(*sequences: Sequence[Any]) -> Iterable[tuple[Any, ...]]:
     """Zips scan inputs.
 
     Raises:
@@ -69,15 +84,14 @@ def same_length(*sequences: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
     lengths = {len(sequence) for sequence in sequences}
     if len(lengths) > 1:
         raise ValueError(f"the scan inputs have different lengths: {sorted(lengths)}")
-    return zip(*sequences, strict=True)
+    return stoppable(zip(*sequences, strict=True))
 
 
-def sequence_items(*inputs: Any) -> Iterator[tuple[Any, ...]]:
+def sequence_items(*inputs: Any) -> Iterable[tuple[Any, ...]]:
     """Zips SequenceMap's inputs: sequences give their items, tensors are repeated."""
     count = len(inputs[0])
-    return zip(
-        *(i if isinstance(i, list) else itertools.repeat(i, count) for i in inputs), strict=True
-    )
+    each = (i if isinstance(i, list) else itertools.repeat(i, count) for i in inputs)
+    return stoppable(zip(*each, strict=True))
 
 
 def stacker(device: Device, value: ir.Value, axis: int = 0, reverse: bool = False) -> Any:
