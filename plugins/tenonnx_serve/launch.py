@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -40,9 +41,10 @@ def run(settings: Settings, workers: int, drain_seconds: float, say: Callable[[s
     if danger := access.warning(settings.host, settings.access):
         log.warning("%s", danger)
     threads = settings.intra_op_threads or max(1, available_cores() // workers)
-    told = dataclasses.asdict(dataclasses.replace(settings, intra_op_threads=threads))
-    crew = Crew(TARGET, told, workers, threads, drain_seconds)
-    asyncio.run(Supervisor(crew, lambda found: say(_where(settings, found))).run())
+    with tempfile.TemporaryDirectory(prefix="tenonnx-regions-") as regions:
+        told = dataclasses.replace(settings, intra_op_threads=threads, regions=regions)
+        crew = Crew(TARGET, dataclasses.asdict(told), workers, threads, drain_seconds)
+        asyncio.run(Supervisor(crew, lambda found: say(_where(settings, found))).run())
 
 
 def _where(settings: Settings, found: dict[str, Any]) -> str:
