@@ -142,6 +142,7 @@ def save(path: Path, graph: onnx.GraphProto, opset: int) -> None:
     onnx.save(helper.make_model(graph, opset_imports=imports, ir_version=10), path)
 
 
-def row(width: int) -> Feeds:
-    """Returns one random row as the input ``x``."""
-    return {"x": np.random.default_rng(1).standard_normal((1, width), dtype=np.float32)}
+def row(width: int, axes: int = 2) -> Feeds:
+    """Returns one random row as the input ``x`` of so many axes."""
+    shape = (1,) * (axes - 1) + (width,)
+    return {"x": np.random.default_rng(1).standard_normal(shape, dtype=np.float32)}
