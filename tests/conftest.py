@@ -44,6 +44,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--all-kernels", action="store_true", help="fail if tests/cpu leaves a kernel out"
     )
     parser.addoption("--guard-all", action="store_true", help="run every trial of tests/guard")
+    parser.addoption(
+        "--serve-all",
+        action="store_true",
+        help="all of what tests/serve proves of servers, at length",
+    )
     parser.addoption("--guard-rows", metavar="FILE", help="run one rows_*.py of tests/guard alone")
 
 

@@ -65,6 +65,8 @@ class Served:
             self.process.kill()
             raise
         self._reader.join()
+        assert self.process.stderr is not None
+        self.process.stderr.close()
         return code
 
     def call(

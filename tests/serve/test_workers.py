@@ -1,0 +1,281 @@
+"""``tenonnx serve`` with two workers: one server, whichever of them answers, and if one dies.
+
+``--serve-all`` proves at length what is looked at briefly otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("uvicorn")
+
+import tritonclient.grpc
+
+from serve.commanded import Served, served
+from serve.load import LOST, ROW, asked
+from serve.servers import double, save
+from serve.supervised import wait_for
+
+DOUBLE = tuple(2 * x for x in ROW)
+TRIPLE = tuple(3 * x for x in ROW)
+
+
+def triple(path: Path) -> Path:
+    return save(path, "g (float[n,4] x) => (float[n,4] y) { t = Add(x, x)  y = Add(t, x) }")
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Path]]:
+    """Two workers over a repository."""
+    root = tmp_path_factory.mktemp("models") / "repository"
+    double(root / "steady" / "1" / "model.onnx")
+    with served(root, "--workers", "2", "--grpc-port", "0") as server:
+        yield server, root
+
+
+def replace(path: Path, make: object) -> None:
+    """Replaces a model's file by another one, as a deployment does."""
+    assert callable(make)
+    made: Path = make(path.with_name("next.onnx"))
+    made.replace(path)
+
+
+def everywhere(server: Served, name: str, tries: int = 24) -> set[tuple[float, ...]]:
+    """Returns the answers of many connections, which go to all workers."""
+    return {tuple(server.infer(name, ROW)) for _ in range(tries)}
+
+
+def states(server: Served, name: str, tries: int = 24) -> set[int]:
+    return {server.call("GET", f"/v2/models/{name}/ready")[0] for _ in range(tries)}
+
+
+def test_a_model_is_loaded_by_all_workers(pair: tuple[Served, Path]) -> None:
+    server, root = pair
+    file = double(root / "new" / "1" / "model.onnx")
+    assert server.call("POST", "/v2/repository/models/new/load")[0] == 200
+    assert states(server, "new") == {200}
+    assert everywhere(server, "new") == {DOUBLE}
+    replace(file, triple)
+    assert everywhere(server, "new") == {DOUBLE}
+    with tritonclient.grpc.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as client:
+        client.load_model("new")
+        assert everywhere(server, "new") == {TRIPLE}
+        client.unload_model("new")
+    assert states(server, "new") == {503}
+
+
+def test_what_cannot_be_loaded_is_loaded_by_none(pair: tuple[Served, Path]) -> None:
+    server, root = pair
+    file = double(root / "torn" / "1" / "model.onnx")
+    assert server.call("POST", "/v2/repository/models/torn/load")[0] == 200
+    whole = file.read_bytes()
+    file.with_name("torn").write_bytes(whole[:20])
+    file.with_name("torn").replace(file)
+    status, said, _ = server.call("POST", "/v2/repository/models/torn/load")
+    assert status == 503
+    assert "torn" in said["error"]
+    assert states(server, "torn") == {200}
+    assert everywhere(server, "torn") == {DOUBLE}
+    double(file)  # for workers that start later
+    assert server.call("POST", "/v2/repository/models/torn/load")[0] == 200
+
+
+@pytest.mark.parametrize("name", ["..", "%2e%2e", "steady%2f..%2f..", "a%00b", "-x", "", "x" * 300])
+def test_names_do_not_become_paths(pair: tuple[Served, Path], name: str) -> None:
+    server, root = pair
+    double(root.parent / "outside" / "1" / "model.onnx")
+    status, _, _ = server.call("POST", f"/v2/repository/models/{name}/load")
+    assert status == 404
+
+
+def test_a_link_out_of_the_repository_is_not_followed(pair: tuple[Served, Path]) -> None:
+    server, root = pair
+    outside = double(root.parent / "outside" / "1" / "model.onnx")
+    (root / "linked").symlink_to(outside.parents[1])
+    (root / "inner" / "1").mkdir(parents=True)
+    (root / "inner" / "1" / "model.onnx").symlink_to(outside)
+    for name in ("linked", "inner"):
+        status, said, _ = server.call("POST", f"/v2/repository/models/{name}/load")
+        assert status in (404, 503), said
+        assert states(server, name) <= {404, 503}
+
+
+def test_metrics_are_of_all_workers(pair: tuple[Served, Path]) -> None:
+    server, _ = pair
+
+    def successes() -> set[float]:
+        wanted = 'tenonnx_requests_total{model="steady",outcome="success",version="1"} '
+        found = set()
+        for _ in range(8):  # whichever worker is asked
+            text = server.call("GET", "/metrics")[1].decode()
+            lines = [line for line in text.splitlines() if line.startswith(wanted)]
+            found.add(float(lines[0].removeprefix(wanted)) if lines else 0.0)
+        return found
+
+    before = max(successes())
+    assert everywhere(server, "steady", 20) == {DOUBLE}
+    assert successes() == {before + 20}
+    status, page, headers = server.call("GET", "/")
+    assert status == 200
+    assert b"steady" in page
+    assert "default-src 'none'" in headers["content-security-policy"]
+
+
+def test_requests_have_ids(pair: tuple[Served, Path]) -> None:
+    server, _ = pair
+    found = server.call("GET", "/v2", headers={"x-request-id": "mine-1"})[2]
+    assert found["x-request-id"] == "mine-1"
+    ids = {server.call("GET", "/v2")[2]["x-request-id"] for _ in range(8)}
+    assert len(ids) == 8
+
+
+def test_reloads_under_load_lose_nothing(
+    pair: tuple[Served, Path], pytestconfig: pytest.Config
+) -> None:
+    """Answers are the old model's or the new one's; memory is what it was."""
+    server, root = pair
+    file = double(root / "changing" / "1" / "model.onnx")
+    assert server.call("POST", "/v2/repository/models/changing/load")[0] == 200
+    reloads = 100 if pytestconfig.getoption("--serve-all") else 8
+    with asked(server.port, "changing", 4) as told:
+        private: dict[int, int] = {}
+        for number in range(reloads):
+            replace(file, triple if number % 2 == 0 else double)
+            assert server.call("POST", "/v2/repository/models/changing/load")[0] == 200
+            if number == min(9, reloads // 2):
+                private = private_bytes(server)
+        growth = {pid: private_bytes(server)[pid] - before for pid, before in private.items()}
+    assert told.lost == []
+    assert told.refused == []
+    assert set(told.answers) <= {DOUBLE, TRIPLE}
+    assert told.count > reloads
+    assert everywhere(server, "changing") == {DOUBLE if reloads % 2 == 0 else TRIPLE}
+    print(f"{reloads} reloads, {told.count} answers, growth {growth} bytes")
+    assert max(growth.values()) <= 5 << 20
+
+
+def private_bytes(server: Served) -> dict[int, int]:
+    """Returns what each worker's memory has that no file holds too."""
+    return {pid: rollup(pid)["Anonymous"] for pid in server.pids()}
+
+
+def rollup(pid: int) -> dict[str, int]:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    return {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
+
+
+def test_a_killed_worker_is_back_and_others_go_on(pair: tuple[Served, Path]) -> None:
+    server, _ = pair
+    before = set(server.pids())
+    with asked(server.port, "steady", 4) as told:
+        wait_for(lambda: told.count > 50)
+        victim = min(before)
+        start = time.monotonic()
+        os.kill(victim, signal.SIGKILL)
+        wait_for(lambda: len({*server.pids()} - {victim}) == 2 and serving(server) == 2, 60)
+        seconds = time.monotonic() - start
+        count = told.count
+        wait_for(lambda: told.count > count + 50)
+    print(f"back after {seconds:.2f} s; {len(told.lost)} of {told.count} lost")
+    assert told.refused == []
+    assert set(told.answers) == {DOUBLE}
+    # Of each client the request that the worker had, and one that came to it while it died.
+    assert len(told.lost) <= 2 * 4, told.lost
+    # A machine that is busy is slow to start any process; two were started at first.
+    assert seconds < max(2, server.start_seconds)
+    assert any('"worker' in line or "was killed by SIGKILL" in line for line in server.lines)
+
+
+def serving(server: Served) -> float:
+    try:
+        text = server.call("GET", "/metrics")[1].decode()
+    except LOST:
+        return 0
+    return next(float(x.split()[1]) for x in text.splitlines() if x.startswith("tenonnx_workers "))
+
+
+def test_hostile_requests_do_no_harm(
+    pair: tuple[Served, Path], pytestconfig: pytest.Config
+) -> None:
+    """Bodies, headers and paths that are damaged in places, between requests that are not."""
+    server, _ = pair
+    before = set(server.pids())
+    rng = random.Random(1)
+    counts: dict[int, int] = {}
+    for number in range(10_000 if pytestconfig.getoption("--serve-all") else 300):
+        body, headers = hostile(rng)
+        try:
+            status, _, _ = server.call("POST", "/v2/models/steady/infer", body, headers)
+        except LOST:
+            status = 0
+        counts[status] = counts.get(status, 0) + 1
+        if number % 100 == 0:
+            assert tuple(server.infer("steady", ROW)) == DOUBLE
+    print(dict(sorted(counts.items())))
+    assert set(counts) <= {0, 200, 400, 413, 501}, counts
+    assert set(server.pids()) == before
+
+
+SEEDS = (
+    b'{"inputs":[{"name":"x","datatype":"FP32","shape":[1,4],"data":[1,2,3,4]}]}',
+    b'{"id":"a","inputs":[{"name":"x","datatype":"FP32","shape":[1,4],'
+    b'"parameters":{"binary_data_size":16}}],"outputs":[{"name":"y"}]}' + bytes(16),
+)
+PIECES = (
+    b"1e999", b"-1", b"[]", b"{}", b"null", b"true", b'"\\ud800"', b"4294967296", b'"FP64"',
+    b'"BYTES"', b"[" * 2000, b"\xff", b"1099511627776", b'"binary_data_size"', b"0.5", b'"\\u0000"',
+)  # fmt: skip
+
+
+def hostile(rng: random.Random) -> tuple[bytes, dict[str, str]]:
+    """Returns a request's body and headers, damaged in a few places."""
+    body = bytearray(rng.choice(SEEDS))
+    for _ in range(rng.randint(1, 4)):
+        place = rng.randrange(len(body) + 1)
+        end = min(len(body), place + rng.randint(0, 6))
+        body[place:end] = rng.choice((b"", rng.choice(PIECES), rng.randbytes(rng.randint(1, 8))))
+    headers = {} if body[-1] == 125 else {"Inference-Header-Content-Length": str(len(body) - 16)}
+    if rng.random() < 0.2:
+        length = rng.choice([0, 1, 128, len(body) - 16, len(body), 1 << 70, -3])
+        headers["Inference-Header-Content-Length"] = str(length)
+    if rng.random() < 0.1:
+        headers["Content-Encoding"] = rng.choice(["gzip", "deflate", "br", "\x7f"])
+    return bytes(body), headers
+
+
+def test_what_is_in_flight_is_answered_at_the_end(tmp_path: Path) -> None:
+    """SIGTERM in the middle of requests: none of those that were sent is lost."""
+    rows = "float[n,2000]"
+    body = " ".join(f"t{i + 1} = Sin(t{i})" for i in range(40))
+    text = f"g ({rows} t0) => ({rows} y) {{ {body} y = Neg(t40) }}"
+    path = save(tmp_path / "slow.onnx", text)
+    data = bytes(2000 * 2000 * 4)
+    tensor = {
+        "name": "t0",
+        "datatype": "FP32",
+        "shape": [2000, 2000],
+        "parameters": {"binary_data_size": len(data)},
+    }
+    asked = {"inputs": [tensor], "parameters": {"binary_data_output": True}}
+    head = json.dumps(asked).encode()
+    headers = {"Inference-Header-Content-Length": str(len(head))}
+    with served(path, "--workers", "1") as server:
+        with ThreadPoolExecutor(2) as pool:
+            asking = [
+                pool.submit(server.call, "POST", "/v2/models/slow/infer", head + data, headers, 60)
+                for _ in range(2)
+            ]
+            wait_for(lambda: b"in_flight" in server.call("GET", "/metrics")[1])
+            time.sleep(0.3)
+            server.process.send_signal(signal.SIGTERM)
+            assert {each.result()[0] for each in asking} == {200}
+        assert server.process.wait(30) == 0
