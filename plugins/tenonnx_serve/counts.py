@@ -34,6 +34,15 @@ def add(total: dict[str, Any], more: Mapping[str, Any]) -> None:
             total[name] = total.get(name, 0) + value
 
 
+def summed(collected: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what all workers counted together, those that died included."""
+    total: dict[str, Any] = {}
+    add(total, collected["retired"])
+    for worker in collected["workers"]:
+        add(total, worker.get("counted", {}))
+    return total
+
+
 class Histogram:
     """Counts of values by size, and their sum.
 

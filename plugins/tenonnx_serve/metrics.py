@@ -19,20 +19,11 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-from tenonnx_serve.counts import ROWS, SECONDS, add
+from tenonnx_serve.counts import ROWS, SECONDS, summed
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST.encode()
 
 LABELS = ("model", "version")
-
-
-def summed(collected: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what all workers counted together, those that died included."""
-    total: dict[str, Any] = {}
-    add(total, collected["retired"])
-    for worker in collected["workers"]:
-        add(total, worker.get("counted", {}))
-    return total
 
 
 def exposition(collected: Mapping[str, Any]) -> bytes:

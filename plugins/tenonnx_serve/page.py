@@ -13,8 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from tenonnx_serve.counts import SECONDS
-from tenonnx_serve.metrics import summed
+from tenonnx_serve.counts import SECONDS, summed
 
 REFRESH_SECONDS = 5
 

@@ -10,10 +10,8 @@ import tenonnx
 from tenonnx_serve import logs, sockets
 from tenonnx_serve.counts import Counts
 from tenonnx_serve.errors import ServeError
-from tenonnx_serve.metrics import CONTENT_TYPE, exposition
 from tenonnx_serve.model import Model
 from tenonnx_serve.opening import add_plugins
-from tenonnx_serve.page import HEADERS, page
 from tenonnx_serve.repository import Change
 from tenonnx_serve.rest import Answer, Call
 from tenonnx_serve.server import Server
@@ -147,11 +145,15 @@ class ServerService:
 
     async def _metrics(self, _: Call) -> Answer:
         """Answers with metrics of all workers."""
+        from tenonnx_serve.metrics import CONTENT_TYPE, exposition  # most workers never need them
+
         collected = await self._control.collect()
         return Answer(exposition(collected), [(b"content-type", CONTENT_TYPE)])
 
     async def _page(self, _: Call) -> Answer:
         """Answers with the page."""
+        from tenonnx_serve.page import HEADERS, page
+
         collected = await self._control.collect()
         models = self._running.core.repository.index()
         return Answer(page(collected, models, tenonnx.__version__), HEADERS)
