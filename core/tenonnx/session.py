@@ -13,7 +13,6 @@ from tenonnx import collector, interruption
 from tenonnx.cores import bound
 from tenonnx.interface.recipes import kept, rebuilt, recipe, refuse_unkept
 from tenonnx.interface.run_options import (
-    Checking,
     Deadline,
     LoadLimit,
     RunOptions,
@@ -217,8 +216,12 @@ class InferenceSession(ReopenedSession):
         return [] if seconds is None else [Deadline(seconds)]
 
     def _observed(self, plan: Plan, arguments: Sequence[Any], limits: Sequence[Limit]) -> list[Any]:
-        observers = [*self._observers, Checking(limits)] if limits else self._observers
         with interruption.limited(*limits):
+            if not self._observers:
+                return plan.run_checked(arguments)
+            from tenonnx.planning.plan import CHECKING  # few sessions are watched
+
+            observers = [*self._observers, CHECKING] if limits else self._observers
             if self._profiler is None:
                 return plan.run_observed(arguments, observers)
             with self._profiler.run(arguments):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tenonnx import interruption
 from tenonnx.errors import InvalidArgument, ModelLoadCanceled
 from tenonnx.interface.config import RUN_KEYS, check_entry, found_entry
-from tenonnx.interruption import Limit, Stopped
+from tenonnx.interruption import Stopped
 
 if TYPE_CHECKING:
     from tenonnx.options import SessionOptions
@@ -110,19 +109,6 @@ class Terminator:
         """Raises ``Stopped`` if the run is to stop."""
         if self.options.terminate:
             raise Stopped("the run was stopped: terminate is set in its RunOptions")
-
-
-class Checking:
-    """An observer that checks limits after every step."""
-
-    def __init__(self, limits: Iterable[Limit]) -> None:
-        self._limits = tuple(limits)
-
-    def on_step(self, step: object, start_ns: int, outputs: tuple[Any, ...]) -> None:
-        """Raises ``Stopped`` if a limit does."""
-        del step, start_ns, outputs
-        for limit in self._limits:
-            limit.check()
 
 
 class LoadLimit:

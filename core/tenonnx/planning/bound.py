@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -15,6 +15,17 @@ from tenonnx.records import record
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+
+
+class Writable(Protocol):
+    """An output that a step can write into a buffer; ``Direct`` says what its attributes are."""
+
+    @property
+    def position(self) -> int: ...  # noqa: D102 - of Direct
+    @property
+    def dtype(self) -> np.dtype[Any] | None: ...  # noqa: D102
+    @property
+    def owned(self) -> frozenset[int]: ...  # noqa: D102
 
 
 @record
@@ -41,10 +52,12 @@ def direct_outputs(lowering: Lowering, targets: Sequence[Device] = ()) -> tuple[
         lowering: The graph.
         targets: Where each output is to be; on the host if empty.
     """
+    wanted = set(lowering.outputs)
     makers = {
         value: item
         for item in lowering.block.items
-        if isinstance(item, Step) and writer(item.call, multiple=item.multiple) is not None
+        if isinstance(item, Step) and not wanted.isdisjoint(item.outputs)
+        if writer(item.call, multiple=item.multiple) is not None
         for value in item.outputs
     }
     places = zip(lowering.outputs, targets or [HOST] * len(lowering.outputs), strict=True)
@@ -69,7 +82,7 @@ def _owned(lowering: Lowering, step: Step) -> Iterator[int]:
 
 
 def choose_buffers(
-    direct: Sequence[Direct], inputs: Sequence[Any], buffers: Sequence[Any]
+    direct: Sequence[Writable], inputs: Sequence[Any], buffers: Sequence[Any]
 ) -> list[Any]:
     """Returns the buffers that may be written while inputs are still read; ``None`` for others.
 
@@ -84,7 +97,7 @@ def choose_buffers(
     for position, given in arrays:
         places.setdefault(id(given), []).append(position)
 
-    def is_free(buffer: Any, output: Direct) -> bool:
+    def is_free(buffer: Any, output: Writable) -> bool:
         owned = output.owned
         if buffer.dtype != output.dtype or not owned.issuperset(places.get(id(buffer), ())):
             return False
@@ -95,8 +108,13 @@ def choose_buffers(
     return [b if b is not None and is_free(b, output) else None for output, b in pairs]
 
 
-def deliver(output: Any, buffer: Any, value: ir.Value) -> Any:
+def deliver(output: Any, buffer: Any, name: str | None) -> Any:
     """Returns the buffer with an output in it; the output itself if there is none on the host.
+
+    Args:
+        output: It.
+        buffer: An array of the host, or ``None``.
+        name: The output's.
 
     Raises:
         InvalidArgument: They differ in shape or dtype.
@@ -106,7 +124,7 @@ def deliver(output: Any, buffer: Any, value: ir.Value) -> Any:
     found = np.asarray(output)
     if found.shape != buffer.shape or found.dtype != buffer.dtype:
         raise InvalidArgument(
-            f"output '{value.name}' is {found.dtype}{list(found.shape)}; the buffer bound to it is "
+            f"output '{name}' is {found.dtype}{list(found.shape)}; the buffer bound to it is "
             f"{buffer.dtype}{list(buffer.shape)}",
             hint="bind a buffer of that shape and type, or none to have one made",
         )

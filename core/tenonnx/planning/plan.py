@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from tenonnx.errors import NodeFailed, NodeMisused, OutOfMemory, RuntimeException
-from tenonnx.interruption import Stopped, copied, lines, raised_by_handler
-from tenonnx.planning.bound import Direct, choose_buffers, deliver, direct_outputs
+from tenonnx.interruption import Stopped, check, copied, lines, raised_by_handler
+from tenonnx.planning.bound import Writable, choose_buffers, deliver, direct_outputs
 from tenonnx.planning.codegen import Code, Generator
 from tenonnx.planning.lower import Lowering
 from tenonnx.planning.placement import Placement
@@ -67,7 +67,7 @@ class Plan:
         self._code = code
         self._watched: Code | None = None
         self._binding: Code | None = None
-        self._direct: tuple[Direct, ...] = ()
+        self._direct: Sequence[Writable] = ()
         self._on_devices: dict[tuple[object, ...], RunOnDevices] = {}
 
     @property
@@ -104,7 +104,7 @@ class Plan:
         Raises:
             RuntimeException: A node failed; the message names it.
         """
-        return _settled(self._call(self._code, inputs), inputs)
+        return settled(self._call(self._code, inputs), inputs)
 
     def run_observed(self, inputs: Sequence[Any], observers: Sequence[Observer]) -> list[Any]:
         """Runs as ``run`` does, while observers see every step."""
@@ -113,7 +113,11 @@ class Plan:
         # A namespace of its own lets runs with different observers go on at once.
         own = {**self._watched.namespace, "observe": _fan_out(observers)}
         exec(self._watched.compiled, own)
-        return _settled(self._call(self._watched._replace(run=own.pop("run")), inputs), inputs)
+        return settled(self._call(self._watched._replace(run=own.pop("run")), inputs), inputs)
+
+    def run_checked(self, inputs: Sequence[Any]) -> list[Any]:
+        """Runs as ``run`` does; the thread's limits are looked at after every step."""
+        return self.run_observed(inputs, [CHECKING])
 
     def run_into(self, inputs: Sequence[Any], buffers: Sequence[Any]) -> list[Any]:
         """Runs as ``run`` does, and leaves outputs in buffers that the caller gives.
@@ -130,13 +134,17 @@ class Plan:
             RuntimeException: A node failed; the message names it.
         """
         if self._binding is None:
-            self._direct = direct_outputs(self._lowering)
-            self._binding = self._generate(buffers=[output.value for output in self._direct])
+            self._direct, self._binding = self._bound()
         given = choose_buffers(self._direct, inputs, buffers)
         outputs = self._call(self._binding, [*inputs, *given])
         identities, each = set(map(id, inputs)), zip(outputs, buffers, strict=True)
-        settled = [o if o is b else _settle(o, inputs, identities) for o, b in each]
-        return self.deliver(settled, buffers)
+        delivered = [o if o is b else _settle(o, inputs, identities) for o, b in each]
+        return self.deliver(delivered, buffers)
+
+    def _bound(self) -> tuple[Sequence[Writable], Code]:
+        """Returns the outputs that there can be buffers for, and the code that takes them."""
+        direct = direct_outputs(self._lowering)
+        return direct, self._generate(buffers=[output.value for output in direct])
 
     def run_on_devices(
         self,
@@ -165,7 +173,7 @@ class Plan:
         given = found.choose(inputs, buffers)
         outputs = self._call(found.code, [*inputs, *given])
         outputs = found.finish(outputs, self._lowering.outputs, inputs, buffers)
-        return _settled(outputs, inputs)
+        return settled(outputs, inputs)
 
     def _for_devices(
         self, sources: Sequence[Device], targets: Sequence[Device], *, bound: bool
@@ -189,8 +197,11 @@ class Plan:
         Raises:
             InvalidArgument: A buffer differs from its output in shape or dtype.
         """
-        each = zip(outputs, buffers, self._lowering.outputs, strict=True)
-        return [o if o is buffer else deliver(o, buffer, value) for o, buffer, value in each]
+        each = zip(outputs, buffers, self._output_names(), strict=True)
+        return [o if o is buffer else deliver(o, buffer, name) for o, buffer, name in each]
+
+    def _output_names(self) -> list[str | None]:
+        return [value.name for value in self._lowering.outputs]
 
     def _explain(self, error: Exception, origin: dict[int, Step | ir.Node]) -> Exception:
         """Names the node whose line raised; what stops a run comes back as it is."""
@@ -212,6 +223,18 @@ class Plan:
         return _failure(error)(blame(nodes, error))
 
 
+class _Checking:
+    """An observer that has the thread's limits looked at after every step."""
+
+    def on_step(self, step: object, start_ns: int, outputs: tuple[Any, ...]) -> None:
+        """Raises ``Stopped`` if a limit does."""
+        del step, start_ns, outputs
+        check()
+
+
+CHECKING = _Checking()
+
+
 def _failure(error: Exception) -> type[RuntimeException]:
     """Returns what a node's failure is called."""
     if isinstance(error, MemoryError):
@@ -230,7 +253,7 @@ def _fan_out(observers: Sequence[Observer]) -> Callable[..., None]:
     return observe
 
 
-def _settled(outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+def settled(outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
     """Makes outputs arrays of their own, unless they are views of weights."""
     if len(outputs) == 1:  # a model of microseconds, most likely: calls and sets take a tenth of it
         (output,) = outputs

@@ -18,6 +18,7 @@ from tenonnx.plans import admitted, files, key
 from tenonnx.plans.kept import Parts
 from tenonnx.plans.key import SOURCES, STATE
 from tenonnx.plans.pickling import pickled
+from tenonnx.plans.rewriting import writes_of
 from tenonnx.plans.unkept import Unkept
 from tenonnx.plans.weights import Stores
 from tenonnx.plugins.catalogue import Catalogue
@@ -82,6 +83,7 @@ def parts_of(session: Session) -> Parts:
         session._providers,
         session._weights,
         model.graph.name or "",
+        writes_of(plan._lowering, code),
     )
 
 

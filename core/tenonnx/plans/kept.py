@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import marshal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tenonnx.errors import NodeFailed
 from tenonnx.interruption import Stopped, lines, raised_by_handler
 from tenonnx.planning.codegen import Code
-from tenonnx.planning.plan import Plan
+from tenonnx.planning.plan import Plan, settled
 from tenonnx.provider import Step
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from tenonnx.interface.signature import Signature
     from tenonnx.planning.lower import Lowering
+    from tenonnx.plans.rewriting import Write
     from tenonnx.provider import Provider
     from tenonnx.weights.weight import Weight
 
@@ -35,6 +37,7 @@ class Parts(NamedTuple):
         providers: The session's.
         weights: Those that the model refers to.
         name: The graph's.
+        writes: The outputs that steps can write into buffers.
     """
 
     code: tuple[bytes, str]
@@ -46,13 +49,19 @@ class Parts(NamedTuple):
     providers: list[Provider]
     weights: tuple[Weight, ...]
     name: str
+    writes: tuple[Write, ...]
 
     def run(self) -> Code:
         """Returns the function that runs the model."""
         marshalled, source = self.code
-        compiled, namespace = marshal.loads(marshalled), dict(self.namespace)
-        exec(compiled, namespace)
-        return Code(namespace.pop("run"), compiled, namespace, {}, source)
+        return made(marshal.loads(marshalled), self.namespace, source)
+
+
+def made(compiled: CodeType, namespace: Mapping[str, Any], source: str) -> Code:
+    """Returns code that runs in a namespace of its own."""
+    own = dict(namespace)
+    exec(compiled, own)
+    return Code(own.pop("run"), compiled, own, {}, source)
 
 
 class KeptPlan(Plan):
@@ -67,8 +76,36 @@ class KeptPlan(Plan):
     def __init__(self, parts: Parts, threads: int | None, whole: Callable[[], Plan]) -> None:
         self._limit(threads)
         self._whole = whole
+        self._parts = parts
         self._filename = parts.filename
         self._reset(parts.run())
+
+    def run_checked(self, inputs: Sequence[Any]) -> list[Any]:
+        """Runs as ``run`` does; the thread's limits are looked at after every step."""
+        return settled(self._call(self._checking, inputs), inputs)
+
+    @functools.cached_property
+    def _checking(self) -> Code:
+        from tenonnx.plans.rewriting import checking  # for runs with options
+
+        return self._rewritten(*checking(self._code.source, self._code.namespace))
+
+    def _bound(self) -> tuple[Sequence[Write], Code]:
+        from tenonnx.plans.rewriting import writing  # for runs into buffers
+
+        writes = self._parts.writes
+        text = writing(self._code.source, self._code.namespace, writes)
+        return writes, self._rewritten(*text)
+
+    def _rewritten(self, source: str, namespace: Mapping[str, Any]) -> Code:
+        return made(compile(source, self._filename, "exec"), namespace, source)
+
+    def _output_names(self) -> list[str | None]:
+        return [output.name for output in self._parts.signature.outputs]
+
+    def narrowed(self, positions: Sequence[int]) -> Plan:
+        """Returns a plan of the model, once it is read, for some of the outputs."""
+        return self._whole().narrowed(positions)
 
     @functools.cached_property
     def _lowering(self) -> Lowering:  # type: ignore[override]  # made when it is asked for

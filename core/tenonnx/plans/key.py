@@ -20,7 +20,7 @@ from tenonnx.plans.unkept import Unkept
 if TYPE_CHECKING:
     from tenonnx.options import SessionOptions
 
-VERSION = "plan 1"
+VERSION = "plan 2"
 
 PATH, STATE, SOURCES = 5, 6, -1
 """Which of the facts are the model's path, its file's state, and that of the code."""

@@ -236,6 +236,10 @@ class Cell(list[Any]):
         """Returns how a plan that is kept has what replays: without what was captured."""
         return attached, (Later(self[1]),)
 
+    def __checked__(self) -> Callable[..., Any]:
+        """Returns what calls its steps one after the other, and looks each time whether to stop."""
+        return functools.partial(self[1].checked, self)
+
     def __captures__(self, names: Mapping[int, str]) -> list[KeptRun]:
         """Returns what was captured, for a plan that is kept.
 
@@ -280,6 +284,10 @@ class _Unopened:
     def untraced(self, *inputs: Any) -> Any:
         """Returns the results without a capture."""
         return self._tracer.open().untraced(*inputs)
+
+    def checked(self, cell: Cell, *inputs: Any) -> Any:
+        """Returns the results, as the tracer's method does."""
+        return self._tracer.open(functools.partial(_resume, cell)).checked(cell, *inputs)
 
     def __call__(self, cell: Cell, *inputs: Any) -> Any:
         """Returns the results."""
@@ -334,6 +342,10 @@ class _Tracer:
     def untraced(self, *inputs: Any) -> Any:
         """Returns the results."""
         return self._step(*inputs)
+
+    def checked(self, cell: Cell, *inputs: Any) -> Any:
+        """Returns the results: there is no other step to look before."""
+        return again(cell, inputs)
 
     def __call__(self, cell: Cell, *inputs: Any) -> Any:
         """Returns the results."""

@@ -13,6 +13,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tenonnx.interruption import check
 from tenonnx.planning import spans
 from tenonnx.planning.lower import constant_on, is_constant
 from tenonnx.planning.program import Program
@@ -141,6 +142,16 @@ class Tracer:
     def untraced(self, *inputs: Any) -> Any:
         """Returns the results."""
         return self._returned(self._untraced(*inputs))
+
+    def checked(self, cell: Cell, *inputs: Any) -> Any:
+        """Returns the results; the thread's limits are looked at after every step."""
+        del cell
+        return self._returned(self._followed(self._check, inputs))
+
+    def _check(self, n: int, arguments: tuple[Any, ...]) -> Any:
+        made = self.parts[n].call(*arguments)
+        check()
+        return made
 
     @functools.cached_property
     def _numbers(self) -> tuple[list[tuple[list[int | None], list[int]]], list[int]]:
