@@ -23,13 +23,15 @@ class Worker:
 
     Attributes:
         number: Its place among the workers; a replacement has the same.
-        serving_since: When it began to take requests (``time.monotonic()``); ``None`` before.
+        spawned: When it was started (``time.monotonic()``).
+        serving_since: When it began to take requests ; ``None`` before.
         told: What it has last told of itself.
     """
 
     def __init__(self, number: int, process: Process, channel: Channel) -> None:
         self.number = number
         self.pid = process.pid
+        self.spawned = time.monotonic()
         self.serving_since: float | None = None
         self.told: dict[str, Any] = {}
         self._process = process

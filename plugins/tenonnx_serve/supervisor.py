@@ -159,6 +159,8 @@ class Supervisor:
     async def _listen(self, worker: Worker) -> None:
         await worker.call("listen")
         worker.serving_since = time.monotonic()
+        seconds = worker.serving_since - worker.spawned
+        logger.info("worker %d (pid %d) serves after %.2f s", worker.number, worker.pid, seconds)
         serving = [each for each in self._workers.values() if each.serving_since is not None]
         if self._was_ready:
             await worker.call("agreed")
@@ -213,7 +215,8 @@ class Supervisor:
                 async with asyncio.timeout(TELL_SECONDS):
                     worker.told = await worker.call("snapshot")
 
-        await asyncio.gather(*map(ask, workers))
+        # One that starts does not answer before it has loaded its models.
+        await asyncio.gather(*(ask(each) for each in workers if each.serving_since is not None))
         return {
             "started": self._started,
             "deaths": self._deaths,
