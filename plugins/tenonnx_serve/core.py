@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from tenonnx_serve.batching import Queue
 from tenonnx_serve.errors import ServeError, answer_to
@@ -31,13 +31,16 @@ the nanoseconds that it took in all."""
 
 
 class Control(Protocol):
-    """Loads and unloads models as clients ask."""
+    """Loads and unloads models as clients ask, and says what all processes have counted."""
 
     async def load(self, name: str) -> None:
         """Loads a model, or loads it again as it lies there now."""
 
     async def unload(self, name: str) -> None:
         """Unloads a model."""
+
+    async def statistics(self) -> list[dict[str, Any]]:
+        """Returns what became of the requests to each version that is loaded."""
 
 
 class Core:
@@ -50,8 +53,8 @@ class Core:
         regions: Shared memory that clients have registered.
         draining: Set once the server takes no new requests.
         observers: Called after every request.
-        control: By which clients load and unload models: the repository, unless other processes
-            are to do the same.
+        control: By which clients load and unload models and ask what was counted: the repository,
+            unless there are other processes.
     """
 
     def __init__(self, settings: Settings) -> None:

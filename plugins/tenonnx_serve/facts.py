@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import tenonnx
+from tenonnx_serve.core import Core
 from tenonnx_serve.model import Model
 from tenonnx_serve.repository import Repository
 from tenonnx_serve.tensors import TensorSpec
@@ -45,16 +46,17 @@ def _described(spec: TensorSpec) -> dict[str, Any]:
     return {"name": spec.name, "datatype": spec.datatype, "shape": list(spec.shape)}
 
 
-def statistics(repository: Repository, name: str = "", version: str = "") -> dict[str, Any]:
+async def statistics(core: Core, name: str = "", version: str = "") -> dict[str, Any]:
     """Returns what became of the requests to a version, all of a model, or all models.
 
     Raises:
         ServeError: There is no such model, or it is not loaded.
     """
     if name:
-        asked = repository.find(name, version)
-        queues = [asked] if version else list(repository.entries[name].versions.values())
-    else:
-        queues = [q for entry in repository.entries.values() for q in entry.versions.values()]
-    models = (queue.model for queue in queues)
-    return {"model_stats": [m.statistics.told(m.name, m.version) for m in models]}
+        core.repository.find(name, version)
+    found = [
+        one
+        for one in await core.control.statistics()
+        if name in ("", one["name"]) and version in ("", one["version"])
+    ]
+    return {"model_stats": found}

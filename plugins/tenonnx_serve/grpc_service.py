@@ -64,7 +64,7 @@ async def model_config(core: Core, request: Any) -> Any:
 
 async def model_statistics(core: Core, request: Any) -> Any:
     """Says what became of the requests to a model, or to all."""
-    found = facts.statistics(core.repository, request.name, request.version)
+    found = await facts.statistics(core, request.name, request.version)
     return messages.ModelStatisticsResponse(**found)
 
 

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tenonnx import NoSuchFile, TenonnxError
 from tenonnx_serve import config, layout
@@ -212,6 +213,11 @@ class Repository:
             models[number] = Model(found.name, str(number), session, said, batching)
             warm_up(models[number])
         return models
+
+    async def statistics(self) -> list[dict[str, Any]]:
+        """Returns what became of the requests to each version that is loaded, in this process."""
+        models = [q.model for entry in self.entries.values() for q in entry.versions.values()]
+        return [model.statistics.told(model.name, model.version) for model in models]
 
     def index(self, *, ready_only: bool = False) -> list[dict[str, str]]:
         """Returns every model that lies there or is loaded: name, version, state and reason."""

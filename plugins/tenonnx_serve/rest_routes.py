@@ -53,7 +53,7 @@ async def model_config(call: Call) -> Answer:
 
 async def model_statistics(call: Call) -> Answer:
     """Says what became of the requests to a model, or to all."""
-    return answer(facts.statistics(call.core.repository, *call.path))
+    return answer(await facts.statistics(call.core, *call.path))
 
 
 async def index(call: Call) -> Answer:

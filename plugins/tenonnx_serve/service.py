@@ -16,7 +16,7 @@ from tenonnx_serve.repository import Change
 from tenonnx_serve.rest import Answer, Call
 from tenonnx_serve.server import Server
 from tenonnx_serve.settings import Settings, settings_of
-from tenonnx_serve.statistics import Spent
+from tenonnx_serve.statistics import Spent, summed
 from tenonnx_serve.worker import Control
 
 NS = 1e-9
@@ -35,6 +35,15 @@ class Shared:
     async def unload(self, name: str) -> None:
         """Unloads a model."""
         await self._control.change("unload", name, {})
+
+    async def statistics(self) -> list[dict[str, Any]]:
+        """Returns what became of the requests to each version that is loaded."""
+        found: dict[tuple[str, str], dict[str, Any]] = {}
+        for worker in (await self._control.collect())["workers"]:
+            for one in worker.get("now", {}).get("statistics", []):
+                key = (one["name"], one["version"])
+                found[key] = summed(found[key], one) if key in found else one
+        return list(found.values())
 
 
 class ServerService:
@@ -115,13 +124,15 @@ class ServerService:
         """Forgets a change."""
         self._running.core.repository.discard(prepared)
 
-    def snapshot(self) -> dict[str, Any]:
-        """Returns what was counted, and how many requests wait or run."""
-        in_flight = 0
+    async def snapshot(self) -> dict[str, Any]:
+        """Returns what was counted, how many requests wait or run, and models' statistics."""
+        now: dict[str, Any] = {"in_flight": 0, "statistics": []}
         if self._server is not None:
-            entries = self._server.core.repository.entries.values()
-            in_flight = sum(q.waiting for entry in entries for q in entry.versions.values())
-        return {"counted": self._counts.snapshot(), "now": {"in_flight": in_flight}}
+            repository = self._server.core.repository
+            queues = [q for entry in repository.entries.values() for q in entry.versions.values()]
+            now["in_flight"] = sum(queue.waiting for queue in queues)
+            now["statistics"] = await repository.statistics()
+        return {"counted": self._counts.snapshot(), "now": now}
 
     async def drain(self, seconds: float) -> None:
         """Stops listening and finishes what was begun, for so many seconds at most."""

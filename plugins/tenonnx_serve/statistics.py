@@ -6,6 +6,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from tenonnx_serve.counts import add
+
 STAGES = ("queue", "compute_input", "compute_infer", "compute_output")
 """What a request goes through, after Triton's names: waiting, decoding and joining, the run, and
 splitting and encoding."""
@@ -142,3 +144,29 @@ class Statistics:
                 for rows, runs in sorted(self.batches.items())
             ],
         }
+
+
+def summed(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Returns what clients are told of a version of two processes."""
+    sizes: dict[int, list[dict[str, Any]]] = {}
+    for batch in (*one["batch_stats"], *other["batch_stats"]):
+        sizes.setdefault(batch["batch_size"], []).append(batch)
+    return {
+        **one,
+        "last_inference": max(one["last_inference"], other["last_inference"]),
+        "inference_count": one["inference_count"] + other["inference_count"],
+        "execution_count": one["execution_count"] + other["execution_count"],
+        "inference_stats": _added([one["inference_stats"], other["inference_stats"]]),
+        "batch_stats": [
+            {**_added(found), "batch_size": size} for size, found in sorted(sizes.items())
+        ],
+    }
+
+
+def _added(several: list[dict[str, Any]]) -> dict[str, Any]:
+    """Returns durations of the same names, added up."""
+    total: dict[str, Any] = {}
+    for told in several:
+        durations = {name: found for name, found in told.items() if isinstance(found, dict)}
+        add(total, durations)
+    return total

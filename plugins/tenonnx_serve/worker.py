@@ -65,7 +65,7 @@ class Service(Protocol):
     def discard(self, prepared: Any) -> None:
         """Forgets a change; what it changed meanwhile is as before. Raises nothing."""
 
-    def snapshot(self) -> dict[str, Any]:
+    async def snapshot(self) -> dict[str, Any]:
         """Returns what was counted since the start (``counted``) and what holds now (``now``)."""
 
     async def drain(self, seconds: float) -> None:
@@ -107,7 +107,7 @@ class Worker:
             "commit": self._commit,
             "settle": self._settle,
             "discard": self._discard,
-            "snapshot": self._snapshot,
+            "snapshot": service.snapshot,
             "drain": self._drain,
         }
 
@@ -127,7 +127,7 @@ class Worker:
         with contextlib.suppress(ChannelClosed):
             while True:
                 await asyncio.sleep(TELL_EVERY)
-                await channel.call("tell", counted=self._service.snapshot())
+                await channel.call("tell", counted=await self._service.snapshot())
 
     async def _agreed(self) -> None:
         self._service.agreed()
@@ -154,9 +154,6 @@ class Worker:
     def _forget(self, done: asyncio.Task[tuple[Any, str]]) -> None:
         if not done.cancelled() and done.exception() is None:
             self._service.discard(done.result()[0])
-
-    async def _snapshot(self) -> dict[str, Any]:
-        return self._service.snapshot()
 
     async def _drain(self, seconds: float) -> None:
         self._drain_seconds = seconds

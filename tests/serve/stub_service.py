@@ -90,7 +90,7 @@ class Stub:
         if prepared[1] is None:
             self.ready.add(prepared[0])
 
-    def snapshot(self) -> dict[str, Any]:
+    async def snapshot(self) -> dict[str, Any]:
         return {"counted": {"requests": self.requests}, "now": {"models": sorted(self.words)}}
 
     async def drain(self, seconds: float) -> None:

@@ -130,6 +130,26 @@ def test_metrics_are_of_all_workers(pair: tuple[Served, Path]) -> None:
     assert "default-src 'none'" in headers["content-security-policy"]
 
 
+def test_statistics_are_of_all_workers(pair: tuple[Served, Path]) -> None:
+    server, _ = pair
+
+    def counts() -> set[int]:
+        answers = [server.call("GET", "/v2/models/steady/stats")[1] for _ in range(8)]
+        stats = [answer["model_stats"][0] for answer in answers]
+        assert {one["inference_stats"]["success"]["count"] for one in stats} == {
+            one["inference_count"] for one in stats
+        }
+        assert {one["batch_stats"][0]["compute_infer"]["count"] for one in stats} == {
+            one["execution_count"] for one in stats
+        }
+        return {one["inference_count"] for one in stats}
+
+    everywhere(server, "steady", 1)
+    (before,) = counts()
+    everywhere(server, "steady", 20)
+    assert counts() == {before + 20}
+
+
 def test_requests_have_ids(pair: tuple[Served, Path]) -> None:
     server, _ = pair
     found = server.call("GET", "/v2", headers={"x-request-id": "mine-1"})[2]
