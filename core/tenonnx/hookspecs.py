@@ -9,9 +9,7 @@ first needed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
-
-import pluggy
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload
 
 from tenonnx.operators import OperatorTable
 from tenonnx.provider import Provider
@@ -30,8 +28,46 @@ API_VERSION = 1
 A plugin that says ``tenonnx_api = 1`` is set aside by a tenonnx of another one.
 """
 
-hookspec = pluggy.HookspecMarker(NAMESPACE)
-hookimpl = pluggy.HookimplMarker(NAMESPACE)
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def hookspec(function: F) -> F:
+    """Declares a hook, as pluggy's marker would, which a session may do without importing."""
+    told = dict.fromkeys(("firstresult", "historic"), False)
+    setattr(function, f"{NAMESPACE}_spec", {**told, "warn_on_impl": None})
+    return function
+
+
+class _Hookimpl:
+    """Decorates what implements a hook; the options are those of ``pluggy.HookimplMarker``."""
+
+    @overload
+    def __call__(self, function: F) -> F: ...
+    @overload
+    def __call__(
+        self,
+        *,
+        hookwrapper: bool = ...,
+        optionalhook: bool = ...,
+        tryfirst: bool = ...,
+        trylast: bool = ...,
+        specname: str | None = ...,
+        wrapper: bool = ...,
+    ) -> Callable[[F], F]: ...
+    def __call__(self, function: F | None = None, **options: Any) -> F | Callable[[F], F]:
+        """Marks a function, or returns what does."""
+        if options or function is None:
+            import pluggy  # for those who say more
+
+            return pluggy.HookimplMarker(NAMESPACE)(function, **options)
+        flags = dict.fromkeys(
+            ("hookwrapper", "optionalhook", "tryfirst", "trylast", "wrapper"), False
+        )
+        setattr(function, f"{NAMESPACE}_impl", {**flags, "specname": None})
+        return function
+
+
+hookimpl = _Hookimpl()
 
 
 RegisterCommands: TypeAlias = "Callable[[typer.Typer | Callable[[], typer.Typer]], Any]"

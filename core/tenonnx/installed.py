@@ -10,7 +10,6 @@ import contextlib
 import functools
 import importlib
 import os
-import re
 import sys
 from collections.abc import Iterator
 from importlib.machinery import PathFinder
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 INFO = (".dist-info", ".egg-info")
-ALIKE = re.compile(r"[-_.]+")
+ALIKE = str.maketrans("_.", "--")
 
 
 class EntryPoint(NamedTuple):
@@ -121,7 +120,8 @@ def _folders(path: tuple[str, ...]) -> dict[str, str]:
 
 def _key(name: str) -> str:
     """Returns a distribution's name without what does not tell names apart."""
-    return ALIKE.sub("-", name).lower()
+    alike = name.translate(ALIKE).lower()
+    return "-".join(filter(None, alike.split("-"))) if "--" in alike else alike
 
 
 def _read(folder: str, file: str) -> str:

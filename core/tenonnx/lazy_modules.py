@@ -21,9 +21,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from importlib.abc import Loader  # takes longer to import than all of this
+    from logging import Logger
 
     import onnx as onnx
     import onnx_ir as onnx_ir
+
+    from tenonnx import graph as graph
 
 LAZY = {
     "onnx": frozenset(
@@ -219,10 +222,30 @@ class Package:
         return found
 
 
+class _Logger:
+    """Stands for a logger, as ``logging`` takes long to import, and few processes say anything."""
+
+    def __init__(self, name: str) -> None:
+        self._logged_as = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        import logging
+
+        return getattr(logging.getLogger(self._logged_as), name)
+
+
+def logger(name: str) -> Logger:
+    """Returns a logger that is made when something is said."""
+    return cast("Logger", _Logger(name))
+
+
 ENUM_NAMES = frozenset({"AttributeType", "DataType"})
 
 if not TYPE_CHECKING:
     onnx, onnx_ir = Package("onnx"), Package("onnx_ir")
+    graph = Package("tenonnx.graph")
 
 
 class PackageFinder:

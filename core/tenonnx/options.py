@@ -7,7 +7,7 @@ import dataclasses
 import enum
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from tenonnx.errors import InvalidArgument, NotSupported, did_you_mean
@@ -15,6 +15,7 @@ from tenonnx.interface.config import SESSION_KEYS, check_entry, found_entry, set
 from tenonnx.interface.enums import ExecutionMode, ExecutionOrder
 from tenonnx.interface.enums import GraphOptimizationLevel as GraphOptimizationLevel
 from tenonnx.operators import OperatorTable
+from tenonnx.records import changeable
 
 if TYPE_CHECKING:
     from tenonnx.custom_ops import Function
@@ -32,7 +33,7 @@ class Plugins(Protocol):
         """Adds a plugin."""
 
 
-@dataclass
+@changeable
 class SessionOptions:
     """What a session is built with. Every attribute can be set after construction too.
 

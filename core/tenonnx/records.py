@@ -17,11 +17,23 @@ T = TypeVar("T")
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def record(cls: type[T]) -> type[T]:
     """Decorates a class like ``dataclasses.dataclass(frozen=True)``; it is a dataclass, too."""
+    return _made(cls, _Methods)
+
+
+@dataclass_transform(field_specifiers=(field,))
+def changeable(cls: type[T]) -> type[T]:
+    """Decorates a class like ``dataclasses.dataclass``; it is a dataclass, too."""
+    made: Any = _made(cls, _Changeable)
+    made.__hash__ = None
+    return cls
+
+
+def _made(cls: type[T], methods: type) -> type[T]:
     if cls.__doc__ is None:
         cls.__doc__ = cls.__name__  # lest the signature be made, at some expense
     made: Any = dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
     own = vars(cls)
-    for name, method in vars(_Methods).items():
+    for name, method in vars(methods).items():
         if callable(method) and (name not in own or own[name] is None):
             setattr(made, name, method)
     fields = dataclasses.fields(made)
@@ -51,15 +63,11 @@ class _Methods:
             state.update((n, make()) for n, make in self._factories.items() if n not in state)
         twice = count and named and not named.keys().isdisjoint(names[:count])
         if count > len(names) or twice or state.keys() != self._fields:
-            raise self._misfit(count, named)
+            raise _misfit(self, count, named)
         self.__post_init__()
 
     def __post_init__(self) -> None:
         """Checks what was given, in classes that define it."""
-
-    def _misfit(self, count: int, named: dict[str, Any]) -> TypeError:
-        given = ", ".join((f"{count} by position", *named))
-        return TypeError(f"{type(self).__name__} has {', '.join(self._names)}; got {given}")
 
     def _values(self) -> tuple[Any, ...]:
         state = vars(self)
@@ -83,3 +91,37 @@ class _Methods:
 
     def __delattr__(self, name: str) -> None:
         raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+class _Changeable:
+    """What those share that can be changed: ``__setattr__`` is the class's own."""
+
+    _names: ClassVar[tuple[str, ...]]
+    _defaults: ClassVar[dict[str, Any]]
+    _factories: ClassVar[dict[str, Callable[[], Any]]]
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        names, count = self._names, len(values)
+        given = {**dict(zip(names, values, strict=False)), **named}
+        twice = count and not named.keys().isdisjoint(names[:count])
+        every = self._defaults | {n: make() for n, make in self._factories.items()} | given
+        if count > len(names) or twice or every.keys() != set(names):
+            raise _misfit(self, count, named)
+        for name in names:
+            setattr(self, name, every[name])
+
+    def __repr__(self) -> str:
+        shown = (field.name for field in dataclasses.fields(self) if field.repr)  # type: ignore[arg-type]  # is one
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
+        return f"{type(self).__qualname__}({values})"
+
+    def __eq__(self, other: object) -> Any:
+        if type(other) is not type(self):
+            return NotImplemented
+        compared = (field.name for field in dataclasses.fields(self) if field.compare)  # type: ignore[arg-type]  # is one
+        return all(getattr(self, name) == getattr(other, name) for name in compared)
+
+
+def _misfit(made: Any, count: int, named: dict[str, Any]) -> TypeError:
+    given = ", ".join((f"{count} by position", *named))
+    return TypeError(f"{type(made).__name__} has {', '.join(made._names)}; got {given}")

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 import numpy as np
 
 from tenonnx import interruption
-from tenonnx.graph import python_attributes, subgraphs
+from tenonnx.lazy_modules import graph
 from tenonnx.operators import Kernel, Namespace, OperatorTable
 from tenonnx.options import SessionOptions
-from tenonnx.planning.writing import writer
 from tenonnx.provider import HOST, Device, Provider, Segment, Step
 
 if TYPE_CHECKING:
@@ -136,7 +135,7 @@ class Stoppable:
         self._small = FEW if _is_slow(node) else MANY if light else SMALL
         if rule == "heads":
             self._small = SMALL >> 3
-        self._axis = python_attributes(node).get("axis", 0) if rule == "gather" else 0
+        self._axis = graph.python_attributes(node).get("axis", 0) if rule == "gather" else 0
 
     def __call__(self, *inputs: Any) -> Any:
         """Returns what the call does."""
@@ -178,7 +177,7 @@ def _has_words(x: Any) -> bool:
 def _is_slow(node: ir.Node) -> bool:
     """Says whether strings are made, or a result that is larger than what it is made of."""
     if node.op_type == "Cast":
-        return python_attributes(node).get("to") in (STRING, "STRING")
+        return graph.python_attributes(node).get("to") in (STRING, "STRING")
     return node.op_type in ("StringConcat", "OneHot")
 
 
@@ -213,6 +212,8 @@ def stoppable(call: Callable[..., Any], node: ir.Node) -> Callable[..., Any]:
     rule = RULE_OF.get(f"{domain}{node.op_type}")
     if rule is None:
         return call
+    from tenonnx.planning.writing import writer  # a plan that was kept has asked it
+
     write = writer(call)
     return Stoppable(call, node, rule) if write is None else Writing(call, node, rule, write)
 
@@ -353,7 +354,7 @@ class ArrayProvider(Provider):
         Raises:
             InvalidArgument: The node has an attribute that its operator does not, or lacks one.
         """
-        return self.kernel(node).bind(xp, python_attributes(node), len(node.outputs))
+        return self.kernel(node).bind(xp, graph.python_attributes(node), len(node.outputs))
 
     def _step(self, node: ir.Node) -> Step:
         interruption.check()
@@ -371,7 +372,7 @@ class ArrayProvider(Provider):
             device=self.device,
             host=kernel.host,
             host_output=kernel.host_output,
-            bodies=tuple(name for name, _ in subgraphs(node)),
+            bodies=tuple(name for name, _ in graph.subgraphs(node)),
         )
 
     def _namespace(self, kernel: Kernel) -> Namespace:

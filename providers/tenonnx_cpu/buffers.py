@@ -14,7 +14,6 @@ import threading
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-import ml_dtypes
 import numpy as np
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
@@ -32,8 +31,6 @@ MUCH = 1 << 20
 
 ALIGNMENT = 64
 F32 = np.dtype(np.float32)
-HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
-"""What kernels compute in float32, and round at the end."""
 
 
 class _Pool(threading.local):
@@ -130,6 +127,12 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any] = F32) -> NDArray:
         return np.empty(shape, dtype)
     memory, (start, _) = _pool.take(size_class(nbytes + ALIGNMENT))
     return np.ndarray(shape, dtype, memory, start)
+
+
+def is_half(dtype: np.dtype[Any]) -> bool:
+    """Says whether kernels compute such elements in float32, and round at the end."""
+    # By its name: ml_dtypes takes long to import.
+    return dtype.char == "e" or (dtype.kind == "V" and dtype.name == "bfloat16")
 
 
 def contiguous(x: NDArray) -> NDArray:

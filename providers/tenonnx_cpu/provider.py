@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tenonnx.interface.enums import GraphOptimizationLevel
 from tenonnx.provider import HOST, Device, KernelState, Segment, Step
 from tenonnx.records import record
-from tenonnx_array import TABLE
 from tenonnx_array.provider import ArrayProvider
 from tenonnx_cpu.buffers import COUNTED
-from tenonnx_cpu.fuse import FUSIONS, Fused, Scope
 from tenonnx_cpu.jit.code.cache import cached_files, compiler, machine_stamp
 from tenonnx_cpu.jit.runtime import (
     ASKING,
@@ -26,13 +24,14 @@ from tenonnx_cpu.jit.runtime import (
     reopen,
     warm_up,
 )
-from tenonnx_cpu.kernel_selection import SPECIALIZATIONS, Site
 from tenonnx_cpu.threading_config import THREADS, heed, most_threads
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import onnx_ir as ir
+
+    from tenonnx_cpu.fuse import Fused
 
 
 DECLINED_COMPILED = {
@@ -131,6 +130,7 @@ class CPUExecutionProvider(ArrayProvider):
         # For those who have kernels.
         from tenonnx.planning.shape_arithmetic import on_shapes
         from tenonnx_cpu.capture.span import alone, captured
+        from tenonnx_cpu.fuse import FUSIONS, Scope
         from tenonnx_cpu.lazy_import import import_for
 
         import_for((node.domain, node.op_type) for node in segment.nodes)
@@ -197,6 +197,8 @@ class CPUExecutionProvider(ArrayProvider):
 
     def _special_step(self, node: ir.Node) -> Step:
         """Returns a free node's step, on a kernel of the provider's own if there is one."""
+        from tenonnx_cpu.kernel_selection import SPECIALIZATIONS, Site
+
         step = self._step(node)
         special = SPECIALIZATIONS.get((node.domain, node.op_type))
         self._demand.node = node
@@ -211,6 +213,10 @@ class CPUExecutionProvider(ArrayProvider):
         Not if a plugin brought that kernel for an operator the array library has, or that nothing
         here is for.
         """
+        from tenonnx_array import TABLE
+        from tenonnx_cpu.fuse import FUSIONS
+        from tenonnx_cpu.kernel_selection import SPECIALIZATIONS
+
         place = (node.domain, node.op_type, node.version or 1)
         if (plain := TABLE.find(*place)) is None:
             return place[:2] in SPECIALIZATIONS or FUSIONS.start_at(place[:2])

@@ -69,7 +69,7 @@ def test_names_and_imports_change_no_fusion(monkeypatch: pytest.MonkeyPatch) -> 
     expected = plans()
     assert any(len(nodes) > 1 for steps in expected.values() for nodes in steps)
     for seed in range(2):
-        monkeypatch.setattr("tenonnx_cpu.provider.FUSIONS", shuffled(seed))
+        monkeypatch.setattr("tenonnx_cpu.fuse.FUSIONS", shuffled(seed))
         assert plans() == expected
 
 

@@ -72,7 +72,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         domain, name = entry.place
         add = watching.add(name, domain=domain, priority=entry.priority, takes=entry.takes)
         add(watched(entry.fusion))
-    monkeypatch.setattr("tenonnx_cpu.provider.FUSIONS", watching)
+    monkeypatch.setattr("tenonnx_cpu.fuse.FUSIONS", watching)
     return names
 
 

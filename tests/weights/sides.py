@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from tenonnx.weights.registry import SIDE_FILE_BYTES
 from tenonnx.weights.sidefile import SideFiles
+from tenonnx.weights.storage import stored_as
 
 FLOAT = ir.DataType.FLOAT
 COUNT = SIDE_FILE_BYTES // 4
@@ -29,4 +30,4 @@ def names(folder: Path) -> list[str]:
 
 def content(found: Any) -> Any:
     array = np.frombuffer(found.mapping.buffer, np.uint8)
-    return array.view(found.dtype.numpy()).reshape(found.shape)
+    return array.view(stored_as(found.dtype)[0]).reshape(found.shape)

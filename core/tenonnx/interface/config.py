@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import warnings
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from tenonnx.errors import InvalidArgument, NotFound, NotSupported, did_you_mean
+from tenonnx.lazy_modules import logger
 
-log = logging.getLogger("tenonnx")
+log = logger("tenonnx")
 
 Effect = Literal["same", "better", "without effect", "refused"]
 

@@ -12,7 +12,6 @@ from tenonnx.errors import NotSupported, TenonnxError
 from tenonnx.interface.signature import NodeArg, Signature, describe
 from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.options import SessionOptions
-from tenonnx.plugins.choosing import plugins_of
 
 if TYPE_CHECKING:
     from tenonnx.interface.assigned import OrtEpAssignedSubgraph
@@ -179,6 +178,7 @@ class Session:
     def get_input_epdevices(self) -> list[OrtEpDevice | None]:
         """Returns the preferred provider's device for each input; ``None`` if it has no name."""
         from tenonnx.interface.devices import ep_devices
+        from tenonnx.plugins.choosing import plugins_of
 
         devices = ep_devices(plugins_of(self._options))
         preferred = self._providers[0].name

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from tenonnx.errors import InvalidArgument
-from tenonnx.planning.lower import Lowering
-from tenonnx.planning.writing import writer
 from tenonnx.provider import HOST, Device, Step
 from tenonnx.records import record
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+
+    from tenonnx.planning.lower import Lowering
 
 
 class Writable(Protocol):
@@ -52,6 +52,8 @@ def direct_outputs(lowering: Lowering, targets: Sequence[Device] = ()) -> tuple[
         lowering: The graph.
         targets: Where each output is to be; on the host if empty.
     """
+    from tenonnx.planning.writing import writer  # for those who give buffers
+
     wanted = set(lowering.outputs)
     makers = {
         value: item

@@ -12,35 +12,17 @@ import time
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import CodeType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import InvalidGraph, NotSupported
 from tenonnx.planning.codegen_control import EMITTERS, bodies
 from tenonnx.planning.lower import Block, Lowering, constant_on
+from tenonnx.planning.plan import Code
 from tenonnx.planning.writing import writer
 from tenonnx.provider import HOST, Device, Step
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
-
-class Code(NamedTuple):
-    """A function that was generated.
-
-    Attributes:
-        run: The function.
-        compiled: What ``exec`` makes it of, in a namespace.
-        namespace: What its global names stand for.
-        origin: The step or node that each line came from.
-        source: Its text.
-    """
-
-    run: Callable[..., tuple[Any, ...]]
-    compiled: CodeType
-    namespace: dict[str, Any]
-    origin: dict[int, Step | ir.Node]
-    source: str
 
 
 class Generator:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from tenonnx.planning.bound import Direct
-    from tenonnx.planning.codegen import Code
+    from tenonnx.planning.plan import Code
 
 
 @runtime_checkable

@@ -5,26 +5,43 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from types import CodeType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from tenonnx.errors import NodeFailed, NodeMisused, OutOfMemory, RuntimeException
 from tenonnx.interruption import Stopped, check, copied, lines, raised_by_handler
 from tenonnx.planning.bound import Writable, choose_buffers, deliver, direct_outputs
-from tenonnx.planning.codegen import Code, Generator
-from tenonnx.planning.lower import Lowering
-from tenonnx.planning.placement import Placement
 from tenonnx.planning.quiet import quietly
 from tenonnx.provider import Device, Step
-from tenonnx.wellformed import misfit
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from tenonnx.planning.lower import Lowering
     from tenonnx.planning.on_devices import RunOnDevices
+    from tenonnx.planning.placement import Placement
 
 _numbers = itertools.count()
+
+
+class Code(NamedTuple):
+    """A function that was generated.
+
+    Attributes:
+        run: The function.
+        compiled: What ``exec`` makes it of, in a namespace.
+        namespace: What its global names stand for.
+        origin: The step or node that each line came from.
+        source: Its text.
+    """
+
+    run: Callable[..., tuple[Any, ...]]
+    compiled: CodeType
+    namespace: dict[str, Any]
+    origin: dict[int, Step | ir.Node]
+    source: str
 
 
 class Observer(Protocol):
@@ -46,6 +63,8 @@ class Plan:
     """
 
     def __init__(self, placement: Placement, threads: int | None = None) -> None:
+        from tenonnx.planning.lower import Lowering  # for those who find no plan that was kept
+
         self._limit(threads)
         self._lowering = Lowering(placement)
         self.graph = placement.graph
@@ -84,6 +103,8 @@ class Plan:
         return plan
 
     def _generate(self, lowering: Lowering | None = None, **how: Any) -> Code:
+        from tenonnx.planning.codegen import Generator  # as above
+
         return Generator(lowering or self._lowering, **how).code(self._filename)
 
     def _call(self, code: Code, arguments: Sequence[Any]) -> Any:
@@ -215,11 +236,12 @@ class Plan:
             return error
         if isinstance(part := vars(error).get("step"), Step):
             culprit = part
+        from tenonnx.blame import blame  # for mistakes only
+        from tenonnx.wellformed import misfit
+
         nodes = culprit.nodes if isinstance(culprit, Step) else (culprit,)
         if wrong := next(filter(None, map(misfit, nodes)), None):
             return NodeMisused(wrong)
-        from tenonnx.blame import blame  # for mistakes only
-
         return _failure(error)(blame(nodes, error))
 
 

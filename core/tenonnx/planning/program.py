@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from tenonnx.interruption import lines
 from tenonnx.planning.bound import Direct, direct_outputs
-from tenonnx.planning.codegen import Code, Generator
+from tenonnx.planning.codegen import Generator
 from tenonnx.planning.lower import Lowering
+from tenonnx.planning.plan import Code
 from tenonnx.provider import HOST, Device, Step
 
 if TYPE_CHECKING:

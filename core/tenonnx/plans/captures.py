@@ -7,7 +7,6 @@ its captures when it has run, in a file of their own.
 from __future__ import annotations
 
 import io
-import logging
 import os
 import pickle
 import weakref
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.lazy_modules import logger
 from tenonnx.plans import files
 from tenonnx.plans.unkept import Unkept
 from tenonnx.weights.mapping import Identity
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tenonnx.interface.session_facts import Session
     from tenonnx.plans.pickling import Surroundings
 
-log = logging.getLogger("tenonnx.plans")
+log = logger("tenonnx.plans")
 
 
 def take(plan: Path, identity: Identity, namespace: dict[str, Any], found: Surroundings) -> bool:

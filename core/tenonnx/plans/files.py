@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import struct
 import time
@@ -12,11 +11,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tenonnx.digest import BYTES, digest
+from tenonnx.lazy_modules import logger
 from tenonnx.weights.folder import cache_root
 from tenonnx.weights.mapping import Mapping
 from tenonnx.weights.trusted import Untrusted, is_trusted, open_trusted, write_trusted
 
-log = logging.getLogger("tenonnx.plans")
+log = logger("tenonnx.plans")
 
 MAGIC = b"tenonnx\x02"
 HEADER = struct.Struct(f"<8s{2 * BYTES}sQQQ")

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tenonnx.errors import NodeFailed
 from tenonnx.interruption import Stopped, lines, raised_by_handler
-from tenonnx.planning.codegen import Code
-from tenonnx.planning.plan import Plan, settled
+from tenonnx.planning.plan import Code, Plan, settled
 from tenonnx.provider import Step
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,6 +12,7 @@ from tenonnx.cores import bound
 from tenonnx.digest import digest
 from tenonnx.errors import Fail
 from tenonnx.interface.session_facts import Session
+from tenonnx.lazy_modules import logger
 from tenonnx.plans import captures, files, key
 from tenonnx.plans.admitted import global_of
 from tenonnx.plans.key import PATH, STATE, TRUST_VARIABLE
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tenonnx.weights.mapping import Mapping as File
     from tenonnx.weights.registry import WeightRegistry
 
-log = logging.getLogger("tenonnx.plans")
+log = logger("tenonnx.plans")
 
 
 class Wanted(NamedTuple):

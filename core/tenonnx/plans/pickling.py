@@ -20,7 +20,7 @@ from tenonnx.plans.later import Later
 from tenonnx.plans.unkept import Unkept
 from tenonnx.plans.weights import Opened, Stores
 from tenonnx.provider import HOST, HostDevice
-from tenonnx.weights.storage import root
+from tenonnx.weights.storage import UINT8, root
 from tenonnx.weights.weight import Weight
 
 if TYPE_CHECKING:
@@ -224,14 +224,8 @@ def inside(
     """Returns another view of the memory that a weight lies in."""
     storage = weight.storage
     first = weight.offset + start
-    flat = weight._registry.view(
-        storage, 0, storage.size, element_type("DataType", UINT8), (storage.size,)
-    )
+    flat = weight._registry.view(storage, 0, storage.size, UINT8, (storage.size,))
     return np.ndarray(shape, dtype, flat.array, first, strides)
-
-
-UINT8 = 2
-"""``onnx.TensorProto.UINT8``."""
 
 
 def element_type(name: str, number: int) -> Any:

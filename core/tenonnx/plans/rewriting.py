@@ -10,8 +10,8 @@ import numpy as np
 
 from tenonnx.interruption import check
 from tenonnx.planning.bound import direct_outputs
-from tenonnx.planning.codegen import Code
 from tenonnx.planning.lower import Lowering
+from tenonnx.planning.plan import Code
 from tenonnx.planning.writing import writer
 from tenonnx.provider import Step
 

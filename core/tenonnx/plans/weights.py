@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.plans.unkept import Unkept
 from tenonnx.weights.mapping import Mapping
 from tenonnx.weights.sidefile import running_system
-from tenonnx.weights.storage import PROCESS, Memory, Storage
+from tenonnx.weights.storage import PROCESS, UINT8, Memory, Storage, element
 
 if TYPE_CHECKING:
     from tenonnx.weights.registry import WeightRegistry
@@ -66,7 +65,7 @@ class Stores:
         storage = weight.storage
         if id(storage) not in self._known:
             self._known[id(storage)] = self._of(storage)
-        place = Place(weight.offset, int(weight.dtype), weight.shape, weight.strides)
+        place = Place(weight.offset, int(weight._dtype), weight.shape, weight.strides)
         return *self._known[id(storage)], place
 
     def _of(self, storage: Storage) -> tuple[str, Any]:
@@ -145,7 +144,7 @@ class Opened:
         """
         offset, number, shape, strides = place
         storage = self._storage(kind, name)
-        return self._registry._weight(storage, offset, ir.DataType(number), shape, strides)
+        return self._registry._weight(storage, offset, element(number), shape, strides)
 
     def _storage(self, kind: str, name: Any) -> Storage:
         if kind == "file":
@@ -162,6 +161,6 @@ class Opened:
 
     def _small(self, key: str | None, content: np.ndarray[Any, Any]) -> Storage:
         if key is None:
-            made = self._registry.constant(content.tobytes(), ir.DataType.UINT8, content.shape)
+            made = self._registry.constant(content.tobytes(), UINT8, content.shape)
             return made.storage
         return self._registry._share(key, Memory(content.copy(), "private", key))

@@ -25,6 +25,8 @@ from tenonnx.weights.mapping import Identity, Mapping
 from tenonnx.weights.sidefile import SideFiles
 from tenonnx.weights.storage import (
     PROCESS,
+    UINT8,
+    Element,
     Memory,
     NDArray,
     Storage,
@@ -33,9 +35,11 @@ from tenonnx.weights.storage import (
     byte_size,
     dtype_of,
     is_packed,
+    name_of,
     owns_just_this,
     pack,
     root,
+    stored_as,
 )
 from tenonnx.weights.weight import Device, Holding, Weight
 
@@ -136,7 +140,7 @@ class WeightRegistry:
         array = as_dtype(array, dtype)
         return self._inside(array, dtype) or self._over(self._memory(root(array)), array, dtype)
 
-    def constant(self, content: bytes, dtype: ir.DataType, shape: Sequence[int]) -> Weight:
+    def constant(self, content: bytes, dtype: Element, shape: Sequence[int]) -> Weight:
         """Returns a weight over bytes named by what they are: equal content, one weight.
 
         For bytes that nobody else holds. Reads each of them once, to name them. From 64 KiB on
@@ -146,13 +150,13 @@ class WeightRegistry:
         array = as_bytes(memoryview(content))
         if size >= SIDE_FILE_BYTES and self.side_files.folder is not None:
             fill = functools.partial(np.copyto, src=array)
-            storage = self.materialize(key, ir.DataType.UINT8, (size,), fill).storage
+            storage = self.materialize(key, UINT8, (size,), fill).storage
         else:
             storage = self._share(key, Memory(array, "private", key))
         return self.view(storage, 0, size, dtype, shape)
 
     def view(
-        self, storage: Storage, offset: int, nbytes: int, dtype: ir.DataType, shape: Sequence[int]
+        self, storage: Storage, offset: int, nbytes: int, dtype: Element, shape: Sequence[int]
     ) -> Weight:
         """Returns the weight at a place in a storage; for the same arguments the same one.
 
@@ -163,7 +167,9 @@ class WeightRegistry:
         if min(shape, default=0) < 0:
             raise InvalidArgument(f"a shape cannot have negative dimensions, as {shape} has")
         if nbytes != (expected := byte_size(dtype, shape)):
-            raise InvalidArgument(f"{dtype}{list(shape)} takes {expected} bytes, not {nbytes}")
+            raise InvalidArgument(
+                f"{ir.DataType(dtype)}{list(shape)} takes {expected} bytes, not {nbytes}"
+            )
         if offset < 0 or offset + nbytes > storage.size:
             raise InvalidArgument(
                 f"{nbytes} bytes at offset {offset} end outside {storage.label}, "
@@ -207,7 +213,7 @@ class WeightRegistry:
     def materialize(
         self,
         key: str,
-        dtype: ir.DataType,
+        dtype: Element,
         shape: Sequence[int],
         fill: Callable[[NDArray], object],
         sources: Sequence[Weight] = (),
@@ -259,11 +265,11 @@ class WeightRegistry:
         self,
         storage: Storage,
         offset: int,
-        dtype: ir.DataType,
+        dtype: Element,
         shape: tuple[int, ...],
         strides: tuple[int, ...] | None,
     ) -> Weight:
-        key = f"{storage.key}+{offset:x}:{dtype.name}{list(shape)}"
+        key = f"{storage.key}+{offset:x}:{name_of(dtype)}{list(shape)}"
         if strides is not None:
             key += f"/{list(strides)}"
         with self.locks.table:
@@ -301,7 +307,7 @@ class WeightRegistry:
     def _store(
         self,
         key: str,
-        dtype: ir.DataType,
+        dtype: Element,
         shape: tuple[int, ...],
         fill: Callable[[NDArray], object],
         array: NDArray | None,
@@ -313,14 +319,12 @@ class WeightRegistry:
         if array is None:
             packed = is_packed(dtype)
             array = np.empty(byte_size(dtype, shape), np.uint8)
-            fill(array if packed else array.view(dtype.numpy()).reshape(shape))
+            fill(array if packed else array.view(stored_as(dtype)[0]).reshape(shape))
         elif not owns_just_this(array):
             array = array.copy()
         return self._keep(key, Memory(root(array), "private", _short(key)), dtype, shape)
 
-    def _keep(
-        self, key: str, storage: Storage, dtype: ir.DataType, shape: tuple[int, ...]
-    ) -> Weight:
+    def _keep(self, key: str, storage: Storage, dtype: Element, shape: tuple[int, ...]) -> Weight:
         weight = self._weight(self._share(storage.key, storage), 0, dtype, shape, None)
         self._derived[key] = weight
         return weight

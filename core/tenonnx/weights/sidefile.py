@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import logging
 import mmap
 import os
 import struct
@@ -24,11 +23,19 @@ import numpy as np
 from tenonnx.digest import digest
 from tenonnx.errors import InvalidArgument
 from tenonnx.installed import release
-from tenonnx.lazy_modules import onnx_ir as ir
+from tenonnx.lazy_modules import logger
 from tenonnx.weights import draft
 from tenonnx.weights.folder import cache_root
 from tenonnx.weights.mapping import Identity, Mapping
-from tenonnx.weights.storage import NDArray, byte_size, is_packed
+from tenonnx.weights.storage import (
+    Element,
+    NDArray,
+    byte_size,
+    element,
+    is_packed,
+    name_of,
+    stored_as,
+)
 from tenonnx.weights.trusted import (
     Untrusted,
     is_trusted,
@@ -37,7 +44,7 @@ from tenonnx.weights.trusted import (
     warn_once,
 )
 
-logger = logging.getLogger(__name__)
+log = logger(__name__)
 
 VERSION = "side file 2"
 MAGIC = b"tenonnx\x01"
@@ -52,7 +59,7 @@ class SideFile(NamedTuple):
     """A derived weight, mapped."""
 
     mapping: Mapping
-    dtype: ir.DataType
+    dtype: Element
     shape: tuple[int, ...]
 
 
@@ -122,7 +129,7 @@ class SideFiles:
         except OSError:  # a folder of another user may not even be searched
             return None
         except (ValueError, KeyError, TypeError) as error:
-            logger.info("%s is damaged and will be rebuilt: %s", path, error)
+            log.info("%s is damaged and will be rebuilt: %s", path, error)
             with contextlib.suppress(OSError):
                 path.unlink()
             return None
@@ -135,7 +142,7 @@ class SideFiles:
         self,
         key: str,
         name: str,
-        dtype: ir.DataType,
+        dtype: Element,
         shape: Sequence[int],
         fill: Callable[[NDArray], object],
     ) -> SideFile | None:
@@ -200,9 +207,9 @@ class SideFiles:
         if key is not None and named != _shortened(key):
             raise ValueError("it is of another weight")
         number, *shape = map(int, numbers.split())
-        dtype = ir.DataType(number)
+        dtype = element(number)
         if min(shape, default=0) < 0 or mapping.size != byte_size(dtype, shape):
-            raise ValueError(f"it has {mapping.size} bytes for {dtype}{shape}")
+            raise ValueError(f"it has {mapping.size} bytes for {name_of(dtype)}{shape}")
         if mapping.identity not in self._checked:
             if checksum_of(np.frombuffer(mapping.buffer, np.uint8)) != checksum:
                 raise ValueError("its checksum is wrong")
@@ -276,16 +283,16 @@ def checksum_of(payload: NDArray) -> int:
 
 def _fill(
     descriptor: int,
-    dtype: ir.DataType,
+    dtype: Element,
     shape: Sequence[int],
     fill: Callable[[NDArray], object],
 ) -> int:
     payload = np.frombuffer(mmap.mmap(descriptor, 0), np.uint8, offset=HEADER_BYTES)
-    fill(payload if is_packed(dtype) else payload.view(dtype.numpy()).reshape(shape))
+    fill(payload if is_packed(dtype) else payload.view(stored_as(dtype)[0]).reshape(shape))
     return checksum_of(payload)
 
 
-def _header(key: str, dtype: ir.DataType, shape: Sequence[int], checksum: int) -> bytes:
+def _header(key: str, dtype: Element, shape: Sequence[int], checksum: int) -> bytes:
     numbers = " ".join(map(str, (int(dtype), *shape)))
     text = f"{numbers}\n".encode() + _shortened(key)
     header = HEADER.pack(MAGIC, checksum, zlib.crc32(text), len(text)) + text

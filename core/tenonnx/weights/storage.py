@@ -7,7 +7,7 @@ import itertools
 import math
 import os
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
@@ -23,12 +23,39 @@ Kind: TypeAlias = Literal["mapped", "derived", "private", "borrowed"]
 PROCESS = os.urandom(8).hex()
 """Part of every key that means nothing to another process."""
 
-PACKED = frozenset(
-    dtype
-    for dtype in ir.DataType
-    if dtype not in (ir.DataType.STRING, ir.DataType.UNDEFINED) and dtype.bitwidth < 8
-)
-"""Element types that are narrower than a byte; asking one for its width takes longer."""
+Element: TypeAlias = "ir.DataType | int"
+"""An ONNX element type. One of ``PLAIN`` may be its number: onnx_ir, and ml_dtypes with it, take
+longer to import than a plan that was kept takes to open."""
+
+PLAIN: Final[dict[int, tuple[str, np.dtype[Any]]]] = {
+    1: ("FLOAT", np.dtype("f4")), 2: ("UINT8", np.dtype("u1")), 3: ("INT8", np.dtype("i1")),
+    4: ("UINT16", np.dtype("u2")), 5: ("INT16", np.dtype("i2")), 6: ("INT32", np.dtype("i4")),
+    7: ("INT64", np.dtype("i8")), 9: ("BOOL", np.dtype("?")), 10: ("FLOAT16", np.dtype("f2")),
+    11: ("DOUBLE", np.dtype("f8")), 12: ("UINT32", np.dtype("u4")), 13: ("UINT64", np.dtype("u8")),
+    14: ("COMPLEX64", np.dtype("c8")), 15: ("COMPLEX128", np.dtype("c16")),
+}  # fmt: skip
+"""The element types that numpy has: their names, and its dtypes."""
+
+UINT8 = 2
+"""The number of bytes' element type."""
+
+
+@functools.cache
+def _packed() -> frozenset[ir.DataType]:
+    """Returns those that are narrower than a byte; asking one for its width takes longer."""
+    others = {ir.DataType.STRING, ir.DataType.UNDEFINED}
+    return frozenset(t for t in ir.DataType if t not in others and t.bitwidth < 8)
+
+
+def element(number: int) -> Element:
+    """Returns an element type of a number."""
+    return number if number in PLAIN else ir.DataType(number)
+
+
+def name_of(dtype: Element) -> str:
+    """Returns an element type's name."""
+    return PLAIN[dtype][0] if dtype in PLAIN else ir.DataType(dtype).name
+
 
 PIECE_BYTES = 3 << 20
 """A whole number of elements of every width: three bytes hold four elements of six bits."""
@@ -98,20 +125,26 @@ class Memory:
         return f"<Memory {self.kind}, {self.size} bytes at {self.address:#x}>"
 
 
-def is_packed(dtype: ir.DataType) -> bool:
+def is_packed(dtype: Element) -> bool:
     """Tells whether elements are narrower than a byte and lie packed in memory."""
-    return dtype in PACKED
+    return dtype not in PLAIN and dtype in _packed()
 
 
 @functools.cache
-def stored_as(dtype: ir.DataType) -> tuple[np.dtype[Any], str]:
+def stored_as(dtype: Element) -> tuple[np.dtype[Any], str]:
     """Returns numpy's dtype of elements as they lie in memory, and its name for other libraries."""
-    stored = np.dtype(np.uint8) if is_packed(dtype) else dtype.numpy()
+    if dtype in PLAIN:
+        stored = PLAIN[dtype][1]
+        return stored, stored.str
+    stored = np.dtype(np.uint8) if is_packed(dtype) else ir.DataType(dtype).numpy()
     return stored, stored.str if stored.isbuiltin == 1 else f"|V{stored.itemsize}"
 
 
-def byte_size(dtype: ir.DataType, shape: Sequence[int]) -> int:
+def byte_size(dtype: Element, shape: Sequence[int]) -> int:
     """Returns the bytes a contiguous tensor takes; ValueError for a dtype without a width."""
+    if dtype in PLAIN:
+        return PLAIN[dtype][1].itemsize * math.prod(shape)
+    dtype = ir.DataType(dtype)
     if dtype in (ir.DataType.STRING, ir.DataType.UNDEFINED):
         raise ValueError(f"{dtype} elements have no fixed width")
     return -(-dtype.bitwidth * math.prod(shape) // 8)

@@ -14,12 +14,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-import logging
 import os
 import stat
 from collections.abc import Iterator
 
-logger = logging.getLogger("tenonnx.cache")
+from tenonnx.lazy_modules import logger
+
+log = logger("tenonnx.cache")
 
 OPEN = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 """How files are opened: without O_NONBLOCK a named pipe would wait for a writer."""
@@ -185,7 +186,7 @@ def warn_once(folder: Path, message: str, *values: object) -> None:
     """Logs what is wrong with a folder, or with a file in it, unless something has been said."""
     mine = object()
     if _told.setdefault(os.fspath(folder), mine) is mine:
-        logger.warning(message, *values)
+        log.warning(message, *values)
 
 
 def _refused(folder: str, path: str, what: str, hint: str) -> Untrusted:

@@ -11,6 +11,7 @@ from tenonnx.errors import InvalidArgument
 from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.weights.storage import (
     PROCESS,
+    Element,
     Memory,
     NDArray,
     Storage,
@@ -61,7 +62,6 @@ class Weight:
         key: Equal keys, equal contents; stable across processes if the bytes come from a file,
             or were derived from some that do.
         lasting: The key, or one that is stable across processes, once something was derived.
-        dtype: The ONNX element type.
         shape: The logical shape.
         storage: The memory it lies in.
         offset: Where in the storage its first element is.
@@ -72,9 +72,9 @@ class Weight:
 
     __slots__ = (
         "__weakref__",
+        "_dtype",
         "_host",
         "_registry",
-        "dtype",
         "key",
         "lasting",
         "offset",
@@ -91,7 +91,7 @@ class Weight:
         key: str,
         storage: Storage,
         offset: int,
-        dtype: ir.DataType,
+        dtype: Element,
         shape: tuple[int, ...],
         strides: tuple[int, ...] | None = None,
     ) -> None:
@@ -99,7 +99,7 @@ class Weight:
         self.lasting = key
         self.storage = storage
         self.offset = offset
-        self.dtype = dtype
+        self._dtype = dtype
         self.shape = shape
         self.strides = strides
         self.uploads: dict[str, Any] = {}
@@ -108,9 +108,14 @@ class Weight:
         self._host: Weight | None = None
 
     @property
+    def dtype(self) -> ir.DataType:
+        """The ONNX element type."""
+        return ir.DataType(self._dtype)
+
+    @property
     def nbytes(self) -> int:
         """Bytes of its elements, packed."""
-        return byte_size(self.dtype, self.shape)
+        return byte_size(self._dtype, self.shape)
 
     @property
     def array(self) -> NDArray:
@@ -118,7 +123,7 @@ class Weight:
 
         May be unaligned; ``on`` gives an array that is not.
         """
-        view, (dtype, _) = np.asarray(self), stored_as(self.dtype)
+        view, (dtype, _) = np.asarray(self), stored_as(self._dtype)
         return view if view.dtype is dtype else view.view(dtype)
 
     @property
@@ -127,9 +132,9 @@ class Weight:
         return {
             "version": 3,
             "data": (self.storage.address + self.offset, True),
-            "shape": (self.nbytes,) if is_packed(self.dtype) else self.shape,
+            "shape": (self.nbytes,) if is_packed(self._dtype) else self.shape,
             "strides": self.strides,
-            "typestr": stored_as(self.dtype)[1],
+            "typestr": stored_as(self._dtype)[1],
         }
 
     @property
@@ -152,7 +157,7 @@ class Weight:
                 self.placed.add(device.id)
             elif device.id not in self.uploads:
                 array = self.array
-                if is_packed(self.dtype):
+                if is_packed(self._dtype):
                     array = unpack(array, self.dtype, self.shape)
                 self.uploads[device.id] = device.upload(array)
             return self.uploads[device.id]
@@ -189,7 +194,7 @@ class Weight:
         return self.lasting
 
     def _on_host(self) -> NDArray:
-        if is_packed(self.dtype):
+        if is_packed(self._dtype):
             if self._host is None:
                 self._host = self._registry.materialize(
                     f"unpacked:{self.key}",

@@ -9,7 +9,7 @@ import numpy as np
 
 from tenonnx_array.attention import fits
 from tenonnx_cpu.attention.attention import ATTEND, Rule, attend_launch
-from tenonnx_cpu.buffers import F32, HALVES
+from tenonnx_cpu.buffers import F32, is_half
 from tenonnx_cpu.capture.capturable import dynamic
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.kernel_selection import Call, Site, specialize
@@ -33,8 +33,8 @@ def specialize_attention(site: Site, plain: Call) -> Call | None:
     ATTEND.request()
 
     def call(q: Any, k: Any, v: Any, *rest: Any) -> Any:
-        if q.dtype in HALVES:
-            wide = [x.astype(F32) if x is not None and x.dtype in HALVES else x for x in rest]
+        if is_half(q.dtype):
+            wide = [x.astype(F32) if x is not None and is_half(x.dtype) else x for x in rest]
             given = (*(x.astype(F32) for x in (q, k, v)), *wide)
             made = done(call(*given), given)
             return tuple(None if x is None else x.astype(q.dtype) for x in made)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from tenonnx.records import record
-from tenonnx_cpu.buffers import F32, HALVES, contiguous, empty
+from tenonnx_cpu.buffers import F32, contiguous, empty, is_half
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last, is_last
 from tenonnx_cpu.elementwise.kernels.opcodes import AXES, BLOCK, INPUTS, MEMORY, REGISTERS
@@ -181,7 +181,7 @@ class ProgramCall:
     def _of_others(self, arrays: tuple[Any, ...]) -> Any:
         """Computes what is not float32: 16-bit floats as if they were, and the rest on numpy."""
         kind = arrays[0].dtype
-        if kind not in HALVES or any(x.dtype != kind for x in arrays):
+        if not is_half(kind) or any(x.dtype != kind for x in arrays):
             return self._plain(*arrays)
         return self(*(x.astype(F32) for x in arrays)).astype(kind)
 

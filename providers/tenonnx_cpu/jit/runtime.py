@@ -15,7 +15,6 @@ import contextlib
 import functools
 import importlib
 import importlib.util
-import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import InvalidArgument
+from tenonnx.lazy_modules import logger
 from tenonnx_cpu.jit.code import code_object
 from tenonnx_cpu.jit.code.cache import cache_folder, code_path, compiler, forget_unused
 from tenonnx_cpu.jit.code.cpu import NATIVE, installed, target
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from tenonnx_cpu.jit.background import Background
 
-logger = logging.getLogger("tenonnx.jit")
+log = logger("tenonnx.jit")
 
 MODES = ("0", "1", "wait")
 
@@ -176,7 +176,7 @@ class JitKernel:
         try:
             self._compile()
         except Exception:  # such as memory that there was not
-            logger.debug("", exc_info=True)
+            log.debug("", exc_info=True)
             self._compile()
 
     def _compile(self) -> None:
@@ -192,9 +192,9 @@ class JitKernel:
     def fail(self, reason: object) -> None:
         """Leaves what the kernel is for to numpy, and says so."""
         self.state, self.reason = NUMPY, str(reason)
-        logger.warning("the JIT kernel %s stays on numpy: %s", self, reason)
+        log.warning("the JIT kernel %s stays on numpy: %s", self, reason)
         if isinstance(reason, BaseException):
-            logger.debug("", exc_info=reason)
+            log.debug("", exc_info=reason)
 
     def __str__(self) -> str:
         return f"{self.module}.{self.name}"

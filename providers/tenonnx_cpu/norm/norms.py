@@ -9,7 +9,7 @@ import numpy as np
 
 from tenonnx.planning.lower import is_constant
 from tenonnx_array.residual_norm import NORMS, find_sum
-from tenonnx_cpu.buffers import F32, HALVES, contiguous, empty
+from tenonnx_cpu.buffers import F32, contiguous, empty, is_half
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.fuse import RESIDUAL, Fused, Scope, fusion
@@ -76,7 +76,7 @@ class Normalize:
 
     def __call__(self, x: Any, other: Any, scale: Any, bias: Any) -> Any:
         """Returns a launch that normalizes ``x + other``, or results; ``None`` for numpy."""
-        if x.dtype in HALVES:
+        if is_half(x.dtype):
             return self._of_halves(x, other, scale, bias)
         run = NORMALIZE.run
         if run is None or x.dtype != F32 or scale.dtype != F32 or not x.ndim or not x.size:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-import logging
 import os
 import sys
 from collections.abc import Iterable
@@ -13,9 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tenonnx.errors import InvalidArgument
+from tenonnx.lazy_modules import logger
 from tenonnx.weights.trusted import require_installed
 
-logger = logging.getLogger("tenonnx.jit")
+log = logger("tenonnx.jit")
 
 VARIABLE = "TENONNX_PROCESSOR"
 NATIVE = "native"
@@ -122,7 +122,7 @@ def target() -> Target | None:
         return _best_installed()
     found = parse(asked)
     if lacking := lacks(found):
-        logger.warning(
+        log.warning(
             "this processor is no %s (it lacks %s): kernels are compiled for what it is",
             asked,
             ", ".join(lacking),
@@ -169,7 +169,7 @@ def _best_installed() -> Target | None:
     kinds = installed_kinds()
     found = best_of(kinds)
     if kinds and found is None:
-        logger.warning(
+        log.warning(
             "the installed kernels are not used: this processor is no %s (it lacks %s)",
             kinds[-1].kind,
             ", ".join(lacks(kinds[-1])),

@@ -21,8 +21,8 @@ from tenonnx.digest import digest
 from tenonnx.weights.trusted import read_trusted, write_trusted
 from tenonnx_cpu.jit.code.cpu import own_code
 
-IMPORT = re.compile(r"^from (tenonnx_cpu[\w.]*) import (.*)", re.MULTILINE)
-WORD = re.compile(r"\w+")
+IMPORT, WORD = r"(?m)^from (tenonnx_cpu[\w.]*) import (.*)", r"\w+"
+"""Compiled when a file is looked through, which few processes do."""
 
 ROOT = Path(__file__).parents[2]
 
@@ -202,8 +202,8 @@ def _look_at(name: str, state: str, before: Source | None) -> Source:
     modules = _modules()
     names = dict.fromkeys(
         name
-        for module, things in IMPORT.findall(source)
-        for name in (module, *(f"{module}.{thing}" for thing in WORD.findall(things)))
+        for module, things in re.findall(IMPORT, source)
+        for name in (module, *(f"{module}.{thing}" for thing in re.findall(WORD, things)))
     )
     return Source(state, content, tuple(modules[name] for name in names if name in modules))
 
