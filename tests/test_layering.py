@@ -31,6 +31,7 @@ LAYERS = {
     "tenonnx_cpu": {"tenonnx", "tenonnx_array"},
     "tenonnx_cuda": {"tenonnx", "tenonnx_array"},
     **{plugin: {"tenonnx"} for plugin in PLUGINS},
+    "tenonnx_adapters": {"tenonnx", "tenonnx_serve"},
     **{
         plugin: {"tenonnx", "tenonnx_array"}
         for plugin in ("tenonnx_contrib", "tenonnx_jax", "tenonnx_quant", "tenonnx_torch")

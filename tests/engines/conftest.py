@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from held import LARGE
 
 ROOT = Path(__file__).parents[2]
 PATHS = [str(ROOT / name) for name in ("core", "providers", "plugins")]
@@ -57,6 +58,9 @@ def weight(path: Path) -> np.ndarray[Any, Any]:
 
 
 @pytest.fixture(scope="session")
-def large() -> onnx.ModelProto:
-    """A product with a matrix of 134 MB."""
-    return product(5792, 5792, "large")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A product with a matrix of 134 MB in a file beside it."""
+    path = tmp_path_factory.mktemp("large") / "large.onnx"
+    model = product(LARGE, LARGE, "large")
+    onnx.save(model, path, save_as_external_data=True, size_threshold=0, location="data")
+    return path

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
+LARGE = 5792
+"""How many rows and columns a matrix of 134 MB has."""
+
 
 def private_mib(pid: int | str) -> float:
-    """Returns the memory that a process shares with no other, as the kernel counts it."""
+    """Returns what a process holds that no file holds too.
+
+    Pages of a file that one process alone has touched so far are the file's.
+    """
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
     sizes = {line.split(":")[0]: int(line.split()[1]) for line in lines}
-    return (sizes["Private_Clean"] + sizes["Private_Dirty"]) / 1024
+    return (sizes["Anonymous"] + sizes["Private_Hugetlb"] + sizes["Swap"]) / 1024
+
+
+def unshared_mib(pid: int | str) -> float:
+    """Returns what a process has written, and shares with no other since: for those that forked."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_Dirty")) / 1024
 
 
 def titled(title: str) -> Iterable[str]:
@@ -21,3 +34,26 @@ def titled(title: str) -> Iterable[str]:
                 yield line.parent.name
         except (OSError, UnicodeDecodeError):  # it has ended meanwhile
             continue
+
+
+def descendants(pid: int) -> list[str]:
+    """Returns the processes below one that run Python of their own: no trackers of resources."""
+    found = []
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        if "resource_tracker" not in Path(f"/proc/{child}/cmdline").read_text():
+            found += [child, *descendants(int(child))]
+    return found
+
+
+def settled(pid: int, count: int) -> list[float]:
+    """Returns what the processes below one hold, once they have all begun and hold no more."""
+    end, before = time.monotonic() + 60, [0.0]
+    while time.monotonic() < end:
+        now = [private_mib(child) for child in descendants(pid)]
+        if len(now) == count == len(before) and all(
+            abs(a - b) < 0.5 for a, b in zip(now, before, strict=True)
+        ):
+            return now
+        before = now
+        time.sleep(2)
+    raise AssertionError(f"of {count} processes there are {before}")

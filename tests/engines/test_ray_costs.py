@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from held import private_mib, titled
+from held import LARGE, private_mib, titled
 
 pytest.importorskip("ray.serve", reason="ray is not installed; tox -e ray")
 
@@ -31,19 +31,16 @@ ROWS = 256
 BATCHES = 48
 
 
-def test_a_replica_holds_little_of_a_large_model(tmp_path: Path, large: onnx.ModelProto) -> None:
-    path = tmp_path / "large.onnx"
-    onnx.save(large, path, save_as_external_data=True, size_threshold=0, location="data")
-
+def test_a_replica_holds_little_of_a_large_model(large: Path) -> None:
     class Empty:  # in here, so that workers need not find this module
         async def __call__(self, _: Any) -> int:
             return 0
 
     empty = serve.deployment(Empty).options(num_replicas=2)
     idle = serve.run(empty.bind(), name="empty", route_prefix="/empty")
-    full = OnnxDeployment.options(num_replicas=3).bind(str(path))
+    full = OnnxDeployment.options(num_replicas=3).bind(str(large))
     handle = serve.run(full, name="full", route_prefix="/full")
-    x = np.ones((2, large.graph.initializer[0].dims[0]), np.float32)
+    x = np.ones((2, LARGE), np.float32)
     for _ in range(24):
         idle.remote(0).result()
         handle.remote({"x": x}).result()

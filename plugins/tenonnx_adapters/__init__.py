@@ -1,0 +1,44 @@
+"""Models in the servers of others: ``tenonnx_adapters.kserve`` and ``tenonnx_adapters.mlserver``.
+
+Each module imports its server, which the extra of its name installs.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from tenonnx import InvalidArgument, NodeArg
+from tenonnx_serve.tensors import TensorSpec, spec_of
+
+
+def needed(module: str) -> Any:
+    """Returns a server's module.
+
+    Raises:
+        ModuleNotFoundError: It is not installed; the message says what installs it.
+    """
+    library = module.split(".")[0]
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != library:
+            raise
+        message = f"{library} is not installed: pip install 'tenonnx[{library}]'"
+        raise ModuleNotFoundError(message, name=library) from error
+
+
+def described(arguments: list[NodeArg]) -> dict[str, TensorSpec]:
+    """Returns inputs or outputs in the words of the Open Inference Protocol.
+
+    Raises:
+        InvalidArgument: One is of a type that the protocol has no word for.
+    """
+    specs = {}
+    for arg in arguments:
+        if (spec := spec_of(arg)) is None:
+            raise InvalidArgument(
+                f"{arg.name!r} is {arg.type}, which the Open Inference Protocol has no type for"
+            )
+        specs[arg.name] = spec
+    return specs

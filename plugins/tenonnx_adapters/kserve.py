@@ -1,0 +1,125 @@
+"""A ``kserve.Model``: each of a server's workers maps the model that the others map."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tenonnx import InferenceSession, SessionOptions, TenonnxError
+from tenonnx_adapters import described, needed
+from tenonnx_serve.tensors import TensorSpec
+
+kserve = needed("kserve")
+errors = needed("kserve.errors")
+Model: Any = kserve.Model
+
+
+class OnnxModel(Model):
+    """Serves a model by the protocols v1 and v2; workers that the server spawns get a recipe.
+
+    Args:
+        name: What clients call it.
+        path: The model's.
+        options: As for a session.
+        providers: As for a session.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        path: str | os.PathLike[str],
+        options: SessionOptions | None = None,
+        providers: Sequence[Any] | None = None,
+    ) -> None:
+        super().__init__(name)
+        self._how = (path, options, providers)
+        self.session: InferenceSession | None = None
+
+    def load(self) -> bool:
+        """Opens the model."""
+        self.session = InferenceSession(*self._how)
+        self._inputs = described(self.session.get_inputs())
+        self._outputs = described(self.session.get_outputs())
+        self.ready = True
+        return True
+
+    def stop(self) -> None:
+        """Leaves the model."""
+        super().stop()
+        self.session = None
+
+    def get_input_types(self) -> list[dict[str, Any]]:
+        """Returns what the model takes, for clients that ask."""
+        return list(map(_told, self._inputs.values()))
+
+    def get_output_types(self) -> list[dict[str, Any]]:
+        """Returns what the model gives, for clients that ask."""
+        return list(map(_told, self._outputs.values()))
+
+    async def predict(self, payload: Any, *_: Any) -> Any:
+        """Answers a request of either protocol, in a thread; if it is cancelled, so is the run.
+
+        Raises:
+            InvalidInput: It does not fit the model.
+            ModelNotReady: The model is not loaded.
+        """
+        if self.session is None:
+            raise errors.ModelNotReady(self.name)
+        if isinstance(payload, Mapping):
+            (name, spec), *others = self._inputs.items()
+            if others:
+                raise errors.InvalidInput(f"v1 has one input; {self.name} has {[*self._inputs]}")
+            first = await self._run({name: _array(spec, payload.get("instances"))}, None)
+            return {"predictions": first[0].tolist()}
+        try:
+            feeds = {each.name: _words(each.as_numpy()) for each in payload.inputs}
+        except (ValueError, TypeError) as error:
+            raise errors.InvalidInput(str(error)) from error
+        wanted = [each.name for each in payload.request_outputs or ()] or [*self._outputs]
+        return self._answer(payload, wanted, await self._run(feeds, wanted))
+
+    async def _run(self, feeds: Mapping[str, Any], wanted: list[str] | None) -> list[Any]:
+        assert self.session is not None
+        try:
+            return await self.session.run_async(wanted, feeds)
+        except ValueError as error:
+            raise errors.InvalidInput(str(error)) from error
+        except TenonnxError as error:
+            raise errors.InferenceError(str(error)) from error
+
+    def _answer(self, request: Any, names: list[str], arrays: list[Any]) -> Any:
+        outputs = []
+        for name, array in zip(names, arrays, strict=True):
+            output = kserve.InferOutput(name, list(array.shape), self._outputs[name].datatype)
+            output.set_data_from_numpy(array, binary_data=True)
+            outputs.append(output)
+        return kserve.InferResponse(
+            response_id=request.id,
+            model_name=self.name,
+            infer_outputs=outputs,
+            from_grpc=request.from_grpc,
+            use_binary_outputs=request.use_binary_outputs,
+            requested_outputs=request.request_outputs,
+        )
+
+
+def _told(spec: TensorSpec) -> dict[str, Any]:
+    return {"name": spec.name, "datatype": spec.datatype, "shape": list(spec.shape)}
+
+
+def _array(spec: TensorSpec, instances: Any) -> Any:
+    try:
+        return np.array(instances, spec.dtype)
+    except (ValueError, TypeError) as error:
+        raise errors.InvalidInput(f"instances are no {spec.datatype}: {error}") from error
+
+
+def _words(array: Any) -> Any:
+    """Returns an array; one of bytes, which kserve reads strings as, as one of strings."""
+    if array.dtype.kind != "O":
+        return array
+    words = [each.decode() if isinstance(each, bytes) else each for each in array.flat]
+    return np.array(words, object).reshape(array.shape)
