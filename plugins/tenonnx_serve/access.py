@@ -8,7 +8,6 @@ from __future__ import annotations
 import hmac
 import os
 import ssl
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -122,39 +121,3 @@ def credentials(access: Access) -> Any:
 
     pair = (Path(access.key).read_bytes(), Path(access.certificate).read_bytes())
     return grpc.ssl_server_credentials([pair])
-
-
-def interceptor(gate: Gate) -> Any:
-    """Returns what has gRPC's calls pass a gate."""
-    import grpc
-
-    why = "this server takes calls with its token"
-
-    async def refuse(_: Any, context: Any) -> None:
-        await context.abort(grpc.StatusCode.UNAUTHENTICATED, why)
-
-    handlers: dict[tuple[bool, bool], Callable[..., Any]] = {
-        (False, False): grpc.unary_unary_rpc_method_handler,
-        (False, True): grpc.unary_stream_rpc_method_handler,
-        (True, False): grpc.stream_unary_rpc_method_handler,
-        (True, True): grpc.stream_stream_rpc_method_handler,
-    }
-
-    class Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
-        async def intercept_service(
-            self, continuation: Callable[[Any], Awaitable[Any]], details: Any
-        ) -> Any:
-            handler = await continuation(details)
-            given = dict(details.invocation_metadata).get("authorization", "")
-            try:
-                gate.check(details.method, given.encode(), OPEN_CALLS)
-            except Unauthorized:
-                streams = (
-                    (False, False)
-                    if handler is None
-                    else (handler.request_streaming, handler.response_streaming)
-                )
-                return handlers[streams](refuse)
-            return handler
-
-    return Interceptor()

@@ -12,10 +12,11 @@ import grpc
 from tritonclient.grpc import service_pb2 as messages
 from tritonclient.grpc import service_pb2_grpc
 
-from tenonnx_serve import facts, grpc_infer, grpc_server_methods
-from tenonnx_serve.access import Gate, credentials, interceptor
+from tenonnx_serve import facts, grpc_infer, grpc_server_methods, logs
+from tenonnx_serve.access import credentials
 from tenonnx_serve.core import Core, told
 from tenonnx_serve.errors import BadRequest, Missing, Unavailable
+from tenonnx_serve.grpc_entrance import Entrance
 from tenonnx_serve.repository import READY
 from tenonnx_serve.rest import is_local
 from tenonnx_serve.settings import Settings
@@ -126,9 +127,12 @@ def answering(name: str, core: Core) -> Callable[[Any, Any], Awaitable[Any]]:
                 raise BadRequest(f"{name} is for clients on the server's own machine")
             return await method(core, request)
         except Exception as error:  # whatever it is, the client gets an answer
+            given = dict(context.invocation_metadata()).get("x-request-id", "")
+            named = logs.identify(given.encode())
             failure = told(error)
         again = failure.retry_after
         more = () if again is None else (("retry-after", str(again)),)
+        more = (*more, ("x-request-id", named))
         return await context.abort(getattr(grpc.StatusCode, failure.code), str(failure), more)
 
     return call
@@ -177,7 +181,7 @@ def _address(peer: str) -> str:
 
 
 def make_server(
-    core: Core, settings: Settings, address: str, *, shared: bool, gate: Gate | None
+    core: Core, settings: Settings, address: str, *, shared: bool, entrance: Entrance
 ) -> tuple[Any, int]:
     """Returns a gRPC server that will listen on an address, and its port.
 
@@ -186,7 +190,7 @@ def make_server(
         settings: The limits.
         address: Host and port.
         shared: Whether other processes listen on the same port.
-        gate: What calls have to pass.
+        entrance: What calls pass first.
 
     Raises:
         OSError: Nobody can listen there.
@@ -196,7 +200,7 @@ def make_server(
         ("grpc.max_send_message_length", -1),
         ("grpc.so_reuseport", int(shared)),
     )
-    server = grpc.aio.server(options=options, interceptors=[interceptor(gate)] if gate else None)
+    server = grpc.aio.server(options=options, interceptors=[entrance] if entrance.needed else None)
     methods = {name: answering(name, core) for name in METHODS}
     service = SimpleNamespace(**methods | {"ModelStreamInfer": streaming(core)})
     service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(service, server)

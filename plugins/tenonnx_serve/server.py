@@ -38,8 +38,8 @@ class Server:
         self.app = App(self.core, routes())
         token = settings.access.read_token()
         self._gate = Gate(token) if token else None
-        tracing = Tracing() if settings.trace else None
-        entrance = Entrance(self.app, self._gate, tracing)
+        self._tracing = Tracing() if settings.trace else None
+        entrance = Entrance(self.app, self._gate, self._tracing)
         self._http = uvicorn.Server(_config(entrance, settings))
         self._http.capture_signals = contextlib.nullcontext  # they are whoever's who runs it
         self._serving: asyncio.Task[None] | None = None
@@ -70,11 +70,12 @@ class Server:
         settings = self.core.settings
         if settings.grpc_port is None:
             return
-        from tenonnx_serve.grpc_service import make_server  # for those who want it
+        from tenonnx_serve import grpc_entrance, grpc_service  # for those who want them
 
         address = sockets.address(settings.host, settings.grpc_port)
-        self._grpc, self.grpc_port = make_server(
-            self.core, settings, address, shared=self._shared, gate=self._gate
+        entrance = grpc_entrance.Entrance(self._gate, self._tracing)
+        self._grpc, self.grpc_port = grpc_service.make_server(
+            self.core, settings, address, shared=self._shared, entrance=entrance
         )
         await self._grpc.start()
 

@@ -13,6 +13,9 @@ from typing import Any
 
 from tenonnx.errors import EPFail, InvalidArgument
 
+CARRIED = ("traceparent", "tracestate", "baggage")
+"""Headers that say what a client's span is."""
+
 
 class Tracing:
     """Makes a span of each request.
@@ -43,7 +46,7 @@ class Tracing:
         carrier = {
             name.decode("latin-1"): value.decode("latin-1")
             for name, value in scope["headers"]
-            if name in (b"traceparent", b"tracestate", b"baggage")
+            if name.decode("latin-1") in CARRIED
         }
         attributes = {"http.request.method": scope["method"], "url.path": scope["path"][:1000]}
         with self._tracer.start_as_current_span(
@@ -51,6 +54,16 @@ class Tracing:
             self._extract(carrier),
             self._kind,
             attributes,
+        ) as span:
+            yield span
+
+    @contextmanager
+    def call(self, method: str, metadata: Mapping[str, bytes]) -> Iterator[Any]:
+        """Yields the span of a call of gRPC, which has such metadata."""
+        carrier = {name: metadata[name].decode("latin-1") for name in CARRIED if name in metadata}
+        attributes = {"rpc.system": "grpc", "rpc.method": method}
+        with self._tracer.start_as_current_span(
+            method.removeprefix("/"), self._extract(carrier), self._kind, attributes
         ) as span:
             yield span
 
