@@ -55,6 +55,13 @@ def tfidf_vectorizer(
     """
     if mode not in ("TF", "IDF", "TFIDF"):
         raise ValueError(f"expected mode TF, IDF or TFIDF, found {mode}")
+    if not 0 < min_gram_length <= max_gram_length <= len(ngram_counts):
+        raise ValueError(
+            f"expected 0 < min_gram_length <= max_gram_length <= {len(ngram_counts)}, as many as "
+            f"ngram_counts are, found {min_gram_length} and {max_gram_length}"
+        )
+    if max_skip_count < 0:
+        raise ValueError(f"expected max_skip_count of 0 or more, found {max_skip_count}")
     pool = pool_strings if pool_int64s is None else pool_int64s
     if pool is None:
         raise ValueError("expected pool_int64s or pool_strings, found neither")

@@ -63,6 +63,7 @@ LISTING: Final = {
     "ml.normalizer": "ai.onnx.ml::Normalizer",
     "ml.svm": "ai.onnx.ml::SVMClassifier",
     "ml.tfidf": "TfIdfVectorizer",
+    "ml.tokens": "com.microsoft::Tokenizer",
     "ml.trees": (
         "ai.onnx.ml::TreeEnsemble ai.onnx.ml::TreeEnsembleClassifier "
         "ai.onnx.ml::TreeEnsembleRegressor"

@@ -289,7 +289,36 @@ def categories(d: Draft) -> None:
     d.add("Sum", *rows, *d.choose([[], rows[:1]]))
 
 
+def tokens(d: Draft) -> None:
+    """Texts cut into tokens, and their n-grams, as TfidfVectorizer's."""
+    odd = d.choose(["", "-- a", "É a", "A" * 300, "a#b a.", "aa\0a"])
+    texts = np.array(["Aa b, aa_1 b a", odd, " b a ", "aa b aa", ""], object)
+    x = d.feed("x", d.choose([texts[:, None], texts, texts[None], texts[:0], texts[4:]]))
+    if d.choose([True, False]):
+        x = d.add("Reshape", x, d.weight(np.array(d.choose([[-1], [1, -1]]))))
+    change = {"case_change_action": d.choose(["LOWER", "UPPER", "NONE"])}
+    if d.choose([True, False]):
+        more = d.choose([{}, {"stopwords": ["aa"]}])
+        x = d.add("StringNormalizer", x, locale=d.choose(["C", "tr_TR"]), **change, **more)
+    cut = d.choose(
+        [{"tokenexp": tokenexp} for tokenexp in ("[a-zA-Z0-9_]+", "[^ ]+", r"\w+", "[a-z]", "a.")]
+        + [{"separators": [" "]}]
+    )
+    x = d.add(
+        "Tokenizer", x, domain="com.microsoft", mark=d.choose([0, 1]), mincharnum=d.choose([1, 2]),
+        pad_value=d.choose(["#", "a"]), **cut,
+    )  # fmt: skip
+    if d.choose([True, False]):
+        x = d.add("Flatten", x, axis=d.choose([1, 0]))
+    d.add(
+        "TfIdfVectorizer", x, mode=d.choose(["TF", "IDF"]), min_gram_length=1, max_gram_length=2,
+        max_skip_count=d.choose([0, 1]), ngram_counts=[0, 4], ngram_indexes=[4, 1, 2, 3, 0, 5],
+        pool_strings=["a", "b", "aa", "AA", "aa", "b", "b", "a"],
+    )  # fmt: skip
+
+
 ROWS = {
+    "ml.tokens:fuse_tokens": tokens,
     "ml.categories:fuse_categories": categories,
     "ml.buckets:fuse_buckets": buckets,
     "ml.columns:fuse_columns": columns,

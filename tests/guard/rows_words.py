@@ -54,11 +54,23 @@ CATEGORIES = onnx.parser.parse_model("""
         y = Sum(one, other)
     }
 """)
+TOKENS = onnx.parser.parse_model("""
+    <ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]>
+    tokens (string[n] x) => (float[k, 3] y) {
+        tokens = com.microsoft.Tokenizer
+            <mark = 0, mincharnum = 2, pad_value = "#", tokenexp = "[a-z0-9]+"> (x)
+        y = TfIdfVectorizer <mode = "TF", min_gram_length = 1, max_gram_length = 2,
+            max_skip_count = 1, ngram_counts = [0, 2], ngram_indexes = [0, 1, 2],
+            pool_strings = ["word1", "word22", "word1", "word22"]> (tokens)
+    }
+""")
+TEXTS = np.array([" ".join(WORDS[n : n + 3 + n % 5, 0].tolist()) for n in range(900)], object)
 TABLES = {"rows": f32(3, 5), "others": f32(3, 4)}
 
 ROWS = [
     one("MurmurHash3 words", "MurmurHash3", [WORDS], domain=MS),
     of_model("columns of words", COLUMNS, {"x": WORDS}),
+    of_model("tokens", TOKENS, {"x": TEXTS}),
     of_model(
         "sums of chosen rows", CATEGORIES, {"x": ids(-4, 4, 9000, 2, dtype=np.float32), **TABLES}
     ).with_constants(["rows", "others"]),

@@ -16,31 +16,54 @@ ENOUGH = 1 << 14
 """Tokens and columns that are worth a second thread."""
 
 
+class Counts:
+    """Counts n-grams of tokens that are numbered, on the kernel.
+
+    Args:
+        made: Counts them on numpy.
+        threads: How many threads may do it.
+    """
+
+    def __init__(self, made: Vectorizer, threads: int) -> None:
+        TFIDF.request()
+        self.made, self._threads = made, threads
+        trie = made.trie
+        columns = np.where(trie.ngram < 0, -1, made.places[trie.ngram])
+        scale = np.zeros(0, np.float32) if made.scale is None else made.scale
+        limits = len(trie.numbers), made.longest, made.skips
+        self._given = (trie.edges, trie.first, columns, *limits, made.is_binary, scale)
+
+    def takes(self, rows: int, length: int) -> bool:
+        """Says whether the kernel can do it, for so many rows of so many tokens."""
+        # numpy asks between two strides whether to stop.
+        has_any = rows > 0 and length > 0
+        return TFIDF.run is not None and has_any and self._work(length) <= LONGEST
+
+    def _work(self, length: int) -> int:
+        return min(self.made.skips + 1, length) * self.made.longest * length
+
+    def __call__(self, numbers: NDArray) -> NDArray:
+        """Returns [N, width] for numbers [N, C], which it takes."""
+        y = empty((len(numbers), self.made.width))
+        work = len(numbers) * self._work(numbers.shape[1]) + y.size
+        grain, threads = shared_out(len(numbers), work, ENOUGH, self._threads)
+        assert TFIDF.run is not None
+        TFIDF.run(numbers, *self._given, y, grain, threads)
+        return y
+
+
 @specialize("TfIdfVectorizer")
 def specialize_tfidf(site: Site, plain: Call) -> Call | None:
     """Counts what tokens that are looked up one by one make."""
     if not isinstance(plain, Vectorizer):
         return None
-    made, trie = plain, plain.trie
-    TFIDF.request()
-    columns = np.where(trie.ngram < 0, -1, made.places[trie.ngram])
-    limits = len(trie.numbers), made.longest, made.skips
-    scale = np.zeros(0, np.float32) if made.scale is None else made.scale
+    made, counts = plain, Counts(plain, site.threads)
 
     def call(x: NDArray) -> NDArray:
-        run = TFIDF.run
-        strides = min(made.skips + 1, x.shape[-1]) if x.ndim else 0
-        work = x.size * strides * made.longest
-        # numpy asks between two strides whether to stop.
-        if run is None or not x.size or work // x.size * x.shape[-1] > LONGEST:
+        rows, length = (1, *x.shape)[-2:] if x.ndim in (1, 2) else (0, 0)
+        if not counts.takes(rows, length):
             return made(x)  # type: ignore[no-any-return]  # an array kernel's result
-        numbers = made.numbers(x)
-        rows = len(numbers)
-        y = empty((rows, made.width))
-        work += y.size
-        grain, threads = shared_out(rows, work, ENOUGH, site.threads)
-        lists = trie.edges, trie.first, columns
-        run(numbers, *lists, *limits, made.is_binary, scale, y, grain, threads)
+        y = counts(made.numbers(x))
         return y[0] if x.ndim == 1 else y
 
     return call

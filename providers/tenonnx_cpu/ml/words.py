@@ -78,16 +78,26 @@ def _length(word: str) -> int:
     return ctypes.c_ssize_t.from_address(id(word) + LENGTH).value
 
 
-def _slots(keys: int) -> int:
-    """Returns how many there are for so many keys: of few, most are found at the first look."""
-    return 1 << (keys * (4 if keys < FEW else 2)).bit_length()
-
-
 def addresses(words: NDArray) -> NDArray:
     """Returns the addresses of objects, which live as long as the array: int64 of as many axes."""
     # A copy: whoever has the array may change it while a kernel runs without the interpreter.
     own = np.array(words, order="C")
     return np.frombuffer(own, np.int64).reshape(own.shape)
+
+
+def slots_of(keys: Sequence[str]) -> NDArray | None:
+    """Returns the slots in which kernels find keys; ``None`` if they cannot, or one is no word.
+
+    Slots have the keys' addresses: whoever keeps them keeps the keys.
+    """
+    place_keys, fields = PLACE.run, layout()
+    if place_keys is None or fields is None:
+        return None
+    # Of few keys, most are found at the first look.
+    slots = np.zeros((1 << (len(keys) * (4 if len(keys) < FEW else 2)).bit_length(), 4), np.int64)
+    refused = np.zeros(1, np.uint8)
+    place_keys(np.array([*map(id, keys)], np.int64), *fields, slots, refused)
+    return None if refused[0] else slots
 
 
 class WordTable:
@@ -114,17 +124,12 @@ class WordTable:
     @functools.cached_property
     def _columns(self) -> tuple[NDArray, NDArray, NDArray] | None:
         """The columns, their slots and their cells; ``None`` if a key is no word."""
-        place_keys, fields = PLACE.run, layout()
-        if place_keys is None or fields is None:
-            raise AssertionError("there are no kernels")
         columns: list[list[int]] = []
         slots: list[NDArray] = []
         begin = cell = 0
         for place, keys, cells in zip(*self._made_of, strict=True):
-            own = np.zeros((_slots(len(keys)), 4), np.int64)
-            refused = np.zeros(1, np.uint8)
-            place_keys(np.array([*map(id, keys)], np.int64), *fields, own, refused)
-            if refused[0]:
+            own = slots_of(keys)
+            if own is None:
                 return None
             columns.append([place, begin, len(own), len(keys), cell, cells.shape[1]])
             slots.append(own)
@@ -142,7 +147,7 @@ class WordTable:
             threads: How many threads may do it.
         """
         run, fields = LOOK_UP.run, layout()
-        if run is None or PLACE.run is None or fields is None or self._columns is None:
+        if run is None or fields is None or PLACE.run is None or self._columns is None:
             return False
         refused = np.zeros(1, np.uint8)
         run(addresses(words), *fields, *self._columns, y, refused, grain, threads)
