@@ -9,6 +9,7 @@ from scipy import special
 
 import tenonnx
 from models import FLOAT, model, value
+from tenonnx_cpu.capture import capturable
 from tenonnx_cpu.jit.code.cpu import installed
 from tenonnx_cpu.jit.runtime import JitKernel, has_numba
 
@@ -84,3 +85,14 @@ def wide(function: Callable[..., Any], *arrays: Any) -> Any:
 def softmax(x: Any) -> Any:
     with np.errstate(all="ignore"):
         return special.softmax(np.asarray(x, np.float64), axis=-1)
+
+
+def cells(one: tenonnx.InferenceSession) -> list[Any]:
+    """What is captured of each step of a plan, several of the model's in some."""
+    found = [getattr(step.call, "__self__", None) for step in one._plan._lowering.block.items]
+    return [cell for cell in found if isinstance(cell, capturable.Cell)]
+
+
+def captures(one: tenonnx.InferenceSession) -> list[int]:
+    """How many captures each step has that could have some."""
+    return [len(cell) // 2 - 1 for cell in cells(one)]

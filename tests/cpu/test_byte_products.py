@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto
-from running import Watch, run, session
+from running import Watch, captures, run, session
 
 from models import node
 from tenonnx_cpu.int8.product import GEMM
 from tenonnx_cpu.int8.quantizing import BY_RANGE, DEQUANTIZE, QUANTIZE
+from tenonnx_cpu.jit.code import code_object
 
 CONTRIB = {"": 21, "com.microsoft": 1}
 TYPES = (np.uint8, np.int8)
@@ -247,3 +248,18 @@ def test_codes_of_slices(
     y = run([node("QuantizeLinear", "x s z", "y")], {"x": x}, "y", given, kinds={"y": 2}, threads=3)
     assert np.array_equal(y, rounded(x / given["s"], given["z"]))
     assert there.calls == 1
+
+
+@pytest.mark.skipif(not code_object.SUPPORTED, reason="numba calls kernels here")
+def test_bytes_times_constant_scales_are_captured() -> None:
+    random = np.random.default_rng(1)
+    a = random.integers(0, 99, (5, 16), np.uint8)
+    b = random.integers(-99, 99, (16, 80), np.int8)
+    weights = {"b": b, "r": np.float32(0.5), "s": np.full(80, 0.25, np.float32)}
+    made = node("MatMulIntegerToFloat", "a b r s", "y", domain="com.microsoft")
+    domains = {"com.microsoft": 1}
+    one = session([made], {"a": a}, "y", weights, domains=domains, kinds={"a": TensorProto.UINT8})
+    for _ in range(3):
+        (y,) = one.run(None, {"a": a})
+        np.testing.assert_array_equal(y, (a.astype(np.int64) @ b * 0.125).astype(np.float32))
+    assert captures(one) == [1]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import floats, require_kernels, session
+from running import captures, cells, floats, require_kernels, session
 
 import tenonnx
 from models import node
@@ -74,17 +74,6 @@ def uncaptured(monkeypatch: pytest.MonkeyPatch, threads: int = 1) -> tenonnx.Inf
     with monkeypatch.context() as patch:
         patch.setattr(capturable, "COUNTED", False)
         return opened(threads)
-
-
-def cells(one: tenonnx.InferenceSession) -> list[Any]:
-    """What is captured of each step of a plan, several of the model's in some."""
-    found = [getattr(step.call, "__self__", None) for step in one._plan._lowering.block.items]
-    return [cell for cell in found if isinstance(cell, capturable.Cell)]
-
-
-def captures(one: tenonnx.InferenceSession) -> list[int]:
-    """How many captures each step has that could have some."""
-    return [len(cell) // 2 - 1 for cell in cells(one)]
 
 
 def same(found: list[Any], wanted: list[Any]) -> None:

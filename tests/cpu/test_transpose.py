@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from running import Watch, floats, run
+from running import Watch, captures, floats, run, session
 
 from models import node
 from tenonnx_cpu.data_movement.transpose import TRANSPOSE, cut_of
@@ -72,3 +72,28 @@ def test_who_reads_it_decides(
     z = run(nodes, {"x": x}, "z", weights, threads=2, shapes={"x": [64, 48]})
     np.testing.assert_allclose(z, expected(x), rtol=1e-5, atol=1e-5)
     assert kernel.calls == calls
+
+
+APART = {
+    "transposed, joined": [
+        node("Transpose", "x", "t", perm=[0, 2, 1, 3]), node("Reshape", "t rows", "j"),
+    ],
+    "sliced, joined": [node("Slice", "x o e last", "t"), node("Flatten", "t", "j")],
+    "transposed": [node("Transpose", "x", "j", perm=[0, 1, 3, 2])],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("steps", APART.values(), ids=APART)
+@pytest.mark.parametrize("size", [3, 40])
+def test_what_lies_apart_is_put_in_order_in_the_run(steps: list[Any], size: int) -> None:
+    x = floats(2, 4, size, 6)
+    weights = {"rows": np.array([0, size, 24]), "o": np.array([1]), "e": np.array([5])}
+    weights |= {"last": np.array([3]), "two": np.float32([2])}
+    nodes = [node("Neg", "x", "x0"), *steps, node("Div", "j two", "y")]
+    one = session(nodes, {"x": x}, "y", weights)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TENONNX_JIT", "0")
+        wanted = session(nodes, {"x": x}, "y", weights).run(None, {"x": x})
+    for _ in range(3):
+        np.testing.assert_array_equal(one.run(None, {"x": x}), wanted)
+    assert captures(one) == [1]

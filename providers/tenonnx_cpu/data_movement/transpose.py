@@ -29,7 +29,8 @@ ENOUGH = 1 << 14
 """Elements that are worth a second thread."""
 
 LEAST = 1 << 10
-"""Elements from which on a copy costs the reader more than a call does."""
+"""Elements from which on a copy costs less than what readers that take elements where they are
+do with them in pieces."""
 
 MOST = 1 << 40
 """Elements of what is looked at; no more fit the memory."""
@@ -42,6 +43,9 @@ STRIDED = frozenset(
 )  # fmt: skip
 """Operators that read elements wherever they are, or make views of them."""
 
+IN_PIECES = STRIDED | VIEWS | {"Concat"}
+"""Operators that, where there is little to copy, had better have a view."""
+
 PARTS = frozenset({"Slice", "Split"})
 """Those of them whose results' readers copy a part each, if they copy."""
 
@@ -49,24 +53,32 @@ PARTS = frozenset({"Slice", "Split"})
 @specialize("Transpose")
 def specialize_transpose(site: Site, plain: Call) -> Call | None:
     """Returns a view, or copies on a kernel if some reader would on numpy."""
-    copies = _is_copied(site.node.outputs[0], _lain(site))
+    result = site.node.outputs[0]
+    copies = _is_copied(result, _lain(site))
     threads = site.threads
+    least = LEAST if any(node.op_type in IN_PIECES for node, _ in result.uses()) else 1
     if copies:
         TRANSPOSE.request()
 
     def call(x: NDArray) -> Launch:
         y = plain(x)
-        run = TRANSPOSE.run if copies else None
-        if run is None or y.dtype != F32 or y.size < LEAST or y.flags.c_contiguous:
-            return Launch(None, (), y)
-        cut = cut_of(y.shape, y.strides, threads)
-        if cut is None or not y.flags.aligned:
-            return Launch(None, (), y)
-        made = empty(y.shape)
-        start = as_strided(y, (1,), (4,))
-        return Launch(run, (start, made.reshape(-1), cut.numbers, cut.threads), made)
+        if copies and y.size >= least and not y.flags.c_contiguous:
+            return ordered(y, threads) or Launch(None, (), y)
+        return Launch(None, (), y)
 
     return Capturable(call) if copies else dynamic(call)
+
+
+def ordered(x: NDArray, threads: int) -> Launch | None:
+    """Returns what puts an array's elements in order, side by side, if the kernel does."""
+    run = TRANSPOSE.run
+    if run is None or x.dtype != F32 or not x.size or not x.flags.aligned:
+        return None
+    cut = cut_of(x.shape, x.strides, threads)
+    if cut is None:
+        return None
+    made, start = empty(x.shape), as_strided(x, (1,), (4,))
+    return Launch(run, (start, made.reshape(-1), cut.numbers, cut.threads), made)
 
 
 def _lain(site: Site) -> NDArray | None:

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.traits import VIEWS
 from tenonnx_cpu.capture.capturable import Capturable, dynamic
 from tenonnx_cpu.capture.launch import Launch, fix, is_fixed
+from tenonnx_cpu.data_movement.transpose import TRANSPOSE, ordered
 from tenonnx_cpu.fuse import Fused, Scope, fusion
-from tenonnx_cpu.kernel_selection import Call, Site, specialize
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -18,10 +20,19 @@ if TYPE_CHECKING:
 LARGEST = 4096
 """Elements of an expanded constant that is kept."""
 
+APART = frozenset({"Expand", "Slice", "Split", "Transpose"})
+"""Operators whose results are views with elements that may lie apart."""
+
+JOINED = frozenset({"Flatten", "Reshape"})
+"""Those whose results need not be views: axes that are joined may lie apart."""
+
 
 @specialize("Expand", "Flatten", "Reshape", "Slice", "Split", "Squeeze", "Unsqueeze")
 def specialize_view(site: Site, plain: Call) -> Call:
-    """Takes what changes shapes as constants or shapes say; what must be copied, numpy copies."""
+    """Takes what changes shapes as constants or shapes say; what must be copied, a kernel copies.
+
+    Numbers other than float32, and what lies in too many pieces, numpy copies.
+    """
     inputs = site.node.inputs
     varying = [
         n for n in range(1, len(inputs)) if inputs[n] is not None and site.constant(n) is None
@@ -41,7 +52,37 @@ def specialize_view(site: Site, plain: Call) -> Call:
             result = fix(np.ascontiguousarray(result))
         return Launch(None, (), result)
 
-    return Capturable(call) if expands else dynamic(call)
+    if expands:
+        return Capturable(call)
+    if site.node.op_type not in JOINED or not _may_lie_apart(inputs[0]):
+        return dynamic(call)
+    TRANSPOSE.request(works=False)
+    threads = site.threads
+
+    def joined(x: Any, *rest: Any) -> Any:
+        made = call(x, *rest)
+        if type(made) is not Launch or x.flags.c_contiguous:
+            return made
+        if np.may_share_memory(x, made.result):
+            return made
+        return _copied(x, made.result.shape, threads) or made
+
+    return Capturable(joined, call)
+
+
+def _may_lie_apart(value: ir.Value | None) -> bool:
+    """Says whether a value's elements may lie otherwise than in order."""
+    maker = None if value is None else value.producer()
+    while maker is not None and maker.op_type in VIEWS:
+        value = maker.inputs[0]
+        maker = None if value is None else value.producer()
+    return maker is not None and maker.op_type in APART
+
+
+def _copied(x: NDArray, shape: tuple[int, ...], threads: int) -> Launch | None:
+    """Returns what puts an array's elements side by side, if the kernel does."""
+    made = ordered(x, threads)
+    return None if made is None else made._replace(result=made.result.reshape(shape))
 
 
 def _added(site: Site) -> int:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.planning.anchors import BROADCASTING, Part, Walk
-from tenonnx_cpu.capture.capturable import Capturable
-from tenonnx_cpu.capture.launch import Launch, done
+from tenonnx_cpu.capture.capturable import Capturable, where_constant
+from tenonnx_cpu.capture.launch import Launch, done, fix
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
 from tenonnx_cpu.int8.product import GEMM, NO_WORDS, Finish, byte_launch, byte_product, column_zeros
 from tenonnx_cpu.int8.quantized_values import ALL, BYTES, LIMITS, SCALED
@@ -107,16 +107,18 @@ def matmul_integer_to_float(site: Site, plain: Call) -> Call | None:
     """Sums times both scales, and a bias."""
     GEMM.request()
     threads, zeros_of = site.threads, _zeros_of(site, 1, 5)
+    scales = site.constant(2), site.constant(3)
+    known = None if scales[0] is None or scales[1] is None else fix(scales[0] * scales[1])
 
     def call(a: NDArray, b: NDArray, a_scale: NDArray, b_scale: NDArray, *rest: Any) -> Any:
         a_zero, b_zero, bias = (*rest, None, None, None)[:3]
-        y = None
+        made = None
         if a_scale.size == 1 and a_scale.dtype == F32:
-            scale = a_scale * b_scale
-            y = done(_real(a, a_zero, b, zeros_of(b_zero, b), scale, bias, threads))
-        return plain(a, b, a_scale, b_scale, *rest) if y is None else y
+            scale = a_scale * b_scale if known is None else known
+            made = _real(a, a_zero, b, zeros_of(b_zero, b), scale, bias, threads)
+        return plain(a, b, a_scale, b_scale, *rest) if made is None else made
 
-    return call
+    return where_constant(site, (2, 3), call)
 
 
 @specialize("DynamicQuantizeMatMul", domain=CONTRIB)
