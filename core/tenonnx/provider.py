@@ -245,6 +245,11 @@ class Provider(ABC):
         """Returns the files that it keeps on disk for later processes; none at first."""
         return ()
 
+    @classmethod
+    def forget_unused(cls) -> Iterable[Path]:
+        """Deletes those of them that no process has used for a month; returns these."""
+        return ()
+
     @abstractmethod
     def supports(self, node: ir.Node) -> Literal[True] | str:
         """Says whether the provider runs a node, or in a few words why it does not.

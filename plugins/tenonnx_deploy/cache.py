@@ -18,14 +18,15 @@ from tenonnx.cli.state import State, state_of
 
 HELP = """Lists what is kept on disk for other processes, or deletes it.
 
-Derived weights make room for one another, and so do plans. What no process has used for a month
-goes: plans when another one is kept, kernels when `tenonnx warmup` looks. There is seldom a need to
-clear anything. What is deleted is made again by the next process that wants it; sessions that are
-open go on.
+Derived weights and plans share the room that TENONNX_CACHE_SIZE says: those used longest ago make
+room for new ones, and those that no process has used for a month go then. Kernels of that age go
+when `tenonnx warmup` looks; --prune does all of it now. There is seldom a need to clear anything.
+What is deleted is made again by the next process that wants it; sessions that are open go on.
 
 \b
 Examples:
   tenonnx cache
+  tenonnx cache --prune
   tenonnx cache --clear
 """
 
@@ -53,23 +54,40 @@ class Row(NamedTuple):
 def cache(
     context: typer.Context,
     clear: Annotated[bool, typer.Option("--clear", help="Delete all of it.")] = False,
+    prune: Annotated[
+        bool,
+        typer.Option(
+            "--prune", help="Delete what no process has used for a month, or there is no room for."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Lists what is kept, or deletes it."""
-    rows = []
-    for kind, files in _kinds(state_of(context)):
+    state, rows = state_of(context), []
+    pruned = _pruned(state) if prune else []
+    for kind, files in _kinds(state):
         rows.append(_row(kind, files))
         for path in files if clear else ():
             with contextlib.suppress(OSError):
                 path.unlink()
     if as_json:
-        emit_json({"cleared": clear, "kinds": [row._asdict() for row in rows]})
+        names = [str(path) for path in pruned]
+        kinds = [row._asdict() for row in rows]
+        emit_json({"cleared": clear, "pruned": names, "kinds": kinds})
         return
     cells = [(r.kind, r.files, size(r.bytes), f"{r.unused_days} d", r.folder) for r in rows]
     header = ("kind", "files", "size", "unused", "folder")
     table(header, cells, right=("files", "size", "unused"))
-    if clear:
-        lines(f"\n{count(sum(row.files for row in rows), 'file')} deleted")
+    if clear or prune:
+        gone = len(pruned) + sum(row.files for row in rows if clear)
+        lines(f"\n{count(gone, 'file')} deleted")
+
+
+def _pruned(state: State) -> list[Path]:
+    found = default_registry().side_files.room.prune()
+    for provider in state.plugins.providers.values():
+        found += provider.forget_unused()
+    return found
 
 
 def _kinds(state: State) -> Iterator[tuple[str, list[Path]]]:
@@ -86,7 +104,7 @@ def _row(kind: str, files: Sequence[Path]) -> Row:
     for path in files:
         with contextlib.suppress(OSError):  # another process may have deleted it
             found.append(path.stat())
-    used = min((max(s.st_atime, s.st_mtime) for s in found), default=time.time())
+    used = min((status.st_atime for status in found), default=time.time())
     return Row(
         kind,
         len(found),

@@ -12,7 +12,7 @@ from tenonnx.provider import HOST, Device, KernelState, Segment, Step
 from tenonnx.records import record
 from tenonnx_array.provider import ArrayProvider
 from tenonnx_cpu.buffers import COUNTED
-from tenonnx_cpu.jit.code.cache import cached_files, compiler, machine_stamp
+from tenonnx_cpu.jit.code.cache import cached_files, compiler, forget_unused, machine_stamp
 from tenonnx_cpu.jit.runtime import (
     ASKING,
     NO_NUMBA,
@@ -108,6 +108,11 @@ class CPUExecutionProvider(ArrayProvider):
     def kept_files(cls) -> Iterable[Path]:
         """Returns the files of compiled kernels."""
         return cached_files()
+
+    @classmethod
+    def forget_unused(cls) -> Iterable[Path]:
+        """Deletes kernels of older sources and of other machines."""
+        return forget_unused()
 
     def compile(self, segment: Segment) -> Sequence[Step]:
         """Returns a step per node, or for several where they are fused.

@@ -53,3 +53,10 @@ def test_what_is_there_is_listed_and_deleted_on_request(cli: Cli, root: Path) ->
     assert left == ["notes.txt"]
     again = json.loads(cli("cache", "--json").stdout)["kinds"]
     assert [(kind["kind"], kind["files"]) for kind in again] == [("derived weights", 0)]
+
+
+def test_what_nobody_uses_is_deleted_on_request(cli: Cli, root: Path) -> None:
+    found = json.loads(cli("cache", "--prune", "--json").stdout)
+    assert found["pruned"] == [str(root / "numba" / "tenonnx" / "a.image")]
+    assert [kind["files"] for kind in found["kinds"]] == [1, 1]
+    assert cli("cache", "--prune").stdout.endswith("0 files deleted\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,21 +13,23 @@ import pytest
 from sides import COUNT, FLOAT, content, names, ramp, write
 
 from tenonnx.errors import InvalidArgument
+from tenonnx.plans import files as plans
 from tenonnx.weights import draft, sidefile
 from tenonnx.weights.registry import SIDE_FILE_BYTES, WeightRegistry
 from tenonnx.weights.sidefile import HEADER_BYTES, SideFiles
 
 
 def age(folder: Path, key: str, seconds: int) -> None:
+    """Has a side file used a while ago."""
     path = SideFiles(folder)._path(key)
-    os.utime(path, ns=(seconds * 10**9, path.stat().st_mtime_ns))
+    os.utime(path, (time.time() - seconds, path.stat().st_mtime))
 
 
 def test_files_used_longest_ago_make_room(folder: Path) -> None:
     size = HEADER_BYTES + SIDE_FILE_BYTES
     for number, key in enumerate("abc"):
         write(SideFiles(folder), key)
-        age(folder, key, number)
+        age(folder, key, 9 - number)
     SideFiles(folder).find("a", "name")
     assert write(SideFiles(folder, 3 * size), "d") is not None
     left = [key for key in "abcd" if SideFiles(folder).find(key, "name")]
@@ -43,6 +46,41 @@ def test_files_of_this_process_are_not_thrown_out_for_others(folder: Path) -> No
     registry = WeightRegistry(files)
     assert registry.materialize("c", FLOAT, (COUNT,), ramp).storage.kind == "private"
     assert registry.materialize("a", FLOAT, (COUNT,), ramp).storage.kind == "derived"
+
+
+def test_files_that_nobody_uses_for_a_month_go(folder: Path) -> None:
+    days = {"a": 31, "b": 29, "c": 31}
+    for key in days:
+        write(SideFiles(folder), key)
+    for key in days:
+        age(folder, key, days[key] * 24 * 3600)
+    files = SideFiles(folder)
+    assert set(files.room.prune()) == {files._path("a"), files._path("c")}
+    assert files.files() == [files._path("b")]
+
+
+def test_plans_and_side_files_share_their_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever was used longest ago goes, and none that this process uses."""
+    monkeypatch.setenv("TENONNX_CACHE_DIR", str(tmp_path))
+    size = HEADER_BYTES + SIDE_FILE_BYTES
+    monkeypatch.setenv("TENONNX_CACHE_SIZE", str(2 * size))
+    files = SideFiles.from_environment()
+    assert write(SideFiles(tmp_path / "weights"), "a") is not None
+    age(tmp_path / "weights", "a", 60)
+    plan = plans.path_of("b" * 64)
+    assert plan is not None
+    plans.write(plan, b"", bytes(size - 1000), ())
+    os.utime(plan, (time.time() - 30, plan.stat().st_mtime))
+    assert write(files, "c") is not None
+    assert files.files() == [files._path("c")]
+    assert plan.exists()
+    plans.write(plan.with_suffix(".captures"), b"", bytes(size - 1000), ())
+    assert not plan.exists()
+    with pytest.raises(OSError, match="no room"):
+        plans.write(plan, b"", bytes(size), ())
+    assert files.files() == [files._path("c")]
 
 
 def test_the_folder_is_not_searched_for_every_file(
@@ -63,8 +101,8 @@ def test_the_default_limit(
     folder: Path, monkeypatch: pytest.MonkeyPatch, free: int, limit: int
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free - 100))
-    assert SideFiles(folder)._limit(used=100) == limit
-    assert SideFiles(folder, 7)._limit(used=100) == 7
+    assert SideFiles(folder).room.limit_at(100) == limit
+    assert SideFiles(folder, 7).room.limit_at(100) == 7
 
 
 def test_the_environment_says_where_and_how_much(
@@ -73,7 +111,7 @@ def test_the_environment_says_where_and_how_much(
     monkeypatch.setenv("TENONNX_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("TENONNX_CACHE_SIZE", "12345")
     files = SideFiles.from_environment()
-    assert (files.folder, files.limit) == (tmp_path / "weights", 12345)
+    assert (files.folder, files.room.limit) == (tmp_path / "weights", 12345)
     monkeypatch.setenv("TENONNX_CACHE_SIZE", "12 GB")
     with pytest.raises(InvalidArgument, match="TENONNX_CACHE_SIZE must be a number of bytes"):
         SideFiles.from_environment()

@@ -12,6 +12,7 @@ from tenonnx.cli.arguments import Level
 from tenonnx.cli.timing import clock, timed
 from tenonnx.errors import InvalidArgument, NoSuchFile
 from tenonnx.plans.files import files
+from tenonnx.weights.folder import PLANS
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
     from tenonnx.session import InferenceSession
 
 
-kept_plans = files
-"""Returns the files of compiled plans that are kept for later processes."""
+def kept_plans() -> list[Path]:
+    """Returns the files of compiled plans that are kept for later processes, and of captures."""
+    return files(PLANS)
+
 
 POLL_SECONDS = 0.05
 """Between two looks at whether kernels are compiled."""

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import os
 import struct
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from tenonnx.digest import BYTES, digest
-from tenonnx.lazy_modules import logger
-from tenonnx.weights.folder import cache_root
+from tenonnx.weights.folder import PLANS, cache_room, cache_root, note_use
 from tenonnx.weights.mapping import Mapping
-from tenonnx.weights.trusted import Untrusted, is_trusted, open_trusted, write_trusted
-
-log = logger("tenonnx.plans")
+from tenonnx.weights.trusted import is_trusted, open_trusted, write_trusted
 
 MAGIC = b"tenonnx\x02"
 HEADER = struct.Struct(f"<8s{2 * BYTES}sQQQ")
@@ -25,10 +21,6 @@ LENGTH = struct.Struct("<Q")
 ALIGNMENT = 64
 
 SUFFIX, CAPTURES = ".plan", ".captures"
-KEPT_SECONDS = 30 * 24 * 3600
-"""How long a plan is kept that nobody opens: those of older models and of older sources."""
-LIMIT = 256 << 20
-"""Bytes of plans beyond which those go that were opened longest ago."""
 
 
 class File(NamedTuple):
@@ -80,8 +72,7 @@ def read(path: Path) -> File:
         place += -place % ALIGNMENT
         apart.append(whole[place : place + length])
         place += length
-    with contextlib.suppress(OSError):
-        os.utime(path, ns=(time.time_ns(), mapping.identity.mtime_ns))
+    note_use(path, mapping.identity.mtime_ns)
     return File(whole[start:middle], whole[middle : middle + parts], apart, mapping)
 
 
@@ -92,7 +83,9 @@ def write(path: Path, checks: bytes, parts: bytes, apart: Iterable[memoryview]) 
         OSError: It cannot be written.
     """
     content = packed(checks, parts, list(apart))
-    make_room(path.parent, len(content))
+    room = cache_room()
+    if room is None or not room.take(len(content)):
+        raise OSError(errno.EDQUOT, "the cache has no room for it")
     write_trusted(path, content)
 
 
@@ -108,29 +101,9 @@ def packed(checks: bytes, parts: bytes, apart: Sequence[memoryview]) -> bytes:
     return MAGIC + digest(rest).encode() + rest
 
 
-def files() -> list[Path]:
-    """Returns the plans that are kept."""
+def files(patterns: Sequence[str] = PLANS[:1]) -> list[Path]:
+    """Returns the files of plans that are kept, or others beside them."""
     found = folder()
     if found is None or not is_trusted(found):
         return []
-    return list(found.glob(f"*{SUFFIX}"))
-
-
-def make_room(found: Path, nbytes: int) -> None:
-    """Deletes plans that nobody has opened for long, and more where there is no room."""
-    kept = []
-    every = (path for suffix in (SUFFIX, CAPTURES) for path in found.glob(f"*{suffix}"))
-    for path in every if is_trusted(found) else ():
-        with contextlib.suppress(OSError):
-            status = path.stat()
-            kept.append((max(status.st_atime, status.st_mtime), status.st_size, path))
-    excess = sum(size for _, size, _ in kept) + nbytes - LIMIT
-    for used, size, path in sorted(kept):
-        if excess <= 0 and time.time() - used < KEPT_SECONDS:
-            break
-        with contextlib.suppress(OSError):
-            path.unlink()
-            excess -= size
-
-
-__all__ = ["File", "Untrusted", "files", "folder", "packed", "path_of", "read", "write"]
+    return [path for each in patterns for path in found.glob(each)]

@@ -1,10 +1,32 @@
-"""The folder of all that is kept for other processes."""
+"""The folder of all that is kept for other processes, and room in it: what is used goes last.
+
+Whoever uses a file says so by its time of access; file systems that note no such times keep this
+one. Deleting a file leaves it to those who have mapped it.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
+
+from tenonnx.errors import InvalidArgument
+from tenonnx.weights.trusted import is_trusted
+
+WEIGHTS, PLANS = "*.weight", ("*.plan", "*.captures")
+EVERY = (f"weights/{WEIGHTS}", *(f"plans/{each}" for each in PLANS))
+"""The files of a cache that share its room; kernels are as many as there are, and small."""
+
+UNUSED_SECONDS = 30 * 24 * 3600
+"""How long a file is kept that no process uses: of older models, older sources, other machines."""
+
+LEEWAY = 1 << 30
+"""Bytes that a process may write before it looks again how much there is."""
 
 
 def cache_root() -> Path:
@@ -17,3 +39,127 @@ def cache_root() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("tenonnx"))
+
+
+class Kept(NamedTuple):
+    """A file, when it was last used, in seconds, and how many bytes it has."""
+
+    used: float
+    size: int
+    path: Path
+
+
+def kept(paths: Iterable[Path]) -> Iterator[Kept]:
+    """Yields what files there are of these."""
+    for path in paths:
+        with contextlib.suppress(OSError):  # another process may have deleted it
+            status = path.stat()
+            yield Kept(status.st_atime, status.st_size, path)
+
+
+def note_use(path: str | os.PathLike[str], written_ns: int) -> None:
+    """Says that a file is used now, which was written when it says."""
+    with contextlib.suppress(OSError):
+        os.utime(path, ns=(time.time_ns(), written_ns))
+
+
+def forget_unused(paths: Iterable[Path]) -> list[Path]:
+    """Deletes the files that no process has used for a month; returns them."""
+    return _deleted(each for each in kept(paths) if _is_unused(each))
+
+
+def _is_unused(file: Kept) -> bool:
+    return time.time() - file.used > UNUSED_SECONDS
+
+
+def _deleted(files: Iterable[Kept]) -> list[Path]:
+    gone = []
+    for each in files:
+        with contextlib.suppress(OSError):
+            each.path.unlink()
+            gone.append(each.path)
+    return gone
+
+
+class Room:
+    """The bytes that files of a folder may take together.
+
+    Args:
+        folder: It.
+        patterns: Which files, in folders of it that are trusted.
+        limit: By default 16 GiB, or a tenth of the free space if that is more, but never over half
+            of it.
+
+    Attributes:
+        own: Files that this process uses, which are not deleted for others.
+    """
+
+    def __init__(self, folder: Path, patterns: Sequence[str], limit: int | None = None) -> None:
+        self.folder, self.limit = folder, limit
+        self.own: set[Path] = set()
+        self._patterns = tuple(patterns)
+        self._left = 0
+
+    def files(self) -> Iterator[Path]:
+        """Yields the files that there are."""
+        for pattern in self._patterns:
+            inside, _, name = pattern.rpartition("/")
+            if is_trusted(self.folder / inside):
+                yield from (self.folder / inside).glob(name)
+
+    def take(self, nbytes: int) -> bool:
+        """Deletes files until so many bytes fit; none, and returns false, if they never will."""
+        if nbytes <= self._left:
+            self._left -= nbytes
+            return True
+        return self._look(nbytes) is not None
+
+    def prune(self) -> list[Path]:
+        """Deletes what no process has used for a month, and what there is no room for."""
+        return self._look(0) or []
+
+    def _look(self, nbytes: int) -> list[Path] | None:
+        """Looks how much there is; returns what was deleted, ``None`` if there is no room."""
+        files = sorted(kept(self.files()))
+        used = sum(each.size for each in files)
+        excess = used + nbytes - self.limit_at(used)
+        others = [each for each in files if each.path not in self.own]
+        if excess > sum(each.size for each in others):
+            return None
+        going = []
+        for each in others:
+            if excess <= 0 and not _is_unused(each):
+                break
+            going.append(each)
+            excess -= each.size
+        self._left = min(-excess, LEEWAY)
+        return _deleted(going)
+
+    def limit_at(self, used: int) -> int:
+        """Returns the limit where files take so many bytes."""
+        if self.limit is not None:
+            return self.limit
+        import shutil  # most processes write nothing
+
+        existing = next(path for path in (self.folder, *self.folder.parents) if path.exists())
+        free = shutil.disk_usage(existing).free + used
+        return min(max(16 << 30, free // 10), free // 2)
+
+
+def cache_room() -> Room | None:
+    """Returns the room of ``TENONNX_CACHE_DIR``; ``None`` if nothing is to be kept.
+
+    Raises:
+        InvalidArgument: ``TENONNX_CACHE_SIZE`` is no number.
+    """
+    if os.environ.get("TENONNX_CACHE") == "0":
+        return None
+    limit = os.environ.get("TENONNX_CACHE_SIZE", "")
+    if limit and not limit.isdecimal():
+        raise InvalidArgument(f"TENONNX_CACHE_SIZE must be a number of bytes, not {limit!r}")
+    return _room(cache_root(), int(limit) if limit else None)
+
+
+@functools.cache
+def _room(folder: Path, limit: int | None) -> Room:
+    return Room(folder, EVERY, limit)

@@ -12,7 +12,6 @@ import functools
 import mmap
 import os
 import struct
-import time
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,11 +20,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tenonnx.digest import digest
-from tenonnx.errors import InvalidArgument
 from tenonnx.installed import release
 from tenonnx.lazy_modules import logger
 from tenonnx.weights import draft
-from tenonnx.weights.folder import cache_root
+from tenonnx.weights.folder import WEIGHTS, Room, cache_room, note_use
 from tenonnx.weights.mapping import Identity, Mapping
 from tenonnx.weights.storage import (
     Element,
@@ -51,8 +49,6 @@ MAGIC = b"tenonnx\x01"
 HEADER = struct.Struct("<8sQII")  # magic, checksum of the payload, crc and length of the text
 HEADER_BYTES = 4096
 BLOCK_WORDS = 128 * 1024
-LEEWAY = 1 << 30
-"""Bytes that a process may write before it looks again how much there is."""
 
 
 class SideFile(NamedTuple):
@@ -64,33 +60,33 @@ class SideFile(NamedTuple):
 
 
 class SideFiles:
-    """A folder of side files; the ones used least recently make room for new ones.
+    """A folder of side files, which make room for one another.
 
     Whatever goes wrong with the disk, callers see a miss, and the log one warning.
 
     Args:
         folder: Where; ``None`` keeps nothing, and so does Windows, where files that are in use
             can be neither renamed nor deleted.
-        limit: Bytes they may take together; by default 16 GiB, or a tenth of the free space if
-            that is more, but never over half of it.
+        limit: Bytes they may take together, as ``Room`` has it.
+        room: What they share with other files, in place of a limit of their own.
     """
 
-    def __init__(self, folder: str | os.PathLike[str] | None, limit: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str] | None,
+        limit: int | None = None,
+        room: Room | None = None,
+    ) -> None:
         self.folder = Path(folder) if folder is not None and draft.SUPPORTED else None
-        self.limit = limit
+        self.room = room or Room(self.folder or Path(), [WEIGHTS], limit)
         self._checked: set[Identity] = set()
-        self._used: set[Path] = set()
-        self._room = 0
+        self._swept = False
 
     @classmethod
     def from_environment(cls) -> SideFiles:
         """Returns the ones ``TENONNX_CACHE``, ``TENONNX_CACHE_DIR`` and ``_SIZE`` speak of."""
-        if os.environ.get("TENONNX_CACHE") == "0":
-            return cls(None)
-        limit = os.environ.get("TENONNX_CACHE_SIZE", "")
-        if limit and not limit.isdecimal():
-            raise InvalidArgument(f"TENONNX_CACHE_SIZE must be a number of bytes, not {limit!r}")
-        return cls(cache_root() / "weights", int(limit) if limit else None)
+        room = cache_room()
+        return cls(None) if room is None else cls(room.folder / "weights", room=room)
 
     def find(self, key: str, name: str) -> SideFile | None:
         """Maps the weight of a key; ``None`` if there is none, or it is damaged or not trusted.
@@ -133,9 +129,8 @@ class SideFiles:
             with contextlib.suppress(OSError):
                 path.unlink()
             return None
-        self._used.add(path)
-        with contextlib.suppress(OSError):
-            os.utime(path, ns=(time.time_ns(), mapping.identity.mtime_ns))
+        self.room.own.add(path)
+        note_use(path, mapping.identity.mtime_ns)
         return found
 
     def write(
@@ -161,7 +156,10 @@ class SideFiles:
         size = HEADER_BYTES + byte_size(dtype, shape)
         try:
             make_folder(self.folder)
-            if not self._make_room(size):
+            if not self._swept:
+                self._swept = True
+                draft.sweep_drafts(self.folder)
+            if not self.room.take(size):
                 return None
             with draft.locked_draft(path.with_suffix(".draft")) as descriptor:
                 if descriptor is None:
@@ -195,7 +193,7 @@ class SideFiles:
         """Returns the side files that there are."""
         if self.folder is None or not is_trusted(self.folder):
             return []
-        return list(self.folder.glob("*.weight"))
+        return list(self.folder.glob(WEIGHTS))
 
     def _read(self, mapping: Mapping, key: str | None) -> SideFile:
         """Returns what a mapped side file holds; ValueError, KeyError or TypeError if damaged."""
@@ -215,39 +213,6 @@ class SideFiles:
                 raise ValueError("its checksum is wrong")
             self._checked.add(mapping.identity)
         return SideFile(mapping, dtype, tuple(shape))
-
-    def _make_room(self, nbytes: int) -> bool:
-        """Deletes files used longest ago, none of them this process's; tells if that is enough."""
-        if nbytes <= self._room:
-            self._room -= nbytes
-            return True
-        assert self.folder is not None
-        draft.sweep_drafts(self.folder)
-        files = []
-        for path in self.files():
-            with contextlib.suppress(OSError):
-                status = path.stat()
-                files.append((status.st_atime_ns, status.st_size, path))
-        used = sum(size for _, size, _ in files)
-        excess = used + nbytes - self._limit(used)
-        others = sorted(file for file in files if file[2] not in self._used)
-        if excess > sum(size for _, size, _ in others):
-            return False
-        for _, size, path in others:
-            if excess > 0:
-                path.unlink(missing_ok=True)
-                excess -= size
-        self._room = min(-excess, LEEWAY)
-        return True
-
-    def _limit(self, used: int) -> int:
-        if self.limit is not None:
-            return self.limit
-        assert self.folder is not None
-        import shutil  # most processes write nothing
-
-        free = shutil.disk_usage(self.folder).free + used
-        return min(max(16 << 30, free // 10), free // 2)
 
     def _warn(self, error: OSError) -> None:
         assert self.folder is not None

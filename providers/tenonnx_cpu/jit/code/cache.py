@@ -6,7 +6,6 @@ import contextlib
 import functools
 import os
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import numpy as np
 from tenonnx.digest import digest
 from tenonnx.installed import version
 from tenonnx.weights.folder import cache_root
+from tenonnx.weights.folder import forget_unused as unused_forgotten
 from tenonnx.weights.trusted import is_trusted, open_trusted, read_trusted
 from tenonnx_cpu.jit.code.cpu import architecture, description, installed, own_code, target
 from tenonnx_cpu.jit.code.sources import INDEX, ROOT, Sources
@@ -30,9 +30,6 @@ VARIABLES = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
 
 COMPILER = "compiler"
 """The file that says which version of numba compiled last."""
-
-KEPT_SECONDS = 30 * 24 * 3600
-"""How long a file is kept that no process uses: those of older sources and other machines."""
 
 
 @functools.cache
@@ -130,9 +127,6 @@ def cached_files() -> Iterator[Path]:
             yield from (path for path in cache_folder().iterdir() if path.is_file())
 
 
-def forget_unused() -> None:
+def forget_unused() -> list[Path]:
     """Deletes the files that no process has used for a month; what is mapped stays so."""
-    for path in cached_files():
-        with contextlib.suppress(OSError):
-            if path.name != COMPILER and time.time() - path.stat().st_mtime > KEPT_SECONDS:
-                path.unlink()
+    return unused_forgotten(path for path in cached_files() if path.name != COMPILER)
