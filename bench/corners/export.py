@@ -59,8 +59,11 @@ def _seeing(model: nn.Module, size: int, *told: str) -> Made:
 def mobilevit(*, small: bool) -> Made:
     """MobileViT-S."""
     shape: dict[str, Any] = {"hidden_sizes": [16, 16, 16], "neck_hidden_sizes": [8] * 7}
-    config = tr.MobileViTConfig(**(shape if small else {}))
-    return _seeing(tr.MobileViTForImageClassification(config), 64 if small else 256, "logits")
+    model = tr.MobileViTForImageClassification(tr.MobileViTConfig(**(shape if small else {})))
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):  # by default each of many makes numbers smaller
+            nn.init.normal_(module.weight, std=1.9 / module.weight[0].numel() ** 0.5)
+    return _seeing(model, 64 if small else 256, "logits")
 
 
 def detr(*, small: bool) -> Made:
