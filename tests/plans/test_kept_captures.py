@@ -34,7 +34,13 @@ TABLE = """<ir_version: 10, opset_import: ["": 21]>
 g (float[n, 8] x) => (float[n, 8] y) <float[5, 8] t> {
     i = Constant <value_int=3> ()  g = Gather(t, i)  y = Mul(g, x)
 }"""
-MODELS = {"layers": LAYERS, "parted": PARTED, "table": TABLE}
+SCALED = """<ir_version: 10, opset_import: ["": 21, "ai.onnx.ml": 3]>
+g (float[n, 8] x) => (float[n, 8] y) {
+    s = ai.onnx.ml.Scaler <offset=[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0],
+        scale=[8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0]> (x)
+    y = Tanh(s)
+}"""
+MODELS = {"scaled": SCALED, "layers": LAYERS, "parted": PARTED, "table": TABLE}
 
 
 @pytest.fixture(autouse=True)

@@ -42,6 +42,26 @@ class Packed(NamedTuple):
     strides: tuple[int, ...]
 
 
+class Within(NamedTuple):
+    """A view of a large array, whose elements a kernel may reach beyond what the view has.
+
+    Attributes:
+        owner: The array.
+        offset, dtype, shape, strides: As of ``Packed``.
+    """
+
+    owner: NDArray
+    offset: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def view(self) -> NDArray:
+        """Returns the view."""
+        memory = self.owner.ravel("K").data
+        return np.ndarray(self.shape, self.dtype, memory, self.offset, self.strides)
+
+
 class Named(NamedTuple):
     """An array that the plan's code has a name for."""
 
@@ -53,7 +73,8 @@ class KeptRun(NamedTuple):
 
     Attributes:
         words: The code, with 0 in place of addresses.
-        things: The objects; arrays are ``Named``, ``Packed`` if they are small, or themselves.
+        things: The objects; arrays are ``Named``, ``Packed`` if they are small, ``Within`` large
+            ones, or themselves.
         memory: The bytes of these.
         entries: Words that are to have addresses of kernels, and of which ones.
         pointers: Words that are to have addresses of things, and of which ones: of arguments.
@@ -82,6 +103,8 @@ class KeptRun(NamedTuple):
         for n, x in enumerate(things):
             if type(x) is Packed:
                 things[n] = np.ndarray(x.shape, x.dtype, memory, x.offset, x.strides)
+            elif type(x) is Within:
+                things[n] = x.view()
             elif type(x) is Named:
                 things[n] = namespace[x.name]
         code = self.words.tolist()
@@ -193,15 +216,21 @@ def _refuse_results(code: Sequence[int], things: Sequence[Any]) -> None:
 
 
 class _Packer:
-    """Takes small arrays together."""
+    """Takes small arrays together.
+
+    A kernel may be given the first element of an array alone, and find the others by strides of
+    its own. So it is whole arrays that are taken, and once each, not what their views have.
+    """
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
         self._bytes = 0
+        self._places: dict[int, int] = {}
 
     def packed(self, array: NDArray) -> Any:
         """Returns where an array lies; itself if it is large or a weight's."""
-        if isinstance(root(array).base, Weight):
+        owner = root(array)
+        if isinstance(owner.base, Weight):
             return array
         if min(array.strides, default=0) < 0 or array.dtype.hasobject:
             raise Unkept("an argument is an array that cannot be kept")
@@ -212,9 +241,20 @@ class _Packer:
             if not array.flags.c_contiguous:
                 raise Unkept("an argument is a large array with gaps")
             return array
-        start = self._bytes
-        whole = -(-extent // ALIGNMENT) * ALIGNMENT
-        content = ctypes.string_at(array.ctypes.data, extent)
-        self.pieces.append(content.ljust(whole, b"\0"))
-        self._bytes += whole
-        return Packed(start, array.dtype, array.shape, array.strides)
+        if not (owner.flags.c_contiguous or owner.flags.f_contiguous):
+            raise Unkept("an argument is a view of an array with gaps")
+        offset = array.ctypes.data - owner.ctypes.data
+        if owner.nbytes >= SMALL:
+            return Within(owner, offset, array.dtype, array.shape, array.strides)
+        return Packed(self._place(owner) + offset, array.dtype, array.shape, array.strides)
+
+    def _place(self, owner: NDArray) -> int:
+        """Returns where an array lies that owns its memory, as far from alignment as it was."""
+        if id(owner) not in self._places:
+            ahead = owner.ctypes.data % ALIGNMENT
+            content = bytes(ahead) + ctypes.string_at(owner.ctypes.data, owner.nbytes)
+            whole = -(-len(content) // ALIGNMENT) * ALIGNMENT
+            self.pieces.append(content.ljust(whole, b"\0"))
+            self._places[id(owner)] = self._bytes + ahead
+            self._bytes += whole
+        return self._places[id(owner)]
