@@ -21,6 +21,7 @@ from bench.suites import SUITES, run_suite
 NAMES = sorted({*SCENARIOS, *SUITES})
 
 OTHERS = {
+    "capacity": "bench.capacity.__main__",
     "corners": "bench.corners.__main__",
     "all": "bench.page.__main__",
     "cpu": "bench.cpu.__main__",

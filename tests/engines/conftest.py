@@ -11,9 +11,7 @@ import numpy as np
 import onnx
 import pytest
 from held import LARGE
-
-ROOT = Path(__file__).parents[2]
-PATHS = [str(ROOT / name) for name in ("core", "providers", "plugins")]
+from programs import PATHS
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+PATHS = [str(ROOT / name) for name in ("core", "providers", "plugins")]
 
 
 def free_port() -> int:
@@ -49,8 +50,7 @@ def posted(address: str, body: object) -> tuple[int, Any]:
 @contextlib.contextmanager
 def running(command: list[str], folder: Path, ready: str) -> Iterator[int]:
     """Runs a server until the block ends; it has begun when an address answers."""
-    places = [str(ROOT / name) for name in ("core", "providers", "plugins")]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([*places, str(folder)])}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([*PATHS, str(folder)])}
     log = folder / "server.log"
     with log.open("w") as out:
         server = subprocess.Popen(

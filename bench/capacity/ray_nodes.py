@@ -1,0 +1,190 @@
+"""What two local nodes of Ray do, beside what the simulation says of them.
+
+Both nodes are on this machine, so what replicas compute is not what is compared: a request takes a
+set time, one at a time, and object storage is a folder that is read as slowly as is said.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.capacity.simulation import Cluster, Scaling, Times
+
+RUN = 0.05
+SLOW = 4.0
+NODES = 2
+EACH = 2
+CLIENTS = 12
+SECONDS = 8.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was measured, or simulated.
+
+    Attributes:
+        fetches: How often nodes fetched the model, each of them.
+        first: Seconds until the first replica was ready, from the wish for it.
+        last: Seconds until all were.
+        throughput: Answers per second to some clients that each wait for the last answer.
+        median: Seconds of a request of theirs.
+    """
+
+    fetches: list[int]
+    first: float
+    last: float
+    throughput: float
+    median: float
+
+
+@contextlib.contextmanager
+def nodes(paths: list[str], cache: Path) -> Iterator[Any]:
+    """Yields Ray Serve on two nodes of two CPUs each."""
+    import ray
+    from ray import serve
+    from ray.cluster_utils import Cluster as Local
+
+    how = {"num_cpus": EACH, "object_store_memory": 100 << 20}
+    head = {**how, "include_dashboard": False}
+    local = Local(initialize_head=True, head_node_args=head)
+    for _ in range(NODES - 1):
+        local.add_node(**how)
+    variables = {"PYTHONPATH": os.pathsep.join(paths), "TENONNX_CACHE_DIR": str(cache)}
+    ray.init(local.address, log_to_driver=False, runtime_env={"env_vars": variables})
+    try:
+        serve.start(proxy_location="Disabled")
+        yield serve
+    finally:
+        with contextlib.suppress(Exception):
+            serve.shutdown()
+        ray.shutdown()
+        local.shutdown()
+
+
+def deployment(serve: Any, model: Path, folder: Path, slow: float) -> Any:
+    """Returns a deployment whose replicas fetch a model to a folder of their node."""
+
+    class Timed:  # in here, so that workers need not find this module
+        def __init__(self) -> None:
+            import asyncio
+
+            import ray
+
+            from tenonnx import InferenceSession
+            from tenonnx_ray import fetching
+
+            said = {"node": ray.get_runtime_context().get_node_id(), "begun": time.time()}
+            fetch, fetched = fetching._fetch, []
+
+            def slowly(*given: Any) -> None:
+                time.sleep(slow)
+                fetch(*given)
+                fetched.append(1)
+
+            vars(fetching)["_fetch"] = slowly
+            place = fetching.fetched(f"file://{model}", folder / said["node"])
+            said["got"] = time.time()
+            self._session = InferenceSession(place)
+            said |= {"ready": time.time(), "fetched": len(fetched)}
+            (folder / f"{os.getpid()}.json").write_text(json.dumps(said))
+            self._one = asyncio.Lock()
+
+        async def __call__(self, _: int) -> int:
+            import asyncio
+
+            async with self._one:
+                await asyncio.sleep(RUN)
+            return 0
+
+    folder.mkdir(parents=True)
+    return serve.deployment(Timed).options(max_ongoing_requests=100)
+
+
+def deployed(serve: Any, made: Any, folder: Path, replicas: int) -> tuple[Any, float, list[Any]]:
+    """Returns a handle, when replicas were wished for, and what each of them noted."""
+    wished = time.time()
+    handle = serve.run(made.options(num_replicas=replicas).bind(), route_prefix=None)
+    notes = [json.loads(path.read_text()) for path in folder.glob("*.json")]
+    assert len(notes) == replicas
+    return handle, wished, notes
+
+
+def asked(handle: Any, clients: int, seconds: float) -> tuple[float, list[float]]:
+    """Returns the answers per second to some clients, and the seconds that each answer took."""
+    taken: list[float] = []
+    begin = time.perf_counter() + 1  # a second to warm
+    end = begin + seconds
+
+    def ask() -> None:
+        while (sent := time.perf_counter()) < end:
+            handle.remote(0).result()
+            now = time.perf_counter()
+            if begin <= now < end:
+                taken.append(now - sent)
+
+    threads = [threading.Thread(target=ask) for _ in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return len(taken) / seconds, taken
+
+
+def compared(serve: Any, model: Path, folder: Path) -> tuple[Times, Outcome, Outcome]:
+    """Returns what was measured with one replica, and what four do: measured, and simulated."""
+    one = deployment(serve, model, folder / "one", SLOW)
+    handle, wished, (note,) = deployed(serve, one, folder / "one", 1)
+    _, taken = asked(handle, 1, 3)
+    serve.delete("default")
+    times = Times(
+        start=note["begun"] - wished,
+        fetch=note["got"] - note["begun"],
+        open=note["ready"] - note["got"],
+        run=RUN,
+        route=statistics.median(taken) - RUN,
+        together=(os.cpu_count() or 1) / NODES,
+    )
+    replicas = NODES * EACH
+    many = deployment(serve, model, folder / "many", SLOW)
+    handle, wished, notes = deployed(serve, many, folder / "many", replicas)
+    rate, taken = asked(handle, CLIENTS, SECONDS)
+    serve.delete("default")
+    by_node: dict[str, int] = {}
+    for each in notes:
+        by_node[each["node"]] = by_node.get(each["node"], 0) + each["fetched"]
+    ready = [each["ready"] - wished for each in notes]
+    found = Outcome(
+        sorted(by_node.values()), min(ready), max(ready), rate, statistics.median(taken)
+    )
+    return times, found, simulated(times, replicas)
+
+
+def simulated(times: Times, replicas: int) -> Outcome:
+    """Returns what the simulation says of the same."""
+    cluster = Cluster([EACH] * NODES, times, Scaling(replicas, replicas))
+    ready = list(cluster.until(300).ready)
+    before = len(cluster.result.latencies)
+    cluster.closed(CLIENTS)
+    result = cluster.until(400)
+    median = statistics.median(result.latencies[before:])
+    return Outcome(result.fetches, ready[0], ready[-1], result.throughput(310, 400), median)
+
+
+def report(times: Times, found: Outcome, said: Outcome) -> str:
+    """Returns both as a table."""
+    lines = ["inputs: " + ", ".join(f"{name} {value:.3g}" for name, value in asdict(times).items())]
+    lines += ["| what | measured | simulated |", "|---|---|---|"]
+    for name, value in asdict(found).items():
+        other = getattr(said, name)
+        shown = [f"{v:.3g}" if isinstance(v, float) else str(v) for v in (value, other)]
+        lines.append(f"| {name} | {shown[0]} | {shown[1]} |")
+    return "\n".join(lines)
