@@ -132,8 +132,13 @@ def _narrow_readers(value: ir.Value, subgraph: dict[ir.Node, None]) -> list[tupl
     return [
         (use.node, use.idx)
         for use in value.uses()
-        if use.node.graph is not graph or not (use.node in subgraph or _widens(use.node))
+        if use.node.graph is not graph or not (use.node in subgraph or _takes_wide(use.node))
     ]
+
+
+def _takes_wide(node: ir.Node) -> bool:
+    """Says whether a node that is no member reads a value in float32 as it does in 16 bits."""
+    return _widens(node) or (node.op_type == "IsNaN" and not node.domain)
 
 
 def _is_ahead(node: ir.Node, position: int) -> bool:

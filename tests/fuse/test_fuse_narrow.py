@@ -44,6 +44,23 @@ def test_a_subgraph_whose_output_is_read_in_16_bits_too() -> None:
     assert "matched 1 subgraphs" in notes(done, "widen-fp16")[0]
 
 
+def test_attention_that_looks_for_nan_is_widened_and_found() -> None:
+    """As torch writes it: IsNaN is no member, and takes float32 as it takes 16 bits."""
+    text = """(float16[1,2,5,8] q, float16[1,2,8,5] k, float16[1,2,5,8] v) => (float16[1,2,5,8] y) {
+        p = MatMul(q, k)  a = Add(p, m)  s = Softmax(a)  n = IsNaN(s)  t = Where(n, zero, s)
+        o = MatMul(t, v)  y = MatMul(o, w) }"""
+    half = np.float16
+    mask = np.where(np.arange(5)[:, None] == 2, half("-inf"), half(0)) * np.ones((5, 5), half)
+    named = {"m": mask, "zero": half(0), "w": normal(8, 8, dtype=half, seed=1)}
+    feeds = {name: normal(1, 2, 5, 8, dtype=half, seed=seed) for seed, name in enumerate("qv")}
+    feeds["k"] = normal(1, 2, 8, 5, dtype=half, seed=3)
+    counts, done = fused(parse(text, **named), feeds, rtol=4e-3, atol=4e-3)
+    assert counts["Attention"] == 1
+    assert "IsNaN" not in counts
+    (y,) = done.run(None, feeds)
+    assert not y[:, :, 2].any()
+
+
 def test_an_output_of_undefined_type_that_a_subgraph_reads() -> None:
     text = """(float[a,8] x) => (float16[a,8] n, float[a,8] y) {
         n = Cast<to=10>(x)  p = MatMul(n, w)  s = Softmax(p)  y = Cast<to=1>(s) }"""
