@@ -141,22 +141,28 @@ def answering(name: str, core: Core) -> Callable[[Any, Any], Awaitable[Any]]:
 def streaming(core: Core) -> Callable[[AsyncIterator[Any], Any], AsyncIterator[Any]]:
     """Returns the method that runs models for as long as requests come, as gRPC calls it."""
 
-    async def stream(requests: AsyncIterator[Any], _: Any) -> AsyncIterator[Any]:
+    async def stream(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
         tasks: asyncio.Queue[asyncio.Task[Any] | None] = asyncio.Queue(IN_FLIGHT)
         all_of_them: set[asyncio.Task[Any]] = set()
+        unread: list[Exception] = []
 
         async def read() -> None:
-            async for message in requests:
-                task = asyncio.create_task(_streamed(core, message))
-                all_of_them.add(task)
-                task.add_done_callback(all_of_them.discard)
-                await tasks.put(task)
+            try:
+                async for message in requests:
+                    task = asyncio.create_task(_streamed(core, message))
+                    all_of_them.add(task)
+                    task.add_done_callback(all_of_them.discard)
+                    await tasks.put(task)
+            except Exception as error:  # what came is no message
+                unread.append(error)
             await tasks.put(None)
 
         reader = asyncio.create_task(read())
         try:
             while (task := await tasks.get()) is not None:  # answers go in the requests' order
                 yield await task
+            if unread:
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(unread[0]))
         finally:
             for left in (reader, *all_of_them):
                 left.cancel()

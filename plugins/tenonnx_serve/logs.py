@@ -81,6 +81,12 @@ def _extra(record: logging.LogRecord) -> dict[str, Any]:
     return said
 
 
+def _is_of_server(record: logging.LogRecord) -> bool:
+    """Says whether a record of gRPC is about more than bytes of a client's that are no message."""
+    kind = record.exc_info[0] if record.exc_info else None
+    return kind is None or kind.__name__ != "DecodeError"
+
+
 def start(form: str, verbosity: int, each_request: bool) -> None:
     """Sends this process's log to standard error.
 
@@ -96,3 +102,4 @@ def start(form: str, verbosity: int, each_request: bool) -> None:
     requests.setLevel(logging.INFO if each_request else logging.WARNING)
     # What clients send that is no HTTP is answered; a line for each would fill the disk.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    logging.getLogger("grpc._cython.cygrpc").addFilter(_is_of_server)
