@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tenonnx_array.allocation import check_allocation
+from tenonnx_array.allocation import check_bytes
 from tenonnx_array.tfidf import Vectorizer
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.jit.runtime import JitKernel
@@ -45,7 +45,7 @@ class Counts:
 
     def __call__(self, numbers: NDArray) -> NDArray:
         """Returns [N, width] for numbers [N, C], which it takes."""
-        check_allocation(np, (len(numbers), self.made.width), np.float32)
+        check_bytes(4 * len(numbers) * self.made.width, "the array of counts")
         y = empty((len(numbers), self.made.width))
         work = len(numbers) * self._work(numbers.shape[1]) + y.size
         grain, threads = shared_out(len(numbers), work, ENOUGH, self._threads)

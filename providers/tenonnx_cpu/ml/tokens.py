@@ -126,7 +126,7 @@ class Texts:
         words = addresses(texts)
         given = words, *fields, self._letters, self._shortest
         count(*given, lengths, refused, grain, threads)
-        length = int(lengths.max())
+        length = max(lengths.tolist())
         if refused[0] or not self._counts.takes(len(texts), length):
             return None
         numbers, rooms = np.empty((len(texts), length), np.int64), np.empty(self._rooms, np.uint8)
