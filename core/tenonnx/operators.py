@@ -114,7 +114,8 @@ class Kernel:
         if not least <= len(inputs) <= most:
             wanted = f"{least}" if least == most else f"{least} to {most}"
             wanted = f"at least {least}" if most == math.inf else wanted
-            return f"{self} takes {wanted} inputs, the node has {len(inputs)}"
+            noun = "input" if (least if most == math.inf else most) == 1 else "inputs"
+            return f"{self} takes {wanted} {noun}, the node has {len(inputs)}"
         return None
 
     def __str__(self) -> str:

@@ -25,6 +25,8 @@ OF_GEMM = ("Relu", "Sigmoid", "Tanh", "LeakyRelu")
 
 def bias_gelu(node: ir.Node) -> Made:
     """A sum and Gelu."""
+    if (operand(node, 1) is not None) != (node.op_type == "BiasGelu"):
+        raise Refusal("it is none: a bias is there or not")
     writer = Writer()
     return Made(writer.nodes, [_gelu(writer, *node.inputs, approximate="none")])
 

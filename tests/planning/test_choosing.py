@@ -171,7 +171,19 @@ def test_a_provider_that_fails_is_named(request_: str, message: str) -> None:
                 [value("y")],
                 domains={"com.microsoft": 1},
             ),
-            r"(?s)Inverse-1 takes 1 inputs, the node has 2\nHint: the operator is known: change",
+            r"(?s)Inverse-1 takes 1 input, the node has 2\nHint: the operator is known: change",
+        ),
+        *(
+            (
+                model(
+                    [node(op, inputs, "y", domain="com.microsoft")],
+                    [value("x")],
+                    [value("y")],
+                    domains={"com.microsoft": 1},
+                ),
+                rf"(?s){op}-1 takes {takes}, the node has {len(inputs.split())}\n",
+            )
+            for op, inputs, takes in (("BiasGelu", "x", "2 inputs"), ("Gelu", "x x", "1 input"))
         ),
     ],
 )

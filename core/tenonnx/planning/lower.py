@@ -130,8 +130,9 @@ class Lowering:
         items: list[Step | Control] = []
         for item in reversed(self.apart().block.items):
             if not needed.isdisjoint(item.outputs):
-                items.insert(0, item)
+                items.append(item)
                 needed.update(_reads(item))
+        items.reverse()
         narrow = copy.copy(self)
         narrow.block = Block(self.block.graph, tuple(items), _last_uses(self.block.graph, items))
         narrow.outputs = tuple(outputs)
