@@ -40,6 +40,8 @@ GRAMS = {
     "weights": [0.5, 2.0, 1.0, 1.0, 3.0, 1.0],
 }
 
+DOUBLES = f32(300, 300).astype(np.float64)
+
 MACHINE = {
     "classlabels_ints": [0, 1, 2],
     "coefficients": [0.1, -0.2, 0.3, 0.4, -0.5, 0.6],
@@ -190,5 +192,10 @@ ROWS = [
     one("MurmurHash3", "MurmurHash3", [i64(*range(30))], domain=MS, seed=7),
     one("SVMClassifier", "SVMClassifier", [f32(30, 4)], outputs=2, domain=ML, opset=20, **MACHINE),
     one("QMoE-like Gather MatMul", "MatMul", [f32(1, 33), f32(33, 5)], constants=(1,)),
+    chain(
+        "doubles",
+        [("Relu", [DOUBLES], {}), ("Neg", [...], {}), ("Add", [..., DOUBLES], {})],
+        fed=(0, 1),
+    ),
     one("Clip", "Clip", [f32(300, 300), step(-1.0), step(1.0)], constants=(1, 2)),
 ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+import numpy as np
+
 from tenonnx.dtypes import dtype_of
 from tenonnx.planning.fusion import inputs_of
 from tenonnx.planning.lower import is_constant
@@ -17,7 +19,7 @@ from tenonnx_cpu.elementwise.kernels import opcodes
 from tenonnx_cpu.elementwise.kernels.opcodes import INPUTS
 from tenonnx_cpu.elementwise.program import Line, Program, ProgramCall
 from tenonnx_cpu.fuse import ELEMENTWISE, Fused, Scope, fusion
-from tenonnx_cpu.kernel_selection import Site, on_host
+from tenonnx_cpu.kernel_selection import Call, Site, on_host, specialize
 from tenonnx_cpu.subgraph import find_subgraph
 
 if TYPE_CHECKING:
@@ -91,6 +93,31 @@ MEANINGS: Mapping[str, Meaning] = {
     "Swish": _swish,
 }
 """What nodes of ONNX's own domain mean."""
+
+
+DOUBLES: Mapping[str, int] = {
+    "Abs": opcodes.ABS,
+    "Add": opcodes.ADD,
+    "Div": opcodes.DIV,
+    "Max": opcodes.MAX,
+    "Min": opcodes.MIN,
+    "Mul": opcodes.MUL,
+    "Neg": opcodes.NEG,
+    "Relu": opcodes.RELU,
+    "Sqrt": opcodes.SQRT,
+    "Sub": opcodes.SUB,
+}
+"""Codes of the operators that there is a kernel of float64 for."""
+
+
+@specialize(*DOUBLES)
+def specialize_doubles(site: Site, plain: Call) -> Call | None:
+    """Takes what is known to be of float64."""
+    if site.dtype(0) != np.float64 or MEANINGS[site.node.op_type](site) is None:
+        return None
+    from tenonnx_cpu.elementwise.doubles import doubles  # few models have any
+
+    return doubles(DOUBLES[site.node.op_type], site.threads, plain)
 
 
 def line_of(node: ir.Node, threads: int) -> Line | None:
