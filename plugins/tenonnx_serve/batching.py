@@ -108,8 +108,28 @@ class Queue:
         self._threads = threads
         self._most = most
         self._running = 0
+        self._joins = model.batching.largest > 1
         self._groups: dict[Any, Group] = {}
         self._quick = Quick()
+
+    def at_once(self, request: Request) -> Outcome | None:
+        """Returns what comes of a request that is known to be short; ``None`` of others.
+
+        Raises:
+            BadRequest: It has more rows than the model takes, or none.
+        """
+        if self._joins:
+            return None
+        return self._quick.run(self.model, request, self._rows(request))
+
+    def _rows(self, request: Request) -> int:
+        most = self.model.most_rows
+        if not (self._joins or most):
+            return 1
+        rows = batched_run.rows_of(request)
+        if most and rows > most:
+            raise BadRequest(f"a request has {rows} rows; model '{self.model.name}' takes {most}")
+        return rows
 
     async def run(self, request: Request, seconds: float) -> Outcome:
         """Returns a request's outputs, and where its time went.
@@ -119,21 +139,15 @@ class Queue:
         Raises:
             Busy: Too many wait.
             TimedOut: It takes longer than ``seconds``.
-            BadRequest: Its inputs have no common number of rows, which joining takes.
+            BadRequest: It has more rows than the model takes, or none.
         """
         if self.waiting >= self._most:
             raise Busy(f"model '{self.model.name}' has {self.waiting} requests waiting already")
-        joins, most = self.batching.largest > 1, self.model.most_rows
-        rows = batched_run.rows_of(request) if joins or most else 1
-        if most and rows > most:
-            raise BadRequest(f"a request has {rows} rows; model '{self.model.name}' takes {most}")
-        if not joins and (outcome := self._quick.run(self.model, request, rows)) is not None:
-            return outcome
-        waiting = Waiting(request, rows, Stop(seconds))
+        waiting = Waiting(request, self._rows(request), Stop(seconds))
         self.waiting += 1
         timer = asyncio.get_running_loop().call_later(seconds, self._expire, waiting)
         try:
-            self._add(waiting) if joins else self._start([waiting])
+            self._add(waiting) if self._joins else self._start([waiting])
             return await waiting.future
         except asyncio.CancelledError:
             self._give_up(waiting, "the client went away")
@@ -199,7 +213,7 @@ class Queue:
                 spent = Spent(run.began - member.since, member.rows, run)
                 member.future.set_result((outputs, spent))
         self._count(found)
-        if self.batching.largest > 1:
+        if self._joins:
             self._running -= 1
             self._flush()
         elif error is None and not isinstance(found[0], BaseException):

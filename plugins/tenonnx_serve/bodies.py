@@ -30,22 +30,30 @@ async def read_body(receive: Receive, headers: Headers, limits: Limits) -> bytes
     declared = headers.get(b"content-length", b"0")
     if declared.isdigit() and int(declared[:20]) > limits.body:
         raise _too_large(limits.body)
-    message = await receive() if declared == b"0" else await _within(receive, limits)
-    body = _piece(message)
-    if message.get("more_body"):
-        body = await _within(lambda: _rest(receive, bytearray(body), limits.body), limits)
+    task, late = asyncio.current_task(), list[bool]()
+    timer = asyncio.get_running_loop().call_later(limits.body_seconds, _cancel, task, late)
+    try:
+        message = await receive()
+        body: bytes | bytearray = _piece(message)
+        if message.get("more_body"):
+            body = await _rest(receive, bytearray(body), limits.body)
+    except asyncio.CancelledError:
+        if late and task is not None:
+            task.uncancel()
+            raise SlowBody(f"the body was not there after {limits.body_seconds:g} s") from None
+        raise
+    finally:
+        timer.cancel()
     if len(body) > limits.body:
         raise _too_large(limits.body)
     encoding = headers.get(b"content-encoding", b"identity")
     return body if encoding == b"identity" else decompressed(body, encoding, limits.body)
 
 
-async def _within(work: Callable[[], Awaitable[Any]], limits: Limits) -> Any:
-    try:
-        async with asyncio.timeout(limits.body_seconds):
-            return await work()
-    except TimeoutError:
-        raise SlowBody(f"the body was not there after {limits.body_seconds:g} s") from None
+def _cancel(task: asyncio.Task[Any] | None, late: list[bool]) -> None:
+    late.append(True)
+    if task is not None:
+        task.cancel()
 
 
 async def _rest(receive: Receive, body: bytearray, most: int) -> bytearray:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from tenonnx_serve.batching import Queue
+from tenonnx_serve.batching import Outcome, Queue
 from tenonnx_serve.errors import ServeError, answer_to
 from tenonnx_serve.model import Model
 from tenonnx_serve.repository import Repository
@@ -41,6 +41,13 @@ class Control(Protocol):
 
     async def statistics(self) -> list[dict[str, Any]]:
         """Returns what became of the requests to each version that is loaded."""
+
+
+class Watch(Protocol):
+    """Cancels a task when its client goes away."""
+
+    def end(self) -> None:
+        """Stops watching."""
 
 
 class Core:
@@ -82,6 +89,7 @@ class Core:
         size: int,
         decode: Callable[[], Request],
         encode: Callable[[Request, list[Array]], T],
+        watch: Callable[[], Watch] | None = None,
     ) -> T:
         """Returns the answer to a request.
 
@@ -92,6 +100,7 @@ class Core:
             size: Bytes of the request: large ones are decoded in a thread.
             decode: Makes the request.
             encode: Makes the answer of the outputs.
+            watch: Begins to look whether the client is still there.
 
         Raises:
             ServeError: There is too much to do, or it takes too long, or the model fails.
@@ -100,8 +109,10 @@ class Core:
         try:
             request = decode() if size < LARGE else await self.threads.submit(decode)
             decoded = time.perf_counter_ns()
-            seconds = min(self.settings.limits.seconds, request.timeout)
-            outputs, spent = await queue.run(request, seconds)
+            outcome = queue.at_once(request)
+            if outcome is None:
+                outcome = await self._run(queue, request, watch)
+            outputs, spent = outcome
             ran = time.perf_counter_ns()
             large = sum(array.nbytes for array in outputs) >= LARGE
             answer = (
@@ -123,6 +134,17 @@ class Core:
         finally:
             for observe in self.observers:
                 observe(model, spent, time.perf_counter_ns() - began)
+
+    async def _run(
+        self, queue: Queue, request: Request, watch: Callable[[], Watch] | None
+    ) -> Outcome:
+        seconds = min(self.settings.limits.seconds, request.timeout)
+        watching = watch() if watch is not None else None
+        try:
+            return await queue.run(request, seconds)
+        finally:
+            if watching is not None:
+                watching.end()
 
     async def close(self) -> None:
         """Ends the threads, once what runs has ended."""

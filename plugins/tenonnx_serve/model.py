@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tenonnx import InferenceSession, InvalidArgument, NodeArg, NotSupported, interruption
+from tenonnx.interruption import Limit
 from tenonnx_serve import config
 from tenonnx_serve.config import ModelConfig
 from tenonnx_serve.errors import BadRequest
@@ -13,7 +14,6 @@ from tenonnx_serve.requests import Array, shown
 from tenonnx_serve.settings import Batching
 from tenonnx_serve.statistics import Statistics
 from tenonnx_serve.tensors import TensorSpec, spec_of
-from tenonnx_serve.threads import Stop
 
 
 class Model:
@@ -100,10 +100,10 @@ class Model:
             raise BadRequest(f"model '{self.name}' has no output {shown(name)}{why}")
         return spec
 
-    def run(self, feeds: Mapping[str, Array], names: Sequence[str], stop: Stop) -> list[Array]:
+    def run(self, feeds: Mapping[str, Array], names: Sequence[str], stop: Limit) -> list[Array]:
         """Returns outputs, all of them if none is named; ``stop`` may stop it."""
+        stop.check()
         with interruption.limited(stop):
-            stop.check()
             return self.session.run(names or self._all, feeds)
 
 

@@ -16,7 +16,6 @@ from tenonnx.interruption import Stopped
 from tenonnx_serve.model import Model
 from tenonnx_serve.requests import Array, Request
 from tenonnx_serve.statistics import Execution, Spent
-from tenonnx_serve.threads import Stop
 
 SHORT_NS: Final = 100_000
 """A run that is worth it."""
@@ -25,7 +24,12 @@ NEEDED: Final = 3
 """Short runs that a signature is known after."""
 
 LIMIT: Final = 0.005
-"""Seconds that the event loop lets one take."""
+"""Seconds of its thread's processor time that the event loop lets one take: on a busy machine more
+than that may go by without the thread doing anything."""
+
+PENALTY: Final = 8
+"""Short runs more that a signature needs after one that took too long; four times as many each
+time. The machine may have been busy, or the data of one request ask for more."""
 
 MOST: Final = 64
 """Signatures that are known of a model: clients choose them."""
@@ -36,10 +40,35 @@ class Known:
     """What is known of a signature.
 
     Attributes:
-        short: Short runs less long ones.
+        short: Short runs in threads, less what long ones cost.
+        penalty: What the next long one costs.
     """
 
     short: int = 0
+    penalty: int = PENALTY
+
+    def was_long(self) -> None:
+        """Notes a run that took too long for the event loop."""
+        self.short = NEEDED - self.penalty
+        self.penalty = min(4 * self.penalty, 1 << 30)
+
+
+class Allowance:
+    """A limit of a run that counts the time of its thread's processor."""
+
+    __slots__ = ("_end",)
+
+    def __init__(self) -> None:
+        self._end = time.thread_time() + LIMIT
+
+    def check(self) -> None:
+        """Raises ``Stopped`` if it is used up."""
+        if self.is_used_up():
+            raise Stopped("this run is not as short as it was")
+
+    def is_used_up(self) -> bool:
+        """Says whether it is."""
+        return time.thread_time() > self._end
 
 
 class Quick:
@@ -53,15 +82,15 @@ class Quick:
         known = self._known.get(_signature(request))
         if known is None or known.short < NEEDED:
             return None
-        began = time.perf_counter_ns()
+        allowance, began = Allowance(), time.perf_counter_ns()
         try:
-            outputs = model.run(request.inputs, request.names, Stop(LIMIT))
+            outputs = model.run(request.inputs, request.names, allowance)
         except Stopped:
-            known.short = -1_000_000
+            known.was_long()
             return None
         ended = time.perf_counter_ns()
-        if ended - began > 10 * SHORT_NS:
-            known.short -= 1
+        if ended - began > LIMIT * 1e9 and allowance.is_used_up():  # by a step that asks no limits
+            known.was_long()
         run = Execution(began, began, ended, 1, rows)
         model.statistics.ran(run, ended)
         return outputs, Spent(0, rows, run)

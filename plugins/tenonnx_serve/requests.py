@@ -48,7 +48,7 @@ class Request:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the outputs that it wants; none for all."""
-        return tuple(output.name for output in self.outputs)
+        return tuple([output.name for output in self.outputs]) if self.outputs else ()
 
     @property
     def timeout(self) -> float:

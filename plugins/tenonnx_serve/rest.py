@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from tenonnx_serve.bodies import Headers, Message, Receive, read_body
@@ -60,24 +59,39 @@ class Call(NamedTuple):
         """Returns the body's JSON object; an empty one of an empty body."""
         return loaded(await self.body() or b"{}")
 
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Cancels what is done within if the client goes away; the body must be read before."""
-        loop, watcher, own = asyncio.get_running_loop(), list[asyncio.Task[None]](), None
-        own = asyncio.current_task()
+    def watch(self) -> Watch:
+        """Cancels the running task if the client goes away; the body must be read before."""
+        return Watch(self.receive)
 
-        async def watch() -> None:
-            message = await self.receive()
-            if message["type"] == "http.disconnect" and own is not None:
-                own.cancel()
 
-        timer = loop.call_later(PATIENCE, lambda: watcher.append(loop.create_task(watch())))
-        try:
-            yield
-        finally:
-            timer.cancel()
-            for task in watcher:
-                task.cancel()
+class Watch:
+    """Cancels the task that made it when its client goes away, until ``end`` is called.
+
+    Args:
+        receive: ASGI's; nobody else calls it meanwhile.
+    """
+
+    __slots__ = ("_receive", "_task", "_timer", "_watcher")
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._task = asyncio.current_task()
+        self._watcher: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(PATIENCE, self._begin)
+
+    def _begin(self) -> None:
+        self._watcher = asyncio.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        message = await self._receive()
+        if message["type"] == "http.disconnect" and self._task is not None:
+            self._task.cancel()
+
+    def end(self) -> None:
+        """Stops watching."""
+        self._timer.cancel()
+        if self._watcher is not None:
+            self._watcher.cancel()
 
 
 Handler = Callable[[Call], Awaitable[Answer]]
@@ -165,7 +179,7 @@ def loaded(text: bytes | bytearray) -> Parameters:
         BadRequest: It is none.
     """
     try:
-        said = json.loads(text)
+        said = json.loads(text.decode())
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"the body is no JSON: {error}") from None
     if not isinstance(said, dict):

@@ -83,13 +83,13 @@ async def infer(call: Call) -> Answer:
     model, limits, regions = queue.model, call.core.settings.limits, call.core.regions
     body = await call.body()
     header = call.headers.get(rest_infer.HEADER_LENGTH)
-    with call.watched():
-        pieces, length = await call.core.infer(
-            queue,
-            len(body),
-            lambda: rest_infer.decode(model, body, header, limits, regions),
-            lambda request, arrays: rest_infer.encode(model, request, arrays, regions),
-        )
+    pieces, length = await call.core.infer(
+        queue,
+        len(body),
+        lambda: rest_infer.decode(model, body, header, limits, regions),
+        lambda request, arrays: rest_infer.encode(model, request, arrays, regions),
+        call.watch,
+    )
     whole = b"".join(pieces)
     headers = [BINARY, (b"inference-header-content-length", b"%d" % length)] if length else JSON
     if accepted := call.headers.get(b"accept-encoding"):
