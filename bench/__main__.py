@@ -30,6 +30,7 @@ OTHERS = {
     "folder": "bench.folder",
     "precision": "bench.precision.__main__",
     "scale": "bench.scale",
+    "serve": "bench.serve.__main__",
     "providers": "bench.providers",
     "weight_sharing": "bench.weight_sharing.__main__",
     "stopping": "bench.stopping",

@@ -1,0 +1,85 @@
+"""The servers that are measured, each in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from bench.cpu.turns import kernels
+
+ROOT = Path(__file__).parents[2]
+START_SECONDS = 60
+READY = re.compile(r"REST on http://[^:]+:(\d+), gRPC on [^:]+:(\d+)")
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A server that answers.
+
+    Attributes:
+        name: Of the table.
+        ports: By kind of request.
+    """
+
+    name: str
+    ports: dict[str, int]
+
+
+@contextlib.contextmanager
+def process(command: list[str], name: str) -> Iterator[Contender]:
+    """Runs a server that says in its first lines which ports it has."""
+    path = os.pathsep.join(str(ROOT / part) for part in ("core", "providers", "plugins", "."))
+    environment = {**os.environ, "TENONNX_JIT": "wait", "NUMBA_CACHE_DIR": kernels()}
+    if name != "kserve":
+        environment["PYTHONPATH"] = path
+    with (
+        tempfile.TemporaryFile("w+") as told,
+        subprocess.Popen(command, stdout=told, stderr=told, text=True, env=environment) as started,
+    ):
+        try:
+            yield Contender(name, _ports(started, told))
+        finally:
+            started.terminate()
+            try:
+                started.wait(10)
+            except subprocess.TimeoutExpired:
+                started.kill()
+
+
+def _ports(started: subprocess.Popen[str], told: IO[str]) -> dict[str, int]:
+    """Returns a server's ports once it has told them."""
+    end = time.monotonic() + START_SECONDS
+    while started.poll() is None and time.monotonic() < end:
+        time.sleep(0.2)
+        told.seek(0)
+        text = told.read()
+        if found := READY.search(text) or re.search(r"^(\d+) (\d+)$", text, re.M):
+            return {"http": int(found[1]), "grpc": int(found[2])}
+    raise RuntimeError(f"a server did not start:\n{text}")
+
+
+def tenonnx(model: Path, *options: str) -> contextlib.AbstractContextManager[Contender]:
+    """Returns this package's server, of one worker."""
+    serve = ["-m", "tenonnx", "serve", str(model), "--name", "m", "--port", "0"]
+    more = ["--grpc-port", "0", "--provider", "CPUExecutionProvider", *options]
+    name = " ".join(("tenonnx", *options))
+    return process([sys.executable, *serve, *more], name)
+
+
+def bare(model: Path) -> contextlib.AbstractContextManager[Contender]:
+    """Returns a server that checks nothing."""
+    return process([sys.executable, "-m", "bench.serve.bare", str(model)], "bare")
+
+
+def kserve(python: str) -> contextlib.AbstractContextManager[Contender]:
+    """Returns KServe's server, in an environment that has it."""
+    return process([python, str(Path(__file__).with_name("with_kserve.py"))], "kserve")
