@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from types import CodeType
 from typing import Any, Protocol
 
@@ -106,17 +105,26 @@ def stage() -> str:
     return getattr(_own, "stage", "working")
 
 
-@contextmanager
-def limited(*more: Limit) -> Iterator[None]:
-    """Puts what this thread does under limits, beside those that there are."""
-    before = limits()
-    _own.limits = (*before, *more)
-    try:
-        for follower in _followers:
-            follower()
-        yield
-    finally:
-        _own.limits = before
+class limited:  # noqa: N801 - it is called like a function, and as a generator takes twice as long
+    """Puts what this thread does within a ``with`` under limits, beside those that there are."""
+
+    __slots__ = ("_before", "_more")
+
+    def __init__(self, *more: Limit) -> None:
+        self._more = more
+
+    def __enter__(self) -> None:
+        self._before = limits()
+        _own.limits = (*self._before, *self._more)
+        try:
+            for follower in _followers:
+                follower()
+        except BaseException:
+            _own.limits = self._before
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        _own.limits = self._before
 
 
 def follow(follower: Callable[[], object]) -> None:

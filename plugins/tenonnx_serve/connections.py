@@ -11,6 +11,8 @@ from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from tenonnx_serve.corked import Corked
+
 MAX_HEAD = 64 << 10
 """Bytes of a request's line and headers."""
 
@@ -40,6 +42,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees n
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Begins to wait for a first request."""
         super().connection_made(transport)
+        self.transport = Corked(transport)
         self._wait_idle()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -79,6 +82,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees n
 
     def on_response_complete(self) -> None:
         """Waits for the next request, or for the client to have read this answer."""
+        self.transport.flush()  # the head of an answer without a body
         super().on_response_complete()
         if self.transport.is_closing() and self.transport.get_write_buffer_size():
             self._wait_idle()

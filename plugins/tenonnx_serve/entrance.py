@@ -10,6 +10,7 @@ from tenonnx_serve import logs
 from tenonnx_serve.access import Gate
 from tenonnx_serve.bodies import Message, Receive
 from tenonnx_serve.errors import Unauthorized
+from tenonnx_serve.rest import ANSWERED, HEADERS, Header
 from tenonnx_serve.tracing import Tracing
 
 Send = Callable[[Message], Awaitable[None]]
@@ -33,52 +34,49 @@ class Entrance:
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answers one request."""
-        named = authorization = None
-        for name, value in scope["headers"]:
-            if name == b"x-request-id":
-                named = value
-            elif name == b"authorization":
-                authorization = value
-        line = (b"x-request-id", logs.identify(named).encode())
-        status, length = 0, 0
-
-        def tagged(message: Message) -> Awaitable[None]:
-            nonlocal status, length
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                message["headers"] = [*message["headers"], line]
-            else:
-                length += len(message.get("body", b""))
-            return send(message)
-
+        headers = dict(scope["headers"])
+        line = (b"x-request-id", logs.identify(headers.get(b"x-request-id")).encode())
+        scope[HEADERS], scope[ANSWERED] = headers, line
         if self._gate is not None:
             try:
-                self._gate.check(scope["path"], authorization)
+                self._gate.check(scope["path"], headers.get(b"authorization"))
             except Unauthorized as error:
-                await _refuse(tagged, error)
+                await _refuse(send, error, line)
                 return
         if not (self._logging or self._tracing):
-            await self._inner(scope, receive, tagged)
-            return
-        start = time.perf_counter()
+            await self._inner(scope, receive, send)
+        else:
+            await self._observed(scope, receive, send)
+
+    async def _observed(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answers one request, and writes down what became of it."""
+        status, length, start = 0, 0, time.perf_counter()
+
+        def noted(message: Message) -> Awaitable[None]:
+            nonlocal status, length
+            status = message.get("status", status)
+            length += len(message.get("body", b""))
+            return send(message)
+
         try:
             if self._tracing is None:
-                await self._inner(scope, receive, tagged)
+                await self._inner(scope, receive, noted)
             else:
                 with self._tracing.request(scope) as span:
-                    await self._inner(scope, receive, tagged)
+                    await self._inner(scope, receive, noted)
                     span.set_attribute("http.response.status_code", status)
         finally:
             if self._logging:
                 _log(scope, status, length, time.perf_counter() - start)
 
 
-async def _refuse(send: Send, error: Unauthorized) -> None:
+async def _refuse(send: Send, error: Unauthorized, line: Header) -> None:
     body = b'{"error": "%s"}' % str(error).encode("ascii", "replace")
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(body)),
         (b"www-authenticate", b"Bearer"),
+        line,
     ]
     start = {"type": "http.response.start", "status": error.status, "headers": headers}
     await send(start)

@@ -16,6 +16,7 @@ from tenonnx.interruption import Stopped
 from tenonnx_serve.model import Model
 from tenonnx_serve.requests import Array, Request
 from tenonnx_serve.statistics import Execution, Spent
+from tenonnx_serve.threads import Stop
 
 SHORT_NS: Final = 100_000
 """A run that is worth it."""
@@ -24,12 +25,14 @@ NEEDED: Final = 3
 """Short runs that a signature is known after."""
 
 LIMIT: Final = 0.005
-"""Seconds of its thread's processor time that the event loop lets one take: on a busy machine more
-than that may go by without the thread doing anything."""
+"""Seconds that the event loop lets one take."""
 
 PENALTY: Final = 8
 """Short runs more that a signature needs after one that took too long; four times as many each
 time. The machine may have been busy, or the data of one request ask for more."""
+
+SELDOM: Final = 200
+"""Short runs between two long ones that make the second one count as the first."""
 
 MOST: Final = 64
 """Signatures that are known of a model: clients choose them."""
@@ -41,34 +44,24 @@ class Known:
 
     Attributes:
         short: Short runs in threads, less what long ones cost.
+        stopped: Whether one took too long, which a thread now does again.
         penalty: What the next long one costs.
+        done: Runs in the event loop since the last long one.
     """
 
     short: int = 0
+    stopped: bool = False
     penalty: int = PENALTY
+    done: int = 0
 
-    def was_long(self) -> None:
-        """Notes a run that took too long for the event loop."""
-        self.short = NEEDED - self.penalty
-        self.penalty = min(4 * self.penalty, 1 << 30)
-
-
-class Allowance:
-    """A limit of a run that counts the time of its thread's processor."""
-
-    __slots__ = ("_end",)
-
-    def __init__(self) -> None:
-        self._end = time.thread_time() + LIMIT
-
-    def check(self) -> None:
-        """Raises ``Stopped`` if it is used up."""
-        if self.is_used_up():
-            raise Stopped("this run is not as short as it was")
-
-    def is_used_up(self) -> bool:
-        """Says whether it is."""
-        return time.thread_time() > self._end
+    def took(self, ns: int) -> None:
+        """Notes how long a run in a thread took."""
+        stopped, self.stopped = self.stopped, False
+        if ns < SHORT_NS:
+            self.short += 1
+        elif stopped and ns > 10 * SHORT_NS:  # it was not the machine that was busy
+            self.penalty = PENALTY if self.done > SELDOM else min(4 * self.penalty, 1 << 30)
+            self.short, self.done = NEEDED - self.penalty, 0
 
 
 class Quick:
@@ -80,17 +73,18 @@ class Quick:
     def run(self, model: Model, request: Request, rows: int) -> tuple[list[Array], Spent] | None:
         """Returns what a short run comes to; ``None`` if it is not known to be short."""
         known = self._known.get(_signature(request))
-        if known is None or known.short < NEEDED:
+        if known is None or known.short < NEEDED or known.stopped:
             return None
-        allowance, began = Allowance(), time.perf_counter_ns()
+        began = time.perf_counter_ns()
         try:
-            outputs = model.run(request.inputs, request.names, allowance)
+            outputs = model.run(request.inputs, request.names, Stop(LIMIT))
         except Stopped:
-            known.was_long()
+            known.stopped = True
             return None
         ended = time.perf_counter_ns()
-        if ended - began > LIMIT * 1e9 and allowance.is_used_up():  # by a step that asks no limits
-            known.was_long()
+        known.done += 1
+        if ended - began > 2 * LIMIT * 1e9:  # maybe by a step that asks no limits
+            known.stopped = True
         run = Execution(began, began, ended, 1, rows)
         model.statistics.ran(run, ended)
         return outputs, Spent(0, rows, run)
@@ -102,7 +96,7 @@ class Quick:
             if len(self._known) >= MOST:
                 return
             known = self._known[key] = Known()
-        known.short += run.ran - run.joined < SHORT_NS
+        known.took(run.ran - run.joined)
 
 
 def _signature(request: Request) -> tuple[Any, ...]:

@@ -15,6 +15,11 @@ from tenonnx_serve.requests import Parameters, shown
 Send = Callable[[Message], Awaitable[None]]
 JSON = [(b"content-type", b"application/json")]
 
+Header = tuple[bytes, bytes]
+
+HEADERS, ANSWERED = "tenonnx.headers", "tenonnx.answered"
+"""What a scope may have more: the headers by name, and a header that every answer is to have."""
+
 PATIENCE = 0.05
 """Seconds after which it is worth looking whether the client is still there."""
 
@@ -149,7 +154,7 @@ class App:
         """Answers one request."""
         if scope["type"] != "http":
             return
-        headers: Headers = dict(scope["headers"])
+        headers: Headers = scope.get(HEADERS) or dict(scope["headers"])
         try:
             method, client = scope["method"], scope["client"]
             handler, path = self.routes.find(method, scope["path"])
@@ -163,6 +168,8 @@ class App:
         except asyncio.CancelledError:
             return  # the client went away
         lines = [*more, (b"content-length", b"%d" % len(body))]
+        if (line := scope.get(ANSWERED)) is not None:
+            lines.append(line)
         await send({"type": "http.response.start", "status": status, "headers": lines})
         await send({"type": "http.response.body", "body": body})
 

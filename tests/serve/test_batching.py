@@ -21,6 +21,11 @@ from tenonnx_serve.requests import Request
 from tenonnx_serve.settings import Batching
 
 SQUARE = "g (float[n,m] x) => (float[n,m] y) { y = Mul(x, x) }"
+SPIN = """g (int64 n, float[k] x) => (float[k] y) {
+    t = Constant<value = bool {1}>()
+    y = Loop(n, t, x) <body = b (int64 i, bool c, float[k] v) => (bool d, float[k] w)
+        { d = Identity(c)  w = Tanh(v) }>
+}"""
 BAD = "g (float[n,m] x, int64[n] k) => (float[n,m] y) { y = Gather(x, k) }"
 
 
@@ -131,10 +136,26 @@ def test_short_runs_come_to_be_done_at_once(tmp_path: Path) -> None:
     async def main() -> None:
         async with queue(tmp_path, Batching()) as found:
             for _ in range(200):
-                outputs, spent = await found.run(rows(2), 10)
-                assert outputs[0][0, 0] == 4
-                if not spent.queue:
+                if (outcome := found.at_once(rows(2))) is not None:
+                    assert outcome[0][0][0, 0] == 4
                     return
+                assert (await found.run(rows(2), 10))[0][0][0, 0] == 4
             pytest.fail("none of 200 runs was done by the event loop")
+
+    run(main)
+
+
+def test_a_run_that_is_long_after_all_is_done_in_a_thread(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with queue(tmp_path, Batching(), SPIN) as found:
+            short, long = (
+                Request({"n": np.array(n), "x": np.ones(1, np.float32)}) for n in (1, 20_000)
+            )
+            while found.at_once(short) is None:
+                await found.run(short, 10)
+            assert found.at_once(long) is None
+            outputs, _ = await found.run(long, 60)
+            assert outputs[0].shape == (1,)
+            assert found.at_once(short) is None  # of the same sizes as the long one
 
     run(main)
