@@ -205,6 +205,10 @@ def make_server(
         ("grpc.max_receive_message_length", settings.limits.body),
         ("grpc.max_send_message_length", -1),
         ("grpc.so_reuseport", int(shared)),
+        # Clients that went away without a word are noticed, slow ones given up.
+        ("grpc.keepalive_time_ms", 60_000),
+        ("grpc.keepalive_timeout_ms", 20_000),
+        ("grpc.server_handshake_timeout_ms", 20_000),
     )
     server = grpc.aio.server(options=options, interceptors=[entrance] if entrance.needed else None)
     methods = {name: answering(name, core) for name in METHODS}

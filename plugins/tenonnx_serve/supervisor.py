@@ -157,7 +157,7 @@ class Supervisor:
         return failed
 
     async def _listen(self, worker: Worker) -> None:
-        await worker.call("listen")
+        await worker.call("listen", drain_seconds=self._crew.drain_seconds)
         worker.serving_since = time.monotonic()
         seconds = worker.serving_since - worker.spawned
         logger.info("worker %d (pid %d) serves after %.2f s", worker.number, worker.pid, seconds)
@@ -185,6 +185,9 @@ class Supervisor:
     async def _drain(self) -> None:
         """Ends the workers that are there: those that serve finish what they have begun."""
         left = list(self._workers.values())
+        for each in left:
+            if each.serving_since is None:  # it has no requests, and may have long to load
+                each.kill()
         seconds = self._crew.drain_seconds
         calls = [asyncio.ensure_future(each.call("drain", seconds=seconds)) for each in left]
         ends: asyncio.Future[Any] = asyncio.gather(*(each.ended() for each in left))

@@ -23,6 +23,9 @@ RUNS = 3
 KERNEL_SECONDS = 600.0
 """How long to wait for kernels to be compiled."""
 
+MAX_SECONDS = 60.0
+"""After which no other batch size is warmed up."""
+
 MAX_BYTES = 1 << 28
 """Of made-up inputs; a batch that takes more is left to the first request."""
 
@@ -30,9 +33,9 @@ MAX_BYTES = 1 << 28
 def warm_up(model: Model) -> None:
     """Runs a model on made-up inputs until its runs are as they will be.
 
-    Inputs are zeros. Sizes that a model leaves open are 1, but for the first one of an input of
-    several dimensions, which is the batch's. A model that refuses such inputs, as one may that
-    looks at their values, is warmed up no further than it got; the log says so.
+    Inputs are zeros. Sizes that a model leaves open are 1, but for the first one, which is the
+    batch's. A model that refuses such inputs, as one may that looks at their values, is warmed up
+    no further than it got; the log says so.
 
     Args:
         model: What to warm up.
@@ -47,11 +50,11 @@ def warm_up(model: Model) -> None:
             _wait_for_kernels(model)
             for _ in range(RUNS - 1):
                 model.session.run(None, feeds)
+            if time.perf_counter() - start > MAX_SECONDS:
+                break
     except (TenonnxError, MemoryError) as error:
-        log.warning(
-            "model %s cannot be warmed up on made-up inputs: %s",
-            model.name, str(error).splitlines()[0],
-        )  # fmt: skip
+        why = str(error).partition("\n")[0]
+        log.warning("model %s cannot be warmed up on made-up inputs: %s", model.name, why)
     seconds = time.perf_counter() - start
     log.info("model %s version %s is warm after %.2f s", model.name, model.version, seconds)
 

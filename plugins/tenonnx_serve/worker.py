@@ -27,9 +27,6 @@ logger = logging.getLogger("tenonnx.serve")
 TELL_EVERY = 1.0
 """Seconds between two times that a worker tells what it counted: what dies with it is less."""
 
-DRAIN_SECONDS = 10.0
-"""For a worker that is not told how long requests in flight have."""
-
 
 class Service(Protocol):
     """What a worker runs. Nothing here is called by two at once but ``snapshot``."""
@@ -98,10 +95,10 @@ class Worker:
         self._service = service
         self._prepared: dict[int, asyncio.Task[tuple[Any, str]]] = {}
         self._leaving = asyncio.Event()
-        self._drain_seconds = DRAIN_SECONDS
+        self._drain_seconds = 0.0
         self.handlers: dict[str, Handler] = {
             "start": service.start,
-            "listen": service.listen,
+            "listen": self._listen,
             "agreed": self._agreed,
             "prepare": self._prepare,
             "commit": self._commit,
@@ -120,7 +117,9 @@ class Worker:
         telling = asyncio.create_task(self._tell(channel))
         await self._leaving.wait()
         telling.cancel()
-        await self._service.drain(self._drain_seconds)
+        with contextlib.suppress(TimeoutError):  # what still runs then ends with the process
+            async with asyncio.timeout(self._drain_seconds + 1):
+                await self._service.drain(self._drain_seconds)
         channel.close()
 
     async def _tell(self, channel: Channel) -> None:
@@ -128,6 +127,10 @@ class Worker:
             while True:
                 await asyncio.sleep(TELL_EVERY)
                 await channel.call("tell", counted=await self._service.snapshot())
+
+    async def _listen(self, drain_seconds: float) -> None:
+        self._drain_seconds = drain_seconds
+        await self._service.listen()
 
     async def _agreed(self) -> None:
         self._service.agreed()
