@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib
 import sys
 import tempfile
@@ -50,6 +51,10 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "`python -m bench cpu --help` tells of one."
     )
     made.add_argument("--quick", action="store_true", help="small models, one round")
+    made.add_argument("--rounds", type=int, help=f"processes, {FULL.rounds} by default")
+    made.add_argument(
+        "--threads", type=int, nargs="+", help="numbers of them; 0, which is all, and 1 by default"
+    )
     made.add_argument("--title", help="of the files written, the names by default")
     return made.parse_args(arguments)
 
@@ -66,6 +71,8 @@ def main(arguments: list[str] | None = None) -> int:
     parsed = parse(arguments)
     names = parsed.names or [*(name for name in SCENARIOS if name != ON_REQUEST), "load"]
     settings = QUICK if parsed.quick else FULL
+    given = {"rounds": parsed.rounds, "threads": parsed.threads}
+    settings = dataclasses.replace(settings, **{key: told for key, told in given.items() if told})
     start = time.perf_counter()
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
