@@ -88,11 +88,11 @@ class Comparison:
     def measure(self, case: Case, cache: Path) -> list[Row]:
         """Returns a case's rows; ``cache`` is a folder for its side files."""
         write_feeds(self.folder / "feeds.npz", case.feeds)
-        if case.prepared or not self.settings.quick:
-            tell(f"{case.name}: preparing")
-            self._attempt(case, "tenonnx", 0, cache)
         rows = []
         for threads in self.settings.threads:
+            if case.prepared or not self.settings.quick:
+                tell(f"{case.name}: preparing")  # plans are kept by the number of threads, too
+                self._attempt(case, "tenonnx", threads, cache)
             told: dict[str, list[Facts]] = defaultdict(list)
             for number in range(self.settings.rounds):
                 with_reference = case.reference and not threads and not number

@@ -49,8 +49,8 @@ class Figure:
         label: What it is, in words.
         kind: What is measured, and how: with how many threads, in which process.
         mine: tenonnx's figure in words.
-        theirs: onnxruntime's.
-        ratio: The one over the other; ``None`` if there is none.
+        theirs: onnxruntime's, or why it has none.
+        ratio: The one over the other; ``None`` if one of them has none.
         spread: The least and the largest ratio of a round, where these are kept.
         peer: The best of the other engines.
         note: Why there are no figures.
@@ -69,13 +69,13 @@ class Figure:
     @property
     def lost(self) -> bool:
         """Whether onnxruntime is ahead, or another engine by more than what it may be."""
-        return self.ratio is None or self.badness > 1
+        return self.badness > 1
 
     @property
     def badness(self) -> float:
-        """By how much a row is lost, above 1 if it is; most, if it has no figures."""
+        """By how much a row is lost, above 1 if it is; most, if tenonnx has no figure."""
         if self.ratio is None:
-            return float("inf")
+            return 0.0 if self.mine else float("inf")
         return max(self.ratio, self.peer.ratio / PEER_LIMIT if self.peer else 0.0)
 
     @property
@@ -139,10 +139,12 @@ def _opened(
     row: opening.Row, measure: tuple[str, str], words: str, mine: Opened, theirs: Opened
 ) -> Figure:
     key, kind = measure[0], f"{measure[1]}, {words}"
-    if not mine.trials or not theirs.trials:
-        return Figure(mine.name, row.about, kind, note=mine.note or theirs.note)
-    ratios = [a[key] / b[key] for a, b in zip(mine.trials, theirs.trials, strict=False)]
     ours, its = (show(key, each.median(key)) for each in (mine, theirs))
+    if not mine.trials:
+        return Figure(mine.name, row.about, kind, note=mine.note)
+    if not theirs.trials:
+        return Figure(mine.name, row.about, kind, ours, theirs.note)
+    ratios = [a[key] / b[key] for a, b in zip(mine.trials, theirs.trials, strict=False)]
     spread = (min(ratios), max(ratios))
     return Figure(mine.name, row.about, kind, ours, its, statistics.median(ratios), spread)
 

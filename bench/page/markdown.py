@@ -12,7 +12,7 @@ from bench.cpu.compare import PEER_LIMIT
 from bench.machine import BUSY
 from bench.page.areas import AREAS, Area
 from bench.page.figures import Figure
-from bench.page.reasons import Reasons
+from bench.page.reasons import Reasons, why
 
 OTHERS = 0.3
 """So many cores busy with other work are told of: ratios are less certain then."""
@@ -80,20 +80,20 @@ def as_markdown(found: list[Section], reasons: Reasons) -> str:
 
 def lost_cells(section: Section, figure: Figure, reasons: Reasons) -> list[str]:
     """Returns the cells of a row that is lost: the engine that it is furthest behind of."""
-    why = reasons.get(section.name, {}).get(figure.name, "")
+    reason = why(reasons, section.name, figure)
     start = [section.area.title, figure.label, figure.kind]
     if figure.ratio is None:
         return [*start, *[""] * 5, f"not measured: {figure.note}".replace("|", "/")]
     other = figure.worst
     spread = _spread(figure) if other.ratio == figure.ratio else ""
-    return [*start, figure.mine, other.figure, other.name, f"{other.ratio:.3g}", spread, why]
+    return [*start, figure.mine, other.figure, other.name, f"{other.ratio:.3g}", spread, reason]
 
 
 def cells(figure: Figure) -> list[str]:
     """Returns the cells of a row."""
     if figure.ratio is None:
-        note = f"not measured: {figure.note}".replace("|", "/")
-        return [figure.label, figure.kind, note, *[""] * 4]
+        note = figure.mine or f"not measured: {figure.note}".replace("|", "/")
+        return [figure.label, figure.kind, note, figure.theirs, *[""] * 3]
     other = figure.peer
     peer = f"{other.name}: {other.figure}, {other.ratio:.3g}" if other else ""
     ratio = f"**{figure.ratio:.3g}**" if figure.ratio > 1 else f"{figure.ratio:.3g}"

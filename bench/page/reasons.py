@@ -8,8 +8,27 @@ from pathlib import Path
 from typing import TypeAlias
 
 from bench.options import RESULTS
+from bench.page.figures import Figure
 
 Reasons: TypeAlias = Mapping[str, Mapping[str, str]]
+
+
+EVERY = "* "
+"""Begins a name that stands for all rows of an area whose kind has what follows."""
+
+
+def why(reasons: Reasons, area: str, figure: Figure) -> str:
+    """Returns why a row is lost; ``""`` if it is not known."""
+    known = reasons.get(area, {})
+    of_kind = (each for name, each in known.items() if matches(name, figure))
+    return known.get(figure.name) or next(of_kind, "")
+
+
+def matches(name: str, figure: Figure) -> bool:
+    """Says whether a reason's name stands for a row."""
+    if name.startswith(EVERY):
+        return name.removeprefix(EVERY) in figure.kind
+    return name == figure.name
 
 
 def read(path: Path = RESULTS / "reasons.json") -> Reasons:
