@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from running import Watch, floats, session
 
+import tenonnx
 from models import node
 from tenonnx_cpu.data_movement.moving import MOVE, SMALL, numbers_of, traced
 
@@ -139,3 +140,15 @@ def test_runs_are_of_adjacent_elements(places: list[int]) -> None:
 
 def test_elements_one_by_one_are_few() -> None:
     assert traced(numbers_of(np.zeros((2, SMALL), np.float32), 0).T) is None
+
+
+def test_one_slice_by_a_number_that_is_given() -> None:
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    layer = node("Gather", "x i", "y")
+    one = session([layer], {"x": x, "i": np.array(0)}, "y", kinds={"x": 1, "i": 7, "y": 1})
+    for index in (0, 2, -1, -3):
+        (found,) = one.run(None, {"x": x, "i": np.array(index)})
+        np.testing.assert_array_equal(found, x[index])
+    for index in (3, -4):
+        with pytest.raises(tenonnx.InvalidArgument, match=r"expected indices in \[-3, 2\]"):
+            one.run(None, {"x": x, "i": np.array(index)})

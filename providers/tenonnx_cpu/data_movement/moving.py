@@ -62,7 +62,9 @@ def specialize_moves(site: Site, plain: Call) -> Call | None:
     """Takes nodes whose inputs are constants but for the first; Tile's may be of shapes alone."""
     node = site.node
     if node.op_type == "Gather" and (site.constant(1) is None or site.dtype(0) == TEXT):
-        return None
+        index = node.inputs[1]
+        is_one = index is not None and index.shape is not None and index.shape.rank() == 0
+        return functools.partial(_one, plain) if is_one and not site.attribute("axis", 0) else None
     parameters = [site.constant(n) for n in range(1, len(node.inputs))]
     given = zip(parameters, node.inputs[1:], strict=True)
     if any(value is not None and constant is None for constant, value in given):
@@ -80,6 +82,14 @@ def specialize_moves(site: Site, plain: Call) -> Call | None:
             parameters[1:2] = [np.array(-1)]
 
     return Capturable(_mover(plain, parameters, fill, site.threads).call)
+
+
+def _one(plain: Call, data: NDArray, index: NDArray) -> Any:
+    """Returns one slice, as a body of Loop takes in each turn: a view, as the array kernel's is."""
+    try:
+        return data[index.item(), ...]
+    except (IndexError, ValueError):
+        return plain(data, index)
 
 
 def _repeated(plain: Call, threads: int) -> Capturable:
