@@ -11,8 +11,9 @@ except ImportError:
 BYTES = 32
 
 
-def digest(content: bytes | bytearray | memoryview | str) -> str:
-    """Returns 64 hexadecimal digits that no other content has."""
-    if isinstance(content, str):
-        content = content.encode()
-    return blake2b(content, digest_size=BYTES).hexdigest()
+def digest(*content: bytes | bytearray | memoryview | str) -> str:
+    """Returns 64 hexadecimal digits that no other content has; pieces of it are as one."""
+    whole = blake2b(digest_size=BYTES)
+    for piece in content:
+        whole.update(piece.encode() if isinstance(piece, str) else piece)
+    return whole.hexdigest()

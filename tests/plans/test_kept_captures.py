@@ -168,7 +168,7 @@ def test_files_name_no_other_code(path: Path, tmp_path: Path) -> None:
     checks, parts = bytes(found.checks), bytes(found.parts)
     evil = pickle.dumps(Evil(tmp_path / "evil"))
     for content in ((checks, evil), (evil, parts)):
-        kept.write_bytes(files.packed(*content, []))
+        kept.write_bytes(b"".join(files.pieces(*content, [])))
         assert held(opened(path)) == 0
         assert not (tmp_path / "evil").exists()
 

@@ -49,7 +49,7 @@ def test_files_name_no_other_code(tmp_path: Path) -> None:
     checks = bytes(found.checks)
     evil = pickle.dumps(Evil(tmp_path / "evil"))
     for parts in ((checks, evil), (evil, bytes(found.parts))):
-        kept.write_bytes(files.packed(*parts, []))
+        kept.write_bytes(b"".join(files.pieces(*parts, [])))
         assert not is_kept(opened(path))
         assert not (tmp_path / "evil").exists()
 

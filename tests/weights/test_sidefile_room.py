@@ -6,7 +6,6 @@ import os
 import shutil
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from sides import COUNT, FLOAT, content, names, ramp, write
 from tenonnx.errors import InvalidArgument
 from tenonnx.plans import files as plans
 from tenonnx.weights import draft, sidefile
+from tenonnx.weights import folder as folders
 from tenonnx.weights.registry import SIDE_FILE_BYTES, WeightRegistry
 from tenonnx.weights.sidefile import HEADER_BYTES, SideFiles
 
@@ -100,7 +100,9 @@ def test_the_folder_is_not_searched_for_every_file(
 def test_the_default_limit(
     folder: Path, monkeypatch: pytest.MonkeyPatch, free: int, limit: int
 ) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free - 100))
+    here = folder.parent
+    assert folders._free(here) == pytest.approx(shutil.disk_usage(here).free, rel=0.1)
+    monkeypatch.setattr(folders, "_free", lambda _: free - 100)
     assert SideFiles(folder).room.limit_at(100) == limit
     assert SideFiles(folder, 7).room.limit_at(100) == 7
 

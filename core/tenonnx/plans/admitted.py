@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 import sys
 from types import BuiltinFunctionType, FunctionType, ModuleType
@@ -36,27 +35,26 @@ PURE = frozenset({"math", "_operator", "operator"})
 
 
 _known: list[installed.EntryPoint] = []
+_packages: dict[str, bool] = {}
 
 
 def plugins(*, anew: bool = True) -> list[installed.EntryPoint]:
     """Returns the plug-ins that are installed now, or were when it was last asked."""
-    if anew or not _known:
+    if anew or not _packages:
         _known[:] = installed.entry_points(GROUP)
+        found = {e.value.partition(":")[0].partition(".")[0]: e.distribution for e in _known}
+        own = {package: distribution == DISTRIBUTION for package, distribution in found.items()}
+        _packages.update({**own, "tenonnx": True, "tenonnx_array": True})
+        for gone in _packages.keys() - own.keys() - {"tenonnx", "tenonnx_array"}:
+            _packages.pop(gone, None)
     return list(_known)
 
 
 def packages() -> dict[str, bool]:
     """Returns the packages of code, and whether each is of this project."""
-    return _packages(tuple(plugins(anew=False)))
-
-
-@functools.lru_cache(1)
-def _packages(entries: tuple[installed.EntryPoint, ...]) -> dict[str, bool]:
-    found = {
-        entry.value.partition(":")[0].partition(".")[0]: entry.distribution == DISTRIBUTION
-        for entry in entries
-    }
-    return {**found, "tenonnx": True, "tenonnx_array": True}
+    if not _packages:
+        plugins()
+    return _packages
 
 
 def require(module: str, *, own: bool = False) -> None:

@@ -82,23 +82,24 @@ def write(path: Path, checks: bytes, parts: bytes, apart: Iterable[memoryview]) 
     Raises:
         OSError: It cannot be written.
     """
-    content = packed(checks, parts, list(apart))
+    content = pieces(checks, parts, list(apart))
     room = cache_room()
-    if room is None or not room.take(len(content)):
+    if room is None or not room.take(sum(map(len, content))):
         raise OSError(errno.EDQUOT, "the cache has no room for it")
-    write_trusted(path, content)
+    write_trusted(path, *content)
 
 
-def packed(checks: bytes, parts: bytes, apart: Sequence[memoryview]) -> bytes:
-    """Returns the content of a plan's file."""
-    pieces = [*(LENGTH.pack(each.nbytes) for each in apart), checks, parts]
-    place = HEADER.size + sum(map(len, pieces))
+def pieces(checks: bytes, parts: bytes, apart: Sequence[memoryview]) -> list[bytes | memoryview]:
+    """Returns the content of a plan's file; large arrays are not copied."""
+    found: list[bytes | memoryview] = [LENGTH.pack(each.nbytes) for each in apart]
+    found += [checks, parts]
+    place = HEADER.size + sum(map(len, found))
     for each in apart:
-        pieces += [bytes(-place % ALIGNMENT), bytes(each)]
+        found += [bytes(-place % ALIGNMENT), each]
         place += -place % ALIGNMENT + each.nbytes
     head = HEADER.pack(MAGIC, b"", len(checks), len(parts), len(apart))
-    rest = head[len(MAGIC) + 2 * BYTES :] + b"".join(pieces)
-    return MAGIC + digest(rest).encode() + rest
+    found.insert(0, head[len(MAGIC) + 2 * BYTES :])
+    return [MAGIC, digest(*found).encode(), *found]
 
 
 def files(patterns: Sequence[str] = PLANS[:1]) -> list[Path]:

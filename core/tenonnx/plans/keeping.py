@@ -14,9 +14,9 @@ from typing import Any
 from tenonnx.formats import HEADER_BYTES
 from tenonnx.interface.metadata import metadata_of
 from tenonnx.interface.session_facts import Session
-from tenonnx.plans import admitted, files, key
+from tenonnx.plans import files, key
 from tenonnx.plans.kept import Parts
-from tenonnx.plans.key import SOURCES, STATE
+from tenonnx.plans.key import STATE
 from tenonnx.plans.pickling import pickled
 from tenonnx.plans.rewriting import writes_of
 from tenonnx.plans.unkept import Unkept
@@ -49,8 +49,8 @@ def keep(facts: tuple[Any, ...], path: Path, session: Session, mapped: Iterable[
         "providers": [(c.__module__, c.__qualname__, repr(told)) for c, told in named],
     }
     own = key.state_of(os.fspath(session._recipe[0]))
-    if own != facts[STATE] or key.sources(admitted.plugins(anew=False)) != facts[SOURCES]:
-        raise Unkept("the model or the code has changed meanwhile")
+    if own != facts[STATE]:
+        raise Unkept("the model has changed meanwhile")
     text = io.BytesIO()
     pickle.Pickler(text, pickle.HIGHEST_PROTOCOL).dump(checks)
     try:

@@ -20,10 +20,10 @@ from tenonnx.plans.unkept import Unkept
 if TYPE_CHECKING:
     from tenonnx.options import SessionOptions
 
-VERSION = "plan 2"
+VERSION = "plan 3"
 
-PATH, STATE, SOURCES = 5, 6, -1
-"""Which of the facts are the model's path, its file's state, and that of the code."""
+PATH, STATE = 5, 6
+"""Which of the facts are the model's path, and its file's state."""
 
 BEGAN = time.time_ns() - 10_000_000
 """When this process began to import what is here; clocks of file systems are a little behind."""

@@ -126,9 +126,10 @@ def _array(array: np.ndarray[Any, Any]) -> Any:
     owner = root(array).base
     if isinstance(owner, Weight):
         start = array.__array_interface__["data"][0] - owner.storage.address - owner.offset
-        alike = start == 0 and array.shape == owner.shape and array.dtype == owner.array.dtype
-        if alike and array.strides == owner.array.strides:
-            return of_weight, (owner,)
+        if start == 0 and array.shape == owner.shape:
+            whole = owner.array
+            if array.dtype == whole.dtype and array.strides == whole.strides:
+                return of_weight, (owner,)
         return inside, (owner, start, array.dtype, array.shape, array.strides)
     return NotImplemented
 

@@ -17,10 +17,10 @@ from tenonnx.provider import Step
 
 T = TypeVar("T")
 
-STEP = re.compile(r"^(\s+\w+ = )(k\d+)\((.*)\)$")
-"""A line that calls a step."""
-LOOP = re.compile(r"^(\s+for .+? in )(.+):$")
-HEADER = re.compile(r"^def run\((.*)\):$")
+STEP = r"^(\s+\w+ = )(k\d+)\((.*)\)$"
+"""A line that calls a step; a pattern that few processes want compiled."""
+LOOP = r"^(\s+for .+? in )(.+):$"
+HEADER = r"^def run\((.*)\):$"
 
 
 class Write(NamedTuple):
@@ -49,7 +49,7 @@ def writes_of(lowering: Lowering, code: Code) -> tuple[Write, ...]:
     lines = code.source.split("\n") if direct else []
     found = {}
     for number, step in code.origin.items() if direct else ():
-        if isinstance(step, Step) and (called := STEP.match(lines[number - 1])):
+        if isinstance(step, Step) and (called := re.match(STEP, lines[number - 1])):
             for place, value in enumerate(step.outputs):
                 if (output := direct.get(value)) is not None:
                     count = len(step.outputs) if step.multiple else 0
@@ -72,10 +72,10 @@ def writing(
         names[f"w{step}"] = writer(namespace[step], multiple=is_tuple)
 
     def rewritten(line: str) -> str:
-        if (header := HEADER.match(line)) is not None:
+        if (header := re.match(HEADER, line)) is not None:
             buffers = [f"b{number}" for number in range(len(writes))]
             return f"def run({', '.join(filter(None, [header[1], *buffers]))}):"
-        if (called := STEP.match(line)) is None or called[2] not in targets:
+        if (called := re.match(STEP, line)) is None or called[2] not in targets:
             return line
         start, step, arguments = called.groups()
         into = ", ".join(targets[step])
@@ -91,9 +91,9 @@ def checking(source: str, namespace: Mapping[str, Any]) -> tuple[str, dict[str, 
     """
 
     def rewritten(line: str) -> str:
-        if STEP.match(line):
+        if re.match(STEP, line):
             return f"{line}; check()"
-        return LOOP.sub(r"\1looked(\2):", line)
+        return re.sub(LOOP, r"\1looked(\2):", line)
 
     calls = {name: _one_by_one(called) for name, called in namespace.items()}
     return _each(source, rewritten), {**calls, "check": check, "looked": looked}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -25,20 +25,8 @@ ALIGNMENT = 64
 """Of weights in a file."""
 
 
-class Place(NamedTuple):
-    """A weight in a storage, as a plan has it.
-
-    Attributes:
-        offset: Where it begins.
-        number: Its element type.
-        shape: Its logical shape.
-        strides: Bytes between elements; ``None`` if contiguous.
-    """
-
-    offset: int
-    number: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...] | None
+Place: TypeAlias = "tuple[int, int, tuple[int, ...], tuple[int, ...] | None]"
+"""A weight in a storage: offset, element type, logical shape, strides if it is not contiguous."""
 
 
 class Stores:
@@ -65,7 +53,7 @@ class Stores:
         storage = weight.storage
         if id(storage) not in self._known:
             self._known[id(storage)] = self._of(storage)
-        place = Place(weight.offset, int(weight._dtype), weight.shape, weight.strides)
+        place = weight.offset, int(weight._dtype), weight.shape, weight.strides
         return *self._known[id(storage)], place
 
     def _of(self, storage: Storage) -> tuple[str, Any]:
@@ -81,8 +69,7 @@ class Stores:
             return "derived", (Path(storage.path).name, storage.key, state)
         if not isinstance(storage, Memory) or storage.size > LARGEST:
             raise Unkept(f"weights lie in {storage.label}")
-        content = np.frombuffer(_bytes_of(storage), np.uint8)
-        return "small", (storage.key if lasts else None, content)
+        return "small", (storage.key if lasts else None, _bytes_of(storage))
 
 
 class Gathered(Stores):
@@ -115,7 +102,7 @@ class Gathered(Stores):
             self.more.append((self.end, storage.buffer))
             self.end += storage.size
         offset = self._bases[id(storage)] + weight.offset
-        return "file", "", Place(offset, int(weight.dtype), weight.shape, weight.strides)
+        return "file", "", (offset, int(weight._dtype), weight.shape, weight.strides)
 
 
 def _bytes_of(storage: Memory) -> bytes:
@@ -159,8 +146,8 @@ class Opened:
             self._derived[key] = self._registry._share(key, found)
         return self._derived[key]
 
-    def _small(self, key: str | None, content: np.ndarray[Any, Any]) -> Storage:
+    def _small(self, key: str | None, content: bytes) -> Storage:
         if key is None:
-            made = self._registry.constant(content.tobytes(), UINT8, content.shape)
-            return made.storage
-        return self._registry._share(key, Memory(content.copy(), "private", key))
+            return self._registry.constant(content, UINT8, (len(content),)).storage
+        owner = np.frombuffer(content, np.uint8).copy()
+        return self._registry._share(key, Memory(owner, "private", key))

@@ -82,8 +82,8 @@ def read_trusted(path: Path, like: os.stat_result | None = None) -> bytes:
         return file.read()
 
 
-def write_trusted(path: Path, content: bytes) -> None:
-    """Writes a file at once or not at all, and makes its folder.
+def write_trusted(path: Path, *content: bytes | memoryview) -> None:
+    """Writes a file at once or not at all, piece after piece, and makes its folder.
 
     Whoever may read new files may read it: a container's user, what its root compiled.
 
@@ -97,9 +97,10 @@ def write_trusted(path: Path, content: bytes) -> None:
     descriptor = os.open(draft, NEW, 0o644)
     try:
         with open(descriptor, "wb", buffering=0) as file:
-            rest = memoryview(content)
-            while rest:
-                rest = rest[file.write(rest) :]
+            for piece in content:
+                rest = memoryview(piece)
+                while rest:
+                    rest = rest[file.write(rest) :]
         os.replace(draft, path)
     except BaseException:
         with contextlib.suppress(OSError):
