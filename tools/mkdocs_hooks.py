@@ -1,8 +1,9 @@
 """What mkdocs is told about documents that are written to be read in the repository.
 
-README.md is the site's first page. A link that leaves the documents goes to the repository if
-``repo_url`` says where that is, and is text otherwise. Of what tests are told in the first line of
-a block of code, a file's name becomes the block's title and the rest is dropped.
+README.md is the site's first page, and the other documents at the top have pages too. A link to
+something else leads to the repository, if ``extra.repository`` says where that is, and is text
+otherwise; ``repo_url`` would have each page ask its host for figures. The first line of a block of
+code may tell tests something: a file's name becomes the block's title and the rest is dropped.
 """
 
 from __future__ import annotations
@@ -19,23 +20,32 @@ if TYPE_CHECKING:
 
 FENCE = re.compile(r"^```(?P<info>[^\n]*)(?P<code>\n.*?^```)$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
-README = "README.md"
+PAGES = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "CODE_OF_CONDUCT.md": "conduct.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+}
+"""Documents outside ``docs``, and their pages."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds README.md as the first page."""
+    """Adds the documents that are not in ``docs``."""
     from mkdocs.structure.files import File
 
-    readme = Path(config.config_file_path).parent / README
-    files.append(File.generated(config, "index.md", abs_src_path=str(readme)))
+    root = Path(config.config_file_path).parent
+    for name, page in PAGES.items():
+        files.append(File.generated(config, page, abs_src_path=str(root / name)))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Rewrites links, those in blocks of code excepted, and the first lines of blocks."""
     del files
-    place = README if page.file.src_uri == "index.md" else f"docs/{page.file.src_uri}"
-    repository = (config.repo_url or "").rstrip("/")
+    uri = page.file.src_uri
+    place = next((name for name, made in PAGES.items() if made == uri), f"docs/{uri}")
+    repository = config.extra.get("repository", "").rstrip("/")
 
     def linked(found: re.Match[str]) -> str:
         return site_link(found["text"], found["target"], place, repository)
@@ -54,9 +64,8 @@ def site_link(text: str, target: str, place: str, repository: str) -> str:
     if not path or "://" in path or path.startswith("mailto:"):
         return f"[{text}]({target})"
     path = posixpath.normpath(posixpath.join(posixpath.dirname(place), path))
-    if path == README or path.startswith("docs/"):
-        pages = ["index.md" if name == README else name for name in (path, place)]
-        to, of = (posixpath.relpath(name, "docs") if "/" in name else name for name in pages)
+    if path in PAGES or path.startswith("docs/"):
+        to, of = (PAGES.get(name) or posixpath.relpath(name, "docs") for name in (path, place))
         return f"[{text}]({posixpath.relpath(to, posixpath.dirname(of) or '.')}{hash_sign}{anchor})"
     return f"[{text}]({repository}/blob/HEAD/{path}{hash_sign}{anchor})" if repository else text
 
