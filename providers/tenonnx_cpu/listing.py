@@ -30,6 +30,7 @@ LISTING: Final = {
     "data_movement.transpose": "Transpose",
     "data_movement.views": "Expand Flatten Reshape Slice Split SplitToSequence Squeeze Unsqueeze",
     "elementwise.batch_norm": "BatchNormalization",
+    "elementwise.choosing": "Where",
     "elementwise.elementwise": (
         "Abs Add Ceil Clip Div Erf Exp Floor Gelu HardSigmoid HardSwish LeakyRelu Max Min Mul Neg "
         "PRelu Pow Reciprocal Relu Sigmoid Softsign Sqrt Sub Swish Tanh ThresholdedRelu"

@@ -30,7 +30,7 @@ def gather(data: Any, places: Any, threads: int, **attributes: int) -> Any:
         ((5000,), (4096,), 0, True),
         ((3, 40, 33), (3, 30, 80), -1, False),  # other rows are fewer
         ((64, 80), (70, 80), 0, False),
-        ((3, 4), (3, 5), 1, False),  # too few to be worth it
+        ((3, 4), (3, 5), 1, True),
     ],
 )
 def test_elements(

@@ -75,6 +75,8 @@ ROWS = [
     one("ReduceMax", "ReduceMax", [f32(30, 40, 50), i64(-1)]),
     one("TopK", "TopK", [f32(300, 300), i64(7)], outputs=2),
     one("TopK const", "TopK", [f32(300, 300), i64(7)], outputs=2, constants=(1,)),
+    one("Where", "Where", [ids(0, 2, 3, 1, 33).astype(bool), f32(40, 33), f32(3, 40, 1)]),
+    one("Where number", "Where", [ids(0, 2, 50, 70).astype(bool), f32(), f32(50, 70)]),
     one("GatherElements", "GatherElements", [f32(3, 40, 33), ids(-33, 33, 3, 40, 800)], axis=-1),
     one(
         "GatherElements const",

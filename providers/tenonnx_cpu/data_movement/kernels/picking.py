@@ -26,9 +26,7 @@ def pick_row(arguments: Any, task: Any, worker: Any) -> None:
 
 @kernel(
     (In(f32, 3, "A"), In(i64, 3, "A"), Out(f32, 3), Out(i64, 1), size),
-    Contract(
-        launch="as many rows of places as of data", values="places are in a row", captured=False
-    ),
+    Contract(launch="as many rows of places as of data", values="places are in a row"),
 )
 def pick(data, places, out, wrong, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Writes ``data[stack, row, places[stack, row, i]]``.
@@ -37,7 +35,8 @@ def pick(data, places, out, wrong, threads):  # type: ignore[no-untyped-def] # t
         data: Stacks of rows, of any strides.
         places: As many, likewise; negative ones count from the end.
         out: Of the places' shape.
-        wrong: One number, which becomes 1 if there is no such place.
+        wrong: One number, which becomes 1 if there is no such place, and 0 else.
         threads: How many threads to use.
     """
+    wrong[0] = 0
     pick_row((data, places, out, wrong), places.shape[0] * places.shape[1], threads)
