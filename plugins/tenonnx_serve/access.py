@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tenonnx.errors import InvalidArgument
-from tenonnx_serve.errors import Unauthorized
+from tenonnx_serve.errors import Forbidden, Unauthorized
 
 TOKEN_VARIABLE = "TENONNX_SERVE_TOKEN"
 
@@ -111,6 +111,30 @@ class Gate:
         """
         if path not in unguarded and not hmac.compare_digest(given or b"", self._expected):
             raise Unauthorized("this server takes requests with its token: Authorization: Bearer …")
+
+
+def check_origin(path: str, origin: bytes, host: bytes, local: bool) -> None:
+    """Refuses what a page of another site, open in somebody's browser, asks the server to change.
+
+    A browser sends a page's requests to servers on its own machine, too, and says in the header
+    ``Origin`` whose page it is. Inferences change nothing, and browsers keep answers from the page.
+
+    Args:
+        path: What is asked.
+        origin: The header ``Origin``.
+        host: The header ``Host``, by which the browser reached the server.
+        local: Whether it listens for its machine alone: no other name than that leads there, but
+            those that somebody made to lead there.
+
+    Raises:
+        Forbidden: The page is not the server's own.
+    """
+    if not path.startswith("/v2/") or path.startswith("/v2/models/"):
+        return
+    asking = origin.partition(b"://")[2]
+    name = asking.rpartition(b":")[0] or asking
+    if asking != host or (local and name.strip(b"[]").decode("latin-1") not in LOOPBACK):
+        raise Forbidden("pages of other sites may not change the server")
 
 
 def credentials(access: Access) -> Any:

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tenonnx_serve import logs
-from tenonnx_serve.access import Gate
+from tenonnx_serve.access import Gate, check_origin
 from tenonnx_serve.bodies import Message, Receive
-from tenonnx_serve.errors import Unauthorized
+from tenonnx_serve.errors import Forbidden, Unauthorized
 from tenonnx_serve.rest import ANSWERED, HEADERS, Header
 from tenonnx_serve.tracing import Tracing
 
@@ -24,12 +24,16 @@ class Entrance:
         inner: What answers those that pass.
         gate: What they have to pass; ``None`` lets all.
         tracing: Makes a span of each, unless it is ``None``.
+        local: Whether the server listens for its machine alone.
     """
 
-    def __init__(self, inner: Application, gate: Gate | None, tracing: Tracing | None) -> None:
+    def __init__(
+        self, inner: Application, gate: Gate | None, tracing: Tracing | None, *, local: bool
+    ) -> None:
         self._inner = inner
         self._gate = gate
         self._tracing = tracing
+        self._local = local
         self._logging = logs.requests.isEnabledFor(20)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -37,12 +41,14 @@ class Entrance:
         headers = dict(scope["headers"])
         line = (b"x-request-id", logs.identify(headers.get(b"x-request-id")).encode())
         scope[HEADERS], scope[ANSWERED] = headers, line
-        if self._gate is not None:
-            try:
+        try:
+            if self._gate is not None:
                 self._gate.check(scope["path"], headers.get(b"authorization"))
-            except Unauthorized as error:
-                await _refuse(send, error, line)
-                return
+            if (origin := headers.get(b"origin")) is not None:
+                check_origin(scope["path"], origin, headers.get(b"host", b""), self._local)
+        except (Unauthorized, Forbidden) as error:
+            await _refuse(send, error, line)
+            return
         if not (self._logging or self._tracing):
             await self._inner(scope, receive, send)
         else:
@@ -70,14 +76,15 @@ class Entrance:
                 _log(scope, status, length, time.perf_counter() - start)
 
 
-async def _refuse(send: Send, error: Unauthorized, line: Header) -> None:
+async def _refuse(send: Send, error: Unauthorized | Forbidden, line: Header) -> None:
     body = b'{"error": "%s"}' % str(error).encode("ascii", "replace")
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(body)),
-        (b"www-authenticate", b"Bearer"),
         line,
     ]
+    if isinstance(error, Unauthorized):
+        headers.append((b"www-authenticate", b"Bearer"))
     start = {"type": "http.response.start", "status": error.status, "headers": headers}
     await send(start)
     await send({"type": "http.response.body", "body": body})

@@ -34,6 +34,12 @@ class Unauthorized(ServeError):
     status, code = 401, "UNAUTHENTICATED"
 
 
+class Forbidden(ServeError):
+    """Whoever sends the request may not ask for this."""
+
+    status, code = 403, "PERMISSION_DENIED"
+
+
 class Missing(ServeError):
     """There is no such model, version, region or path."""
 

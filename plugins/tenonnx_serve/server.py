@@ -10,7 +10,7 @@ from typing import Any
 import uvicorn
 
 from tenonnx_serve import sockets
-from tenonnx_serve.access import Gate
+from tenonnx_serve.access import LOOPBACK, Gate
 from tenonnx_serve.connections import Connection
 from tenonnx_serve.core import Core
 from tenonnx_serve.entrance import Entrance
@@ -39,7 +39,8 @@ class Server:
         token = settings.access.read_token()
         self._gate = Gate(token) if token else None
         self._tracing = Tracing() if settings.trace else None
-        entrance = Entrance(self.app, self._gate, self._tracing)
+        local = settings.host in LOOPBACK
+        entrance = Entrance(self.app, self._gate, self._tracing, local=local)
         self._http = uvicorn.Server(_config(entrance, settings))
         self._http.capture_signals = contextlib.nullcontext  # they are whoever's who runs it
         self._serving: asyncio.Task[None] | None = None

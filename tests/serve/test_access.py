@@ -21,8 +21,8 @@ from tritonclient.utils import InferenceServerException
 
 from serve.servers import Running, double, serving
 from tenonnx.errors import InvalidArgument
-from tenonnx_serve.access import Access, Gate, warning
-from tenonnx_serve.errors import Unauthorized
+from tenonnx_serve.access import Access, Gate, check_origin, warning
+from tenonnx_serve.errors import Forbidden, Unauthorized
 from tenonnx_serve.settings import Settings
 
 TOKEN = "a-word.that_nobody~knows"
@@ -110,6 +110,30 @@ def test_a_gate_compares_all_of_a_header() -> None:
     for path in ("/v2/health/ready/", "/v2/health/../models/m", "/", "/metrics"):
         with pytest.raises(Unauthorized):
             gate.check(path, b"Bearer ab")
+
+
+@pytest.mark.parametrize(
+    ("path", "origin", "local", "passes"),
+    [
+        ("/v2/repository/models/m/load", b"http://localhost:8000", True, True),
+        ("/v2/repository/models/m/load", b"http://evil.example", True, False),
+        ("/v2/repository/models/m/load", b"null", True, False),
+        # A name that somebody makes lead to this machine is the page's host and the server's.
+        ("/v2/repository/models/m/load", b"http://evil.example:8000", True, False),
+        ("/v2/repository/models/m/load", b"http://models.example:8000", False, True),
+        ("/v2/models/m/infer", b"http://evil.example", True, True),
+    ],
+)
+def test_pages_of_others_change_nothing(
+    path: str, origin: bytes, local: bool, passes: bool
+) -> None:
+    asking = origin.partition(b"://")[2]
+    host = asking if asking.endswith(b":8000") else b"localhost:8000"
+    if passes:
+        check_origin(path, origin, host, local)
+    else:
+        with pytest.raises(Forbidden):
+            check_origin(path, origin, host, local)
 
 
 @pytest.mark.parametrize("text", ["", "\n", "two words", "ü"])

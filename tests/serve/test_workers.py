@@ -95,6 +95,14 @@ def test_what_cannot_be_loaded_is_loaded_by_none(pair: tuple[Served, Path]) -> N
     assert server.call("POST", "/v2/repository/models/torn/load")[0] == 200
 
 
+def test_a_page_of_another_site_loads_nothing(pair: tuple[Served, Path]) -> None:
+    server, _ = pair
+    path = "/v2/repository/models/steady/load"
+    status, said, _ = server.call("POST", path, headers={"Origin": "http://evil.example"})
+    assert status == 403
+    assert "other sites" in said["error"]
+
+
 @pytest.mark.parametrize("name", ["..", "%2e%2e", "steady%2f..%2f..", "a%00b", "-x", "", "x" * 300])
 def test_names_do_not_become_paths(pair: tuple[Served, Path], name: str) -> None:
     server, root = pair
