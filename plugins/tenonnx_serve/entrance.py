@@ -55,7 +55,7 @@ class Entrance:
             await self._observed(scope, receive, send)
 
     async def _observed(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answers one request, and writes down what became of it."""
+        """Answers one request, and tells the log and the trace what became of it."""
         status, length, start = 0, 0, time.perf_counter()
 
         def noted(message: Message) -> Awaitable[None]:

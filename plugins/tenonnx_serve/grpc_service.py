@@ -17,7 +17,7 @@ from tenonnx_serve.access import credentials
 from tenonnx_serve.core import Core, told
 from tenonnx_serve.errors import BadRequest, Missing, Unavailable
 from tenonnx_serve.grpc_entrance import Entrance
-from tenonnx_serve.repository import READY
+from tenonnx_serve.repository import READY, refuse_parameters
 from tenonnx_serve.rest import is_local
 from tenonnx_serve.settings import Settings
 
@@ -90,6 +90,7 @@ async def repository_index(core: Core, request: Any) -> Any:
 
 async def repository_load(core: Core, request: Any) -> Any:
     """Loads a model."""
+    refuse_parameters(request.parameters)
     await core.control.load(request.model_name)
     return messages.RepositoryModelLoadResponse()
 

@@ -12,7 +12,7 @@ from typing import Any
 from tenonnx import NoSuchFile, TenonnxError
 from tenonnx_serve import config, layout
 from tenonnx_serve.batching import Queue
-from tenonnx_serve.errors import Missing, ServeError, Unavailable
+from tenonnx_serve.errors import Missing, ServeError, Unavailable, Unsupported
 from tenonnx_serve.layout import Found
 from tenonnx_serve.model import Model
 from tenonnx_serve.opening import open_session
@@ -61,6 +61,18 @@ class Change:
     digest: str = ""
 
 
+def refuse_parameters(given: Any) -> None:
+    """Refuses what a client wants a model to be loaded with: models are as they lie there.
+
+    Raises:
+        Unsupported: It wants something.
+    """
+    if given:
+        raise Unsupported(
+            f"a model is loaded as it lies in the repository, not with {shown(sorted(given))}"
+        )
+
+
 class Repository:
     """The models of a server. Its methods are called in the event loop's thread.
 
@@ -102,11 +114,18 @@ class Repository:
         return queue
 
     async def start(self) -> None:
-        """Loads the models that are to be there from the start; the others are only listed."""
+        """Loads the models that are to be there from the start; the others are only listed.
+
+        Raises:
+            TenonnxError: One cannot be loaded.
+        """
         wanted = self.settings.startup
         for name in await self.refresh():
             if wanted is None or name in wanted:
-                await self.load(name)
+                try:
+                    await self.load(name)
+                except ServeError as error:
+                    raise error.__cause__ or error from None
         self.ready = True
 
     async def refresh(self) -> Iterable[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from typing import Any, Final
 
 from tenonnx_serve.classification import presented
@@ -43,6 +44,8 @@ def decode(
         BadRequest: It is not of the protocol's form, or does not fit the model.
         TooLarge: It asks for more than the limits.
     """
+    if header == b"0":
+        return Request(_whole(model, body, limits), parameters={"binary_data_output": True})
     said, binary = _split(body, header)
     inputs: dict[str, Array] = {}
     for tensor in _listed(said, "inputs"):
@@ -60,6 +63,25 @@ def decode(
     if not isinstance(said_id, str):
         raise BadRequest(f"id is {shown(said_id)}; expected a string")
     return Request(inputs, outputs, said_id, _parameters(said))
+
+
+def _whole(model: Model, body: bytes | bytearray, limits: Limits) -> dict[str, Array]:
+    """Returns the only input of a model, all of whose bytes a body without JSON is.
+
+    Of its sizes one may be open: the body's length says it.
+    """
+    if len(model.inputs) != 1:
+        raise BadRequest(f"model '{model.name}' has not one input alone: send JSON before the data")
+    (spec,) = model.inputs.values()
+    row = math.prod(size for size in spec.shape if size > 0) * spec.dtype.itemsize
+    if spec.datatype == "BYTES" or spec.shape.count(-1) > 1 or not row:
+        raise BadRequest(f"input '{spec.name}' has a shape that data alone do not say")
+    shape = [len(body) // row if size == -1 else size for size in spec.shape]
+    return {
+        spec.name: from_bytes(
+            spec, checked_shape(spec, spec.datatype, shape, limits.elements), body
+        )
+    }
 
 
 def _split(body: bytes | bytearray, header: bytes | None) -> tuple[Parameters, memoryview]:

@@ -7,7 +7,7 @@ from typing import Final
 from tenonnx_serve import config, facts, rest_infer, rest_server
 from tenonnx_serve.batching import Queue
 from tenonnx_serve.bodies import compressed
-from tenonnx_serve.repository import READY
+from tenonnx_serve.repository import READY, refuse_parameters
 from tenonnx_serve.rest import JSON, Answer, Call, Handler, Routes, answer
 
 BINARY: Final = (b"content-type", b"application/octet-stream")
@@ -65,7 +65,7 @@ async def index(call: Call) -> Answer:
 
 async def load(call: Call) -> Answer:
     """Loads a model."""
-    await call.json()
+    refuse_parameters((await call.json()).get("parameters"))
     await call.core.control.load(call.path[0])
     return answer({})
 

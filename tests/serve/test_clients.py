@@ -171,7 +171,12 @@ def test_a_stream_answers_in_order(running: Running) -> None:
         for number in range(40):
             x = np.full((1, 4), number, np.float32)
             name = "double" if number != 7 else "nothing"
-            client.async_stream_infer(name, [tensor(client, x, "FP32")], request_id=str(number))
+            client.async_stream_infer(
+                name,
+                [tensor(client, x, "FP32")],
+                request_id=str(number),
+                enable_empty_final_response=number == 3,
+            )
         for number in range(40):
             found = ended.get(timeout=30)
             if number == 7:
@@ -179,6 +184,8 @@ def test_a_stream_answers_in_order(running: Running) -> None:
             else:
                 assert found.get_response().id == str(number)
                 assert found.as_numpy("y")[0, 0] == 2 * number
+                said = found.get_response().parameters
+                assert ("triton_final_response" in said) == (number == 3)
         client.stop_stream()
 
 
