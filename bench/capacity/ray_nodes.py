@@ -139,13 +139,12 @@ def asked(handle: Any, clients: int, seconds: float) -> tuple[float, list[float]
     return len(taken) / seconds, taken
 
 
-def compared(serve: Any, model: Path, folder: Path) -> tuple[Times, Outcome, Outcome]:
-    """Returns what was measured with one replica, and what four do: measured, and simulated."""
-    one = deployment(serve, model, folder / "one", SLOW)
-    handle, wished, (note,) = deployed(serve, one, folder / "one", 1)
-    _, taken = asked(handle, 1, 3)
+def of_one(serve: Any, model: Path, folder: Path) -> Times:
+    """Returns what one replica takes."""
+    handle, wished, (note,) = deployed(serve, deployment(serve, model, folder, SLOW), folder, 1)
+    _, taken = asked(handle, 1, 2)
     serve.delete("default")
-    times = Times(
+    return Times(
         start=note["begun"] - wished,
         fetch=note["got"] - note["begun"],
         open=note["ready"] - note["got"],
@@ -153,19 +152,27 @@ def compared(serve: Any, model: Path, folder: Path) -> tuple[Times, Outcome, Out
         route=statistics.median(taken) - RUN,
         together=(os.cpu_count() or 1) / NODES,
     )
+
+
+def compared(serve: Any, model: Path, folder: Path) -> tuple[Times, Outcome, Outcome]:
+    """Returns what one replica takes, and what four do: measured, and simulated.
+
+    One is measured before and after the four: what else the machine does comes and goes.
+    """
+    before = asdict(of_one(serve, model, folder / "before"))
     replicas = NODES * EACH
     many = deployment(serve, model, folder / "many", SLOW)
     handle, wished, notes = deployed(serve, many, folder / "many", replicas)
     rate, taken = asked(handle, CLIENTS, SECONDS)
     serve.delete("default")
+    after = asdict(of_one(serve, model, folder / "after"))
+    times = Times(**{name: (value + after[name]) / 2 for name, value in before.items()})
     by_node: dict[str, int] = {}
     for each in notes:
         by_node[each["node"]] = by_node.get(each["node"], 0) + each["fetched"]
     ready = [each["ready"] - wished for each in notes]
-    found = Outcome(
-        sorted(by_node.values()), min(ready), max(ready), rate, statistics.median(taken)
-    )
-    return times, found, simulated(times, replicas)
+    fetches, median = sorted(by_node.values()), statistics.median(taken)
+    return times, Outcome(fetches, min(ready), max(ready), rate, median), simulated(times, replicas)
 
 
 def simulated(times: Times, replicas: int) -> Outcome:

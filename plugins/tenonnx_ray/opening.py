@@ -41,12 +41,14 @@ def opened(
 
 
 def threads() -> int:
-    """Returns how many CPUs Ray gives this worker, at least one; outside of Ray 0, for all."""
+    """Returns how many CPUs Ray gives this worker, at least one; outside of a worker 0, for all."""
     ray = sys.modules.get("ray")
     if ray is None or not ray.is_initialized():
         return 0
-    given = ray.get_runtime_context().get_assigned_resources()
-    return max(1, int(given.get("CPU", 0)))
+    context = ray.get_runtime_context()
+    if context.get_task_id() is None and context.get_actor_id() is None:
+        return 0  # in the program that asks for workers, which may know nothing of its resources
+    return max(1, int(context.get_assigned_resources().get("CPU", 0)))
 
 
 def warm(session: InferenceSession, rows: Iterable[int]) -> None:

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
+import re
+import subprocess
+import sys
 
 import pytest
+from programs import PATHS, ROOT
 
 pytest.importorskip("ray.cluster_utils", reason="ray is not installed; tox -e ray")
 
 
-from bench.capacity.ray_nodes import compared, nodes, report
-from programs import PATHS
-
-pytestmark = pytest.mark.filterwarnings("ignore")  # those of Ray about itself are many
-
-
-def test_two_nodes_do_as_is_simulated(path: Path, tmp_path: Path) -> None:
+def test_two_nodes_do_as_is_simulated() -> None:
     """Within what a busy machine leaves: starts within a half, steady numbers within a quarter."""
-    (tmp_path / "store").mkdir()
-    for name in ("model.onnx", "data"):
-        (path.parent / name).rename(tmp_path / "store" / name)
-    with nodes(PATHS, tmp_path / "cache") as serve:
-        times, found, said = compared(serve, tmp_path / "store", tmp_path / "nodes")
-    print("\n" + report(times, found, said))
-    assert found.fetches == said.fetches == [1, 1]
-    assert found.first == pytest.approx(said.first, rel=0.5)
-    assert found.last == pytest.approx(said.last, rel=0.5)
-    assert found.throughput == pytest.approx(said.throughput, rel=0.25)
-    assert found.median == pytest.approx(said.median, rel=0.25)
+    command = [sys.executable, "-m", "bench", "capacity", "--ray"]
+    places = {"PYTHONPATH": os.pathsep.join([*PATHS, str(ROOT)])}
+    environment = os.environ | places
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    print(done.stdout)
+    rows = re.findall(r"^\| (\w+) \| (.*?) \| (.*?) \|$", done.stdout, re.M)
+    found = {name: (measured, simulated) for name, measured, simulated in rows}
+    assert found["fetches"] == ("[1, 1]", "[1, 1]")
+    for name, most in (("first", 0.5), ("last", 0.5), ("throughput", 0.25), ("median", 0.25)):
+        measured, simulated = map(float, found[name])
+        assert measured == pytest.approx(simulated, rel=most), name
