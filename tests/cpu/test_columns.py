@@ -15,10 +15,12 @@ ML = "ai.onnx.ml"
 @pytest.mark.parametrize("rows", [0, 1, 7, 20])
 @pytest.mark.parametrize("chosen", [(0, 1, 2), (2, 0), (1, 1, 1, 1)])
 @pytest.mark.parametrize("is_hot", [False, True])
+@pytest.mark.parametrize("few", [0, 64])
 def test_columns_are_encoded_as_one_by_one(
-    rows: int, chosen: tuple[int, ...], is_hot: bool, monkeypatch: pytest.MonkeyPatch
+    rows: int, chosen: tuple[int, ...], is_hot: bool, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(columns, "AT_ONCE", 15)
+    monkeypatch.setattr(columns, "FEW", few)
     x = np.random.default_rng(0).choice(["a", "b", "c", "?"], (rows, 3))
     nodes, weights = [], {}
     for number, place in enumerate(chosen):

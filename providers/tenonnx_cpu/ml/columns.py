@@ -25,6 +25,9 @@ ML = "ai.onnx.ml"
 AT_ONCE = 1 << 14
 """Words that are encoded between two looks whether to stop."""
 
+FEW = 64
+"""Words that dictionaries find before a kernel has been called."""
+
 ENOUGH = 1 << 11
 """Words that are worth a second thread."""
 
@@ -125,9 +128,11 @@ def _call(columns: Sequence[Column], rank: int, threads: int, plain: Call) -> Ca
     def call(x: NDArray) -> Any:
         if x.ndim != 2 or not 0 <= min(places) <= max(places) < x.shape[1]:
             return plain(x)
+        if len(x) * len(places) <= FEW:
+            return encoded(x)
         y = empty((len(x), *middle, width), dtype)
         grain, used = shared_out(len(x), len(x) * len(places), ENOUGH, threads)
-        if x.size and known.look_up(x, y.view(np.uint8).reshape(len(x), -1), grain, used):
+        if known.look_up(x, y.view(np.uint8).reshape(len(x), -1), grain, used):
             return y
         if len(x) <= at_once:
             return encoded(x)
