@@ -13,7 +13,7 @@ from tenonnx.cli.opening import check_provider, parse_provider
 from tenonnx.cli.output import say
 from tenonnx.cli.state import State, state_of
 from tenonnx_serve.access import Access
-from tenonnx_serve.settings import Batching, Settings
+from tenonnx_serve.settings import MIB, Batching, Limits, Settings
 
 HELP = """Serves models over the Open Inference Protocol v2: REST and gRPC.
 
@@ -57,6 +57,15 @@ def serve(
             help="Join requests up to so many rows; let one wait so long for others.",
         ),
     ] = "1",
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", help="For a request, once it was read.", min=0.001)
+    ] = Limits.seconds,
+    max_body: Annotated[
+        int, typer.Option(metavar="MIB", help="Of a request, also decompressed.", min=1)
+    ] = Limits.body // MIB,
+    max_waiting: Annotated[
+        int, typer.Option(help="Requests to a model that wait or run, of each worker.", min=1)
+    ] = Limits.waiting,
     workers: Annotated[int, typer.Option(help="Processes that serve.", min=1, max=1024)] = 1,
     threads: Annotated[
         int, typer.Option(help="Threads of each worker's kernels; 0: cores by workers.", min=0)
@@ -106,6 +115,7 @@ def serve(
         level=level.value,
         without=tuple(without),
         batching=parse_batch(batch),
+        limits=Limits(body=max_body * MIB, waiting=max_waiting, seconds=timeout),
         intra_op_threads=threads,
         access=Access(certificate, key, token_file),
         log=(log or (LogForm.TEXT if sys.stderr.isatty() else LogForm.JSON)).value,
