@@ -6,11 +6,12 @@ This module is public: transforms fold it into weights, and providers into what 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from tenonnx.graph import array_of, attribute, constant_of
+from tenonnx.records import NamedTuple
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -11,11 +11,11 @@ as any model is. The plan is for those who trust the file; see ``tenonnx.plans.s
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
 
 from tenonnx.digest import BYTES, digest
 from tenonnx.errors import InvalidProtobuf
 from tenonnx.loading.wire import COMPILED as MAGIC
+from tenonnx.records import NamedTuple
 
 VERSION = 1
 PAGE = 4096

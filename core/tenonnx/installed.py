@@ -14,7 +14,9 @@ import sys
 from collections.abc import Iterator
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from tenonnx.records import NamedTuple
 
 INFO = (".dist-info", ".egg-info")
 ALIKE = str.maketrans("_.", "--")

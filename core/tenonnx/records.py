@@ -1,17 +1,42 @@
-"""Records: frozen dataclasses that are there as soon as they are defined.
+"""Records: frozen dataclasses, and named tuples, that are there as soon as they are defined.
 
 ``dataclass`` compiles half a dozen methods for every class, half a millisecond in all, and a
-session needs fifty classes. Records share theirs.
+session needs fifty classes. Records share theirs. ``typing.NamedTuple`` compiles every annotation.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import MISSING, FrozenInstanceError, field
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
 
 T = TypeVar("T")
+
+if TYPE_CHECKING:
+    from typing import NamedTuple as NamedTuple
+else:
+
+    class _NamedTuples(type):
+        """Makes what ``typing.NamedTuple`` would, and compiles no annotation for it."""
+
+        def __new__(mcs, name: str, _: tuple[Any, ...], own: dict[str, Any]) -> Any:
+            names = tuple(own.get("__annotations__", ()))
+            defaults = [own[each] for each in names if each in own]
+            made = namedtuple(name, names, defaults=defaults, module=own["__module__"])
+            for key, value in own.items():
+                if key not in names and key not in ("__module__", "__qualname__"):
+                    setattr(made, key, value)
+            made.__qualname__ = own["__qualname__"]
+            return made
+
+    class _Bases:
+        def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[Any, ...]:
+            return (_Named,)
+
+    _Named = type.__new__(_NamedTuples, "NamedTuple", (), {})
+    NamedTuple = _Bases()
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))

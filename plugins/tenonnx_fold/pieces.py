@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext, Weight
+from tenonnx.records import NamedTuple
 from tenonnx.traits import ELEMENTWISE
 
 PIECE_BYTES: Final = 2 << 20

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx_ir as ir
 
 from tenonnx import TransformContext
 from tenonnx.graph import graphs
+from tenonnx.records import NamedTuple
 from tenonnx_fuse.constants import Array
 from tenonnx_fuse.rewrite import Rewriting
 

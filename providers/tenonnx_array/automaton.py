@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from re import _compiler, _constants, _parser  # type: ignore[attr-defined] # the parser of re itself
-from typing import Any, NamedTuple
+from typing import Any
 
 from tenonnx import interruption
+from tenonnx.records import NamedTuple
 
 LARGEST = 20_000
 """States at most."""

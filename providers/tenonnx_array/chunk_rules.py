@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from tenonnx.operators import Array
+from tenonnx.records import NamedTuple
 
 LONGEST = 1 << 18
 """Elements of a chunk: the slowest operators take some hundredths of a second for them."""

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tenonnx.interruption import pieces
 from tenonnx.operators import Array, Namespace
+from tenonnx.records import NamedTuple
 from tenonnx_array.dtypes import FLOATS, accumulator
 
 LONGEST = 1 << 21

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import NamedTuple
 
 import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx.records import NamedTuple
 from tenonnx_array.allocation import check_allocation
 from tenonnx_array.precision import widened
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise, repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tenonnx import interruption
 from tenonnx.operators import Array, Namespace
+from tenonnx.records import NamedTuple
 from tenonnx_array.allocation import check_allocation
 from tenonnx_array.ml.staged import StagedTable
 

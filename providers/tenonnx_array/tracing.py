@@ -8,12 +8,13 @@ from __future__ import annotations
 import functools
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from tenonnx.operators import Kernel
 from tenonnx.provider import Segment, Step
+from tenonnx.records import NamedTuple
 from tenonnx_array.provider import ArrayProvider
 
 if TYPE_CHECKING:

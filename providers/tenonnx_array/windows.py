@@ -7,12 +7,11 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from tenonnx.operators import Array, Namespace
-from tenonnx.records import record
+from tenonnx.records import NamedTuple, record
 from tenonnx_array.allocation import check_allocation
 
 FEW, SHORT = 16, 36

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from tenonnx.planning.anchors import Part, Walk, clip_bounds
+from tenonnx.records import NamedTuple
 from tenonnx.traits import ACTIVATIONS, parameters_of
 from tenonnx_cpu.elementwise.kernels import opcodes
 from tenonnx_cpu.kernel_selection import Site

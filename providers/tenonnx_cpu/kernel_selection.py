@@ -8,13 +8,14 @@ returns a callable that computes it, or ``None`` to leave it to the array kernel
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from tenonnx.graph import array_of, attribute
 from tenonnx.planning.lower import is_constant
 from tenonnx.provider import HOST
+from tenonnx.records import NamedTuple
 from tenonnx.weights.weight import weight_in
 
 if TYPE_CHECKING:

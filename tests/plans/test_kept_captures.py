@@ -111,7 +111,7 @@ def test_no_step_is_made_where_a_capture_fits(path: Path, monkeypatch: pytest.Mo
     wanted = answers(first := opened(path))
     again = opened(path)
     with monkeypatch.context() as patch:
-        patch.setattr("tenonnx.plans.pickling.loaded", None)
+        patch.setattr("tenonnx.plans.unpickling.loaded", None)
         assert_same(answers(again), wanted)
     assert_same(answers(again, X[:1]), answers(first, X[:1]))
 

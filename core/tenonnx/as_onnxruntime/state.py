@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from types import SimpleNamespace
-from typing import NamedTuple
 
 import onnx
 
@@ -12,6 +11,7 @@ from tenonnx.interface.devices import DEVICE_TYPES
 from tenonnx.interface.devices import OrtDevice as NamedDevice
 from tenonnx.interface.runtime_info import kernels_by_provider
 from tenonnx.options import SessionOptions
+from tenonnx.records import NamedTuple
 
 __all__ = [
     "OrtDevice",

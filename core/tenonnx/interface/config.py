@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from tenonnx.errors import InvalidArgument, NotFound, NotSupported, did_you_mean
 from tenonnx.lazy_modules import logger
+from tenonnx.records import NamedTuple
 
 log = logger("tenonnx")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from tenonnx.interface.ort_value import OrtValue, OrtValueVector
 from tenonnx.interface.value_types import element_dtype
 from tenonnx.planning.on_devices import lends
 from tenonnx.provider import HOST, Device
+from tenonnx.records import NamedTuple
 
 if TYPE_CHECKING:
     from tenonnx.interface.session_facts import Session

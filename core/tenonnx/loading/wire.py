@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from tenonnx.errors import InvalidProtobuf
+from tenonnx.records import NamedTuple
 
 if TYPE_CHECKING:
     from tenonnx.loading.long_lists import LongList

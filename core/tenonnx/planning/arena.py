@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+
+from tenonnx.records import NamedTuple
 
 
 class Lifetime(NamedTuple):

@@ -15,11 +15,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tenonnx.planning.quiet import quietly
+from tenonnx.records import NamedTuple
 
 NAMES = ("scipy_openblas_{}64_", "scipy_openblas_{}", "openblas_{}64_", "openblas_{}")
 """What OpenBLAS's functions are called: in numpy's wheels, and as distributions build it."""

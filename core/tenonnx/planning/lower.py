@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tenonnx import graph as graphs
 from tenonnx.errors import EPFail, InvalidGraph, NodeRefused
 from tenonnx.interruption import Stopped
 from tenonnx.planning.placement import PlacedSegment, Placement
 from tenonnx.provider import HOST, Device, Provider, Segment, Step
-from tenonnx.records import record
+from tenonnx.records import NamedTuple, record
 from tenonnx.weights.weight import weight_in
 from tenonnx.wellformed import misfit
 

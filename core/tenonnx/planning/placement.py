@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from tenonnx import functions, interruption
 from tenonnx import graph as graphs
@@ -13,7 +13,7 @@ from tenonnx.errors import EPFail, InvalidGraph, MalformedGraph, UnknownOperator
 from tenonnx.lazy_modules import onnx
 from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.provider import Provider, Segment
-from tenonnx.records import record
+from tenonnx.records import NamedTuple, record
 from tenonnx.wellformed import check_bodies, misfit
 
 RUNTIME = "runtime"

@@ -6,7 +6,7 @@ import copy
 import itertools
 from collections.abc import Callable, Sequence
 from types import CodeType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from tenonnx.interruption import Stopped, check, copied, lines, raised_by_handle
 from tenonnx.planning.bound import Writable, choose_buffers, deliver, direct_outputs
 from tenonnx.planning.quiet import quietly
 from tenonnx.provider import Device, Step
+from tenonnx.records import NamedTuple
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -23,7 +23,7 @@ from tenonnx.weights.mapping import Identity
 
 if TYPE_CHECKING:
     from tenonnx.interface.session_facts import Session
-    from tenonnx.plans.pickling import Surroundings
+    from tenonnx.plans.unpickling import Surroundings
 
 log = logger("tenonnx.plans")
 
@@ -37,13 +37,13 @@ def take(plan: Path, identity: Identity, namespace: dict[str, Any], found: Surro
         namespace: What the plan calls.
         found: What it found when it was opened.
     """
-    from tenonnx.plans import pickling
+    from tenonnx.plans import unpickling
 
     try:
         file = files.read(path_of(plan))
-        if pickling.plain(file.checks) != tuple(identity):
+        if unpickling.plain(file.checks) != tuple(identity):
             raise Unkept("they are of another file")
-        captures = pickling.loaded(file.parts, file.apart, found)
+        captures = unpickling.loaded(file.parts, file.apart, found)
         for name, each in captures.items():
             namespace[name].__self__.__take__(each, namespace)
     except OSError:

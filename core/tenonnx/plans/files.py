@@ -7,9 +7,9 @@ import os
 import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from tenonnx.digest import BYTES, digest
+from tenonnx.records import NamedTuple
 from tenonnx.weights.folder import PLANS, cache_room, cache_root, note_use
 from tenonnx.weights.mapping import Mapping
 from tenonnx.weights.trusted import is_trusted, open_trusted, write_trusted

@@ -6,12 +6,13 @@ import functools
 import marshal
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import NodeFailed
 from tenonnx.interruption import Stopped, lines, raised_by_handler
 from tenonnx.planning.plan import Code, Plan, settled
 from tenonnx.provider import Step
+from tenonnx.records import NamedTuple
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -6,7 +6,7 @@ import functools
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tenonnx.cores import bound
 from tenonnx.digest import digest
@@ -17,6 +17,7 @@ from tenonnx.plans import captures, files, key
 from tenonnx.plans.admitted import global_of
 from tenonnx.plans.key import PATH, STATE, TRUST_VARIABLE
 from tenonnx.plans.unkept import Unkept
+from tenonnx.records import NamedTuple
 from tenonnx.weights.locks import Locks
 from tenonnx.weights.registry import default_registry
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from tenonnx.options import SessionOptions
     from tenonnx.planning.plan import Observer, Plan
     from tenonnx.plans.kept import Parts
-    from tenonnx.plans.pickling import Surroundings
+    from tenonnx.plans.unpickling import Surroundings
     from tenonnx.provider import Provider
     from tenonnx.weights.mapping import Mapping as File
     from tenonnx.weights.registry import WeightRegistry
@@ -109,9 +110,9 @@ def opened(
 def _opened(
     path: Path, file: files.File, options: SessionOptions, registry: WeightRegistry
 ) -> tuple[Parts, bool]:
-    from tenonnx.plans import pickling  # for those who find a plan
+    from tenonnx.plans import unpickling  # for those who find a plan
 
-    checks = pickling.plain(file.checks)
+    checks = unpickling.plain(file.checks)
     for module, name, facts in checks["providers"]:
         if repr(global_of(module, name).depends_on()) != facts:
             raise Unkept(f"{name} would compile otherwise now")
@@ -141,11 +142,11 @@ def revived(
     Raises:
         Unkept: They cannot be used here; so may whatever an object of theirs raises.
     """
-    from tenonnx.plans import pickling  # for those who find a plan
+    from tenonnx.plans import unpickling  # for those who find a plan
     from tenonnx.plans.weights import Opened
 
-    found = pickling.Surroundings(Opened(registry, dict(mapped)), options, [])
-    parts, found = pickling.unpickled(content, apart, found)
+    found = unpickling.Surroundings(Opened(registry, dict(mapped)), options, [])
+    parts, found = unpickling.unpickled(content, apart, found)
     for provider in parts.providers:
         provider.__dict__["look_up"] = functools.partial(_operators, provider, options)
         if why := provider.reopened():

@@ -1,26 +1,33 @@
-"""Plans as bytes, and from bytes: pickles that hold no code, and name none but that of plug-ins."""
+"""Plans as bytes: pickles that hold no code, and name none but that of plug-ins."""
 
 from __future__ import annotations
 
 import functools
 import io
-import itertools
 import pickle
 from collections.abc import Sequence
-from contextvars import ContextVar
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.plans import by_reference, stand_ins
 from tenonnx.plans.admitted import NAMES, global_of, require
 from tenonnx.plans.later import Later
 from tenonnx.plans.unkept import Unkept
-from tenonnx.plans.weights import Opened, Stores
-from tenonnx.provider import HOST, HostDevice
-from tenonnx.weights.storage import UINT8, root
+from tenonnx.plans.unpickling import (
+    element_type,
+    host,
+    inside,
+    later_at,
+    of_weight,
+    provider_at,
+    session_options,
+    weight_at,
+)
+from tenonnx.plans.weights import Stores
+from tenonnx.provider import HostDevice
+from tenonnx.weights.storage import root
 from tenonnx.weights.weight import Weight
 
 if TYPE_CHECKING:
@@ -32,26 +39,8 @@ APART = 16 << 10
 """Bytes of an array from which on it lies beside the pickle, and is mapped."""
 
 
-class Surroundings(NamedTuple):
-    """What a plan that is opened finds there.
-
-    Attributes:
-        stores: Where its weights lie.
-        options: The session's.
-        providers: The plan's, as soon as they are made.
-        later: The pickles of what is made when it is asked for, and the arrays beside them.
-    """
-
-    stores: Opened
-    options: SessionOptions
-    providers: list[Provider]
-    later: Sequence[tuple[memoryview, Sequence[memoryview]]] = ()
-
-
 Pickled: TypeAlias = tuple[bytes, list[pickle.PickleBuffer]]
 """Bytes, and large arrays beside them."""
-
-OPENING: ContextVar[Surroundings] = ContextVar("tenonnx_opening")
 
 
 class Pickler(pickle.Pickler):
@@ -200,74 +189,6 @@ REDUCERS: dict[type, Any] = {
 }
 
 
-def weight_at(kind: str, name: Any, place: tuple[Any, ...]) -> Weight:
-    """Returns a weight of the plan that is opened."""
-    return OPENING.get().stores.weight(kind, name, place)
-
-
-def session_options() -> SessionOptions:
-    """Returns the options of the session that opens a plan."""
-    return OPENING.get().options
-
-
-def of_weight(weight: Weight) -> np.ndarray[Any, Any]:
-    """Returns a weight's array."""
-    return weight.array
-
-
-def inside(
-    weight: Weight,
-    start: int,
-    dtype: np.dtype[Any],
-    shape: tuple[int, ...],
-    strides: tuple[int, ...],
-) -> np.ndarray[Any, Any]:
-    """Returns another view of the memory that a weight lies in."""
-    storage = weight.storage
-    first = weight.offset + start
-    flat = weight._registry.view(storage, 0, storage.size, UINT8, (storage.size,))
-    return np.ndarray(shape, dtype, flat.array, first, strides)
-
-
-def element_type(name: str, number: int) -> Any:
-    """Returns a member of an enumeration of onnx_ir's."""
-    return ir.DataType(number) if name == "DataType" else ir.AttributeType(number)
-
-
-def provider_at(number: int) -> Provider:
-    """Returns a provider of the plan that is opened."""
-    return OPENING.get().providers[number]
-
-
-def later_at(number: int) -> Later:
-    """Returns something of the plan that is opened which is not made yet."""
-    surroundings = OPENING.get()
-    return Later(make=lambda: loaded(*surroundings.later[number], surroundings))
-
-
-def host() -> HostDevice:
-    """Returns the host."""
-    return HOST
-
-
-class Unpickler(pickle.Unpickler):
-    """Makes what a plan is made of; names nothing but what ``admitted`` admits."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        """Returns a class or function."""
-        return global_of(module, name)
-
-
-class _Plain(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        raise Unkept(f"{module}.{name} is no plain value")
-
-
-def plain(content: bytes | memoryview) -> Any:
-    """Returns plain values from a pickle."""
-    return _Plain(io.BytesIO(content)).load()
-
-
 def pickled(parts: Parts, stores: Stores, options: SessionOptions) -> Pickled:
     """Returns the bytes of a plan's parts, and what lies beside them.
 
@@ -295,40 +216,3 @@ def dumped(pickler: Pickler, thing: Any) -> Pickled:
         raise
     except Exception as error:  # of whatever class a plug-in's object likes
         raise Unkept(f"{type(error).__name__}: {error}") from error
-
-
-def unpickled(
-    content: bytes | memoryview, apart: Sequence[memoryview], surroundings: Surroundings
-) -> tuple[Parts, Surroundings]:
-    """Returns a plan's parts, and where there is what is made later.
-
-    Raises:
-        Unkept: They are not to be had here.
-    """
-    file, places = io.BytesIO(content), iter(apart)
-    own, *counts = _Plain(file).load()
-    beside = list(itertools.islice(places, own))
-    later = [(next(places), list(itertools.islice(places, count))) for count in counts]
-    surroundings = surroundings._replace(later=later)
-    parts: Parts = _load(file, beside, surroundings)
-    surroundings.providers[:] = parts.providers
-    return parts, surroundings
-
-
-def loaded(
-    content: bytes | memoryview, apart: Sequence[memoryview], surroundings: Surroundings
-) -> Any:
-    """Returns what ``dumped`` made bytes of.
-
-    Raises:
-        Unkept: It is not to be had here.
-    """
-    return _load(io.BytesIO(content), apart, surroundings)
-
-
-def _load(file: io.BytesIO, apart: Sequence[memoryview], surroundings: Surroundings) -> Any:
-    token = OPENING.set(surroundings)
-    try:
-        return Unpickler(file, buffers=apart).load()
-    finally:
-        OPENING.reset(token)

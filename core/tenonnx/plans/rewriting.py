@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from tenonnx.planning.lower import Lowering
 from tenonnx.planning.plan import Code
 from tenonnx.planning.writing import writer
 from tenonnx.provider import Step
+from tenonnx.records import NamedTuple
 
 T = TypeVar("T")
 

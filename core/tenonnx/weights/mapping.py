@@ -9,11 +9,12 @@ import os
 import stat
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tenonnx.errors import Fail, InvalidArgument
+from tenonnx.records import NamedTuple
 from tenonnx.weights.trusted import OPEN
 
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ import struct
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from tenonnx.digest import digest
 from tenonnx.installed import release
 from tenonnx.lazy_modules import logger
+from tenonnx.records import NamedTuple
 from tenonnx.weights import draft
 from tenonnx.weights.folder import WEIGHTS, Room, cache_room, note_use
 from tenonnx.weights.mapping import Identity, Mapping

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from tenonnx.digest import digest
 from tenonnx.errors import InvalidArgument
 from tenonnx.lazy_modules import onnx_ir as ir
+from tenonnx.records import NamedTuple
 from tenonnx.weights.storage import (
     PROCESS,
     Element,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from tenonnx.loading.long_lists import LongList
 from tenonnx.operators import Array
+from tenonnx.records import NamedTuple
 from tenonnx_array.ml.walk import EQ, GT, GTE, LEQ, LT, NEQ, Nodes
 
 Ints = Sequence[int]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tenonnx.operators import Array, Namespace
+from tenonnx.records import NamedTuple
 from tenonnx_array.ml.forest import AGGREGATES, MOST, Forest, check_range
 from tenonnx_array.ml.post import TRANSFORMS, labels_of, pair, rows, transform_of
 from tenonnx_array.ml.staged import StagedTable

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from tenonnx.operators import Array, Namespace
+from tenonnx.records import NamedTuple
 
 LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(7)
 """What a node asks of its feature and its split, in TreeEnsemble-5's enumeration."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 import ctypes
 import types
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from tenonnx.records import NamedTuple
 from tenonnx_cpu.capture.launch import Launch, is_fixed
 from tenonnx_cpu.jit import layout as at
 from tenonnx_cpu.jit.scratch import scratch

@@ -9,11 +9,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from tenonnx.planning.arena import assign
+from tenonnx.records import NamedTuple
 from tenonnx_cpu.buffers import ALIGNMENT, KEPT, SMALL, empty
 from tenonnx_cpu.capture.captured_call import CapturedCall, Place, Store
 from tenonnx_cpu.capture.encoded import Encoded

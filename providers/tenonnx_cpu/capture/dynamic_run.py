@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from tenonnx.records import NamedTuple
 from tenonnx_cpu.capture.capturable import replay_once
 from tenonnx_cpu.capture.captured_call import DATA, same_of, word_at
 from tenonnx_cpu.capture.encoded import Encoded, write_number

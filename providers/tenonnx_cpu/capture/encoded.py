@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+
+from tenonnx.records import NamedTuple
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from tenonnx.records import NamedTuple
 from tenonnx_cpu.capture.captured_call import form_of
 from tenonnx_cpu.capture.launch import fix, is_fixed
 

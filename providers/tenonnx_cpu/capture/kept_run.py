@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tenonnx.plans.unkept import Unkept
+from tenonnx.records import NamedTuple
 from tenonnx.weights.storage import root
 from tenonnx.weights.weight import Weight
 from tenonnx_cpu.capture.encoded import Encoded, NDArray

@@ -6,9 +6,11 @@ import functools
 import operator
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+
+from tenonnx.records import NamedTuple
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from tenonnx.dtypes import dtype_of
 from tenonnx.planning.fusion import inputs_of
 from tenonnx.planning.lower import is_constant
+from tenonnx.records import NamedTuple
 from tenonnx.traits import COSTLY
 from tenonnx_cpu.activation import CODES as ACTIVATIONS
 from tenonnx_cpu.activation import activation_of

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from tenonnx.records import NamedTuple
 from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.layout import fixed

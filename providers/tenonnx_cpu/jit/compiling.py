@@ -8,7 +8,7 @@ import importlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import llvmlite.binding as llvm
 import numba
@@ -16,6 +16,7 @@ from numba import types
 from numba.core import caching
 from numba.core.compiler_lock import global_compiler_lock
 
+from tenonnx.records import NamedTuple
 from tenonnx.weights.trusted import make_folder, open_trusted
 from tenonnx_cpu.jit.code import building, code_object, numba_target
 from tenonnx_cpu.jit.code.cache import cache_folder, code_path, source_stamp

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tenonnx.interruption import pieces
+from tenonnx.records import NamedTuple
 from tenonnx_array.ml.encode import Lookup
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.fuse import LOOKED_UP, Fused, Scope, fusion

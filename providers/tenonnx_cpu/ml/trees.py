@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from tenonnx.records import NamedTuple
 from tenonnx_array.ml.forest import Forest
 from tenonnx_array.ml.trees import Scores
 from tenonnx_array.ml.walk import numbered

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
 
+from tenonnx.records import NamedTuple
 from tenonnx_cpu.conv.layout import fixed
 from tenonnx_cpu.kernel_selection import NDArray
 from tenonnx_cpu.matmul.kernels import WORKSPACE

@@ -16,9 +16,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
 
 from tenonnx.cores import available_cores
+from tenonnx.records import NamedTuple
 from tenonnx_cpu.jit.code.child import VARIABLES, Child, Died, Process
 
 MODULE = "tenonnx_cpu.jit.code.worker"

@@ -21,10 +21,11 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Set
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.records import NamedTuple
 from tenonnx.weights.trusted import open_trusted
 from tenonnx_cpu.jit.code.cpu import architecture, installed, own_code
 

@@ -9,10 +9,10 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 from tenonnx.errors import InvalidArgument
 from tenonnx.lazy_modules import logger
+from tenonnx.records import NamedTuple
 from tenonnx.weights.trusted import require_installed
 
 log = logger("tenonnx.jit")

@@ -6,8 +6,8 @@ import itertools
 import mmap
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from tenonnx.records import NamedTuple
 from tenonnx_cpu.jit.code.code_object import Damaged
 
 COUNTS = struct.Struct("<QIIIIII")

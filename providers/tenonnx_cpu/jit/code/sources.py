@@ -15,9 +15,9 @@ import time
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from tenonnx.digest import digest
+from tenonnx.records import NamedTuple
 from tenonnx.weights.trusted import read_trusted, write_trusted
 from tenonnx_cpu.jit.code.cpu import own_code
 
@@ -86,6 +86,7 @@ class Sources:
         if not self._indexed and installed is not None:
             self._indexed = _read(installed, own_code())
         self._stamps: dict[str, str] = {}
+        self._wrote_little = False
 
     def stamp(self, path: Path) -> str:
         """Returns a digest of a module of this package and of all that it imports from it.
@@ -125,11 +126,12 @@ class Sources:
             _status(name)
 
     def _keep(self) -> None:
-        """Writes the index if it lacks a quarter of what is known: the rest is soon read again."""
+        """Writes the index if it lacks a quarter of what is known, and less than that once."""
         known, indexed = self._known.copy(), self._indexed
         new = sum(indexed.get(name) != source for name, source in known.items())
-        if 4 * new < len(known):
+        if not new or (4 * new < len(known) and self._wrote_little):
             return
+        self._wrote_little |= 4 * new < len(known)
         self._indexed = indexed | known
         with contextlib.suppress(OSError):
             write_trusted(self._index, _packed(self._indexed))

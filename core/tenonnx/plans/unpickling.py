@@ -1,0 +1,151 @@
+"""Plans from bytes: of what they name, only what ``admitted`` admits is made."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import pickle
+from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenonnx.lazy_modules import onnx_ir as ir
+from tenonnx.plans.admitted import global_of
+from tenonnx.plans.later import Later
+from tenonnx.plans.unkept import Unkept
+from tenonnx.plans.weights import Opened
+from tenonnx.provider import HOST, HostDevice
+from tenonnx.records import NamedTuple
+from tenonnx.weights.storage import UINT8
+from tenonnx.weights.weight import Weight
+
+if TYPE_CHECKING:
+    from tenonnx.options import SessionOptions
+    from tenonnx.plans.kept import Parts
+    from tenonnx.provider import Provider
+
+
+class Surroundings(NamedTuple):
+    """What a plan that is opened finds there.
+
+    Attributes:
+        stores: Where its weights lie.
+        options: The session's.
+        providers: The plan's, as soon as they are made.
+        later: The pickles of what is made when it is asked for, and the arrays beside them.
+    """
+
+    stores: Opened
+    options: SessionOptions
+    providers: list[Provider]
+    later: Sequence[tuple[memoryview, Sequence[memoryview]]] = ()
+
+
+OPENING: ContextVar[Surroundings] = ContextVar("tenonnx_opening")
+
+
+def weight_at(kind: str, name: Any, place: tuple[Any, ...]) -> Weight:
+    """Returns a weight of the plan that is opened."""
+    return OPENING.get().stores.weight(kind, name, place)
+
+
+def session_options() -> SessionOptions:
+    """Returns the options of the session that opens a plan."""
+    return OPENING.get().options
+
+
+def of_weight(weight: Weight) -> np.ndarray[Any, Any]:
+    """Returns a weight's array."""
+    return weight.array
+
+
+def inside(
+    weight: Weight,
+    start: int,
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+) -> np.ndarray[Any, Any]:
+    """Returns another view of the memory that a weight lies in."""
+    storage = weight.storage
+    first = weight.offset + start
+    flat = weight._registry.view(storage, 0, storage.size, UINT8, (storage.size,))
+    return np.ndarray(shape, dtype, flat.array, first, strides)
+
+
+def element_type(name: str, number: int) -> Any:
+    """Returns a member of an enumeration of onnx_ir's."""
+    return ir.DataType(number) if name == "DataType" else ir.AttributeType(number)
+
+
+def provider_at(number: int) -> Provider:
+    """Returns a provider of the plan that is opened."""
+    return OPENING.get().providers[number]
+
+
+def later_at(number: int) -> Later:
+    """Returns something of the plan that is opened which is not made yet."""
+    surroundings = OPENING.get()
+    return Later(make=lambda: loaded(*surroundings.later[number], surroundings))
+
+
+def host() -> HostDevice:
+    """Returns the host."""
+    return HOST
+
+
+class Unpickler(pickle.Unpickler):
+    """Makes what a plan is made of; names nothing but what ``admitted`` admits."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Returns a class or function."""
+        return global_of(module, name)
+
+
+class _Plain(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        raise Unkept(f"{module}.{name} is no plain value")
+
+
+def plain(content: bytes | memoryview) -> Any:
+    """Returns plain values from a pickle."""
+    return _Plain(io.BytesIO(content)).load()
+
+
+def unpickled(
+    content: bytes | memoryview, apart: Sequence[memoryview], surroundings: Surroundings
+) -> tuple[Parts, Surroundings]:
+    """Returns a plan's parts, and where there is what is made later.
+
+    Raises:
+        Unkept: They are not to be had here.
+    """
+    file, places = io.BytesIO(content), iter(apart)
+    own, *counts = _Plain(file).load()
+    beside = list(itertools.islice(places, own))
+    later = [(next(places), list(itertools.islice(places, count))) for count in counts]
+    surroundings = surroundings._replace(later=later)
+    parts: Parts = _load(file, beside, surroundings)
+    surroundings.providers[:] = parts.providers
+    return parts, surroundings
+
+
+def loaded(
+    content: bytes | memoryview, apart: Sequence[memoryview], surroundings: Surroundings
+) -> Any:
+    """Returns what ``dumped`` made bytes of.
+
+    Raises:
+        Unkept: It is not to be had here.
+    """
+    return _load(io.BytesIO(content), apart, surroundings)
+
+
+def _load(file: io.BytesIO, apart: Sequence[memoryview], surroundings: Surroundings) -> Any:
+    token = OPENING.set(surroundings)
+    try:
+        return Unpickler(file, buffers=apart).load()
+    finally:
+        OPENING.reset(token)
