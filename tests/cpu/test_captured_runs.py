@@ -152,6 +152,7 @@ def test_sessions_that_are_there_before_the_kernel(monkeypatch: pytest.MonkeyPat
     """What replays captures may be compiled after a session was opened, as any kernel."""
     with monkeypatch.context() as patch:
         patch.setattr(runtime, "KERNELS", [])
+        patch.setattr(runtime, "REOPENED", set())
         late = capturable.JitKernel("capture.replay", "replay")
         late.state = runtime.NUMPY
         patch.setenv("TENONNX_JIT", "1")
