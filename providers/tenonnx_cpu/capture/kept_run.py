@@ -233,21 +233,16 @@ class _Packer:
         owner = root(array)
         if isinstance(owner.base, Weight):
             return array
-        if min(array.strides, default=0) < 0 or array.dtype.hasobject:
+        if array.dtype.hasobject:
             raise Unkept("an argument is an array that cannot be kept")
-        steps = zip(array.shape, array.strides, strict=True)
-        extent = sum((length - 1) * step for length, step in steps) + array.itemsize
-        extent = extent if array.size else 0
-        if extent >= SMALL:
-            if not array.flags.c_contiguous:
-                raise Unkept("an argument is a large array with gaps")
-            return array
         if not (owner.flags.c_contiguous or owner.flags.f_contiguous):
             raise Unkept("an argument is a view of an array with gaps")
         offset = array.ctypes.data - owner.ctypes.data
-        if owner.nbytes >= SMALL:
-            return Within(owner, offset, array.dtype, array.shape, array.strides)
-        return Packed(self._place(owner) + offset, array.dtype, array.shape, array.strides)
+        if owner.nbytes < SMALL:
+            return Packed(self._place(owner) + offset, array.dtype, array.shape, array.strides)
+        if array.nbytes == owner.nbytes and array.flags.c_contiguous:
+            return array
+        return Within(owner, offset, array.dtype, array.shape, array.strides)
 
     def _place(self, owner: NDArray) -> int:
         """Returns where an array lies that owns its memory, as far from alignment as it was."""
