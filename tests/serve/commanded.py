@@ -105,11 +105,12 @@ class Served:
 
 @contextlib.contextmanager
 def served(
-    source: Path, *options: str, environment: dict[str, str] | None = None
+    source: Path, *options: str, environment: dict[str, str] | None = None, verbose: bool = False
 ) -> Iterator[Served]:
     """Runs ``tenonnx serve`` on free ports until the block ends; it has to end well."""
     ports = ["--port", "0"] + ([] if "--grpc-port" in options else ["--grpc-port", "-1"])
-    command = [sys.executable, "-c", RUN, "serve", str(source), *ports, *options]
+    before = ["-v"] if verbose else []
+    command = [sys.executable, "-c", RUN, *before, "serve", str(source), *ports, *options]
     path = os.pathsep.join(filter(None, sys.path))
     process = subprocess.Popen(
         command,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import socket
 import time
@@ -31,6 +32,8 @@ from serve.load import LOST, ROW, asked
 from serve.servers import double, save
 from serve.supervised import wait_for
 
+SERVES = re.compile(r"serves after ([0-9.]+) s")
+
 DOUBLE = tuple(2 * x for x in ROW)
 TRIPLE = tuple(3 * x for x in ROW)
 
@@ -44,7 +47,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Pat
     """Two workers over a repository."""
     root = tmp_path_factory.mktemp("models") / "repository"
     double(root / "steady" / "1" / "model.onnx")
-    with served(root, "--workers", "2", "--grpc-port", "0") as server:
+    with served(root, "--workers", "2", "--grpc-port", "0", verbose=True) as server:
         yield server, root
 
 
@@ -213,20 +216,19 @@ def test_a_killed_worker_is_back_and_others_go_on(pair: tuple[Served, Path]) -> 
     with asked(server.port, "steady", 4) as told:
         wait_for(lambda: told.count > 50)
         victim = min(before)
-        start = time.monotonic()
         os.kill(victim, signal.SIGKILL)
         wait_for(lambda: len({*server.pids()} - {victim}) == 2 and serving(server) == 2, 60)
-        seconds = time.monotonic() - start
         count = told.count
         wait_for(lambda: told.count > count + 50)
-    print(f"back after {seconds:.2f} s; {len(told.lost)} of {told.count} lost")
+    starts = [float(match[1]) for line in server.lines if (match := SERVES.search(line))]
+    print(f"back after {starts[-1]} s, first {starts[:2]}; {len(told.lost)} of {told.count} lost")
     assert told.refused == []
     assert set(told.answers) == {DOUBLE}
     # Of each client the request that the worker had, and one that came to it while it died.
     assert len(told.lost) <= 2 * 4, told.lost
-    # A machine that is busy is slow to start any process; two were started at first.
-    assert seconds < max(2, server.start_seconds)
-    assert any('"worker' in line or "was killed by SIGKILL" in line for line in server.lines)
+    # A machine that is busy is slow to start any process, and clients keep this one busy.
+    assert starts[-1] < max(2, 2 * max(starts[:2]))
+    assert any("was killed by SIGKILL" in line for line in server.lines)
 
 
 def serving(server: Served) -> float:
