@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -97,7 +98,7 @@ class OnnxModel(Model):
             output.set_data_from_numpy(array, binary_data=True)
             outputs.append(output)
         return kserve.InferResponse(
-            response_id=request.id,
+            response_id=request.id or str(uuid.uuid4()),  # without one there is no answer in JSON
             model_name=self.name,
             infer_outputs=outputs,
             from_grpc=request.from_grpc,

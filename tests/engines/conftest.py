@@ -51,6 +51,16 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def words(tmp_path: Path) -> Path:
+    """A model that gives strings back."""
+    file = tmp_path / "words.onnx"
+    text = """<ir_version: 10, opset_import: ["": 21]>
+        words (string[n] x) => (string[n] y) { y = Identity(x) }"""
+    onnx.save(onnx.parser.parse_model(text), file)
+    return file
+
+
+@pytest.fixture
 def weight(path: Path) -> np.ndarray[Any, Any]:
     return onnx.numpy_helper.to_array(onnx.load(path).graph.initializer[0])
 

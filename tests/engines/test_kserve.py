@@ -111,6 +111,19 @@ def test_its_clients_and_tritons_get_answers(server: Ports, weight: Any) -> None
     assert told["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}]
 
 
+def test_strings(ports: Ports, words: Path, tmp_path: Path) -> None:
+    given = triton.InferInput("x", [2], "BYTES")
+    given.set_data_from_numpy(np.array([b"a", "ä€".encode()], object))
+    with running(ports.command(words), tmp_path, f"{ports.address}/v2/health/ready"):
+        client = triton.InferenceServerClient(f"127.0.0.1:{ports.http}")
+        assert client.infer("m", [given]).as_numpy("y").tolist() == [b"a", "ä€".encode()]
+        client.close()
+        body = {"inputs": [{"name": "x", "shape": [2], "datatype": "BYTES", "data": ["a", "ä€"]}]}
+        status, answer = posted(f"{ports.address}/v2/models/m/infer", body)
+        assert status == 200, answer
+        assert answer["outputs"][0]["data"] == ["a", "ä€"]
+
+
 def test_a_worker_holds_little_of_a_large_model(ports: Ports, tmp_path: Path, large: Path) -> None:
     ready = f"{ports.address}/v2/health/ready"
     held = []

@@ -88,6 +88,19 @@ def test_clients_get_answers(server: Folder, weight: Any) -> None:
         assert b"input" in said
 
 
+def test_strings(words: Path, tmp_path: Path) -> None:
+    given = tritonclient.grpc.InferInput("x", [2], "BYTES")
+    given.set_data_from_numpy(np.array([b"a", "ä€".encode()], object))
+    folder = Folder(tmp_path)
+    with folder.model("tenonnx_adapters.mlserver.OnnxModel", words):
+        client = tritonclient.grpc.InferenceServerClient(f"127.0.0.1:{folder.grpc}")
+        assert client.infer("m", [given]).as_numpy("y").tolist() == [b"a", "ä€".encode()]
+        client.close()
+        body = {"inputs": [{"name": "x", "shape": [2], "datatype": "BYTES", "data": ["a", "ä€"]}]}
+        status, answer = posted(f"{folder.address}/infer", body)
+        assert (status, answer["outputs"][0]["data"]) == (200, ["a", "ä€"])
+
+
 def test_a_worker_holds_little_of_a_large_model(tmp_path: Path, large: Path) -> None:
     body = {"inputs": [{"name": "x", "shape": [1, LARGE], "datatype": "FP32", "data": [1] * LARGE}]}
     held = []

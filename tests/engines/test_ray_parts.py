@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,29 @@ def counted(session: tenonnx.InferenceSession) -> list[int]:
 
     session.run_async = noted  # type: ignore[assignment,method-assign]
     return runs
+
+
+def test_who_goes_away_stops_the_run() -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 21]>
+        g (float x) => (float y) {
+            go = Constant <value = bool { 1 }> ()
+            y = Loop ("", go, x) <body = b (int64 i, bool on, float a) => (bool still, float b) {
+                still = Identity(on)  b = Add(a, a) }> }"""
+    )
+    session = tenonnx.InferenceSession(model)
+    ended = threading.Event()
+    start = session.run_async
+
+    def noted(*given: Any) -> Any:
+        future = start(*given)
+        future.add_done_callback(lambda _: ended.set())
+        return future
+
+    session.run_async = noted  # type: ignore[method-assign]
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(batching.run(session, {"x": np.float32(1)}), 0.2))
+    assert ended.wait(2)
 
 
 def test_what_zeros_cannot_warm_is_left(path: Path, caplog: pytest.LogCaptureFixture) -> None:
