@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from bench.cpu import report
-from bench.cpu.compare import Settings, compare
+from bench.cpu.compare import ABSENT, UNASKED, Settings, compare
 from bench.cpu.roofline import measure_roofline
 from bench.cpu.table import ROWS, Table
 from bench.machine import joined, machine, tell
@@ -60,9 +60,9 @@ def settings_of(parsed: argparse.Namespace, table: Table) -> Settings:
 
 def _kept_out(parsed: argparse.Namespace, peer: str, table: Table) -> str:
     """Says why a peer takes no turns; ``""`` if it does."""
-    if not find_spec(package := table.peers[peer]):
-        return f"{package} is not installed"
-    return "" if peer in parsed.peers else "not asked for"
+    if peer not in parsed.peers:
+        return UNASKED
+    return "" if find_spec(table.peers[peer]) else ABSENT
 
 
 def main(arguments: list[str] | None = None, table: Table = CPU) -> int:

@@ -22,6 +22,7 @@ from tenonnx.cli.timing import Timing, take_turns
 
 ENGINES = ("onnxruntime", "tenonnx")
 TRUSTED, OURS = ENGINES
+UNASKED, ABSENT = "not asked for", "not installed"
 
 PEER_LIMIT = 1.1
 """What the ratio to the time of the best of other engines must not exceed."""
@@ -95,6 +96,11 @@ class Outcome:
             return None
         found = {name: self.mine.ratios(theirs)["turn"] for name, theirs in self.peers.items()}
         return max(found.items(), key=lambda item: item[1])
+
+    @property
+    def refusing(self) -> list[str]:
+        """The other engines that do not take the model, or give another answer."""
+        return [peer for peer, why in self.declined.items() if why not in (UNASKED, ABSENT)]
 
     @property
     def holds(self) -> bool:
@@ -179,4 +185,4 @@ def _words(outcome: Outcome) -> str:
     )
     if outcome.best is not None:
         words += "; beside {} {:.2f}".format(*outcome.best)
-    return "; ".join([words, *(f"{peer}: {why}" for peer, why in outcome.declined.items())])
+    return "; ".join([words, *(f"{peer}: {outcome.declined[peer]}" for peer in outcome.refusing)])

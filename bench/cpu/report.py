@@ -70,7 +70,7 @@ def save(results: Results, path: Path) -> None:
 
 def as_markdown(results: Results) -> str:
     """Returns both tables."""
-    peers = any(outcome.peers or outcome.declined for outcome in results.outcomes)
+    peers = any(outcome.peers or outcome.refusing for outcome in results.outcomes)
     titles = [*TITLES, "best of the others"] if peers else TITLES
     if any(results.rows[outcome.name].at_once for outcome in results.outcomes):
         titles = ["at once" if title == "threads" else title for title in titles]
@@ -100,8 +100,8 @@ def _cells(rows: Mapping[str, Row], outcome: Outcome) -> list[str]:
     times = [time_in_words(row, each) for each in (outcome.mine, outcome.theirs)]
     best = outcome.best
     beside = f"{best[0]}: {_judged(best[1], PEER_LIMIT)}" if best else ""
-    if not best and outcome.declined:
-        beside = f"not taken by {', '.join(outcome.declined)}"
+    if not best and outcome.refusing:
+        beside = f"not taken by {', '.join(outcome.refusing)}"
     return [*cells, *times, judged, f"{ratios['median']:.2f}", f"{ratios['processor']:.2f}", beside]
 
 

@@ -126,6 +126,8 @@ def test_the_best_of_the_others_counts() -> None:
     beaten = dataclasses.replace(outcome, peers=peers)
     assert beaten.best == ("fast", pytest.approx(1.9))
     assert not beaten.holds
+    reasons = {"one": "not installed", "two": "not asked for", "three": "unknown operator"}
+    assert dataclasses.replace(outcome, declined=reasons).refusing == ["three"]
 
 
 def test_what_is_lost_comes_first() -> None:
