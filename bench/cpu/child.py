@@ -85,4 +85,4 @@ if __name__ == "__main__":
     try:
         main(json.loads(sys.argv[1]))
     except Exception as error:
-        tell(error=" ".join(f"{type(error).__name__}: {error}".split())[:300])
+        tell(error=" ".join(f"{type(error).__name__}: {error}".split())[:500])
