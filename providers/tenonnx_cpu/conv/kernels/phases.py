@@ -10,6 +10,9 @@ from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.named import named
 
+SHORT = 32
+"""Elements of a line up to which its two phases are written at once, not one after the other."""
+
 phase_sizes = named("PhaseSizes", PHASE_FIELDS)
 
 
@@ -33,6 +36,12 @@ def interleave_lines(arguments: Any, task: Any, worker: Any) -> None:
 @helper
 def interleave(x: Any, start: Any, line: Any, sizes: Any) -> None:
     """Writes one line: every phase to each ``stride``-th element."""
+    if sizes.stride_x == 2 and line.size <= SHORT:
+        own, other = start * sizes.width, (start + sizes.depth * sizes.height) * sizes.width
+        for i in range(line.size):
+            at = i + sizes.left
+            line[i] = x[(other if at & 1 else own) + (at >> 1)]
+        return
     for phase in range(sizes.stride_x):
         skipped = 1 if phase < sizes.left else 0
         begin = skipped * sizes.stride_x + phase - sizes.left
