@@ -59,7 +59,7 @@ def entry_points(group: str) -> list[EntryPoint]:
     announced = []
     _folders.cache_clear()
     for folder in _folders(tuple(sys.path)).values():
-        if heading in (text := _read(folder, "entry_points.txt")):
+        if heading in (text := read(folder, "entry_points.txt")):
             whose = _name_and_version(folder)
             for name, _, value in _section(text, heading):
                 announced.append(EntryPoint(name.strip(), value.strip(), *whose))
@@ -126,7 +126,8 @@ def _key(name: str) -> str:
     return "-".join(filter(None, alike.split("-"))) if "--" in alike else alike
 
 
-def _read(folder: str, file: str) -> str:
+def read(folder: str, file: str) -> str:
+    """Returns the text of a file in a distribution's metadata; none if there is no such file."""
     try:
         # A path object and a decoder for each of hundreds of files take longer than reading them.
         with open(f"{folder}/{file}", "rb", buffering=0) as content:  # noqa: PTH123
@@ -145,7 +146,7 @@ def _section(text: str, heading: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _name_and_version(folder: str) -> tuple[str, str]:
-    text = _read(folder, "METADATA") or _read(folder, "PKG-INFO")
+    text = read(folder, "METADATA") or read(folder, "PKG-INFO")
     fields: dict[str, str] = {}
     for line in text.splitlines():
         if not line:

@@ -14,6 +14,7 @@ from small import Cli
 
 from models import FLOAT, model, node, value
 from tenonnx.cli.output import size
+from tenonnx.operators import OperatorTable
 from tenonnx_bench.memory_page import POINTS, _thinned
 
 
@@ -89,7 +90,10 @@ def test_the_highest_point_of_a_line_is_drawn() -> None:
     assert thinned[-1] == points[-1]
 
 
-def test_compile_writes_one_file_and_replaces_none(cli: Cli, mlp: str, folder: Path) -> None:
+def test_compile_writes_one_file_and_replaces_none(
+    cli: Cli, mlp: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tenonnx.custom_ops.GLOBAL", OperatorTable())  # of other tests
     result = cli("compile", mlp, "--provider", "cpu", "--threads", "1", "--json")
     assert result.exit_code == 0, result.stderr
     found = json.loads(result.stdout)

@@ -26,7 +26,7 @@ class ModelCompiler(Refused):
     """Would write models with compiled contexts in them."""
 
     reason = "there are no compiled context models: weights stay shared, kernels are cached"
-    hint = "SessionOptions.optimized_model_filepath writes the model as transforms left it"
+    hint = "`tenonnx compile` writes a model, its weights and a plan of it into one file"
 
 
 NO_PACKAGES = "there are no packages of models: a session is of one model"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import importlib.util
 import os
 import sys
@@ -107,10 +108,8 @@ def _sources(root: str, distribution: str) -> Iterator[str]:
     above = os.path.dirname(place)  # noqa: PTH120 - strings, and many
     info = installed.folder(distribution)
     if info is not None and os.path.dirname(info) == above:  # noqa: PTH120
-        for line in installed._read(info, "RECORD").splitlines():
-            path = line.partition(",")[0]
-            if path.endswith(".py") and path.partition("/")[0] in (root, f"{root}.py"):
-                yield line
+        listed = _listed(info)
+        yield from (line for top in (root, f"{root}.py") for line in listed.get(top, ()))
         return
     from hashlib import sha256
 
@@ -121,3 +120,14 @@ def _sources(root: str, distribution: str) -> Iterator[str]:
         stamp = base64.urlsafe_b64encode(sha256(content).digest()).decode().rstrip("=")
         relative = os.path.relpath(path, above).replace(os.sep, "/")
         yield f"{relative},sha256={stamp},{len(content)}"
+
+
+@functools.cache
+def _listed(info: str) -> dict[str, list[str]]:
+    """Returns the modules that a list of installed files names, by what their path begins with."""
+    found: dict[str, list[str]] = {}
+    for line in installed.read(info, "RECORD").splitlines():
+        path = line.partition(",")[0]
+        if path.endswith(".py"):
+            found.setdefault(path.partition("/")[0], []).append(line)
+    return found
