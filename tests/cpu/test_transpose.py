@@ -56,10 +56,22 @@ def viewed(x: Any) -> Any:
         ([node("MatMul", "y x", "z")], lambda x: x.T @ x, 0),
         ([node("Slice", "y o t", "z")], lambda x: x.T[:40], 0),
         ([node("Slice", "y o t", "s"), node("Exp", "s", "z")], lambda x: np.exp(x.T[:40]), 1),
+        ([node("Gather", "y i", "s"), node("Neg", "s", "z")], lambda x: -x.T[3], 1),
+        ([node("Gather", "y i2", "s"), node("Neg", "s", "z")], lambda x: -x.T[[3, 4]], 0),
         ([node("Reshape", "y n", "s"), node("MatMul", "s n2", "z")], copied, 1),
         ([node("Reshape", "y m", "s"), node("MatMul", "s n2", "z")], viewed, 0),
     ],
-    ids=["elementwise", "behind a view", "product", "slice", "behind a slice", "copy", "view"],
+    ids=[
+        "elementwise",
+        "behind a view",
+        "product",
+        "slice",
+        "behind a slice",
+        "behind one",
+        "some",
+        "copy",
+        "view",
+    ],
 )
 def test_who_reads_it_decides(
     readers: list[Any], expected: Any, calls: int, monkeypatch: pytest.MonkeyPatch
@@ -68,6 +80,7 @@ def test_who_reads_it_decides(
     x = floats(64, 48)
     nodes = [node("Transpose", "x", "y", perm=[1, 0]), *readers]
     weights = {"o": np.array([0]), "t": np.array([40]), "n2": np.ones((32, 2), np.float32)}
+    weights |= {"i": np.array(3), "i2": np.array([3, 4])}
     weights |= {"n": np.array([96, 32]), "m": np.array([48, 2, 32])}
     z = run(nodes, {"x": x}, "z", weights, threads=2, shapes={"x": [64, 48]})
     np.testing.assert_allclose(z, expected(x), rtol=1e-5, atol=1e-5)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from tenonnx.planning.lower import is_constant
 from tenonnx.records import record
-from tenonnx.sizes import ANY, sizes_of
+from tenonnx.sizes import ANY, rank_of, sizes_of
 from tenonnx.traits import VIEWS
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.capture.capturable import Capturable, dynamic
@@ -111,7 +112,8 @@ def _is_copied(value: ir.Value, lain: NDArray | None) -> bool:
         lain: An array that lies as it does, if that is known.
     """
     for node, _ in value.uses():
-        if node.op_type in PARTS and any(_is_copied(part, None) for part in node.outputs):
+        is_part = node.op_type in PARTS or _picks_one(node)
+        if is_part and any(_is_copied(part, None) for part in node.outputs):
             return True
         if node.op_type not in VIEWS | STRIDED:
             return True
@@ -122,6 +124,14 @@ def _is_copied(value: ir.Value, lain: NDArray | None) -> bool:
             if _is_copied(node.outputs[0], view):
                 return True
     return False
+
+
+def _picks_one(node: ir.Node) -> bool:
+    """Says whether a node's result is a view of what it picks: all at one constant place."""
+    if node.op_type != "Gather" or node.domain:
+        return False
+    place = node.inputs[1]
+    return place is not None and is_constant(place) and rank_of(place) == 0
 
 
 def _viewed(lain: NDArray | None, view: ir.Value) -> tuple[NDArray | None, bool]:
