@@ -28,10 +28,10 @@ class Worker:
         told: What it has last told of itself.
     """
 
-    def __init__(self, number: int, process: Process, channel: Channel) -> None:
+    def __init__(self, number: int, spawned: float, process: Process, channel: Channel) -> None:
         self.number = number
         self.pid = process.pid
-        self.spawned = time.monotonic()
+        self.spawned = spawned
         self.serving_since: float | None = None
         self.told: dict[str, Any] = {}
         self._process = process
@@ -78,6 +78,7 @@ async def spawn(number: int, target: str, threads: int, handlers: Mapping[str, H
         threads: How many threads its kernels have.
         handlers: What it may call here.
     """
+    spawned = time.monotonic()
     ours, theirs = socket.socketpair()
     with theirs:
         variables = dict.fromkeys(THREAD_VARIABLES, str(threads)) | os.environ
@@ -95,4 +96,4 @@ async def spawn(number: int, target: str, threads: int, handlers: Mapping[str, H
             env=variables,
         )
     reader, writer = await asyncio.open_connection(sock=ours)
-    return Worker(number, process, Channel(reader, writer, handlers))
+    return Worker(number, spawned, process, Channel(reader, writer, handlers))
