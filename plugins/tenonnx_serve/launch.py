@@ -13,7 +13,7 @@ from tenonnx.cores import available_cores
 from tenonnx.errors import EPFail
 from tenonnx_serve import access, logs, sockets
 from tenonnx_serve.settings import Settings
-from tenonnx_serve.supervisor import Crew, Supervisor
+from tenonnx_serve.supervisor import Deployment, Supervisor
 
 log = logging.getLogger("tenonnx.serve")
 
@@ -43,8 +43,8 @@ def run(settings: Settings, workers: int, drain_seconds: float, say: Callable[[s
     threads = settings.intra_op_threads or max(1, available_cores() // workers)
     with tempfile.TemporaryDirectory(prefix="tenonnx-regions-") as regions:
         told = dataclasses.replace(settings, intra_op_threads=threads, regions=regions)
-        crew = Crew(TARGET, dataclasses.asdict(told), workers, threads, drain_seconds)
-        asyncio.run(Supervisor(crew, lambda found: say(_where(settings, found))).run())
+        deployment = Deployment(TARGET, dataclasses.asdict(told), workers, threads, drain_seconds)
+        asyncio.run(Supervisor(deployment, lambda found: say(_where(settings, found))).run())
 
 
 def _where(settings: Settings, found: dict[str, Any]) -> str:

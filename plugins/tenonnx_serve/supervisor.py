@@ -32,7 +32,7 @@ TELL_SECONDS = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Crew:
+class Deployment:
     """What a supervisor is to run.
 
     Attributes:
@@ -57,15 +57,15 @@ class Supervisor:
     """Runs workers until it is told to stop.
 
     Args:
-        crew: What to run.
+        deployment: What to run.
         ready: Called once, with the settings that workers listen by, when all serve.
     """
 
-    def __init__(self, crew: Crew, ready: Callable[[dict[str, Any]], None]) -> None:
-        self._crew = crew
-        self._settings = dict(crew.settings)
+    def __init__(self, deployment: Deployment, ready: Callable[[dict[str, Any]], None]) -> None:
+        self._deployment = deployment
+        self._settings = dict(deployment.settings)
         self._tell_ready = ready
-        self._agreement = Agreement(crew.load_seconds)
+        self._agreement = Agreement(deployment.load_seconds)
         self._workers: dict[int, Worker] = {}
         self._deaths = 0
         self._retired: dict[str, Any] = {}
@@ -95,7 +95,7 @@ class Supervisor:
                 if self._settings[key] is not None:
                     made = sockets.reserve(self._settings["host"], self._settings[key])
                     self._settings[key] = sockets.port_of(held.enter_context(made))
-            keeping = [asyncio.create_task(self._keep(n)) for n in range(self._crew.workers)]
+            keeping = [asyncio.create_task(self._keep(n)) for n in range(self._deployment.workers)]
             told = asyncio.create_task(self._stop.wait())
             try:
                 done, _ = await asyncio.wait([*keeping, told], return_when=asyncio.FIRST_COMPLETED)
@@ -116,8 +116,8 @@ class Supervisor:
                 "collect": self._collect,
                 "tell": functools.partial(self._told, number),
             }
-            crew = self._crew
-            worker = await spawn(number, crew.target, crew.threads, handlers)
+            deployment = self._deployment
+            worker = await spawn(number, deployment.target, deployment.threads, handlers)
             self._workers[number] = worker
             failed = await self._bring_up(worker)
             ending = await worker.ended()
@@ -139,7 +139,7 @@ class Supervisor:
         models = self._agreement.models
         wanted = None if models is None else {name: given for name, (_, given) in models.items()}
         try:
-            async with asyncio.timeout(self._crew.load_seconds):
+            async with asyncio.timeout(self._deployment.load_seconds):
                 found = await worker.call("start", settings=self._settings, models=wanted)
             await self._agreement.admit(worker, found, lambda: self._listen(worker))
         except ChannelClosed:
@@ -149,7 +149,7 @@ class Supervisor:
         except ServeError as error:
             failed = Fail(str(error))
         except TimeoutError:
-            seconds = self._crew.load_seconds
+            seconds = self._deployment.load_seconds
             failed = Fail(f"worker {worker.number} was not done in {seconds:g} s")
         else:
             return None
@@ -157,14 +157,14 @@ class Supervisor:
         return failed
 
     async def _listen(self, worker: Worker) -> None:
-        await worker.call("listen", drain_seconds=self._crew.drain_seconds)
+        await worker.call("listen", drain_seconds=self._deployment.drain_seconds)
         worker.serving_since = time.monotonic()
         seconds = worker.serving_since - worker.spawned
         logger.info("worker %d (pid %d) serves after %.2f s", worker.number, worker.pid, seconds)
         serving = [each for each in self._workers.values() if each.serving_since is not None]
         if self._was_ready:
             await worker.call("agreed")
-        elif len(serving) == self._crew.workers:
+        elif len(serving) == self._deployment.workers:
             self._was_ready = True
             calls = (each.call("agreed") for each in serving)
             await asyncio.gather(*calls, return_exceptions=True)
@@ -179,7 +179,7 @@ class Supervisor:
             "worker %d (pid %d) %s%s; it is started again %s, %d of %d serve",
             worker.number, worker.pid, ending, why, when,
             sum(each.serving_since is not None for each in self._workers.values()),
-            self._crew.workers,
+            self._deployment.workers,
         )  # fmt: skip
 
     async def _drain(self) -> None:
@@ -188,7 +188,7 @@ class Supervisor:
         for each in left:
             if each.serving_since is None:  # it has no requests, and may have long to load
                 each.kill()
-        seconds = self._crew.drain_seconds
+        seconds = self._deployment.drain_seconds
         calls = [asyncio.ensure_future(each.call("drain", seconds=seconds)) for each in left]
         ends: asyncio.Future[Any] = asyncio.gather(*(each.ended() for each in left))
         hurried: asyncio.Future[Any] = asyncio.ensure_future(self._hurry.wait())
@@ -223,7 +223,7 @@ class Supervisor:
         return {
             "started": self._started,
             "deaths": self._deaths,
-            "wanted": self._crew.workers,
+            "wanted": self._deployment.workers,
             "retired": self._retired,
             "workers": [
                 {

@@ -84,12 +84,14 @@ def supervised(folder: Path, workers: int = 2, drain: float = 5) -> Iterator[Sup
 
 def main() -> None:
     """Runs the supervisor that the arguments describe; prints its port when all serve."""
-    from tenonnx_serve.supervisor import Crew, Supervisor
+    from tenonnx_serve.supervisor import Deployment, Supervisor
 
     folder, workers, drain = sys.argv[1:]
     settings = {"source": folder, "host": "127.0.0.1", "port": 0, "grpc_port": None}
-    crew = Crew("stub_service:Stub", settings, int(workers), 1, drain_seconds=float(drain))
-    supervisor = Supervisor(crew, lambda found: print(found["port"], flush=True))
+    deployment = Deployment(
+        "stub_service:Stub", settings, int(workers), 1, drain_seconds=float(drain)
+    )
+    supervisor = Supervisor(deployment, lambda found: print(found["port"], flush=True))
     asyncio.run(supervisor.run())
 
 
