@@ -25,7 +25,7 @@ from bench.serve import contenders
 from bench.serve.contenders import Contender
 from bench.serve.load import Load, ask
 
-WIDTH, LAYERS = 768, 4
+WIDTH, LAYERS = 1024, 6
 ROWS = {
     "http": "a trivial model, binary tensors",
     "grpc": "a trivial model",
@@ -47,7 +47,7 @@ def products(path: Path) -> Path:
     names = ["x", *(f"h{n}" for n in range(1, LAYERS)), "y"]
     nodes = [helper.make_node("MatMul", [names[n], f"w{n}"], [names[n + 1]]) for n in range(LAYERS)]
     weights = [
-        numpy_helper.from_array(draw.standard_normal((WIDTH, WIDTH), np.float32) / 28, f"w{n}")
+        numpy_helper.from_array(draw.standard_normal((WIDTH, WIDTH), np.float32) / 32, f"w{n}")
         for n in range(LAYERS)
     ]
     ends = [helper.make_tensor_value_info(name, 1, ["n", WIDTH]) for name in ("x", "y")]
@@ -119,7 +119,7 @@ def main(arguments: list[str] | None = None) -> int:
             model = products(Path(folder) / "m.onnx")
             pair = [contenders.tenonnx(model, "--batch", "16"), contenders.tenonnx(model)]
             servers = [stack.enter_context(start) for start in pair]
-            lines += describe("batch", 16, measure("grpc", servers, 16, *how, WIDTH))
+            lines += describe("batch", 16, measure("http", servers, 16, *how, WIDTH))
     parsed.output.mkdir(parents=True, exist_ok=True)
     whole = {"about": {"machine": machine()}, "rows": lines}
     (parsed.output / "serve.json").write_text(json.dumps(whole, indent=1))

@@ -109,9 +109,10 @@ class Core:
         try:
             request = decode() if size < LARGE else await self.threads.submit(decode)
             decoded = time.perf_counter_ns()
+            seconds = min(self.settings.limits.seconds, request.timeout)
             outcome = queue.at_once(request)
             if outcome is None:
-                outcome = await self._run(queue, request, watch)
+                outcome = await self._run(queue, request, seconds, watch)
             outputs, spent = outcome
             ran = time.perf_counter_ns()
             large = sum(array.nbytes for array in outputs) >= LARGE
@@ -136,9 +137,12 @@ class Core:
                 observe(model, spent, time.perf_counter_ns() - began)
 
     async def _run(
-        self, queue: Queue, request: Request, watch: Callable[[], Watch] | None
+        self,
+        queue: Queue,
+        request: Request,
+        seconds: float,
+        watch: Callable[[], Watch] | None,
     ) -> Outcome:
-        seconds = min(self.settings.limits.seconds, request.timeout)
         watching = watch() if watch is not None else None
         try:
             return await queue.run(request, seconds)
