@@ -98,7 +98,7 @@ def ask(model: Model, body: bytes, header: bytes | None) -> None:
 
 
 @seed(0)
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(REQUESTS, st.binary(max_size=20), st.none() | st.integers(-5, 200))
 def test_json_of_any_form(model: Model, said: Any, behind: bytes, cut: int | None) -> None:
     text = json.dumps(said).encode()
@@ -108,7 +108,7 @@ def test_json_of_any_form(model: Model, said: Any, behind: bytes, cut: int | Non
 
 
 @seed(0)
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(st.binary(max_size=200), st.none() | st.binary(max_size=8))
 def test_bytes_of_any_form(model: Model, body: bytes, header: bytes | None) -> None:
     ask(model, body, header)
