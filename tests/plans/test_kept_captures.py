@@ -40,6 +40,10 @@ g (float[n, 8] x) => (float[n, 8] y) {
         scale=[8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0]> (x)
     y = Tanh(s)
 }"""
+DENSE = """<ir_version: 10, opset_import: ["": 21]>
+g (float[n, 8] x) => (float[n, 8] y) <float[8, 8] a, float[8] b, float[8, 8] c, float[8] d> {
+    e = Gemm(x, a, b)  f = Relu(e)  y = Gemm(f, c, d)
+}"""
 MODELS = {"scaled": SCALED, "layers": LAYERS, "parted": PARTED, "table": TABLE}
 
 
@@ -93,6 +97,18 @@ def assert_same(some: list[Any], others: list[Any]) -> None:
     """Compares outputs, bit by bit."""
     for one, other in zip(some, others, strict=True):
         np.testing.assert_array_equal(one, other, strict=True)
+
+
+def test_addresses_are_kept_for_nobody(tmp_path: Path) -> None:
+    """Dense layers in a row have a table of where their weights lie."""
+    path = saved(tmp_path, DENSE)
+    wanted = answers(first := opened(path))
+    assert held(first) == 1
+    for _ in range(2):
+        again = opened(path)
+        assert held(again) == 0
+        assert_same(answers(again), wanted)
+    assert not file_of_captures().exists()
 
 
 @pytest.mark.parametrize("name", MODELS)

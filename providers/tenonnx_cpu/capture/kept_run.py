@@ -17,6 +17,7 @@ from tenonnx.records import NamedTuple
 from tenonnx.weights.storage import root
 from tenonnx.weights.weight import Weight
 from tenonnx_cpu.capture.encoded import Encoded, NDArray
+from tenonnx_cpu.capture.launch import holds_addresses
 from tenonnx_cpu.jit import layout as at
 from tenonnx_cpu.jit.code.code_object import entry_of
 from tenonnx_cpu.jit.runtime import KERNELS, JitKernel
@@ -233,7 +234,7 @@ class _Packer:
         owner = root(array)
         if isinstance(owner.base, Weight):
             return array
-        if array.dtype.hasobject:
+        if array.dtype.hasobject or holds_addresses(owner):
             raise Unkept("an argument is an array that cannot be kept")
         if not (owner.flags.c_contiguous or owner.flags.f_contiguous):
             raise Unkept("an argument is a view of an array with gaps")

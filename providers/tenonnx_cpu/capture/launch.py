@@ -18,6 +18,10 @@ _known: dict[int, weakref.ref[Any]] = {}
 """Arrays that never change: who has been given one may rely on its elements."""
 
 
+_of_addresses: dict[int, weakref.ref[Any]] = {}
+"""Arrays whose elements are addresses, which mean nothing to another process."""
+
+
 class Launch(NamedTuple):
     """A kernel that is about to be called.
 
@@ -62,6 +66,19 @@ def fix(result: Any) -> NDArray:
     number = id(array)
     _known[number] = weakref.ref(array, lambda _: _known.pop(number, None))
     return array
+
+
+def mark_addresses(array: NDArray) -> NDArray:
+    """Returns an array whose elements are addresses: no launch that has it is kept for others."""
+    number = id(array)
+    _of_addresses[number] = weakref.ref(array, lambda _: _of_addresses.pop(number, None))
+    return array
+
+
+def holds_addresses(array: NDArray) -> bool:
+    """Says whether an array is one that ``mark_addresses`` returned."""
+    known = _of_addresses.get(id(array))
+    return known is not None and known() is array
 
 
 def is_fixed(array: Any) -> bool:

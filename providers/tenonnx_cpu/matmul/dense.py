@@ -11,7 +11,7 @@ from tenonnx.records import record
 from tenonnx_cpu.activation import ACTIVATION, NONE, Activation
 from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.capture.capturable import Capturable
-from tenonnx_cpu.capture.launch import Launch
+from tenonnx_cpu.capture.launch import Launch, mark_addresses
 from tenonnx_cpu.fuse import PATTERN, Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
@@ -90,7 +90,7 @@ class LayersCall:
         self._made_of = layers, plain, threads
         self._plain = plain
         self._threads = threads
-        self._table = np.array([_line(layer) for layer in layers], np.int64)
+        self._table = mark_addresses(np.array([_line(layer) for layer in layers], np.int64))
         parameters = [(layer.finish.first, layer.finish.second) for layer in layers]
         self._numbers = np.array(parameters, np.float32)
         self._inner = layers[0].weights.shape[0]
