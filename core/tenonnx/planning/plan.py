@@ -219,11 +219,14 @@ class Plan:
         Raises:
             InvalidArgument: A buffer differs from its output in shape or dtype.
         """
-        each = zip(outputs, buffers, self._output_names(), strict=True)
-        return [o if o is buffer else deliver(o, buffer, name) for o, buffer, name in each]
+        each = enumerate(zip(outputs, buffers, strict=True))
+        return [
+            o if o is buffer or buffer is None else deliver(o, buffer, self._output_name(position))
+            for position, (o, buffer) in each
+        ]
 
-    def _output_names(self) -> list[str | None]:
-        return [value.name for value in self._lowering.outputs]
+    def _output_name(self, position: int) -> str | None:
+        return self._lowering.outputs[position].name
 
     def _explain(self, error: Exception, origin: dict[int, Step | ir.Node]) -> Exception:
         """Names the node whose line raised; what stops a run comes back as it is."""

@@ -100,8 +100,8 @@ class KeptPlan(Plan):
     def _rewritten(self, source: str, namespace: Mapping[str, Any]) -> Code:
         return made(compile(source, self._filename, "exec"), namespace, source)
 
-    def _output_names(self) -> list[str | None]:
-        return [output.name for output in self._parts.signature.outputs]
+    def _output_name(self, position: int) -> str:
+        return self._parts.signature.outputs[position].name
 
     def narrowed(self, positions: Sequence[int]) -> Plan:
         """Returns a plan of the model, once it is read, for some of the outputs."""
