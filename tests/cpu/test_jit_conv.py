@@ -120,7 +120,8 @@ SIDE_BY_SIDE = [
 def kernel_of(case: Case) -> JitKernel:
     kernels = (
         (ALONE, DEPTHWISE), (SIDE_BY_SIDE, CHANNELS if SUITED else DEPTHWISE),
-        (TILED, WINOGRAD), (SINGLE, PIXELS), (FEW_PLACES, PIXELS if case.rows >= PANEL else CONV),
+        (TILED, WINOGRAD), (SINGLE, PIXELS),
+        (FEW_PLACES, PIXELS if 2 * case.rows >= PANEL else CONV),
     )  # fmt: skip
     return next((kernel for cases, kernel in kernels if case in cases), CONV)
 
