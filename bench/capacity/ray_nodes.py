@@ -13,7 +13,7 @@ import statistics
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -150,23 +150,22 @@ def of_one(serve: Any, model: Path, folder: Path) -> Times:
         open=note["ready"] - note["got"],
         run=RUN,
         route=statistics.median(taken) - RUN,
-        together=(os.cpu_count() or 1) / NODES,
     )
 
 
 def compared(serve: Any, model: Path, folder: Path) -> tuple[Times, Outcome, Outcome]:
     """Returns what one replica takes, and what four do: measured, and simulated.
 
-    One is measured before and after the four: what else the machine does comes and goes.
+    How long a process takes to start is of the four: it says how busy the machine is, and whether
+    Ray has idle processes left, neither of which is simulated.
     """
-    before = asdict(of_one(serve, model, folder / "before"))
+    one = of_one(serve, model, folder / "one")
     replicas = NODES * EACH
     many = deployment(serve, model, folder / "many", SLOW)
     handle, wished, notes = deployed(serve, many, folder / "many", replicas)
     rate, taken = asked(handle, CLIENTS, SECONDS)
     serve.delete("default")
-    after = asdict(of_one(serve, model, folder / "after"))
-    times = Times(**{name: (value + after[name]) / 2 for name, value in before.items()})
+    times = replace(one, start=statistics.mean(each["begun"] for each in notes) - wished)
     by_node: dict[str, int] = {}
     for each in notes:
         by_node[each["node"]] = by_node.get(each["node"], 0) + each["fetched"]

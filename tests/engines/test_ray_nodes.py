@@ -14,7 +14,7 @@ pytest.importorskip("ray.cluster_utils", reason="ray is not installed; tox -e ra
 
 
 def test_two_nodes_do_as_is_simulated() -> None:
-    """Within what a busy machine leaves: starts within a half, steady numbers within a quarter."""
+    """Within a quarter, which a busy machine leaves."""
     command = [sys.executable, "-m", "bench", "capacity", "--ray"]
     places = {"PYTHONPATH": os.pathsep.join([*PATHS, str(ROOT)])}
     environment = os.environ | places
@@ -26,6 +26,6 @@ def test_two_nodes_do_as_is_simulated() -> None:
     rows = re.findall(r"^\| (\w+) \| (.*?) \| (.*?) \|$", done.stdout, re.M)
     found = {name: (measured, simulated) for name, measured, simulated in rows}
     assert found["fetches"] == ("[1, 1]", "[1, 1]")
-    for name, most in (("first", 0.5), ("last", 0.5), ("throughput", 0.25), ("median", 0.25)):
+    for name in ("first", "last", "throughput", "median"):
         measured, simulated = map(float, found[name])
-        assert measured == pytest.approx(simulated, rel=most), name
+        assert measured == pytest.approx(simulated, rel=0.25), name
