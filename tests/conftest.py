@@ -60,7 +60,9 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     """
     given, option = config.args_source, config.option
     whole = given is config.ArgsSource.TESTPATHS and not (option.collectonly or option.usepdb)
-    if whole and config.pluginmanager.hasplugin("xdist") and option.numprocesses is None:
+    is_worker = hasattr(config, "workerinput")  # which is told of no number
+    shares = whole and not is_worker and config.pluginmanager.hasplugin("xdist")
+    if shares and option.numprocesses is None:
         from tenonnx.cores import available_cores
 
         option.numprocesses = available_cores()

@@ -181,7 +181,7 @@ def make_q_mixture(bits: int) -> Kernel:
             first: See ``WEIGHTS``: the experts' matrices side by side.
             first_bias: One for every column, or empty.
             second: The same of the second layer.
-            second_bias: Likewise.
+            second_bias: Its biases, or empty.
             kind: What is between the layers: an activation without parameters of ``opcodes``,
                 ``INTERLEAVED`` or ``BESIDE``.
             numbers: SwiGLU's alpha, beta and limit, and whether this is for the activated gate.
