@@ -67,11 +67,18 @@ def tfidf_vectorizer(
     if pool is None:
         raise ValueError("expected pool_int64s or pool_strings, found neither")
     places = np.array(ngram_indexes, np.int64)
+    if not places.size or places.min() < 0:
+        raise ValueError(f"expected ngram_indexes of 0 or more, found {places.tolist()[:5]}")
     scale = None
     if mode != "TF" and weights is not None:
         scale = np.ones(int(places.max()) + 1, np.float32)
         scale[places] = weights
     trie = _trie(pool, ngram_counts, min_gram_length, max_gram_length)
+    if trie.ngram.max() >= len(places):
+        raise ValueError(
+            f"expected as many ngram_indexes as n-grams, found {len(places)} and at least "
+            f"{trie.ngram.max() + 1}"
+        )
     return Vectorizer(trie, places, max_gram_length, max_skip_count, mode == "IDF", scale)
 
 

@@ -55,14 +55,32 @@ def test_counts_are_numpys(attributes: dict[str, Any], rows: list[list[int]]) ->
         np.testing.assert_array_equal(one.run(None, {"x": x})[0], plain(x))
 
 
+GRAMS: dict[str, Any] = {
+    "pool_int64s": [0, 1, 2, 1, 2], "ngram_counts": [0, 3], "ngram_indexes": [0, 1, 2, 3],
+    "min_gram_length": 1, "max_gram_length": 2, "max_skip_count": 5, "mode": "TF",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("indexes", [[0, 1, 2], [0, 1, 2, -1]], ids=str)
+def test_ngrams_without_columns_are_refused(indexes: list[int]) -> None:
+    layer = node("TfIdfVectorizer", "x", "y", **GRAMS | {"ngram_indexes": indexes})
+    with pytest.raises(Exception, match=r"ngram_indexes"):
+        session([layer], {"x": np.zeros((1, 3), np.int64)}, "y", kinds={"x": INT64})
+
+
+def test_as_many_tokens_as_there_are_may_be_skipped() -> None:
+    x = {"x": np.array([[1, 3, 3, 2], [1, 2, 3, 3]])}
+    skips = (4, 2**62, 2**63 - 1)
+    made = [node("TfIdfVectorizer", "x", "y", **GRAMS | {"max_skip_count": n}) for n in skips]
+    found = [session([layer], x, "y", kinds={"x": INT64}).run(None, x)[0] for layer in made]
+    assert found[0][:, 3].tolist() == [1, 1]
+    assert all(np.array_equal(other, found[0]) for other in found)
+
+
 def test_rows_are_shared_and_long_ones_left_to_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     watched = Watch(tfidf.TFIDF, monkeypatch)
-    attributes = {
-        "pool_int64s": [0, 1, 2, 1, 2], "ngram_counts": [0, 3], "ngram_indexes": [0, 1, 2, 3],
-        "min_gram_length": 1, "max_gram_length": 2, "max_skip_count": 5, "mode": "TF",
-    }  # fmt: skip
     x = np.random.default_rng(0).integers(0, 4, (500, 40))
-    layer = node("TfIdfVectorizer", "x", "y", **attributes)
+    layer = node("TfIdfVectorizer", "x", "y", **GRAMS)
     one = session([layer], {"x": x}, "y", kinds={"x": INT64}, threads=4)
     (found,) = one.run(None, {"x": x})
     assert watched.calls == 1

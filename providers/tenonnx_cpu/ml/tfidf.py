@@ -16,6 +16,8 @@ TFIDF = JitKernel("ml.tfidf", "tfidf")
 ENOUGH = 1 << 14
 """Tokens and columns that are worth a second thread."""
 
+MOST_SKIPPED = 1 << 32
+
 
 class Counts:
     """Counts n-grams of tokens that are numbered, on the kernel.
@@ -31,7 +33,8 @@ class Counts:
         trie = made.trie
         columns = np.where(trie.ngram < 0, -1, made.places[trie.ngram])
         scale = np.zeros(0, np.float32) if made.scale is None else made.scale
-        limits = len(trie.numbers), made.longest, made.skips
+        # Any more tokens between two neighbours are more than there are.
+        limits = len(trie.numbers), made.longest, min(made.skips, MOST_SKIPPED)
         self._given = (trie.edges, trie.first, columns, *limits, made.is_binary, scale)
 
     def takes(self, rows: int, length: int) -> bool:
