@@ -40,6 +40,8 @@ PLACES = {
     "providers/tenonnx_cpu/conv/patches.py": ANSWERS,
     "providers/tenonnx_cpu/conv/tail.py": "what its kernels do as they store",
     "providers/tenonnx_cpu/data_movement/transpose.py": ANSWERS,
+    "providers/tenonnx_cpu/data_movement/views.py": ANSWERS,
+    "providers/tenonnx_cpu/ml/buckets.py": "what exporters write for one estimator",
     "providers/tenonnx_cuda/capture/capturable.py": "what cupy leaves to libraries that wait",
     "providers/tenonnx_cuda/provider.py": ANSWERS,
     "providers/tenonnx_array/provider.py": ANSWERS,

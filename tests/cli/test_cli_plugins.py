@@ -24,7 +24,7 @@ def steal():
 def list_providers():
     print(*tenonnx.default_plugins().providers)
 
-named = typer.Typer(name="serve", help="Serves models.")
+named = typer.Typer(name="host", help="Hosts models.")
 
 @named.callback()
 def options():
@@ -142,9 +142,9 @@ def test_plugins_bring_subcommands(cli: Cli, write: Write) -> None:
     plugin = write("commands.py", COMMANDS)
     help_text = cli("--plugin", plugin, "--help").stdout
     assert "greet           Greets somebody." in help_text
-    assert "serve           Serves models." in help_text
+    assert "host            Hosts models." in help_text
     assert cli("--plugin", plugin, "greet", "--name", "bob").stdout == "hello bob\n"
-    assert cli("--plugin", plugin, "serve", "start").stdout == "started\n"
+    assert cli("--plugin", plugin, "host", "start").stdout == "started\n"
     assert "greet" not in cli("--help").stdout
 
 

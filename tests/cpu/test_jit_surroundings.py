@@ -97,9 +97,12 @@ def child(body: str, path: Path, cache: Path | str, mode: str = "wait", before: 
     return json.loads(done.stdout)
 
 
+KEPT = (".plan", ".captures")
+
+
 def contents(folder: Path) -> dict[str, int]:
-    """Returns the files of a cache and when they were changed, but plans that sessions keep."""
-    files = (file for file in folder.rglob("*") if file.is_file() and file.suffix != ".plan")
+    """Returns the files of a cache and when they were changed, but what sessions keep of plans."""
+    files = (file for file in folder.rglob("*") if file.is_file() and file.suffix not in KEPT)
     return {str(file): file.stat().st_mtime_ns for file in files}
 
 

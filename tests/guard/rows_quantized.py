@@ -58,7 +58,7 @@ def _mixture(bits: int, rows: int, fusion: int, zeros: bool) -> Trial:
     made = one(
         f"QMoE {bits} rows {rows} fusion {fusion}",
         "QMoE", [*inputs, None, None, None, *points] if zeros else inputs, domain=MS,
-        constants=[*range(2, 8), *((11, 12) if zeros else ())], k=2,
+        constants=[*range(2, 10 if zeros else 8)], k=2,
         activation_type="swiglu" if fusion else "silu", swiglu_fusion=fusion,
         normalize_routing_weights=fusion % 2, expert_weight_bits=bits, block_size=32,
     )  # fmt: skip

@@ -17,7 +17,7 @@ from tenonnx.planning.arena import assign
 from tenonnx.records import NamedTuple
 from tenonnx_cpu.buffers import ALIGNMENT, KEPT, SMALL, empty
 from tenonnx_cpu.capture.captured_call import CapturedCall, Place, Store
-from tenonnx_cpu.capture.encoded import Encoded
+from tenonnx_cpu.capture.launch import Encoded
 from tenonnx_cpu.jit import layout as at
 from tenonnx_cpu.jit.code.code_object import entry_of
 

@@ -14,9 +14,8 @@ import numpy as np
 from tenonnx.records import NamedTuple
 from tenonnx_cpu.capture.capturable import replay_once
 from tenonnx_cpu.capture.captured_call import DATA, same_of, word_at
-from tenonnx_cpu.capture.encoded import Encoded, write_number
 from tenonnx_cpu.capture.growth import Growth, Varies
-from tenonnx_cpu.capture.launch import fix, is_fixed
+from tenonnx_cpu.capture.launch import Encoded, fix, is_fixed, write_number
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 Maker: TypeAlias = "Callable[[int], tuple[Any, int]]"

@@ -16,8 +16,7 @@ from tenonnx.plans.unkept import Unkept
 from tenonnx.records import NamedTuple
 from tenonnx.weights.storage import root
 from tenonnx.weights.weight import Weight
-from tenonnx_cpu.capture.encoded import Encoded, NDArray
-from tenonnx_cpu.capture.launch import holds_addresses
+from tenonnx_cpu.capture.launch import Encoded, NDArray, holds_addresses
 from tenonnx_cpu.jit import layout as at
 from tenonnx_cpu.jit.code.code_object import entry_of
 from tenonnx_cpu.jit.runtime import KERNELS, JitKernel
