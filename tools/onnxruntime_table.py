@@ -63,7 +63,9 @@ where onnxruntime may pass it over. Sums, products and powers of integers wrap a
 becoming the largest integer, the least integer divided by -1 is itself, and Mod with `fmod` of
 64 bits is exact. Quantized operators round the exact result, halves to even; the softmax of bytes
 that onnxruntime makes of DequantizeLinear, Softmax and QuantizeLinear is one level off now and
-then, which is what static int8 transformers differ by.
+then (2,550 of 465,708 values; none here). So a static int8 model may differ by 2 to 20 %, and the
+difference is onnxruntime's: from its graph in float64, a ViT of two layers is 9.0 % away there,
+4.6 % without optimizations, 3.3 % here.
 Tanh and Sigmoid never exceed 1, as onnxruntime's do by 2e-7: calibrated on such values, a range
 from -1 to 1 has the zero point 128 where it may get 127 there.
 
