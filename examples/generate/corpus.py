@@ -1,4 +1,4 @@
-"""The text to learn from: what ships with Python, in English, under the PSF licence."""
+"""The text to learn from: what ships with Python, in English, under the PSF license."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ import onnx
 import torch
 from corpus import corpus
 from export import to_onnx
+from folder import complete
 from network import Decoder, Shape
 from tokens import Tokenizer, learn
 from torch import Tensor
@@ -128,6 +129,7 @@ def main() -> None:
             path, options.output / "model.onnx", layout=Layout(inline=True)
         )
     print(report)
+    complete(options.output)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""``tenonnx cache``: what is kept on disk for other processes, and how to be rid of it."""
+"""``tenonnx cache``: lists and deletes the files that are kept for other processes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tenonnx.cli.opening import kept_plans
 from tenonnx.cli.output import count, emit_json, lines, size, table
 from tenonnx.cli.state import State, state_of
 
-HELP = """Lists what is kept on disk for other processes, or deletes it.
+HELP = """Lists the files that are kept for other processes, or deletes them.
 
-Derived weights and plans share the room that TENONNX_CACHE_SIZE says: those used longest ago make
-room for new ones, and those that no process has used for a month go then. Kernels of that age go
-when `tenonnx warmup` looks; --prune does all of it now. There is seldom a need to clear anything.
-What is deleted is made again by the next process that wants it; sessions that are open go on.
+Derived weights and plans share a limit, TENONNX_CACHE_SIZE. Above it, the least recently used files
+are deleted, and at any size those that no process used for a month. `tenonnx warmup` deletes
+kernels of that age. --prune does both now, --clear deletes everything. Open sessions keep working,
+and the next process that needs a file makes it again.
 
 \b
 Examples:
@@ -34,14 +34,14 @@ DAY = 24 * 3600
 
 
 class Row(NamedTuple):
-    """What is kept of one kind.
+    """The kept files of one kind.
 
     Attributes:
-        kind: What it is.
+        kind: The kind of the files.
         files: How many files.
-        bytes: How many bytes they have.
-        unused_days: How long ago that was used which was used longest ago.
-        folder: Where they are; empty if there are none.
+        bytes: Their size.
+        unused_days: Days since the least recently used one was used.
+        folder: Their folder; empty if there are none.
     """
 
     kind: str
@@ -53,16 +53,14 @@ class Row(NamedTuple):
 
 def cache(
     context: typer.Context,
-    clear: Annotated[bool, typer.Option("--clear", help="Delete all of it.")] = False,
+    clear: Annotated[bool, typer.Option("--clear", help="Delete all files.")] = False,
     prune: Annotated[
         bool,
-        typer.Option(
-            "--prune", help="Delete what no process has used for a month, or there is no room for."
-        ),
+        typer.Option("--prune", help="Delete files above the size limit, or unused for a month."),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Lists what is kept, or deletes it."""
+    """Lists kept files, or deletes them."""
     state, rows = state_of(context), []
     pruned = _pruned(state) if prune else []
     for kind, files in _kinds(state):

@@ -12,17 +12,18 @@ import typer
 from tenonnx import InvalidArgument
 from tenonnx.cli import arguments
 from tenonnx.cli.opening import Request, check_readable, parse_provider, session_options
-from tenonnx.cli.output import duration, emit_json, lines, progress, size
+from tenonnx.cli.output import check_targets, duration, emit_json, lines, progress, size
 from tenonnx.cli.state import state_of
 
-HELP = """Writes a model, its weights and a plan of it into one file to ship.
+HELP = """Writes a model, its weights and its compiled plan into one file to ship.
 
-A session that trusts the file opens it without reading the graph, as it opens a plan that an
-earlier one kept; weights are mapped from it. The file fits machines with the same processor, as
-many cores, and the same tenonnx, Python, numpy, plug-ins and options; elsewhere it is refused with
-what differs. Who trusts it says SessionOptions(trust_compiled_plan=True), or lists its folder in
-TENONNX_TRUST_COMPILED. Say so of files that you or somebody you trust wrote, as of code: the plan
-decides what runs. Whoever does not say so opens a model like any other.
+A session that trusts the file opens it without reading the graph, and maps the weights from it.
+The file works on machines with the same processor, number of cores, tenonnx, Python, numpy,
+plug-ins and options. Elsewhere it is refused, with a message that says what differs.
+
+The plan decides what code runs. So trust only files that you, or somebody you trust, wrote: with
+SessionOptions(trust_compiled_plan=True), or by listing their folder in TENONNX_TRUST_COMPILED.
+A session that does not trust the file opens the model in it as any other model.
 
 \b
 Examples:
@@ -38,16 +39,16 @@ def compile(  # noqa: A001 - the subcommand's name
     target: Annotated[
         str,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="The file to write; MODEL.tenonnx if none."
+            "--output", "-o", metavar="FILE", help="The file to write; default: MODEL.tenonnx."
         ),
     ] = "",
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    force: arguments.Force = False,
     providers: arguments.Providers = arguments.NOTHING,
     level: arguments.LevelChoice = arguments.Level.ALL,
     without: arguments.Without = arguments.NOTHING,
     roots: arguments.Roots = arguments.NOTHING,
     threads: Annotated[
-        int, typer.Option(min=0, help="What sessions say as intra_op_num_threads.")
+        int, typer.Option(min=0, help="intra_op_num_threads of the sessions that open it.")
     ] = 0,
     as_json: arguments.Json = False,
 ) -> None:
@@ -57,14 +58,15 @@ def compile(  # noqa: A001 - the subcommand's name
     state = state_of(context)
     if state.files:
         raise InvalidArgument(
-            "a compiled file cannot have plug-ins of --plugin in it",
-            hint="Install the plug-in, as the machine that opens the file has to.",
+            "a compiled file cannot contain plug-ins of --plugin",
+            hint="Install the plug-in, here and on the machine that opens the file.",
         )
     check_readable(model)
     request = Request(providers, level, without, roots, threads)
     options = dataclasses.replace(session_options(state, request), plugins=None)
     asked = [parse_provider(text) for text in providers]
     path = Path(target) if target else Path(model).with_suffix(ENDING)
+    check_targets(path, force=force)
     start = time.perf_counter()
     with progress(1.0) as tell:
         tell(f"compiling {model}", 0)

@@ -1,19 +1,21 @@
-"""``tenonnx convert``: write a model so that it loads best, or in another format."""
+"""``tenonnx convert``: rewrites a model to load fast, or in another format."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tenonnx.cli.arguments import NOTHING, Json, Model, Roots
-from tenonnx.cli.output import emit_json, lines, progress, size
+from tenonnx.cli.arguments import NOTHING, Force, Json, Model, Roots
+from tenonnx.cli.output import check_targets, emit_json, lines, progress, size
 from tenonnx.cli.state import state_of
 
 HELP = """Writes a model with page-aligned weights, or in another format.
 
-Page-aligned, in a file of their own, weights are used where the file is mapped, by any number of
-processes at once. The target's ending chooses its format; it may be the source itself.
+The weights go to a file of their own, at page boundaries. Any number of processes map that file
+and use the weights in place, without a copy. The target's ending chooses the format. An existing
+file, such as the source itself, is replaced with --force only.
 
 \b
 Examples:
@@ -40,9 +42,10 @@ def convert(
     data_name: Annotated[
         str,
         typer.Option(
-            "--data-name", metavar="NAME", help="Name of the file of weights; TARGET.data if none."
+            "--data-name", metavar="NAME", help="The file of weights; default: TARGET.data."
         ),
     ] = "",
+    force: Force = False,
     roots: Roots = NOTHING,
     as_json: Json = False,
 ) -> None:
@@ -51,6 +54,9 @@ def convert(
     from tenonnx.convert import Layout
     from tenonnx.convert import convert as write
 
+    check_targets(target, force=force)
+    if target.endswith(".onnx") and not inline:
+        check_targets(Path(target).with_name(data_name or f"{Path(target).name}.data"), force=force)
     with progress(1.0) as tell:
         written = write(
             model,

@@ -1,10 +1,10 @@
-"""``tenonnx warmup``: compile ahead what a model needs."""
+"""``tenonnx warmup``: compiles a model's kernels ahead."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -17,12 +17,13 @@ from tenonnx.cli.state import State, state_of
 if TYPE_CHECKING:
     from tenonnx import Provider
 
-HELP = """Compiles kernels ahead, into the cache on disk.
+HELP = """Compiles kernels into the cache on disk, so that no later process waits for them.
 
-No process waits for them later. With a model it opens and runs that on made-up inputs and compiles
-what it asked for; without one, all kernels that the providers have. A second time it only checks
-that they are there. They are kept in TENONNX_CACHE_DIR, and are of this processor, or of the kind
-that TENONNX_PROCESSOR names: other machines of that kind can use them, without numba.
+With a model, it runs the model on random inputs and compiles its kernels. Without one, it compiles
+all kernels of the usable providers. Kernels in the cache are checked and kept.
+
+The cache is in TENONNX_CACHE_DIR. Kernels are for this processor, or for the target CPU that
+TENONNX_PROCESSOR names; such machines can use them, also without numba.
 
 \b
 Examples:
@@ -34,9 +35,7 @@ Examples:
 
 def warmup(
     context: typer.Context,
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)
-    ] = "",
+    model: arguments.Model = "",
     inputs: arguments.Inputs = arguments.NOTHING,
     dims: arguments.Dims = arguments.NOTHING,
     providers: arguments.Providers = arguments.NOTHING,
@@ -63,15 +62,15 @@ def warmup(
         ready = count(len(found) - len(failed), "kernel")
         lines(f"{ready} in the cache after {duration(time.perf_counter() - start)}")
         if not found:
-            say("hint", "none is compiled here: numba is not installed, or TENONNX_JIT is 0")
+            say("hint", "no kernel is compiled here: numba is not installed, or TENONNX_JIT is 0")
     if failed:
-        raise Fail(f"could not be compiled: {', '.join(failed)}", hint="tenonnx -v says why")
+        raise Fail(f"could not compile {', '.join(failed)}", hint="tenonnx -v shows the reasons")
 
 
 def _ask(
     state: State, model: str, request: Request, inputs: Sequence[str], dims: Sequence[str]
 ) -> None:
-    """Opens and runs a model: kernels are asked for when nodes are compiled, or first run."""
+    """Opens and runs a model: kernels are requested when nodes are compiled or first run."""
     from tenonnx.cli.feeds import make_feeds, parse_dims
 
     session, _ = open_session(state, model, request)

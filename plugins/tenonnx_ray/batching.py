@@ -1,4 +1,4 @@
-"""Requests that wait together become one run: their rows one after another, and apart again."""
+"""Joins waiting requests into one run by rows, and splits the outputs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Feeds = Mapping[str, Array]
 Answer = dict[str, Array]
 Joined = list[Answer | Exception]
-"""What each request gets: its outputs, or what went wrong with it alone."""
+"""A request's result: its outputs, or its own error."""
 
 
 async def answers(session: InferenceSession, requests: Sequence[Feeds]) -> Joined:
-    """Runs requests whose arrays differ in nothing but the number of rows together.
+    """Runs requests together whose arrays differ only in the number of rows.
 
-    Where that fails, or outputs have not the rows of the inputs, each runs for itself.
+    If that fails, or the outputs' rows are not the inputs', each request runs alone.
     """
     alike = defaultdict(list)
     for i, feeds in enumerate(requests):
@@ -35,13 +35,13 @@ async def answers(session: InferenceSession, requests: Sequence[Feeds]) -> Joine
 
 
 async def run(session: InferenceSession, feeds: Feeds) -> Answer:
-    """Runs one request in a thread; if who waits is cancelled, so is the run."""
+    """Runs one request in a thread; cancelling the caller cancels the run."""
     names = [arg.name for arg in session.get_outputs()]
     return dict(zip(names, await session.run_async(None, feeds), strict=True))
 
 
 def _signature(feeds: Feeds) -> tuple[Any, ...] | None:
-    """Returns what requests must share to run together; ``None`` for one that runs alone."""
+    """Returns the key that is equal for requests that run together; ``None`` to run alone."""
     arrays = [feeds[name] for name in sorted(feeds)]
     if not all(isinstance(array, np.ndarray) and array.ndim for array in arrays):
         return None
@@ -58,12 +58,12 @@ async def _alone(session: InferenceSession, feeds: Feeds) -> Answer | Exception:
 
 
 async def _together(session: InferenceSession, group: Sequence[Feeds]) -> Joined | None:
-    """Returns each one's outputs; ``None`` if they cannot be told apart."""
+    """Returns each request's outputs; ``None`` if they cannot be split."""
     sizes = [len(next(iter(feeds.values()))) for feeds in group]
     try:
         joined = {name: np.concatenate([feeds[name] for feeds in group]) for name in group[0]}
         outputs = await run(session, joined)
-    except Exception:  # one of them may be wrong: each learns for itself
+    except Exception:  # one request may be wrong: each then runs alone
         return None
     rows = sum(sizes)
     if any(

@@ -15,24 +15,24 @@ Batch = Mapping[str, Array]
 
 
 class Predictor:
-    """Runs a model on batches, in an actor of Ray Data's.
+    """Runs a model on batches in an actor of Ray Data.
 
     ``dataset.map_batches(Predictor, fn_constructor_args=("model.onnx",), batch_size=64,
     compute=ActorPoolStrategy(size=2))`` opens it once per actor; actors of one node map the
     same weights.
 
     Args:
-        source: A path that all nodes have, an address of object storage, which each node
-            fetches once, or a small model's bytes.
-        columns: The column that is an input, where it has another name.
-        outputs: Outputs to compute, or the columns that they become; all of them, under their
-            names, if ``None``.
-        keep: Columns to hand on as they are.
+        source: A path that all nodes have, an address in object storage, which each node fetches
+            once, or a small model's bytes.
+        columns: By input, the name of its column if that differs.
+        outputs: Outputs to compute, or by output the name of its column; all of them, under their
+            own names, if ``None``.
+        keep: Columns to pass on unchanged.
         options: As for a session; a session gets as many threads as Ray gives its actor CPUs.
         providers: As for a session.
 
     Raises:
-        InvalidArgument: The model has no such input or output, or two columns get one name.
+        InvalidArgument: An input or output does not exist, or two columns get one name.
         TenonnxError: As for a session.
     """
 
@@ -62,7 +62,7 @@ class Predictor:
         if twice := {name for name in together if together.count(name) > 1}:
             raise InvalidArgument(
                 f"columns {sorted(twice)} are made or kept twice",
-                hint="name an output's column: outputs={'output': 'column'}",
+                hint="choose other names for outputs' columns: outputs={'output': 'column'}",
             )
 
     def __call__(self, batch: Batch) -> dict[str, Array]:
@@ -78,9 +78,9 @@ class Predictor:
         for name, result in zip(self._names, results, strict=True):
             if not (np.ndim(result) and len(result) == rows):
                 raise InvalidArgument(
-                    f"output {name!r} has shape {list(np.shape(result))}; a column of this batch "
-                    f"has {rows} rows",
-                    hint="leave it out: outputs=[...]",
+                    f"output {name!r} has shape {list(np.shape(result))}; expected {rows} rows, "
+                    "as this batch has",
+                    hint="leave this output out: outputs=[...]",
                 )
         kept = {name: _column(batch, name) for name in self._keep}
         return kept | dict(zip(self._makes, results, strict=True))
@@ -97,14 +97,14 @@ def _column(batch: Batch, name: str) -> Array:
     if not isinstance(batch, Mapping):
         raise InvalidArgument(
             f"a batch is a {type(batch).__name__}; expected a dict of arrays",
-            hint='have map_batches make them: batch_format="numpy"',
+            hint='call map_batches with batch_format="numpy"',
         )
     if name not in batch:
         raise InvalidArgument(
             f"a batch has no column {name!r}; it has {list(batch)}",
-            hint="say which column an input is: columns={'input': 'column'}",
+            hint="name the column of an input: columns={'input': 'column'}",
         )
     column = batch[name]
     if column.dtype == object and len({np.shape(row) for row in column}) > 1:
-        raise InvalidArgument(f"rows of column {name!r} have several shapes; pad them first")
+        raise InvalidArgument(f"rows of column {name!r} have different shapes; pad them first")
     return column

@@ -14,6 +14,7 @@ from typing import Any
 import platformdirs
 
 from tenonnx import Fail, InvalidArgument, NoSuchFile
+from tenonnx_ray.downloads import Site, is_web, without_query
 from tenonnx_ray.needed import needed
 
 MODELS = (".onnx", ".ort")
@@ -21,31 +22,31 @@ CHUNK = 8 << 20
 
 
 def is_address(source: str) -> bool:
-    """Says whether a source is an address, such as ``s3://bucket/model.onnx``, and no path."""
+    """Says whether a source is an address, such as ``s3://bucket/model.onnx``, and not a path."""
     return "://" in source
 
 
 def fetched(address: str, folder: str | os.PathLike[str] | None = None) -> Path:
-    """Returns the path of a model that lies in object storage.
+    """Returns the local path of a model in object storage.
 
-    The first process of a node that asks fetches it, others wait. Which files there are, their
-    sizes and when they were changed tell a version: each has a folder of its own, and appears
-    when it is complete.
+    The first process of a node fetches it, and others wait. The files' names, sizes and times tell
+    a version. Each version has a folder of its own, which appears when it is complete.
 
     Args:
-        address: Of a model, or of a folder with one model and its external data; of any
-            file system that ``pyarrow.fs`` knows (``s3``, ``gs``, ``abfss``, ``hdfs``, ``file``).
+        address: The address of a model, or of a folder with one model and its external data, in
+            any file system that ``pyarrow.fs`` knows (``s3``, ``gs``, ``abfss``, ``hdfs``,
+            ``file``). An ``http`` or ``https`` address must be of a model in one file.
         folder: Where this node keeps models; ``models`` in tenonnx's cache folder if ``None``.
 
     Raises:
         NoSuchFile: There is no model.
-        InvalidArgument: There are several, or the address is of no known kind.
-        Fail: The disk has no room, or files changed meanwhile.
+        InvalidArgument: There are several models, or the address has an unknown scheme.
+        Fail: The disk is full, files changed during the fetch, or a server does not answer.
     """
     files, base, infos = _listed(address)
     names = [_name(info.path, base) for info in infos]
     model = _model(address, names)
-    version = hashlib.sha256(address.encode())
+    version = hashlib.sha256((without_query(address) if is_web(address) else address).encode())
     for name, info in zip(names, infos, strict=True):
         version.update(f"\0{name}\0{info.size}\0{info.mtime_ns}".encode())
     place = Path(folder or _default_folder())
@@ -64,16 +65,20 @@ def _default_folder() -> Path:
 
 def _listed(address: str) -> tuple[Any, str, list[Any]]:
     """Returns the file system of an address, the folder in it, and the files to fetch, in order."""
+    if is_web(address):
+        site = Site(address)
+        found = site.look()
+        return site, found.path.rpartition("/")[0], [found]
     fs = needed("pyarrow.fs")
     try:
         files, path = fs.FileSystem.from_uri(address)
     except ValueError as error:  # pyarrow's ArrowInvalid is one
-        raise InvalidArgument(f"{address} is no address of a known kind: {error}") from error
+        raise InvalidArgument(f"{address} has no scheme that pyarrow knows: {error}") from error
     found = files.get_file_info(path)
     if found.type == fs.FileType.File:
         return files, path.rpartition("/")[0], [found]
     if found.type != fs.FileType.Directory:
-        raise NoSuchFile(f"there is nothing at {address}")
+        raise NoSuchFile(f"there is no file at {address}")
     below = files.get_file_info(fs.FileSelector(path, recursive=True))
     below = [info for info in below if info.type == fs.FileType.File]
     return files, path.rstrip("/"), sorted(below, key=lambda info: str(info.path))
@@ -82,22 +87,22 @@ def _listed(address: str) -> tuple[Any, str, list[Any]]:
 def _name(path: str, base: str) -> str:
     name = PurePosixPath(path.removeprefix(base).lstrip("/"))
     if name.is_absolute() or ".." in name.parts or not name.parts:
-        raise InvalidArgument(f"{path} is no place in {base}")
+        raise InvalidArgument(f"{path} is not inside {base}")
     return str(name)
 
 
 def _model(address: str, names: list[str]) -> str:
     models = [name for name in names if name.endswith(MODELS)]
     if not models:
-        raise NoSuchFile(f"there is no model at {address}: {names or 'it is empty'}")
+        raise NoSuchFile(f"there is no model at {address}; found {names or 'an empty folder'}")
     if len(models) > 1:
-        raise InvalidArgument(f"there are several models at {address}: {models}")
+        raise InvalidArgument(f"expected one model at {address}; found {models}")
     return models[0]
 
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Holds what one process of this node can hold; a process that dies holds it no more."""
+    """Holds a lock among this node's processes; the lock of a process that dies is released."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -106,11 +111,11 @@ def _locked(path: Path) -> Iterator[None]:
 def _fetch(files: Any, infos: dict[str, Any], there: Path) -> None:
     """Copies files into a folder, which appears once all are there."""
     partial = there.with_suffix(".partial")
-    shutil.rmtree(partial, ignore_errors=True)  # of a process that died
+    shutil.rmtree(partial, ignore_errors=True)  # left by a process that died
     partial.mkdir(mode=0o700)
     size, free = sum(info.size for info in infos.values()), shutil.disk_usage(partial).free
     if size > free:
-        raise Fail(f"{partial.parent} has {free} bytes free; the model takes {size}")
+        raise Fail(f"{partial.parent} has {free} bytes free; the model needs {size}")
     for name, info in infos.items():
         target = partial / name
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -9,10 +9,10 @@ EXTRA = "pip install 'tenonnx[ray]'"
 
 
 def needed(module: str) -> Any:
-    """Returns a module of Ray's, or of what comes with it.
+    """Returns a module of Ray, or of a library beside it.
 
     Raises:
-        ModuleNotFoundError: It is not installed; the message says what installs it.
+        ModuleNotFoundError: It is not installed; the message says how to install it.
     """
     try:
         return importlib.import_module(module)
@@ -21,5 +21,5 @@ def needed(module: str) -> Any:
         if (error.name or "").split(".")[0] not in {library, "starlette", "fastapi"}:
             raise
         raise ModuleNotFoundError(
-            f"{module} is not installed whole ({error}): {EXTRA}", name=error.name
+            f"{module} is not installed completely ({error}): {EXTRA}", name=error.name
         ) from error

@@ -1,4 +1,4 @@
-"""Opens a model in a worker of Ray's: from where it lies, with as many threads as it was given."""
+"""Opens a model in a Ray worker, with as many threads as the worker has CPUs."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ def opened(
 
 
 def threads() -> int:
-    """Returns how many CPUs Ray gives this worker, at least one; outside of a worker 0, for all."""
+    """Returns how many CPUs Ray gives this worker, at least one; 0, for all, outside a worker."""
     ray = sys.modules.get("ray")
     if ray is None or not ray.is_initialized():
         return 0
     context = ray.get_runtime_context()
     if context.get_task_id() is None and context.get_actor_id() is None:
-        return 0  # in the program that asks for workers, which may know nothing of its resources
+        return 0  # the driver program, which may have no resources assigned
     return max(1, int(context.get_assigned_resources().get("CPU", 0)))
 
 
 def warm(session: InferenceSession, rows: Iterable[int]) -> None:
-    """Runs on zeros of so many rows each, if inputs leave nothing but their rows open."""
+    """Runs on zeros with so many rows each, if only the rows of the inputs are open."""
     arguments = session.get_inputs()
     dtypes = [dtype_of(arg.type) for arg in arguments]
     if None in dtypes or any(not isinstance(n, int) for arg in arguments for n in arg.shape[1:]):
@@ -62,7 +62,7 @@ def warm(session: InferenceSession, rows: Iterable[int]) -> None:
         zeros = map(np.zeros, shapes, dtypes)
         try:
             session.run(None, {arg.name: each for arg, each in zip(arguments, zeros, strict=True)})
-        except TenonnxError as error:  # zeros need not be what the model is for
+        except TenonnxError as error:  # the model may refuse zeros
             log.warning("not warmed with %d rows of zeros: %s", count, error)
             return
 

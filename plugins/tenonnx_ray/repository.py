@@ -1,4 +1,4 @@
-"""Where a repository's models lie: a client names one, and no path."""
+"""A repository's models: a client gives a name, never a path."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def place_of(folder: Path, model_id: str) -> Path:
     """Returns the path of a repository's model.
 
     Raises:
-        NoSuchFile: There is none of that name.
+        NoSuchFile: There is no model of that name.
     """
     if MODEL_ID.fullmatch(model_id):
         versions = [each for each in folder.glob(f"{model_id}/*/model.onnx") if _version(each)]

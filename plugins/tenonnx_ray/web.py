@@ -1,4 +1,4 @@
-"""Requests of handles and of HTTP: ``{"inputs": {"x": [[...]]}}`` and ``{"outputs": {...}}``."""
+"""Requests of handles and HTTP: ``{"inputs": {"x": [[...]]}}`` and ``{"outputs": {...}}``."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ async def answered(
 
     Args:
         request: Inputs by name, or a ``starlette.requests.Request``.
-        session: Whose model is asked, or what is awaited for it.
+        session: The session, or an awaitable that returns it.
         join: Runs it together with others; ``None`` to run it alone.
 
     Raises:
-        TenonnxError: A request of a handle went wrong; one of HTTP gets a status.
+        TenonnxError: A handle's request failed; an HTTP request gets a status instead.
     """
-    if not hasattr(request, "stream"):  # which a request of HTTP has, that is a mapping as well
+    if not hasattr(request, "stream"):  # an HTTP request has it, and is a mapping as well
         return await _outputs(request, await _opened(session), join)
     respond = needed("starlette.responses").JSONResponse
     try:
@@ -64,33 +64,33 @@ async def _feeds(request: Any, session: InferenceSession) -> Feeds:
     async for chunk in request.stream():
         body += chunk
         if len(body) > MOST_BYTES:
-            raise InvalidArgument(f"the body has more than {MOST_BYTES} bytes")
+            raise InvalidArgument(f"the body is larger than the limit of {MOST_BYTES} bytes")
     content = json.loads(body or b"null")
     inputs = content.get("inputs") if isinstance(content, dict) else None
     if not isinstance(inputs, dict):
-        raise InvalidArgument('the body is no {"inputs": {"name": [...]}}')
+        raise InvalidArgument('expected a body {"inputs": {"name": [...]}}')
     kinds = {arg.name: arg.type for arg in session.get_inputs()}
     return {name: _array(name, kinds.get(name), value) for name, value in inputs.items()}
 
 
 def _array(name: str, kind: str | None, value: Any) -> Any:
-    """Returns a list of JSON as an array of an input's type; the session knows unknown names."""
+    """Returns a JSON list as an array of an input's type; the session reports unknown names."""
     if kind is None:
         return np.zeros(0)
     if kind == "tensor(string)":
         return np.array(value, np.object_)
     if (dtype := dtype_of(kind)) is None:
-        raise InvalidArgument(f"input {name!r} is {kind}, which JSON has no words for")
+        raise InvalidArgument(f"input {name!r} is {kind}, which has no form in JSON")
     array = np.array(value)
     if array.dtype == object or not (
         array.size == 0 or np.can_cast(array.dtype, dtype, "same_kind")
     ):
-        raise InvalidArgument(f"input {name!r} is no list of numbers for {kind}")
+        raise InvalidArgument(f"input {name!r}: expected a list of numbers for {kind}")
     return array.astype(dtype)
 
 
 def _plain(output: Any) -> Any:
-    """Returns an output as JSON has it; numbers that it has not are ``None``."""
+    """Returns an output for JSON; numbers that JSON lacks are ``None``."""
     if not isinstance(output, np.ndarray):
         return output
     if output.dtype.kind not in "fiubOUS":

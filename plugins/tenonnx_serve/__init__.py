@@ -1,6 +1,6 @@
-"""``tenonnx serve``: models over the Open Inference Protocol v2, REST and gRPC.
+"""``tenonnx serve``: models over the Open Inference Protocol v2, REST and gRPC, and OpenAI's API.
 
-A request's way, in one process; what stands in brackets is a module::
+A request's way in one process; names in brackets are modules::
 
     HTTP ─▶ [rest] routes, reads a body ─▶ [rest_infer] JSON and binary ─┐
     gRPC ─▶ [grpc_service] ──────────────▶ [grpc_infer] protobuf ────────┤
@@ -12,12 +12,14 @@ A request's way, in one process; what stands in brackets is a module::
       [batching] joins requests of one signature ─▶ [model] one InferenceSession
                                                     in a thread of [threads]
 
-Both protocols run in one event loop, which decodes, encodes and waits; models run in a few threads.
-Nothing of a request is believed: shapes and sizes are checked against the model's inputs and the
-limits of [settings] before memory is asked for, names are looked up and never become paths.
+Language models have a way of their own, :mod:`tenonnx_serve.openai`.
 
-[server] starts all of it on sockets that it is given, and stops it. Whoever runs several processes
-gives each its sockets, and sets ``core.control``, by which models are loaded and unloaded.
+Both protocols run in one event loop, which decodes, encodes and waits; models run in a few threads.
+Requests are not trusted: shapes and sizes are checked against the model's inputs and the limits of
+[settings] before memory is allocated, and names are looked up and never become paths.
+
+[server] starts all of it on given sockets, and stops it. With several processes, the supervisor
+gives each process its sockets and sets ``core.control``, which loads and unloads models.
 """
 
 from __future__ import annotations

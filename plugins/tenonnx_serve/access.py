@@ -1,6 +1,6 @@
-"""Who may ask: TLS, and a token that requests bring along.
+"""Access control: TLS, and a token that requests must carry.
 
-The token is read from a file or the environment: all users of a machine see arguments.
+The token is read from a file or the environment, because all users of a machine see arguments.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tenonnx_serve.errors import Forbidden, Unauthorized
 TOKEN_VARIABLE = "TENONNX_SERVE_TOKEN"
 
 OPEN: Final = frozenset({"/v2/health/live", "/v2/health/ready"})
-"""What may be asked without a token: orchestrators' probes bring none."""
+"""Paths that need no token, because orchestrators' probes send none."""
 
 OPEN_CALLS: Final = frozenset(
     f"/{service}/{call}"
@@ -34,12 +34,12 @@ LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 @dataclass(frozen=True)
 class Access:
-    """What the server's ports ask of clients.
+    """Access settings of the server's ports.
 
     Attributes:
-        certificate: A file of PEM: the server's certificate and those that sign it.
-        key: A file of PEM: its private key.
-        token_file: A file that holds the token, on one line.
+        certificate: A PEM file: the server's certificate and its chain.
+        key: A PEM file: the certificate's private key.
+        token_file: A file with the token on one line.
     """
 
     certificate: str = ""
@@ -51,10 +51,10 @@ class Access:
             raise InvalidArgument("TLS needs both --tls-cert and --tls-key")
 
     def check(self) -> None:
-        """Reads all that is named.
+        """Reads all files that are named.
 
         Raises:
-            InvalidArgument: A file cannot be read, or is not what it should be.
+            InvalidArgument: A file cannot be read, or has the wrong content.
         """
         self.read_token()
         if self.certificate:
@@ -68,7 +68,7 @@ class Access:
                 ) from error
 
     def read_token(self) -> bytes:
-        """Returns the token that clients have to bring; nothing if they need none."""
+        """Returns the token that clients must send; ``None`` if they need none."""
         if not self.token_file:
             return os.environ.get(TOKEN_VARIABLE, "").encode()
         try:
@@ -76,26 +76,26 @@ class Access:
         except OSError as error:
             raise InvalidArgument(f"--token-file {self.token_file}: {error.strerror}") from error
         if not token or any(byte <= 0x20 or byte > 0x7E for byte in token):
-            raise InvalidArgument(f"--token-file {self.token_file} does not hold one word of ASCII")
+            raise InvalidArgument(f"--token-file {self.token_file}: expected one word of ASCII")
         return token
 
 
 def warning(host: str, access: Access) -> str:
-    """Returns what is dangerous about an address to listen on; nothing if nothing is."""
+    """Returns the danger of an address to listen on; an empty string if there is none."""
     if host in LOOPBACK:
         return ""
     if not access.read_token():
-        return f"whoever reaches {host} may run models: there is no token"
+        return f"anybody who reaches {host} may run models: there is no token"
     if not access.certificate:
-        return f"tokens and data cross the network to {host} as they are: there is no TLS"
+        return f"tokens and data cross the network to {host} unencrypted: there is no TLS"
     return ""
 
 
 class Gate:
-    """Lets requests with the token pass.
+    """Admits requests that carry the token.
 
     Args:
-        token: What they have to bring.
+        token: The token.
     """
 
     def __init__(self, token: bytes) -> None:
@@ -105,29 +105,29 @@ class Gate:
         """Raises ``Unauthorized`` unless a request may pass.
 
         Args:
-            path: Of HTTP, or a method of gRPC's.
+            path: The HTTP path, or the gRPC method.
             given: The header ``Authorization``, if there is one.
-            unguarded: What all may ask.
+            unguarded: Paths that need no token.
         """
         if path not in unguarded and not hmac.compare_digest(given or b"", self._expected):
-            raise Unauthorized("this server takes requests with its token: Authorization: Bearer …")
+            raise Unauthorized("this server needs a token: send Authorization: Bearer TOKEN")
 
 
 def check_origin(path: str, origin: bytes, host: bytes, local: bool) -> None:
-    """Refuses what a page of another site, open in somebody's browser, asks the server to change.
+    """Refuses changes of the server that a page of another site requests in a browser.
 
-    A browser sends a page's requests to servers on its own machine, too, and says in the header
-    ``Origin`` whose page it is. Inferences change nothing, and browsers keep answers from the page.
+    A browser sends a page's requests to servers on its own machine too, and names the page's site
+    in the header ``Origin``. Inferences change nothing, and browsers keep answers from the page.
 
     Args:
-        path: What is asked.
+        path: The path of the request.
         origin: The header ``Origin``.
         host: The header ``Host``, by which the browser reached the server.
-        local: Whether it listens for its machine alone: no other name than that leads there, but
-            those that somebody made to lead there.
+        local: Whether the server listens for its machine alone. Then no other host name leads to
+            it, except those that somebody pointed there.
 
     Raises:
-        Forbidden: The page is not the server's own.
+        Forbidden: The page is from another site.
     """
     if not path.startswith("/v2/") or path.startswith("/v2/models/"):
         return

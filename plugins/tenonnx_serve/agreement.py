@@ -1,12 +1,12 @@
-"""Which models are loaded: the same in all workers, whatever fails or dies.
+"""The set of loaded models: the same in all workers, even if one fails or dies.
 
-A change has two phases. In the first every worker *prepares*: it opens a model and warms it up, or
-makes sure that there is one to unload, while requests are answered as before. If one cannot, all
-*discard*, and nothing has happened. Otherwise the change is decided: all *commit*, which cannot
-fail, and when all have done so it is *settled*: a model that was loaded says that it is ready.
+A change has two phases. First every worker *prepares*: it opens a model and warms it up, or checks
+that the model to unload is there. Requests are answered as before. If one worker fails, all
+*discard* the change. Otherwise all *commit*, which cannot fail. When all have committed, the change
+is *settled*: a loaded model reports that it is ready.
 
-A worker that dies meanwhile is left out: its replacement is told what was decided, and admitted
-when it has the same models, of the same files.
+A worker that dies meanwhile is left out. Its replacement is told of the change, and is admitted
+when it has the same models, from the same files.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tenonnx_serve.channel import ChannelClosed
 logger = logging.getLogger("tenonnx.serve")
 
 COMMIT_SECONDS = 10.0
-"""How long a worker may take to commit before it is given up."""
+"""How long a worker may take to commit before it is killed."""
 
 
 class Member(Protocol):
-    """A worker that takes part."""
+    """A worker that takes part in changes."""
 
     number: int
 
@@ -39,7 +39,7 @@ class Member(Protocol):
 
 
 class Agreement:
-    """What is loaded, and who has to agree.
+    """The loaded models, and the workers that must agree.
 
     Args:
         load_seconds: How long preparing may take.
@@ -62,10 +62,10 @@ class Agreement:
         Args:
             action: ``load`` or ``unload``.
             name: The model's.
-            parameters: What it is loaded with.
+            parameters: The parameters to load it with.
 
         Raises:
-            TenonnxError: A worker could not; none has changed.
+            TenonnxError: A worker failed; no worker has changed.
         """
         async with self._lock:
             await self._change(list(self._members.values()), action, name, parameters)
@@ -73,15 +73,15 @@ class Agreement:
     async def admit(
         self, member: Member, found: Mapping[str, str], listen: Callable[[], Any]
     ) -> None:
-        """Lets a worker take part once it has the models that all have.
+        """Admits a worker once it has the models that all others have.
 
         Args:
             member: The worker.
-            found: The digests of the models that it has loaded, by name.
-            listen: What makes it take requests; awaited before any other change.
+            found: The digests of the models that the worker has loaded, by name.
+            listen: Makes the worker take requests; awaited before any other change.
 
         Raises:
-            TenonnxError: It cannot be made to agree.
+            TenonnxError: It cannot load the same models.
             ChannelClosed: It has gone.
         """
         async with self._lock:
@@ -90,7 +90,7 @@ class Agreement:
             everybody = [*self._members.values(), member]
             for name, (digest, parameters) in list(self.models.items()):
                 if found.get(name) != digest:
-                    # What the others have loaded may be gone from the disk: all load what is there.
+                    # The files that the others loaded may be deleted: all load the present ones.
                     await self._change(everybody, "load", name, parameters)
             for name in found:
                 if name not in self.models:
@@ -121,9 +121,9 @@ class Agreement:
             await asyncio.shield(_all(members, "discard", ticket=ticket))
             if isinstance(error, TimeoutError):
                 seconds = f"{self._load_seconds:g} s"
-                raise Fail(f"{action} {name}: not all workers were done in {seconds}") from None
+                raise Fail(f"{action} {name}: a worker took longer than {seconds}") from None
             raise
-        assert self.models is not None, "a worker says what it has before it takes part"
+        assert self.models is not None, "a worker reports its models before it takes part"
         if action == "load":
             self.models[name] = (prepared[0], parameters)
         else:
@@ -133,7 +133,7 @@ class Agreement:
 
 
 async def _all(members: Sequence[Member], method: str, /, **given: Any) -> list[Any]:
-    """Returns the answers of those that have not died, once all have answered."""
+    """Returns the answers of the workers that live, once all have answered."""
     calls = (member.call(method, **given) for member in members)
     answers = await asyncio.gather(*calls, return_exceptions=True)
     there = [answer for answer in answers if not isinstance(answer, ChannelClosed)]
@@ -148,7 +148,7 @@ async def _commit(member: Member, ticket: int) -> None:
         async with asyncio.timeout(COMMIT_SECONDS):
             await member.call("commit", ticket=ticket)
     except ChannelClosed:
-        pass  # its replacement will have what was decided
+        pass  # its replacement gets the change
     except Exception as error:
         logger.error("worker %d did not commit (%r) and is killed", member.number, error)
         member.kill()
@@ -156,6 +156,6 @@ async def _commit(member: Member, ticket: int) -> None:
 
 def _check_same(digests: Sequence[str], name: str) -> None:
     if not digests:
-        raise Fail(f"{name}: no worker is there", hint="they are being started again; try later")
+        raise Fail(f"{name}: no worker runs", hint="they are restarting; try again later")
     if len(set(digests)) > 1:
         raise Fail(f"{name}: its files changed while workers read them", hint="load it again")

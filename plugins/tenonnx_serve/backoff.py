@@ -1,16 +1,16 @@
-"""How long to wait before a worker that died is started again."""
+"""The delay before a worker that died is restarted."""
 
 from __future__ import annotations
 
 LONGEST = 30.0
-"""Seconds between two starts, at most."""
+"""The longest delay, in seconds."""
 
 STEADY = 5.0
-"""Seconds that a worker serves before its death counts as a first one."""
+"""Seconds of service after which a death counts as a first one."""
 
 
 class Backoff:
-    """Delays of one worker: none after a first death, then 0.5 s, doubled with each one more.
+    """Delays of one worker: none after a first death, then 0.5 s, doubled at each further death.
 
     A worker that has served for a while before it dies is started again at once.
     """
@@ -19,6 +19,6 @@ class Backoff:
         self.deaths = 0
 
     def died(self, served: float) -> float:
-        """Returns the seconds to wait after a worker died that had served so many seconds."""
+        """Returns the delay in seconds after the death of a worker that served so many seconds."""
         self.deaths = 1 if served >= STEADY else self.deaths + 1
         return 0.0 if self.deaths == 1 else min(LONGEST, 0.25 * 2 ** min(self.deaths - 1, 10))

@@ -1,4 +1,4 @@
-"""Several requests as one run: their inputs one behind the other, the outputs taken apart again."""
+"""Several requests as one run: inputs are concatenated by rows, and outputs are split."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ def rows_of(request: Request) -> int:
     sizes = {array.shape[:1] for array in request.inputs.values()}
     if len(sizes) != 1 or sizes == {()}:
         shapes = {name: list(array.shape) for name, array in request.inputs.items()}
-        raise BadRequest(f"requests are joined by rows, and these inputs share none: {shapes}")
+        raise BadRequest(f"requests are joined by rows, but these inputs share no size: {shapes}")
     return int(sizes.pop()[0])
 
 
 def signature(request: Request) -> tuple[Any, ...]:
-    """Returns what requests that run together have in common."""
+    """Returns the key that is equal for requests that may run together."""
     shapes = sorted((name, array.shape[1:]) for name, array in request.inputs.items())
     return (*shapes, request.names)
 
 
 def run(model: Model, requests: Sequence[Request], rows: Sequence[int], stop: Stop) -> list[Found]:
-    """Returns what becomes of each of several requests of one signature, with their rows.
+    """Returns the results of several requests of one signature, with their rows.
 
-    If the joined run fails, each runs alone: one that fails takes none of the others along.
+    If the joined run fails, each request runs alone, so that one bad request fails alone.
 
     Raises:
         Stopped: Nobody waits for them any more.
@@ -51,19 +51,20 @@ def run(model: Model, requests: Sequence[Request], rows: Sequence[int], stop: St
             return _together(model, requests, rows, stop, began)
         except Stopped:
             raise
-        except Exception:  # whatever it is, it shows again where it belongs
+        except Exception:  # each request runs again alone, and the right one fails
             each = zip(requests, rows, strict=True)
             return [_alone(model, request, count, stop, began) for request, count in each]
     return [_alone(model, requests[0], rows[0], stop, began)]
 
 
 def _alone(model: Model, request: Request, rows: int, stop: Stop, began: int) -> Found:
-    joined = time.perf_counter_ns()
+    joined, before = time.perf_counter_ns(), time.thread_time_ns()
     try:
         outputs = model.run(request.inputs, request.names, stop)
-    except Exception as error:  # of whoever asked
+    except Exception as error:  # belongs to this request alone
         return error
-    return outputs, Execution(began, joined, time.perf_counter_ns(), 1, rows)
+    busy = time.thread_time_ns() - before
+    return outputs, Execution(began, joined, time.perf_counter_ns(), 1, rows, busy)
 
 
 def _together(
@@ -78,7 +79,9 @@ def _together(
     ran, total = time.perf_counter_ns(), sum(rows)
     for array in outputs:
         if array.ndim == 0 or len(array) != total:
-            raise ValueError(f"an output of shape {array.shape} has not the {total} rows of inputs")
+            raise ValueError(
+                f"expected an output of {total} rows, as the inputs have; found shape {array.shape}"
+            )
     run = Execution(began, joined, ran, len(requests), total)
     ends = np.cumsum(rows).tolist()
     return [

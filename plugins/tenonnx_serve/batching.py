@@ -1,9 +1,8 @@
-"""Requests to one model on their way to a thread: joined, where they are of one signature.
+"""The queue of a model's requests; it joins requests of one signature into one run.
 
-While a run goes on, requests that come collect; when it ends, those that wait the longest and all
-of their signature go together. So a busy model has large batches and an idle one answers at once;
-``wait`` lets a request wait for others even then. A request that fails or is given up takes none
-of the others along.
+Requests collect while a run goes on. When it ends, the oldest one and others of its signature run
+together. So a busy model has large batches, and an idle one answers at once. ``wait`` makes a
+request wait for others even then. A request that fails or is cancelled does not affect the others.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ class Waiting:
 
     Attributes:
         rows: How many it has.
-        future: Of what becomes of it.
+        future: Its result.
         since: When it came.
-        batch: What it runs in, once it does.
+        batch: The batch that it runs in; ``None`` before.
     """
 
     __slots__ = ("batch", "future", "request", "rows", "since", "stop")
@@ -47,7 +46,7 @@ class Waiting:
 
 
 class Batch:
-    """Requests that run together; it stops once nobody waits for it any more."""
+    """Requests that run together; the run stops once nobody waits for it."""
 
     __slots__ = ("left", "members", "stop")
 
@@ -59,7 +58,7 @@ class Batch:
             member.batch = self
 
     def leave(self, reason: str) -> None:
-        """Notes that one of them does not wait any more."""
+        """Counts a request that no longer waits."""
         self.left -= 1
         if not self.left:
             self.stop.reason = reason
@@ -69,7 +68,7 @@ class Group:
     """Requests of one signature that wait.
 
     Attributes:
-        due: Whether the oldest of them has waited as long as it may.
+        due: Whether the oldest of them has waited its full time.
     """
 
     __slots__ = ("due", "members")
@@ -79,11 +78,11 @@ class Group:
         self.due = False
 
     def ripe(self, largest: int) -> bool:
-        """Says whether a run of it may start."""
+        """Says whether a run of this signature may start."""
         return self.due or sum(member.rows for member in self.members) >= largest
 
     def take(self, largest: int) -> list[Waiting]:
-        """Takes the oldest out, as many as one run may have; at least one."""
+        """Removes and returns the oldest ones, as many as a run may have; at least one."""
         taken, rows = [self.members.popleft()], 0
         rows = taken[0].rows
         while self.members and rows + self.members[0].rows <= largest:
@@ -97,8 +96,8 @@ class Queue:
 
     Args:
         model: Runs them.
-        threads: Where.
-        most: Requests that may wait or run.
+        threads: The threads of the runs.
+        most: How many requests may wait or run.
     """
 
     def __init__(self, model: Model, threads: Threads, most: int) -> None:
@@ -112,8 +111,13 @@ class Queue:
         self._groups: dict[Any, Group] = {}
         self._quick = Quick()
 
+    @property
+    def has_short_runs(self) -> bool:
+        """Whether runs of any signature are known to be short."""
+        return self._quick.hopeful
+
     def at_once(self, request: Request) -> Outcome | None:
-        """Returns what comes of a request that is known to be short; ``None`` of others.
+        """Returns the result of a request that is known to be short; ``None`` for others.
 
         Raises:
             BadRequest: It has more rows than the model takes, or none.
@@ -128,13 +132,15 @@ class Queue:
             return 1
         rows = batched_run.rows_of(request)
         if most and rows > most:
-            raise BadRequest(f"a request has {rows} rows; model '{self.model.name}' takes {most}")
+            raise BadRequest(
+                f"a request has {rows} rows; model '{self.model.name}' takes at most {most}"
+            )
         return rows
 
     async def run(self, request: Request, seconds: float) -> Outcome:
-        """Returns a request's outputs, and where its time went.
+        """Returns a request's outputs, and the times of its stages.
 
-        Whoever is cancelled while waiting stops the run, if nobody else waits for it.
+        If the caller is cancelled and nobody else waits for the run, the run stops.
 
         Raises:
             Busy: Too many wait.
@@ -142,7 +148,9 @@ class Queue:
             BadRequest: It has more rows than the model takes, or none.
         """
         if self.waiting >= self._most:
-            raise Busy(f"model '{self.model.name}' has {self.waiting} requests waiting already")
+            raise Busy(
+                f"model '{self.model.name}' has {self.waiting} requests waiting; try again later"
+            )
         waiting = Waiting(request, self._rows(request), Stop(seconds))
         self.waiting += 1
         timer = asyncio.get_running_loop().call_later(seconds, self._expire, waiting)
@@ -180,7 +188,7 @@ class Queue:
         self._flush()
 
     def _flush(self) -> None:
-        """Starts what may start, the oldest first."""
+        """Starts the runs that may start, the oldest first."""
         for key, group in list(self._groups.items()):
             while self._running < self.model.at_once and group.ripe(self.batching.largest):
                 members = [

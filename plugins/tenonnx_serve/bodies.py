@@ -1,4 +1,4 @@
-"""Reading the body of an HTTP request: at most so many bytes, in so much time."""
+"""Reads the body of an HTTP request, within limits of size and time."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ Receive = Callable[[], Awaitable[Message]]
 Headers = dict[bytes, bytes]
 
 WINDOWS = {b"gzip": 31, b"deflate": 47}
-"""What zlib calls the encodings; 47 finds out by itself."""
+"""zlib's window bits for each encoding; 47 detects zlib's and gzip's headers."""
+
+WORTH = 1024
+"""Bytes from which on an answer is compressed."""
 
 
 async def read_body(receive: Receive, headers: Headers, limits: Limits) -> bytes | bytearray:
     """Returns a request's body, decompressed.
 
     Raises:
-        TooLarge: It is, or says that it will be.
+        TooLarge: It is too large, or its header says so.
         SlowBody: The client takes too long.
-        BadRequest: It is not compressed as it says.
+        BadRequest: It is not compressed as its header says.
         Cancelled: The client went away.
     """
     declared = headers.get(b"content-length", b"0")
@@ -40,7 +43,7 @@ async def read_body(receive: Receive, headers: Headers, limits: Limits) -> bytes
     except asyncio.CancelledError:
         if late and task is not None:
             task.uncancel()
-            raise SlowBody(f"the body was not there after {limits.body_seconds:g} s") from None
+            raise SlowBody(f"the request's body took more than {limits.body_seconds:g} s") from None
         raise
     finally:
         timer.cancel()
@@ -74,23 +77,23 @@ def _piece(message: Message) -> bytes:
 
 
 def _too_large(most: int) -> TooLarge:
-    return TooLarge(f"the body has more than {most} bytes, which is the most that is taken")
+    return TooLarge(f"the request's body is larger than the limit of {most} bytes")
 
 
 def decompressed(body: bytes | bytearray, encoding: bytes, most: int) -> bytes:
-    """Returns what a body was before it was compressed; no more than ``most`` bytes are made.
+    """Returns a decompressed body; at most ``most`` bytes are made.
 
     Raises:
         BadRequest: It is damaged, or the encoding is unknown.
-        TooLarge: It has more.
+        TooLarge: It has more bytes.
     """
     if (window := WINDOWS.get(encoding.strip().lower())) is None:
-        raise BadRequest(f"Content-Encoding {encoding!r} is none of gzip and deflate")
+        raise BadRequest(f"Content-Encoding is {encoding!r}; expected gzip or deflate")
     machine = zlib.decompressobj(window)
     try:
         whole = machine.decompress(body, most + 1)
     except zlib.error as error:
-        raise BadRequest(f"the body is no {encoding.decode('ascii')}: {error}") from None
+        raise BadRequest(f"the body is not valid {encoding.decode('ascii')}: {error}") from None
     if len(whole) > most:
         raise _too_large(most)
     if not machine.eof:
@@ -99,7 +102,12 @@ def decompressed(body: bytes | bytearray, encoding: bytes, most: int) -> bytes:
 
 
 def compressed(body: bytes, accepted: bytes) -> tuple[bytes, bytes]:
-    """Returns a body as a client that says what it accepts wants it, and its encoding if any."""
+    """Returns a body in an encoding that the client accepts, and that encoding if there is one.
+
+    A small body is not compressed: it is one packet either way.
+    """
+    if len(body) < WORTH:
+        return body, b""
     for encoding in accepted.lower().split(b","):
         if (window := WINDOWS.get(encoding.strip())) is not None:
             machine = zlib.compressobj(1, wbits=31 if window == 31 else 15)

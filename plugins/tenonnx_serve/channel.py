@@ -1,4 +1,4 @@
-"""Calls between the supervisor and a worker: JSON over a stream socket, in both directions.
+"""Remote calls between the supervisor and a worker: JSON over a stream socket, both ways.
 
 A frame is its length (4 bytes, little-endian) and a JSON object: ``{"number", "call", "given"}``
 asks, ``{"number", "value"}`` or ``{"number", "error"}`` answers. Either side may ask at any time,
@@ -25,7 +25,7 @@ logger = logging.getLogger("tenonnx.serve")
 Handler = Callable[..., Awaitable[Any]]
 
 MAX_FRAME = 64 << 20
-"""Bytes of a frame: what a client may send to load a model from is far less."""
+"""The largest frame in bytes; a client's parameters to load a model are far smaller."""
 
 
 class ChannelClosed(ConnectionError):
@@ -36,9 +36,9 @@ class Channel:
     """One end of a channel.
 
     Args:
-        handlers: By name, the coroutine functions that the other side may call. What one raises
-            is raised by the other side's ``call``: a ``TenonnxError`` or a ``ServeError`` as what
-            it is, others as ``Fail``.
+        handlers: The coroutine functions that the other side may call, by name. The other side's
+            ``call`` raises their exceptions: a ``TenonnxError`` or a ``ServeError`` with its
+            class, others as ``Fail``.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Channel:
             while True:
                 length = int.from_bytes(await self._reader.readexactly(4), "little")
                 if length > MAX_FRAME:
-                    raise Fail(f"a frame of {length:,} bytes; at most {MAX_FRAME:,} are expected")
+                    raise Fail(f"a frame has {length:,} bytes; expected at most {MAX_FRAME:,}")
                 self._take(json.loads(await self._reader.readexactly(length)))
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
@@ -67,7 +67,7 @@ class Channel:
             self.close()
 
     def close(self) -> None:
-        """Ends the stream. Whoever waits for an answer gets ``ChannelClosed``."""
+        """Ends the stream. Pending calls raise ``ChannelClosed``."""
         self._writer.close()
         for future in self._waiting.values():
             if not future.done():
@@ -75,11 +75,11 @@ class Channel:
         self._waiting.clear()
 
     async def call(self, method: str, /, **given: Any) -> Any:
-        """Returns what the other side's handler of that name returns.
+        """Returns the result of the other side's handler of that name.
 
         Raises:
-            TenonnxError, ServeError: What the handler raised.
-            ChannelClosed: The other side has gone, before or meanwhile.
+            TenonnxError, ServeError: Raised by the handler.
+            ChannelClosed: The other side has gone, before or during the call.
         """
         number = next(self._numbers)
         future = self._waiting[number] = asyncio.get_running_loop().create_future()
@@ -94,7 +94,7 @@ class Channel:
             raise ChannelClosed("the other process has gone")
         text = json.dumps(message).encode()
         if len(text) > MAX_FRAME:
-            raise Fail(f"a message of {len(text):,} bytes; at most {MAX_FRAME:,} are sent")
+            raise Fail(f"a message has {len(text):,} bytes; expected at most {MAX_FRAME:,}")
         self._writer.write(len(text).to_bytes(4, "little") + text)
 
     def _take(self, message: dict[str, Any]) -> None:
@@ -104,7 +104,7 @@ class Channel:
             task.add_done_callback(self._answering.discard)
             return
         future = self._waiting.get(message["number"])
-        if future is None or future.done():  # whoever asked no longer waits
+        if future is None or future.done():  # the caller no longer waits
             return
         if "error" in message:
             future.set_exception(_raised(message["error"]))
@@ -120,12 +120,12 @@ class Channel:
             if not isinstance(error, TenonnxError | ServeError):
                 logger.exception("%s failed", message["call"])
             answer["error"] = _described(error)
-        with contextlib.suppress(ChannelClosed):  # nobody is there to be told
+        with contextlib.suppress(ChannelClosed):  # the other side has gone
             self._send(answer)
 
 
 def _described(error: Exception) -> dict[str, Any]:
-    # Classes that only their module knows are told as the nearest one that all know.
+    # A class of a private module becomes its nearest base that both sides know.
     for kind in type(error).__mro__:
         for module in (of_tenonnx, of_requests):
             if getattr(module, kind.__name__, None) is kind:

@@ -1,4 +1,4 @@
-"""Outputs as the classes that have the largest values: the protocol's classification extension."""
+"""The protocol's classification extension: the classes with the largest values of an output."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ PARAMETER = "classification"
 
 
 def presented(output: Output, model: Model, array: Array) -> tuple[str, Array]:
-    """Returns an output as its client wants it: as it is, or its largest values.
+    """Returns an output in the requested form: unchanged, or as its largest values.
 
-    Those are strings ``VALUE:INDEX``, largest first; of a model that takes rows, those of each.
+    Largest values are strings ``VALUE:INDEX``, largest first; per row if the model takes rows.
 
     Args:
-        output: What the client wants.
-        model: Whose output it is.
+        output: The requested output.
+        model: The model that made it.
         array: The output.
 
     Raises:
-        BadRequest: The number of classes is none, or the output has none.
+        BadRequest: The number of classes is invalid, or the output's type has no order.
     """
     datatype = model.outputs[output.name].datatype
     if (count := output.parameters.get(PARAMETER)) is None:
         return datatype, array
     if type(count) is not int or count < 1:
-        raise BadRequest(f"classification is {shown(count)}; expected how many classes")
+        raise BadRequest(f"classification is {shown(count)}; expected a positive number of classes")
     if array.dtype == object or array.dtype == bool:
-        raise BadRequest(f"output '{output.name}' is {datatype}, which has no largest values")
+        raise BadRequest(f"output '{output.name}' is {datatype}; classification needs numbers")
     rows = model.config.max_batch_size > 0
     values = array.reshape(len(array) if rows else 1, -1)
-    # Equal values in their order, as Triton has them.
+    # Equal values keep their order, as in Triton.
     order = np.argsort(-values.astype(np.float64), axis=1, kind="stable")[:, :count]
     words = [[f"{values[row, at]:f}:{at}" for at in line] for row, line in enumerate(order)]
     found = np.array(words, object).reshape(order.shape)

@@ -17,20 +17,23 @@ from tenonnx_serve.settings import MIB, Batching, Limits, Settings
 
 HELP = """Serves models over the Open Inference Protocol v2: REST and gRPC.
 
-MODEL is a model's file, or a repository: a folder with a folder for each model, in which versions
-are folders with numbers that hold a model.onnx. A config.pbtxt beside them is read as Triton does.
-The server listens on this machine alone unless --host says otherwise.
+MODEL is a model's file or a repository. A repository has a folder for each model; versions are
+numbered folders in it, each with a model.onnx. A config.pbtxt beside them is read as in Triton.
+Folders with a genai_config.json are language models, served by OpenAI's API: /v1/chat/completions,
+/v1/completions, /v1/models.
+The server is reachable from this machine alone unless --host is given.
 
 \b
 Examples:
   tenonnx serve model.onnx
   tenonnx serve models/ --port 8000 --grpc-port 8001 --workers 4
   tenonnx serve model.onnx --batch 16
+  tenonnx serve folder --name chat --max-tokens 1000
 """
 
 
 class LogForm(enum.StrEnum):
-    """What the lines of the log are."""
+    """Formats of the log."""
 
     TEXT = "text"
     JSON = "json"
@@ -44,60 +47,69 @@ def serve(
             metavar="MODEL|REPOSITORY", help="A model's file, or a repository.", show_default=False
         ),
     ],
-    name: Annotated[str, typer.Option(help="What a single model is called.")] = "",
+    name: Annotated[str, typer.Option(help="The name of a single model.")] = "",
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="For REST; 0 takes a free one.", min=0)] = 8000,
+    port: Annotated[
+        int, typer.Option(help="Port of REST; 0: any free port.", min=0, max=65535)
+    ] = 8000,
     grpc_port: Annotated[
-        int, typer.Option(help="For gRPC; 0 takes a free one, -1 does without.", min=-1)
+        int, typer.Option(help="Port of gRPC; 0: any free port, -1: no gRPC.", min=-1, max=65535)
     ] = 8001,
     batch: Annotated[
         str,
         typer.Option(
             metavar="ROWS[:MILLISECONDS]",
-            help="Join requests up to so many rows; let one wait so long for others.",
+            help="Join requests up to ROWS rows; one waits at most MILLISECONDS for others.",
         ),
     ] = "1",
     timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", help="For a request, once it was read.", min=0.001)
+        float,
+        typer.Option(
+            metavar="SECONDS", help="Time limit of a request after it is read.", min=0.001
+        ),
     ] = Limits.seconds,
     max_body: Annotated[
-        int, typer.Option(metavar="MIB", help="Of a request, also decompressed.", min=1)
+        int, typer.Option(metavar="MIB", help="Largest body of a request, decompressed.", min=1)
     ] = Limits.body // MIB,
     max_waiting: Annotated[
-        int, typer.Option(help="Requests to a model that wait or run, of each worker.", min=1)
+        int, typer.Option(help="Most requests of a model that wait or run, per worker.", min=1)
     ] = Limits.waiting,
-    workers: Annotated[int, typer.Option(help="Processes that serve.", min=1, max=1024)] = 1,
+    max_tokens: Annotated[
+        int, typer.Option(help="Most tokens of a language model's text; 0: its context.", min=0)
+    ] = Limits.tokens,
+    workers: Annotated[int, typer.Option(help="Worker processes.", min=1, max=1024)] = 1,
     threads: Annotated[
-        int, typer.Option(help="Threads of each worker's kernels; 0: cores by workers.", min=0)
+        int, typer.Option(help="Threads of each worker's kernels; 0: cores / workers.", min=0)
     ] = 0,
     drain: Annotated[
-        float, typer.Option(metavar="SECONDS", help="For requests in flight at the end.", min=0)
+        float,
+        typer.Option(metavar="SECONDS", help="Time for running requests when it stops.", min=0),
     ] = 30.0,
     providers: arguments.Providers = arguments.NOTHING,
     level: arguments.LevelChoice = arguments.Level.ALL,
     without: arguments.Without = arguments.NOTHING,
     certificate: Annotated[
-        str, typer.Option("--tls-cert", metavar="FILE", help="Speak TLS: a certificate in PEM.")
+        str, typer.Option("--tls-cert", metavar="FILE", help="Use TLS with this PEM certificate.")
     ] = "",
     key: Annotated[
-        str, typer.Option("--tls-key", metavar="FILE", help="Its private key in PEM.")
+        str, typer.Option("--tls-key", metavar="FILE", help="The certificate's private key, PEM.")
     ] = "",
     token_file: Annotated[
         str,
         typer.Option(
             metavar="FILE",
-            help="Ask requests for the token in it; or set TENONNX_SERVE_TOKEN to one.",
+            help="Require the token in this file; or set TENONNX_SERVE_TOKEN.",
         ),
     ] = "",
     log: Annotated[
         LogForm | None,
-        typer.Option(help="Lines of the log; text on a terminal, else json.", show_default=False),
+        typer.Option(
+            help="Log format; default: text on a terminal, else json.", show_default=False
+        ),
     ] = None,
-    log_requests: Annotated[
-        bool, typer.Option("--log-requests", help="Log each request of REST.")
-    ] = False,
+    log_requests: Annotated[bool, typer.Option("--log-requests", help="Log each request.")] = False,
     trace: Annotated[
-        bool, typer.Option("--trace", help="Trace requests of REST by OpenTelemetry.")
+        bool, typer.Option("--trace", help="Trace requests with OpenTelemetry.")
     ] = False,
 ) -> None:
     """Serves models."""
@@ -115,7 +127,7 @@ def serve(
         level=level.value,
         without=tuple(without),
         batching=parse_batch(batch),
-        limits=Limits(body=max_body * MIB, waiting=max_waiting, seconds=timeout),
+        limits=Limits(body=max_body * MIB, waiting=max_waiting, tokens=max_tokens, seconds=timeout),
         intra_op_threads=threads,
         access=Access(certificate, key, token_file),
         log=(log or (LogForm.TEXT if sys.stderr.isatty() else LogForm.JSON)).value,
@@ -133,7 +145,7 @@ def _provider(state: State, text: str) -> tuple[str, tuple[tuple[str, str], ...]
 
 
 def parse_batch(text: str) -> Batching:
-    """Returns what ``--batch ROWS:MILLISECONDS`` says.
+    """Returns the rows and seconds of ``--batch ROWS:MILLISECONDS``.
 
     Raises:
         InvalidArgument: It is not of that form.

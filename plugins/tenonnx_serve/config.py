@@ -1,7 +1,7 @@
-"""A model's configuration: Triton's ``config.pbtxt``, completed by what the model says.
+"""A model's configuration: Triton's ``config.pbtxt``, completed from the model.
 
-What is read of it changes how a model is served; what would change its answers and is not done here
-is refused by name; hints to other runtimes are noted in the log.
+Fields that change how a model is served are followed. Fields that would change its answers, and
+that this server does not support, are refused by name. Hints to other runtimes are logged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tenonnx_serve.settings import Batching
 log = logging.getLogger("tenonnx.serve")
 
 ModelConfig = Any
-"""A ``model_config_pb2.ModelConfig``; protobuf's messages have no types."""
+"""A ``model_config_pb2.ModelConfig``; protobuf's messages are untyped."""
 
 LARGEST_FILE: Final = 1 << 20
 
@@ -32,71 +32,75 @@ REFUSED: Final = (
     *("sequence_batching", "ensemble_scheduling", "batch_input", "batch_output"),
     *("model_operations", "model_repository_agents"),
 )
-"""Fields that would change what a request means."""
+"""Fields that change the meaning of a request."""
 
 LEVELS_OF_TRITON: Final = {-1: "basic", 1: "extended", 2: "all"}
-"""The optimization level by Triton's number of it."""
+"""The optimization level for each of Triton's numbers."""
 
 
 def read(path: Path) -> ModelConfig:
     """Returns the configuration in a file.
 
     Raises:
-        InvalidArgument: It is none.
+        InvalidArgument: The file is not a configuration.
     """
     if path.stat().st_size > LARGEST_FILE:
-        raise InvalidArgument(f"{path} has more than {LARGEST_FILE} bytes")
+        raise InvalidArgument(f"{path} has more than {LARGEST_FILE} bytes: it is no configuration")
     try:
         return text_format.Parse(path.read_bytes(), model_config_pb2.ModelConfig())
     except (text_format.ParseError, UnicodeDecodeError) as error:
-        raise InvalidArgument(f"{path} is no configuration of a model: {error}") from None
+        raise InvalidArgument(f"{path} is not a model's configuration: {error}") from None
 
 
 def empty() -> ModelConfig:
-    """Returns a configuration that says nothing."""
+    """Returns an empty configuration."""
     return model_config_pb2.ModelConfig()
 
 
 def from_json(text: str) -> ModelConfig:
-    """Returns the configuration that a client gives.
+    """Returns a configuration from a client.
 
     Raises:
-        InvalidArgument: It is none.
+        InvalidArgument: It is not a configuration.
     """
     try:
         return json_format.Parse(text, model_config_pb2.ModelConfig(), max_recursion_depth=20)
     except json_format.ParseError as error:
-        raise InvalidArgument(f"this is no configuration of a model: {error}") from None
+        raise InvalidArgument(f"not a model's configuration: {error}") from None
 
 
 def check(config: ModelConfig, name: str) -> None:
-    """Refuses what is not served.
+    """Refuses a configuration that this server cannot follow.
 
     Raises:
         InvalidArgument: It contradicts itself or the repository.
-        NotSupported: It wants what is not done here.
+        NotSupported: It needs a feature that this server lacks.
     """
     if config.name not in ("", name):
-        raise InvalidArgument(f"the configuration is of {config.name!r}, the folder is {name!r}")
+        raise InvalidArgument(f"the configuration names {config.name!r}, its folder is {name!r}")
     if config.platform not in PLATFORMS or config.backend not in BACKENDS:
         said = config.platform or config.backend
         raise NotSupported(f"model {name!r} is for {said!r}; only ONNX models are served")
     asked = [field for field, _ in config.ListFields() if field.name in REFUSED]
     if asked or config.model_transaction_policy.decoupled:
         what = asked[0].name if asked else "model_transaction_policy"
-        raise NotSupported(f"model {name!r} has {what} in its configuration, which is not done")
+        raise NotSupported(f"model {name!r}: this server does not support {what} in config.pbtxt")
     for tensor in (*config.input, *config.output):
         if tensor.HasField("reshape") or tensor.is_shape_tensor:
-            raise NotSupported(f"model {name!r}: {tensor.name!r} has a reshape, which is not done")
+            raise NotSupported(
+                f"model {name!r}: this server does not support reshape, as for {tensor.name!r}"
+            )
     if config.max_batch_size < 0:
-        raise InvalidArgument(f"model {name!r} has max_batch_size {config.max_batch_size}")
+        raise InvalidArgument(
+            f"model {name!r}: max_batch_size is {config.max_batch_size}; expected 0 or more"
+        )
     file = config.default_model_filename
     if file and (Path(file).name != file or file in (".", "..")):
-        raise InvalidArgument(f"default_model_filename {file!r} is no name of a file")
+        raise InvalidArgument(f"default_model_filename is {file!r}; expected the name of a file")
     if any(group.kind == group.KIND_GPU for group in config.instance_group):
-        log.warning("model %s: KIND_GPU says nothing here; --provider does", name)
+        log.warning("model %s: KIND_GPU is ignored; use --provider", name)
     if config.optimization.HasField("execution_accelerators"):
-        log.warning("model %s: execution_accelerators say nothing here; --provider does", name)
+        log.warning("model %s: execution_accelerators are ignored; use --provider", name)
 
 
 def batching_of(config: ModelConfig) -> Batching:
@@ -109,23 +113,23 @@ def batching_of(config: ModelConfig) -> Batching:
 
 
 def at_once_of(config: ModelConfig) -> int:
-    """Returns how many runs there may be at once, where requests are joined."""
+    """Returns how many joined runs there may be at once."""
     counts: list[int] = [group.count for group in config.instance_group]
     return max(1, sum(counts))
 
 
 def threads_of(config: ModelConfig) -> int:
-    """Returns how many threads a kernel may use; 0 if it does not say."""
+    """Returns how many threads a kernel may use; 0 if the configuration does not say so."""
     key = "intra_op_thread_count"
     said = config.parameters[key].string_value if key in config.parameters else ""
     return int(said) if said.isdigit() else 0
 
 
 def versions_of(config: ModelConfig, there: Iterable[int]) -> list[int]:
-    """Returns which versions are served, of those that are there.
+    """Returns the versions to serve, of those that exist.
 
     Raises:
-        InvalidArgument: One that is to be served is not there.
+        InvalidArgument: A version to serve does not exist.
     """
     ordered, policy = sorted(there), config.version_policy
     match policy.WhichOneof("policy_choice"):
@@ -134,9 +138,7 @@ def versions_of(config: ModelConfig, there: Iterable[int]) -> list[int]:
         case "specific":
             wanted = sorted(set(policy.specific.versions))
             if missing := set(wanted) - set(ordered):
-                raise InvalidArgument(
-                    f"version_policy names versions that are not there: {missing}"
-                )
+                raise InvalidArgument(f"version_policy names versions that do not exist: {missing}")
             return wanted
         case "latest":
             return ordered[-max(1, policy.latest.num_versions) :]
@@ -144,7 +146,7 @@ def versions_of(config: ModelConfig, there: Iterable[int]) -> list[int]:
 
 
 def told(message: Any) -> dict[str, Any]:
-    """Returns a message as Triton writes it in JSON: every field, and numbers as numbers."""
+    """Returns a message as Triton's JSON: every field, and numbers as numbers."""
     return {
         field.name: _told(field, getattr(message, field.name))
         for field in message.DESCRIPTOR.fields
@@ -170,15 +172,15 @@ def _told_one(field: Any, value: Any) -> Any:
 
 
 def completed(config: ModelConfig, model: Any, batching: Batching) -> ModelConfig:
-    """Returns a configuration with all that it leaves to the model.
+    """Returns a configuration whose missing fields are taken from the model.
 
     Args:
-        config: As it was read; an empty one if there is none.
+        config: The configuration of the file; empty if there is none.
         model: The :class:`~tenonnx_serve.model.Model`.
-        batching: How its requests are joined, if it does not say it.
+        batching: How its requests are joined if the configuration does not say so.
 
     Raises:
-        InvalidArgument: It says something else than the model.
+        InvalidArgument: It contradicts the model.
     """
     whole = model_config_pb2.ModelConfig()
     whole.CopyFrom(config)
@@ -202,7 +204,7 @@ def completed(config: ModelConfig, model: Any, batching: Batching) -> ModelConfi
 
 
 def _compare(tensor: Any, spec: Any, skip: int, name: str) -> None:
-    """Refuses a tensor of a configuration that is not the model's."""
+    """Refuses a tensor of a configuration that contradicts the model's."""
     if spec is None:
         raise InvalidArgument(f"model {name!r} has no input or output {tensor.name!r}")
     if tensor.data_type and tensor.data_type != CONFIG_TYPES[spec.datatype]:

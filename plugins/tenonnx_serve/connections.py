@@ -1,7 +1,7 @@
-"""Connections of HTTP: how large a request's head may be, and how long a client may take.
+"""HTTP connections: limits of a head's size and of a client's time.
 
-uvicorn limits neither the head of a request nor the time that it takes to come, nor does it notice
-a client that does not read its answer. Bodies are limited where they are read.
+uvicorn limits neither the size of a request's head nor the time until it has come, and does not
+notice a client that does not read its answer. Bodies are limited where they are read.
 """
 
 from __future__ import annotations
@@ -11,23 +11,28 @@ from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from tenonnx_serve.core import LARGE
 from tenonnx_serve.corked import Corked
 
 MAX_HEAD = 64 << 10
-"""Bytes of a request's line and headers."""
+"""The largest request line with its headers, in bytes."""
 
 MAX_HEADERS = 256
-"""Headers of a request, trailers among them."""
+"""The most headers of a request, with trailers."""
 
 HEAD_SECONDS = 20.0
-"""How long a head may take to come, once it has begun."""
+"""How long a head may take to come, from its first byte."""
+
+HOLD_SECONDS = 0.02
+"""How long to wait for the rest of a request that may be answered at once: many clients send head
+and body in two pieces."""
 
 
 class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees no uvicorn
-    """uvicorn's protocol with limits.
+    """uvicorn's protocol, with limits.
 
     Attributes:
-        head_seconds: How long a head may take.
+        head_seconds: How long a head may take to come.
     """
 
     head_seconds: ClassVar[float] = HEAD_SECONDS
@@ -38,9 +43,13 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees n
         self._head_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
         self._unsent = 0
+        self._direct: Any = getattr(self.config.app, "direct", None)
+        self._fresh = False
+        self._held: bytes | None = None
+        self._holding: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """Begins to wait for a first request."""
+        """Starts the timer of the first request."""
         super().connection_made(transport)
         self.transport = Corked(transport)
         self._wait_idle()
@@ -48,13 +57,23 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees n
     def connection_lost(self, exc: Exception | None) -> None:
         """Forgets the timers, which would keep the connection."""
         self._stop_head_timer()
+        self._release()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """Takes no more requests; a request that has begun is answered."""
+        if self._held is not None:
+            self._let_go()
+        super().shutdown()
 
     def data_received(self, data: bytes) -> None:
         """Reads a piece of one or several requests."""
         self._head_bytes = self._head_bytes + len(data) if self._reading_head else len(data)
+        self._fresh = True
         super().data_received(data)
+        if self._held is not None and self._holding is None:
+            self._holding = self.loop.call_later(HOLD_SECONDS, self._let_go)
         if self._reading_head:
             if self._head_bytes > MAX_HEAD:
                 self._refuse(431, "the request's headers are too large")
@@ -65,30 +84,91 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees n
             self._refuse(431, "the request has too many headers")
 
     def on_message_begin(self) -> None:
-        """Notes that a head begins."""
+        """Starts the timer of a head."""
         self._reading_head = True
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Notes that a head is whole, and looks how large it is if it may be too large."""
+        """Ends the timer of a head, and measures a head that may be too large."""
         self._reading_head = False
         self._stop_head_timer()
         if self._head_bytes > MAX_HEAD:
             size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
             if size > MAX_HEAD:
                 self._refuse(431, "the request's headers are too large")
-                raise ValueError("the head is too large")  # the parser goes no further
+                raise ValueError("the head is too large")  # stops the parser
+        if self._may_be_direct():
+            self._held = b""
+        else:
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Takes a piece of a body."""
+        if self._held is not None and len(self._held) + len(body) < LARGE:
+            self._held += body
+            return
+        if self._held is not None:
+            self._let_go()
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Answers a complete request at once if that is quick; else the application answers it."""
+        if self._held is not None:
+            answer = None
+            if len(self.headers) <= MAX_HEADERS:
+                answer = self._direct.answer(self.url, self.headers, self._held)
+            if answer is not None:
+                self._release()
+                self.transport.send(answer)
+                self.on_response_complete()
+                return
+            self._let_go()
+        super().on_message_complete()
+
+    def _may_be_direct(self) -> bool:
+        """Says whether a request may be answered without the application, if it came whole.
+
+        Only the first one of the received requests may: many would keep other clients waiting.
+        """
+        fresh, self._fresh = self._fresh, False
+        return (
+            fresh
+            and self._direct is not None
+            and (self.cycle is None or self.cycle.response_complete)
+            and not self.flow.write_paused
+            and self.parser.get_method() == b"POST"
+            and self.parser.get_http_version() == "1.1"
+            and self.parser.should_keep_alive()
+            and not self.expect_100_continue
+            and not self.transport.is_closing()
+        )
+
+    def _let_go(self) -> None:
+        """Passes a held request, with the received part of its body, to the application."""
+        body = self._release()
+        if body is None or self.transport.is_closing():
+            return
         super().on_headers_complete()
+        if body:
+            super().on_body(body)
+
+    def _release(self) -> bytes | None:
+        """Returns the held request and holds nothing."""
+        body, self._held = self._held, None
+        if self._holding is not None:
+            self._holding.cancel()
+            self._holding = None
+        return body
 
     def on_response_complete(self) -> None:
-        """Waits for the next request, or for the client to have read this answer."""
-        self.transport.flush()  # the head of an answer without a body
+        """Waits for the next request, or until the client has read this answer."""
+        self.transport.flush()  # an answer's head without a body
         super().on_response_complete()
         if self.transport.is_closing() and self.transport.get_write_buffer_size():
             self._wait_idle()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Closes an idle connection; one whose answer is being read stays, for as long as it is."""
+        """Closes an idle connection, but not one whose answer the client still reads."""
         unsent = self.transport.get_write_buffer_size()
         if unsent and (self._unsent == 0 or unsent < self._unsent):
             self._unsent = unsent
@@ -99,7 +179,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees n
             super().timeout_keep_alive_handler()
 
     def send_400_response(self, msg: str) -> None:
-        """Says that a request is no HTTP, unless what is wrong was said already."""
+        """Answers that a request is not HTTP, unless another error was answered already."""
         if not self.transport.is_closing():
             super().send_400_response(msg)
 

@@ -1,46 +1,51 @@
-"""What both protocols ask: find a model, run a request on it, within the limits."""
+"""What both protocols share: find a model and run a request on it, within the limits."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from tenonnx_serve import switches
 from tenonnx_serve.batching import Outcome, Queue
 from tenonnx_serve.errors import ServeError, answer_to
 from tenonnx_serve.model import Model
 from tenonnx_serve.repository import Repository
-from tenonnx_serve.requests import Array, Request
+from tenonnx_serve.requests import Array, Parameters, Request
 from tenonnx_serve.settings import Settings
 from tenonnx_serve.shared_memory import Regions
 from tenonnx_serve.statistics import Spent
 from tenonnx_serve.threads import Threads
+
+if TYPE_CHECKING:
+    from tenonnx_serve.openai.generations import Generations
+    from tenonnx_serve.openai.language_model import LanguageModel
 
 log = logging.getLogger("tenonnx.serve")
 
 T = TypeVar("T")
 
 LARGE = 1 << 18
-"""Bytes of a request, or of an answer, from which on a thread decodes or encodes it."""
+"""Bytes of a request or an answer from which on a thread decodes or encodes it."""
 
-Observer = Callable[[Model, Spent | None, int], None]
-"""Told of every request that ended: the model, where its time went (``None`` if it failed), and
-the nanoseconds that it took in all."""
+Observer = Callable[["Model | LanguageModel", Spent | None, int], None]
+"""Called after every request with the model, the times of its stages (``None`` if it failed), and
+its whole time in nanoseconds."""
 
 
 class Control(Protocol):
-    """Loads and unloads models as clients ask, and says what all processes have counted."""
+    """Loads and unloads models for clients, and sums the counts of all processes."""
 
     async def load(self, name: str) -> None:
-        """Loads a model, or loads it again as it lies there now."""
+        """Loads a model, or loads its present files again."""
 
     async def unload(self, name: str) -> None:
         """Unloads a model."""
 
     async def statistics(self) -> list[dict[str, Any]]:
-        """Returns what became of the requests to each version that is loaded."""
+        """Returns the counts of requests of each loaded version."""
 
 
 class Watch(Protocol):
@@ -51,17 +56,18 @@ class Watch(Protocol):
 
 
 class Core:
-    """A server's models and the threads that they run in; made in the event loop's thread.
+    """A server's models and their threads; made in the event loop's thread.
 
     Attributes:
-        settings: What the server was told.
+        settings: The server's settings.
         repository: The models.
-        threads: Where they run.
+        threads: The threads that run models.
         regions: Shared memory that clients have registered.
         draining: Set once the server takes no new requests.
         observers: Called after every request.
-        control: By which clients load and unload models and ask what was counted: the repository,
-            unless there are other processes.
+        control: Loads and unloads models and sums counts: the repository, or the supervisor if
+            there are several processes.
+        log_settings: Changes the log's settings for clients, and returns them.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -72,15 +78,25 @@ class Core:
         self.draining = False
         self.observers: list[Observer] = []
         self.control: Control = self.repository
+        self.log_settings: Callable[[Parameters], Awaitable[Parameters]] = _log_settings
 
-    def _queue(self, model: Model) -> Queue:
+    def _queue(self, model: Model | LanguageModel) -> Queue | Generations:
+        if not isinstance(model, Model):
+            from tenonnx_serve.openai.generations import Generations  # of another extra
+
+            limits = self.settings.limits
+            return Generations(model, self.settings.runs, limits.waiting, self._observe)
         policy = model.config.dynamic_batching.default_queue_policy
         most = policy.max_queue_size or self.settings.limits.waiting
         return Queue(model, self.threads, most)
 
+    def _observe(self, model: Model | LanguageModel, spent: Spent | None, ns: int) -> None:
+        for observe in self.observers:
+            observe(model, spent, ns)
+
     @property
     def ready(self) -> bool:
-        """Whether it takes requests: all models that were to be loaded are."""
+        """Whether the server takes requests: all models to load at the start are loaded."""
         return self.repository.ready and not self.draining
 
     async def infer(
@@ -96,14 +112,14 @@ class Core:
         If the caller is cancelled, the run is stopped.
 
         Args:
-            queue: The model's, which the repository finds.
-            size: Bytes of the request: large ones are decoded in a thread.
+            queue: The model's queue, from the repository.
+            size: Bytes of the request; a thread decodes large ones.
             decode: Makes the request.
-            encode: Makes the answer of the outputs.
-            watch: Begins to look whether the client is still there.
+            encode: Makes the answer from the outputs.
+            watch: Starts to watch whether the client is connected.
 
         Raises:
-            ServeError: There is too much to do, or it takes too long, or the model fails.
+            ServeError: The server is too busy, the request takes too long, or the model fails.
         """
         began, model, spent = time.perf_counter_ns(), queue.model, None
         try:
@@ -115,15 +131,12 @@ class Core:
                 outcome = await self._run(queue, request, seconds, watch)
             outputs, spent = outcome
             ran = time.perf_counter_ns()
-            large = sum(array.nbytes for array in outputs) >= LARGE
             answer = (
                 await self.threads.submit(lambda: encode(request, outputs))
-                if large
+                if _are_large(outputs)
                 else encode(request, outputs)
             )
-            ended = time.perf_counter_ns()
-            spent.decoded, spent.encoded = decoded - began, ended - ran
-            model.statistics.succeeded(spent, ended - began)
+            _succeeded(model, spent, began, decoded, ran)
             return answer
         except asyncio.CancelledError:
             model.statistics.cancelled += 1
@@ -133,8 +146,34 @@ class Core:
             model.statistics.fail.add(time.perf_counter_ns() - began)
             raise told(error) from error
         finally:
-            for observe in self.observers:
-                observe(model, spent, time.perf_counter_ns() - began)
+            self._observe(model, spent, time.perf_counter_ns() - began)
+
+    def at_once(
+        self,
+        queue: Queue,
+        decode: Callable[[], Request],
+        encode: Callable[[Request, list[Array]], T],
+    ) -> T | None:
+        """Returns the answer to a small request whose run is known to be short.
+
+        Returns ``None`` and counts nothing for any other request, and for one that fails:
+        ``infer`` then does it from its beginning.
+        """
+        began, model = time.perf_counter_ns(), queue.model
+        try:
+            request = decode()
+            decoded = time.perf_counter_ns()
+            outcome = queue.at_once(request)
+            if outcome is None or _are_large(outcome[0]):
+                return None
+            outputs, spent = outcome
+            ran = time.perf_counter_ns()
+            answer = encode(request, outputs)
+        except Exception:  # ``infer`` runs it again and reports the error
+            return None
+        ns = _succeeded(model, spent, began, decoded, ran)
+        self._observe(model, spent, ns)
+        return answer
 
     async def _run(
         self,
@@ -151,14 +190,30 @@ class Core:
                 watching.end()
 
     async def close(self) -> None:
-        """Ends the threads, once what runs has ended."""
+        """Ends the threads, once the current runs have ended."""
         await asyncio.to_thread(self.threads.stop)
         await self.repository.close()
         self.regions.close()
 
 
+async def _log_settings(asked: Parameters) -> Parameters:
+    return switches.log(asked)
+
+
+def _are_large(outputs: list[Array]) -> bool:
+    return sum([array.nbytes for array in outputs]) >= LARGE
+
+
+def _succeeded(model: Model, spent: Spent, began: int, decoded: int, ran: int) -> int:
+    """Counts a request that ends now; returns its duration."""
+    ended = time.perf_counter_ns()
+    spent.decoded, spent.encoded = decoded - began, ended - ran
+    model.statistics.succeeded(spent, ended - began)
+    return ended - began
+
+
 def told(error: BaseException) -> ServeError:
-    """Returns what a client is told of an exception; the log has what it is not told."""
+    """Returns the error for a client; the log has the details of internal errors."""
     answer = answer_to(error)
     if answer.status >= 500 and not isinstance(error, ServeError):
         log.error("%s: %s", type(error).__name__, error, exc_info=error)

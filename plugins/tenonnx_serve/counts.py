@@ -1,7 +1,7 @@
-"""What a worker counts of its requests, as plain numbers, and sums of what several have counted.
+"""A worker's counts of its requests, as plain numbers, and sums over workers.
 
-Metrics and the page are made of sums over all workers, the dead included. A snapshot is made of
-dictionaries, lists and numbers, as JSON has them. A request costs about a microsecond here.
+Metrics and the page use sums over all workers, the dead included. A snapshot has dictionaries,
+lists and numbers, as JSON. A request costs about a microsecond here.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any, Final
 SECONDS: Final = (
     0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 )  # fmt: skip
-"""Upper bounds of what durations are counted by; what is longer is counted by none."""
+"""Upper bounds of the durations' histogram; the last bucket has no bound."""
 
 ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-"""Upper bounds of what batches are counted by."""
+"""Upper bounds of the histogram of batch sizes."""
 
 STAGES: Final = ("request", "decode", "queue", "compute", "encode")
-"""What a request goes through; the first is all of it."""
+"""The stages of a request; the first is all of it."""
 
 
 def add(total: dict[str, Any], more: Mapping[str, Any]) -> None:
-    """Adds a snapshot to a total, in place: what has the same name, entry by entry."""
+    """Adds a snapshot to a total in place, entry by entry of the same name."""
     for name, value in more.items():
         if isinstance(value, Mapping):
             add(total.setdefault(name, {}), value)
@@ -35,7 +35,7 @@ def add(total: dict[str, Any], more: Mapping[str, Any]) -> None:
 
 
 def summed(collected: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what all workers counted together, those that died included."""
+    """Returns the sum over all workers, those that died included."""
     total: dict[str, Any] = {}
     add(total, collected["retired"])
     for worker in collected["workers"]:
@@ -44,10 +44,10 @@ def summed(collected: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Histogram:
-    """Counts of values by size, and their sum.
+    """A histogram: counts of values by size, and their sum.
 
     Args:
-        bounds: The upper bounds of the sizes; one more size has no bound.
+        bounds: The buckets' upper bounds; one more bucket has no bound.
     """
 
     __slots__ = ("bounds", "counts", "total")
@@ -63,17 +63,17 @@ class Histogram:
         self.total += value
 
     def snapshot(self) -> dict[str, Any]:
-        """Returns the numbers."""
+        """Returns the histogram's numbers."""
         return {"counts": list(self.counts), "total": self.total}
 
 
 class ModelCounts:
-    """What was counted of one version of a model.
+    """The counts of one version of a model.
 
     Attributes:
-        stages: Durations of requests that were answered, in seconds.
+        stages: Durations of answered requests, in seconds.
         batches: Rows of each run.
-        failed: Requests that were not.
+        failed: Requests that failed.
     """
 
     __slots__ = ("batches", "failed", "stages")
@@ -93,13 +93,13 @@ class ModelCounts:
 
 
 class Counts:
-    """What one worker has counted since it started."""
+    """One worker's counts since it started."""
 
     def __init__(self) -> None:
         self._models: dict[tuple[str, str], ModelCounts] = {}
 
     def of(self, name: str, version: str) -> ModelCounts:
-        """Returns what is counted of a version of a model; the same after a reload."""
+        """Returns the counts of a model's version; the same after a reload."""
         found = self._models.get((name, version))
         if found is None:
             found = self._models[name, version] = ModelCounts()

@@ -25,7 +25,7 @@ DTYPES: Final[dict[str, DType]] = {
     "BF16": np.dtype(ml_dtypes.bfloat16),
     "BYTES": np.dtype(object),
 }
-"""By the protocol's name."""
+"""Types by the protocol's name."""
 
 NAMES: Final = {dtype: name for name, dtype in DTYPES.items()}
 
@@ -42,11 +42,11 @@ OF_ONNX: Final = {
         for bits in (8, 16, 32, 64)
     },
 }
-"""By ONNX's name; the protocol has no word for the others (4-bit, float8, complex, sequences)."""
+"""The protocol's names by ONNX's; the others (4-bit, float8, complex, sequences) have none."""
 
 
 def datatype_of(onnx_type: str) -> str | None:
-    """Returns the protocol's name of a type of ONNX; ``None`` if it has none."""
+    """Returns the protocol's name of an ONNX type; ``None`` if it has none."""
     return OF_ONNX.get(onnx_type)
 
 

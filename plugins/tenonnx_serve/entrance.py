@@ -1,4 +1,4 @@
-"""What every request of HTTP passes first: the gate, its name, the log, and a trace."""
+"""What handles every HTTP request first: the gate, its id, the log, and a trace."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 from tenonnx_serve import logs
 from tenonnx_serve.access import Gate, check_origin
 from tenonnx_serve.bodies import Message, Receive
+from tenonnx_serve.direct import Direct
 from tenonnx_serve.errors import Forbidden, Unauthorized
-from tenonnx_serve.rest import ANSWERED, HEADERS, Header
+from tenonnx_serve.rest import ANSWERED, HEADERS, Header, failure_body
 from tenonnx_serve.tracing import Tracing
 
 Send = Callable[[Message], Awaitable[None]]
@@ -21,20 +22,31 @@ class Entrance:
     """An ASGI application in front of another one.
 
     Args:
-        inner: What answers those that pass.
-        gate: What they have to pass; ``None`` lets all.
-        tracing: Makes a span of each, unless it is ``None``.
+        inner: The application that answers admitted requests.
+        gate: Admits requests; ``None`` admits all.
+        tracing: Makes a span of each request, unless it is ``None``.
         local: Whether the server listens for its machine alone.
+        direct: Answers requests before they come here; ``None`` if each must come here.
+
+    Attributes:
+        direct: The same.
     """
 
     def __init__(
-        self, inner: Application, gate: Gate | None, tracing: Tracing | None, *, local: bool
+        self,
+        inner: Application,
+        gate: Gate | None,
+        tracing: Tracing | None,
+        direct: Direct | None = None,
+        *,
+        local: bool,
     ) -> None:
         self._inner = inner
         self._gate = gate
         self._tracing = tracing
         self._local = local
         self._logging = logs.requests.isEnabledFor(20)
+        self.direct = None if self._logging or tracing else direct
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answers one request."""
@@ -47,7 +59,7 @@ class Entrance:
             if (origin := headers.get(b"origin")) is not None:
                 check_origin(scope["path"], origin, headers.get(b"host", b""), self._local)
         except (Unauthorized, Forbidden) as error:
-            await _refuse(send, error, line)
+            await _refuse(send, error, line, scope["path"])
             return
         if not (self._logging or self._tracing):
             await self._inner(scope, receive, send)
@@ -55,7 +67,7 @@ class Entrance:
             await self._observed(scope, receive, send)
 
     async def _observed(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answers one request, and tells the log and the trace what became of it."""
+        """Answers one request, and reports the result to the log and the trace."""
         status, length, start = 0, 0, time.perf_counter()
 
         def noted(message: Message) -> Awaitable[None]:
@@ -76,8 +88,8 @@ class Entrance:
                 _log(scope, status, length, time.perf_counter() - start)
 
 
-async def _refuse(send: Send, error: Unauthorized | Forbidden, line: Header) -> None:
-    body = b'{"error": "%s"}' % str(error).encode("ascii", "replace")
+async def _refuse(send: Send, error: Unauthorized | Forbidden, line: Header, path: str) -> None:
+    body = failure_body(error, path)
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(body)),

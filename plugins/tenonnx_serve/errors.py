@@ -1,4 +1,4 @@
-"""What is answered instead of outputs: one class for each pair of HTTP status and gRPC code."""
+"""Errors that requests get as answers: a class for each pair of HTTP status and gRPC code."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class ServeError(Exception):
     """A request that cannot be answered; its text goes to the client.
 
     Attributes:
-        status: Of HTTP.
-        code: The name of gRPC's.
-        retry_after: Seconds after which the client may try again, if that may help.
+        status: The HTTP status.
+        code: The name of the gRPC code.
+        retry_after: Seconds after which the client may retry, if that may help.
     """
 
     status: ClassVar[int] = 500
@@ -23,31 +23,31 @@ class ServeError(Exception):
 
 
 class BadRequest(ServeError):
-    """The request is wrong, whenever it is sent."""
+    """The request is wrong, and stays wrong."""
 
     status, code = 400, "INVALID_ARGUMENT"
 
 
 class Unauthorized(ServeError):
-    """The request does not say who sends it."""
+    """The request does not authenticate its sender."""
 
     status, code = 401, "UNAUTHENTICATED"
 
 
 class Forbidden(ServeError):
-    """Whoever sends the request may not ask for this."""
+    """The sender may not request this."""
 
     status, code = 403, "PERMISSION_DENIED"
 
 
 class Missing(ServeError):
-    """There is no such model, version, region or path."""
+    """The model, version, region or path does not exist."""
 
     status, code = 404, "NOT_FOUND"
 
 
 class WrongMethod(ServeError):
-    """There is such a path, for another HTTP method."""
+    """The path exists, but for another HTTP method."""
 
     status, code = 405, "UNIMPLEMENTED"
 
@@ -65,13 +65,13 @@ class TooLarge(ServeError):
 
 
 class Busy(ServeError):
-    """Too many requests wait already."""
+    """Too many requests wait."""
 
     status, code, retry_after = 429, "RESOURCE_EXHAUSTED", 1
 
 
 class Cancelled(ServeError):
-    """Whoever asked does not want to know any more."""
+    """The client no longer waits for the answer."""
 
     status, code = 499, "CANCELLED"
 
@@ -81,13 +81,13 @@ class RunFailed(ServeError):
 
 
 class Unsupported(ServeError):
-    """The protocol has it, this server does not."""
+    """The protocol has this feature, but this server does not."""
 
     status, code = 501, "UNIMPLEMENTED"
 
 
 class Unavailable(ServeError):
-    """The model or the server is not ready, or not any more."""
+    """The model or the server is not ready yet, or no longer."""
 
     status, code, retry_after = 503, "UNAVAILABLE", 1
 
@@ -99,7 +99,7 @@ class TimedOut(ServeError):
 
 
 def answer_to(error: BaseException) -> ServeError:
-    """Returns what a client is told of an exception; of a defect, nothing but that there is one."""
+    """Returns the error for a client; a defect becomes an internal error without details."""
     if isinstance(error, ServeError):
         return error
     if isinstance(error, InvalidArgument):

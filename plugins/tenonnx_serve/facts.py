@@ -1,4 +1,4 @@
-"""What a server says of itself and of its models, in the protocol's words."""
+"""A server's and its models' metadata, in the protocol's form."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ EXTENSIONS: Final = [
 
 
 def server() -> dict[str, Any]:
-    """Returns what this server is."""
+    """Returns the server's metadata."""
     return {"name": "tenonnx", "version": tenonnx.__version__, "extensions": EXTENSIONS}
 
 
 def model(repository: Repository, model: Model) -> dict[str, Any]:
-    """Returns what a model takes and gives, and the versions of it that are loaded."""
+    """Returns a model's inputs, outputs and loaded versions."""
     versions = sorted(repository.entries[model.name].versions)
     return {
         "name": model.name,
@@ -47,13 +47,13 @@ def _described(spec: TensorSpec) -> dict[str, Any]:
 
 
 async def statistics(core: Core, name: str = "", version: str = "") -> dict[str, Any]:
-    """Returns what became of the requests to a version, all of a model, or all models.
+    """Returns the statistics of a version, of all versions of a model, or of all models.
 
     Raises:
         ServeError: There is no such model, or it is not loaded.
     """
     if name:
-        core.repository.find(name, version)
+        core.repository.version(name, version)
     found = [
         one
         for one in await core.control.statistics()

@@ -1,6 +1,6 @@
-"""What calls of gRPC pass first, where there is something to pass: the gate, the log, a trace.
+"""What handles gRPC calls first, if anything must: the gate, the log, a trace.
 
-A server without a token, a log of requests and traces has none of it, and no call pays for it.
+A server without a token, a log of requests or traces has none of it, and calls cost nothing more.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ KINDS = {
     (True, False): grpc.stream_unary_rpc_method_handler,
     (True, True): grpc.stream_stream_rpc_method_handler,
 }
-"""What makes a handler, by whether requests and answers are streams."""
+"""grpc's constructors of handlers, by whether requests and answers are streams."""
 
 
 class Entrance(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # the checker sees no grpc
-    """Stands in front of every call.
+    """Intercepts every call.
 
     Args:
-        gate: What calls have to pass; ``None`` lets all.
-        tracing: Makes a span of each, unless it is ``None``.
+        gate: Admits calls; ``None`` admits all.
+        tracing: Makes a span of each call, unless it is ``None``.
     """
 
     def __init__(self, gate: Gate | None, tracing: Tracing | None) -> None:
@@ -47,7 +47,7 @@ class Entrance(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # the checker
     async def intercept_service(
         self, continuation: Callable[[Any], Awaitable[Any]], details: Any
     ) -> Any:
-        """Returns what answers a call."""
+        """Returns the handler of a call."""
         handler = await continuation(details)
         metadata = {key: _bytes(value) for key, value in details.invocation_metadata}
         if self._gate is not None:
@@ -69,7 +69,7 @@ class Entrance(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # the checker
                     async for answer in inner(request, context):
                         yield answer
 
-            behaviour: Any = stream
+            behavior: Any = stream
         else:
             inner = handler.stream_unary or handler.unary_unary
 
@@ -77,8 +77,8 @@ class Entrance(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # the checker
                 with self._around(method, metadata, context):
                     return await inner(request, context)
 
-            behaviour = call
-        return KINDS[streams](behaviour, handler.request_deserializer, handler.response_serializer)
+            behavior = call
+        return KINDS[streams](behavior, handler.request_deserializer, handler.response_serializer)
 
     @contextmanager
     def _around(self, method: str, metadata: Mapping[str, bytes], context: Any) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Requests and answers of gRPC: protobuf's messages to arrays and back."""
+"""gRPC's requests and answers: from protobuf messages to arrays and back."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ CONTENTS: Final = {
 
 
 def decode(model: Model, message: Any, limits: Limits, regions: Regions) -> Request:
-    """Returns what a ``ModelInferRequest`` asks of a model.
+    """Returns the request in a ``ModelInferRequest``.
 
     Raises:
-        BadRequest: It does not fit the model or itself.
-        TooLarge: It asks for more than the limits.
+        BadRequest: It does not fit the model, or contradicts itself.
+        TooLarge: It exceeds the limits.
     """
     raws = iter(message.raw_input_contents)
     inputs: dict[str, Array] = {}
@@ -54,7 +54,7 @@ def decode(model: Model, message: Any, limits: Limits, regions: Regions) -> Requ
         else:
             raise BadRequest(f"input '{spec.name}' has no entry in raw_input_contents")
     if next(raws, None) is not None:
-        raise BadRequest("raw_input_contents has more entries than there are inputs")
+        raise BadRequest("raw_input_contents has more entries than the request has inputs")
     outputs = tuple(
         Output(model.output(output.name).name, parameters_of(output.parameters))
         for output in message.outputs
@@ -73,7 +73,7 @@ def parameters_of(said: Any) -> Parameters:
 def _from_contents(spec: TensorSpec, shape: tuple[int, ...], contents: Any) -> Array:
     field = CONTENTS.get(spec.datatype)
     if field is None:
-        raise BadRequest(f"input '{spec.name}': {spec.datatype} comes in raw_input_contents alone")
+        raise BadRequest(f"input '{spec.name}': {spec.datatype} needs raw_input_contents")
     items, count = getattr(contents, field), math.prod(shape)
     if len(items) != count:
         raise BadRequest(
@@ -84,7 +84,7 @@ def _from_contents(spec: TensorSpec, shape: tuple[int, ...], contents: Any) -> A
     try:
         return np.array(items, spec.dtype).reshape(shape)
     except OverflowError:
-        raise BadRequest(f"input '{spec.name}' has elements that are no {spec.datatype}") from None
+        raise BadRequest(f"input '{spec.name}' has elements that are not {spec.datatype}") from None
 
 
 def encode(model: Model, request: Request, arrays: list[Array], regions: Regions) -> Any:

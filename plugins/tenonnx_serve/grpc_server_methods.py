@@ -1,4 +1,4 @@
-"""What gRPC answers about the server's own state: shared memory, traces and the log."""
+"""gRPC's methods on the server's own state: shared memory, traces and the log."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ async def memory_register(core: Core, request: Any) -> Any:
 
 
 async def memory_unregister(core: Core, request: Any) -> Any:
-    """Forgets a region of shared memory, or all."""
+    """Unregisters a region of shared memory, or all."""
     core.regions.unregister(request.name)
     return messages.SystemSharedMemoryUnregisterResponse()
 
 
 async def device_memory_status(_: Core, __: Any) -> Any:
-    """Lists regions of memory of devices, of which there are none."""
+    """Lists regions of device memory: there are none."""
     return messages.CudaSharedMemoryStatusResponse()
 
 
 async def device_memory_register(_: Core, __: Any) -> Any:
-    """Refuses to register memory of a device."""
-    raise Unsupported("memory of CUDA devices is not shared by this server")
+    """Refuses to register device memory."""
+    raise Unsupported("this server does not share memory of CUDA devices")
 
 
 async def device_memory_unregister(_: Core, __: Any) -> Any:
-    """Forgets a region of memory of a device, of which there is none."""
+    """Unregisters device memory: there is none."""
     return messages.CudaSharedMemoryUnregisterResponse()
 
 
 async def trace_setting(_: Core, request: Any) -> Any:
-    """Returns what is traced; clients change nothing of it."""
+    """Returns the trace settings, which clients cannot change."""
     asked = {}
     for key, setting in request.settings.items():
         values = list(setting.value)
@@ -57,15 +57,15 @@ async def trace_setting(_: Core, request: Any) -> Any:
     )
 
 
-async def log_setting(_: Core, request: Any) -> Any:
-    """Returns what is logged, after changing what a client wants changed."""
+async def log_setting(core: Core, request: Any) -> Any:
+    """Changes the log's settings, and returns them."""
     asked = {
         key: getattr(setting, choice)
         for key, setting in request.settings.items()
         if (choice := setting.WhichOneof("parameter_choice"))
     }
     response = messages.LogSettingsResponse()
-    for key, value in switches.log(asked).items():
+    for key, value in (await core.log_settings(asked)).items():
         setting = response.settings[key]
         if isinstance(value, bool):
             setting.bool_param = value
@@ -86,7 +86,7 @@ METHODS: Final = {
     "TraceSetting": trace_setting,
     "LogSettings": log_setting,
 }
-"""What answers, by the protocol's name."""
+"""Handlers by the protocol's name."""
 
 LOCAL: Final = frozenset({"SystemSharedMemoryRegister"})
-"""Methods that are for clients on the server's own machine."""
+"""Methods for clients on the server's own machine only."""

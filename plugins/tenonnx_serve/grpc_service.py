@@ -1,4 +1,4 @@
-"""The protocol's service over gRPC, in the event loop that REST runs in."""
+"""The protocol's service over gRPC, in REST's event loop."""
 
 from __future__ import annotations
 
@@ -22,49 +22,49 @@ from tenonnx_serve.rest import is_local
 from tenonnx_serve.settings import Settings
 
 IN_FLIGHT: Final = 32
-"""Requests of one stream that are worked on at once."""
+"""Requests of one stream that run at once."""
 
 Method = Callable[[Core, Any], Awaitable[Any]]
 
 
 async def server_live(core: Core, _: Any) -> Any:
-    """Says that the server runs."""
+    """Says whether the server is live."""
     return messages.ServerLiveResponse(live=core is not None)
 
 
 async def server_ready(core: Core, _: Any) -> Any:
-    """Says whether the server takes requests."""
+    """Says whether the server is ready."""
     return messages.ServerReadyResponse(ready=core.ready)
 
 
 async def server_metadata(_: Core, __: Any) -> Any:
-    """Says what this server is."""
+    """Returns the server's metadata."""
     return messages.ServerMetadataResponse(**facts.server())
 
 
 async def model_ready(core: Core, request: Any) -> Any:
-    """Says whether a model takes requests."""
+    """Says whether a model is ready."""
     try:
-        name = core.repository.find(request.name, request.version).model.name
+        name = core.repository.version(request.name, request.version).model.name
     except (Missing, Unavailable):
         return messages.ModelReadyResponse(ready=False)
     return messages.ModelReadyResponse(ready=core.repository.entries[name].state == READY)
 
 
 async def model_metadata(core: Core, request: Any) -> Any:
-    """Says what a model takes and gives."""
+    """Returns a model's metadata."""
     model = core.repository.find(request.name, request.version).model
     return messages.ModelMetadataResponse(**facts.model(core.repository, model))
 
 
 async def model_config(core: Core, request: Any) -> Any:
-    """Says how a model is served."""
+    """Returns a model's configuration."""
     model = core.repository.find(request.name, request.version).model
     return messages.ModelConfigResponse(config=model.config)
 
 
 async def model_statistics(core: Core, request: Any) -> Any:
-    """Says what became of the requests to a model, or to all."""
+    """Returns the statistics of one model or of all."""
     found = await facts.statistics(core, request.name, request.version)
     return messages.ModelStatisticsResponse(**found)
 
@@ -115,19 +115,19 @@ METHODS: Final[dict[str, Method]] = {
     "RepositoryModelLoad": repository_load,
     "RepositoryModelUnload": repository_unload,
 }
-"""What answers, by the protocol's name."""
+"""Handlers by the protocol's name."""
 
 
 def answering(name: str, core: Core) -> Callable[[Any, Any], Awaitable[Any]]:
-    """Returns a method as gRPC calls it; its errors become statuses."""
+    """Returns a handler as grpc calls it; its errors become statuses."""
     method, local = METHODS[name], name in grpc_server_methods.LOCAL
 
     async def call(request: Any, context: Any) -> Any:
         try:
             if local and not is_local(_address(context.peer())):
-                raise BadRequest(f"{name} is for clients on the server's own machine")
+                raise BadRequest(f"{name} is refused: only clients on this machine may call it")
             return await method(core, request)
-        except Exception as error:  # whatever it is, the client gets an answer
+        except Exception as error:  # the client gets an answer to any error
             given = dict(context.invocation_metadata()).get("x-request-id", "")
             named = logs.identify(given.encode())
             failure = told(error)
@@ -140,7 +140,7 @@ def answering(name: str, core: Core) -> Callable[[Any, Any], Awaitable[Any]]:
 
 
 def streaming(core: Core) -> Callable[[AsyncIterator[Any], Any], AsyncIterator[Any]]:
-    """Returns the method that runs models for as long as requests come, as gRPC calls it."""
+    """Returns grpc's handler of a stream: it runs models as long as requests come."""
 
     async def stream(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
         tasks: asyncio.Queue[asyncio.Task[Any] | None] = asyncio.Queue(IN_FLIGHT)
@@ -154,13 +154,13 @@ def streaming(core: Core) -> Callable[[AsyncIterator[Any], Any], AsyncIterator[A
                     all_of_them.add(task)
                     task.add_done_callback(all_of_them.discard)
                     await tasks.put(task)
-            except Exception as error:  # what came is no message
+            except Exception as error:  # the message is malformed
                 unread.append(error)
             await tasks.put(None)
 
         reader = asyncio.create_task(read())
         try:
-            while (task := await tasks.get()) is not None:  # answers go in the requests' order
+            while (task := await tasks.get()) is not None:  # answers keep the requests' order
                 yield await task
             if unread:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(unread[0]))
@@ -182,7 +182,7 @@ async def _streamed(core: Core, message: Any) -> Any:
 
 
 def _address(peer: str) -> str:
-    """Returns a peer's address, of ``ipv4:127.0.0.1:50``, ``ipv6:%5B::1%5D:50`` or ``unix:``."""
+    """Returns a peer's address, from ``ipv4:127.0.0.1:50``, ``ipv6:%5B::1%5D:50`` or ``unix:``."""
     kind, _, rest = unquote(peer).partition(":")
     return rest.rpartition(":")[0].strip("[]") if kind in ("ipv4", "ipv6") else ""
 
@@ -190,23 +190,23 @@ def _address(peer: str) -> str:
 def make_server(
     core: Core, settings: Settings, address: str, *, shared: bool, entrance: Entrance
 ) -> tuple[Any, int]:
-    """Returns a gRPC server that will listen on an address, and its port.
+    """Returns a gRPC server for an address, and its port.
 
     Args:
-        core: What answers.
+        core: The server's core.
         settings: The limits.
         address: Host and port.
         shared: Whether other processes listen on the same port.
-        entrance: What calls pass first.
+        entrance: Intercepts calls.
 
     Raises:
-        OSError: Nobody can listen there.
+        OSError: The address cannot be used.
     """
     options = (
         ("grpc.max_receive_message_length", settings.limits.body),
         ("grpc.max_send_message_length", -1),
         ("grpc.so_reuseport", int(shared)),
-        # Clients that went away without a word are noticed, slow ones given up.
+        # Pings find clients that vanished; slow ones are disconnected.
         ("grpc.keepalive_time_ms", 60_000),
         ("grpc.keepalive_timeout_ms", 20_000),
         ("grpc.server_handshake_timeout_ms", 20_000),

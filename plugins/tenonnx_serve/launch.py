@@ -1,4 +1,4 @@
-"""Starting a server of several workers, from its settings."""
+"""Starts a server of several workers, from its settings."""
 
 from __future__ import annotations
 
@@ -17,19 +17,22 @@ from tenonnx_serve.supervisor import Deployment, Supervisor
 
 log = logging.getLogger("tenonnx.serve")
 
-LIBRARIES = ("uvicorn", "httptools", "uvloop", "grpc", "tritonclient.grpc", "prometheus_client")
+LIBRARIES = (
+    *("uvicorn", "httptools", "uvloop", "grpc", "tritonclient.grpc", "prometheus_client"),
+    "msgspec",
+)
 
 TARGET = "tenonnx_serve.service:ServerService"
 
 
 def run(settings: Settings, workers: int, drain_seconds: float, say: Callable[[str], None]) -> None:
-    """Serves until it is told to stop.
+    """Serves until a signal stops it.
 
     Args:
-        settings: What each worker is told. Threads that it leaves open are as many as there are
-            cores for each.
-        workers: How many.
-        drain_seconds: How long requests in flight have when the server stops.
+        settings: Each worker's settings. If they leave the threads open, a worker has its share of
+            the cores.
+        workers: How many workers.
+        drain_seconds: How long running requests may take when the server stops.
         say: Prints a line when it is ready.
 
     Raises:
@@ -61,10 +64,10 @@ def _check_installed() -> None:
     for name in LIBRARIES:
         try:
             there = find_spec(name) is not None
-        except ModuleNotFoundError:  # what it is a part of
+        except ModuleNotFoundError:  # its parent package is missing
             there = False
         if not there:
             raise EPFail(
-                f"the server's libraries are not installed: there is no {name}",
+                f"tenonnx serve needs {name}, which is not installed",
                 hint="pip install 'tenonnx[serve]'",
             )

@@ -1,14 +1,16 @@
-"""Where models lie: a file, a model's folder, or a repository as Triton has it.
+"""Where models are: a file, a model's folder, or a repository in Triton's layout.
 
 ::
 
     repository/
       NAME/
-        config.pbtxt       what it says goes before what the model says; not needed
+        config.pbtxt       optional; goes before the model's own metadata
         1/model.onnx       versions are numbers
         2/model.onnx
+      NAME/
+        genai_config.json  a language model's folder, which may also be a version
 
-A name in a request is looked up among the names that are there, and never becomes a path.
+A name in a request is looked up among the existing names, and never becomes a path.
 """
 
 from __future__ import annotations
@@ -25,15 +27,17 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._\-]*")
 VERSION = re.compile(r"[1-9][0-9]{0,17}")
 CONFIG = "config.pbtxt"
 DEFAULT_FILES = ("model.onnx", "model.ort")
+LANGUAGE = "genai_config.json"
+"""What the folder of a language model has."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A model that lies somewhere.
+    """A model on disk.
 
     Attributes:
-        name: What clients call it.
-        versions: By number, where each lies: its file, or a folder of it.
+        name: The model's name for clients.
+        versions: The file or folder of each version, by number.
         config: Its configuration's file, if there is one.
     """
 
@@ -43,17 +47,19 @@ class Found:
 
 
 def find_models(source: str, name: str = "") -> dict[str, Found]:
-    """Returns the models that a file or a folder has, by name.
+    """Returns the models in a file or a folder, by name.
 
     Raises:
-        NoSuchFile: There is nothing.
-        InvalidArgument: The name is none that a model may have.
+        NoSuchFile: The path does not exist.
+        InvalidArgument: A name is not allowed.
     """
     root = Path(source)
     if not root.exists():
         raise NoSuchFile(f"{source} does not exist", hint="name a model's file or a repository")
     if root.is_file():
         return _single(name or root.stem, {1: root})
+    if is_language(root):
+        return _single(name or root.resolve().name, {1: root})
     for file in DEFAULT_FILES:
         if (root / file).is_file():
             return _single(name or root.resolve().name, {1: root / file})
@@ -65,8 +71,8 @@ def find_models(source: str, name: str = "") -> dict[str, Found]:
 def _single(name: str, versions: dict[int, Path], config: Path | None = None) -> dict[str, Found]:
     if NAME.fullmatch(name) is None:
         raise InvalidArgument(
-            f"{name!r} is no name of a model: expected letters, digits, '_', '-' and '.'",
-            hint="name it: --name NAME",
+            f"{name!r} cannot be a model's name: expected letters, digits, '_', '-' and '.'",
+            hint="choose a name with --name NAME",
         )
     return {name: Found(name, versions, config)}
 
@@ -74,26 +80,44 @@ def _single(name: str, versions: dict[int, Path], config: Path | None = None) ->
 def _repository(root: Path) -> dict[str, Found]:
     found, real = {}, root.resolve()
     for folder in sorted(root.iterdir()):
-        if NAME.fullmatch(folder.name) and folder.is_dir() and _inside(folder, real):
+        if NAME.fullmatch(folder.name) and folder.is_dir() and inside(folder, real):
             found[folder.name] = Found(folder.name, *_contents(folder, real))
     return found
 
 
 def _contents(folder: Path, root: Path) -> tuple[dict[int, Path], Path | None]:
+    if is_language(folder):
+        return {1: folder}, None
     config = folder / CONFIG
-    return _versions(folder, root), config if config.is_file() and _inside(config, root) else None
+    return _versions(folder, root), config if config.is_file() and inside(config, root) else None
+
+
+def is_language(path: Path) -> bool:
+    """Says whether a path is the folder of a language model."""
+    return (path / LANGUAGE).is_file()
+
+
+def check_inside(folder: Path, root: Path) -> None:
+    """Checks that the files of a language model's folder lie in a repository, links followed.
+
+    Raises:
+        NoSuchFile: One lies outside.
+    """
+    for file in sorted(folder.iterdir()):
+        if not inside(file, root.resolve()):
+            raise NoSuchFile(f"{file} is a link to a file outside of {root}")
 
 
 def _versions(folder: Path, root: Path) -> dict[int, Path]:
     return {
         int(path.name): path
         for path in sorted(folder.iterdir())
-        if VERSION.fullmatch(path.name) and path.is_dir() and _inside(path, root)
+        if VERSION.fullmatch(path.name) and path.is_dir() and inside(path, root)
     }
 
 
-def _inside(path: Path, root: Path) -> bool:
-    """Says whether a path leads to somewhere below the root, links followed."""
+def inside(path: Path, root: Path) -> bool:
+    """Says whether a path is below the root, after following links."""
     return path.resolve().is_relative_to(root)
 
 
@@ -102,34 +126,36 @@ def model_file(path: Path, root: Path, named: str = "") -> Path:
 
     Args:
         path: The version's file or folder.
-        root: What it must lie in.
-        named: What its configuration calls it.
+        root: The folder that must contain the file.
+        named: The file name in the model's configuration.
 
     Raises:
-        NoSuchFile: There is none, or it lies outside.
+        NoSuchFile: It does not exist, or is outside the root.
     """
     if path.is_file():
         return path
     for name in (named,) if named else DEFAULT_FILES:
         file = path / name
-        if Path(name).name == name and file.is_file() and _inside(file, root.resolve()):
+        if Path(name).name == name and file.is_file() and inside(file, root.resolve()):
             return file
     expected = named or " or ".join(DEFAULT_FILES)
-    raise NoSuchFile(f"{path} has no {expected}", hint="config.pbtxt: default_model_filename")
+    raise NoSuchFile(
+        f"{path} has no {expected}", hint="config.pbtxt may set default_model_filename"
+    )
 
 
 def digest(found: Found) -> str:
-    """Returns what tells one state of a model's files from another: their inodes, sizes and times.
+    """Returns the state of a model's files: their inodes, sizes and times.
 
-    Of a version that is a folder all files count, those of external data among them.
+    If a version is a folder, all its files count, also those of external data.
     """
     state = hashlib.sha256()
     places = [found.config, *(path for _, path in sorted(found.versions.items()))]
     for place in places:
         if place is None:
             continue
-        inside = (Path(at, name) for at, _, names in os.walk(place) for name in names)
-        for file in sorted(inside) if place.is_dir() else [place]:
+        below = (Path(at, name) for at, _, names in os.walk(place) for name in names)
+        for file in sorted(below) if place.is_dir() else [place]:
             facts = file.stat()
             told = (str(file), facts.st_ino, facts.st_size, facts.st_mtime_ns)
             state.update(repr(told).encode())

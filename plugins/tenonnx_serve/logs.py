@@ -1,4 +1,4 @@
-"""The log: lines of JSON, or of text, with the request that they are about."""
+"""The log: lines of JSON or of text, with the id of the request."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ request_id: ContextVar[str] = ContextVar("request_id", default="")
 """The id of the request that the current task answers."""
 
 ID = re.compile(r"[\x21-\x7e]{1,128}")
-"""What a client may call its request; anything else gets a name of the server's."""
+"""The form of a client's request id; other ids are replaced by the server's own."""
 
 FIELDS: Final = (
     "worker", "method", "path", "model", "status", "milliseconds", "bytes_in", "bytes_out",
 )  # fmt: skip
-"""What a record may have besides its message, in this order."""
+"""Fields of a record besides its message, in this order."""
 
 requests = logging.getLogger("tenonnx.serve.requests")
-"""One record a request, at level INFO."""
+"""Logs one record per request, at level INFO."""
 
 _prefix = secrets.token_hex(4)
 _numbers = itertools.count(1)
 
 
 def identify(given: bytes | None) -> str:
-    """Names the request of the current task, as its client does if that is a fit name."""
+    """Sets the id of the current task's request: the client's, if its form is valid."""
     named = given.decode("latin-1") if given else ""
     if not ID.fullmatch(named):
         named = f"{_prefix}-{next(_numbers):x}"
@@ -40,7 +40,7 @@ def identify(given: bytes | None) -> str:
 
 
 class JsonLines(logging.Formatter):
-    """Records as objects of JSON, one a line: ``jq`` and log collectors read them."""
+    """Formats records as JSON objects, one a line, for ``jq`` and log collectors."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Returns a record's line."""
@@ -58,7 +58,7 @@ class JsonLines(logging.Formatter):
 
 
 class Lines(logging.Formatter):
-    """Records as lines of text. What clients chose is written so that it stays on its line."""
+    """Formats records as lines of text; text from clients is escaped and stays on its line."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Returns a record's line."""
@@ -82,7 +82,7 @@ def _extra(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _is_of_server(record: logging.LogRecord) -> bool:
-    """Says whether a record of gRPC is about more than bytes of a client's that are no message."""
+    """Says whether a gRPC record is about more than a client's malformed message."""
     kind = record.exc_info[0] if record.exc_info else None
     return kind is None or kind.__name__ != "DecodeError"
 
@@ -92,14 +92,14 @@ def start(form: str, verbosity: int, each_request: bool) -> None:
 
     Args:
         form: ``json`` or ``text``.
-        verbosity: 0 for warnings, 1 for what the server does as well, 2 for details.
-        each_request: Whether there is a record for each request.
+        verbosity: 0 for warnings, 1 for the server's actions as well, 2 for details.
+        each_request: Whether to log each request.
     """
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if form == "json" else Lines())
     levels = (logging.WARNING, logging.INFO, logging.DEBUG)
     logging.basicConfig(level=levels[min(verbosity, 2)], handlers=[handler], force=True)
     requests.setLevel(logging.INFO if each_request else logging.WARNING)
-    # What clients send that is no HTTP is answered; a line for each would fill the disk.
+    # Bytes that are not HTTP get an answer; a line for each would fill the disk.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     logging.getLogger("grpc._cython.cygrpc").addFilter(_is_of_server)

@@ -1,4 +1,4 @@
-"""What the operating system says about a worker's memory."""
+"""A worker's memory, from the operating system."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 
 def of_process(pid: int) -> dict[str, int]:
-    """Returns a process's bytes; nothing where the system does not say, or it has ended.
+    """Returns a process's memory in bytes; nothing if the system does not tell, or it has ended.
 
-    ``private`` are those that no file holds too, ``mapped`` those of files, such as weights,
-    which all processes that map them share; ``pss`` is all, what is shared divided by its users.
+    ``private`` is memory that only this process has. ``mapped`` is memory of files, such as
+    weights, which all processes that map them share. ``pss`` is all, shared parts divided by users.
     """
     try:
         text = Path(f"/proc/{pid}/smaps_rollup").read_text()

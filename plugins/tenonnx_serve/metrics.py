@@ -1,8 +1,8 @@
-"""Metrics in Prometheus' format, summed over workers whichever of them is asked.
+"""Metrics in Prometheus' format, summed over all workers.
 
 prometheus-client writes the format. Its multiprocess mode is not used: it keeps every number in
-files that all workers map, which costs a request ten times as much, leaves files of the dead
-behind, and would still not say what the statistics of the protocol and the page show.
+files that all workers map. That costs ten times as much per request, leaves files of dead workers,
+and lacks the numbers of the protocol's statistics and of the page.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LABELS = ("model", "version")
 
 
 def exposition(collected: Mapping[str, Any]) -> bytes:
-    """Returns the text that Prometheus reads, of what ``Supervisor`` collects."""
+    """Returns Prometheus' text for the counts of ``Supervisor``."""
     text: bytes = generate_latest(_Collected(collected))
     return text
 
@@ -57,7 +57,7 @@ def _of_requests(pairs: Pairs) -> Iterable[Metric]:
     rows = HistogramMetricFamily("tenonnx_batch_rows", "Rows of each run.", labels=LABELS)
     stages = HistogramMetricFamily(
         "tenonnx_request_seconds",
-        "Seconds that successful requests spent, by stage; 'request' is all of them.",
+        "Seconds of successful requests, by stage; 'request' is all stages.",
         labels=(*LABELS, "stage"),
     )
     for labels, counted in pairs:
@@ -73,7 +73,7 @@ def _of_requests(pairs: Pairs) -> Iterable[Metric]:
 def _buckets(
     bounds: tuple[float, ...], histogram: Mapping[str, Any]
 ) -> tuple[list[tuple[str, float]], float]:
-    """Returns a histogram as Prometheus has it: each bound's count with all smaller ones."""
+    """Returns a histogram in Prometheus' form: each count includes all smaller values."""
     buckets, so_far = [], 0
     for bound, count in zip((*map(str, bounds), "+Inf"), histogram["counts"], strict=True):
         so_far += count
@@ -95,7 +95,7 @@ def _of_workers(collected: Mapping[str, Any]) -> Iterable[Metric]:
     )
     memory = GaugeMetricFamily(
         "tenonnx_worker_memory_bytes",
-        "Memory: 'private' no file holds too; 'mapped' is of files, and shared by all workers.",
+        "Memory: 'private' is a worker's own; 'mapped' is files' memory, shared by all workers.",
         labels=("worker", "kind"),
     )
     waiting = GaugeMetricFamily(

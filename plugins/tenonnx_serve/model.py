@@ -1,4 +1,4 @@
-"""One version of a model: a session, and its inputs and outputs in the protocol's words."""
+"""One version of a model: a session, and its inputs and outputs in the protocol's form."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tenonnx import InferenceSession, InvalidArgument, NodeArg, NotSupported, interruption
+from tenonnx.errors import did_you_mean
 from tenonnx.interruption import Limit
 from tenonnx_serve import config
 from tenonnx_serve.config import ModelConfig
@@ -20,21 +21,21 @@ class Model:
     """One version of a model.
 
     Args:
-        name: What clients call it.
+        name: The model's name for clients.
         version: A number, as text.
         session: Runs it.
-        said: Its configuration, as it was read.
-        batching: How its requests are joined, if that does not say it and all inputs and outputs
-            have rows.
+        said: Its configuration from the file.
+        batching: How its requests are joined, if the configuration does not say so and all inputs
+            and outputs have rows.
 
     Attributes:
-        config: Its configuration, with what the model itself says.
-        at_once: Runs at once, where requests are joined.
+        config: Its configuration, completed from the model.
+        at_once: How many joined runs there may be at once.
         most_rows: How many rows a request may have; 0 for any number.
 
     Raises:
-        InvalidArgument: The configuration is not of this model.
-        NotSupported: An input, or every output, is of a type that the protocol has no word for.
+        InvalidArgument: The configuration contradicts the model.
+        NotSupported: The protocol has no type for an input, or for any output.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Model:
         self.hidden = {arg.name: arg.type for arg in outputs if arg.name not in self.outputs}
         if not self.outputs:
             raise NotSupported(
-                f"model {name!r} has no output that the protocol has a type for: {self.hidden}"
+                f"model {name!r}: the protocol has no type for any of its outputs: {self.hidden}"
             )
         self.config = config.completed(said, self, batching if self._has_rows() else Batching())
         self.batching = config.batching_of(self.config)
@@ -65,43 +66,45 @@ class Model:
         self.most_rows: int = said.max_batch_size
         if self.most_rows and not self._has_rows():
             raise InvalidArgument(
-                f"model {name!r} has max_batch_size {self.most_rows} in its configuration, but not "
-                "all its inputs and outputs leave their first size open"
+                f"model {name!r} has max_batch_size {self.most_rows} in its configuration, but an "
+                "input or output has a fixed first size"
             )
         self.statistics = Statistics()
         self._all = None if not self.hidden else tuple(self.outputs)
 
     def _has_rows(self) -> bool:
-        """Says whether the first size of all inputs and outputs is left open."""
+        """Says whether the first size of all inputs and outputs is open."""
         specs = (*self.inputs.values(), *self.outputs.values())
         return bool(self.inputs) and all(spec.shape[:1] == (-1,) for spec in specs)
 
     def input(self, name: Any) -> TensorSpec:
-        """Returns the input of a name.
+        """Returns an input by name.
 
         Raises:
-            BadRequest: There is none.
+            BadRequest: It does not exist.
         """
         spec = self.takes.get(name) if isinstance(name, str) else None
         if spec is None:
-            raise BadRequest(f"model '{self.name}' has no input {shown(name)}")
+            known = did_you_mean(shown(name).strip("'"), self.takes)
+            raise BadRequest(f"model '{self.name}' has no input {shown(name)}{known}")
         return spec
 
     def output(self, name: Any) -> TensorSpec:
-        """Returns the output of a name.
+        """Returns an output by name.
 
         Raises:
-            BadRequest: There is none, or it is of a type that the protocol has no word for.
+            BadRequest: It does not exist, or the protocol has no type for it.
         """
         spec = self.outputs.get(name) if isinstance(name, str) else None
         if spec is None:
             kind = self.hidden.get(name) if isinstance(name, str) else None
-            why = f"; it is {kind}, which the protocol has no type for" if kind else ""
+            known = did_you_mean(shown(name).strip("'"), self.outputs)
+            why = f"; it is {kind}, which the protocol has no type for" if kind else known
             raise BadRequest(f"model '{self.name}' has no output {shown(name)}{why}")
         return spec
 
     def run(self, feeds: Mapping[str, Array], names: Sequence[str], stop: Limit) -> list[Array]:
-        """Returns outputs, all of them if none is named; ``stop`` may stop it."""
+        """Returns outputs, all if none are named; ``stop`` may end the run."""
         stop.check()
         with interruption.limited(stop):
             return self.session.run(names or self._all, feeds)
@@ -111,8 +114,8 @@ def _wanted(model: str, arg: NodeArg) -> TensorSpec:
     spec = spec_of(arg)
     if spec is None:
         raise NotSupported(
-            f"model {model!r} cannot be served: its input {arg.name!r} is {arg.type}, which the "
-            "Open Inference Protocol has no type for",
-            hint="have the model take a wider type and begin with a Cast",
+            f"model {model!r} cannot be served: the Open Inference Protocol has no type for its "
+            f"input {arg.name!r}, {arg.type}",
+            hint="give the model an input of a wider type, and a Cast after it",
         )
     return spec

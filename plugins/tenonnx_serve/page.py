@@ -1,7 +1,7 @@
-"""The page at ``/``: models, workers, memory and latencies. One document without a script.
+"""The page at ``/``: models, workers, memory and latencies. One document without scripts.
 
-Every name on it is escaped, and its policy allows nothing but its own style: no name that a model
-or a client chooses can make it load or run anything.
+Every name on it is escaped, and its policy allows only its own style. So no name from a model or a
+client can make it load or run anything.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def page(collected: Mapping[str, Any], models: Sequence[Mapping[str, str]], vers
     """Returns the page.
 
     Args:
-        collected: what ``Supervisor`` collects.
-        models: As the repository's index has them.
+        collected: The counts from ``Supervisor``.
+        models: The repository's index.
         version: The server's.
     """
     workers = collected["workers"]
@@ -71,9 +71,9 @@ def page(collected: Mapping[str, Any], models: Sequence[Mapping[str, str]], vers
     sections = (
         _facts(collected, models, serving),
         "<h2>Models</h2>",
-        _table(MODEL_HEADS, [_model(model, counted) for model in models], "No model lies here."),
+        _table(MODEL_HEADS, [_model(model, counted) for model in models], "There are no models."),
         "<h2>Workers</h2>",
-        _table(WORKER_HEADS, [_worker(worker) for worker in workers], "No worker is there."),
+        _table(WORKER_HEADS, [_worker(worker) for worker in workers], "No worker runs."),
     )
     text = f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>tenonnx serve</title>
@@ -81,7 +81,7 @@ def page(collected: Mapping[str, Any], models: Sequence[Mapping[str, str]], vers
 <meta http-equiv="refresh" content="{REFRESH_SECONDS}"><style>{STYLE}</style></head><body>
 <header><h1>tenonnx serve</h1><p class="dim">Version {escape(version)}, up for
 {_long(time.time() - collected["started"])}. Latencies are upper bounds, in milliseconds, since the
-start. Mapped memory is the files' own, which all workers share.</p></header>
+start. Mapped memory is memory of files, shared by all workers.</p></header>
 <main>{"".join(sections)}</main></body></html>
 """
     return text.encode()
@@ -110,7 +110,7 @@ def _facts(collected: Mapping[str, Any], models: Sequence[Mapping[str, str]], se
 
 
 Cell = str | tuple[str, str]
-"""A text, or a text and its class."""
+"""A text, or a text with its CSS class."""
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[Cell]], nothing: str) -> str:
@@ -169,7 +169,7 @@ def _worker(worker: Mapping[str, Any]) -> list[Cell]:
 
 
 def quantile(counts: Sequence[int], share: float) -> str:
-    """Returns the bound, in milliseconds, below which so large a share of durations lies."""
+    """Returns the quantile's upper bound in milliseconds, from a histogram of durations."""
     wanted, so_far = share * sum(counts), 0
     if not wanted:
         return "–"

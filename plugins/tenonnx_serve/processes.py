@@ -1,4 +1,4 @@
-"""Worker processes as the supervisor sees them: spawned, with a channel each."""
+"""Worker processes of the supervisor, each with a channel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 from tenonnx_serve.channel import Channel, Handler
 
 THREAD_VARIABLES = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
-"""What bounds the threads of kernels and of numpy's products."""
+"""Environment variables that set the threads of kernels and of numpy's products."""
 
 
 class Worker:
@@ -24,8 +24,8 @@ class Worker:
     Attributes:
         number: Its place among the workers; a replacement has the same.
         spawned: When it was started (``time.monotonic()``).
-        serving_since: When it began to take requests ; ``None`` before.
-        told: What it has last told of itself.
+        serving_since: When it began to take requests; ``None`` before.
+        told: The last counts from it.
     """
 
     def __init__(self, number: int, spawned: float, process: Process, channel: Channel) -> None:
@@ -36,26 +36,32 @@ class Worker:
         self.told: dict[str, Any] = {}
         self._process = process
         self._channel = channel
+        self._why = ""
         self._answering = asyncio.ensure_future(channel.run())
 
     async def call(self, method: str, /, **given: Any) -> Any:
         """Asks the worker; raises ``ChannelClosed`` if it has gone."""
         return await self._channel.call(method, **given)
 
-    def kill(self) -> None:
-        """Ends it at once."""
+    async def beat(self) -> None:
+        """Returns once the worker answers; raises ``ChannelClosed`` if it has gone."""
+        await self.call("beat")
+
+    def kill(self, why: str = "") -> None:
+        """Kills the worker at once; ``why`` replaces the signal in ``ending``."""
         if self._process.returncode is None:
+            self._why = why
             self._process.kill()
 
     async def ended(self) -> str:
-        """Returns how it ended, when it has."""
+        """Returns how the worker ended, once it has."""
         code = await self._process.wait()
         self._channel.close()
         await self._answering
-        return how(code)
+        return self._why or how(code)
 
     def served(self) -> float:
-        """Returns for how many seconds it has taken requests."""
+        """Returns the seconds since it began to take requests."""
         return 0.0 if self.serving_since is None else time.monotonic() - self.serving_since
 
 
@@ -65,7 +71,7 @@ def how(code: int) -> str:
         return f"exited with status {code}"
     name = signal.Signals(-code).name
     if -code == signal.SIGKILL:
-        return f"was killed by {name} (as the system does where memory runs out)"
+        return f"was killed by {name} (perhaps by the system, for lack of memory)"
     return f"was killed by {name}"
 
 
@@ -74,9 +80,9 @@ async def spawn(number: int, target: str, threads: int, handlers: Mapping[str, H
 
     Args:
         number: Its place among the workers.
-        target: ``module:name`` of what makes the service that it runs.
+        target: ``module:name`` of the function that makes the worker's service.
         threads: How many threads its kernels have.
-        handlers: What it may call here.
+        handlers: Functions that the worker may call here.
     """
     spawned = time.monotonic()
     ours, theirs = socket.socketpair()
@@ -85,7 +91,7 @@ async def spawn(number: int, target: str, threads: int, handlers: Mapping[str, H
         variables["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            "-P",  # the folder that the server is started in is no place for modules
+            "-P",  # import no modules from the folder in which the server is started
             "-m",
             "tenonnx_serve.worker",
             str(theirs.fileno()),

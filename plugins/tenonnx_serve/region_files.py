@@ -1,7 +1,7 @@
-"""Which regions of shared memory are registered: in one process, or in all workers of a server.
+"""The registered regions of shared memory: of one process, or of all workers of a server.
 
-Workers share a folder with a file for each region, which a worker looks at before each use: what
-one of them registers or forgets, all do.
+Workers share a folder with a file for each region, and look at it before each use. So all workers
+see what one of them registers or unregisters.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Region:
-    """Registered memory.
+    """A registered region.
 
     Attributes:
-        name: What requests call it.
-        key: Its name in the system.
-        offset: Where it begins there.
-        byte_size: How long it is.
+        name: The region's name in requests.
+        key: The name of the shared memory in the system.
+        offset: Where the region begins in it, in bytes.
+        byte_size: The region's length.
         token: Of this registration: a later one may be of other memory with the same name.
     """
 
@@ -34,14 +34,14 @@ class Region:
     token: str = field(default_factory=lambda: secrets.token_hex(8))
 
     def told(self) -> dict[str, str | int]:
-        """Returns what clients are told."""
+        """Returns the region's description for clients."""
         facts = asdict(self)
         del facts["token"]
         return facts
 
 
 class Registered(Protocol):
-    """The regions that are registered, by name."""
+    """The registered regions, by name."""
 
     def add(self, region: Region) -> bool:
         """Adds a region; says whether its name was free."""
@@ -57,7 +57,7 @@ class Registered(Protocol):
 
 
 class OwnRegions:
-    """Those of one process."""
+    """The regions of one process."""
 
     def __init__(self) -> None:
         self._regions: dict[str, Region] = {}
@@ -80,10 +80,10 @@ class OwnRegions:
 
 
 class SharedRegions:
-    """Those of several processes.
+    """The regions of several processes.
 
     Args:
-        folder: Theirs alone.
+        folder: A folder of these processes alone.
     """
 
     def __init__(self, folder: str) -> None:
@@ -98,7 +98,7 @@ class SharedRegions:
         draft = self._folder / f".{region.token}"
         draft.write_text(json.dumps(asdict(region)))
         try:
-            os.link(draft, self._file(region.name))  # which fails if it is there
+            os.link(draft, self._file(region.name))  # fails if the file exists
         except FileExistsError:
             return False
         finally:
@@ -108,7 +108,7 @@ class SharedRegions:
     def remove(self, name: str) -> None:
         """Removes a region, if it is there."""
         self._read.pop(name, None)
-        with contextlib.suppress(OSError):  # a name that is too long is none either
+        with contextlib.suppress(OSError):  # a name that is too long does not exist either
             self._file(name).unlink()
 
     def get(self, name: str) -> Region | None:

@@ -1,4 +1,4 @@
-"""The models that are served: what lies there, what of it is loaded, loading and unloading."""
+"""The server's models: those in the repository, those that are loaded, loading and unloading."""
 
 from __future__ import annotations
 
@@ -7,19 +7,24 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tenonnx import NoSuchFile, TenonnxError
 from tenonnx_serve import config, layout
 from tenonnx_serve.batching import Queue
-from tenonnx_serve.errors import Missing, ServeError, Unavailable, Unsupported
+from tenonnx_serve.errors import BadRequest, Missing, ServeError, Unavailable, Unsupported
 from tenonnx_serve.layout import Found
 from tenonnx_serve.model import Model
 from tenonnx_serve.opening import open_session
 from tenonnx_serve.requests import shown
+from tenonnx_serve.samples import samples
 from tenonnx_serve.settings import Settings
 from tenonnx_serve.threads import Threads
-from tenonnx_serve.warming import warm_up
+from tenonnx_serve.warming import warm_up, warm_up_language
+
+if TYPE_CHECKING:
+    from tenonnx_serve.openai.generations import Generations
+    from tenonnx_serve.openai.language_model import LanguageModel
 
 log = logging.getLogger("tenonnx.serve")
 
@@ -31,60 +36,62 @@ class Entry:
     """A model's state.
 
     Attributes:
-        versions: Those that are loaded, by number.
-        state: Of the whole.
+        versions: The loaded versions, by number.
+        state: The state of the whole model.
         reason: Why it is not ready.
     """
 
-    versions: dict[int, Queue] = field(default_factory=dict)
+    versions: dict[int, Queue | Generations] = field(default_factory=dict)
     state: str = UNAVAILABLE
     reason: str = ""
 
     @property
-    def latest(self) -> Queue | None:
+    def latest(self) -> Queue | Generations | None:
         """The loaded version with the highest number."""
         return self.versions[max(self.versions)] if self.versions else None
 
 
 @dataclass(frozen=True)
 class Change:
-    """A model that was loaded and waits to be served, or that is to be unloaded.
+    """A model that is opened and not served yet, or that is about to be unloaded.
 
     Attributes:
         name: The model's.
-        versions: Those that are loaded; none to unload it.
-        digest: Of the state of the files that they were loaded from.
+        versions: The versions that are open; none to unload the model.
+        digest: The digest of their files.
     """
 
     name: str
-    versions: dict[int, Model]
+    versions: dict[int, Model | LanguageModel]
     digest: str = ""
 
 
 def refuse_parameters(given: Any) -> None:
-    """Refuses what a client wants a model to be loaded with: models are as they lie there.
+    """Refuses parameters of a load: a model is loaded as it is in the repository.
 
     Raises:
-        Unsupported: It wants something.
+        Unsupported: There are parameters.
     """
     if given:
-        raise Unsupported(
-            f"a model is loaded as it lies in the repository, not with {shown(sorted(given))}"
-        )
+        raise Unsupported(f"parameters of a load are not supported: {shown(sorted(given))}")
 
 
 class Repository:
     """The models of a server. Its methods are called in the event loop's thread.
 
-    A load that fails leaves what was loaded before as it was. Runs of a version that is replaced
-    or unloaded end as if it were there.
+    If a load fails, the model stays as it was. Runs of a version that is replaced or unloaded end
+    undisturbed.
 
     Args:
-        settings: Where the models lie, and how to open them.
-        queue_of: Makes the queue of a model that was loaded.
+        settings: Where the models are, and how to open them.
+        queue_of: Makes the queue of a loaded model.
     """
 
-    def __init__(self, settings: Settings, queue_of: Callable[[Model], Queue]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        queue_of: Callable[[Model | LanguageModel], Queue | Generations],
+    ) -> None:
         self.settings = settings
         self._queue_of = queue_of
         self.ready = False
@@ -93,11 +100,44 @@ class Repository:
         self._lock = asyncio.Lock()
 
     def find(self, name: str, version: str = "") -> Queue:
-        """Returns the queue of a model that is loaded.
+        """Returns the queue of a loaded model that takes tensors.
 
         Raises:
-            Missing: There is none of that name, or no such version.
-            Unavailable: It is not loaded.
+            Missing: The model or the version does not exist.
+            Unavailable: The model is not loaded.
+            BadRequest: It is a language model.
+        """
+        found = self.version(name, version)
+        if not isinstance(found, Queue):
+            raise BadRequest(
+                f"model {shown(name)} is a language model: it takes texts, at /v1/chat/completions "
+                "and /v1/completions"
+            )
+        return found
+
+    def find_language(self, name: str) -> Generations:
+        """Returns what generates for a loaded language model.
+
+        Raises:
+            Missing: There is none of that name.
+            Unavailable: The model is not loaded.
+        """
+        found = self.version(name)
+        if isinstance(found, Queue):
+            raise Missing(f"model {shown(name)} is no language model")
+        return found
+
+    def language_models(self) -> list[Generations]:
+        """Returns what generates for each loaded language model, by name."""
+        latest = [entry.latest for _, entry in sorted(self.entries.items())]
+        return [one for one in latest if one is not None and not isinstance(one, Queue)]
+
+    def version(self, name: str, version: str = "") -> Queue | Generations:
+        """Returns what serves a version of a loaded model.
+
+        Raises:
+            Missing: The model or the version does not exist.
+            Unavailable: The model is not loaded.
         """
         entry = self.entries.get(name)
         if entry is None:
@@ -110,14 +150,14 @@ class Repository:
             return queue
         number = int(version) if layout.VERSION.fullmatch(version) else 0
         if (queue := entry.versions.get(number)) is None:
-            raise Missing(f"model {shown(name)} has no version {shown(version)} that is loaded")
+            raise Missing(f"model {shown(name)} has no loaded version {shown(version)}")
         return queue
 
     async def start(self) -> None:
-        """Loads the models that are to be there from the start; the others are only listed.
+        """Loads the models that are loaded at the start; the others are only listed.
 
         Raises:
-            TenonnxError: One cannot be loaded.
+            TenonnxError: A model cannot be loaded.
         """
         wanted = self.settings.startup
         for name in await self.refresh():
@@ -129,7 +169,7 @@ class Repository:
         self.ready = True
 
     async def refresh(self) -> Iterable[str]:
-        """Looks again for what lies there; returns the names."""
+        """Searches the repository again; returns the names."""
         found = await self._found()
         for name in found:
             self.entries.setdefault(name, Entry(reason="not loaded"))
@@ -143,19 +183,19 @@ class Repository:
         return result
 
     async def load(self, name: str) -> None:
-        """Loads a model, or loads it again as it lies there now, in this process alone.
+        """Loads a model, or loads its present files again, in this process alone.
 
         Raises:
-            Missing: There is none of that name.
+            Missing: The model does not exist.
             ServeError: It cannot be loaded.
         """
         self._apply(await self.prepare("load", name))
 
     async def unload(self, name: str) -> None:
-        """Forgets a model's sessions, in this process alone; one that is not loaded stays so.
+        """Forgets a model's sessions in this process alone; does nothing if it is not loaded.
 
         Raises:
-            Missing: There is none of that name.
+            Missing: The model does not exist.
         """
         self._apply(await self.prepare("unload", name))
 
@@ -164,12 +204,12 @@ class Repository:
         self.settle(change)
 
     async def prepare(self, action: str, name: str) -> Change:
-        """Does all of a change (``load`` or ``unload``) that can fail; requests see none of it.
+        """Does the part of a change (``load`` or ``unload``) that can fail; requests see nothing.
 
-        What it returns is handed to ``commit`` and then to ``settle``, or to ``discard``.
+        The result goes to ``commit`` and then to ``settle``, or to ``discard``.
 
         Raises:
-            Missing: There is no model of that name.
+            Missing: The model does not exist.
             ServeError: It cannot be loaded.
         """
         async with self._lock:
@@ -193,53 +233,68 @@ class Repository:
                 raise Unavailable(f"model {shown(name)} cannot be loaded: {error}") from error
 
     def commit(self, change: Change) -> None:
-        """Has requests see a change. A model that was not there is not said to be ready yet."""
+        """Makes a change visible to requests. A new model is not ready yet."""
         entry = self.entries[change.name]
+        _close(entry)
         entry.versions = {number: self._queue_of(one) for number, one in change.versions.items()}
         entry.reason = "" if change.versions else "unloaded"
         if not change.versions:
             entry.state = UNAVAILABLE
 
     def settle(self, change: Change) -> None:
-        """Says that a change is seen wherever it is to be: a model that was loaded is ready."""
+        """Completes a change that all workers have committed: a loaded model is ready."""
         if change.versions:
             self.entries[change.name].state = READY
 
     def discard(self, change: Change) -> None:
-        """Forgets a change that was prepared."""
+        """Drops a prepared change."""
         entry = self.entries[change.name]
         entry.state = READY if entry.versions else UNAVAILABLE
 
     def _opened(self, found: Found) -> Change:
-        """Opens the versions that are to be served; in the loader's thread."""
+        """Opens the versions to serve; in the loader's thread."""
         before = layout.digest(found)
         versions = self._open(found)
         if layout.digest(found) != before:
             raise Unavailable("its files changed while they were read; load it again")
         return Change(found.name, versions, before)
 
-    def _open(self, found: Found) -> dict[int, Model]:
+    def _open(self, found: Found) -> dict[int, Model | LanguageModel]:
         said = config.read(found.config) if found.config else config.empty()
         config.check(said, found.name)
         if not found.versions:
-            raise NoSuchFile(f"model {found.name!r} has no version", hint="NAME/1/model.onnx")
+            raise NoSuchFile(f"model {found.name!r} has no version", hint="add NAME/1/model.onnx")
         root, file = Path(self.settings.source), said.default_model_filename
-        models = {}
+        models: dict[int, Model | LanguageModel] = {}
         for number in config.versions_of(said, found.versions):
+            if layout.is_language(found.versions[number]):
+                models[number] = self._language_model(found, number)
+                continue
             path = layout.model_file(found.versions[number], root, file)
             session = open_session(str(path), self.settings, said)
             batching = self.settings.batching
-            models[number] = Model(found.name, str(number), session, said, batching)
-            warm_up(models[number])
+            models[number] = made = Model(found.name, str(number), session, said, batching)
+            declared = samples(made, found.config.parent, root) if found.config else ()
+            warm_up(made, list(declared))
         return models
 
+    def _language_model(self, found: Found, number: int) -> LanguageModel:
+        from tenonnx_serve.openai.language_model import LanguageModel  # of another extra
+
+        folder, root = found.versions[number], Path(self.settings.source)
+        if folder != root:
+            layout.check_inside(folder, root)
+        made = LanguageModel(found.name, str(number), folder, self.settings)
+        warm_up_language(made)
+        return made
+
     async def statistics(self) -> list[dict[str, Any]]:
-        """Returns what became of the requests to each version that is loaded, in this process."""
+        """Returns the statistics of each loaded version in this process."""
         models = [q.model for entry in self.entries.values() for q in entry.versions.values()]
         return [model.statistics.told(model.name, model.version) for model in models]
 
     def index(self, *, ready_only: bool = False) -> list[dict[str, str]]:
-        """Returns every model that lies there or is loaded: name, version, state and reason."""
+        """Returns every model in the repository or in memory: name, version, state and reason."""
         told = []
         for name, entry in sorted(self.entries.items()):
             versions = [str(number) for number in sorted(entry.versions)] or [""]
@@ -252,5 +307,14 @@ class Repository:
 
     async def close(self) -> None:
         """Forgets all models and ends the loader's thread."""
+        for entry in self.entries.values():
+            _close(entry)
         self.entries.clear()
         await asyncio.to_thread(self._loader.stop)
+
+
+def _close(entry: Entry) -> None:
+    """Has the threads of language models end, once what they generate has."""
+    for version in entry.versions.values():
+        if not isinstance(version, Queue):
+            version.close()

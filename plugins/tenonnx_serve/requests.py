@@ -1,4 +1,4 @@
-"""A request and its answer as both protocols share them: arrays by name."""
+"""A request and its answer for both protocols: arrays by name."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Parameters = dict[str, Any]
 
 NOTHING: Final[Parameters] = {}
-"""The parameters of a request that has none; never changed."""
+"""The parameters of a request without any; never changed."""
 
 
 @dataclass(slots=True)
 class Output:
-    """Where and how a client wants an output.
+    """An output that a client requests.
 
     Attributes:
         name: The model's output.
-        parameters: As the client gave them.
+        parameters: The client's parameters of it.
     """
 
     name: str
@@ -31,13 +31,13 @@ class Output:
 
 @dataclass(slots=True)
 class Request:
-    """What a client asks for.
+    """A client's request.
 
     Attributes:
         inputs: Checked against the model's inputs.
-        outputs: Those it wants, in this order; all if empty.
-        id: Handed back.
-        parameters: Of the whole request.
+        outputs: The requested outputs, in this order; all if empty.
+        id: Returned with the answer.
+        parameters: The parameters of the whole request.
     """
 
     inputs: dict[str, Array]
@@ -47,15 +47,15 @@ class Request:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the outputs that it wants; none for all."""
+        """Names of the requested outputs; none for all."""
         return tuple([output.name for output in self.outputs]) if self.outputs else ()
 
     @property
     def timeout(self) -> float:
-        """Seconds that it gives itself, which it says in microseconds; endless if it does not.
+        """The request's own time limit in seconds, sent in microseconds; endless without one.
 
         Raises:
-            BadRequest: It is no positive number.
+            BadRequest: It is not a positive number.
         """
         if (said := self.parameters.get("timeout")) is None:
             return float("inf")
@@ -64,11 +64,11 @@ class Request:
         except (TypeError, ValueError, OverflowError):
             microseconds = -1
         if microseconds < 0 or isinstance(said, bool):
-            raise BadRequest(f"timeout is {shown(said)}; expected microseconds")
+            raise BadRequest(f"timeout is {shown(said)}; expected microseconds, 1 or more")
         return microseconds / 1e6 if microseconds else float("inf")
 
 
 def shown(value: object) -> str:
-    """Returns a client's value as a message may repeat it."""
+    """Returns a client's value in a form that is safe in messages."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

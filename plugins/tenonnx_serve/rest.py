@@ -1,15 +1,17 @@
-"""The ASGI application: finding a route, reading a body, and what becomes of errors."""
+"""The ASGI application: finds a route, reads the body, and turns errors into answers."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from tenonnx_serve.bodies import Headers, Message, Receive, read_body
 from tenonnx_serve.core import Core, told
 from tenonnx_serve.errors import BadRequest, Missing, ServeError, WrongMethod
+from tenonnx_serve.openai import errors as openai_errors
 from tenonnx_serve.requests import Parameters, shown
 
 Send = Callable[[Message], Awaitable[None]]
@@ -18,29 +20,39 @@ JSON = [(b"content-type", b"application/json")]
 Header = tuple[bytes, bytes]
 
 HEADERS, ANSWERED = "tenonnx.headers", "tenonnx.answered"
-"""What a scope may have more: the headers by name, and a header that every answer is to have."""
+"""Keys that a scope may have: the headers by name, and a header to add to every answer."""
 
 PATIENCE = 0.05
-"""Seconds after which it is worth looking whether the client is still there."""
+"""Seconds after which to check whether the client is still connected."""
+
+
+class Pieces(Protocol):
+    """A body that is sent as it comes."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """Returns its pieces."""
+
+    async def aclose(self) -> None:
+        """Ends it, whether it was sent or not."""
 
 
 class Answer(NamedTuple):
-    """What is sent back."""
+    """An answer."""
 
-    body: bytes
+    body: bytes | Pieces
     headers: Sequence[tuple[bytes, bytes]] = JSON
     status: int = 200
 
 
 class Call(NamedTuple):
-    """A request of HTTP.
+    """An HTTP request.
 
     Attributes:
         core: The server's.
         method: GET or POST.
-        path: The parts of its path that a route leaves open.
-        headers: By name in small letters; of one that comes twice, the last.
-        receive: ASGI's.
+        path: The parts of its path that match ``*`` in the route.
+        headers: By lower-case name; the last one if a name repeats.
+        receive: ASGI's function.
         client: The client's address, if it has one.
     """
 
@@ -53,7 +65,7 @@ class Call(NamedTuple):
 
     @property
     def local(self) -> bool:
-        """Whether it comes from this machine."""
+        """Whether the request comes from this machine."""
         return is_local(self.client)
 
     async def body(self) -> bytes | bytearray:
@@ -61,19 +73,19 @@ class Call(NamedTuple):
         return await read_body(self.receive, self.headers, self.core.settings.limits)
 
     async def json(self) -> Parameters:
-        """Returns the body's JSON object; an empty one of an empty body."""
+        """Returns the body's JSON object; an empty object for an empty body."""
         return loaded(await self.body() or b"{}")
 
     def watch(self) -> Watch:
-        """Cancels the running task if the client goes away; the body must be read before."""
+        """Cancels the running task if the client disconnects; read the body before."""
         return Watch(self.receive)
 
 
 class Watch:
-    """Cancels the task that made it when its client goes away, until ``end`` is called.
+    """Cancels its creator's task when the client disconnects, until ``end`` is called.
 
     Args:
-        receive: ASGI's; nobody else calls it meanwhile.
+        receive: ASGI's function; nobody else calls it meanwhile.
     """
 
     __slots__ = ("_receive", "_task", "_timer", "_watcher")
@@ -117,11 +129,11 @@ class Routes:
         node._handlers[method] = handler
 
     def find(self, method: str, path: str) -> tuple[Handler, list[str]]:
-        """Returns a path's handler, and the parts that stand where its route has ``*``.
+        """Returns a path's handler, and the parts of the path that match ``*``.
 
         Raises:
-            Missing: There is none.
-            WrongMethod: There is one for another method.
+            Missing: No handler has this path.
+            WrongMethod: A handler has this path, for another method.
         """
         node, open_parts = self, []
         for part in path.split("/")[1:]:
@@ -129,11 +141,11 @@ class Routes:
                 below = node._below.get("*")
                 open_parts.append(part)
             if below is None:
-                raise Missing(f"there is no {shown(path)} here")
+                raise Missing(f"this server has no path {shown(path)}")
             node = below
         if (handler := node._handlers.get(method)) is None:
             if not node._handlers:
-                raise Missing(f"there is no {shown(path)} here")
+                raise Missing(f"this server has no path {shown(path)}")
             raise WrongMethod(f"{path} takes {' and '.join(node._handlers)}, not {method}")
         return handler, open_parts
 
@@ -142,8 +154,8 @@ class App:
     """The ASGI application of a server.
 
     Attributes:
-        core: What answers.
-        routes: More may be added.
+        core: The server's core.
+        routes: The handlers; more may be added.
     """
 
     def __init__(self, core: Core, routes: Routes) -> None:
@@ -162,20 +174,38 @@ class App:
             call = Call(self.core, method, path, headers, receive, address)
             body, more, status = await handler(call)
         except ServeError as error:
-            body, more, status = failure(error)
-        except Exception as error:  # whatever it is, the client gets an answer
-            body, more, status = failure(told(error))
+            body, more, status = failure(error, scope["path"])
+        except Exception as error:  # the client gets an answer to any error
+            body, more, status = failure(told(error), scope["path"])
         except asyncio.CancelledError:
-            return  # the client went away
-        lines = [*more, (b"content-length", b"%d" % len(body))]
+            return  # the client has disconnected
+        lines = list(more)
         if (line := scope.get(ANSWERED)) is not None:
             lines.append(line)
-        await send({"type": "http.response.start", "status": status, "headers": lines})
-        await send({"type": "http.response.body", "body": body})
+        start = {"type": "http.response.start", "status": status, "headers": lines}
+        if isinstance(body, bytes):
+            lines.append((b"content-length", b"%d" % len(body)))
+            await send(start)
+            await send({"type": "http.response.body", "body": body})
+        else:
+            await _send(start, body, send, self.core.settings.limits.idle_seconds)
+
+
+async def _send(start: Message, body: Pieces, send: Send, seconds: float) -> None:
+    """Sends a body as it comes, to a client that takes no longer to read any of it."""
+    async with contextlib.aclosing(body):
+        try:
+            await send(start)
+            async for piece in body:
+                async with asyncio.timeout(seconds):
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+        except (asyncio.CancelledError, TimeoutError):
+            return  # the client went away, or might as well
+        await send({"type": "http.response.body", "body": b""})
 
 
 def is_local(address: str) -> bool:
-    """Says whether an address is of this machine; a local socket has none."""
+    """Says whether an address is this machine's; a local socket has none."""
     return not address or address == "::1" or address.startswith(("127.", "::ffff:127."))
 
 
@@ -183,25 +213,31 @@ def loaded(text: bytes | bytearray) -> Parameters:
     """Returns a JSON object.
 
     Raises:
-        BadRequest: It is none.
+        BadRequest: It is not a JSON object.
     """
     try:
         said = json.loads(text.decode())
     except (ValueError, RecursionError) as error:
-        raise BadRequest(f"the body is no JSON: {error}") from None
+        raise BadRequest(f"the body is not JSON: {error}") from None
     if not isinstance(said, dict):
         raise BadRequest(f"the body is {shown(said)}; expected a JSON object")
     return said
 
 
 def answer(said: Any, status: int = 200) -> Answer:
-    """Returns an answer in JSON."""
+    """Returns a JSON answer."""
     return Answer(json.dumps(said).encode(), status=status)
 
 
-def failure(error: ServeError) -> Answer:
-    """Returns the answer that says what went wrong."""
+def failure(error: ServeError, path: str) -> Answer:
+    """Returns the answer to an error, in the form that clients of a path expect."""
     headers = list(JSON)
     if error.retry_after is not None:
         headers.append((b"retry-after", b"%d" % error.retry_after))
-    return Answer(json.dumps({"error": str(error)}).encode(), headers, error.status)
+    return Answer(failure_body(error, path), headers, error.status)
+
+
+def failure_body(error: ServeError, path: str) -> bytes:
+    """Returns the body of such an answer."""
+    said = openai_errors.told(error) if path.startswith("/v1/") else {"error": str(error)}
+    return json.dumps(said).encode()

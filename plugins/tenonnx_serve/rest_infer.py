@@ -1,4 +1,4 @@
-"""Requests and answers of REST: a JSON object, and behind it the bytes of binary tensors."""
+"""REST's requests and answers: a JSON object, then the bytes of binary tensors."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ HEADER_LENGTH: Final = b"inference-header-content-length"
 def decode(
     model: Model, body: bytes | bytearray, header: bytes | None, limits: Limits, regions: Regions
 ) -> Request:
-    """Returns what a body asks of a model.
+    """Returns the request in a body.
 
     Args:
         model: The model.
-        body: All of it.
-        header: How many of its bytes are JSON, as the client's header says.
-        limits: What it may ask for.
+        body: The whole body.
+        header: The number of its bytes that are JSON, from the client's header.
+        limits: The limits of a request.
         regions: Shared memory.
 
     Raises:
-        BadRequest: It is not of the protocol's form, or does not fit the model.
-        TooLarge: It asks for more than the limits.
+        BadRequest: It violates the protocol, or does not fit the model.
+        TooLarge: It exceeds the limits.
     """
     if header == b"0":
         return Request(_whole(model, body, limits), parameters={"binary_data_output": True})
@@ -54,7 +54,7 @@ def decode(
             raise BadRequest(f"input '{spec.name}' is given twice")
         inputs[spec.name], binary = _input(spec, tensor, binary, limits, regions)
     if len(binary):
-        raise BadRequest(f"{len(binary)} bytes are left behind the binary tensors")
+        raise BadRequest(f"{len(binary)} bytes follow the last binary tensor; expected none")
     outputs = tuple(
         Output(model.output(tensor.get("name")).name, _parameters(tensor))
         for tensor in _listed(said, "outputs")
@@ -66,16 +66,18 @@ def decode(
 
 
 def _whole(model: Model, body: bytes | bytearray, limits: Limits) -> dict[str, Array]:
-    """Returns the only input of a model, all of whose bytes a body without JSON is.
+    """Returns a model's only input from a body without JSON, which is all its data.
 
-    Of its sizes one may be open: the body's length says it.
+    One of its sizes may be open: the body's length tells it.
     """
     if len(model.inputs) != 1:
-        raise BadRequest(f"model '{model.name}' has not one input alone: send JSON before the data")
+        raise BadRequest(
+            f"model '{model.name}' has {len(model.inputs)} inputs: send JSON before the data"
+        )
     (spec,) = model.inputs.values()
     row = math.prod(size for size in spec.shape if size > 0) * spec.dtype.itemsize
     if spec.datatype == "BYTES" or spec.shape.count(-1) > 1 or not row:
-        raise BadRequest(f"input '{spec.name}' has a shape that data alone do not say")
+        raise BadRequest(f"input '{spec.name}': data alone do not tell its shape; send JSON before")
     shape = [len(body) // row if size == -1 else size for size in spec.shape]
     return {
         spec.name: from_bytes(
@@ -85,14 +87,14 @@ def _whole(model: Model, body: bytes | bytearray, limits: Limits) -> dict[str, A
 
 
 def _split(body: bytes | bytearray, header: bytes | None) -> tuple[Parameters, memoryview]:
-    """Returns the JSON object and the bytes behind it."""
+    """Returns the JSON object and the bytes after it."""
     if header is None:
         end = len(body)
     elif header.isdigit() and int(header[:20]) <= len(body):
         end = int(header)
     else:
         raise BadRequest(
-            f"Inference-Header-Content-Length is {header!r}; expected at most {len(body)}"
+            f"Inference-Header-Content-Length is {shown(header)}; expected at most {len(body)}"
         )
     view = memoryview(body)
     return loaded(bytes(view[:end]) if end != len(body) else body), view[end:]
@@ -118,7 +120,7 @@ def _listed(said: Parameters, key: str) -> list[Parameters]:
 def _input(
     spec: TensorSpec, tensor: Parameters, binary: memoryview, limits: Limits, regions: Regions
 ) -> tuple[Array, memoryview]:
-    """Returns an input, and what is left of the binary data."""
+    """Returns an input, and the rest of the binary data."""
     shape = checked_shape(spec, tensor.get("datatype"), tensor.get("shape"), limits.elements)
     parameters = _parameters(tensor)
     if (shared := regions.read(parameters, spec.datatype)) is not None:
@@ -136,9 +138,9 @@ def _input(
 def encode(
     model: Model, request: Request, arrays: list[Array], regions: Regions
 ) -> tuple[list[Any], int]:
-    """Returns the pieces of an answer's body, and how many bytes of it are JSON.
+    """Returns the pieces of an answer's body, and the number of its bytes that are JSON.
 
-    Without binary tensors that is 0: all of it is.
+    That number is 0 if there are no binary tensors: then all of it is JSON.
     """
     outputs = request.outputs or [Output(name, NOTHING) for name in model.outputs]
     binary = request.parameters.get("binary_data_output") is True
@@ -155,7 +157,7 @@ def encode(
             how = f'"data": {json.dumps(to_json(array))}'
         name, shape = _quoted(output.name), list(array.shape)
         described.append(f'{{"name": {name}, "datatype": "{datatype}", "shape": {shape}, {how}}}')
-    # Most of an answer is the same each time: json.dumps takes longer for it than the rest of this.
+    # Written by hand, because json.dumps takes longer than all the rest of this.
     named = f', "id": {json.dumps(request.id)}' if request.id else ""
     head = (
         f'{{"model_name": {_quoted(model.name)}, "model_version": "{model.version}"{named}, '

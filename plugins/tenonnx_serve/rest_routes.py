@@ -1,4 +1,4 @@
-"""What each path of REST answers."""
+"""REST's handlers for each path of the protocol."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 from tenonnx_serve import config, facts, rest_infer, rest_server
 from tenonnx_serve.batching import Queue
 from tenonnx_serve.bodies import compressed
+from tenonnx_serve.openai import routes as openai_routes
 from tenonnx_serve.repository import READY, refuse_parameters
 from tenonnx_serve.rest import JSON, Answer, Call, Handler, Routes, answer
 
@@ -14,17 +15,17 @@ BINARY: Final = (b"content-type", b"application/octet-stream")
 
 
 async def server_metadata(_: Call) -> Answer:
-    """Says what this server is."""
+    """Returns the server's metadata."""
     return answer(facts.server())
 
 
 async def live(_: Call) -> Answer:
-    """Says that the server runs."""
+    """Says whether the server is live."""
     return answer({"live": True})
 
 
 async def ready(call: Call) -> Answer:
-    """Says whether the server takes requests."""
+    """Says whether the server is ready."""
     is_ready = call.core.ready
     return answer({"ready": is_ready}, 200 if is_ready else 503)
 
@@ -35,24 +36,25 @@ def _queue(call: Call) -> Queue:
 
 
 async def model_ready(call: Call) -> Answer:
-    """Says whether a model takes requests."""
-    name = _queue(call).model.name
+    """Says whether a model is ready."""
+    name, *version = call.path
+    call.core.repository.version(name, *version)
     is_ready = call.core.repository.entries[name].state == READY
     return answer({"name": name, "ready": is_ready}, 200 if is_ready else 503)
 
 
 async def model_metadata(call: Call) -> Answer:
-    """Says what a model takes and gives."""
+    """Returns a model's metadata."""
     return answer(facts.model(call.core.repository, _queue(call).model))
 
 
 async def model_config(call: Call) -> Answer:
-    """Says how a model is served."""
+    """Returns a model's configuration."""
     return answer(config.told(_queue(call).model.config))
 
 
 async def model_statistics(call: Call) -> Answer:
-    """Says what became of the requests to a model, or to all."""
+    """Returns the statistics of one model or of all."""
     return answer(await facts.statistics(call.core, *call.path))
 
 
@@ -127,4 +129,5 @@ def routes() -> Routes:
         found.add(method, f"/v2/models/*{path}", handler)
         found.add(method, f"/v2/models/*/versions/*{path}", handler)
     rest_server.add_to(found)
+    openai_routes.add_to(found)
     return found

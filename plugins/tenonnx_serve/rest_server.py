@@ -1,4 +1,4 @@
-"""What REST answers about the server's own state: shared memory, traces and the log."""
+"""REST's handlers for the server's own state: shared memory, traces and the log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def memory_status(call: Call) -> Answer:
 async def memory_register(call: Call) -> Answer:
     """Registers a region of shared memory."""
     if not call.local:
-        raise BadRequest("shared memory is for clients on the server's own machine")
+        raise BadRequest("shared memory is refused: only clients on this machine may use it")
     said = await call.json()
     call.core.regions.register(
         call.path[0], said.get("key"), said.get("offset", 0), said.get("byte_size")
@@ -26,31 +26,31 @@ async def memory_register(call: Call) -> Answer:
 
 
 async def memory_unregister(call: Call) -> Answer:
-    """Forgets a region of shared memory, or all."""
+    """Unregisters a region of shared memory, or all."""
     call.core.regions.unregister(*call.path)
     return answer({})
 
 
 async def no_device_memory(_: Call) -> Answer:
-    """Lists regions of memory of devices, of which there are none."""
+    """Lists regions of device memory: there are none."""
     return answer([])
 
 
 async def device_memory(_: Call) -> Answer:
-    """Refuses to register memory of a device."""
-    raise Unsupported("memory of CUDA devices is not shared by this server")
+    """Refuses to register device memory."""
+    raise Unsupported("this server does not share memory of CUDA devices")
 
 
 async def trace_setting(call: Call) -> Answer:
-    """Returns what is traced; clients change nothing of it."""
+    """Returns the trace settings, which clients cannot change."""
     asked = await call.json() if call.method == "POST" else {}
     return answer(switches.trace(asked))
 
 
 async def log_setting(call: Call) -> Answer:
-    """Returns what is logged, after changing what a client wants changed."""
+    """Changes the log's settings, and returns them."""
     asked = await call.json() if call.method == "POST" else {}
-    return answer(switches.log(asked))
+    return answer(await call.core.log_settings(asked))
 
 
 ROUTES: Final[list[tuple[str, str, Handler]]] = [

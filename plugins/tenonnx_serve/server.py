@@ -1,4 +1,4 @@
-"""One process's server: REST and gRPC in one event loop, and a graceful end."""
+"""One process's server: REST and gRPC in one event loop, with a graceful shutdown."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tenonnx_serve import sockets
 from tenonnx_serve.access import LOOPBACK, Gate
 from tenonnx_serve.connections import Connection
 from tenonnx_serve.core import Core
+from tenonnx_serve.direct import Direct
 from tenonnx_serve.entrance import Entrance
 from tenonnx_serve.rest import App
 from tenonnx_serve.rest_routes import routes
@@ -24,13 +25,13 @@ class Server:
     """One process's server.
 
     Args:
-        settings: What it is told.
+        settings: The server's settings.
         shared: Whether other processes listen on the same ports.
 
     Attributes:
-        core: The models, and what runs them.
+        core: The models and their threads.
         app: The ASGI application; routes may be added to it.
-        grpc_port: Where gRPC listens, once it does.
+        grpc_port: The port of gRPC, once it listens.
     """
 
     def __init__(self, settings: Settings, *, shared: bool = False) -> None:
@@ -40,16 +41,17 @@ class Server:
         self._gate = Gate(token) if token else None
         self._tracing = Tracing() if settings.trace else None
         local = settings.host in LOOPBACK
-        entrance = Entrance(self.app, self._gate, self._tracing, local=local)
+        direct = Direct(self.core, self._gate)
+        entrance = Entrance(self.app, self._gate, self._tracing, direct, local=local)
         self._http = uvicorn.Server(_config(entrance, settings))
-        self._http.capture_signals = contextlib.nullcontext  # they are whoever's who runs it
+        self._http.capture_signals = contextlib.nullcontext  # the caller handles signals
         self._serving: asyncio.Task[None] | None = None
         self._grpc: Any = None
         self._shared = shared
         self.grpc_port = settings.grpc_port
 
     async def start(self, sock: socket.socket) -> None:
-        """Listens, answers whether it is ready, and loads the models; returns once they are.
+        """Listens, answers readiness probes, and returns once the models are loaded.
 
         Raises:
             OSError: gRPC's port is taken.
@@ -59,7 +61,7 @@ class Server:
         await self.core.repository.start()
 
     async def listen(self, sock: socket.socket) -> None:
-        """Takes requests: of REST by a socket that listens.
+        """Takes requests; REST's on a listening socket.
 
         Raises:
             OSError: gRPC's port is taken.
@@ -71,7 +73,7 @@ class Server:
         settings = self.core.settings
         if settings.grpc_port is None:
             return
-        from tenonnx_serve import grpc_entrance, grpc_service  # for those who want them
+        from tenonnx_serve import grpc_entrance, grpc_service  # only servers with gRPC need them
 
         address = sockets.address(settings.host, settings.grpc_port)
         entrance = grpc_entrance.Entrance(self._gate, self._tracing)
@@ -81,7 +83,7 @@ class Server:
         await self._grpc.start()
 
     async def stop(self, grace: float = 10.0) -> None:
-        """Takes no new requests, waits for those in flight, and ends."""
+        """Takes no new requests, waits for the running ones, and ends."""
         self.core.draining = True
         self._http.config.timeout_graceful_shutdown = max(1, round(grace))
         self._http.should_exit = True

@@ -1,43 +1,53 @@
-"""The server as a worker runs it: the supervisor says what it loads, and when it listens."""
+"""The server in a worker: the supervisor tells it which models to load and when to listen."""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tenonnx
-from tenonnx_serve import logs, sockets
+from tenonnx_serve import logs, sockets, switches
 from tenonnx_serve.counts import Counts
 from tenonnx_serve.errors import ServeError
 from tenonnx_serve.model import Model
 from tenonnx_serve.opening import add_plugins
 from tenonnx_serve.repository import Change
+from tenonnx_serve.requests import Parameters
 from tenonnx_serve.rest import Answer, Call
 from tenonnx_serve.server import Server
 from tenonnx_serve.settings import Settings, settings_of
 from tenonnx_serve.statistics import Spent, summed
 from tenonnx_serve.worker import Control
 
+if TYPE_CHECKING:
+    from tenonnx_serve.openai.language_model import LanguageModel
+
 NS = 1e-9
 
 
 class Shared:
-    """Loads and unloads models in all workers, as clients of one of them ask."""
+    """Loads and unloads models in all workers, for a client of one of them."""
 
     def __init__(self, control: Control) -> None:
         self._control = control
 
     async def load(self, name: str) -> None:
-        """Loads a model, or loads it again as it lies there now."""
+        """Loads a model, or loads its present files again."""
         await self._control.change("load", name, {})
 
     async def unload(self, name: str) -> None:
         """Unloads a model."""
         await self._control.change("unload", name, {})
 
+    async def log_settings(self, asked: Parameters) -> Parameters:
+        """Changes the log's settings, and returns them."""
+        if asked:
+            await self._control.switch(asked)
+        return switches.log({})
+
     async def statistics(self) -> list[dict[str, Any]]:
-        """Returns what became of the requests to each version that is loaded."""
+        """Returns the statistics of each loaded version."""
         found: dict[tuple[str, str], dict[str, Any]] = {}
         for worker in (await self._control.collect())["workers"]:
             for one in worker.get("now", {}).get("statistics", []):
@@ -50,7 +60,7 @@ class ServerService:
     """A worker's server.
 
     Args:
-        control: What it asks of the supervisor.
+        control: Calls the supervisor.
     """
 
     def __init__(self, control: Control) -> None:
@@ -72,7 +82,8 @@ class ServerService:
         logs.start(told.log, told.verbosity, told.log_requests)
         add_plugins(told)
         self._server = server = Server(told, shared=True)
-        server.core.control = Shared(self._control)
+        server.core.control = shared = Shared(self._control)
+        server.core.log_settings = shared.log_settings
         server.core.observers.append(self._observe)
         server.app.routes.add("GET", "/metrics", self._metrics)
         server.app.routes.add("GET", "/", self._page)
@@ -86,7 +97,7 @@ class ServerService:
                 raise error.__cause__ or error from None
             self._apply(change)
             digests[name] = change.digest
-        # What is there by now stays: the collector need not look through it again.
+        # Objects that exist by now live on: the collector need not visit them again.
         gc.collect()
         gc.freeze()
         return digests
@@ -101,31 +112,35 @@ class ServerService:
         await self._running.listen(sockets.listening(told.host, told.port))
 
     def agreed(self) -> None:
-        """Says that all workers serve."""
+        """Notes that all workers serve."""
         self._running.core.repository.ready = True
 
     async def prepare(
         self, action: str, name: str, parameters: dict[str, Any]
     ) -> tuple[Change, str]:
-        """Does all of a change that can fail."""
+        """Does the part of a change that can fail."""
         del parameters
         change = await self._running.core.repository.prepare(action, name)
         return change, change.digest
 
     def commit(self, prepared: Change) -> None:
-        """Makes a change be seen."""
+        """Makes a change visible to requests."""
         self._running.core.repository.commit(prepared)
 
     def settle(self, prepared: Change) -> None:
-        """Says that all workers have made it be seen."""
+        """Completes a change that all workers have committed."""
         self._running.core.repository.settle(prepared)
 
     def discard(self, prepared: Change) -> None:
-        """Forgets a change."""
+        """Drops a change."""
         self._running.core.repository.discard(prepared)
 
+    def switch(self, asked: Parameters) -> None:
+        """Changes the log's settings."""
+        switches.log(asked)
+
     async def snapshot(self) -> dict[str, Any]:
-        """Returns what was counted, how many requests wait or run, and models' statistics."""
+        """Returns the counts, the requests that wait or run, and models' statistics."""
         now: dict[str, Any] = {"in_flight": 0, "statistics": []}
         if self._server is not None:
             repository = self._server.core.repository
@@ -135,11 +150,11 @@ class ServerService:
         return {"counted": self._counts.snapshot(), "now": now}
 
     async def drain(self, seconds: float) -> None:
-        """Stops listening and finishes what was begun, for so many seconds at most."""
+        """Stops listening and finishes what has begun, for so many seconds at most."""
         if self._server is not None:
             await self._server.stop(seconds)
 
-    def _observe(self, model: Model, spent: Spent | None, ns: int) -> None:
+    def _observe(self, model: Model | LanguageModel, spent: Spent | None, ns: int) -> None:
         counts = self._counts.of(model.name, model.version)
         if spent is None:
             counts.failed += 1

@@ -1,4 +1,4 @@
-"""What a server is told when it starts: one value, which other processes can be sent."""
+"""A server's settings: one value, which other processes can be sent."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Limits:
-    """What a request may ask for; more is refused before memory is asked for.
+    """Limits of a request; a larger one is refused before memory is allocated.
 
     Attributes:
-        body: Bytes of a body, also once it is decompressed; of a gRPC message.
+        body: Bytes of a body, also after it is decompressed; of a gRPC message.
         elements: Elements of a tensor.
-        waiting: Requests to a model that wait or run; another one is told to come again later.
-        seconds: How long a request may take, from when it was read; a request may ask for less.
+        waiting: Requests to a model that wait or run; more are refused until there is room.
+        tokens: Tokens that a language model generates for one text; 0 for its context.
+        seconds: How long a request may take, after it is read; a request may ask for less.
         body_seconds: How long a client may take to send a body.
         idle_seconds: How long a connection may stay open without a request.
     """
@@ -26,6 +27,7 @@ class Limits:
     body: int = 256 * MIB
     elements: int = 1 << 28
     waiting: int = 256
+    tokens: int = 0
     seconds: float = 300.0
     body_seconds: float = 60.0
     idle_seconds: float = 75.0
@@ -46,30 +48,30 @@ class Batching:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a server is told.
+    """A server's settings.
 
     Attributes:
         source: A model's file, a model's folder, or a repository: a folder of those.
-        name: What a single model is called; its file's name, or its folder's, if empty.
+        name: The name of a single model; if empty, its file's or its folder's.
         host: The address to listen on.
-        port: For REST; 0 takes a free one.
-        grpc_port: For gRPC; ``None`` does without.
-        providers: Names, each with its options, in order of preference; all that are usable if
+        port: The port of REST; 0 takes any free one.
+        grpc_port: The port of gRPC; ``None`` for no gRPC.
+        providers: Names, each with its options, in order of preference; all usable ones if
             empty.
-        plugins: Files of plugins to add.
+        plugins: Files of plug-ins to add.
         level: Which graph transforms run.
         without: Transforms not to run.
-        intra_op_threads: Threads of a kernel; 0 leaves it to the kernels.
+        intra_op_threads: Threads of a kernel; 0 lets kernels choose.
         runs: Runs at once.
-        batching: For models whose configuration says nothing of it.
+        batching: For models whose configuration does not set it.
         startup: Models to load at the start; all if ``None``.
-        regions: A folder in which workers share which regions of shared memory are registered;
-            empty for one process.
-        limits: What a request may ask for.
-        access: Who may ask.
-        log: ``text`` or ``json``: what the log's lines are.
-        log_requests: Whether there is one for each request.
-        verbosity: 0 for warnings, 1 for what the server does as well, 2 for details.
+        regions: A folder in which workers share their list of regions of shared memory; empty for
+            one process.
+        limits: Limits of a request.
+        access: The access control.
+        log: ``text`` or ``json``: the format of the log's lines.
+        log_requests: Whether to log each request.
+        verbosity: 0 for warnings, 1 for the server's actions as well, 2 for details.
         trace: Whether requests are traced.
     """
 
@@ -96,7 +98,7 @@ class Settings:
 
 
 def settings_of(said: dict[str, Any]) -> Settings:
-    """Returns the settings that ``dataclasses.asdict`` made a dictionary of, sent as JSON."""
+    """Returns settings from the dictionary of ``dataclasses.asdict``, sent as JSON."""
     defaults = Settings("")
     nested = {one.name: type(getattr(defaults, one.name)) for one in fields(Settings)}
     return Settings(

@@ -1,9 +1,9 @@
-"""Tensors in shared memory of POSIX: regions that clients register, and parts of them.
+"""Tensors in POSIX shared memory: regions that clients register, and parts of them.
 
-An input is read where it lies, and an output written where it is wanted; neither crosses the
-connection. Integers of 32 and 64 bits are copied first: kernels compare indices with sizes before
-they use them, and the client could change them in between. A client that truncates a region while
-it is used ends the process that reads it; before each use the region's size is looked at.
+Inputs are read in place, and outputs are written in place; neither crosses the connection. Integers
+of 32 and 64 bits are copied first: kernels check indices before they use them, and the client could
+change them in between. If a client truncates a region during its use, the process that reads it
+dies; the region's size is checked before each use.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tenonnx_serve.requests import Array, Parameters, shown
 
 FOLDER: Final = "/dev/shm"
 MOST: Final = 1024
-"""Regions that may be registered: each takes an open file."""
+"""The most registered regions: each takes an open file."""
 
 LONGEST: Final = 100
-"""Letters of a region's name: it becomes a file's, in hexadecimal."""
+"""The longest name of a region: it becomes a file's name, in hexadecimal."""
 
 INDICES: Final = frozenset({"INT32", "INT64"})
-"""Datatypes whose values may be indices."""
+"""Datatypes that may hold indices."""
 
 REGION, OFFSET, SIZE = "shared_memory_region", "shared_memory_offset", "shared_memory_byte_size"
 
@@ -37,10 +37,10 @@ class Mapped:
     """A region's memory in this process.
 
     Args:
-        region: Which.
+        region: The region.
 
     Raises:
-        BadRequest: There is no such memory, or it is smaller.
+        BadRequest: The memory does not exist, or is smaller.
     """
 
     def __init__(self, region: Region) -> None:
@@ -50,7 +50,7 @@ class Mapped:
             page = region.offset % mmap.ALLOCATIONGRANULARITY
             if not region.byte_size or self._size() < region.offset + region.byte_size:
                 raise BadRequest(
-                    f"shared memory {shown(region.key)} has no {region.byte_size} bytes at "
+                    f"shared memory {shown(region.key)} does not have {region.byte_size} bytes at "
                     f"{region.offset}"
                 )
             length = page + region.byte_size
@@ -64,10 +64,10 @@ class Mapped:
         return os.fstat(self._file).st_size
 
     def part(self, offset: int, size: int) -> Array:
-        """Returns some of its bytes, which are the region's.
+        """Returns a view of some of its bytes.
 
         Raises:
-            BadRequest: They go beyond its end, or the memory is smaller by now.
+            BadRequest: They exceed the region, or the memory is smaller by now.
         """
         if offset < 0 or size < 0 or offset + size > self.region.byte_size:
             raise BadRequest(
@@ -79,15 +79,15 @@ class Mapped:
         return self.bytes[offset : offset + size]
 
     def close(self) -> None:
-        """Closes the file; the memory goes with the last array in it."""
+        """Closes the file; the mapping ends with the last array in it."""
         os.close(self._file)
 
 
 class Regions:
-    """The regions that clients have registered. Used in the event loop's thread and in others.
+    """The regions that clients have registered. Several threads use it.
 
     Args:
-        folder: Of the workers of one server, where they share what is registered; none for one.
+        folder: Where the workers of one server share the list; ``None`` for one process.
     """
 
     def __init__(self, folder: str = "") -> None:
@@ -96,18 +96,18 @@ class Regions:
         self._lock = threading.Lock()
 
     def register(self, name: str, key: Any, offset: Any, byte_size: Any) -> None:
-        """Registers memory that a client has.
+        """Registers memory of a client.
 
         Raises:
-            BadRequest: There is no such memory, or it is smaller, or the name is taken.
+            BadRequest: The memory does not exist or is smaller, or the name is taken.
         """
         for what, given in (("offset", offset), ("byte_size", byte_size)):
             if type(given) is not int or not 0 <= given < 1 << 63:
-                raise BadRequest(f"{what} is {shown(given)}; expected bytes")
+                raise BadRequest(f"{what} is {shown(given)}; expected a number of bytes")
         if not 0 < len(name) <= LONGEST:
-            raise BadRequest(f"{shown(name)} is no name of a region: at most {LONGEST} letters")
+            raise BadRequest(f"{shown(name)} is no region's name; expected 1 to {LONGEST} letters")
         if len(self._registered.names()) >= MOST:
-            raise BadRequest(f"there are {MOST} shared memory regions already")
+            raise BadRequest(f"{MOST} regions of shared memory are registered, which is the limit")
         region = Region(name, key, offset, byte_size)
         mapped = Mapped(region)
         with self._lock:
@@ -124,7 +124,7 @@ class Regions:
             self._mapped[name] = mapped
 
     def unregister(self, name: str = "") -> None:
-        """Forgets a region, or all of them; one that is not there is none to forget."""
+        """Unregisters a region, or all of them; does nothing if it is not registered."""
         for one in [name] if name else self._registered.names():
             with self._lock:
                 self._registered.remove(one)
@@ -134,7 +134,7 @@ class Regions:
         """Returns a region, or all of them.
 
         Raises:
-            Missing: There is none of that name.
+            Missing: The region is not registered.
         """
         if name:
             return [self._find(name).region]
@@ -154,15 +154,15 @@ class Regions:
             return mapped
 
     def close(self) -> None:
-        """Closes what this process has open; what is registered stays so for others."""
+        """Closes what this process has open; regions stay registered for others."""
         for name in list(self._mapped):
             self._keep(name, None)
 
     def read(self, parameters: Parameters, datatype: str) -> memoryview | None:
-        """Returns an input's bytes, if its parameters say that they are in a region.
+        """Returns an input's bytes, if its parameters name a region.
 
         Raises:
-            ServeError: There is no such region, or no such part of it.
+            ServeError: The region does not exist, or is too small.
         """
         if (name := parameters.get(REGION)) is None:
             return None
@@ -171,16 +171,16 @@ class Regions:
         return (part.copy() if datatype in INDICES else part).data
 
     def write(self, parameters: Parameters, data: Any) -> Parameters | None:
-        """Writes an output's bytes, if its parameters say where to; returns what the answer says.
+        """Writes an output if its parameters name a region; returns the answer's parameters.
 
         Raises:
-            ServeError: There is no such region, or it has no room for them.
+            ServeError: The region does not exist, or is too small.
         """
         if (name := parameters.get(REGION)) is None:
             return None
         offset, size = _place(parameters)
         if len(data) > size:
-            raise BadRequest(f"an output has {len(data)} bytes; {SIZE} leaves it {size}")
+            raise BadRequest(f"an output has {len(data)} bytes, but {SIZE} is {size}")
         part = self._find(name).part(offset, len(data))
         part[:] = np.frombuffer(data, np.uint8)
         return {REGION: name, SIZE: len(data), OFFSET: offset}
@@ -189,19 +189,21 @@ class Regions:
 def _place(parameters: Parameters) -> tuple[int, int]:
     offset, size = parameters.get(OFFSET, 0), parameters.get(SIZE)
     if type(offset) is not int or type(size) is not int:
-        raise BadRequest(f"{SIZE} is {shown(size)}, {OFFSET} {shown(offset)}; expected bytes")
+        raise BadRequest(
+            f"{SIZE} is {shown(size)}, {OFFSET} {shown(offset)}; expected numbers of bytes"
+        )
     return offset, size
 
 
 def _opened(key: Any) -> int:
-    """Opens shared memory by its name, which names nothing outside the system's folder of it.
+    """Opens shared memory by name; the name cannot leave the system's folder of it.
 
     Raises:
-        BadRequest: There is none of that name, or it is not this user's to map.
+        BadRequest: It does not exist, or this user may not map it.
     """
     name = key.removeprefix("/") if isinstance(key, str) else ""
     if not name or "/" in name or "\0" in name or name in (".", "..") or name.startswith("sem."):
-        raise BadRequest(f"{shown(key)} is no name of shared memory")
+        raise BadRequest(f"{shown(key)} cannot be the name of shared memory")
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
         folder = os.open(FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -214,5 +216,5 @@ def _opened(key: Any) -> int:
         raise BadRequest(f"shared memory {shown(key)} cannot be opened: {why}") from None
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        raise BadRequest(f"{shown(key)} is no shared memory")
+        raise BadRequest(f"{shown(key)} is not shared memory")
     return file

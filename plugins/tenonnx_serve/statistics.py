@@ -1,4 +1,4 @@
-"""What became of a model's requests: how many, and how long each stage of them took."""
+"""Statistics of a model's requests: how many, and the time of each stage."""
 
 from __future__ import annotations
 
@@ -9,41 +9,42 @@ from typing import Any
 from tenonnx_serve.counts import add
 
 STAGES = ("queue", "compute_input", "compute_infer", "compute_output")
-"""What a request goes through, after Triton's names: waiting, decoding and joining, the run, and
-splitting and encoding."""
+"""A request's stages, by Triton's names: waiting, decoding and joining, the run, and splitting and
+encoding."""
 
 MOST_SIZES = 1024
-"""Of runs that are told apart: clients choose them."""
+"""The most batch sizes to tell apart, because clients choose them."""
 
 
 @dataclass(slots=True)
 class Duration:
-    """Nanoseconds of several."""
+    """A count, and a sum of nanoseconds."""
 
     count: int = 0
     ns: int = 0
 
     def add(self, ns: int) -> None:
-        """Counts one more."""
+        """Adds one duration."""
         self.count += 1
         self.ns += ns
 
     def told(self) -> dict[str, int]:
-        """Returns what clients are told."""
+        """Returns the protocol's form."""
         return {"count": self.count, "ns": self.ns}
 
 
 @dataclass(slots=True)
 class Execution:
-    """A run of a model, of one request or of several, in nanoseconds.
+    """A run of one or several requests, in nanoseconds.
 
     Attributes:
-        began: When a thread took it.
-        joined: When its inputs were one array each.
-        ran: When its outputs were there.
-        requests: How many it was of.
-        rows: How many they had.
-        counted: Whether an observer of requests, which each of them has, has counted it.
+        began: When a thread began it.
+        joined: When its inputs were concatenated.
+        ran: When its outputs were ready.
+        requests: The number of its requests.
+        rows: The number of their rows.
+        busy: The thread's CPU time; 0 if it was not measured.
+        counted: Whether one of the requests' observers has counted it; each request has one.
     """
 
     began: int
@@ -51,12 +52,13 @@ class Execution:
     ran: int
     requests: int
     rows: int
+    busy: int = 0
     counted: bool = False
 
 
 @dataclass(slots=True)
 class Spent:
-    """Where a request's time went, in nanoseconds; ``decoded`` and ``encoded`` are how long."""
+    """The times of a request, in nanoseconds; ``decoded`` and ``encoded`` are durations."""
 
     queue: int
     rows: int
@@ -67,7 +69,7 @@ class Spent:
 
 @dataclass(slots=True)
 class Batches:
-    """Runs of one size."""
+    """Statistics of the runs of one batch size."""
 
     compute_input: Duration = field(default_factory=Duration)
     compute_infer: Duration = field(default_factory=Duration)
@@ -75,13 +77,13 @@ class Batches:
 
 
 class Statistics:
-    """Of one version of a model, since it was loaded.
+    """Statistics of one version of a model, since it was loaded.
 
     Attributes:
-        inferences: Rows that were answered for.
+        inferences: Rows of answered requests.
         executions: Runs.
-        cancelled: Requests whose clients went away.
-        last: When the last one was answered, in milliseconds since 1970.
+        cancelled: Requests whose clients disconnected.
+        last: When the last request was answered, in milliseconds since 1970.
     """
 
     def __init__(self) -> None:
@@ -95,7 +97,7 @@ class Statistics:
         self.batches: dict[int, Batches] = {}
 
     def ran(self, run: Execution, ended: int) -> None:
-        """Counts a run, whose outputs their requests had at a moment."""
+        """Counts a run; its requests had its outputs at the given moment."""
         self.executions += 1
         batches = self.batches.get(run.rows)
         if batches is None:
@@ -119,7 +121,7 @@ class Statistics:
         stages["compute_output"].add(spent.encoded)
 
     def told(self, name: str, version: str) -> dict[str, Any]:
-        """Returns what clients are told, in the protocol's form."""
+        """Returns the protocol's form."""
         zero = Duration().told()
         return {
             "name": name,
@@ -147,7 +149,7 @@ class Statistics:
 
 
 def summed(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Returns what clients are told of a version of two processes."""
+    """Returns the sum of the protocol's forms of a version from two processes."""
     sizes: dict[int, list[dict[str, Any]]] = {}
     for batch in (*one["batch_stats"], *other["batch_stats"]):
         sizes.setdefault(batch["batch_size"], []).append(batch)
@@ -164,7 +166,7 @@ def summed(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def _added(several: list[dict[str, Any]]) -> dict[str, Any]:
-    """Returns durations of the same names, added up."""
+    """Returns the sums of durations by name."""
     total: dict[str, Any] = {}
     for told in several:
         durations = {name: found for name, found in told.items() if isinstance(found, dict)}

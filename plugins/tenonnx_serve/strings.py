@@ -1,7 +1,7 @@
-"""Tensors of BYTES: each element with its length before it; in JSON, text.
+"""Tensors of BYTES: a length before each element; in JSON, text.
 
-ONNX's strings are UTF-8. Bytes that are not are kept as they came, by surrogates in their place,
-so that a model that passes them on hands them back unchanged.
+ONNX's strings are UTF-8. Other bytes are kept as surrogates, so that a model that passes them on
+returns them unchanged.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _LENGTH = struct.Struct("<I")
 
 
 def unpacked(name: str, data: bytes | bytearray | memoryview, count: int) -> Array:
-    """Returns the elements of bytes that have each element's length before it.
+    """Returns the elements of bytes with a length before each element.
 
     Raises:
-        BadRequest: They are not of that form, or not as many.
+        BadRequest: The form or the number of elements is wrong.
     """
-    if len(data) < count * _LENGTH.size:  # before an array of as many is made
+    if len(data) < count * _LENGTH.size:  # checked before an array of that size is made
         raise BadRequest(f"input '{name}' has {len(data)} bytes, too few for {count} elements")
     words, view, position = np.empty(count, object), memoryview(data), 0
     for index in range(count):
@@ -32,15 +32,15 @@ def unpacked(name: str, data: bytes | bytearray | memoryview, count: int) -> Arr
             raise BadRequest(f"input '{name}' has {index} elements; expected {count}")
         position = start + _LENGTH.unpack_from(view, position)[0]
         if position > len(view):
-            raise BadRequest(f"input '{name}': element {index} goes beyond the end of its bytes")
+            raise BadRequest(f"input '{name}': element {index} is cut off by the end of the data")
         words[index] = text_of(bytes(view[start:position]))
     if position != len(view):
-        raise BadRequest(f"input '{name}' has bytes behind its {count} elements")
+        raise BadRequest(f"input '{name}' has bytes after its {count} elements")
     return words
 
 
 def packed(array: Array) -> bytes:
-    """Returns the bytes of an array of strings, each element's length before it."""
+    """Returns the bytes of an array of strings, with a length before each element."""
     parts: list[bytes] = []
     for item in array.ravel():
         word = bytes_of(item)
@@ -49,7 +49,7 @@ def packed(array: Array) -> bytes:
 
 
 def text_of(word: bytes) -> str:
-    """Returns an element as a string of Python's."""
+    """Returns an element as a Python string."""
     return word.decode("utf-8", "surrogateescape")
 
 
@@ -61,18 +61,18 @@ def bytes_of(item: Any) -> bytes:
 
 
 def of_array(items: list[bytes]) -> Array:
-    """Returns an array of elements that are bytes."""
+    """Returns an array of ``bytes`` elements."""
     words = np.empty(len(items), object)
     words[:] = [text_of(item) for item in items]
     return words
 
 
 def of_json(flat: list[Any]) -> Array:
-    """Returns an array of JSON's strings.
+    """Returns an array of strings from JSON.
 
     Raises:
-        TypeError: One is none.
-        ValueError: One has half of a pair of surrogates.
+        TypeError: An element is not a string.
+        ValueError: An element has half of a surrogate pair.
     """
     if set(map(type, flat)) - {str}:
         raise TypeError
@@ -87,10 +87,10 @@ def to_json(array: Array) -> list[str]:
     """Returns an array's strings for JSON.
 
     Raises:
-        BadRequest: One is no text.
+        BadRequest: One is not text.
     """
     words = [bytes_of(item) for item in array.ravel()]
     try:
         return [word.decode() for word in words]
     except UnicodeDecodeError:
-        raise BadRequest("an output is not UTF-8: ask for it as binary_data") from None
+        raise BadRequest("an output is not UTF-8: request it as binary_data") from None

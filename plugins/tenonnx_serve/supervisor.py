@@ -1,4 +1,4 @@
-"""The process that no request reaches: it starts workers, replaces them, and has them agree."""
+"""The supervisor: a process that starts workers, replaces them, and keeps their models equal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tenonnx.errors import Fail, TenonnxError
-from tenonnx_serve import sockets
+from tenonnx_serve import heartbeat, sockets, switches
 from tenonnx_serve.agreement import Agreement
 from tenonnx_serve.backoff import Backoff
 from tenonnx_serve.channel import ChannelClosed, Handler
@@ -28,21 +28,22 @@ DEATHS_AT_START = 3
 """How often in a row a worker may die before the server has ever been ready."""
 
 TELL_SECONDS = 2.0
-"""How long workers have to tell what they counted before what they told last is taken."""
+"""How long to wait for workers' counts before their last known counts are used."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Deployment:
-    """What a supervisor is to run.
+    """What a supervisor runs.
 
     Attributes:
-        target: ``module:name`` of what makes a worker's service of ``settings``.
-        settings: What workers are given, as JSON has it. ``host``, ``port`` and ``grpc_port``
-            (``None`` for no gRPC) are where they listen.
-        workers: How many.
-        threads: Of each worker's kernels.
-        drain_seconds: How long requests in flight have when the server stops.
-        load_seconds: How long a model may take to be loaded by all.
+        target: ``module:name`` of the function that makes a worker's service from ``settings``.
+        settings: The workers' settings, as JSON has them. ``host``, ``port`` and ``grpc_port``
+            (``None`` for no gRPC) are the addresses to listen on.
+        workers: How many workers.
+        threads: The threads of each worker's kernels.
+        drain_seconds: How long running requests may take when the server stops.
+        load_seconds: How long all workers may take to load a model.
+        idle_seconds: How long a worker may be silent while it does nothing.
     """
 
     target: str
@@ -51,14 +52,15 @@ class Deployment:
     threads: int
     drain_seconds: float = 30.0
     load_seconds: float = 600.0
+    idle_seconds: float = 20.0
 
 
 class Supervisor:
-    """Runs workers until it is told to stop.
+    """Runs workers until a signal or ``stop`` ends them.
 
     Args:
-        deployment: What to run.
-        ready: Called once, with the settings that workers listen by, when all serve.
+        deployment: The deployment.
+        ready: Called once when all workers serve, with the settings that they listen on.
     """
 
     def __init__(self, deployment: Deployment, ready: Callable[[dict[str, Any]], None]) -> None:
@@ -68,6 +70,7 @@ class Supervisor:
         self._agreement = Agreement(deployment.load_seconds)
         self._workers: dict[int, Worker] = {}
         self._deaths = 0
+        self._switched: dict[str, Any] = {}
         self._retired: dict[str, Any] = {}
         self._started = time.time()
         self._was_ready = False
@@ -75,13 +78,13 @@ class Supervisor:
         self._hurry = asyncio.Event()
 
     def stop(self) -> None:
-        """Drains and ends the workers, then ``run``; at once if it is called again."""
+        """Drains and ends the workers and ``run``; kills them if called again."""
         if self._stop.is_set():
             self._hurry.set()
         self._stop.set()
 
     async def run(self) -> None:
-        """Runs until it is told to stop, by ``stop``, SIGTERM or SIGINT.
+        """Runs until ``stop``, SIGTERM or SIGINT ends it.
 
         Raises:
             InvalidArgument: A port is taken.
@@ -100,7 +103,7 @@ class Supervisor:
             try:
                 done, _ = await asyncio.wait([*keeping, told], return_when=asyncio.FIRST_COMPLETED)
                 for task in done - {told}:
-                    task.result()  # raises why the server cannot start
+                    task.result()  # raises if the server cannot start
             finally:
                 for task in (*keeping, told):
                     task.cancel()
@@ -113,14 +116,19 @@ class Supervisor:
         while True:
             handlers: dict[str, Handler] = {
                 "change": self._change,
+                "switch": self._switch,
                 "collect": self._collect,
                 "tell": functools.partial(self._told, number),
             }
             deployment = self._deployment
             worker = await spawn(number, deployment.target, deployment.threads, handlers)
             self._workers[number] = worker
+            watching = asyncio.create_task(
+                heartbeat.watch(worker, deployment.idle_seconds, deployment.load_seconds)
+            )
             failed = await self._bring_up(worker)
             ending = await worker.ended()
+            watching.cancel()
             self._agreement.leave(number)
             del self._workers[number]
             self._deaths += 1
@@ -129,13 +137,13 @@ class Supervisor:
             if not self._was_ready and (failed or backoff.deaths >= DEATHS_AT_START):
                 raise failed or Fail(
                     f"worker {number} {ending}, {backoff.deaths} times before it was ready",
-                    hint="what it printed is above; tenonnx -v serve prints more",
+                    hint="its output is above; tenonnx -v serve prints more",
                 )
             self._tell_death(worker, ending, delay, failed)
             await asyncio.sleep(delay)
 
     async def _bring_up(self, worker: Worker) -> TenonnxError | None:
-        """Has a worker load what the others have, and listen; returns why it cannot."""
+        """Makes a worker load the others' models and listen; returns the error if it cannot."""
         models = self._agreement.models
         wanted = None if models is None else {name: given for name, (_, given) in models.items()}
         try:
@@ -150,13 +158,15 @@ class Supervisor:
             failed = Fail(str(error))
         except TimeoutError:
             seconds = self._deployment.load_seconds
-            failed = Fail(f"worker {worker.number} was not done in {seconds:g} s")
+            failed = Fail(f"worker {worker.number} took longer than {seconds:g} s to start")
         else:
             return None
         worker.kill()
         return failed
 
     async def _listen(self, worker: Worker) -> None:
+        if self._switched:
+            await worker.call("switch", asked=self._switched)
         await worker.call("listen", drain_seconds=self._deployment.drain_seconds)
         worker.serving_since = time.monotonic()
         seconds = worker.serving_since - worker.spawned
@@ -176,17 +186,17 @@ class Supervisor:
         why = f": {failed.args[0]}" if failed else ""
         when = f"in {delay:g} s" if delay else "at once"
         logger.error(
-            "worker %d (pid %d) %s%s; it is started again %s, %d of %d serve",
+            "worker %d (pid %d) %s%s; it restarts %s, %d of %d serve",
             worker.number, worker.pid, ending, why, when,
             sum(each.serving_since is not None for each in self._workers.values()),
             self._deployment.workers,
         )  # fmt: skip
 
     async def _drain(self) -> None:
-        """Ends the workers that are there: those that serve finish what they have begun."""
+        """Ends all workers; those that serve finish their requests."""
         left = list(self._workers.values())
         for each in left:
-            if each.serving_since is None:  # it has no requests, and may have long to load
+            if each.serving_since is None:  # it has no requests, and loading may take long
                 each.kill()
         seconds = self._deployment.drain_seconds
         calls = [asyncio.ensure_future(each.call("drain", seconds=seconds)) for each in left]
@@ -205,12 +215,19 @@ class Supervisor:
         await self._agreement.change(action, name, parameters)
         logger.info("%s of model %s: done by all workers", action, name)
 
+    async def _switch(self, asked: dict[str, Any]) -> None:
+        switches.log(asked)  # raises if the settings are wrong
+        workers = list(self._workers.values())
+        calls = (each.call("switch", asked=asked) for each in workers)
+        self._switched |= asked
+        await asyncio.gather(*calls, return_exceptions=True)
+
     async def _told(self, number: int, counted: dict[str, Any]) -> None:
         if number in self._workers:
             self._workers[number].told = counted
 
     async def _collect(self) -> dict[str, Any]:
-        """Returns what all workers have counted, those that died included."""
+        """Returns the sum of all workers' counts, those that died included."""
         workers = list(self._workers.values())
 
         async def ask(worker: Worker) -> None:
@@ -218,7 +235,7 @@ class Supervisor:
                 async with asyncio.timeout(TELL_SECONDS):
                     worker.told = await worker.call("snapshot")
 
-        # One that starts does not answer before it has loaded its models.
+        # A worker that starts does not answer before it has loaded its models.
         await asyncio.gather(*(ask(each) for each in workers if each.serving_since is not None))
         return {
             "started": self._started,

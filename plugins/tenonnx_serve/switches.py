@@ -1,8 +1,7 @@
-"""What clients may ask of the server's traces and log, in Triton's words.
+"""The trace and log settings that clients may read and change, in Triton's form.
 
-Traces go where the server was told to when it started (OpenTelemetry's variables), so that their
-settings say that there is none here, and cannot be changed. Of the log, whether details, notes and
-warnings are written can be.
+OpenTelemetry's variables say where traces go when the server starts, so Triton's trace settings are
+off here and cannot be changed. Of the log, clients can switch details, notes and warnings.
 """
 
 from __future__ import annotations
@@ -29,43 +28,43 @@ LEVELS: Final = {
     "log_warning": logging.WARNING,
     "log_info": logging.INFO,
 }
-"""From the gravest on: one is written where those before it are."""
+"""From the gravest on: a level that is logged includes those before it."""
 
 FIXED: Final = {"log_file": "", "log_format": "default"}
-"""What is as the server was started."""
+"""Settings that are fixed when the server starts."""
 
 
 def trace(asked: Parameters) -> Parameters:
     """Returns the trace settings.
 
     Raises:
-        BadRequest: There is no such setting.
-        Unsupported: One is to be changed.
+        BadRequest: A setting does not exist.
+        Unsupported: A setting would change.
     """
     for key, value in asked.items():
         if key not in TRACE:
             raise BadRequest(f"there is no trace setting {shown(key)}")
         if value is not None and value != TRACE[key]:
-            raise Unsupported(f"{key} is as the server was started; clients do not change it")
+            raise Unsupported(f"{key} is fixed at the server's start; clients cannot change it")
     return TRACE
 
 
 def log(asked: Parameters) -> Parameters:
-    """Changes what is logged, and returns it.
+    """Changes the log's settings, and returns them.
 
     Raises:
-        BadRequest: There is no such setting, or no such value of it.
-        Unsupported: It is one that clients do not change.
+        BadRequest: A setting or its value does not exist.
+        Unsupported: Clients cannot change this setting.
     """
     said = _logged()
     for key, value in asked.items():
         if key in FIXED:
             if value != FIXED[key]:
-                raise Unsupported(f"{key} is as the server was started; clients do not change it")
+                raise Unsupported(f"{key} is fixed at the server's start; clients cannot change it")
         elif key not in said or type(value) is not type(said[key]):
-            raise BadRequest(f"there is no log setting {shown(key)} of {shown(value)}")
+            raise BadRequest(f"there is no log setting {shown(key)} with value {shown(value)}")
         elif isinstance(value, int) and not isinstance(value, bool) and not 0 <= value < 1 << 32:
-            raise BadRequest(f"{key} is {shown(value)}; expected a level")
+            raise BadRequest(f"{key} is {shown(value)}; expected a level of 0 or more")
         else:
             said[key] = value
     if asked:

@@ -1,7 +1,7 @@
-"""Tensors of clients: from bytes or JSON to arrays of the model's types, and back.
+"""Clients' tensors: from bytes or JSON to arrays of the model's types, and back.
 
-The only place where a client's shape meets its data: an array is made once both fit each other,
-the model's input and the limits. Nothing is allocated by what a shape says alone.
+Only here a client's shape meets its data: an array is made once both fit each other, the model's
+input and the limits. A shape alone allocates nothing.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Buffer = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """An input or output of a model, in the protocol's words.
+    """A model's input or output, in the protocol's form.
 
     Attributes:
         name: Its name.
         datatype: The protocol's name of its type.
-        shape: Sizes; -1 is any.
-        dtype: numpy's.
-        ranked: Whether the model says a shape at all.
+        shape: Sizes; -1 is any size.
+        dtype: numpy's dtype.
+        ranked: Whether the model declares a shape.
     """
 
     name: str
@@ -42,26 +42,26 @@ class TensorSpec:
 
 
 def spec_of(arg: NodeArg) -> TensorSpec | None:
-    """Returns a model's input or output in the protocol's words; ``None`` if it has none."""
+    """Returns a model's input or output in the protocol's form; ``None`` if that has no type."""
     if (datatype := datatype_of(arg.type)) is None:
         return None
     shape = tuple(size if isinstance(size, int) else -1 for size in arg.shape)
-    # No sizes are those of a scalar, or of an input that leaves its rank open.
+    # An empty shape is a scalar's, or that of an input of open rank.
     return TensorSpec(arg.name, datatype, shape, DTYPES[datatype], ranked=bool(shape))
 
 
 def checked_shape(spec: TensorSpec, datatype: Any, shape: Any, most: int) -> tuple[int, ...]:
-    """Returns the shape that a client gives an input.
+    """Returns the shape of a client's input.
 
     Args:
         spec: The model's input.
-        datatype: What the client says of its type.
-        shape: What the client says of its shape.
-        most: How many elements it may have.
+        datatype: The client's datatype.
+        shape: The client's shape.
+        most: The most elements of a tensor.
 
     Raises:
         BadRequest: They do not fit the model's input.
-        TooLarge: It has more elements.
+        TooLarge: It has too many elements.
     """
     if datatype != spec.datatype:
         raise BadRequest(
@@ -80,22 +80,22 @@ def checked_shape(spec: TensorSpec, datatype: Any, shape: Any, most: int) -> tup
         )
     if math.prod(size for size in given if size) > most:
         raise TooLarge(
-            f"input '{spec.name}' has shape {shown(list(given))}; at most {most} elements are taken"
+            f"input '{spec.name}' has shape {shown(list(given))}; expected at most {most} elements"
         )
     return given
 
 
 def fits(given: Sequence[int], expected: Sequence[int]) -> bool:
-    """Says whether a shape is one of those that another stands for, where -1 is any size."""
+    """Says whether a shape matches another one, where -1 is any size."""
     if len(given) != len(expected):
         return False
     return all(size == wanted or wanted == -1 for size, wanted in zip(given, expected, strict=True))
 
 
 def from_bytes(spec: TensorSpec, shape: tuple[int, ...], data: Buffer) -> Array:
-    """Returns an array of a tensor's bytes, in C's order and little-endian.
+    """Returns an array of a tensor's bytes, in C order and little-endian.
 
-    It shares their memory, unless the dtype wants it at another address.
+    It shares their memory, unless their address does not suit the dtype.
 
     Raises:
         BadRequest: There are more or fewer than the shape says.
@@ -112,7 +112,7 @@ def from_bytes(spec: TensorSpec, shape: tuple[int, ...], data: Buffer) -> Array:
     array = np.frombuffer(data, spec.dtype, count)
     if not array.flags.aligned:
         array = array.copy()
-    if spec.datatype == "BOOL":  # other bytes than 0 and 1 are no booleans of numpy's
+    if spec.datatype == "BOOL":  # numpy's booleans must be 0 or 1
         array = array.view(np.uint8) != 0
     return array.reshape(shape)
 
@@ -121,7 +121,7 @@ def from_json(spec: TensorSpec, shape: tuple[int, ...], data: Any) -> Array:
     """Returns an array of a JSON list, flat or nested.
 
     Raises:
-        BadRequest: It is none, has more or fewer elements, or such of another type.
+        BadRequest: It is not a list, or has the wrong number or type of elements.
     """
     flat = flattened(data, math.prod(shape))
     if flat is None:
@@ -132,12 +132,12 @@ def from_json(spec: TensorSpec, shape: tuple[int, ...], data: Any) -> Array:
     try:
         array = _converted(spec, flat)
     except (TypeError, ValueError, OverflowError):
-        raise BadRequest(f"input '{spec.name}' has elements that are no {spec.datatype}") from None
+        raise BadRequest(f"input '{spec.name}' has elements that are not {spec.datatype}") from None
     return array.reshape(shape)
 
 
 def flattened(data: Any, count: int) -> list[Any] | None:
-    """Returns the elements of nested lists; ``None`` if there are not as many."""
+    """Returns the elements of nested lists; ``None`` if their number is wrong."""
     if not isinstance(data, list):
         return None
     while data and isinstance(data[0], list):
@@ -150,10 +150,10 @@ def flattened(data: Any, count: int) -> list[Any] | None:
 
 
 def _converted(spec: TensorSpec, flat: list[Any]) -> Array:
-    """Returns an array of JSON's elements.
+    """Returns an array of elements from JSON.
 
     Raises:
-        TypeError, ValueError, OverflowError: One is of another type, or does not fit.
+        TypeError, ValueError, OverflowError: An element has another type, or does not fit.
     """
     if spec.datatype == "BYTES":
         return strings.of_json(flat)
@@ -176,20 +176,20 @@ def _converted(spec: TensorSpec, flat: list[Any]) -> Array:
 
 
 def to_bytes(array: Array) -> Buffer:
-    """Returns a tensor's bytes, in C's order; they share the array's memory where they can."""
+    """Returns a tensor's bytes in C order; they share the array's memory if they can."""
     if array.dtype == object:
         return strings.packed(array)
     if array.nbytes <= 1 << 16:
         return array.tobytes()
     flat = np.ascontiguousarray(array).reshape(-1)
-    return flat.view(np.uint8).data  # bfloat16 is no type of a buffer's
+    return flat.view(np.uint8).data  # bfloat16 has no buffer format
 
 
 def to_json(array: Array) -> list[Any]:
     """Returns a tensor's elements as a flat list for JSON.
 
     Raises:
-        BadRequest: It has bytes that are no text.
+        BadRequest: It has bytes that are not text.
     """
     if array.dtype == object:
         return strings.to_json(array)

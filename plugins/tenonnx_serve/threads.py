@@ -1,4 +1,4 @@
-"""The threads that models run in, and what stops a run."""
+"""The threads that run models, and the limits that stop a run."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tenonnx.interruption import Stopped
 
 
 class Stop:
-    """A limit of a run: a moment, and whoever says why it is to stop before that.
+    """A limit of a run: a time, or a reason to stop earlier.
 
     Args:
-        seconds: How long from now.
+        seconds: The time limit, from now.
     """
 
     __slots__ = ("end", "reason", "seconds")
@@ -27,7 +27,7 @@ class Stop:
         self.reason = ""
 
     def check(self) -> None:
-        """Raises ``Stopped`` if the run is to stop."""
+        """Raises ``Stopped`` if the run must stop."""
         if self.reason:
             raise Stopped(self.reason)
         if time.perf_counter() > self.end:
@@ -41,7 +41,7 @@ class Threads:
 
     Args:
         count: How many.
-        name: What they are called.
+        name: The prefix of their names.
     """
 
     def __init__(self, count: int, name: str) -> None:
@@ -56,9 +56,9 @@ class Threads:
             thread.start()
 
     def submit(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
-        """Has a thread call a function; returns a future of the running loop.
+        """Calls a function in a thread; returns a future of the running loop.
 
-        Work whose future is cancelled before a thread takes it is not begun.
+        A function whose future is cancelled before a thread takes it is not called.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
@@ -69,11 +69,11 @@ class Threads:
             result, error = None, None
             try:
                 result = work()
-            except BaseException as raised:  # whatever it is, who waits is to know
+            except BaseException as raised:  # any error goes to the caller
                 error = raised
             try:
                 loop.call_soon_threadsafe(_settle, future, result, error)
-            except RuntimeError:  # the loop has ended: nobody waits
+            except RuntimeError:  # the loop has ended, and nobody waits
                 return
 
         self._queue.put(job)
@@ -84,12 +84,16 @@ class Threads:
             self.busy += 1
             job()
             self.busy -= 1
-            del job  # and with it what was computed
+            del job  # frees its result
 
-    def stop(self) -> None:
-        """Ends the threads, once all that waits is done."""
+    def end(self) -> None:
+        """Has the threads end after the work that waits."""
         for _ in self._threads:
             self._queue.put(None)
+
+    def stop(self) -> None:
+        """Ends the threads after the work that waits."""
+        self.end()
         for thread in self._threads:
             thread.join()
 

@@ -1,7 +1,7 @@
-"""Traces of OpenTelemetry, where it is installed and asked for.
+"""OpenTelemetry traces, if it is installed and ``--trace`` is given.
 
-What a client's span is, its ``traceparent`` says. Where spans go the standard's variables say
-(``OTEL_TRACES_EXPORTER``, ``OTEL_EXPORTER_OTLP_ENDPOINT``, ``OTEL_SERVICE_NAME``, ...).
+A request's header ``traceparent`` names the client's span. OpenTelemetry's variables say where
+spans go (``OTEL_TRACES_EXPORTER``, ``OTEL_EXPORTER_OTLP_ENDPOINT``, ``OTEL_SERVICE_NAME``, ...).
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any
 from tenonnx.errors import EPFail, InvalidArgument
 
 CARRIED = ("traceparent", "tracestate", "baggage")
-"""Headers that say what a client's span is."""
+"""Headers that name a client's span."""
 
 
 class Tracing:
     """Makes a span of each request.
 
     Raises:
-        EPFail: OpenTelemetry, or what exports its spans, is not installed.
-        InvalidArgument: The environment names an exporter that is not known here.
+        EPFail: OpenTelemetry or the exporter is not installed.
+        InvalidArgument: The environment names an unknown exporter.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Tracing:
 
     @contextmanager
     def request(self, scope: Mapping[str, Any]) -> Iterator[Any]:
-        """Yields the span of a request of HTTP; what is logged or raised within belongs to it."""
+        """Yields the span of an HTTP request; logs and exceptions inside belong to it."""
         carrier = {
             name.decode("latin-1"): value.decode("latin-1")
             for name, value in scope["headers"]
@@ -59,7 +59,7 @@ class Tracing:
 
     @contextmanager
     def call(self, method: str, metadata: Mapping[str, bytes]) -> Iterator[Any]:
-        """Yields the span of a call of gRPC, which has such metadata."""
+        """Yields the span of a gRPC call with the given metadata."""
         carrier = {name: metadata[name].decode("latin-1") for name in CARRIED if name in metadata}
         attributes = {"rpc.system": "grpc", "rpc.method": method}
         with self._tracer.start_as_current_span(
@@ -69,7 +69,7 @@ class Tracing:
 
 
 def route(path: str) -> str:
-    """Returns a path without what its client chose, for spans of one name to be of one kind."""
+    """Returns a path without the client's names, so that a span's name is one of a few."""
     parts = path.split("/")
     for before in ("models", "versions", "region"):
         for place in range(1, len(parts)):

@@ -1,72 +1,95 @@
-"""Warming a model up, so that its first request is no slower than the others.
+"""Warms a model up, so that its first request is as fast as the others.
 
-Its kernels are compiled or mapped, its runs of every batch size are captured, and its weights'
-pages are in memory, before anybody is told that it is ready.
+Before the model is ready, its kernels are compiled or mapped, its runs of every batch size are
+captured, and its weights' pages are in memory.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tenonnx import TenonnxError
 from tenonnx_serve.model import Model
 from tenonnx_serve.requests import Array
+from tenonnx_serve.samples import Sample
+
+if TYPE_CHECKING:
+    from tenonnx_serve.openai.language_model import LanguageModel
 
 log = logging.getLogger("tenonnx.serve")
 
 RUNS = 3
-"""Of each batch size: new shapes are captured when they come a second time, and then replayed."""
+"""Runs of each batch size: the second run of new shapes is captured, the third one replayed."""
 
 KERNEL_SECONDS = 600.0
-"""How long to wait for kernels to be compiled."""
+"""How long to wait for kernels to compile."""
 
 MAX_SECONDS = 60.0
-"""After which no other batch size is warmed up."""
+"""The time after which no further batch size is warmed up."""
 
 MAX_BYTES = 1 << 28
-"""Of made-up inputs; a batch that takes more is left to the first request."""
+"""The most bytes of made-up inputs; a larger batch is left to the first request."""
 
 
-def warm_up(model: Model) -> None:
-    """Runs a model on made-up inputs until its runs are as they will be.
+def warm_up(model: Model, declared: Iterable[Sample] = ()) -> None:
+    """Runs a model until it is at full speed, on declared samples, else on zeros.
 
-    Inputs are zeros. Sizes that a model leaves open are 1, but for the first one, which is the
-    batch's. A model that refuses such inputs, as one may that looks at their values, is warmed up
-    no further than it got; the log says so.
+    Open sizes are then 1, except the first one, the batch's. A model that fails, because it
+    inspects its inputs' values, is not warmed up further; the log says so.
 
     Args:
-        model: What to warm up.
+        model: The model.
+        declared: The samples of its configuration.
     """
     start = time.perf_counter()
     try:
-        for size in batch_sizes(model):
-            feeds = made_up(model, size)
-            if sum(array.nbytes for array in feeds.values()) > MAX_BYTES:
-                continue
-            model.session.run(None, feeds)
+        for sample in list(declared) or _made_up(model):
+            model.session.run(None, sample.feeds)
             _wait_for_kernels(model)
-            for _ in range(RUNS - 1):
-                model.session.run(None, feeds)
+            for _ in range(max(RUNS, sample.count) - 1):
+                model.session.run(None, sample.feeds)
             if time.perf_counter() - start > MAX_SECONDS:
                 break
     except (TenonnxError, MemoryError) as error:
         why = str(error).partition("\n")[0]
-        log.warning("model %s cannot be warmed up on made-up inputs: %s", model.name, why)
+        log.warning("model %s cannot be warmed up: %s", model.name, why)
     seconds = time.perf_counter() - start
     log.info("model %s version %s is warm after %.2f s", model.name, model.version, seconds)
 
 
+def warm_up_language(model: LanguageModel) -> None:
+    """Has a language model generate until its steps are as they will be.
+
+    Raises:
+        TenonnxError: It cannot: its graph and its configuration do not fit each other.
+    """
+    start = time.perf_counter()
+    for _ in range(RUNS):
+        model.warm_up()
+        _wait_for_kernels(model)
+    log.info("model %s is warm after %.2f s", model.name, time.perf_counter() - start)
+
+
+def _made_up(model: Model) -> Iterator[Sample]:
+    for size in batch_sizes(model):
+        feeds = made_up(model, size)
+        if sum(array.nbytes for array in feeds.values()) <= MAX_BYTES:
+            yield Sample(f"{size} rows", feeds, 1)
+
+
 def batch_sizes(model: Model) -> list[int]:
-    """Returns the batches that are declared: one row, those that are preferred, the largest."""
+    """Returns the batch sizes to warm up: one row, the preferred ones, the largest."""
     preferred = model.config.dynamic_batching.preferred_batch_size
     return sorted({1, *preferred, model.batching.largest, model.most_rows or 1})
 
 
 def made_up(model: Model, size: int) -> dict[str, Array]:
-    """Returns inputs of zeros, or of empty strings, for a batch of some size."""
+    """Returns inputs of zeros or of empty strings, for a batch of the given size."""
     feeds = {}
     for name, spec in model.inputs.items():
         shape = [max(1, length) for length in spec.shape]
@@ -75,15 +98,15 @@ def made_up(model: Model, size: int) -> dict[str, Array]:
         if spec.dtype == object:
             feeds[name] = np.full(shape, "", object)
         else:
-            # No page of it is touched before the model does.
+            # Untouched pages take no memory before the model reads them.
             feeds[name] = np.zeros(shape, spec.dtype)
     return feeds
 
 
-def _wait_for_kernels(model: Model) -> None:
+def _wait_for_kernels(model: Model | LanguageModel) -> None:
     until = time.monotonic() + KERNEL_SECONDS
     while any(kernel.state == "compiling" for kernel in model.session.kernels.values()):
         if time.monotonic() > until:
-            log.warning("model %s: kernels are compiled still, and numpy computes", model.name)
+            log.warning("model %s: kernels are still compiling, and numpy computes", model.name)
             return
         time.sleep(0.02)

@@ -1,9 +1,9 @@
-"""A worker process: what the supervisor asks of it, and when it ends.
+"""A worker process: its channel to the supervisor, and its end.
 
-It loads models and warms them up, and listens when the supervisor says so. It ends when it is told
-to, when it gets SIGTERM, or when the supervisor dies, whose end of the channel is then closed: each
-time, requests in flight are finished first, for as long as the limit says. SIGINT, which a terminal
-sends to all processes of a command, is left to the supervisor.
+It loads models and warms them up, and listens when the supervisor says so. It ends when the
+supervisor says so, when it gets SIGTERM, or when the supervisor dies, which closes the channel.
+Each time it finishes running requests first, within the time limit. SIGINT, which a terminal sends
+to all processes of a command, is left to the supervisor.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from tenonnx_serve.channel import Channel, ChannelClosed, Handler
 logger = logging.getLogger("tenonnx.serve")
 
 TELL_EVERY = 1.0
-"""Seconds between two times that a worker tells what it counted: what dies with it is less."""
+"""Seconds between two reports of a worker's counts: a worker that dies loses no more."""
 
 
 class Service(Protocol):
-    """What a worker runs. Nothing here is called by two at once but ``snapshot``."""
+    """The service in a worker. Only ``snapshot`` may be called while another method runs."""
 
     async def start(
         self, settings: dict[str, Any], models: Mapping[str, Mapping[str, Any]] | None
     ) -> dict[str, str]:
-        """Loads models and warms them up: these with these parameters, or those of the settings.
+        """Loads and warms up the given models with these parameters, or those of the settings.
 
         Returns:
             By name, a digest of the files that a model was loaded from.
@@ -44,42 +44,49 @@ class Service(Protocol):
         """Begins to take requests."""
 
     def agreed(self) -> None:
-        """Says that all workers serve: the server is ready."""
+        """Notes that all workers serve: the server is ready."""
 
     async def prepare(self, action: str, name: str, parameters: dict[str, Any]) -> tuple[Any, str]:
-        """Does the work of a change (``load`` or ``unload``) that nobody sees yet.
+        """Does the part of a change (``load`` or ``unload``) that requests do not see.
 
         Returns:
-            What was prepared, and the digest of its files, ``""`` for none.
+            The prepared change, and the digest of its files, ``""`` for none.
         """
 
     def commit(self, prepared: Any) -> None:
-        """Makes a change be seen; a model that was loaded is not ready yet. Raises nothing."""
+        """Makes a change visible; a loaded model is not ready yet. Raises nothing."""
 
     def settle(self, prepared: Any) -> None:
-        """Says that all workers have made it be seen."""
+        """Completes a change that all workers have committed."""
 
     def discard(self, prepared: Any) -> None:
-        """Forgets a change; what it changed meanwhile is as before. Raises nothing."""
+        """Drops a change. Raises nothing."""
+
+    def switch(self, asked: dict[str, Any]) -> None:
+        """Changes the log's settings, in all workers alike."""
 
     async def snapshot(self) -> dict[str, Any]:
-        """Returns what was counted since the start (``counted``) and what holds now (``now``)."""
+        """Returns the counts since the start (``counted``) and the present state (``now``)."""
 
     async def drain(self, seconds: float) -> None:
-        """Stops listening and finishes what was begun, for so many seconds at most."""
+        """Stops listening and finishes what has begun, for so many seconds at most."""
 
 
 class Control:
-    """What a service asks of the supervisor."""
+    """A service's calls of the supervisor."""
 
     channel: Channel
 
     async def change(self, action: str, name: str, parameters: Mapping[str, Any]) -> None:
-        """Loads or unloads a model in all workers, or in none, and raises why."""
+        """Loads or unloads a model in all workers, or raises and changes none."""
         await self.channel.call("change", action=action, name=name, parameters=dict(parameters))
 
+    async def switch(self, asked: Mapping[str, Any]) -> None:
+        """Changes the log's settings in all workers, also in later ones."""
+        await self.channel.call("switch", asked=dict(asked))
+
     async def collect(self) -> dict[str, Any]:
-        """Returns what all workers have counted, as ``Supervisor`` says it."""
+        """Returns the sum of all workers' counts, in ``Supervisor``'s form."""
         found: dict[str, Any] = await self.channel.call("collect")
         return found
 
@@ -88,7 +95,7 @@ class Worker:
     """One worker's side of the channel.
 
     Args:
-        service: What it runs.
+        service: The service of this worker.
     """
 
     def __init__(self, service: Service) -> None:
@@ -106,10 +113,12 @@ class Worker:
             "discard": self._discard,
             "snapshot": service.snapshot,
             "drain": self._drain,
+            "beat": self._beat,
+            "switch": self._switch,
         }
 
     async def run(self, channel: Channel) -> None:
-        """Does what it is asked until it has to leave."""
+        """Handles calls until it must leave."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._leaving.set)
         answering = asyncio.create_task(channel.run())
@@ -117,7 +126,7 @@ class Worker:
         telling = asyncio.create_task(self._tell(channel))
         await self._leaving.wait()
         telling.cancel()
-        with contextlib.suppress(TimeoutError):  # what still runs then ends with the process
+        with contextlib.suppress(TimeoutError):  # longer requests end with the process
             async with asyncio.timeout(self._drain_seconds + 1):
                 await self._service.drain(self._drain_seconds)
         channel.close()
@@ -151,12 +160,18 @@ class Worker:
     async def _discard(self, ticket: int) -> None:
         doing = self._prepared.pop(ticket, None)
         if doing is not None:
-            # It may still be at it, where it took too long: nobody waits for that.
+            # A late handler may still run: nobody waits for it.
             doing.add_done_callback(self._forget)
 
     def _forget(self, done: asyncio.Task[tuple[Any, str]]) -> None:
         if not done.cancelled() and done.exception() is None:
             self._service.discard(done.result()[0])
+
+    async def _beat(self) -> None:
+        """Answers the supervisor's ping."""
+
+    async def _switch(self, asked: dict[str, Any]) -> None:
+        self._service.switch(asked)
 
     async def _drain(self, seconds: float) -> None:
         self._drain_seconds = seconds
@@ -173,14 +188,14 @@ async def _serve(channel_fd: int, target: str) -> None:
 
 
 def allow_connections() -> None:
-    """Lets the process have as many open files as it may: each connection is one."""
+    """Raises the limit of open files to its maximum: each connection is one."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def main() -> None:
-    """Runs a worker whose channel's file descriptor is the first argument."""
+    """Runs a worker; the first argument is its channel's file descriptor."""
     channel_fd, number, target = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["TENONNX_SERVE_WORKER"] = str(number)
@@ -188,7 +203,7 @@ def main() -> None:
     import uvloop
 
     uvloop.run(_serve(channel_fd, target))
-    # Requests that were given up may have left a thread in a run, which an exit would wait for.
+    # Cancelled requests may have left a thread in a run, and a normal exit would wait for it.
     logging.shutdown()
     sys.stdout.flush()
     os._exit(0)

@@ -42,7 +42,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 OPSETS = {"": 18, "ai.onnx.ml": 3}
 
 CONVERTED_OTHERWISE = {
-    "KNeighborsTransformer": "its model sorts neighbours by other distances",
+    "KNeighborsTransformer": "its model sorts neighbors by other distances",
     "QuantileTransformer": "its model interpolates in float32, in another order",
 }
 """Estimators whose models, computed by onnxruntime, differ from scikit-learn as well."""
@@ -137,7 +137,7 @@ def test_texts(kind: Any, dtype: Any) -> None:
         session = session_of(estimator, initial_types=[("X", StringTensorType([None, 1]))])
     except NotImplementedError as error:
         if "Tokenizer" in str(error):
-            pytest.skip("no plugin here runs com.microsoft::Tokenizer")
+            pytest.skip("no plug-in here runs com.microsoft::Tokenizer")
         raise
     found = session.run(None, {"X": np.array(TEXTS, dtype).reshape(-1, 1)})[0]
     check(found, estimator.transform(TEXTS))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import http.server
 import multiprocessing
 import os
 import shutil
+import threading
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+import onnx
 import pytest
 
 pytest.importorskip("pyarrow.fs", reason="pyarrow is not installed; tox -e ray")
@@ -85,7 +89,7 @@ def test_a_full_disk_is_said(store: Path, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_addresses_that_lead_to_no_one_model(store: Path, tmp_path: Path) -> None:
-    with pytest.raises(tenonnx.NoSuchFile, match="there is nothing at"):
+    with pytest.raises(tenonnx.NoSuchFile, match="there is no file at"):
         fetched(f"file://{store}/none", tmp_path)
     with pytest.raises(tenonnx.InvalidArgument, match="no address of a known kind"):
         fetched("nowhere://a/b", tmp_path)
@@ -100,5 +104,57 @@ def test_addresses_that_lead_to_no_one_model(store: Path, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", ["/x/../../etc/passwd", "/x/"])
 def test_a_listing_leads_nowhere_else(name: str) -> None:
-    with pytest.raises(tenonnx.InvalidArgument, match="is no place in"):
+    with pytest.raises(tenonnx.InvalidArgument, match="is not inside"):
         fetching._name(name, "/x")
+
+
+class Store(http.server.SimpleHTTPRequestHandler):
+    """A server of files that tells how often each was asked for."""
+
+    folder: ClassVar[str]
+    asked: ClassVar[list[str]]
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given, directory=self.folder)
+
+    def log_request(self, *_: object) -> None:
+        self.asked.append(self.path)
+
+
+@pytest.fixture
+def web(store: Path) -> Iterator[tuple[str, list[str]]]:
+    """Its address, and what was asked for."""
+    handler = type("Here", (Store,), {"folder": str(store), "asked": []})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield f"http://127.0.0.1:{server.server_port}", handler.asked
+        server.shutdown()
+
+
+def test_a_model_of_the_web_is_fetched_once_a_node(
+    web: tuple[str, list[str]], store: Path, weight: Any, tmp_path: Path
+) -> None:
+    address, asked = web
+    whole = onnx.load(store / "model.onnx")
+    onnx.save(whole, store / "whole.onnx")
+    with multiprocessing.get_context("spawn").Pool(3) as pool:
+        given = [(f"{address}/whole.onnx?signature={n}", tmp_path / "node") for n in range(6)]
+        assert len(set(pool.starmap(work, given))) == 1
+    # Each looks what there is; one fetches it.
+    assert len(asked) == 7
+    place = fetched(f"{address}/whole.onnx", tmp_path / "node")
+    found = tenonnx.InferenceSession(place).run(None, {"x": X})[0]
+    np.testing.assert_allclose(found, X @ weight, rtol=1e-6)
+    os.utime(store / "whole.onnx", ns=(1, 1))
+    assert fetched(f"{address}/whole.onnx", tmp_path / "node") != place
+
+
+def test_what_a_server_of_the_web_has_not_is_told(
+    web: tuple[str, list[str]], tmp_path: Path
+) -> None:
+    with pytest.raises(tenonnx.NoSuchFile, match="says 404"):
+        fetched(f"{web[0]}/none.onnx?signature=secret", tmp_path)
+    with pytest.raises(tenonnx.NoSuchFile, match="no model"):
+        fetched(f"{web[0]}/data", tmp_path)
+    with pytest.raises(tenonnx.Fail, match="does not answer"):
+        fetched("http://127.0.0.1:9/none.onnx", tmp_path)

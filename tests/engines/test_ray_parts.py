@@ -47,7 +47,7 @@ def test_a_batch_that_does_not_fit_says_why(path: Path) -> None:
     predictor = Predictor(path)
     with pytest.raises(tenonnx.InvalidArgument, match=r"no column 'x'.*\n.*columns="):
         predictor({"y": X})
-    with pytest.raises(tenonnx.InvalidArgument, match="several shapes; pad"):
+    with pytest.raises(tenonnx.InvalidArgument, match="different shapes; pad"):
         predictor({"x": np.array([X[0], X[0, :2]], object)})
     with pytest.raises(tenonnx.InvalidArgument, match='batch_format="numpy"'):
         predictor([X])  # type: ignore[arg-type]

@@ -28,7 +28,7 @@ class Stub:
         self.words: dict[str, str] = {}
         self.ready: set[str] = set()
         self.all_ready = False
-        self.requests = 0
+        self.requests = self.slow = 0
         self.number = int(os.environ["TENONNX_SERVE_WORKER"])
         self.busy: set[asyncio.Task[Any]] = set()
         self.server: asyncio.Server | None = None
@@ -90,8 +90,12 @@ class Stub:
         if prepared[1] is None:
             self.ready.add(prepared[0])
 
+    def switch(self, asked: dict[str, Any]) -> None:
+        del asked
+
     async def snapshot(self) -> dict[str, Any]:
-        return {"counted": {"requests": self.requests}, "now": {"models": sorted(self.words)}}
+        counted = {"requests": self.requests, "slow": self.slow}
+        return {"counted": counted, "now": {"models": sorted(self.words)}}
 
     async def drain(self, seconds: float) -> None:
         if self.server is not None:
@@ -129,8 +133,13 @@ class Stub:
         if name == "spin":
             time.sleep(float(rest[0]))
             return {}
+        if name == "burn":
+            until = time.monotonic() + float(rest[0])
+            while time.monotonic() < until:
+                pass
         word = self.words.get(name)
         if word and word.startswith("sleep"):
+            self.slow += 1
             await asyncio.sleep(0.3)
         told = {"word": word, "worker": self.number, "pid": os.getpid()}
         return told | {"ready": name in self.ready, "all": self.all_ready}

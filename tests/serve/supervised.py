@@ -21,9 +21,8 @@ HERE = Path(__file__).parent
 class Supervised:
     """The process, and requests to it."""
 
-    def __init__(self, process: subprocess.Popen[str], port: int, seconds: float) -> None:
+    def __init__(self, process: subprocess.Popen[str], port: int) -> None:
         self.process, self.port = process, port
-        self.start_seconds = seconds
 
     def get(self, path: str, timeout: float = 20) -> Any:
         url = f"http://127.0.0.1:{self.port}/{path}"
@@ -36,6 +35,12 @@ class Supervised:
 
     def workers(self) -> dict[int, dict[str, Any]]:
         return {each["number"]: each for each in self.get("collect")["workers"]}
+
+    def total(self, name: str) -> int:
+        """Returns a count's sum over the workers, those that have ended too."""
+        found = self.get("collect")
+        counted = [found["retired"], *(each.get("counted", {}) for each in found["workers"])]
+        return sum(each.get(name, 0) for each in counted)
 
     def words(self, name: str, count: int) -> dict[int, Any]:
         """Returns what each worker answers for a model, once all have been met."""
@@ -57,9 +62,12 @@ def wait_for(condition: Callable[[], Any], seconds: float = 20) -> Any:
 
 
 @contextmanager
-def supervised(folder: Path, workers: int = 2, drain: float = 5) -> Iterator[Supervised]:
+def supervised(
+    folder: Path, workers: int = 2, drain: float = 5, idle: float = 20
+) -> Iterator[Supervised]:
     """Runs a supervisor of stub services over a folder of words, until the block ends."""
-    command = [sys.executable, str(HERE / "supervised.py"), str(folder), str(workers), str(drain)]
+    told = map(str, (folder, workers, drain, idle))
+    command = [sys.executable, str(HERE / "supervised.py"), *told]
     path = os.pathsep.join([str(HERE), *filter(None, sys.path)])
     process = subprocess.Popen(
         command,
@@ -69,13 +77,12 @@ def supervised(folder: Path, workers: int = 2, drain: float = 5) -> Iterator[Sup
         env=os.environ | {"PYTHONPATH": path},
     )
     assert process.stdout is not None
-    start = time.monotonic()
     try:
         line = process.stdout.readline()
         if not line:
             assert process.stderr is not None
             raise RuntimeError(process.stderr.read())
-        yield Supervised(process, int(line), time.monotonic() - start)
+        yield Supervised(process, int(line))
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
@@ -86,10 +93,15 @@ def main() -> None:
     """Runs the supervisor that the arguments describe; prints its port when all serve."""
     from tenonnx_serve.supervisor import Deployment, Supervisor
 
-    folder, workers, drain = sys.argv[1:]
+    folder, workers, drain, idle = sys.argv[1:]
     settings = {"source": folder, "host": "127.0.0.1", "port": 0, "grpc_port": None}
     deployment = Deployment(
-        "stub_service:Stub", settings, int(workers), 1, drain_seconds=float(drain)
+        "stub_service:Stub",
+        settings,
+        int(workers),
+        1,
+        drain_seconds=float(drain),
+        idle_seconds=float(idle),
     )
     supervisor = Supervisor(deployment, lambda found: print(found["port"], flush=True))
     asyncio.run(supervisor.run())

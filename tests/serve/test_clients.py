@@ -143,7 +143,7 @@ def test_loading_and_unloading(client: Any) -> None:
     client.load_model("double")
     client.load_model("double")
     assert client.is_model_ready("double")
-    with pytest.raises(InferenceServerException, match="there is no"):
+    with pytest.raises(InferenceServerException, match=r"no (path|model) '.*\.\./double"):
         client.load_model("../double")
 
 

@@ -7,7 +7,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -41,7 +41,8 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def port() -> Iterator[int]:
+def server() -> Iterator[tuple[uvicorn.Server, int]]:
+    """A server in a thread, and its port."""
     config = uvicorn.Config(
         application,
         http=Hasty,
@@ -57,15 +58,27 @@ def port() -> Iterator[int]:
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([sock])))
     found = sockets.port_of(sock)
     thread.start()
-    yield found
+    yield server, found
     server.should_exit = True
     thread.join(10)
+
+
+@pytest.fixture
+def port(server: tuple[uvicorn.Server, int]) -> int:
+    return server[1]
 
 
 @contextlib.contextmanager
 def connected(port: int) -> Iterator[socket.socket]:
     with socket.create_connection(("127.0.0.1", port), timeout=10) as made:
         yield made
+
+
+def until(condition: Callable[[], Any]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def read_all(made: socket.socket) -> bytes:
@@ -137,10 +150,15 @@ def test_idle_connections_are_closed(port: int) -> None:
 
 
 @pytest.mark.parametrize("line", [b"", b"connection: close\r\n"])
-def test_a_client_that_does_not_read_is_given_up(port: int, line: bytes) -> None:
-    with connected(port) as made:
+def test_a_client_that_does_not_read_is_given_up(
+    server: tuple[uvicorn.Server, int], line: bytes
+) -> None:
+    held = server[0].server_state.connections
+    until(lambda: not held)  # of other tests
+    with connected(server[1]) as made:
         made.sendall(b"GET /large HTTP/1.1\r\n" + line + b"\r\n")
-        time.sleep(3)  # the server looks every second whether anything was read
+        until(lambda: held)
+        until(lambda: not held)
         assert len(read_all(made)) < LARGE
 
 

@@ -1,6 +1,6 @@
 """What workers take: weights once per host, whatever their number.
 
-``--serve-all`` measures a model of 134 MB and eight workers; the default a quarter of that and two.
+``--serve-all`` measures a model of 134 MB and eight workers; by default a small one and two.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def ask(server: Served, side: int, times: int) -> None:
 
 def test_weights_are_there_once(tmp_path: Path, pytestconfig: pytest.Config) -> None:
     whole = pytestconfig.getoption("--serve-all")
-    side, workers = (5800, 8) if whole else (2900, 2)
+    side, workers = (5800, 8) if whole else (1450, 2)
     weights = side * side * 4
     matrix = np.random.default_rng(0).standard_normal((side, side), dtype=np.float32)
     proto = model(

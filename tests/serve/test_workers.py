@@ -11,7 +11,6 @@ import random
 import re
 import signal
 import socket
-import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -80,6 +79,30 @@ def test_a_model_is_loaded_by_all_workers(pair: tuple[Served, Path]) -> None:
         assert everywhere(server, "new") == {TRIPLE}
         client.unload_model("new")
     assert states(server, "new") == {503}
+
+
+def test_log_settings_reach_all_workers(pair: tuple[Served, Path]) -> None:
+    """Those that are started later, too."""
+    server, _ = pair
+
+    def told() -> set[str]:
+        return {json.dumps(server.call("GET", "/v2/logging")[1]) for _ in range(24)}
+
+    (before,) = told()
+    change = {"log_info": False, "log_verbose_level": 0}
+    assert server.call("POST", "/v2/logging", {"log_info": 3})[0] == 400
+    assert told() == {before}
+    try:
+        assert server.call("POST", "/v2/logging", change)[1]["log_info"] is False
+        (after,) = told()
+        assert after != before
+        victim = server.pids()[0]
+        os.kill(victim, signal.SIGKILL)
+        wait_for(lambda: victim not in server.pids() and serving(server) == 2, 60)
+        assert told() == {after}
+    finally:
+        server.call("POST", "/v2/logging", json.loads(before))
+    assert told() == {before}
 
 
 def test_what_cannot_be_loaded_is_loaded_by_none(pair: tuple[Served, Path]) -> None:
@@ -359,8 +382,13 @@ def test_what_is_in_flight_is_answered_at_the_end(tmp_path: Path) -> None:
                 pool.submit(server.call, "POST", "/v2/models/slow/infer", head + data, headers, 60)
                 for _ in range(2)
             ]
-            wait_for(lambda: b"in_flight" in server.call("GET", "/metrics")[1])
-            time.sleep(0.3)
+            sent = re.compile(rb'^tenonnx_requests_in_flight{worker="0"} 2', re.MULTILINE)
+            wait_for(
+                lambda: (
+                    sent.search(server.call("GET", "/metrics")[1])
+                    or any(each.done() for each in asking)
+                )
+            )
             server.process.send_signal(signal.SIGTERM)
             assert {each.result()[0] for each in asking} == {200}
         assert server.process.wait(30) == 0

@@ -1,0 +1,60 @@
+"""Memory for keys and values that grows in place."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import mmap
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tenonnx import RuntimeException
+
+NDArray = np.ndarray[Any, np.dtype[Any]]
+
+NO_RESERVE = 0x4000
+"""Linux's ``MAP_NORESERVE``, which Python names from 3.13 on."""
+
+
+def reserve(shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray:
+    """Returns zeros that take memory page by page, as they are written.
+
+    A cache lies there at its greatest length from the beginning: what a sequence never reaches
+    are addresses and nothing else.
+
+    Raises:
+        RuntimeException: There are not as many addresses.
+    """
+    count = math.prod(shape)
+    try:
+        if sys.platform != "linux" or not count:
+            return np.zeros(tuple(shape), dtype)
+        kind = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE
+        pages = mmap.mmap(-1, count * dtype.itemsize, flags=kind)
+    except (MemoryError, OSError, OverflowError, ValueError) as error:
+        raise RuntimeException(
+            f"there is no room for a cache of {list(shape)} {dtype}",
+            hint="ask for a smaller max_length or batch_size",
+        ) from error
+    with contextlib.suppress(OSError):  # a kernel without huge pages
+        # One of 2 MiB would come whole with its first token.
+        pages.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(pages, dtype).reshape(tuple(shape))
+
+
+def give_back(reserved: NDArray, row: int) -> None:
+    """Gives the whole pages of a row of what ``reserve`` returned back; they are zeros then."""
+    base: Any = reserved
+    while isinstance(base, np.ndarray) and base.base is not None:
+        base = base.base
+    pages = base.obj if isinstance(base, memoryview) else base
+    if not isinstance(pages, mmap.mmap):
+        return
+    size = reserved[row].nbytes
+    start = -(-row * size // mmap.PAGESIZE) * mmap.PAGESIZE
+    stop = (row + 1) * size // mmap.PAGESIZE * mmap.PAGESIZE
+    if stop > start:
+        pages.madvise(mmap.MADV_DONTNEED, start, stop - start)

@@ -1,0 +1,150 @@
+"""``tenonnx generate``: a language model continues a text, or answers."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tenonnx.cli import arguments
+from tenonnx.cli.memory import private_bytes
+from tenonnx.cli.output import emit_json, note, size
+from tenonnx_generate.errors import Refused
+from tenonnx_generate.files import CONFIG_LIMIT, read_text
+
+HELP = """Continues a text with a language model, or chats with it.
+
+FOLDER is one of onnxruntime-genai's: genai_config.json, model.onnx and tokenizer.json. Without
+--prompt and --chat the text is read from standard input. What is generated is printed as it comes;
+how fast that was, and what memory it took, at the end on standard error.
+
+\b
+Examples:
+  tenonnx generate folder --prompt "The with statement"
+  tenonnx generate folder --chat --system "You answer in one sentence."
+  tenonnx generate folder --prompt "Who?" --json-schema schema.json
+  tenonnx generate folder -n 200 --temperature 0.8 --top-p 0.95 --seed 7 < text.txt
+"""
+
+
+def generate(
+    folder: Annotated[
+        str, typer.Argument(metavar="FOLDER", help="The model's folder.", show_default=False)
+    ],
+    prompt: Annotated[str, typer.Option(metavar="TEXT", help="The text to continue.")] = "",
+    chat: Annotated[
+        bool, typer.Option("--chat", help="Answer each line of standard input.")
+    ] = False,
+    system: Annotated[
+        str, typer.Option(metavar="TEXT", help="What the model is told before a chat.")
+    ] = "",
+    stream: Annotated[
+        bool, typer.Option("--stream/--no-stream", help="Print each token as it comes.")
+    ] = True,
+    most: Annotated[
+        int, typer.Option("--tokens", "-n", help="How many to generate at most.", min=1)
+    ] = 256,
+    max_length: Annotated[
+        int, typer.Option(help="Of prompt and answers together; 0: the model's context.", min=0)
+    ] = 0,
+    temperature: Annotated[
+        float, typer.Option(help="How freely to draw; 0 takes the likeliest.", min=0)
+    ] = 0.0,
+    top_k: Annotated[int, typer.Option(help="Draw from so many; 0: from all.", min=0)] = 0,
+    top_p: Annotated[
+        float, typer.Option(help="Draw from the likeliest that are so likely together.", min=0)
+    ] = 1.0,
+    stop: Annotated[
+        list[str], typer.Option(metavar="TEXT", help="End before this text; may be repeated.")
+    ] = arguments.NOTHING,
+    json_schema: Annotated[
+        str, typer.Option(metavar="FILE|JSON", help="Write JSON that keeps to this schema.")
+    ] = "",
+    adapter: Annotated[
+        str, typer.Option(metavar="[NAME=]FILE", help="Run with the adapter of this file.")
+    ] = "",
+    seed: Annotated[int, typer.Option(help="Of what is drawn; -1: another each time.")] = -1,
+    as_json: arguments.Json = False,
+) -> None:
+    """Generates text."""
+    from tenonnx_generate.writing import Writer
+
+    search = {
+        "do_sample": temperature > 0,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "random_seed": seed,
+        **({"max_length": max_length} if max_length else {}),
+    }
+    if chat and (prompt or as_json):
+        raise Refused("--chat takes neither --prompt nor --json", hint="it reads standard input")
+    start = time.perf_counter()
+    writer = Writer(folder, search, stop, _schema(json_schema), adapter)
+    loaded = time.perf_counter() - start
+    if chat:
+        _chat(writer, system, most, stream)
+    else:
+        pieces = writer.continued(prompt or sys.stdin.read(), most)
+        text = _printed(pieces, stream and not as_json, silent=as_json)
+        if as_json:
+            emit_json({"text": text, **_facts(writer, loaded)})
+    note(_sentence(_facts(writer, loaded)))
+
+
+def _schema(given: str) -> str:
+    """Returns a schema that is given itself, or the name of its file."""
+    is_file = bool(given) and not given.lstrip().startswith("{")
+    return read_text(Path(given), CONFIG_LIMIT) if is_file else given
+
+
+def _chat(writer: Any, system: str, most: int, stream: bool) -> None:
+    messages = [{"role": "system", "content": system}] if system else []
+    while True:
+        if sys.stdin.isatty():
+            print("> ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if not line:
+            return
+        messages.append({"role": "user", "content": line.rstrip("\n")})
+        text = _printed(writer.answered(messages, most), stream, silent=False)
+        messages.append({"role": "assistant", "content": text})
+
+
+def _printed(pieces: Iterator[str], stream: bool, silent: bool) -> str:
+    said = []
+    for piece in pieces:
+        said.append(piece)
+        if stream:
+            print(piece, end="", flush=True)
+    text = "".join(said)
+    if not silent:
+        print("" if stream else text)
+    return text
+
+
+def _facts(writer: Any, loaded: float) -> dict[str, Any]:
+    return {
+        "load_seconds": loaded,
+        "prompt_tokens": writer.read,
+        "reused_tokens": writer.reused,
+        "prompt_seconds": writer.reading,
+        "tokens": writer.written,
+        "tokens_per_second": writer.rate,
+        "private_bytes": private_bytes(),
+    }
+
+
+def _sentence(facts: dict[str, Any]) -> str:
+    private = facts["private_bytes"]
+    memory = "" if private is None else f"; {size(private)} of private memory"
+    again = f" ({facts['reused_tokens']} more were there)" if facts["reused_tokens"] else ""
+    return (
+        f"loaded in {facts['load_seconds']:.2f} s, {facts['prompt_tokens']} tokens read in "
+        f"{facts['prompt_seconds']:.2f} s{again}, {facts['tokens']} generated, "
+        f"{facts['tokens_per_second']:.1f} tokens/s{memory}"
+    )

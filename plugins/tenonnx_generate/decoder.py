@@ -1,0 +1,175 @@
+"""Running a model's new tokens with the caches of some sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenonnx import IOBinding, OrtValue
+from tenonnx_generate.adapter_inputs import RowAdapters
+from tenonnx_generate.cache import give_back, reserve
+from tenonnx_generate.model import Model
+
+if TYPE_CHECKING:
+    from tenonnx_generate.adapters import Adapter
+
+NDArray = np.ndarray[Any, np.dtype[Any]]
+
+
+class Decoder:
+    """A model's session, bound to the caches of a batch of sequences.
+
+    Args:
+        model: The model.
+        rows: How many sequences there are.
+        capacity: How many tokens each may have.
+        in_place: The graph writes into the caches that it is given, as GroupQueryAttention and
+            TensorScatter do. Of any other, each run returns caches that are longer.
+
+    Attributes:
+        lengths: How many tokens the caches of each row have. Less may be said at any time:
+            what follows is written anew.
+    """
+
+    def __init__(self, model: Model, rows: int, capacity: int, *, in_place: bool) -> None:
+        self._model, self.in_place = model, in_place
+        self.lengths = [0] * rows
+        self._adapters = RowAdapters(model.adapter_inputs, rows)
+        self._bindings: dict[tuple[Any, ...], IOBinding] = {}
+        self._latest: IOBinding | None = None
+        self._inputs: dict[str, NDArray] = {}
+        self._caches: dict[str, NDArray] = {}
+        self._grown: list[dict[str, NDArray]] = [{} for _ in range(rows)]
+        if in_place:
+            for name in model.caches:
+                # Layers with a window want room for one, whatever the sequence may be.
+                shape = model.cache_shape(name, rows, max(capacity, model.description.window))
+                self._caches[name] = reserve(shape, model.cache_dtype(name))
+
+    def run(
+        self,
+        first: int,
+        tokens: NDArray,
+        adapters: Mapping[int, Adapter | None] = MappingProxyType({}),
+    ) -> NDArray:
+        """Runs the next tokens of one or more rows in a row.
+
+        Args:
+            first: The first of the rows.
+            tokens: Theirs, [rows, tokens]. Of several rows, one each.
+            adapters: The adapter of each row whose result counts; none without.
+
+        Returns:
+            The logits that follow, [rows, vocabulary].
+        """
+        count, width = tokens.shape
+        lengths = self.lengths[first : first + count]
+        given = self._adapters.given(first, count, adapters)
+        binding = self._binding(first, count, *given)
+        self._inputs = self._made_inputs(tokens, lengths) | given
+        for name, array in self._inputs.items():
+            binding.bind_cpu_input(name, array)
+        self._model.session.run_with_iobinding(binding)
+        self._latest = binding
+        if not self.in_place:
+            self._keep(first)
+        self.lengths[first : first + count] = [length + width for length in lengths]
+        logits = self.output(self._model.description.outputs["logits"])
+        return logits[:, -1].astype(np.float32, copy=False)
+
+    def output(self, name: str) -> NDArray:
+        """Returns an output of the latest run.
+
+        Raises:
+            KeyError: There was no run, or it has no such output.
+        """
+        if self._latest is None:
+            raise KeyError(name)
+        values = dict(zip(self._bound_names(), self._latest.get_outputs(), strict=True))
+        array: NDArray = values[name].numpy()
+        return array
+
+    def input(self, name: str) -> NDArray:
+        """Returns an input of the latest run.
+
+        Raises:
+            KeyError: There was no run, or it has no such input.
+        """
+        return self._inputs[name]
+
+    def copy(self, source: int, target: int, length: int) -> None:
+        """Gives a row the first tokens of another's caches."""
+        for cache in self._caches.values():
+            cache[target, :, :length] = cache[source, :, :length]
+        self.lengths[target] = length
+
+    def exchange(self, first: int, second: int) -> None:
+        """Has two rows change places."""
+        longest = max(self.lengths[first], self.lengths[second])
+        for cache in self._caches.values():
+            held = cache[first, :, :longest].copy()
+            cache[first, :, :longest] = cache[second, :, :longest]
+            cache[second, :, :longest] = held
+        lengths = self.lengths
+        lengths[first], lengths[second] = lengths[second], lengths[first]
+
+    def give_back(self, row: int) -> None:
+        """Empties the caches of a row, and returns their memory."""
+        self.lengths[row] = 0
+        for cache in self._caches.values():
+            give_back(cache, row)
+
+    def _bound_names(self) -> list[str]:
+        """Returns the outputs in the order in which they were bound."""
+        caches = list(self._model.caches.values()) if self.in_place else []
+        return [*caches, *(name for name in self._model.outputs if name not in caches)]
+
+    def _binding(self, first: int, count: int, *given: str) -> IOBinding:
+        """Returns a binding of some rows' caches; it is made once where they stay.
+
+        Inputs that adapters give stay bound: there is one binding for each set of them.
+        """
+        if not self.in_place:
+            binding = self._model.session.io_binding()
+            for name in self._model.outputs:
+                binding.bind_output(name)
+            grown = self._grown[first]
+            for name in self._model.caches:
+                held = grown.get(name)
+                if held is None:
+                    shape = self._model.cache_shape(name, 1, 0)
+                    held = np.zeros(shape, self._model.cache_dtype(name))
+                binding.bind_cpu_input(name, held[:, :, : self.lengths[first]])
+            return binding
+        found = self._bindings.get((first, count, *given))
+        if found is None:
+            found = self._bindings[first, count, *given] = self._model.session.io_binding()
+            for name, present in self._model.caches.items():
+                value = OrtValue(self._caches[name][first : first + count])
+                found.bind_ortvalue_input(name, value)
+                found.bind_ortvalue_output(present, value)
+            for name in self._bound_names()[len(self._model.caches) :]:
+                found.bind_output(name)
+        return found
+
+    def _keep(self, row: int) -> None:
+        """Keeps the caches that a run returned."""
+        self._grown[row] = {
+            name: self.output(present) for name, present in self._model.caches.items()
+        }
+
+    def _made_inputs(self, tokens: NDArray, lengths: Sequence[int]) -> dict[str, NDArray]:
+        """Returns ids, mask and positions, as far as the graph asks for them."""
+        names, width = self._model.description.inputs, tokens.shape[1]
+        total = max(lengths) + width
+        made = {names["input_ids"]: tokens.astype(self._model.input_dtype("input_ids"))}
+        if (dtype := self._model.input_dtype("attention_mask")) is not None:
+            mask = np.arange(total) < np.array(lengths)[:, None] + width
+            made[names["attention_mask"]] = mask.astype(dtype)
+        if (dtype := self._model.input_dtype("position_ids")) is not None:
+            positions = np.array(lengths)[:, None] + np.arange(width)
+            made[names["position_ids"]] = positions.astype(dtype)
+        return made

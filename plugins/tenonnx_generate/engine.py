@@ -1,0 +1,373 @@
+"""``Engine``: one model that answers many requests at once."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from tenonnx.records import record
+from tenonnx_generate.decoder import Decoder
+from tenonnx_generate.errors import Refused, Unsupported
+from tenonnx_generate.model import Model
+from tenonnx_generate.options import GeneratorParams
+from tenonnx_generate.request import Request, Turn
+from tenonnx_generate.slots import Slots
+from tenonnx_generate.tokenizer import Tokenizer
+from tenonnx_generate.turns import (
+    EngineEvent,
+    FinishReason,
+    RequestOptions,
+)
+
+NDArray = np.ndarray[Any, np.dtype[Any]]
+
+ROWS = 4
+"""How many requests a step serves, unless the engine is told otherwise."""
+
+WAITING = 256
+"""How many turns may wait for a slot."""
+
+SCHEDULED = 512
+"""Tokens of prompts that are run between two tokens of the others."""
+
+
+@record
+class EngineCapabilities:
+    """What an engine can do at most.
+
+    Attributes:
+        configured_max_batch_size: Requests that a step serves.
+        max_scheduled_tokens: Tokens of prompts that a step runs beside them.
+        max_request_length: Tokens that all turns of a request may have.
+        max_total_tokens: Tokens that the turns which are run may have together.
+        max_waiting_turns: Turns that may wait to be run.
+    """
+
+    configured_max_batch_size: int
+    max_scheduled_tokens: int
+    max_request_length: int
+    max_total_tokens: int
+    max_waiting_turns: int
+
+
+class EngineEventBuffer:
+    """The events of a run, by number.
+
+    Args:
+        capacity: How many there may be.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        if capacity < 1:
+            raise Refused(f"the capacity is {capacity}; expected at least 1")
+        self.capacity = int(capacity)
+        self.events: list[EngineEvent] = []
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def __getitem__(self, index: int) -> EngineEvent:
+        return self.events[index]
+
+    def __iter__(self) -> Iterator[EngineEvent]:
+        return iter(self.events)
+
+
+class Engine:
+    """Runs the turns of many requests, a token of each in one step of the model.
+
+    Any thread may begin, cancel and close at any time. One runs the engine at a time; others that
+    would wait.
+
+    A turn that fits takes a slot of the caches when the prompts before it have been run. Its own is
+    run by itself, in pieces, between the steps of the others. Then it is a row of each step until
+    it ends; what it leaves in the slot stays for those that begin with the same tokens.
+
+    Args:
+        model: The model; its graph writes caches in place (``past_present_share_buffer``).
+        max_batch_size: How many requests a step serves.
+        max_total_tokens: How many tokens the turns that are run may have together, at their
+            ends; 0: as many as the slots hold.
+        max_waiting_turns: How many turns may wait.
+        max_scheduled_tokens: How many tokens of prompts a step runs beside the others' rows.
+        max_kept_tokens: How many tokens of ended turns may keep their caches; without, as many
+            as a request may have.
+
+    Raises:
+        Refused: One of them is less than it can be.
+        Unsupported: The model's caches do not stay in place.
+        RuntimeException: There is no room for the caches.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        max_batch_size: int = ROWS,
+        max_total_tokens: int = 0,
+        max_waiting_turns: int = WAITING,
+        max_scheduled_tokens: int = SCHEDULED,
+        max_kept_tokens: int | None = None,
+    ) -> None:
+        params = GeneratorParams(model)
+        if not params.get_search_options()["past_present_share_buffer"]:
+            raise Unsupported(
+                "the engine wants caches that stay in place",
+                hint="set past_present_share_buffer, if the graph has GroupQueryAttention",
+            )
+        self.model, length = model, params.max_length
+        for name, value, least in (
+            ("max_batch_size", max_batch_size, 1),
+            ("max_total_tokens", max_total_tokens, 0),
+            ("max_waiting_turns", max_waiting_turns, 1),
+            ("max_scheduled_tokens", max_scheduled_tokens, 1),
+        ):
+            if value < least:
+                raise Refused(f"{name} is {value}; expected at least {least}")
+        self._can = EngineCapabilities(
+            max_batch_size,
+            max_scheduled_tokens,
+            length,
+            max_total_tokens or max_batch_size * length,
+            max_waiting_turns,
+        )
+        self._decoder = Decoder(model, max_batch_size, length, in_place=True)
+        self._slots = Slots(self._decoder, length if max_kept_tokens is None else max_kept_tokens)
+        self.lock = threading.RLock()
+        """Held for what is short: never while the model runs."""
+        self._changed = threading.Condition(self.lock)
+        self._running = False
+        self._waiting: deque[Turn] = deque()
+        self._active: list[Turn] = []
+        self._events: deque[EngineEvent] = deque()
+        self._tokenizer: Tokenizer | None = None
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer, for turns that ask for text."""
+        if self._tokenizer is None:
+            self._tokenizer = Tokenizer(self.model)
+        return self._tokenizer
+
+    def create_request(self, *, options: RequestOptions | None = None) -> Request:
+        """Returns a request without turns.
+
+        Raises:
+            Refused: The options ask for more tokens than there may be, or for an adapter that
+                there is not.
+        """
+        most = self._can.max_request_length
+        asked = None if options is None else options.max_session_tokens
+        limit = most if asked is None else asked
+        if not 1 <= limit <= most:
+            raise Refused(
+                f"max_session_tokens is {limit}; expected 1 to {most}, the model's max_length"
+            )
+        made = Request(self, limit)
+        if options is not None and options.adapter is not None:
+            adapters, name = options.adapter
+            made.adapter = adapters.used_by(made, self.model, name)
+        return made
+
+    def create_event_buffer(self, capacity: int) -> EngineEventBuffer:
+        """Returns what ``run`` puts events into."""
+        return EngineEventBuffer(capacity)
+
+    def get_capabilities(self) -> EngineCapabilities:
+        """Returns what the engine can do at most."""
+        return self._can
+
+    def has_pending_requests(self) -> bool:
+        """Says whether turns are on, or events are there that ``run`` has not returned."""
+        with self.lock:
+            return bool(self._active or self._waiting or self._events)
+
+    def run(self, buffer: EngineEventBuffer) -> EngineEventBuffer:
+        """Runs a step, unless events of an earlier one are left; fills the buffer with events.
+
+        Waits while another thread runs the engine.
+        """
+        self.advance(lambda: bool(self._events))
+        with self.lock:
+            count = min(buffer.capacity, len(self._events))
+            buffer.events = [self._events.popleft() for _ in range(count)]
+        return buffer
+
+    def advance(self, reached: Callable[[], bool]) -> None:
+        """Waits for the step that another thread runs; runs one unless something is so by then."""
+        with self.lock:
+            while self._running and not reached():
+                self._changed.wait()
+            if reached():
+                return
+            self._running = True
+        try:
+            self._step()
+        finally:
+            with self.lock:
+                self._running = False
+                self._changed.notify_all()
+
+    def wait(self, turn: Turn) -> None:
+        """Takes a turn that is to be run.
+
+        Raises:
+            Refused: It asks for more than can be, or too many wait.
+        """
+        if turn.end > self._can.max_total_tokens:
+            raise Refused(
+                f"the turn may have {turn.end} tokens; the engine has room for "
+                f"{self._can.max_total_tokens}",
+                hint="set_max_generated_tokens says how many come at most",
+            )
+        if len(self._waiting) >= self._can.max_waiting_turns:
+            raise Refused(
+                f"{len(self._waiting)} turns wait already, as many as may",
+                hint="begin it again when others have ended",
+            )
+        self._waiting.append(turn)
+
+    def finish(self, turn: Turn, event: EngineEvent) -> None:
+        """Ends a turn with an event; its slot is free, and what it has may be of use."""
+        turn.over, turn.request.turn = True, None
+        if turn.slot is None:
+            self._waiting.remove(turn)
+        else:
+            self._active.remove(turn)
+            self._slots.leave(turn.slot, turn.request.tokens[: self._decoder.lengths[turn.slot]])
+        self._tell(turn, event)
+
+    def _tell(self, turn: Turn, event: EngineEvent) -> None:
+        (self._events if turn.mail is None else turn.mail).append(event)
+
+    def _step(self) -> None:
+        """Runs pieces of prompts, and a token of each turn that had its prompt run before."""
+        with self.lock:
+            rows = [turn for turn in self._active if self._new(turn) <= 1]
+        left = self._can.max_scheduled_tokens
+        while left > 0 and (turn := self._next_prompt()) is not None:
+            left -= self._run_prompt(turn, left)
+        if rows:
+            self._run_rows(rows)
+
+    def _new(self, turn: Turn) -> int:
+        assert turn.slot is not None
+        return turn.request.count - self._decoder.lengths[turn.slot]
+
+    def _next_prompt(self) -> Turn | None:
+        """Returns the turn whose prompt is run next; one that waited takes its slot with that."""
+        with self.lock:
+            for turn in self._active:
+                if self._new(turn) > 1:
+                    return turn
+            if not self._waiting:
+                return None
+            turn = self._waiting[0]
+            reserved = sum(each.end for each in self._active)
+            if reserved + turn.end > self._can.max_total_tokens:
+                return None
+            found = self._slots.take(turn.request.tokens, _number(turn))
+            if found is None:
+                return None
+            turn.slot, turn.cached = found
+            self._active.append(self._waiting.popleft())
+            return turn
+
+    def _run_prompt(self, turn: Turn, most: int) -> int:
+        """Runs at most so many tokens of a prompt; returns how many."""
+        with self.lock:
+            if turn.over:
+                return 0
+            row, request = turn.slot, turn.request
+            assert row is not None
+            had = self._decoder.lengths[row]
+            part = request.tokens[had : had + most].copy()
+        try:
+            logits = self._decoder.run(row, part[None], {row: request.adapter})
+        except Exception as error:
+            self._fail(turn, error)
+            return len(part)
+        with self.lock:
+            if not turn.over:
+                self._slots.written(row, request.tokens[: had + len(part)])
+        if had + len(part) == request.count:
+            self._choose(turn, logits[0])
+        return len(part)
+
+    def _run_rows(self, turns: list[Turn]) -> None:
+        """Runs a token of each of some turns, all in one run if their adapters can be in one."""
+        if self.model.adapter_inputs.together(turn.request.adapter for turn in turns):
+            self._run_together(turns)
+            return
+        for number in sorted(set(map(_number, turns))):
+            self._run_together([turn for turn in turns if _number(turn) == number])
+
+    def _run_together(self, turns: list[Turn]) -> None:
+        """Runs a token of each of some turns; one by one if that fails, to find who fails it."""
+        with self.lock:
+            turns = sorted((turn for turn in turns if not turn.over), key=_slot)
+            if not turns:
+                return
+            moved = self._slots.closed_up(list(map(_slot, turns)))
+            if moved is not None:
+                turns[-1].slot = moved[1]
+                turns.sort(key=_slot)
+            first, count = _slot(turns[0]), _slot(turns[-1]) - _slot(turns[0]) + 1
+            tokens = np.zeros((count, 1), np.int32)
+            for turn in turns:
+                tokens[_slot(turn) - first] = turn.request.tokens[-1]
+                # Where an earlier step was broken off after its run, the token is run again.
+                self._decoder.lengths[_slot(turn)] = turn.request.count - 1
+            gaps = set(range(first, first + count)) - set(map(_slot, turns))
+            for row in gaps:
+                self._slots.settle(row)
+            lengths = {row: self._decoder.lengths[row] for row in gaps}
+            adapters = {_slot(turn): turn.request.adapter for turn in turns}
+        try:
+            logits = self._decoder.run(first, tokens, adapters)
+        except Exception as error:
+            if len(turns) == 1:
+                self._fail(turns[0], error)
+            else:
+                for turn in turns:
+                    self._run_together([turn])
+            return
+        for row, length in lengths.items():
+            self._decoder.lengths[row] = length
+        for turn in turns:
+            self._choose(turn, logits[_slot(turn) - first])
+
+    def _choose(self, turn: Turn, logits: NDArray) -> None:
+        """Chooses a turn's next token, and tells of it."""
+        try:
+            token = turn.search.choose(logits, turn.request.tokens)
+            with self.lock:
+                if turn.over:
+                    return
+                event = turn.event(token, logits)
+                if event.finish_reason:
+                    self.finish(turn, event)
+                else:
+                    self._tell(turn, event)
+        except Exception as error:
+            self._fail(turn, error)
+
+    def _fail(self, turn: Turn, error: Exception) -> None:
+        with self.lock:
+            if not turn.over:
+                self.finish(turn, turn.ended(FinishReason.FAILED, error))
+
+
+def _slot(turn: Turn) -> int:
+    assert turn.slot is not None
+    return turn.slot
+
+
+def _number(turn: Turn) -> int:
+    """Returns the number of a turn's adapter, of which its caches are; 0 without one."""
+    adapter = turn.request.adapter
+    return 0 if adapter is None else adapter.number

@@ -1,0 +1,84 @@
+"""Reading the files of a folder that a stranger made."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+from tenonnx_generate.errors import Missing, NotInstalled, Refused
+
+CONFIG_LIMIT = 4 << 20
+"""Bytes of a configuration or a chat template."""
+
+TOKENIZER_LIMIT = 256 << 20
+"""Bytes of a tokenizer: the largest published one has 34 MB."""
+
+EXTRA = "pip install 'tenonnx[generate]'"
+
+
+def needed(module: str) -> Any:
+    """Returns a library of the extra.
+
+    Raises:
+        NotInstalled: It is not there; the hint says what installs it.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != module.split(".")[0]:
+            raise
+        raise NotInstalled(f"{module} is not installed", hint=EXTRA) from error
+
+
+def inside(folder: Path, name: str) -> Path:
+    """Returns the path of a file that a configuration names.
+
+    Raises:
+        Refused: It would lie outside the folder.
+        Missing: It is not there.
+    """
+    if not name or "\0" in name or Path(name).is_absolute() or ".." in Path(name).parts:
+        raise Refused(f"{name!r} is no file inside of {folder}")
+    path = folder / name
+    if not path.is_file():
+        raise Missing(f"{path} does not exist", hint="the folder is not whole: fetch it again")
+    return path
+
+
+def read_text(path: Path, limit: int) -> str:
+    """Returns a file's text.
+
+    Raises:
+        Missing: It is not there.
+        Refused: It has more bytes than ``limit``, or is no UTF-8.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(limit + 1)
+    except FileNotFoundError:
+        raise Missing(f"{path} does not exist") from None
+    except OSError as error:
+        raise Refused(f"{path} cannot be read: {error.strerror}") from error
+    if len(content) > limit:
+        raise Refused(f"{path} has more than {limit >> 20} MiB")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise Refused(f"{path} is not UTF-8: {error.reason} at byte {error.start}") from None
+
+
+def parse_object(text: str, what: str) -> dict[str, Any]:
+    """Returns a JSON object.
+
+    Raises:
+        Refused: The text is none.
+    """
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Refused(f"{what} is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise Refused(f"{what} is a JSON {type(found).__name__}; expected an object")
+    return found

@@ -1,0 +1,295 @@
+"""``Generator``: sequences that a model continues."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenonnx_generate.cache import reserve
+from tenonnx_generate.decoder import Decoder
+from tenonnx_generate.errors import Refused
+from tenonnx_generate.model import Model
+from tenonnx_generate.options import GeneratorParams
+from tenonnx_generate.search import Search, log_probabilities
+from tenonnx_generate.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tenonnx_generate.adapters import Adapter, Adapters
+
+NDArray = np.ndarray[Any, np.dtype[Any]]
+
+CHUNK = 1024
+"""Tokens of a prompt that are run at once, unless ``chunk_size`` says otherwise."""
+
+
+class Generator:
+    """Continues one sequence, or a batch of them, token by token.
+
+    Sequences of a batch have lengths of their own: what pads a prompt is no part of it.
+
+    Args:
+        model: The model.
+        params: How tokens are chosen, and how many; what is changed of it later has no effect.
+
+    Raises:
+        RuntimeException: There is no room for caches of that length.
+    """
+
+    def __init__(self, model: Model, params: GeneratorParams) -> None:
+        options = params.get_search_options()
+        self._model = model
+        self._about, self._limit = model.description, params.max_length
+        rows, in_place = options["batch_size"], bool(options["past_present_share_buffer"])
+        self._decoder = Decoder(model, rows, self._limit, in_place=in_place)
+        held = params.guidance
+        self._searches = [
+            Search(options, self._about.eos, row, held.guide() if held is not None else None)
+            for row in range(rows)
+        ]
+        self._chunk = options["chunk_size"] or CHUNK
+        self._tokens = reserve((rows, self._limit), np.dtype(np.int32))
+        self._counts = [0] * rows
+        self._ended = [False] * rows
+        self._next = np.full(rows, self._about.pad, np.int32)
+        self._logits: NDArray | None = None
+        self._prompts = [0] * rows
+        """Tokens of each row when the latest prompt was there: guidance is for what follows."""
+        self._chosen_by: dict[int, NDArray] = {}
+        self._adapter: Adapter | None = None
+
+    def set_active_adapter(self, adapters: Adapters, adapter_name: str) -> None:
+        """Has what is run from now on be run with an adapter; what was run stays as it is.
+
+        Raises:
+            Refused: There is no such adapter, or it is of another model.
+        """
+        self._adapter = adapters.used_by(self, self._model, adapter_name, self._adapter)
+        self._logits = None
+        self._decoder.lengths = [
+            min(had, max(count - 1, 0))
+            for had, count in zip(self._decoder.lengths, self._counts, strict=True)
+        ]
+
+    def append_tokens(self, tokens: Any) -> None:
+        """Appends tokens to the sequences, and runs the model on them.
+
+        Args:
+            tokens: Ids; of a batch, as many for each row, one row after the other or
+                [rows, tokens], where what pads a row on the right is left out.
+
+        Raises:
+            Refused: There are none, too many, or some that the model has not; the sequences
+                are as before.
+        """
+        added = self._parted(tokens)
+        for row, part in enumerate(added):
+            if self._counts[row] + len(part) > self._limit:
+                raise Refused(
+                    f"{len(part)} tokens after {self._counts[row]} are more than max_length, "
+                    f"{self._limit}",
+                    hint=f"the model's context has {self._about.context} tokens",
+                )
+        prompts = self._prompts.copy()
+        for row, part in enumerate(added):
+            end = self._counts[row] + len(part)
+            self._tokens[row, self._counts[row] : end] = part
+            self._counts[row], self._ended[row] = end, False
+            self._guide(row, end)
+        self._logits = None
+        try:
+            self._computed()
+        except BaseException:
+            for row, part in enumerate(added):
+                self._shorten(row, self._counts[row] - len(part))
+                self._guide(row, prompts[row])
+            raise
+
+    def generate_next_token(self) -> None:
+        """Appends a token to each sequence that has not ended; one that ends it is not appended.
+
+        Raises:
+            Refused: All of them have, or there is nothing to continue.
+        """
+        if self.is_done():
+            raise Refused(
+                f"all sequences have ended, or have max_length tokens, {self._limit}",
+                hint="ask is_done() before",
+            )
+        logits = self._computed()
+        self._chosen_by = {}
+        for row, search in enumerate(self._searches):
+            self._next[row] = self._about.pad
+            if not self._stopped(row):
+                token = search.choose(logits[row], self._sequence(row))
+                self._next[row], self._chosen_by[row] = token, logits[row]
+                self._ended[row] = token in self._about.eos
+                if not self._ended[row]:
+                    self._tokens[row, self._counts[row]] = token
+                    self._counts[row] += 1
+        self._logits = None
+
+    def is_done(self) -> bool:
+        """Says whether every sequence has ended, or is as long as it may be."""
+        return all(map(self._stopped, range(len(self._counts))))
+
+    def get_next_tokens(self) -> NDArray:
+        """Returns the tokens that came last, one for each row; pads for those that had ended."""
+        return self._next.copy()
+
+    def get_next_logprobs(self, top: int = 0) -> list[list[tuple[int, float]]]:
+        """Returns how likely the tokens that came last were to the model.
+
+        Before temperature, penalties and guidance: what the model itself says.
+
+        Args:
+            top: How many of the likeliest tokens to tell of besides.
+
+        Returns:
+            For each row, the token with the logarithm of its probability, then the likeliest
+            tokens with theirs; nothing for a row to which no token came.
+        """
+        found = []
+        for row in range(len(self._counts)):
+            logits = self._chosen_by.get(row)
+            chosen = int(self._next[row])
+            found.append([] if logits is None else log_probabilities(logits, chosen, top))
+        return found
+
+    def get_sequence(self, index: int) -> NDArray:
+        """Returns the tokens of a row so far.
+
+        Raises:
+            Refused: There is no such row.
+        """
+        if not 0 <= operator.index(index) < len(self._counts):
+            raise Refused(f"there is no sequence {index}: there are {len(self._counts)}")
+        return self._sequence(index).copy()
+
+    def token_count(self) -> int:
+        """Returns how many tokens the longest sequence has."""
+        return max(self._counts)
+
+    def rewind_to(self, new_length: int) -> None:
+        """Forgets all but the first tokens of every sequence.
+
+        Raises:
+            Refused: One of them has not as many.
+        """
+        if not 0 <= operator.index(new_length) <= min(self._counts):
+            raise Refused(f"{new_length} is no length to go back to from {min(self._counts)}")
+        for row in range(len(self._counts)):
+            self._shorten(row, new_length)
+        self._logits = None
+
+    def get_logits(self) -> NDArray:
+        """Returns the logits of what comes next, [rows, 1, vocabulary]."""
+        return self._computed()[:, None].astype(np.float32)
+
+    def set_logits(self, new_logits: Any) -> None:
+        """Sets the logits that the next token is chosen by.
+
+        Raises:
+            Refused: They are not [rows, vocabulary], or that with a 1 in the middle.
+        """
+        array = np.asarray(new_logits, np.float32)
+        shape = (len(self._counts), self._about.vocabulary)
+        if array.shape not in (shape, (shape[0], 1, shape[1])):
+            raise Refused(f"logits are {list(array.shape)}; expected {list(shape)}")
+        self._logits = array.reshape(shape)
+
+    def get_output(self, name: str) -> NDArray:
+        """Returns an output of the latest run of the graph; of ``logits``, the last position's.
+
+        Raises:
+            Refused: There was no run, or the graph has no such output.
+        """
+        try:
+            return self._decoder.output(name)
+        except KeyError:
+            raise Refused(f"there is no output {name!r} yet, or at all") from None
+
+    def get_input(self, name: str) -> NDArray:
+        """Returns ids, mask or positions that the latest run of the graph was given.
+
+        Raises:
+            Refused: There was no run, or the graph has no such input.
+        """
+        try:
+            return self._decoder.input(name)
+        except KeyError:
+            raise Refused(f"there is no input {name!r} yet, or at all") from None
+
+    def _sequence(self, row: int) -> NDArray:
+        return self._tokens[row, : self._counts[row]]
+
+    def _stopped(self, row: int) -> bool:
+        return self._ended[row] or self._counts[row] >= self._limit
+
+    def _shorten(self, row: int, length: int) -> None:
+        """Forgets what follows; the last token that is left is run again, for its logits."""
+        self._counts[row], self._ended[row] = length, False
+        self._guide(row, min(length, self._prompts[row]))
+        self._decoder.lengths[row] = min(self._decoder.lengths[row], max(length - 1, 0))
+
+    def _guide(self, row: int, prompt: int) -> None:
+        """Has guidance begin after so many tokens, and take those that follow them."""
+        self._prompts[row] = prompt
+        if (guide := self._searches[row].guide) is not None:
+            guide.restart(self._sequence(row)[prompt:].tolist())
+
+    def _parted(self, tokens: Any) -> list[NDArray]:
+        """Returns the tokens of each row, checked."""
+        array = np.asarray(tokens.as_numpy() if isinstance(tokens, Tensor) else tokens)
+        rows = len(self._counts)
+        if not array.size or array.dtype.kind not in "iu" or array.ndim > 2:
+            raise Refused(f"tokens are {array.dtype}{list(array.shape)}; expected whole numbers")
+        if array.size % rows or (array.ndim == 2 and array.shape[0] != rows):
+            raise Refused(f"tokens are {list(array.shape)}; expected as many for each of {rows}")
+        if (outside := (array < 0) | (array >= self._about.vocabulary)).any():
+            raise Refused(
+                f"there is no token {array[outside][0]}: they are 0 to {self._about.vocabulary - 1}"
+            )
+        parts: list[NDArray] = list(array.reshape(rows, -1).astype(np.int32))
+        return parts if rows == 1 else [self._unpadded(part) for part in parts]
+
+    def _unpadded(self, part: NDArray) -> NDArray:
+        kept = np.flatnonzero(part != self._about.pad)
+        return part[: max(int(kept[-1]) + 1 if len(kept) else 0, 1)]
+
+    def _computed(self) -> NDArray:
+        """Returns the logits [rows, vocabulary] that follow the sequences."""
+        if self._logits is None:
+            if 0 in self._counts:
+                raise Refused("there is nothing to continue", hint="call append_tokens before")
+            new = [c - had for c, had in zip(self._counts, self._decoder.lengths, strict=True)]
+            if len(new) > 1 and self._decoder.in_place and max(new) <= 1:
+                self._logits = self._all_rows()
+            else:
+                self._logits = np.concatenate([self._one_row(row) for row in range(len(new))])
+        return self._logits
+
+    def _all_rows(self) -> NDArray:
+        """Runs a token of each row; the caches of those that have ended stay as they are."""
+        last = self._tokens[np.arange(len(self._counts)), np.array(self._counts) - 1]
+        before = self._decoder.lengths.copy()
+        adapters = dict.fromkeys(range(len(before)), self._adapter)
+        logits = self._decoder.run(0, last[:, None], adapters)
+        for row in range(len(before)):
+            if self._stopped(row):
+                self._decoder.lengths[row] = before[row]
+        return logits
+
+    def _one_row(self, row: int) -> NDArray:
+        """Runs what is new of a row, in pieces."""
+        had, end = self._decoder.lengths[row], self._counts[row]
+        if self._ended[row] and len(self._counts) > 1:
+            return np.zeros((1, self._about.vocabulary), np.float32)
+        had = min(had, end - 1)
+        self._decoder.lengths[row] = had
+        logits = np.zeros(0)
+        for start in range(had, end, self._chunk):
+            part = self._tokens[row : row + 1, start : min(start + self._chunk, end)]
+            logits = self._decoder.run(row, part, {row: self._adapter})
+        return logits

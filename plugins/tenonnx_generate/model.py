@@ -1,0 +1,153 @@
+"""``Model``: a folder's graph as a session, and which of its inputs is what."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from tenonnx import InferenceSession, SessionOptions
+from tenonnx_generate.adapter_inputs import AdapterInputs
+from tenonnx_generate.config import Config
+from tenonnx_generate.description import Description, describe
+from tenonnx_generate.errors import Refused, Unsupported
+from tenonnx_generate.tensor import FLOATS, float_type
+
+LAST_ROW = "tenonnx.last_row"
+ROW_MATRICES = "tenonnx.row_matrices"
+"""Session entries: an output computed for the last position alone, an adapter for each row."""
+
+ADAPTER = "lora"
+"""What the names of inputs have in them that an adapter gives and that have no value else."""
+
+IDS: dict[str, np.dtype[Any]] = {
+    "tensor(int32)": np.dtype(np.int32),
+    "tensor(int64)": np.dtype(np.int64),
+}
+"""Element types of ids, masks and positions."""
+
+
+class Model:
+    """A language model that is one graph, opened once for any number of generators and threads.
+
+    Args:
+        config: The folder, or a ``Config`` of it that a caller changed.
+
+    Raises:
+        Missing: The folder has not all of its files.
+        Refused: The configuration and the graph do not fit each other.
+        Unsupported: The model is of a kind that does not run here; the message names it.
+    """
+
+    def __init__(self, config: Config | str | os.PathLike[str]) -> None:
+        given = config if isinstance(config, Config) else Config(config)
+        self.description: Description = describe(given)
+        options = session_options(self.description)
+        self.session = InferenceSession(
+            self.description.path, options, providers=self.description.providers
+        )
+        self._args = {arg.name: arg for arg in self.session.get_inputs()}
+        asked = [arg for name, arg in self._args.items() if ADAPTER in name.lower()]
+        overridable = self.session.get_overridable_initializers()
+        self.adapter_inputs = AdapterInputs(asked, overridable)
+        self.outputs = {arg.name: arg for arg in self.session.get_outputs()}
+        self.caches = dict(self._find_caches())
+        """The output that continues each cache, by the cache's input."""
+        self._check_inputs()
+
+    @property
+    def type(self) -> str:
+        """Which architecture it is, such as ``llama``."""
+        return self.description.type
+
+    @property
+    def device_type(self) -> str:
+        """Where it runs."""
+        return "cpu"
+
+    def input_dtype(self, role: str) -> np.dtype[Any] | None:
+        """Returns the element type of an input by its role, or ``None`` if the graph has it not."""
+        arg = self._args.get(self.description.inputs[role])
+        return None if arg is None else IDS[arg.type]
+
+    def cache_dtype(self, name: str) -> np.dtype[Any]:
+        """Returns the element type of a cache."""
+        return float_type(self._args[name].type)
+
+    def cache_shape(self, name: str, rows: int, length: int) -> list[int]:
+        """Returns the shape of a cache that holds so many tokens of so many sequences.
+
+        Raises:
+            Refused: The graph has other heads than the configuration says.
+        """
+        about = self.description
+        shape = self._args[name].shape
+        for axis, (key, value) in enumerate(
+            (("num_key_value_heads", about.key_heads), ("head_size", about.head_size))
+        ):
+            found = shape[1 + 2 * axis]
+            if isinstance(found, int) and found != value:
+                raise Refused(f"{key} is {value}, but {name!r} of the graph has {found}")
+        return [rows, about.key_heads, length, about.head_size]
+
+    def _find_caches(self) -> Iterable[tuple[str, str]]:
+        inputs, outputs = self.description.inputs, self.description.outputs
+        for layer in range(self.description.layers):
+            for kind in ("key", "value"):
+                past = inputs[f"past_{kind}_names"].replace("%d", str(layer))
+                present = outputs[f"present_{kind}_names"].replace("%d", str(layer))
+                if past in self._args:  # some layers have none
+                    if present not in self.outputs:
+                        raise Refused(f"the graph has the input {past!r} and no output {present!r}")
+                    yield past, present
+
+    def _check_inputs(self) -> None:
+        about = self.description
+        if about.inputs["input_ids"] not in self._args:
+            raise Refused(f"the graph has no input {about.inputs['input_ids']!r}")
+        if about.outputs["logits"] not in self.outputs:
+            raise Refused(f"the graph has no output {about.outputs['logits']!r}")
+        if not self.caches:
+            raise Refused(f"the graph has no input {about.inputs['past_key_names']!r} of any layer")
+        roles = ("input_ids", "attention_mask", "position_ids")
+        ids = {about.inputs[role] for role in roles}
+        for name, arg in self._args.items():
+            if name in self.adapter_inputs.asked:
+                continue
+            if name not in ids and name not in self.caches:
+                raise Unsupported(f"the graph asks for the input {name!r}, which nobody gives")
+            types, rank = (IDS.keys(), 2) if name in ids else (FLOATS.keys(), 4)
+            if arg.type not in types or len(arg.shape) != rank:
+                raise Unsupported(
+                    f"input {name!r} is {arg.type}{arg.shape}; expected {rank} axes of "
+                    f"{' or '.join(types)}"
+                )
+        for name in self.caches:
+            self.cache_shape(name, 1, 1)
+
+
+def session_options(about: Description) -> SessionOptions:
+    """Returns the options that a configuration asks for; those of onnxruntime's own do nothing.
+
+    Raises:
+        InvalidArgument: One has a value that cannot be.
+    """
+    options = SessionOptions()
+    options.add_session_config_entry(LAST_ROW, about.outputs["logits"])
+    options.add_session_config_entry(ROW_MATRICES, "1")
+    told = about.session
+    if threads := told.get("intra_op_num_threads"):
+        options.intra_op_num_threads = threads
+    entries = told.get("config_entries", {})
+    for key, value in entries.items() if isinstance(entries, dict) else ():
+        options.add_session_config_entry(key, str(value))
+    if isinstance(level := told.get("graph_optimization_level"), str):
+        options.add_session_config_entry("session.graph_optimization_level", _level(level))
+    return options
+
+
+def _level(name: str) -> str:
+    levels = {"ORT_DISABLE_ALL": 0, "ORT_ENABLE_BASIC": 1, "ORT_ENABLE_EXTENDED": 2}
+    return str(levels.get(name, 99))

@@ -1,0 +1,118 @@
+"""A text or a chat that goes on, with what it took."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tenonnx_generate.generator import Generator
+from tenonnx_generate.model import Model
+from tenonnx_generate.options import GeneratorParams
+from tenonnx_generate.stops import StopStrings
+from tenonnx_generate.tokenizer import Tokenizer
+
+NDArray = np.ndarray[Any, np.dtype[Any]]
+
+
+class Writer:
+    """One sequence of a model, and its text.
+
+    Args:
+        folder: The model's.
+        search: Search options.
+        stops: Strings that a text ends before.
+        schema: A JSON schema that each text is held to; none if empty.
+        adapter: An adapter, as ``FILE`` or ``NAME=FILE``; none if empty.
+
+    Attributes:
+        read: Tokens of prompts that were run.
+        reused: Tokens of prompts whose caches were there already.
+        written: Tokens that were generated.
+        reading: Seconds until the first token after each prompt.
+        writing: Seconds for all others.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        search: Mapping[str, Any],
+        stops: Sequence[str] = (),
+        schema: str = "",
+        adapter: str = "",
+    ) -> None:
+        model = Model(folder)
+        self._tokenizer = Tokenizer(model)
+        params = GeneratorParams(model)
+        params.set_search_options(**search)
+        if schema:
+            params.set_guidance("json_schema", schema)
+        self._stops = tuple(stops)
+        StopStrings(self._stops)
+        self._generator = Generator(model, params)
+        if adapter:
+            self._adapt(model, adapter)
+        self.read = self.reused = self.written = 0
+        self.reading = self.writing = 0.0
+        self._first = 0
+
+    @property
+    def rate(self) -> float:
+        """Tokens a second, without the first after each prompt."""
+        return (self.written - self._first) / self.writing if self.writing else 0.0
+
+    def continued(self, text: str, most: int) -> Iterator[str]:
+        """Yields what follows a text, piece by piece; at most so many tokens."""
+        return self._after(self._tokenizer.encode(text), most)
+
+    def answered(self, messages: Sequence[dict[str, Any]], most: int) -> Iterator[str]:
+        """Yields the answer to messages; what they begin with as before is not run again."""
+        prompt = self._tokenizer.apply_chat_template(messages)
+        # The template writes the special tokens itself.
+        self._tokenizer.update_options(add_special_tokens=False)
+        return self._after(self._tokenizer.encode(prompt), most)
+
+    def _adapt(self, model: Model, adapter: str) -> None:
+        from tenonnx_generate.adapters import Adapters  # few texts have one
+
+        name, _, file = adapter.rpartition("=")
+        if Path(adapter).is_file():  # whose name may have one, too
+            name, file = "", adapter
+        adapters, name = Adapters(model), name or Path(file).stem
+        adapters.load(file, name)
+        self._generator.set_active_adapter(adapters, name)
+
+    def _after(self, prompt: NDArray, most: int) -> Iterator[str]:
+        start = time.perf_counter()
+        new = self._begun(prompt)
+        self._generator.append_tokens(new)
+        self.read += len(new)
+        stream, stops = self._tokenizer.create_stream(), StopStrings(self._stops)
+        written = 0
+        while written < most and not self._generator.is_done() and not stops.stopped:
+            self._generator.generate_next_token()
+            now = time.perf_counter()
+            if written:
+                self.writing += now - start
+            else:
+                self.reading += now - start
+                self._first += 1
+            written += 1
+            self.written += 1
+            yield stops.take(stream.decode(int(self._generator.get_next_tokens()[0])))
+            start = time.perf_counter()
+        yield stops.take(stream.finish()) + stops.finish()
+
+    def _begun(self, prompt: NDArray) -> NDArray:
+        """Goes back to where a prompt differs from the sequence; returns the rest of it."""
+        there = self._generator.get_sequence(0)
+        size = min(len(there), len(prompt) - 1)
+        differ = np.flatnonzero(there[:size] != prompt[:size])
+        common = int(differ[0]) if len(differ) else max(size, 0)
+        self._generator.rewind_to(common)
+        self.reused += common
+        return prompt[common:]

@@ -1,0 +1,163 @@
+"""Requests to a language model: which are admitted, and the threads that generate for them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from functools import partial
+from typing import TypeAlias
+
+from tenonnx import interruption
+from tenonnx.interruption import Stopped
+from tenonnx_generate import Generator
+from tenonnx_generate.errors import Unsupported
+from tenonnx_serve.errors import BadRequest, Busy, TimedOut
+from tenonnx_serve.openai.engine_thread import EngineThread
+from tenonnx_serve.openai.language_model import LanguageModel
+from tenonnx_serve.openai.steps import Job, Step
+from tenonnx_serve.statistics import Execution, Spent
+from tenonnx_serve.threads import Stop, Threads
+
+Event: TypeAlias = Step | BaseException | None
+"""A token, what a text failed with, or its end."""
+
+
+class Generations:
+    """The requests to one version of a language model.
+
+    An engine generates all texts together. Where the graph returns caches that are longer at each
+    step, as no engine takes them, each text has a thread.
+
+    Args:
+        model: The model.
+        count: How many texts have a thread at once.
+        most: How many may wait or be generated.
+        observe: Told of every request that ended.
+
+    Attributes:
+        waiting: How many texts wait or are generated.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        count: int,
+        most: int,
+        observe: Callable[[LanguageModel, Spent | None, int], None],
+    ) -> None:
+        self.model, self._most, self._observe = model, most, observe
+        self.waiting = 0
+        self._engine: EngineThread | None = None
+        try:
+            self._engine = EngineThread(model.model, most)
+        except Unsupported:
+            self._threads = Threads(count, "tenonnx-generate")
+
+    async def steps(
+        self, jobs: Sequence[Job], seconds: float
+    ) -> AsyncGenerator[tuple[int, Step], None]:
+        """Yields tokens of several texts as they come, each with its text's number.
+
+        Whoever closes it, or is cancelled, ends what is generated.
+
+        Args:
+            jobs: The texts; those that whoever asks has finished are not waited for.
+            seconds: How long all of it may take.
+
+        Raises:
+            BadRequest: There are more than may wait.
+            Busy: Too many wait.
+            TimedOut: It takes longer.
+        """
+        if len(jobs) > self._most:
+            raise BadRequest(f"a request has {len(jobs)} texts; this server takes {self._most}")
+        if self.waiting + len(jobs) > self._most:
+            raise Busy(f"model '{self.model.name}' has {self.waiting} requests waiting already")
+        loop, began = asyncio.get_running_loop(), time.perf_counter_ns()
+        events = asyncio.Queue[tuple[int, Event]]()
+        late = TimedOut(f"the request took longer than {seconds:g} s")
+        timer = loop.call_later(seconds, events.put_nowait, (0, late))
+        self.waiting += len(jobs)
+        first, whole = 0, False
+        try:
+            for number, job in enumerate(jobs):
+                job.stop = Stop(seconds)
+                tell = partial(_tell, loop, events, number)
+                if self._engine is not None:
+                    self._engine.begin(job, tell)
+                else:
+                    self._threads.submit(partial(self._work, job, tell))
+            while not all(job.done for job in jobs):
+                number, event = await events.get()
+                first = first or time.perf_counter_ns()
+                if isinstance(event, BaseException):
+                    raise event
+                if event is None:
+                    jobs[number].done = True
+                elif not jobs[number].done:
+                    yield number, event
+            whole = True
+        finally:
+            timer.cancel()
+            self.waiting -= len(jobs)
+            whole = whole or all(job.done for job in jobs)
+            for job in jobs:
+                job.finish()
+            self._count(began, first, len(jobs) if whole else 0)
+
+    def _count(self, began: int, first: int, texts: int) -> None:
+        """Counts a request; one that failed or was given up has no texts."""
+        now, statistics = time.perf_counter_ns(), self.model.statistics
+        spent = None
+        if texts:
+            run = Execution(first or began, first or began, now, 1, texts)
+            spent = Spent(run.began - began, texts, run)
+            statistics.ran(run, now)
+            statistics.succeeded(spent, now - began)
+        else:
+            statistics.fail.add(now - began)
+        self._observe(self.model, spent, now - began)
+
+    def _work(self, job: Job, tell: Callable[[Event], None]) -> None:
+        """Generates one text, in a thread."""
+        try:
+            with interruption.limited(job.stop):
+                self._generate(job, tell)
+        except Stopped as error:
+            tell(None if job.done else TimedOut(str(error.args[0])))
+        except BaseException as error:  # whatever it is, who waits is to know
+            tell(error)
+        else:
+            tell(None)
+
+    def _generate(self, job: Job, tell: Callable[[Event], None]) -> None:
+        job.stop.check()
+        generator = Generator(self.model.model, job.params)
+        generator.append_tokens(job.prompt)
+        ends = self.model.model.description.eos
+        while not generator.is_done():
+            job.stop.check()
+            generator.generate_next_token()
+            token = int(generator.get_next_tokens()[0])
+            chances = generator.get_next_logprobs(job.top)[0] if job.top >= 0 else []
+            tell(Step(token, chances, token in ends))
+
+    def close(self) -> None:
+        """Takes no more texts; the threads end when those that were begun are."""
+        if self._engine is not None:
+            self._engine.close()
+        else:
+            self._threads.end()
+
+
+def _tell(
+    loop: asyncio.AbstractEventLoop,
+    events: asyncio.Queue[tuple[int, Event]],
+    number: int,
+    event: Event,
+) -> None:
+    """Tells whoever waits in the event loop, from a thread."""
+    with contextlib.suppress(RuntimeError):  # the loop has ended: nobody waits
+        loop.call_soon_threadsafe(events.put_nowait, (number, event))

@@ -1,0 +1,134 @@
+"""A language model that is served: one session, one tokenizer, and what they are asked for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tenonnx import InferenceSession
+from tenonnx_generate import Config, Generator, GeneratorParams, Model, Tokenizer
+from tenonnx_generate.guidance import vocabulary
+from tenonnx_serve.openai.errors import Wrong
+from tenonnx_serve.settings import Settings
+from tenonnx_serve.statistics import Statistics
+
+NDArray = np.ndarray[Any, np.dtype[Any]]
+
+LONGEST_TOKEN = 256
+"""Characters of a token at most: a text that must be longer than the context is not encoded."""
+
+WARM_TOKENS = 4
+
+
+class LanguageModel:
+    """One version of a language model.
+
+    Args:
+        name: What clients call it.
+        version: A number, as text.
+        folder: One of onnxruntime-genai's.
+        settings: How to open it.
+
+    Attributes:
+        created: When its configuration was written, in seconds since 1970.
+        context: How many tokens a prompt and its answer may have together: the ``max_length`` of
+            the folder, or its context.
+
+    Raises:
+        TenonnxError: A file is missing or wrong, or the model is of a kind that does not run.
+    """
+
+    def __init__(self, name: str, version: str, folder: Path, settings: Settings) -> None:
+        config = Config(folder)
+        _configure(config, settings)
+        self.name, self.version = name, version
+        self.model = Model(config)
+        self.tokenizer = Tokenizer(self.model)
+        self.statistics = Statistics()
+        self.context = GeneratorParams(
+            self.model
+        ).max_length  # of the folder's search, or the context
+        self.created = int((folder / "genai_config.json").stat().st_mtime)
+
+    @property
+    def session(self) -> InferenceSession:
+        """What runs the graph."""
+        return self.model.session
+
+    def warm_up(self) -> None:
+        """Generates a few tokens, which has kernels made and captures what steps repeat."""
+        params = GeneratorParams(self.model)
+        size = min(WARM_TOKENS, self.context - 1)
+        params.set_search_options(max_length=min(2 * WARM_TOKENS, self.context), do_sample=False)
+        generator = Generator(self.model, params)
+        generator.append_tokens(np.zeros(size, np.int32))
+        while not generator.is_done():
+            generator.generate_next_token()
+
+    def encode(self, text: str, param: str, *, special: bool) -> NDArray:
+        """Returns a text's tokens.
+
+        Args:
+            text: It.
+            param: The part of the request that it comes from.
+            special: Add those that a text begins or ends with.
+
+        Raises:
+            Wrong: It is longer than the model's context.
+        """
+        if len(text) > LONGEST_TOKEN * self.context:
+            raise too_long(f"more than {self.context}", self.context, param)
+        return self.tokenizer.encode(text, add_special_tokens=special)
+
+    def written(self, token: int) -> bytes:
+        """Returns a token's bytes, which may be a part of a character."""
+        if not self.model.description.eos:  # which the library wants
+            return self.tokenizer.decode([token]).encode()
+        found: bytes = vocabulary(self.model).decode_bytes([token])
+        return b"" if found == b"<[%d]>" % token else found  # how it writes those that are none
+
+    def check_length(self, prompt: int, most: int | None, limit: int, param: str) -> int:
+        """Returns how many tokens may follow a prompt.
+
+        Args:
+            prompt: Tokens of the prompt.
+            most: Tokens that the request asks for at most.
+            limit: Those that the server allows; 0 for any number.
+            param: The part of the request that the prompt comes from.
+
+        Raises:
+            Wrong: They are more than the context has, or the server allows, or there is no prompt.
+        """
+        if not prompt:
+            raise Wrong(f"{param} has no tokens: there is nothing to continue", param)
+        if prompt + (most or 1) > self.context:
+            asked = f"{prompt} in the prompt and {most or 1} to generate"
+            raise too_long(asked, self.context, param)
+        if most and limit and most > limit:
+            raise Wrong(f"max_tokens is {most}; this server allows {limit}", "max_tokens")
+        return most or min(self.context - prompt, limit or self.context)
+
+
+def too_long(asked: str, context: int, param: str) -> Wrong:
+    """Returns the error of a prompt that does not fit into the context."""
+    return Wrong(
+        f"the model's maximum context length is {context} tokens; the request has {asked}",
+        param,
+        "context_length_exceeded",
+    )
+
+
+def _configure(config: Config, settings: Settings) -> None:
+    """Has a folder's model opened as the server was told, whatever the folder says."""
+    if settings.providers:
+        config.clear_providers()
+        for name, options in settings.providers:
+            config.append_provider(name)
+            for key, value in options:
+                config.set_provider_option(name, key, value)
+    if settings.intra_op_threads:
+        told = {"intra_op_num_threads": settings.intra_op_threads}
+        config.overlay(json.dumps({"model": {"decoder": {"session_options": told}}}))

@@ -1,0 +1,201 @@
+"""The paths of OpenAI's API, and answers as server-sent events."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncGenerator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from tenonnx_serve.core import told
+from tenonnx_serve.errors import Missing
+from tenonnx_serve.openai.errors import NoSuchModel, Wrong
+from tenonnx_serve.openai.errors import told as written
+from tenonnx_serve.requests import shown
+from tenonnx_serve.rest import Answer, Call, Handler, Routes, Watch, answer
+
+if TYPE_CHECKING:
+    from tenonnx_serve.openai.answers import Answers
+    from tenonnx_serve.openai.choices import Choice, Piece
+    from tenonnx_serve.openai.generations import Generations
+    from tenonnx_serve.openai.messages import Sampling
+    from tenonnx_serve.openai.requests import Prepared
+    from tenonnx_serve.openai.steps import Step
+
+EVENTS: Final = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
+
+
+async def models(call: Call) -> Answer:
+    """Lists the language models that are loaded, or tells of one."""
+    if call.path:
+        return answer(_described(_find(call, call.path[0])))
+    found = [_described(each) for each in call.core.repository.language_models()]
+    return answer({"object": "list", "data": found})
+
+
+async def chat(call: Call) -> Answer:
+    """Answers messages."""
+    body = await call.body()
+    from tenonnx_serve.openai import answers, messages, requests
+
+    asked = messages.parsed(body, messages.ChatRequest)
+    served = _find(call, asked.model)
+    limit = call.core.settings.limits.tokens
+    made = await call.core.threads.submit(lambda: requests.chat(served.model, asked, limit))
+    return await _answered(call, served, asked, made, answers.ChatAnswers(served.model))
+
+
+async def completions(call: Call) -> Answer:
+    """Continues texts."""
+    body = await call.body()
+    from tenonnx_serve.openai import answers, messages, requests
+
+    asked = messages.parsed(body, messages.CompletionRequest)
+    served = _find(call, asked.model)
+    limit = call.core.settings.limits.tokens
+    made = await call.core.threads.submit(lambda: requests.completion(served.model, asked, limit))
+    told_in = answers.CompletionAnswers(served.model, made.echoes)
+    return await _answered(call, served, asked, made, told_in)
+
+
+async def embeddings(call: Call) -> Answer:
+    """Refuses: language models of one graph continue texts, and give no vector of them."""
+    await call.body()
+    raise Wrong(
+        "there are no embeddings here: the server's language models continue texts",
+        "model",
+        "unsupported_model",
+    )
+
+
+async def _answered(
+    call: Call, served: Generations, asked: Sampling, made: Prepared, answers: Answers
+) -> Answer:
+    """Returns the answer, whole or as a stream that has begun."""
+    from tenonnx_serve.openai.choices import Choice
+
+    tokenizer = served.model.tokenizer
+    choices = [Choice(job, tokenizer, asked.stops, made.form) for job in made.jobs]
+    steps = served.steps(made.jobs, call.core.settings.limits.seconds)
+    pieces = _pieces(call.watch(), steps, choices)
+    if asked.stream:
+        chunks = _chunks(pieces, asked, made, answers, choices)
+        # What is wrong before the first token has a status of its own.
+        return Answer(Events(await anext(chunks), chunks), EVENTS)
+    texts: list[list[Piece]] = [[] for _ in choices]
+    async with contextlib.aclosing(pieces):
+        async for number, piece in pieces:
+            texts[number].append(piece)
+    return answer(answers.whole(texts, _usage(made, choices)))
+
+
+async def _pieces(
+    watch: Watch, steps: AsyncGenerator[tuple[int, Step], None], choices: Sequence[Choice]
+) -> AsyncGenerator[tuple[int, Piece], None]:
+    """Yields the pieces of several texts; the last of each says why it has ended."""
+    try:
+        async with contextlib.aclosing(steps):
+            async for number, step in steps:
+                yield number, choices[number].take(step)
+        for number, choice in enumerate(choices):
+            if not choice.ended:
+                yield number, choice.finish()
+    finally:
+        watch.end()
+
+
+async def _chunks(
+    pieces: AsyncGenerator[tuple[int, Piece], None],
+    asked: Sampling,
+    made: Prepared,
+    answers: Answers,
+    choices: Sequence[Choice],
+) -> AsyncGenerator[dict[str, Any], None]:
+    """Yields what a stream tells."""
+    begun = set[int]()
+    async with contextlib.aclosing(pieces):
+        async for number, piece in pieces:
+            for part in piece.parts:
+                if not part.is_empty or number not in begun:
+                    yield answers.chunk(number, part, number not in begun, asked.tells_usage)
+                    begun.add(number)
+    if asked.tells_usage:
+        yield answers.end(_usage(made, choices))
+
+
+class Events:
+    """Chunks as server-sent events; what goes wrong is one too.
+
+    Args:
+        first: The first chunk.
+        chunks: The others.
+    """
+
+    def __init__(self, first: dict[str, Any], chunks: AsyncGenerator[dict[str, Any], None]) -> None:
+        self._first: dict[str, Any] | None = first
+        self._chunks = chunks
+        self._ended = False
+
+    def __aiter__(self) -> Events:
+        return self
+
+    async def __anext__(self) -> bytes:
+        """Returns the next event."""
+        if self._ended:
+            raise StopAsyncIteration
+        chunk, self._first = self._first, None
+        try:
+            return _event(await anext(self._chunks) if chunk is None else chunk)
+        except StopAsyncIteration:
+            self._ended = True
+            return b"data: [DONE]\n\n"
+        except Exception as error:  # whatever it is, the client gets an answer
+            self._ended = True
+            return _event(written(told(error)))
+
+    async def aclose(self) -> None:
+        """Ends what is generated."""
+        await self._chunks.aclose()
+
+
+def _event(said: dict[str, Any]) -> bytes:
+    return b"data: " + json.dumps(said).encode() + b"\n\n"
+
+
+def _usage(made: Prepared, choices: Sequence[Choice]) -> dict[str, Any]:
+    prompt, generated = made.prompt_tokens, sum(choice.tokens for choice in choices)
+    total = prompt + generated
+    return {"prompt_tokens": prompt, "completion_tokens": generated, "total_tokens": total}
+
+
+def _find(call: Call, name: str) -> Generations:
+    try:
+        return call.core.repository.find_language(name)
+    except Missing:
+        raise NoSuchModel(f"the model {shown(name)} does not exist") from None
+
+
+def _described(served: Generations) -> dict[str, Any]:
+    model = served.model
+    return {
+        "id": model.name,
+        "object": "model",
+        "created": model.created,
+        "owned_by": "tenonnx",
+        "max_model_len": model.context,
+    }
+
+
+ROUTES: Final[list[tuple[str, str, Handler]]] = [
+    ("GET", "/v1/models", models),
+    ("GET", "/v1/models/*", models),
+    ("POST", "/v1/chat/completions", chat),
+    ("POST", "/v1/completions", completions),
+    ("POST", "/v1/embeddings", embeddings),
+]
+
+
+def add_to(routes: Routes) -> None:
+    """Adds them."""
+    for method, path, handler in ROUTES:
+        routes.add(method, path, handler)

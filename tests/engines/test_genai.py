@@ -1,0 +1,76 @@
+"""onnxruntime-genai on the same folder: the same tokens, and logits within 1e-3."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "generation"))
+
+from folders import write_folder  # the graph has nothing of the builder's but its operators
+
+pytest.importorskip("onnxruntime_genai", reason="onnxruntime-genai is not installed")
+
+import tenonnx_generate
+
+PROGRAM = """
+import json, sys
+import onnxruntime_genai as og
+model = og.Model(sys.argv[1])
+answers = []
+for options, prompt in json.loads(sys.argv[2]):
+    params = og.GeneratorParams(model)
+    params.set_search_options(max_length=60, **options)
+    generator = og.Generator(model, params)
+    generator.append_tokens(prompt)
+    logits = []
+    while not generator.is_done():
+        logits.append(generator.get_logits()[0, 0].tolist())
+        generator.generate_next_token()
+    answers.append([generator.get_sequence(0).tolist(), logits])
+print(json.dumps(answers))
+"""
+
+CASES: list[tuple[dict[str, Any], list[int]]] = [
+    ({}, [84, 104, 101]),
+    ({"repetition_penalty": 1.3}, [84, 104, 101, 32, 119]),
+    ({"min_length": 55}, [9, 8, 7]),
+    ({"do_sample": True, "top_k": 1}, [200, 3, 50]),
+    ({"past_present_share_buffer": False}, [1, 2, 3, 4]),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_folder(tmp_path_factory.mktemp("genai") / "folder")
+
+
+@pytest.fixture(scope="module")
+def theirs(folder: Path) -> list[Any]:
+    command = [sys.executable, "-c", PROGRAM, str(folder), json.dumps(CASES)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    answers: list[Any] = json.loads(done.stdout.splitlines()[-1])
+    return answers
+
+
+@pytest.mark.parametrize("case", range(len(CASES)))
+def test_tokens_and_logits_are_the_same(folder: Path, theirs: list[Any], case: int) -> None:
+    options, prompt = CASES[case]
+    sequence, logits = theirs[case]
+    model = tenonnx_generate.Model(folder)
+    params = tenonnx_generate.GeneratorParams(model)
+    params.set_search_options(max_length=60, **options)
+    made = tenonnx_generate.Generator(model, params)
+    made.append_tokens(prompt)
+    for expected in logits:
+        np.testing.assert_allclose(made.get_logits()[0, 0], expected, atol=1e-3)
+        made.generate_next_token()
+    assert made.is_done()
+    assert made.get_sequence(0).tolist() == sequence

@@ -1,0 +1,104 @@
+"""``tenonnx generate``, on the trained example model."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from folders import write_adapter, write_folder
+from typer.testing import CliRunner
+
+pytest.importorskip("tokenizers", reason="the extra generate is not installed")
+pytest.importorskip("jinja2", reason="the extra generate is not installed")
+pytest.importorskip("llguidance", reason="the extra generate is not installed")
+
+from tenonnx.cli.app import app
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "generate"
+SAID = ' is executed in the "else" clause, and the exception is'
+
+pytestmark = pytest.mark.skipif(
+    not any(command.name == "generate" for command in app.registered_commands)
+    and "generate" not in CliRunner().invoke(app, ["--help"]).output,
+    reason="this installation is older than the subcommand: repeat pip install -e",
+)
+
+
+def run(*arguments: object, given: str = "") -> Any:
+    return CliRunner().invoke(app, ["generate", *map(str, arguments)], input=given)
+
+
+@pytest.mark.parametrize("how", [["--prompt", "The with statement"], ["--no-stream"]])
+def test_a_text_goes_on(how: list[str]) -> None:
+    done = run(EXAMPLE / "model", *how, "-n", 18, given="The with statement")
+    assert done.exit_code == 0, done.output
+    assert done.stdout == SAID + "\n"
+    assert "3 tokens read in" in done.stderr
+    assert "18 generated" in done.stderr
+    assert "of private memory" in done.stderr
+
+
+def test_it_is_the_text_of_the_loop_by_hand() -> None:
+    options = ["The with statement", "--tokens", "18", "--temperature", "0"]
+    script = [sys.executable, EXAMPLE / "generate.py", *options]
+    done = subprocess.run(script, capture_output=True, text=True, check=True)
+    assert done.stdout == f"The with statement{SAID}\n"
+
+
+def test_json_and_seeds() -> None:
+    how = ["--prompt", "The", "-n", 5, "--temperature", 1.0, "--json", "--seed"]
+    first, again, other = (
+        json.loads(run(EXAMPLE / "model", *how, seed).stdout) for seed in (3, 3, 4)
+    )
+    assert first["text"] == again["text"] != other["text"]
+    assert (first["prompt_tokens"], first["tokens"]) == (1, 5)
+    assert first["tokens_per_second"] > 0
+
+
+def test_texts_end_before_others_and_keep_to_schemas(tmp_path: Path) -> None:
+    (tmp_path / "schema.json").write_text('{"enum": ["a", "with"]}')
+    how = [EXAMPLE / "model", "--prompt", "The with statement"]
+    assert run(*how, "--stop", "zzz", "--stop", "clause").stdout == ' is executed in the "else" \n'
+    for schema in (tmp_path / "schema.json", '{"enum": ["a", "with"]}'):
+        done = run(*how, "--json-schema", schema)
+        assert json.loads(done.stdout) in ("a", "with"), done.output
+
+
+def test_a_chat_reads_only_what_is_new(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "folder")
+    done = run(folder, "--chat", "--system", "s", "-n", 3, given="one\ntwo\n")
+    assert done.exit_code == 0, done.output
+    assert len(done.stdout.splitlines()) >= 2
+    assert "more were there" in done.stderr
+
+
+def test_adapters_change_what_is_said(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "folder", lora="empty")
+    file = write_adapter(tmp_path / "mine.onnx_adapter", 1)
+    how = [folder, "--prompt", "one", "-n", 8, "--json"]
+    texts = [
+        json.loads(run(*how, *more).stdout)["text"]
+        for more in ([], ["--adapter", file], ["--adapter", f"mine={file}"])
+    ]
+    assert texts[0] != texts[1] == texts[2]
+
+
+@pytest.mark.parametrize(("arguments", "code", "said"), [
+    (["nowhere"], 3, "is no folder"),
+    (["--chat", "--prompt", "x", EXAMPLE / "model"], 2, "takes neither"),
+    ([EXAMPLE / "model", "--prompt", "a" * 2000], 2, "more than max_length"),
+    ([EXAMPLE / "model", "--top-p", 2], 2, "top_p is 2"),
+    ([EXAMPLE / "model", "--json-schema", "{"], 2, "json_schema is wrong"),
+    ([EXAMPLE / "model", "--json-schema", "nowhere.json"], 3, "does not exist"),
+    ([EXAMPLE / "model", "--adapter", "x=nowhere"], 3, "nowhere does not exist"),
+    ([EXAMPLE / "model", "--chat"], 2, "has no chat template"),
+])  # fmt: skip
+def test_mistakes_are_sentences(arguments: list[Any], code: int, said: str) -> None:
+    done = run(*arguments, given="x\n")
+    assert done.exit_code == code
+    assert said in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
