@@ -4,12 +4,14 @@ README.md is the site's first page, and the other documents at the top have page
 something else leads to the repository, if ``extra.repository`` says where that is, and is text
 otherwise; ``repo_url`` would have each page ask its host for figures. The first line of a block of
 code may tell tests something: a file's name becomes the block's title and the rest is dropped.
+``setup.py`` has the README's links made absolute, for package indexes.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,10 +52,34 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     def linked(found: re.Match[str]) -> str:
         return site_link(found["text"], found["target"], place, repository)
 
+    return rewritten(markdown, linked, site_info)
+
+
+def absolute_links(markdown: str, repository: str) -> str:
+    """Returns a document at the repository's top as a package index can show it."""
+
+    def linked(found: re.Match[str]) -> str:
+        text, target = found["text"], found["target"]
+        here = "://" not in target and not target.startswith(("mailto:", "#"))
+        return f"[{text}]({repository}/blob/HEAD/{target})" if here else found[0]
+
+    return rewritten(markdown, linked, lambda info: info.partition(" ")[0])
+
+
+def rewritten(
+    markdown: str, linked: Callable[[re.Match[str]], str], opening: Callable[[str], str]
+) -> str:
+    """Returns a document with other links outside of blocks of code, and other openings of these.
+
+    Args:
+        markdown: The document.
+        linked: Returns what stands for a link.
+        opening: Returns what stands behind a block's backticks.
+    """
     pieces, end = [], 0
     for block in FENCE.finditer(markdown):
-        opening = f"```{site_info(block['info'])}"
-        pieces += [LINK.sub(linked, markdown[end : block.start()]), opening, block["code"]]
+        pieces.append(LINK.sub(linked, markdown[end : block.start()]))
+        pieces += [f"```{opening(block['info'])}", block["code"]]
         end = block.end()
     return "".join([*pieces, LINK.sub(linked, markdown[end:])])
 

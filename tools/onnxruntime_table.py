@@ -1,6 +1,6 @@
-"""Writes docs/onnxruntime.md: every name of onnxruntime's Python API, and what it is here.
+"""Writes docs/onnxruntime.md: every name of onnxruntime's Python API, and its state in tenonnx.
 
-The names come from the installed onnxruntime; what is said of them, from the tables below.
+The names come from the installed onnxruntime, the remarks from the tables below.
 """
 
 from __future__ import annotations
@@ -22,106 +22,120 @@ INTRODUCTION = """\
 
 Written by `python tools/onnxruntime_table.py`; a test checks that it is up to date.
 
-`import tenonnx as ort` is all there is to change. Programs that import onnxruntime themselves, or
-through a library, run unchanged with `python -m tenonnx.as_onnxruntime script.py` (or `-m
-module`), and so do the Python processes that they start, unless these ignore the environment
-(`python -E`, `-I`, `-S`) or `TENONNX_AS_ONNXRUNTIME` is 0. In a notebook,
-`tenonnx.as_onnxruntime.install()` before the library's import does it. Tools that an installed
-onnxruntime brings, such as `onnxruntime.quantization`, are found beside it and use tenonnx, too.
+Replace `import onnxruntime as ort` by `import tenonnx as ort`. That is the only change. Programs
+and libraries that import onnxruntime themselves run unchanged with
+`python -m tenonnx.as_onnxruntime script.py` (or `-m module`). So do their Python subprocesses,
+unless these ignore the environment (`python -E`, `-I`, `-S`) or `TENONNX_AS_ONNXRUNTIME` is 0. In a
+notebook, call `tenonnx.as_onnxruntime.install()` before you import the library. Tools of an
+installed onnxruntime, such as `onnxruntime.quantization`, remain available and use tenonnx too.
 
-What follows is every public name of onnxruntime {version}, and what it is here: the **same**,
-**better**, **without effect**, **refused** with an error that says what to do instead, or
-**missing**. Names of which nothing is said are the same.
+The tables below list every public name of onnxruntime {version}. A name is the **same**,
+**better**, **without effect**, **refused** with an error that names an alternative, or **missing**.
+Names without a remark are the same.
 
-Exceptions have onnxruntime's names and, unlike there, one base, `TenonnxError`; each is also the
-builtin one that fits: `InvalidArgument` a `ValueError`, `NoSuchFile` a `FileNotFoundError`,
-`NotImplemented` a `NotImplementedError`. Where onnxruntime has several names for one mistake, what
-is raised is of all these classes: an operator that nobody knows is `NotImplemented`, `InvalidGraph`
-and `Fail`; a cycle or an undefined name `InvalidGraph`, `Fail` and `InvalidArgument`; a node that
-fails while it runs `RuntimeException`, `Fail` and `InvalidArgument`, and `InvalidGraph`, too, if
-its operator does not take such types.
+Exceptions have onnxruntime's names and one common base, `TenonnxError`. Each also derives from the
+matching builtin exception: `InvalidArgument` from `ValueError`, `NoSuchFile` from
+`FileNotFoundError`, `NotImplemented` from `NotImplementedError`. Where onnxruntime raises different
+exceptions for the same mistake, tenonnx's exception belongs to all of these classes:
 
-**Stricter.** Mistakes that onnxruntime passes over are errors, which say the remedy: an argument,
-option or provider that does not exist, values for an initializer that the model does not have, an
-output's buffer that does not fit. If none of the providers asked for can be used, that is an
-error too, where onnxruntime warns and takes the CPU: put `CPUExecutionProvider` last in the list,
-as programs for several machines do, and it is taken with a warning. Data files of a model given
-as `bytes` are looked for in `SessionOptions.allowed_roots`, not in the current folder. Outputs
-that are weights are read-only views of them, and outputs of which one is the other reshaped share
-memory; a `.copy()` is yours to write to.
+| mistake | classes |
+| --- | --- |
+| an unknown operator | `NotImplemented`, `InvalidGraph`, `Fail` |
+| a cycle, an undefined name | `InvalidGraph`, `Fail`, `InvalidArgument` |
+| a node that fails in a run | `RuntimeException`, `Fail`, `InvalidArgument` |
+| a node whose operator does not take its types | the same, and `InvalidGraph` |
 
-**Looser.** Inputs may be lists, numbers and torch tensors, and of either byte order; strings and
-sequences may be arrays. Models of a newer IR version or opset run if their operators do. Types
-are not inferred when a model is loaded: those of weights and of the model's inputs must fit
-together, but where those of computed values do not, they are promoted as numpy promotes them, and
-an output may then be of another type than is declared. What a model leaves open of its outputs is
-inferred when `shape` or `type` is read, without the weights; as there, `[]` is also the shape of
-what nothing is found of.
+**Stricter.** These mistakes, which onnxruntime ignores, are errors with a remedy: an unknown
+argument, option or provider; values for an initializer that the model lacks; a buffer that does not
+fit its output. It is also an error if no requested provider can be used, where onnxruntime warns
+and uses the CPU. Put `CPUExecutionProvider` last in the list, as programs for several machines do,
+to get the CPU with a warning. Data files of a model from `bytes` must be in
+`SessionOptions.allowed_roots`, not in the current folder. Outputs that are weights are read-only
+views of them. If one output is a reshape of another, the two share memory. Make a `.copy()` to
+write to them.
 
-Numbers differ in a few places. NaN wins in ReduceMax, ReduceMin, ArgMax, ArgMin and every MaxPool,
-where onnxruntime may pass it over. Sums, products and powers of integers wrap around instead of
-becoming the largest integer, the least integer divided by -1 is itself, and Mod with `fmod` of
-64 bits is exact. Quantized operators round the exact result, halves to even; the softmax of bytes
-that onnxruntime makes of DequantizeLinear, Softmax and QuantizeLinear is one level off now and
-then (2,550 of 465,708 values; none here). So a static int8 model may differ by 2 to 20 %, and the
-difference is onnxruntime's: from its graph in float64, a ViT of two layers is 9.0 % away there,
-4.6 % without optimizations, 3.3 % here.
-Tanh and Sigmoid never exceed 1, as onnxruntime's do by 2e-7: calibrated on such values, a range
-from -1 to 1 has the zero point 128 where it may get 127 there.
+**Looser.** Inputs may be lists, numbers and torch tensors, in either byte order; strings and
+sequences may be arrays. Models with a newer IR version or opset run if their operators are
+supported. Types are not inferred when a model is loaded. The types of weights and of the model's
+inputs must fit together. If types of computed values do not, they are promoted by numpy's rules,
+and an output may have another type than the declared one. Types and shapes that the model does not
+declare for its outputs are inferred when `shape` or `type` is read, without the weights. As in
+onnxruntime, an unknown shape is also `[]`.
 
-Where onnxruntime departs from the specification, or from ONNX's own tests, these are followed. Cast
-writes numbers as plain decimals with all their digits. StringSplit without a delimiter cuts at all
-white space, not at spaces alone; with one it makes one part of an empty string. StringNormalizer
-changes case as Unicode does: ß becomes SS. Of equal keys of a LabelEncoder the last one counts.
-Regressors of ai.onnx.ml apply their post transform to a single target, too, and transform 1 of
-TreeEnsemble is SOFTMAX, 2 LOGISTIC, where onnxruntime has them the other way round. MaxUnpool with
-an `output_shape`, Resize with `align_corners` and a scale that leaves a fraction of an element, and
-the scores that Attention returns beside a causal mask are as in the tests. Padding of `SAME_UPPER`
-and `SAME_LOWER` counts dilations and is never negative, as where strides are longer than kernels.
-A Slice that goes backwards to the largest integer is empty. An LSTM's `clip` holds for its cells,
-too, when tanh reads them. RegexFullMatch has all of RE2's syntax but `\\C`, the flag `U` and the
-names of scripts. QMoE heeds `normalize_routing_weights`, which onnxruntime's takes for 1.
+Numbers differ in a few places:
+
+- NaN is the result of ReduceMax, ReduceMin, ArgMax, ArgMin and MaxPool if it occurs, where
+  onnxruntime may ignore it.
+- Sums, products and powers of integers wrap around instead of saturating, the least integer divided
+  by -1 is itself, and Mod with `fmod` of 64 bits is exact.
+- Quantized operators round the exact result, halves to even. onnxruntime fuses DequantizeLinear,
+  Softmax and QuantizeLinear; its result is sometimes one level off (2,550 of 465,708 values; none
+  in tenonnx). A static int8 model may therefore differ by 2 to 20 %. The error is onnxruntime's:
+  compared with the graph in float64, a ViT of two layers differs by 9.0 % in onnxruntime, 4.6 %
+  there without optimizations, and 3.3 % in tenonnx.
+- Tanh and Sigmoid never exceed 1, where onnxruntime's do by 2e-7. If a range from -1 to 1 is
+  calibrated on such values, its zero point is 128 in tenonnx and may be 127 in onnxruntime.
+
+Where onnxruntime differs from the specification or from ONNX's own tests, tenonnx follows these:
+
+- Cast writes numbers as plain decimals with all their digits.
+- StringSplit without a delimiter splits at all white space, not at spaces alone; with a delimiter
+  an empty string has one part. StringNormalizer changes case as Unicode does: ß becomes SS.
+- The last one of equal keys of a LabelEncoder counts.
+- Regressors of ai.onnx.ml apply their post transform to a single target too. Transform 1 of
+  TreeEnsemble is SOFTMAX and 2 is LOGISTIC; onnxruntime swaps them.
+- MaxUnpool with an `output_shape`, Resize with `align_corners` and a scale that leaves a fraction
+  of an element, and Attention's score output with a causal mask are as in the tests.
+- Padding of `SAME_UPPER` and `SAME_LOWER` includes dilations and is never negative, even if strides
+  are longer than kernels.
+- A Slice that goes backwards to the largest integer is empty.
+- An LSTM's `clip` also applies to its cells when tanh reads them.
+- RegexFullMatch supports RE2's syntax except `\\C`, the flag `U` and the names of scripts.
+- QMoE uses `normalize_routing_weights`; onnxruntime always assumes 1.
 """
 
 INTERNAL = "an internal of onnxruntime's package"
 
 NOTES: dict[str, tuple[str, str]] = {
-    # name: (what it is here, why or how)
+    # name: (its state, why or how)
     "InferenceSession": (
         "better",
         "also takes an `onnx.ModelProto` or `onnx_ir.Model`; weights are mapped, and shared by "
         "all sessions; pickles as a recipe; an unknown argument is an error",
     ),
-    "InferenceSession.run": ("better", "errors name input, node and operator, and say the remedy"),
+    "InferenceSession.run": ("better", "errors name input, node and operator, and a remedy"),
     "InferenceSession.run_async": (
         "better",
-        "returns a future that coroutines can await and that stops the run when cancelled",
+        "returns a future that coroutines can await; cancelling it stops the run",
     ),
     "InferenceSession.run_with_iobinding": (
         "better",
         "kernels write into the bound memory; a cache bound as input and output is updated in "
         "place",
     ),
-    "InferenceSession.set_providers": ("better", "weights stay where they are"),
+    "InferenceSession.set_providers": ("better", "weights are not copied"),
     "InferenceSession.get_provider_graph_assignment_info": (
         "better",
-        "always recorded; `session.placement` gives the reasons, too",
+        "always available; `session.placement` has the reasons, too",
     ),
     "InferenceSession.enable_fallback": (
         "without effect",
-        "what may be fallen back to is what `providers` lists",
+        "the fallbacks are the providers in `providers`",
     ),
     "InferenceSession.disable_fallback": (
         "without effect",
-        "what may be fallen back to is what `providers` lists",
+        "the fallbacks are the providers in `providers`",
     ),
     "InferenceSession.get_tuning_results": ("without effect", "nothing is tuned ahead"),
     "InferenceSession.set_tuning_results": ("without effect", "nothing is tuned ahead"),
-    "InferenceSession.release_captured_graph": ("without effect", "what is recorded goes with it"),
+    "InferenceSession.release_captured_graph": (
+        "without effect",
+        "captures are released with the session",
+    ),
     "InferenceSession.set_ep_dynamic_options": ("refused", "`set_providers` takes new options"),
     "InferenceSession.end_profiling": (
         "better",
-        "events name plugin and kernel, too; `tenonnx profile` prints them",
+        "events name plug-in and kernel, too; `tenonnx profile` prints them",
     ),
     "SessionOptions": (
         "better",
@@ -135,10 +149,10 @@ NOTES: dict[str, tuple[str, str]] = {
         "refused",
         "`@tenonnx.operator('my.domain::MyOp')` makes an operator of a Python function",
     ),
-    "SessionOptions.set_provider_selection_policy": ("refused", "`providers` says who runs"),
+    "SessionOptions.set_provider_selection_policy": ("refused", "use `providers`"),
     "SessionOptions.set_provider_selection_policy_delegate": (
         "refused",
-        "`providers` says who runs",
+        "use `providers`",
     ),
     "SessionOptions.set_ep_context_data_read_func": (
         "refused",
@@ -155,14 +169,14 @@ NOTES: dict[str, tuple[str, str]] = {
     "SessionOptions.enable_mem_pattern": ("without effect", "there is no arena"),
     "SessionOptions.enable_mem_reuse": (
         "without effect",
-        "memory is always free for the next node after its last use",
+        "memory is always free after its last use",
     ),
-    "SessionOptions.log_verbosity_level": ("without effect", "severity 0 logs all there is"),
+    "SessionOptions.log_verbosity_level": ("without effect", "severity 0 logs everything"),
     "SessionOptions.log_severity_level": (
         "without effect",
         "Python's `logging` filters the logger `tenonnx`",
     ),
-    "SessionOptions.profile_file_prefix": ("same", "`tenonnx_profile` if nothing is said"),
+    "SessionOptions.profile_file_prefix": ("same", "`tenonnx_profile` by default"),
     "SessionOptions.use_deterministic_compute": (
         "without effect",
         "kernels add up in the same order every time",
@@ -176,11 +190,11 @@ NOTES: dict[str, tuple[str, str]] = {
     "RunOptions.log_verbosity_level": ("without effect", "Python's `logging` filters"),
     "RunOptions.logid": ("without effect", "Python's `logging` filters"),
     "IOBinding.synchronize_inputs": ("without effect", "inputs are read when the session runs"),
-    "IOBinding.synchronize_outputs": ("without effect", "outputs are there when a run returns"),
+    "IOBinding.synchronize_outputs": ("without effect", "outputs are complete when a run returns"),
     "SessionIOBinding": ("same", "another name of `IOBinding`"),
     "OrtValue": ("better", "holds bfloat16, float8, int4 and strings; pickles"),
-    "OrtEpDevice.create_sync_stream": ("refused", "a run returns when its outputs are there"),
-    "SparseTensor.as_blocksparse_view": ("refused", "no sparse tensor is made of blocks"),
+    "OrtEpDevice.create_sync_stream": ("refused", "a run returns when its outputs are complete"),
+    "SparseTensor.as_blocksparse_view": ("refused", "there are no block-sparse tensors"),
     "SparseTensor.to_cuda": ("refused", "sparse tensors stay on the host"),
     "OrtArenaCfg": ("without effect", "there is no arena"),
     "create_and_register_allocator": ("without effect", "there is no arena"),
@@ -188,19 +202,19 @@ NOTES: dict[str, tuple[str, str]] = {
     "disable_telemetry_events": ("without effect", "there is no telemetry"),
     "enable_telemetry_events": ("without effect", "there is no telemetry"),
     "preload_dlls": ("without effect", "providers load their libraries when they start"),
-    "set_default_logger_verbosity": ("without effect", "severity 0 logs all there is"),
-    "set_seed": ("same", "draws repeat themselves; they are not onnxruntime's numbers"),
+    "set_default_logger_verbosity": ("without effect", "severity 0 logs everything"),
+    "set_seed": ("same", "draws repeat; their numbers are not onnxruntime's"),
     "get_all_providers": ("better", "lists what is installed, usable or not"),
     "register_execution_provider_library": (
         "better",
-        "takes a Python file with a plugin; a shared library is refused",
+        "takes a Python file with a plug-in; a shared library is refused",
     ),
     "unregister_execution_provider_library": (
         "refused",
-        "sessions can be given plugins of their own instead",
+        "give a session its own plug-ins instead",
     ),
 }
-"""What differs, of the names that are there."""
+"""Existing names that differ: their state and the reason."""
 
 MISSING: dict[str, str] = {
     "capi": "`python -m tenonnx.as_onnxruntime` provides it",
@@ -209,12 +223,12 @@ MISSING: dict[str, str] = {
     "import_capi_exception": INTERNAL,
     "package_name": "see `get_build_info`",
     "version": "see `__version__` and `get_version_string`",
-    "cuda_version": "providers know; see `tenonnx doctor`",
+    "cuda_version": "see `tenonnx doctor`",
 }
-"""Names that are not there, and why."""
+"""Missing names, and why."""
 
 OF_INT = frozenset(dir(int)) | {"name", "value"}
-"""What enumerations have of their own accord."""
+"""Attributes that all enumerations have."""
 
 
 def main() -> None:
@@ -259,10 +273,10 @@ def is_here(name: str) -> bool:
 
 
 def verdict(name: str) -> tuple[str, str]:
-    """Returns what a name is here, and why.
+    """Returns the state of a name, and why.
 
     Raises:
-        LookupError: It is missing, and nothing says why.
+        LookupError: It is missing, without a reason in the table.
     """
     if name in NOTES:
         return NOTES[name]
@@ -306,7 +320,7 @@ def about_class(name: str, found: type) -> Iterator[str]:
 
 
 def listing(names: Iterable[str]) -> Iterator[str]:
-    """Yields a table of the names of which there is something to say, and a line of the others."""
+    """Yields a table of the names with remarks, and a line of the others."""
     verdicts = {name.rpartition(".")[2]: verdict(name) for name in names}
     same = [name for name, found in verdicts.items() if found == ("same", "")]
     if len(same) < len(verdicts):

@@ -22,21 +22,21 @@ INTRODUCTION = """\
 
 Written by `python tools/operators_table.py`; a test checks that it is up to date.
 
-Every version of every operator of ONNX {version} runs. A provider runs it by
+Every version of every operator of ONNX {version} runs. A provider runs it with
 
 - **function**: a function of the array library, called by name,
 - **kernel**: a function of `tenonnx_array` over any array library,
-- **own kernel**: one that the provider has in its place,
-- **host**: a kernel on the host, wherever the arrays live: strings, images, decision trees,
-- **plug-in**: a kernel that a built-in plug-in brings;
+- **own kernel**: a function of the provider itself,
+- **host**: a kernel on the host, even for arrays of a device: strings, images, decision trees,
+- **plug-in**: a kernel of a built-in plug-in.
 
-and otherwise the runtime does, by
+The runtime runs the others with
 
-- **body**: the nodes that the operator's schema gives for it,
+- **body**: the function body in the operator's schema,
 - **control flow**: code around the operator's subgraphs,
-- **lowering**: the nodes that a transform puts in its place.
+- **lowering**: the nodes by which a transform replaces it.
 
-A number says from which version on, if not in all.
+A number is the first such version, if it is not the operator's first.
 """
 
 
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def document() -> str:
-    """Returns the document's text, the same wherever the built-in plugins are installed."""
+    """Returns the document's text, the same wherever the built-in plug-ins are installed."""
     tables = tables_of_providers(PluginSet(allow=[]))
     parts = [INTRODUCTION.format(version=onnx.__version__.rpartition(".")[0])]
     domains: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))

@@ -26,6 +26,8 @@ SYSTEM = "manylinux_2_17_{0}.manylinux2014_{0}"
 
 MOST_BYTES = 10_000_000
 
+MOST_SOURCE_BYTES = 2_000_000
+
 SYMBOLS = re.compile(
     r"_?Py\w+|tenonnx_\w+|pthread_\w+|sched_yield|mem(cpy|move|set)"
     r"|(a?(cos|sin|tan)h?|atan2|ceil|erfc?|exp(2|m1)?|floor|fma|fmod|hypot|ldexp|l?gamma|log(10|1p|2)?"
@@ -82,7 +84,8 @@ def main() -> None:
     given = parser.parse_args()
     given.output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        plain = build_plain(given.output, Path(folder))
+        source = build_source(given.output)
+        plain = build_plain(source, Path(folder))
         wheels = [plain, *build_compiled(plain, Path(folder), given.kind)]
     for wheel in wheels:
         check(wheel)
@@ -95,18 +98,24 @@ def main() -> None:
             print(f"{wheel.name} is not tried: --arm-python names none", file=sys.stderr)
 
 
-def build_plain(output: Path, folder: Path) -> Path:
-    """Builds the source distribution, and the wheel for any machine from that alone."""
+def build_source(output: Path) -> Path:
+    """Builds the source distribution, and makes sure of its size."""
     build = "import sys; from tools import backend; print(backend.build_sdist(sys.argv[1]))"
     run = [sys.executable, "-c", build, str(output.absolute())]
     name = subprocess.run(run, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     source = output / name.splitlines()[-1]
+    check_size(source, MOST_SOURCE_BYTES)
+    return source
+
+
+def build_plain(source: Path, folder: Path) -> Path:
+    """Builds the wheel for any machine from the source distribution alone, and beside it."""
     with tarfile.open(source) as archive:
         archive.extractall(folder, filter="data")
-    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(output)]
+    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(source.parent)]
     unpacked = folder / source.name.removesuffix(".tar.gz")
     subprocess.run([*pip, str(unpacked)], env=os.environ | {VARIABLE: "0"}, check=True)
-    (plain,) = output.glob(f"{unpacked.name}-py3-none-any.whl")
+    (plain,) = source.parent.glob(f"{unpacked.name}-py3-none-any.whl")
     return plain
 
 
@@ -139,10 +148,16 @@ def check(wheel: Path) -> None:
                 kind = name.split("/")[-2]
                 counts[kind] = counts.get(kind, 0) + 1
                 _check_image(name, file.read(name))
-    size = wheel.stat().st_size
-    require(size <= MOST_BYTES, f"{wheel.name} has {size:,} bytes, more than {MOST_BYTES:,}")
+    check_size(wheel, MOST_BYTES)
     require(bool(counts) != wheel.name.endswith("-any.whl"), f"{wheel.name} has {counts} of code")
-    print(f"{wheel.name}: {size:,} bytes, code objects: {counts or 'none'}", file=sys.stderr)
+    print(f"{wheel.name} has code objects: {counts or 'none'}", file=sys.stderr)
+
+
+def check_size(file: Path, most: int) -> None:
+    """Ends if a file that is released has grown beyond a limit."""
+    size = file.stat().st_size
+    print(f"{file.name}: {size:,} bytes", file=sys.stderr)
+    require(size <= most, f"{file.name} has {size:,} bytes, more than {most:,}")
 
 
 def _check_image(name: str, content: bytes) -> None:

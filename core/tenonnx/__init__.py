@@ -1,4 +1,4 @@
-"""tenonnx: an ONNX runtime in which every moving part is a plugin and every weight exists once.
+"""tenonnx: an ONNX runtime in which every moving part is a plug-in and every weight exists once.
 
 ``import tenonnx as ort`` and go on as with onnxruntime::
 
@@ -197,7 +197,7 @@ _HOMES = {
 }
 """Where each name lives that is imported above for type checkers.
 
-A module is imported when one of its names is first used, so that ``import tenonnx`` and plugins
+A module is imported when one of its names is first used, so that ``import tenonnx`` and plug-ins
 that only need a decorator stay cheap.
 """
 
@@ -221,7 +221,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'tenonnx' has no attribute {name!r}")
     from tenonnx.collector import paused
 
-    with paused():
+    with paused(lasting=True):
         value = getattr(importlib.import_module(f"tenonnx.{_MODULE_OF[name]}"), name)
     globals()[name] = value
     return value

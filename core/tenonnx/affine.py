@@ -1,4 +1,4 @@
-"""What a node behind a convolution does to each channel: times a factor, plus a summand.
+"""The effect of a node behind a convolution on each channel: a factor and a summand.
 
 This module is public: transforms fold it into weights, and providers into what their kernels do.
 """

@@ -1,4 +1,4 @@
-"""What to say of an exception that a node raised."""
+"""Messages for exceptions that a node raised."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 NUMPY = re.compile(r"ufunc|dtype|out of bounds|Cannot cast|No loop|too many indices")
-"""What numpy says of arrays in exceptions that Python has words of its own for."""
+"""numpy's messages about arrays, in exceptions that Python raises too."""
 
 LIBRARIES = (ValueError, RuntimeError, MemoryError, OSError)
-"""What libraries raise, too, in words that say what did not fit."""
+"""Exceptions of libraries with messages about the mismatch."""
 
 PYTHON = re.compile(
     r"unpack|domain error|is not in (list|tuple)|empty (sequence|iterable)"
     r"|must not be zero|negative shift|NaN to integer|zip\(\)|not in range"
 )
-"""What Python itself says in these."""
+"""Python's own messages in these exceptions."""
 
 NUMBER = re.compile(r"invalid literal for int\(\) with base 10: (.*)", re.DOTALL)
 

@@ -62,7 +62,7 @@ def header_of(content: memoryview, name: str) -> Header:
 
     Args:
         content: The whole file.
-        name: What messages call it.
+        name: Its name in messages.
 
     Raises:
         InvalidProtobuf: It is of another version, or not whole.

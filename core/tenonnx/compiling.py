@@ -61,7 +61,7 @@ def compile_model(
         overwrite: Replace a file that is there.
 
     Returns:
-        What it depends on, by name: machines where all of it is the same may open it.
+        Everything it depends on, by name: a machine where all of it is equal may open it.
 
     Raises:
         Fail: The file is there already, or cannot be written.

@@ -19,7 +19,7 @@ from tenonnx.weights.registry import WeightRegistry
 
 PAGE = 4096
 MAX_INLINE_BYTES = 2**31 - 1
-"""What a protobuf message can hold."""
+"""The size limit of a protobuf message."""
 
 Progress = Callable[[str, float], None]
 """Takes what is being done and the share that is done, from 0 to 1."""
@@ -33,7 +33,7 @@ class Layout:
         inline: Keep them inside the ``.onnx`` file.
         threshold: Tensors of fewer bytes stay inside the ``.onnx`` file in any case.
         data_name: Name of the file of weights; the model's with ``.data`` added if empty.
-        alignment: What weights in that file start at multiples of: pages, as ONNX advises.
+        alignment: The alignment of weights in that file: a page, as ONNX advises.
     """
 
     inline: bool = False
@@ -58,7 +58,7 @@ def convert(
     file, which stays until nobody maps it.
 
     Args:
-        source: What ``InferenceSession`` takes.
+        source: A model as for ``InferenceSession``.
         target: Where to write; ``.onnx``, or an ending of a format that can save.
         registry: Where the weights are mapped meanwhile.
         formats: Formats besides ONNX.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 OWN = Path("/proc/self/cgroup")
-"""Which control groups a process of Linux is in: ``number:controllers:path`` for each hierarchy."""
+"""A Linux process's control groups, a line ``number:controllers:path`` for each hierarchy."""
 
 GROUPS = Path("/sys/fs/cgroup")
 """Where they are."""
@@ -21,7 +21,7 @@ LIMITS: Final = {1: ("cpu.cfs_quota_us", "cpu.cfs_period_us"), 2: ("cpu.max",)}
 
 @functools.cache
 def available_cores() -> int:
-    """Returns how many processors this process may run on, or a quota grants the time of."""
+    """Returns the number of processors for this process, by its affinity and its quota."""
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
     else:
@@ -31,19 +31,19 @@ def available_cores() -> int:
 
 @functools.cache
 def granted_cores() -> int | None:
-    """Returns how many processors a quota grants the time of; ``None`` without a quota."""
+    """Returns the number of processors that a quota allows; ``None`` without a quota."""
     quota = cpu_quota(OWN, GROUPS)
     return None if quota is None else max(1, math.ceil(quota))
 
 
 def bound(asked: int) -> int | None:
-    """Returns how many threads a library that knows no quotas may use for a session.
+    """Returns the number of threads of a session in a library that ignores quotas.
 
     Args:
-        asked: What the session says; 0 if it leaves the choice open.
+        asked: The session's number; 0 for the default.
 
     Returns:
-        The number, or ``None`` if nothing bounds it but what the library knows itself.
+        The number, or ``None`` if the library's own default is right.
     """
     return min(asked, available_cores()) if asked > 0 else granted_cores()
 
@@ -67,7 +67,7 @@ def control_groups(
 
     Args:
         controller: What they limit: ``cpu`` or ``memory``.
-        own: What says which groups it is in.
+        own: The file that lists the process's groups.
         groups: Where they are. In a container that may be its own group, whatever ``own`` says.
     """
     try:

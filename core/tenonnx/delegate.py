@@ -1,6 +1,6 @@
 """A segment as an ONNX model of its own, for providers that hand it to another runtime.
 
-This module is public: plugins of others may import it.
+This module is public: plug-ins of others may import it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Type = tuple[str, int | None]
 
 @record
 class SegmentModel:
-    """What another runtime reads.
+    """The model for another runtime.
 
     Attributes:
         proto: The segment; its inputs are ``inputs``, then ``weights``, and its outputs the
             segment's, in order.
-        inputs: What a run gives it.
+        inputs: Its inputs in a run.
         weights: Weights that are not inside, by their names in ``proto``: views that are to be put
             in by reference.
     """

@@ -1,4 +1,4 @@
-"""Digests: what names the files that are kept for other processes."""
+"""Digests, which name the files that are kept for other processes."""
 
 from __future__ import annotations
 

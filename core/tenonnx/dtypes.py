@@ -1,6 +1,6 @@
 """The element types of values, as it follows before a model runs from what operators' schemas say.
 
-This module is public: plugins of others may import it.
+This module is public: plug-ins of others may import it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CONSTANTS: Final = {
     for name, kind in (("float", "FLOAT"), ("int", "INT64"), ("string", "STRING"))
     for ending in ("", "s")
 }
-"""What attributes of a Constant hold."""
+"""The types of a Constant's attributes."""
 
 TYPED: Final = {
     "EmbedLayerNormalization": 2,

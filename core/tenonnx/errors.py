@@ -11,11 +11,11 @@ from collections.abc import Iterable
 
 
 class TenonnxError(Exception):
-    """What was wrong and, in ``hint``, how to mend it.
+    """The problem and, in ``hint``, its remedy.
 
     Args:
-        message: What was expected, and what was found.
-        hint: One sentence that says what to do about it; printed on a line of its own.
+        message: The expected and the actual value.
+        hint: One sentence with the remedy, printed on its own line.
     """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
@@ -99,7 +99,7 @@ class WithoutGraph(InvalidProtobuf, InvalidArgument):
 
 
 class UnknownOperator(NotSupported, InvalidGraph, Fail):
-    """Nobody knows an operator: ``InvalidGraph`` of ONNX's domains, ``Fail`` of others."""
+    """An operator is unknown: ``InvalidGraph`` of ONNX's domains, ``Fail`` of others."""
 
 
 class NodeRefused(EPFail, InvalidGraph, Fail):
@@ -122,7 +122,7 @@ class OutOfMemory(NodeFailed, MemoryError):
 
 
 class PluginError(TenonnxError, RuntimeError):
-    """A plugin failed to import, took a name that is taken, or does not fit its hook."""
+    """A plug-in failed to import, took a name that is taken, or does not fit its hook."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""Model formats: who can read a file. ONNX itself is built in; plugins add others."""
+"""Model formats: who can read a file. ONNX itself is built in; plug-ins add others."""
 
 from __future__ import annotations
 

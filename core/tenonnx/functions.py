@@ -132,7 +132,8 @@ def expand_unsupported(model: ir.Model, is_supported: Callable[[ir.Node], bool])
         if any(map(_lacks_types, wanted)):
             from onnx_ir.passes.common import ShapeInferencePass  # as few need
 
-            # What cannot be inferred is left open; strictly, it would be an error for all nodes.
+            # Types that cannot be inferred stay unknown; in strict mode they would be an error for
+            # all nodes.
             ShapeInferencePass(check_type=False, strict_mode=False)(model)
         expanded = [_attach_body(model, node, index) for index, node in enumerate(wanted)]
         if not any(expanded):

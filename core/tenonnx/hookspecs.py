@@ -1,8 +1,8 @@
-"""Every hook there is. A plugin is a module or object that implements any of them.
+"""All hooks. A plug-in is a module or object that implements some of them.
 
 Register through an entry point in the group ``tenonnx``, by ``PluginSet.register`` or as a file
-given to ``--plugin``. Hooks run when plugins are discovered, a model is loaded or a plan is
-compiled, never per node. Importing a plugin must be cheap: import heavy modules when they are
+given to ``--plugin``. Hooks run when plug-ins are discovered, a model is loaded or a plan is
+compiled, never per node. Importing a plug-in must be cheap: import heavy modules when they are
 first needed.
 """
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 NAMESPACE = "tenonnx"
 API_VERSION = 1
-"""What plugins are written against; it changes when an older plugin could not go on as it is.
+"""The version of the plug-in interface; it changes when older plug-ins stop working.
 
-A plugin that says ``tenonnx_api = 1`` is set aside by a tenonnx of another one.
+A plug-in with ``tenonnx_api = 1`` is disabled by a tenonnx with another version.
 """
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def hookspec(function: F) -> F:
-    """Declares a hook, as pluggy's marker would, which a session may do without importing."""
+    """Declares a hook like pluggy's marker, which a session need not import."""
     told = dict.fromkeys(("firstresult", "historic"), False)
     setattr(function, f"{NAMESPACE}_spec", {**told, "warn_on_impl": None})
     return function
 
 
 class _Hookimpl:
-    """Decorates what implements a hook; the options are those of ``pluggy.HookimplMarker``."""
+    """Decorates implementations of hooks, with the options of ``pluggy.HookimplMarker``."""
 
     @overload
     def __call__(self, function: F) -> F: ...
@@ -55,7 +55,7 @@ class _Hookimpl:
         wrapper: bool = ...,
     ) -> Callable[[F], F]: ...
     def __call__(self, function: F | None = None, **options: Any) -> F | Callable[[F], F]:
-        """Marks a function, or returns what does."""
+        """Marks a function, or returns a decorator that does."""
         if options or function is None:
             import pluggy  # for those who say more
 
@@ -82,12 +82,12 @@ class RegisterOperators(Protocol):
 
 @hookspec
 def register_providers(register: Callable[[type[Provider]], None]) -> None:
-    """Announce execution providers: ``register(MyProvider)``."""
+    """Add execution providers: ``register(MyProvider)``."""
 
 
 @hookspec
 def register_operators(register: RegisterOperators) -> None:
-    """Add operators, of domains of your own or in place of a provider's: ``register(table)``."""
+    """Add operators of your own domains, or replace a provider's kernels: ``register(table)``."""
 
 
 @hookspec
@@ -104,14 +104,14 @@ def register_formats(register: Callable[[Format], None]) -> None:
 def register_commands(register: RegisterCommands) -> None:
     """Add subcommands to the ``tenonnx`` command: ``register(app)`` merges a typer app.
 
-    A function that makes one may be registered instead; it is called by the command line alone, so
-    that no other program imports typer.
+    You may register a function that makes the app instead: only the command line calls it, so no
+    other program imports typer.
     """
 
 
 @hookspec
 def create_observer(plan: Plan) -> Observer | None:
-    """Return an object that watches every step of a plan, or ``None``.
+    """Return an object that is called after every step of a plan, or ``None``.
 
-    Called once per compiled plan. A plan that nobody observes runs code without a trace of it.
+    Called once per compiled plan. Plans without observers run code without these calls.
     """

@@ -1,6 +1,6 @@
 """Types and shapes that a model leaves open, by ONNX's own inference, without its weights.
 
-This module is public: plugins of others may import it.
+This module is public: plug-ins of others may import it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ LARGE_BYTES = 1024
 """Larger tensors say no shapes that are computed with; inference needs their own alone."""
 
 MAX_ROUNDS = 100
-"""Each types one more row of operators that inference does not know."""
+"""The most passes: each infers the next operators that had unknown types."""
 
 LABELS = {ir.DataType.STRING, ir.DataType.INT64}
-"""What classifiers give, by the labels they were fitted to."""
+"""Types of the labels that classifiers return."""
 
 
 def infer_types(model: ir.Model) -> None:

@@ -1,7 +1,7 @@
-"""Which distributions are installed, and their entry points.
+"""Installed distributions and their entry points.
 
-``importlib.metadata`` says so, too, but takes longer to import than a session takes for everything
-else of this package. It is asked where distributions come from anywhere but folders.
+``importlib.metadata`` has them too, but takes longer to import than all modules of this package
+that a session uses. It is asked where distributions come from anywhere but folders.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator
-from importlib.machinery import PathFinder
-from pathlib import Path
+from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any
 
 from tenonnx.records import NamedTuple
@@ -26,7 +25,7 @@ class EntryPoint(NamedTuple):
     """An object that a distribution announces.
 
     Attributes:
-        name: What it is announced as.
+        name: Its name in the metadata.
         value: Where it is: ``module`` or ``module:attribute``.
         distribution: Name of the distribution.
         version: Its version.
@@ -112,11 +111,11 @@ def _folders(path: tuple[str, ...]) -> dict[str, str]:
     """Returns the metadata of distributions; what comes earlier on the path hides its namesakes."""
     found: dict[str, str] = {}
     for folder in dict.fromkeys(path):
-        with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
-            for entry in entries:
-                if entry.name.endswith(INFO):
-                    name = entry.name.rpartition(".")[0].partition("-")[0]
-                    found.setdefault(_key(name), entry.path)
+        with contextlib.suppress(OSError):
+            for entry in os.listdir(folder or "."):  # noqa: PTH208 - half the time of a scandir
+                if entry.endswith(INFO):
+                    name = entry.rpartition(".")[0].partition("-")[0]
+                    found.setdefault(_key(name), os.path.join(folder, entry))  # noqa: PTH118
     return found
 
 
@@ -128,12 +127,26 @@ def _key(name: str) -> str:
 
 def read(folder: str, file: str) -> str:
     """Returns the text of a file in a distribution's metadata; none if there is no such file."""
+    path = f"{folder}/{file}"
+    if not os.access(path, os.R_OK):  # an exception takes three times as long
+        return ""
     try:
         # A path object and a decoder for each of hundreds of files take longer than reading them.
-        with open(f"{folder}/{file}", "rb", buffering=0) as content:  # noqa: PTH123
+        with open(path, "rb", buffering=0) as content:  # noqa: PTH123
             return content.read().decode(errors="replace")
     except OSError:
         return ""
+
+
+def spec(name: str) -> ModuleSpec | None:
+    """Returns the spec of a package or module that is in no package; does not import it.
+
+    ``importlib.util`` would do so too, but its import takes longer than the call.
+    """
+    if name in sys.modules:
+        return getattr(sys.modules[name], "__spec__", None)
+    finders = (finder for finder in sys.meta_path if hasattr(finder, "find_spec"))
+    return next(filter(None, (finder.find_spec(name, None) for finder in finders)), None)
 
 
 def _section(text: str, heading: str) -> Iterator[tuple[str, str, str]]:
@@ -148,9 +161,8 @@ def _section(text: str, heading: str) -> Iterator[tuple[str, str, str]]:
 def _name_and_version(folder: str) -> tuple[str, str]:
     text = read(folder, "METADATA") or read(folder, "PKG-INFO")
     fields: dict[str, str] = {}
-    for line in text.splitlines():
-        if not line:
-            break
+    for line in text.partition("\n\n")[0].splitlines():  # a README follows
         field, _, value = line.partition(": ")
         fields.setdefault(field.lower(), value.strip())
-    return fields.get("name", Path(folder).stem), fields.get("version", "")
+    stem = os.path.splitext(os.path.basename(folder))[0]  # noqa: PTH119, PTH122 - without pathlib
+    return fields.get("name", stem), fields.get("version", "")

@@ -1,4 +1,4 @@
-"""Stopping what takes too long: who wants it, and where it is asked.
+"""Limits of runs: their sources, and the places that check them.
 
 A run or a load with *limits* has them checked by whoever works for it, in the same thread: after
 every step, between the tasks of a kernel, between pieces of long loops.
@@ -49,8 +49,8 @@ def pieces(length: int, work: int, longest: int) -> Iterator[slice]:
 
     Args:
         length: Of the axis.
-        work: What there is to do along all of it.
-        longest: What a piece may have to do, if it is more than one of the axis.
+        work: The work along the whole axis.
+        longest: The most work of a piece, unless a single element of the axis has more.
     """
     step = max(1, length * longest // max(work, longest))
     for start in range(0, length, step):

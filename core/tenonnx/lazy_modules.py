@@ -1,12 +1,11 @@
 """Importing onnx and onnx_ir when they are used, and without what a run never uses of them.
 
 Modules that a run needs have ``onnx`` and ``onnx_ir`` from here: stand-ins, which import the
-package when one of its names is first asked for. A session whose plan was kept asks for none.
+package when one of its names is first asked for. A session with a kept plan needs none.
 
-What the packages import takes three times as long as they do themselves: sympy alone, which is
-there for arithmetic on symbolic dimensions, longer than everything else together. While one of them
-is imported, such modules are found but not run; each runs, in its place, when somebody first asks
-for one of its attributes.
+The packages' imports take three times as long as the packages: sympy alone, for arithmetic on
+symbolic dimensions, takes longer than everything else together. While one of them is imported, such
+modules are found but not executed. Each is executed when one of its attributes is first used.
 """
 
 from __future__ import annotations
@@ -38,6 +37,7 @@ LAZY = {
             "importlib.metadata",
             "onnx.checker",
             "onnx.compose",
+            "onnx.defs",
             "onnx.gen_proto",
             "onnx.helper",
             "onnx.numpy_helper",
@@ -55,6 +55,7 @@ LAZY = {
             "json",
             "shutil",
             "tempfile",
+            "onnx_ir.external_data",
             "onnx_ir.passes",
             "onnx_ir.schemas",
             "onnx_ir.tape",
@@ -64,6 +65,7 @@ LAZY = {
         }
     ),
     "onnx_ir.passes.common": frozenset({"hashlib"}),
+    "pathlib": frozenset({"fnmatch", "ntpath", "urllib.parse"}),
 }
 """By the package that is being imported, the modules that it does not need at once."""
 
@@ -276,9 +278,9 @@ def _attribute(module: ModuleType, name: str) -> Any:
     return getattr(module, name)
 
 
-def _function_of_sympy(sympy: ModuleType, name: str) -> Callable[..., Any]:
-    """Stands for a function that is put in a table, and called much later if ever."""
-    return lambda *arguments, **options: _attribute(sympy, name)(*arguments, **options)
+def _function(module: ModuleType, name: str) -> Callable[..., Any]:
+    """Stands for a function that its importer keeps, and calls much later if ever."""
+    return lambda *arguments, **options: _attribute(module, name)(*arguments, **options)
 
 
 def _function_of_metadata(metadata: ModuleType, name: str) -> Callable[..., Any] | None:
@@ -294,6 +296,7 @@ def _function_of_metadata(metadata: ModuleType, name: str) -> Callable[..., Any]
 
 ANSWERS: dict[str, Callable[[ModuleType, str], Any]] = {
     "importlib.metadata": _function_of_metadata,
-    "sympy": _function_of_sympy,
+    "sympy": _function,
+    "urllib.parse": _function,
 }
-"""What a lazy module says, while its importer is imported, without running."""
+"""Return attributes of a lazy module that is not executed yet, while its importer is imported."""

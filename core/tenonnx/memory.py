@@ -1,4 +1,4 @@
-"""How much memory a computation may ask for, where somebody says less than there is."""
+"""A limit for the memory of a computation, below the available memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _most: ContextVar[float] = ContextVar("most", default=math.inf)
 
 @contextmanager
 def at_most(nbytes: float) -> Iterator[None]:
-    """Has kernels refuse to make a result of more bytes, before they ask for its memory."""
+    """Makes kernels refuse larger results before they allocate them."""
     token = _most.set(nbytes)
     try:
         yield

@@ -1,6 +1,6 @@
-"""What nearly matched, and why it did not: of transforms and of providers' fusions.
+"""Near misses of transforms and of providers' fusions, and their reasons.
 
-This module is public: plugins of others may import it.
+This module is public: plug-ins of others may import it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NEARLY: Final = "nearly "
 """How the note of a near miss begins."""
 
 MOST: Final = 8
-"""Near misses that are told; those that differ in names alone are told together."""
+"""The most near misses in a report; those that differ in names alone count as one."""
 
 NAMES: Final = re.compile(r"'[^']*'")
 

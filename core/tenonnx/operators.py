@@ -16,11 +16,10 @@ import importlib
 import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from tenonnx.errors import InvalidArgument, PluginError
-from tenonnx.records import record
+from tenonnx.records import field, record
 
 Array: TypeAlias = Any
 """An array of whichever namespace runs the kernel."""
@@ -72,8 +71,8 @@ class Kernel:
         Args:
             xp: The array namespace.
             attributes: The node's attributes, as Python values.
-            outputs: How many outputs the node names; reaches the kernel as ``_outputs`` if it
-                asks for it.
+            outputs: The number of outputs that the node names; a kernel with a parameter
+                ``_outputs`` gets it.
 
         Raises:
             InvalidArgument: The node has an attribute the operator does not, or lacks one.
@@ -169,11 +168,22 @@ class OperatorTable:
     ) -> Callable[[F], F]:
         """Decorates a kernel: ``@table.op("Softmax", since=13)``.
 
-        Several names register the function for each of them; the decorator can be stacked to
-        serve one function from several versions on. ``without`` names the attributes that the
-        operator does not have in these versions. A function that takes ``**attributes`` and
-        passes them on to others has what these have as well: ``like``, which holds for whatever
-        else the function is registered for.
+        The function's signature is the operator's schema: a namespace (``xp``), inputs in order,
+        ``None`` for an absent one, attributes as keywords. The decorator can be stacked to serve
+        one function from several versions on.
+
+        Args:
+            *names: Operators that the function computes.
+            since: The opset version from which on it serves, until a later one's.
+            host: Inputs, by position or ``"all"``, that it takes as numpy arrays on every device.
+            host_output: Whether its outputs are numpy arrays on every device.
+            multiple: Whether it returns a tuple of outputs.
+            without: Attributes that the operator does not have in these versions.
+            like: Functions that it passes ``**attributes`` on to, so that it has what these have;
+                for whatever else the function is registered for, too.
+
+        Raises:
+            PluginError: No name is given, or the table has the kernel already.
         """
         if not names or not isinstance(names[0], str):
             raise PluginError("a kernel needs its operator's name: @table.op('Softmax', since=13)")
@@ -196,10 +206,24 @@ class OperatorTable:
         since: int = 1,
         host: Host = (),
     ) -> None:
-        """Adds one-expression operators: a namespace function's name, or a lambda with ``xp``."""
+        """Adds operators of one expression each.
+
+        Args:
+            functions: By operator, the name of a function of the namespace, or a lambda that takes
+                ``xp`` and the inputs.
+            since: As for ``op``.
+            host: As for ``op``.
+
+        Raises:
+            PluginError: The table has one of the kernels already.
+        """
         for name, function in functions.items():
             attributes = _attributes_of(function)
             self._add(Kernel(self.domain, name, since, function, host, attributes=attributes))
+
+    def copy(self) -> OperatorTable:
+        """Returns a table of the same kernels, which does not get what is added to this one."""
+        return OperatorTable(self.domain).update(self)
 
     def _add(self, kernel: Kernel) -> None:
         key = (kernel.domain, kernel.op_type)
@@ -218,7 +242,13 @@ class OperatorTable:
         return self
 
     def find(self, domain: str, op_type: str, version: int) -> Kernel | None:
-        """Returns the kernel for an operator at an opset version, or ``None``."""
+        """Returns the kernel for an operator, or ``None``.
+
+        Args:
+            domain: The operator's domain; ``""`` and ``"ai.onnx"`` are ONNX's own.
+            op_type: The operator's name.
+            version: The opset version that a node is written in.
+        """
         key = _key(domain, op_type)
         since = 0
         for known in self._kernels.get(key, ()):
@@ -255,7 +285,8 @@ def _key(domain: str, op_type: str) -> tuple[str, str]:
 def _keywords(function: Callable[..., Any]) -> dict[str, Any]:
     """Returns keyword-only parameters and their defaults.
 
-    It says what ``inspect.signature`` says, in a tenth of its time: there are hundreds of kernels.
+    It has the content of ``inspect.signature``, in a tenth of its time: there are hundreds of
+    kernels.
     """
     plain = inspect.unwrap(function, stop=lambda f: hasattr(f, "__signature__"))
     if hasattr(plain, "__signature__") or not inspect.isfunction(plain):

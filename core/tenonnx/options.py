@@ -2,48 +2,49 @@
 
 from __future__ import annotations
 
-import copy
-import dataclasses
 import enum
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, fields
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tenonnx.errors import InvalidArgument, NotSupported, did_you_mean
 from tenonnx.interface.config import SESSION_KEYS, check_entry, found_entry, set_attribute
 from tenonnx.interface.enums import ExecutionMode, ExecutionOrder
 from tenonnx.interface.enums import GraphOptimizationLevel as GraphOptimizationLevel
 from tenonnx.operators import OperatorTable
-from tenonnx.records import changeable
+from tenonnx.records import changeable, field, names_of, replaced
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from tenonnx.custom_ops import Function
     from tenonnx.weights.registry import WeightRegistry
+
+    class Plugins(Protocol):
+        """A ``tenonnx.PluginSet``, which itself is made of what options are given to."""
+
+        records: list[Any]
+
+        def register(self, plugin: Any, name: str | None = None) -> Any:
+            """Adds a plug-in."""
+
 
 Options = TypeVar("Options")
 
 
-class Plugins(Protocol):
-    """A ``tenonnx.PluginSet``, which itself is made of what options are given to."""
-
-    records: list[Any]
-
-    def register(self, plugin: Any, name: str | None = None) -> Any:
-        """Adds a plugin."""
-
-
 @changeable
 class SessionOptions:
-    """What a session is built with. Every attribute can be set after construction too.
+    """The options of a session. Every attribute can be set after construction too.
 
     Attributes:
         graph_optimization_level: Transforms to run; without any, nodes are not fused either.
         disabled_transforms: Transforms not to run, by name.
         weights: The registry that holds the weights; the process-wide one if ``None``.
-        plugins: The plugins to work with; the discovered ones if ``None``.
-        allowed_roots: Folders outside the model's own that external data may come from.
-        intra_op_num_threads: Threads inside a kernel; 0 leaves the choice to the kernels.
+        plugins: The plug-ins to work with; the discovered ones if ``None``.
+        allowed_roots: Folders (absolute or relative to the current one) outside the model's own
+            that external data may come from.
+        intra_op_num_threads: Threads inside a kernel, at most as many as there are cores; 0, the
+            default, uses all cores for large work and fewer for small.
         logid: Names the session in reports.
         time_limit: Seconds that a run may take, and the loading of a model; ``None`` for any
             number. It is looked at after every step, in every iteration of a loop, and within
@@ -91,8 +92,8 @@ class SessionOptions:
     _cancelled: bool = field(default=False, repr=False)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in self.__dataclass_fields__:
-            public = [f.name for f in fields(self) if not f.name.startswith("_")]
+        if name not in (names := names_of(type(self))):
+            public = [each for each in names if not each.startswith("_")]
             raise AttributeError(
                 f"SessionOptions has no option {name!r}{did_you_mean(name, public)}"
             )
@@ -107,8 +108,8 @@ class SessionOptions:
 
     def copy(self) -> SessionOptions:
         """Returns options that changes of these do not reach."""
-        own = {f.name: copy.copy(getattr(self, f.name)) for f in fields(self) if f.name in OWNED}
-        return dataclasses.replace(self, **own)
+        own = {name: getattr(self, name).copy() for name in OWNED}
+        return replaced(self, **own)
 
     def __getstate__(self) -> dict[str, Any]:
         """Returns what is pickled.
@@ -128,11 +129,15 @@ class SessionOptions:
     def add_session_config_entry(self, key: str, value: str) -> None:
         """Stores a configuration entry.
 
-        A key that nobody knows is warned of once; docs/onnxruntime.md lists the others.
+        Warns once of an unknown key; docs/onnxruntime.md lists the known ones.
+
+        Args:
+            key: Such as ``session.intra_op.allow_spinning``.
+            value: Its value, as a string: ``"1"``.
 
         Raises:
             InvalidArgument: Key or value are no strings, or the value does not fit the key.
-            NotSupported: The entry asks for what is not to be had here.
+            NotSupported: The entry is refused.
         """
         check_entry(key, value, SESSION_KEYS, "session")
         set_attribute(self, key, value)
@@ -151,7 +156,12 @@ class SessionOptions:
         return found_entry(key, self._config, "session")
 
     def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
-        """Fixes the symbolic dimension of a name, in every input that has it."""
+        """Fixes the symbolic dimension of a name, in every input that has it.
+
+        Args:
+            name: The dimension's name, as ``NodeArg.shape`` has it.
+            size: Its size, in elements.
+        """
         self._sizes["name", name] = operator.index(size)
 
     def add_free_dimension_override_by_denotation(self, denotation: str, size: int) -> None:
@@ -159,7 +169,14 @@ class SessionOptions:
         self._sizes["denotation", denotation] = operator.index(size)
 
     def add_initializer(self, name: str, value: Any) -> None:
-        """Gives an initializer of the model its value: an ``OrtValue`` or array, used in place."""
+        """Gives an initializer of the model its value.
+
+        Args:
+            name: The initializer's name.
+            value: An ``OrtValue`` or array of the initializer's shape and dtype. It is used in
+                place, so it must not change while sessions use it. A session raises
+                ``NotFound`` if its model has no such initializer.
+        """
         self._initializers[name] = value
 
     def add_external_initializers(self, names: Sequence[str], values: Sequence[Any]) -> None:
@@ -173,7 +190,12 @@ class SessionOptions:
     def add_external_initializers_from_files_in_memory(
         self, names: Sequence[str], buffers: Sequence[Any], lengths: Sequence[int]
     ) -> None:
-        """Lets buffers stand for files of external data, by their names; used in place.
+        """Lets buffers stand for files of external data; used in place.
+
+        Args:
+            names: The files' names, as the model's tensors locate them.
+            buffers: Objects with the buffer protocol (``bytes``, arrays, ``mmap``).
+            lengths: How many bytes of each buffer are the file's.
 
         Raises:
             InvalidArgument: There are not as many buffers or lengths as names.
@@ -183,7 +205,12 @@ class SessionOptions:
             self._files[name] = memoryview(buffer).cast("B")[:length]
 
     def add_provider(self, name: str, options: Mapping[str, str] | None = None) -> None:
-        """Adds a provider, for sessions that are not told which ones to use."""
+        """Adds a provider, for sessions that are not told which ones to use.
+
+        Args:
+            name: Its name or an alias, such as ``CPUExecutionProvider`` or ``cpu``.
+            options: Its options, as strings; ``tenonnx providers --options`` lists them.
+        """
         self._providers.append((name, dict(options or {})))
 
     def add_provider_for_devices(
@@ -198,7 +225,11 @@ class SessionOptions:
         return bool(self._providers)
 
     def set_load_cancellation_flag(self, cancel: bool) -> None:
-        """Makes sessions that are being built, or will be, raise ``ModelLoadCanceled``."""
+        """Makes sessions that are being built, or will be, raise ``ModelLoadCanceled``.
+
+        Args:
+            cancel: Whether to stop them. Any thread may call this.
+        """
         self._cancelled = cancel
 
     def operator(
@@ -219,7 +250,7 @@ class SessionOptions:
             f"{path} holds kernels against onnxruntime's own interface, which are not to be "
             "called from elsewhere",
             hint="write them as Python functions: @tenonnx.operator('my.domain::MyOp'), or as a "
-            "plugin (see docs/plugins.md)",
+            "plug-in (see docs/plugins.md)",
         )
 
     def set_provider_selection_policy(self, policy: int) -> None:
@@ -258,7 +289,7 @@ class SessionOptions:
 
 
 PROCESS_DEFAULTS: Final = {"intra_op_num_threads": 0}
-"""What holds where a session's options leave the choice open."""
+"""Defaults for a session's options."""
 
 
 def effective(options: SessionOptions) -> SessionOptions:
@@ -317,7 +348,7 @@ KINDS: Final[Mapping[str, tuple[Callable[[Any], Any], str]]] = {
     "use_deterministic_compute": FLAG,
     "use_per_session_threads": FLAG,
 }
-"""What makes an option's value one of its type, or refuses it; and what it expects."""
+"""The conversion of an option's value to its type, which may refuse it; and the expected values."""
 
 OWNED: Final = frozenset(
     {"operators", "_config", "_sizes", "_initializers", "_files", "_providers"}

@@ -1,4 +1,4 @@
-"""What an execution provider is: a name, a device, and steps for the nodes it supports.
+"""The base class of execution providers: a name, a device, and steps for the supported nodes.
 
 Two styles share one method. A *kernel* provider returns one step per node; a *compile* provider
 returns one step for a whole segment. The runtime never calls a provider while a model runs, only
@@ -25,18 +25,31 @@ if TYPE_CHECKING:
 
 
 class Device(Protocol):
-    """Where arrays live. Two devices with one ``id`` are the same memory."""
+    """A memory for arrays. Two devices with the same ``id`` are the same memory.
+
+    Attributes:
+        id: The device's type and number: ``cpu``, ``cuda:0``.
+    """
 
     id: str
 
     def upload(self, array: np.ndarray[Any, Any]) -> Any:
-        """Returns the device's array for a numpy array."""
+        """Returns the device's array for a numpy array, of the same shape and dtype.
+
+        Args:
+            array: Any shape, strides and dtype that ONNX has; read-only if it is a weight.
+        """
 
     def download(self, array: Any) -> np.ndarray[Any, Any]:
-        """Returns the numpy array for a device's array."""
+        """Returns the numpy array for a device's array, of the same shape and dtype."""
 
     def stack(self, arrays: list[Any], axis: int) -> Any:
-        """Joins the device's arrays of one shape along a new axis."""
+        """Joins the device's arrays along a new axis, as ``numpy.stack`` does.
+
+        Args:
+            arrays: One or more, of one shape and dtype.
+            axis: Where the new axis is in the result.
+        """
 
 
 class HostDevice:
@@ -71,14 +84,14 @@ class Step:
         inputs: Values the call takes; ``None`` is passed for an absent optional one.
         outputs: Values the call produces; unused ones are dropped.
         multiple: The call returns a tuple.
-        device: Where inputs are expected and outputs appear.
+        device: The device of inputs and outputs.
         host: Inputs (by position, or all) that the call takes as numpy arrays instead.
-        host_output: The outputs appear on the host instead.
-        nodes: The nodes that the step stands for; errors and profiles name them.
+        host_output: The outputs are on the host instead.
+        nodes: The nodes of the step; errors and profiles name them.
         bodies: Graph attributes of the node, for a step of one node, that the call takes as
             keywords, each a ``Body``.
-        parts: Steps that do the same one after another, for runs that are watched, or that want
-            some of the outputs. An error of one of them has it as its attribute ``step``.
+        parts: Single steps with the same results, for runs with observers and for runs of some
+            outputs. An error has the failed one as its attribute ``step``.
     """
 
     call: Callable[..., Any]
@@ -93,16 +106,16 @@ class Step:
     parts: tuple[Step, ...] = ()
 
     def called(self, call: Callable[..., Any]) -> Step:
-        """Returns the same step by another call."""
+        """Returns the same step with another call."""
         return Step(**{**vars(self), "call": call})
 
     def device_of_input(self, position: int) -> Device:
-        """Where the call expects an input."""
+        """Returns the device of an input."""
         return HOST if self.host == "all" or position in self.host else self.device
 
     @property
     def device_of_outputs(self) -> Device:
-        """Where the call leaves its outputs."""
+        """Returns the device of the outputs."""
         return HOST if self.host == "all" or self.host_output else self.device
 
 
@@ -152,7 +165,7 @@ class Segment:
 
 @record
 class KernelState:
-    """How far a kernel is that nodes of a session are computed by, once it is ready.
+    """The state of a kernel of a session.
 
     Attributes:
         state: ``prebuilt`` (installed), ``cached`` or ``compiled`` (for this process) if it is
@@ -169,21 +182,21 @@ class Provider(ABC):
 
     Args:
         options: An instance of ``Options``.
-        operators: Kernels that plugins added for this provider.
-        session_options: The session's, such as how many threads a kernel may use.
+        operators: Kernels that plug-ins added for this provider.
+        session_options: The session's options, such as the number of threads.
     """
 
     name: ClassVar[str]
-    """The name users select it by, onnxruntime's style: ``CPUExecutionProvider``."""
+    """The name by which users select it, in onnxruntime's style: ``CPUExecutionProvider``."""
 
     aliases: ClassVar[tuple[str, ...]] = ()
     """Short names: ``cpu``."""
 
     Options: ClassVar[type | None] = None
-    """A dataclass of the options it takes; ``None`` if it takes none."""
+    """A dataclass of its options; ``None`` if it has none."""
 
     unasked: ClassVar[bool] = True
-    """Whether sessions that name no provider use it; if not, it runs where it is named."""
+    """Whether sessions without a list of providers use it."""
 
     domains: ClassVar[frozenset[str] | None] = None
     """Domains of the operators that it runs, ``""`` for ONNX's own; ``None`` if it may be any.
@@ -192,7 +205,7 @@ class Provider(ABC):
     device: Device = HOST
 
     look_up: Callable[[], OperatorTable]
-    """Finds the kernels that plugins added, where the provider is a copy of another process's."""
+    """Finds the kernels that plug-ins added, where the provider is a copy of another process's."""
 
     def __init__(
         self,
@@ -206,16 +219,16 @@ class Provider(ABC):
 
     @cached_property
     def operators(self) -> OperatorTable:
-        """Kernels that plugins added for this provider; looked up where it is a copy."""
+        """Kernels that plug-ins added for this provider; looked up where it is a copy."""
         return self.look_up()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Returns what a plan keeps of it, which leaves out what plug-ins added."""
+        """Returns the state for a kept plan, without the kernels of plug-ins."""
         return {k: v for k, v in vars(self).items() if k not in ("look_up", "operators", "table")}
 
     @classmethod
     def check(cls) -> str | None:
-        """Says what is missing here and how to mend it; ``None`` when the provider is usable."""
+        """Returns the missing dependency and its remedy; ``None`` if the provider is usable."""
         return None
 
     @classmethod
@@ -223,8 +236,10 @@ class Provider(ABC):
         """Compiles ahead what it keeps on disk, so that later processes find it; nothing at first.
 
         Args:
-            tell: Takes what is being compiled, and which share of all is done.
-            everything: Whatever it may ever need, and not only what sessions asked for so far.
+            tell: Called with the name of the part that is being compiled, and the share of all that
+                is done.
+            everything: Compile everything it may ever need, not only the requests of sessions so
+                far.
 
         Returns:
             For everything by name, whether it is there now.
@@ -234,9 +249,9 @@ class Provider(ABC):
 
     @classmethod
     def remarks(cls) -> Iterable[tuple[str, str | None]]:
-        """Returns what to know of how it computes here, for ``tenonnx doctor``; nothing at first.
+        """Returns remarks on its speed on this machine, for ``tenonnx doctor``; none by default.
 
-        Each with a way to mend it, if there is something to mend.
+        Each remark has a remedy, if one is needed.
         """
         return ()
 
@@ -252,50 +267,69 @@ class Provider(ABC):
 
     @abstractmethod
     def supports(self, node: ir.Node) -> Literal[True] | str:
-        """Says whether the provider runs a node, or in a few words why it does not.
+        """Returns ``True`` if the provider runs a node, or the reason why not in a few words.
 
-        ``node.version`` is the opset version that the node is written in.
+        Args:
+            node: The node; ``node.version`` is its opset version. Shapes and dtypes of its values
+                may be unknown.
+
+        Returns:
+            ``True``, or the reason, which ``session.placement`` and errors repeat.
         """
 
     def has_operator(self, node: ir.Node) -> bool:
-        """Says whether a node's operator is known, whatever else stands in the node's way.
+        """Tells whether a node's operator is known, even if the node is not supported.
 
-        The hint of an error then says to mend the node rather than to look for its operator.
+        The hint of an error is then to change the node, not to look for its operator.
         """
         return self.operators.find(node.domain, node.op_type, node.version or 1) is not None
 
     def declines(self, transform: str) -> str | None:
-        """Says why a transform of this name is of no use to it; ``None`` if it may be.
+        """Returns the reason why a transform of this name is useless to it, or ``None``.
 
-        Such as that it does the same as it compiles. The provider that a session prefers is asked,
-        for every transform but those that are required.
+        For example, ``compile`` does the same. Called for a session's preferred provider, with
+        every transform but the required ones.
+
+        Args:
+            transform: The transform's name; docs/transforms.md lists them.
         """
         del transform
         return None
 
     @abstractmethod
     def compile(self, segment: Segment) -> Sequence[Step]:
-        """Returns the steps that run a segment of nodes it supports, in order."""
-
-    def opened(self, model: str) -> None:
-        """Hears that a session is complete that it compiled segments of.
+        """Returns the steps that run a segment of nodes it supports, in order.
 
         Args:
-            model: What messages call its model.
+            segment: Nodes in an order in which they can run, all of them supported. It says which
+                values come from outside of it and which are wanted.
+
+        Returns:
+            Steps that produce every wanted value: one for each node, or one for all of them.
+
+        Raises:
+            EPFail: It cannot run the segment after all; the session is then not made.
+        """
+
+    def opened(self, model: str) -> None:
+        """Called when a session with segments of this provider is complete.
+
+        Args:
+            model: The model's name in messages.
         """
         del model
 
     @classmethod
     def depends_on(cls) -> tuple[Any, ...] | None:
-        """Returns what its steps depend on besides code and options, such as the processor.
+        """Returns the dependencies of its steps besides code and options, such as the processor.
 
-        ``None``, as at first, if they mean nothing to another process: plans that have such steps
-        are not kept.
+        ``None``, the default, if another process cannot use them: plans with such steps are not
+        kept.
         """
         return None
 
     def reopened(self) -> str | None:
-        """Hears that steps are used again which it compiled in another process.
+        """Called when steps that it compiled in another process are used again.
 
         It is a copy of the provider that did. Returns why they cannot be used, if they cannot.
         """

@@ -1,35 +1,82 @@
 """Records: frozen dataclasses, and named tuples, that are there as soon as they are defined.
 
 ``dataclass`` compiles half a dozen methods for every class, half a millisecond in all, and a
-session needs fifty classes. Records share theirs. ``typing.NamedTuple`` compiles every annotation.
+session needs fifty classes. Records share theirs, and import ``dataclasses`` when somebody looks
+at one as at a dataclass. ``typing.NamedTuple`` compiles every annotation,
+and ``collections.namedtuple`` a constructor.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections import namedtuple
-from collections.abc import Callable
-from dataclasses import MISSING, FrozenInstanceError, field
+import functools
+from collections import _tuplegetter  # type: ignore[attr-defined]  # of its named tuples
+from collections.abc import Callable, Iterable
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
 
 T = TypeVar("T")
+
+MISSING = object()
+"""Stands for a default that a field does not have."""
 
 if TYPE_CHECKING:
     from typing import NamedTuple as NamedTuple
 else:
 
+    class _Tuple(tuple):
+        """What named tuples share: the methods of those of ``collections``."""
+
+        __slots__ = ()
+
+        @classmethod
+        def _make(cls, values: Iterable[Any]) -> Any:
+            made = tuple.__new__(cls, values)
+            if len(made) != len(cls._fields):
+                raise TypeError(f"Expected {len(cls._fields)} arguments, got {len(made)}")
+            return made
+
+        def _replace(self, /, **named: Any) -> Any:
+            made = self._make(map(named.pop, self._fields, self))
+            if named:
+                raise ValueError(f"Got unexpected field names: {list(named)!r}")
+            return made
+
+        __replace__ = _replace
+
+        def _asdict(self) -> dict[str, Any]:
+            return dict(zip(self._fields, self, strict=True))
+
+        def __repr__(self) -> str:
+            pairs = zip(self._fields, self, strict=True)
+            return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in pairs)})"
+
+        def __getnewargs__(self) -> tuple[Any, ...]:
+            return tuple(self)
+
     class _NamedTuples(type):
-        """Makes what ``typing.NamedTuple`` would, and compiles no annotation for it."""
+        """Makes what ``typing.NamedTuple`` would, and compiles nothing for it."""
 
         def __new__(mcs, name: str, _: tuple[Any, ...], own: dict[str, Any]) -> Any:
             names = tuple(own.get("__annotations__", ()))
-            defaults = [own[each] for each in names if each in own]
-            made = namedtuple(name, names, defaults=defaults, module=own["__module__"])
-            for key, value in own.items():
-                if key not in names and key not in ("__module__", "__qualname__"):
-                    setattr(made, key, value)
-            made.__qualname__ = own["__qualname__"]
-            return made
+            defaults = {each: own[each] for each in names if each in own}
+            body = own | {n: _tuplegetter(i, f"Field {i}") for i, n in enumerate(names)}
+            body |= {"__slots__": (), "__match_args__": names, "_fields": names}
+            body |= {"_field_defaults": defaults, "__new__": _maker(names, defaults)}
+            return type(name, (_Tuple,), body)
+
+    def _maker(names: tuple[str, ...], defaults: dict[str, Any]) -> Any:
+        """Returns ``__new__`` of a named tuple."""
+        code = _code(len(names)).replace(co_name="__new__", co_varnames=("_cls", *names))
+        return FunctionType(code, MAKING, "__new__", tuple(defaults.values()) or None)
+
+    @functools.cache
+    def _code(count: int) -> CodeType:
+        """Returns the code of all named tuples of so many fields, which differ in names alone."""
+        given = "".join(f"a{number}, " for number in range(count))
+        made: CodeType = eval(f"lambda _cls, {given}: new(_cls, ({given}))").__code__
+        return made
+
+    MAKING = {"new": tuple.__new__, "__builtins__": {}}
 
     class _Bases:
         def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -37,6 +84,31 @@ else:
 
     _Named = type.__new__(_NamedTuples, "NamedTuple", (), {})
     NamedTuple = _Bases()
+
+
+class Field(NamedTuple):
+    """What a record says of a field besides its type, as ``dataclasses.field`` does.
+
+    Attributes:
+        default, default_factory: What it is where it is not given; ``MISSING`` if that is nowhere.
+        repr, compare: Whether it is shown and compared, in changeable ones.
+    """
+
+    default: Any = MISSING
+    default_factory: Any = MISSING
+    repr: bool = True
+    compare: bool = True
+
+
+def field(
+    *,
+    default: Any = MISSING,
+    default_factory: Any = MISSING,
+    repr: bool = True,  # noqa: A002 - the name that dataclasses have for it
+    compare: bool = True,
+) -> Any:
+    """Says more of a field than its type; see ``Field``."""
+    return Field(default, default_factory, repr, compare)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
@@ -53,27 +125,96 @@ def changeable(cls: type[T]) -> type[T]:
     return cls
 
 
+def names_of(kind: type) -> tuple[str, ...]:
+    """Returns the names of a record's fields."""
+    names: tuple[str, ...] = kind._names  # type: ignore[attr-defined]  # a record has them
+    return names
+
+
+def replaced(made: T, **changes: Any) -> T:
+    """Returns a record of the same fields but for some, as ``dataclasses.replace`` does."""
+    given = {name: getattr(made, name) for name in names_of(type(made))}
+    return type(made)(**given | changes)
+
+
 def _made(cls: type[T], methods: type) -> type[T]:
-    if cls.__doc__ is None:
-        cls.__doc__ = cls.__name__  # lest the signature be made, at some expense
-    made: Any = dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
+    made: Any = cls
     own = vars(cls)
     for name, method in vars(methods).items():
         if callable(method) and (name not in own or own[name] is None):
             setattr(made, name, method)
-    fields = dataclasses.fields(made)
-    made._names = tuple(field.name for field in fields)
-    made._fields = frozenset(made._names)
-    made._defaults = {f.name: f.default for f in fields if f.default is not MISSING}
+    made._about = about = _declared(cls)
+    made._names = tuple(about)
+    setattr(made, "__match_args__", made._names)  # noqa: B010 - mypy takes it for the class's own
+    made._fields = frozenset(about)
+    made._defaults = {n: f.default for n, (_, f) in about.items() if f.default is not MISSING}
     made._factories = {
-        f.name: f.default_factory for f in fields if f.default_factory is not MISSING
+        n: f.default_factory for n, (_, f) in about.items() if f.default_factory is not MISSING
     }
+    for name in OF_DATACLASSES:
+        setattr(made, name, _Asked(cls, name))
     return cls
 
 
-class _Methods:
-    """What records share."""
+def _declared(cls: type) -> dict[str, tuple[Any, Field]]:
+    """Returns the types of a class's fields and what is said of them, its bases' first."""
+    found: dict[str, tuple[Any, Field]] = {}
+    for base in cls.__mro__[:0:-1]:
+        found.update(vars(base).get("_about", {}))
+    for name, kind in cls.__annotations__.items():
+        if "ClassVar" in str(kind).partition("[")[0]:
+            continue
+        said = vars(cls).get(name, MISSING)
+        if type(said).__module__ == "dataclasses":
+            said = _translated(said)
+        if type(said) is not Field:
+            said = Field(said)
+        elif said.default is MISSING:
+            delattr(cls, name)
+        else:
+            setattr(cls, name, said.default)
+        found[name] = kind, said
+    return found
 
+
+def _translated(theirs: Any) -> Field:
+    """Returns a field of ``dataclasses``, whose word for nothing is another one, as one of ours."""
+    from dataclasses import MISSING as NOTHING  # whoever made it has imported them
+
+    given = (theirs.default, theirs.default_factory)
+    default, factory = (MISSING if each is NOTHING else each for each in given)
+    return Field(default, factory, theirs.repr, theirs.compare)
+
+
+OF_DATACLASSES = ("__dataclass_fields__", "__dataclass_params__")
+"""What ``dataclasses`` look for in a class."""
+
+
+class _Asked:
+    """An attribute by which a class is a dataclass, made when it is asked for: few are."""
+
+    def __init__(self, cls: type, name: str) -> None:
+        self._class, self._name = cls, name
+
+    def __get__(self, _: object, __: type) -> Any:
+        import dataclasses  # takes as long to import as three modules of a session
+
+        cls: Any = self._class
+        body: dict[str, Any] = {"__module__": cls.__module__, "__doc__": cls.__name__}
+        body["__annotations__"] = {name: kind for name, (kind, _) in cls._about.items()}
+        for name, (_, said) in cls._about.items():
+            given = {k: v for k, v in said._asdict().items() if v is not MISSING}
+            body[name] = dataclasses.field(**given)
+        like: type = dataclasses.dataclass(init=False, repr=False, eq=False)(type("_", (), body))
+        for name in OF_DATACLASSES:
+            setattr(cls, name, vars(like)[name])
+        return vars(cls)[self._name]
+
+
+class _Methods:
+    """The base class of records."""
+
+    _about: ClassVar[dict[str, tuple[Any, Field]]]
     _names: ClassVar[tuple[str, ...]]
     _fields: ClassVar[frozenset[str]]
     _defaults: ClassVar[dict[str, Any]]
@@ -112,15 +253,16 @@ class _Methods:
         return hash(self._values())
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+        raise _frozen(f"cannot assign to field {name!r}")
 
     def __delattr__(self, name: str) -> None:
-        raise FrozenInstanceError(f"cannot delete field {name!r}")
+        raise _frozen(f"cannot delete field {name!r}")
 
 
 class _Changeable:
-    """What those share that can be changed: ``__setattr__`` is the class's own."""
+    """The base class of mutable records: ``__setattr__`` is the class's own."""
 
+    _about: ClassVar[dict[str, tuple[Any, Field]]]
     _names: ClassVar[tuple[str, ...]]
     _defaults: ClassVar[dict[str, Any]]
     _factories: ClassVar[dict[str, Callable[[], Any]]]
@@ -136,15 +278,21 @@ class _Changeable:
             setattr(self, name, every[name])
 
     def __repr__(self) -> str:
-        shown = (field.name for field in dataclasses.fields(self) if field.repr)  # type: ignore[arg-type]  # is one
+        shown = (name for name, (_, said) in self._about.items() if said.repr)
         values = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
         return f"{type(self).__qualname__}({values})"
 
     def __eq__(self, other: object) -> Any:
         if type(other) is not type(self):
             return NotImplemented
-        compared = (field.name for field in dataclasses.fields(self) if field.compare)  # type: ignore[arg-type]  # is one
+        compared = (name for name, (_, said) in self._about.items() if said.compare)
         return all(getattr(self, name) == getattr(other, name) for name in compared)
+
+
+def _frozen(message: str) -> Exception:
+    from dataclasses import FrozenInstanceError
+
+    return FrozenInstanceError(message)
 
 
 def _misfit(made: Any, count: int, named: dict[str, Any]) -> TypeError:

@@ -163,9 +163,9 @@ class InferenceSession(ReopenedSession):
         """Computes outputs.
 
         Args:
-            output_names: Which outputs, in which order; all if ``None`` or empty.
+            output_names: The outputs in order; all if ``None`` or empty.
             input_feed: Inputs by name: numpy arrays, ``OrtValue``s, or what ``numpy.asarray``
-                takes.
+                takes. Dtype, rank and fixed sizes must be those of ``get_inputs()``.
             run_options: May stop the run, narrow it to what the outputs need, or add adapters.
 
         Returns:
@@ -259,7 +259,10 @@ class InferenceSession(ReopenedSession):
         input_dict_ort_values: Mapping[str, OrtValue],
         run_options: RunOptions | None = None,
     ) -> OrtValueVector:
-        """Computes outputs as ``OrtValue``s of inputs that are, wherever they are."""
+        """Computes outputs as ``OrtValue``s of inputs that are, wherever they are.
+
+        Those on a device stay there. Names, options and errors are as in ``run``.
+        """
         from tenonnx.interface.ort_value import OrtValue, OrtValueVector, device_inputs
 
         there = device_inputs(input_dict_ort_values)
@@ -298,6 +301,10 @@ class InferenceSession(ReopenedSession):
     ) -> None:
         """Runs on a binding's inputs, and leaves the outputs in its buffers.
 
+        Args:
+            iobinding: The result of ``io_binding()``, with all inputs and the needed outputs bound.
+            run_options: As in ``run``.
+
         Raises:
             InvalidArgument: As ``run`` does, or a buffer does not fit its output.
         """
@@ -333,7 +340,7 @@ class InferenceSession(ReopenedSession):
         providers: Sequence[ProviderRequest] | None = None,
         provider_options: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        """Builds the session anew on other providers; the weights stay where they are.
+        """Builds the session anew on other providers, given as to its constructor; weights stay.
 
         Raises:
             InvalidArgument: The session was built from an ``onnx.ModelProto``, or as for

@@ -1,4 +1,4 @@
-"""From what a caller asks for to a model that is ready to be placed."""
+"""From a caller's arguments to a model that is ready to be placed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EMBEDDED = "ort_config"
 
 
 def surroundings(options: SessionOptions) -> tuple[PluginSet, WeightRegistry]:
-    """Returns the plugins and the registry that options name; the process's if they name none.
+    """Returns the plug-ins and the registry that options name; the process's if they name none.
 
     Raises:
         InvalidArgument: They name something else.
@@ -114,8 +114,8 @@ def save_optimized(model: ir.Model, options: SessionOptions, formats: Mapping[st
     """Writes the model as transforms left it, if the options say where.
 
     Raises:
-        NotSupported: No plug-in writes the format that the options ask for, or the format cannot
-            say what is in the model.
+        NotSupported: No plug-in writes the requested format, or the format cannot represent the
+            model.
         Fail: It cannot be written.
     """
     if not options.optimized_model_filepath:

@@ -1,9 +1,9 @@
 """How long the axes of values are, as it follows before a model runs.
 
-Transforms ask about single values, most of which files say nothing of; what is found is
-remembered. It follows from what is fed, which runs check, and from weights; what a file says of
-results is taken only where nothing follows. ``tenonnx.inference`` answers for whole models. This
-module is public: plugins of others may import it.
+Transforms need the sizes of single values, most of which files do not declare. Results are cached.
+They follow from the inputs, which runs check, and from weights; declared sizes of results are used
+only where nothing follows. ``tenonnx.inference`` answers for whole models. This module is
+public: plug-ins of others may import it.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def broadcast(given: Sequence[Sizes]) -> Sizes:
             for line, fill in zip(lines, fills, strict=True)
         ]
         longer = (size for size in column if size is not None and size != 1)
-        # What is longer than 1 is as long as the result.
+        # A size above 1 is the result's size.
         made.append(next(longer, None if None in column else 1))
     ahead = UNKNOWN if None in fills else ()
     return (*ahead, *made[::-1])
@@ -314,4 +314,4 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
         "OneHotEncoder": lambda _, given: (*given[0], None),
     }, CLASSICAL),
 }  # fmt: skip
-"""What ONNX's own inference says of a node, where it says it fast, and what it does not know."""
+"""The results of ONNX's own inference for a node where it is fast, and of rules that it lacks."""

@@ -1,7 +1,7 @@
 """Traits of ONNX's operators: which work element by element, commute, reduce, draw, or move data.
 
 One table for providers and transforms: who needs a set of operators derives it from these. All of
-them are of the domain ai.onnx. This module is public: plugins of others may import it.
+them are of the domain ai.onnx. This module is public: plug-ins of others may import it.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ TYPED_AS: Final[Mapping[str, slice]] = {
     "RMSNormalization": slice(1, 2),
     "Where": slice(1, 3),
 }
-"""Which inputs' elements are of the type that the first result's are of."""
+"""The inputs whose elements have the type of the first result's."""
 
 SHAPE_ARITHMETIC: Final = _named(
     """

@@ -1,4 +1,4 @@
-"""Graph transforms: what one is, and running the ones a session asks for, in order."""
+"""Graph transforms: their class, and running a session's transforms in order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import importlib
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
 
 from tenonnx import graph as graphs
@@ -22,7 +21,7 @@ from tenonnx.interruption import Stopped
 from tenonnx.memory import at_most
 from tenonnx.options import GraphOptimizationLevel, SessionOptions
 from tenonnx.provider import Provider, Segment
-from tenonnx.records import record
+from tenonnx.records import field, record
 from tenonnx.wellformed import misfit
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ class Transform:
     """A rewrite of a model, in place.
 
     Attributes:
-        name: What users disable it by and reports call it.
+        name: Its name in reports, by which users disable it.
         apply: Takes the model and a :class:`TransformContext`; returns whether it changed
             anything. An ``onnx_ir`` pass fits through a lambda:
             ``lambda model, _: SomePass()(model).modified``. ``Transform.later`` imports what
@@ -93,14 +92,14 @@ class Transform:
 
 @record
 class TransformContext:
-    """What a transform may use.
+    """The services of the runtime for a transform.
 
     Attributes:
         weights: Where new constants go.
         hosts: Usable providers on the host, for evaluating nodes.
         providers: The session's, in order of preference.
         options: The session's.
-        notes: What the transform at work wants its report to say.
+        notes: Lines for the current transform's report.
     """
 
     weights: WeightRegistry
@@ -151,7 +150,7 @@ class TransformContext:
 
 @record
 class TransformReport:
-    """What one transform did.
+    """The report of one transform.
 
     Attributes:
         name: The transform's.
@@ -159,7 +158,7 @@ class TransformReport:
         nodes_before: Nodes of the main graph before it.
         nodes_after: Nodes of the main graph after it.
         seconds: How long it took.
-        notes: What it has to say, such as what it left alone and why.
+        notes: Its remarks, such as skipped nodes and the reasons.
     """
 
     name: str
@@ -196,7 +195,7 @@ def run_transforms(
 
     Raises:
         PluginError: A transform failed, or left a graph that cannot run; the message names it.
-        InvalidGraph: One failed, and a node is not as its operator's schema wants it.
+        InvalidGraph: One failed, and a node violates its operator's schema.
         TenonnxError: A required transform's own, if it refuses the model.
     """
     reports: list[TransformReport] = []

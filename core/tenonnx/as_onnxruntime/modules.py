@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, Final
 
 import tenonnx
+from tenonnx.as_onnxruntime.family import FamilyFinder
 from tenonnx.errors import Fail
 
 NAME: Final = "onnxruntime"
@@ -90,6 +91,7 @@ def install() -> ModuleType:
     top = Stand(NAME, own, [folder] if folder else [])
     sys.modules.update({NAME: top, capi.__name__: capi})
     sys.modules.update({module.__name__: module for module in inner.values()})
+    sys.meta_path.insert(0, FamilyFinder())
     sys.meta_path.append(MetadataFinder())
     return top
 

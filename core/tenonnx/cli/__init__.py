@@ -36,10 +36,12 @@ def subcommands(**modules: str) -> Callable[[], typer.Typer]:
     def application() -> typer.Typer:
         import typer
 
+        from tenonnx.cli.usage import Command
+
         app = typer.Typer(rich_markup_mode=None)
         for name, path in modules.items():
             module = importlib.import_module(path)
-            app.command(name, help=module.HELP)(getattr(module, name))
+            app.command(name, cls=Command, help=module.HELP)(getattr(module, name))
         return app
 
     return application

@@ -1,4 +1,4 @@
-"""The application: options that all subcommands share, the subcommands, and those of plugins."""
+"""The application: options that all subcommands share, the subcommands, and those of plug-ins."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from tenonnx.cli.arguments import NOTHING
 from tenonnx.cli.failures import MEANINGS, explained, quiet_end
 from tenonnx.cli.output import say
 from tenonnx.cli.state import State, state_of
+from tenonnx.cli.usage import Command, plain_error
 
 CODES = "\n".join(f"  {code.value:>3}  {meaning}" for code, meaning in MEANINGS.items())
 
-HELP = f"""Runs, inspects and measures ONNX models; every moving part is a plugin.
+HELP = f"""Runs, inspects, measures and serves ONNX models.
 
 \b
 Examples:
   tenonnx run model.onnx --input x=random --dim batch=8
   tenonnx inspect model.onnx
-  tenonnx bench model.onnx --provider cpu --provider onnxruntime
+  tenonnx compare model.onnx --with onnxruntime
   tenonnx --plugin my_provider.py run model.onnx --provider mine --input feeds.npz
 
 \b
@@ -32,7 +33,7 @@ Exit codes:
 
 
 class Group(TyperGroup):
-    """The subcommands, those of plugins among them, and what becomes of their failures."""
+    """The subcommands, those of plug-ins among them, and what becomes of their failures."""
 
     _merged = False
 
@@ -43,12 +44,21 @@ class Group(TyperGroup):
             return super().main(*args, obj=state, **extra)
 
     def invoke(self, ctx: Any) -> Any:
-        """Runs a subcommand."""
+        """Runs a subcommand.
+
+        Raises:
+            InvalidArgument: An option has a value that it does not take.
+        """
         with quiet_end():
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            except typer.BadParameter as error:
+                if (plain := plain_error(error)) is not None:
+                    raise plain from error
+                raise
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Returns a subcommand; plugins are asked when it is none of the built-in ones."""
+        """Returns a subcommand; plug-ins are asked when it is none of the built-in ones."""
         if cmd_name not in self.commands:
             self._merge(ctx)
         return super().get_command(ctx, cmd_name)
@@ -59,7 +69,7 @@ class Group(TyperGroup):
         return super().list_commands(ctx)
 
     def _merge(self, ctx: Any) -> None:
-        """Adds the plugins' subcommands: those of an app without a name, or the named app."""
+        """Adds the plug-ins' subcommands: those of an app without a name, or the named app."""
         if self._merged:
             return
         self._merged = True
@@ -69,12 +79,12 @@ class Group(TyperGroup):
                 group = typer.main.get_group(app)
             except Exception as error:  # a stranger's code may raise anything
                 what = f"{type(error).__name__}: {error}"
-                say("warning", f"the subcommands of plugin {record.name!r} are left out: {what}")
+                say("warning", f"the subcommands of plug-in {record.name!r} are left out: {what}")
                 continue
             found = {group.name: group} if group.name else group.commands
             for name, command in found.items():
                 if name in self.commands:
-                    say("warning", f"a plugin's subcommand {name!r} is left out: there is one")
+                    say("warning", f"a plug-in's subcommand {name!r} is left out: there is one")
                 else:
                     self.add_command(command, name)
 
@@ -130,12 +140,12 @@ def _show_version(value: bool) -> None:
 @app.callback()
 def tenonnx_options(
     context: typer.Context,
-    # Eager, because --help lists the subcommands that plugins bring.
+    # Eager, because --help lists the subcommands that plug-ins bring.
     plugin: Annotated[
         list[str],
         typer.Option(
             metavar="FILE.py",
-            help="Add a plugin from a file; may be repeated.",
+            help="Load a plug-in from a file; may be repeated.",
             is_eager=True,
             callback=_take_plugins,
         ),
@@ -144,7 +154,7 @@ def tenonnx_options(
         list[str],
         typer.Option(
             metavar="NAME",
-            help="Do without a plugin; may be repeated. `tenonnx plugins` lists them.",
+            help="Do not load a plug-in; may be repeated. `tenonnx plugins` lists them.",
             is_eager=True,
             callback=_take_without,
         ),
@@ -163,7 +173,7 @@ def tenonnx_options(
         bool,
         typer.Option(
             "--trace-hooks",
-            help="Print every call of a plugin's hook, and how long it took.",
+            help="Print every call of a plug-in's hook, and its time.",
             is_eager=True,
             callback=_trace_hooks,
         ),
@@ -187,4 +197,4 @@ for name, command, text in (
     ("providers", providers.providers, providers.HELP),
     ("doctor", doctor.doctor, doctor.HELP),
 ):
-    app.command(name, help=text)(command)
+    app.command(name, cls=Command, help=text)(command)

@@ -7,6 +7,8 @@ from typing import Annotated, Final, TypeAlias
 
 import typer
 
+from tenonnx.cli import completion
+
 NOTHING: Final[list[str]] = []
 """The default of options that may be repeated; typer hands out a list of its own every time."""
 
@@ -22,7 +24,13 @@ class Level(enum.StrEnum):
 
 
 Model: TypeAlias = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="A model file.",
+        show_default=False,
+        autocompletion=completion.models,
+    ),
 ]
 Providers: TypeAlias = Annotated[
     list[str],
@@ -30,8 +38,9 @@ Providers: TypeAlias = Annotated[
         "--provider",
         "-p",
         metavar="NAME:OPTION=VALUE,...",
-        help="A provider, with options if need be; may be repeated, in order of preference. "
-        "All that are usable if there is none.",
+        autocompletion=completion.providers,
+        help="A provider and its options; may be repeated, in order of preference. "
+        "Default: every provider that is usable.",
     ),
 ]
 Contenders: TypeAlias = Annotated[
@@ -40,18 +49,20 @@ Contenders: TypeAlias = Annotated[
         "--provider",
         "-p",
         metavar="NAME:OPTION=VALUE,...",
-        help="A contender; may be repeated. All that are usable if there is none.",
+        autocompletion=completion.contenders,
+        help="A contender; may be repeated. Default: every provider that is usable.",
     ),
 ]
 Inputs: TypeAlias = Annotated[
     list[str],
     typer.Option(
         "--input",
+        "--inputs",
         "-i",
         metavar="NAME=FILE",
         help="An input: NAME=FILE.npy, NAME=FILE.npz (its array NAME, or its only one), "
         "NAME=random, or a value: NAME=3, 'NAME=[[1, 2]]'. FILE.npz alone feeds every input "
-        "it has, random alone all of them. May be repeated; later ones win.",
+        "that it has an array for, `random` alone every input. May be repeated; later ones win.",
     ),
 ]
 Dims: TypeAlias = Annotated[
@@ -59,7 +70,7 @@ Dims: TypeAlias = Annotated[
     typer.Option(
         "--dim",
         metavar="NAME=SIZE",
-        help="Size of a symbolic dimension of random inputs, or INPUT.AXIS=SIZE; others are 1.",
+        help="Size of a symbolic dimension of random inputs, or INPUT.AXIS=SIZE. Default: 1.",
     ),
 ]
 Seed: TypeAlias = Annotated[int, typer.Option(help="Seed of random inputs.", min=0)]
@@ -89,6 +100,26 @@ Roots: TypeAlias = Annotated[
         help="Let external data come from a folder outside the model's own; may be repeated.",
     ),
 ]
+Repeat: TypeAlias = Annotated[
+    int | None, typer.Option(help="Measured runs of each contender.", min=1)
+]
+Seconds: TypeAlias = Annotated[
+    float,
+    typer.Option(metavar="SECONDS", help="Time for each contender, without --repeat.", min=0.001),
+]
+WarmUp: TypeAlias = Annotated[
+    int, typer.Option("--warmup", help="Runs that do not count, at least.", min=0)
+]
+Settle: TypeAlias = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS", help="Seconds to wait at most until runs get no faster.", min=0
+    ),
+]
+Threads: TypeAlias = Annotated[
+    int, typer.Option(help="Threads inside kernels; 0: as many as the kernels choose.", min=0)
+]
+Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Replace files that are there.")]
 Json: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")
 ]

@@ -89,9 +89,8 @@ def blas() -> Iterator[Finding]:
 
 def cache() -> Iterator[Finding]:
     """Looks at the folder in which derived weights are kept."""
-    from tenonnx.weights import draft
     from tenonnx.weights.registry import default_registry
-    from tenonnx.weights.trusted import folder_fault
+    from tenonnx.weights.trusted import POSIX, folder_fault
 
     try:
         folder = default_registry().side_files.folder
@@ -100,7 +99,7 @@ def cache() -> Iterator[Finding]:
         return
     if folder is None:
         reason = "switched off by TENONNX_CACHE=0"
-        yield Finding("note", "weight cache", reason if draft.SUPPORTED else "not for this system")
+        yield Finding("note", "weight cache", reason if POSIX else "not for this system")
         return
     existing = next(p for p in (folder, *folder.parents) if p.exists())
     try:
@@ -124,7 +123,7 @@ def cache() -> Iterator[Finding]:
 
 
 def plugins(found: PluginSet) -> Iterator[Finding]:
-    """Looks at which plugins loaded."""
+    """Looks at which plug-ins loaded."""
     for record in found.records:
         name = f"plugin {record.name}"
         if record.error is None:

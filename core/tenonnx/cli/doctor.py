@@ -1,4 +1,4 @@
-"""``tenonnx doctor``: what is missing or broken here, and what may make tenonnx slow."""
+"""``tenonnx doctor``: missing or broken parts, and reasons for slow runs."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import typer
-from rich.text import Text
 
 from tenonnx.cli.arguments import Json
 from tenonnx.cli.failures import Code
-from tenonnx.cli.output import console, count, emit_json
+from tenonnx.cli.output import count, emit_json, lines, sentence
 from tenonnx.cli.state import State, state_of
 
 if TYPE_CHECKING:
     from tenonnx.cli.checks import Finding
 
-HELP = """Checks packages, plugins, providers, caches and limits.
+HELP = """Checks packages, plug-ins, providers, caches and limits.
 
-Exits with 1 if something is broken; what is merely worth knowing is marked "note".
+A line begins with "ok", with "note" if it is worth knowing, or with "problem" if something is
+broken. The exit code is 1 if there is a problem.
 
 \b
 Examples:
@@ -42,7 +42,7 @@ def doctor(context: typer.Context, as_json: Json = False) -> None:
         emit_json([asdict(finding) for finding in found])
     else:
         counted = count(problems, "problem") if problems else "no problems"
-        console().print(f"\n{counted}")
+        lines("", counted)
     if problems:
         raise typer.Exit(Code.PROBLEM)
 
@@ -60,8 +60,8 @@ def _examine(state: State) -> Iterator[Finding]:
 
 
 def _print(finding: Finding) -> None:
-    out = console()
-    status = Text(f"{finding.status:<8}", style=STYLES[finding.status])
-    out.print(Text.assemble(status, f"{finding.name}: {finding.detail}"), soft_wrap=True)
+    said = f"{finding.status:<8}{finding.name}: {finding.detail}"
+    sentence(said, STYLES[finding.status], len(finding.status), 8)
     if finding.hint:
-        out.print(Text(f"{'':<8}mend it: {finding.hint}", style="cyan"), soft_wrap=True)
+        mend = f"{'':<8}mend it: {finding.hint}"
+        sentence(mend, "cyan", len(mend), 8)

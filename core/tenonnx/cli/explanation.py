@@ -11,6 +11,7 @@ import onnx_ir as ir
 from tenonnx import graph as graphs
 from tenonnx import session_builder
 from tenonnx.cli.facts import of_placement, operators
+from tenonnx.inference import infer_types
 from tenonnx.near_misses import NEARLY, NearMisses
 from tenonnx.options import SessionOptions
 from tenonnx.planning.fusion import MISSES
@@ -57,6 +58,7 @@ def explain_model(
     placement = place(model, providers, context.hosts)
     doing("compiling", len(history.changes))
     plan, nearly = _plan(placement)
+    infer_types(model)  # for those who read the report: nothing above may know more than a session
     return {
         "model": str(source) if isinstance(source, str) else "",
         "nodes_before": sum(before.values()),
@@ -67,8 +69,8 @@ def explain_model(
         "placement": of_placement(placement),
         "calls": _calls(plan) | {"nearly": nearly},
         "nodes": _nodes(placement, plan, history),
-        "inputs": [value.name for value in model.graph.inputs],
-        "outputs": [value.name for value in model.graph.outputs],
+        "inputs": {value.name: _type(value) for value in model.graph.inputs},
+        "outputs": {value.name: _type(value) for value in model.graph.outputs},
     }
 
 
@@ -213,7 +215,7 @@ def _nodes(placement: Placement, plan: Plan, history: History) -> list[dict[str,
                 "text": describe(node),
                 "inputs": [value.name for value in graphs.inputs(node)],
                 "outputs": [value.name for value in node.outputs if value.name],
-                "types": [_type(value) for value in node.outputs if value.name],
+                "types": {value.name: _type(value) for value in node.outputs if value.name},
             }
         )
     return rows
@@ -223,4 +225,5 @@ def _type(value: ir.Value) -> str:
     dtype = value.dtype.name.lower() if value.dtype is not None else "?"
     if value.shape is None:
         return dtype
-    return f"{dtype}[{', '.join('?' if d is None else str(d) for d in value.shape)}]"
+    sizes = [size.value if isinstance(size, ir.SymbolicDim) else size for size in value.shape]
+    return f"{dtype}[{', '.join('?' if size is None else str(size) for size in sizes)}]"

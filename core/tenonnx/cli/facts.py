@@ -1,4 +1,4 @@
-"""What there is to know about a model, as plain data: what ``tenonnx inspect`` prints."""
+"""The facts about a model that ``tenonnx inspect`` prints, as plain data."""
 
 from __future__ import annotations
 

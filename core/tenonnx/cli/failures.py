@@ -35,13 +35,13 @@ class Code(enum.IntEnum):
 
 MEANINGS = {
     Code.OK: "all is well",
-    Code.PROBLEM: "doctor found a problem",
-    Code.USAGE: "wrong usage: an option, an input, a provider's name",
+    Code.PROBLEM: "doctor found a problem, or compare a difference",
+    Code.USAGE: "wrong usage: an option, an input, a provider's name, a file to write",
     Code.MODEL: "the model cannot be read",
     Code.PROVIDER: "no provider runs it: an operator or a device is missing",
     Code.RUN: "the run failed",
-    Code.PLUGIN: "a plugin failed",
-    Code.DEFECT: "a defect of tenonnx or of a plugin; the traceback is printed",
+    Code.PLUGIN: "a plug-in failed",
+    Code.DEFECT: "a defect of tenonnx or of a plug-in; the traceback is printed",
     Code.INTERRUPTED: "interrupted by Ctrl-C",
     Code.BROKEN_PIPE: "the reader of the output went away",
 }
@@ -89,7 +89,7 @@ def explained(state: State) -> Iterator[None]:
             sys.exit(Code.RUN)
         except Exception:  # the last resort: nothing else would explain it
             traceback.print_exc()
-            say("error", "this is a defect of tenonnx or of a plugin; please report it")
+            say("error", "this is a defect of tenonnx or of a plug-in; please report it")
             sys.exit(Code.DEFECT)
 
 

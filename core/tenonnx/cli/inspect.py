@@ -1,4 +1,4 @@
-"""``tenonnx inspect``: what a model is, who runs what of it, and where its weights are."""
+"""``tenonnx inspect``: a model's operators, their providers, and its weights."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tenonnx.errors import EPFail, NotSupported, TenonnxError
 if TYPE_CHECKING:
     from tenonnx.session import InferenceSession
 
-HELP = """Shows a model, who runs which node, and where its weights are.
+HELP = """Shows a model: operators, who runs which node, and where its weights are.
 
-Nothing is run. A model that no provider runs is shown too, with what is missing; the exit code
-says so then.
+Nothing is run. If no provider can run the model, the command shows what is missing and exits with
+code 4.
 
 \b
 Examples:
@@ -206,10 +206,11 @@ def _print_memory(memory: dict[str, Any]) -> None:
         "device": "uploaded to devices",
         "added_private": "of private memory were added by loading, code not counted",
     }
-    for key, meaning in meanings.items():
-        amount = memory[key]
-        shown = "unknown" if amount is None else size(amount)
-        lines(f"{shown:>12}  {meaning}")
+    rows = [
+        ("unknown" if memory[key] is None else size(memory[key]), meaning)
+        for key, meaning in meanings.items()
+    ]
+    table(("memory", ""), rows, right=("memory",))
 
 
 def _print_nodes(nodes: list[dict[str, Any]]) -> None:

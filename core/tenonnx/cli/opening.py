@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -115,14 +116,33 @@ def check_readable(model: Any) -> None:
             raise NoSuchFile(f"{model} cannot be read: {error.strerror}") from error
 
 
-def open_session(state: State, model: Any, request: Request) -> tuple[InferenceSession, float]:
-    """Returns a session and the seconds it took to build."""
+def open_session(
+    state: State, model: Any, request: Request, *, as_programs_do: bool = False
+) -> tuple[InferenceSession, float]:
+    """Returns a session and the seconds it took to build.
+
+    Args:
+        state: The plug-ins to use.
+        model: Its path, or what else sessions take.
+        request: How to open it.
+        as_programs_do: Use a plan that was kept, or keep one. A command that shows how a model is
+            compiled has it compiled. The process's plug-ins, which are also those of ``state``,
+            are then part of the plan's key instead of the options; a ``--plugin FILE`` among them
+            means that no plan is kept.
+    """
     from tenonnx.session import InferenceSession
 
     check_readable(model)
     options = session_options(state, request)
+    if as_programs_do:
+        options = dataclasses.replace(options, plugins=None)
     providers = [parse_provider(text) for text in request.providers]
     return timed(lambda: InferenceSession(model, options, providers or None))
+
+
+def compiling(session: InferenceSession) -> int:
+    """Returns how many of a session's kernels are still to be compiled."""
+    return sum(kernel.state == "compiling" for kernel in session.kernels.values())
 
 
 def wait_for_kernels(session: InferenceSession, show: Callable[[str, float], None]) -> float:
@@ -130,25 +150,30 @@ def wait_for_kernels(session: InferenceSession, show: Callable[[str, float], Non
 
     Runs that are measured would be disturbed, and would not be what the later ones are.
     """
-    start = clock()
+    start, most = clock(), 0
     while True:
-        left = sum(kernel.state == "compiling" for kernel in session.kernels.values())
+        left = compiling(session)
         if not left:
             return clock() - start
-        show(f"compiling {left} kernel{'s' * (left > 1)}", 0)
+        most = max(most, left)
+        show(f"compiling {most} kernel{'s' * (most > 1)}", 1 - left / most)
         time.sleep(POLL_SECONDS)
 
 
-def open_profiled(state: State, model: Any, request: Request) -> tuple[InferenceSession, Profiler]:
-    """Returns a session and what watches its runs; no trace is written."""
+def profiler_of(state: State, session: InferenceSession) -> Profiler:
+    """Returns what watches a session's runs once it is told to; it writes no trace."""
     from tenonnx.interface.profiling import Profiler
 
-    start = time.perf_counter_ns()
-    session, _ = open_session(state, model, request)
-    built = time.perf_counter_ns()
-    profiler = Profiler(session.placement, state.plugins, start, start, built, "uri")
-    session.watch(profiler)
-    return session, profiler
+    now = time.perf_counter_ns()
+    return Profiler(session.placement, state.plugins, now, now, now, "uri")
+
+
+def graph_of(state: State, session: InferenceSession, model: str, request: Request) -> ir.Graph:
+    """Returns the graph that has a session's inputs; it compiles nothing if the plan was kept."""
+    read: ir.Model = (
+        session.model if session._reader is None else load_original(state, model, request)
+    )
+    return read.graph
 
 
 def load_original(state: State, path: str, request: Request) -> ir.Model:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -13,13 +14,15 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
 
-from tenonnx.errors import Fail
+from tenonnx.errors import Fail, InvalidArgument
 
 UNLIMITED = 100_000
-"""Columns of output that is not a terminal: nothing is wrapped, so that grep finds it."""
+"""Columns of sentences that no terminal shows: nothing is wrapped, so that grep finds it."""
+
+WIDTH = 100
+"""Columns of tables where neither ``COLUMNS`` nor a terminal says how many there are."""
 
 REFRESH_SECONDS = 0.1
 
@@ -46,15 +49,63 @@ def console(*, stderr: bool = False) -> Console:
     )
 
 
-def say(kind: str, sentence: str) -> None:
-    """Prints ``kind: sentence`` on standard error."""
-    text = Text.assemble((f"{kind}:", STYLES.get(kind, "")), " ", sentence)
-    console(stderr=True).print(text, soft_wrap=True)
+def say(kind: str, text: str) -> None:
+    """Prints ``kind: text`` on standard error."""
+    head = f"{kind}:"
+    sentence(f"{head} {text}", STYLES.get(kind, ""), len(head), stderr=True)
 
 
-def note(sentence: str) -> None:
+def note(text: str) -> None:
     """Prints a sentence on standard error."""
-    console(stderr=True).print(sentence, soft_wrap=True)
+    sentence(text, stderr=True)
+
+
+def sentence(
+    text: str, style: str = "", styled: int = 0, indent: int = 0, *, stderr: bool = False
+) -> None:
+    """Prints a sentence; on a terminal, which would break within words, in lines that fit.
+
+    Args:
+        text: The sentence, or several lines of them.
+        style: Of its beginning.
+        styled: Letters that have that style.
+        indent: Columns that further lines begin at.
+        stderr: Print it on standard error.
+    """
+    from tenonnx.cli.tables import wrapped
+
+    out = console(stderr=stderr)
+    for line in text.split("\n"):
+        parts = wrapped(line, out.width - indent) if out.is_terminal else [line]
+        for number, part in enumerate(parts):
+            shown = Text(" " * indent * (number > 0) + part)
+            shown.stylize(style, 0, styled)
+            out.print(shown, soft_wrap=True)
+            styled -= min(styled, len(shown))
+
+
+def check_targets(*paths: str | Path, force: bool = True) -> None:
+    """Refuses files that could not be written, before any work is done for them.
+
+    Args:
+        paths: The files; an empty name stands for none.
+        force: Files that are there may be replaced.
+
+    Raises:
+        InvalidArgument: The folder of one is missing or read-only, or one is a folder, or exists.
+    """
+    for path in [Path(path) for path in paths if path]:
+        if not (folder := path.parent).is_dir():
+            no_folder = f"cannot write {path}: there is no folder {folder}"
+            raise InvalidArgument(no_folder, hint=f"mkdir -p {folder}")
+        if not os.access(folder, os.W_OK):
+            raise InvalidArgument(f"cannot write {path}: the folder {folder} is read-only for you")
+        if path.is_dir():
+            raise InvalidArgument(f"cannot write {path}: it is a folder", hint="name a file")
+        if not force and os.path.lexists(path):
+            raise InvalidArgument(
+                f"{path} is there already", hint="choose another name, or replace it with --force"
+            )
 
 
 def write_text(path: str, text: str) -> None:
@@ -78,38 +129,52 @@ def title(text: str) -> None:
 
 
 def lines(*sentences: str) -> None:
-    """Prints lines as they are."""
-    out = console()
-    for sentence in sentences:
-        out.print(sentence, soft_wrap=True)
+    """Prints sentences, a line each."""
+    for each in sentences:
+        sentence(each)
 
 
 def table(
-    header: Sequence[str], rows: Sequence[Sequence[object]], right: Collection[str] = ()
+    header: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    right: Collection[str] = (),
+    spare: Sequence[str] = (),
 ) -> None:
-    """Prints a table; nothing if it has no rows.
+    """Prints a table that fits the terminal; nothing if it has no rows.
 
     Args:
         header: The columns' names.
         rows: Cells, shown as ``str`` shows them; ``None`` is shown as nothing.
         right: Names of the columns to align right.
+        spare: Names of columns to leave out where there is no room for them, the last name first.
     """
     if not rows:
         return
-    out = console()
-    grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name in header:
-        grid.add_column(name, justify="right" if name in right else "left", overflow="fold")
-    for row in rows:
-        grid.add_row(*("" if cell is None else str(cell) for cell in row))
-    with out.capture() as capture:
-        out.print(grid)
-    for line in capture.get().splitlines():
-        out.file.write(line.rstrip() + "\n")
+    from tenonnx.cli.tables import columns, fitted, wrapped
+
+    out, width = console(), table_width()
+    shown, left_out = fitted(columns(header, rows, right, spare), width)
+    out.print(Text(shown[0], style="bold"), soft_wrap=True)
+    for line in shown[1:]:
+        out.file.write(line + "\n")
+    if left_out:
+        note = f"no room for {', '.join(left_out)}: set COLUMNS=200, or use --json"
+        lines(*wrapped(note, width))
+
+
+def table_width() -> int:
+    """Returns ``COLUMNS``, or else the width of the terminal that shows output or messages."""
+    if (said := os.environ.get("COLUMNS", "")).isdecimal() and int(said):
+        return int(said)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            if columns := os.get_terminal_size(stream.fileno()).columns:
+                return columns
+    return WIDTH
 
 
 def emit_json(content: Any) -> None:
-    """Prints JSON that any reader takes: what it has no words for becomes a string."""
+    """Prints strict JSON; values without a JSON form become strings."""
     text = json.dumps(_wordable(content), indent=2, default=str, ensure_ascii=False)
     sys.stdout.write(text + "\n")
 

@@ -1,4 +1,4 @@
-"""``tenonnx plugins``: which plugins there are and what they brought."""
+"""``tenonnx plugins``: which plug-ins there are and what they brought."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from tenonnx.cli.arguments import Json
 from tenonnx.cli.output import duration, emit_json, grouped, lines, table
 from tenonnx.cli.state import state_of
 
-HELP = """Lists the plugins, what each brought, or why it is not in use.
+HELP = """Lists the plug-ins: what each registered, or why it is not in use.
 
-TENONNX_PLUGINS is an allow-list of names, TENONNX_BLOCK_PLUGINS a block-list, both separated by
-commas.
-
-A plugin that fails is not in use and stops nobody; one that was written for another version of the
-plugin API is set aside. --trace-hooks before the subcommand prints every call of a hook.
+The variable TENONNX_PLUGINS allows plug-ins by name, TENONNX_BLOCK_PLUGINS blocks them; names are
+separated by commas. A plug-in that fails, or that was written for another version of the plug-in
+interface, is not in use; the others are. --trace-hooks, before the subcommand, prints every call
+of a hook.
 
 \b
 Examples:
@@ -27,7 +26,7 @@ Examples:
 
 
 def plugins(context: typer.Context, as_json: Json = False) -> None:
-    """Prints a row per plugin."""
+    """Prints a row per plug-in."""
     records = state_of(context).plugins.records
     if as_json:
         emit_json([asdict(record) for record in records])
@@ -42,6 +41,11 @@ def plugins(context: typer.Context, as_json: Json = False) -> None:
         )
         for record in records
     ]
-    table(("plugin", "distribution", "registered", "load", "hooks"), rows, right=("load",))
+    table(
+        ("plugin", "distribution", "registered", "load", "hooks"),
+        rows,
+        ("load",),
+        ("distribution", "load", "hooks"),
+    )
     if not rows:
-        lines("no plugins; is tenonnx installed?")
+        lines("no plug-ins; is tenonnx installed?")

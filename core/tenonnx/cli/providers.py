@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tenonnx.plugins.manager import PluginSet
     from tenonnx.provider import Provider
 
-HELP = """Lists the execution providers, and whether they work here.
+HELP = """Lists the execution providers, and whether each works on this machine.
 
 \b
 Examples:
@@ -54,9 +54,10 @@ def providers(context: typer.Context, options: Options = False, as_json: Json = 
         )
         for provider in found
     ]
-    table(("provider", "aliases", "usable", "kernels", "options"), rows, right=("kernels",))
+    header = ("provider", "aliases", "usable", "kernels", "options")
+    table(header, rows, ("kernels",), ("options", "aliases", "kernels"))
     if not rows:
-        lines("no providers; `tenonnx plugins` says which plugins did not load")
+        lines("no providers; `tenonnx plugins` says which plug-ins did not load")
 
 
 def _some(options: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Outputs of a run: what they look like in a line, and writing them to files."""
+"""Outputs of a run: a line on each, and writing them to files."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tenonnx.cli import arguments
-from tenonnx.cli.opening import Request, open_session
-from tenonnx.cli.output import count, duration, emit_json, lines, progress, table
+from tenonnx.cli.opening import Request, compiling, graph_of, open_session
+from tenonnx.cli.output import count, duration, emit_json, lines, progress, say, table
 from tenonnx.cli.state import state_of
 from tenonnx.cli.timing import timed
 
@@ -24,6 +24,7 @@ Examples:
   tenonnx run model.onnx --input x=image.npy --output out.npz
   tenonnx run model.onnx --input feeds.npz --provider cuda --provider cpu
   tenonnx run model.onnx --input random --dim batch=8 --dim x.2=224 --repeat 100
+  tenonnx run model.onnx --input random --threads 4
 """
 
 
@@ -35,6 +36,7 @@ def run(
     seed: arguments.Seed = 0,
     providers: arguments.Providers = arguments.NOTHING,
     output: arguments.Output = "",
+    threads: arguments.Threads = 0,
     repeat: Annotated[int, typer.Option(help="How many times to run.", min=1)] = 1,
     level: arguments.LevelChoice = arguments.Level.ALL,
     without: arguments.Without = arguments.NOTHING,
@@ -46,10 +48,9 @@ def run(
     from tenonnx.cli.results import describe_all, output_row, save
 
     sizes = parse_dims(dims)
-    session, load_seconds = open_session(
-        state_of(context), model, Request(providers, level, without, roots)
-    )
-    feeds = make_feeds(session.model.graph, inputs, sizes, seed)
+    state, request = state_of(context), Request(providers, level, without, roots, threads)
+    session, load_seconds = open_session(state, model, request, as_programs_do=True)
+    feeds = make_feeds(graph_of(state, session, model, request), inputs, sizes, seed)
     values, seconds = _time(session, feeds, repeat)
     outputs = {arg.name: value for arg, value in zip(session.get_outputs(), values, strict=True)}
     described = describe_all(outputs)
@@ -60,7 +61,7 @@ def run(
         report = {
             "model": model,
             "providers": session.get_providers(),
-            "placement": session.placement.counts(),
+            "placement": session._node_counts,
             "load_seconds": load_seconds,
             "run_seconds": seconds,
             "outputs": described,
@@ -71,6 +72,9 @@ def run(
     lines("", f"loaded in {duration(load_seconds)}, {_summary(seconds)}", *_placed(session))
     if files:
         lines(f"written to {', '.join(map(str, files))}")
+    if left := compiling(session):
+        missing = count(left, "kernel was", "kernels were")
+        say("hint", f"{missing} not compiled yet; `tenonnx warmup {model}` does it ahead of runs")
 
 
 def _time(
@@ -97,6 +101,6 @@ def _summary(seconds: list[float]) -> str:
 
 
 def _placed(session: InferenceSession) -> list[str]:
-    counts = session.placement.counts()
+    counts = session._node_counts
     shown = ", ".join(f"{name} ({count(n, 'node')})" for name, n in counts.items())
     return [f"ran on {shown or 'nothing: the outputs are constants'}"]

@@ -23,8 +23,8 @@ class State:
     """The options that all subcommands share.
 
     Attributes:
-        files: Plugins to add, as files.
-        without: Names of plugins to do without.
+        files: Plug-ins to add, as files.
+        without: Names of plug-ins to do without.
         verbosity: 1 prints tracebacks and the log, 2 its details.
     """
 
@@ -34,11 +34,11 @@ class State:
 
     @cached_property
     def plugins(self) -> PluginSet:
-        """The process's plugins: whatever opens a session finds the same ones.
+        """The process's plug-ins: every session finds the same ones.
 
         Raises:
-            InvalidArgument: There is no plugin of a name to do without.
-            PluginError: A plugin file is refused.
+            InvalidArgument: There is no plug-in of a name to do without.
+            PluginError: A plug-in file is refused.
         """
         from tenonnx.plugins.manager import default_plugins
 
@@ -48,10 +48,11 @@ class State:
             os.environ[BLOCKED] = ",".join(filter(None, blocked))
         plugins = default_plugins()
         plugins.load_commands()
-        names = [record.name for record in plugins.records]
+        records = {record.name: record for record in plugins.records}
         for name in self.without:
-            if name not in names:
-                raise InvalidArgument(f"no plugin {name!r}{did_you_mean(name, names)}")
+            if name not in records:
+                raise InvalidArgument(f"no plug-in {name!r}{did_you_mean(name, records)}")
+            records[name].error = f"blocked by --no-plugin {name}"
         for file in self.files:
             plugins.register_file(file)
         return plugins
@@ -59,9 +60,21 @@ class State:
     def start_logging(self) -> None:
         """Sends the log to standard error: warnings, or more if it is to be verbose."""
         levels = (logging.WARNING, logging.INFO, logging.DEBUG)
-        logging.basicConfig(
-            level=levels[min(self.verbosity, 2)], format="%(levelname)s: %(name)s: %(message)s"
-        )
+        logging.basicConfig(level=levels[min(self.verbosity, 2)], handlers=[_Sentences()])
+
+
+class _Sentences(logging.Handler):
+    """Prints warnings as the command's own are printed, and the rest with where it is from."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Prints a record."""
+        from tenonnx.cli.output import note, say
+
+        kind, text = record.levelname.lower(), record.getMessage()
+        if record.levelno >= logging.WARNING:
+            say(kind, text)
+        else:
+            note(f"{kind}: {record.name}: {text}")
 
 
 def state_of(context: typer.Context) -> State:

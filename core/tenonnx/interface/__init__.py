@@ -1,1 +1,1 @@
-"""What onnxruntime's Python interface has around a session, with its names and meanings."""
+"""The names of onnxruntime's Python interface around a session, with the same meanings."""

@@ -15,11 +15,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from tenonnx.errors import InvalidProtobuf, NoSuchFile
+from tenonnx.errors import Fail, InvalidArgument, InvalidProtobuf, NoSuchFile
 from tenonnx.interface.ort_value import OrtValue
 from tenonnx.interface.value_types import onnx_type
 from tenonnx.lazy_modules import onnx_ir as ir
+from tenonnx.weights.registry import default_registry
 from tenonnx.weights.storage import byte_size, is_packed
+from tenonnx.weights.weight import Weight
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -72,11 +74,11 @@ class AdapterFormat:
         self._adapter_version = adapter_version
 
     def get_model_version(self) -> int:
-        """Returns the version of the model that the adapter is for."""
+        """Returns the version of the adapter's model."""
         return self._model_version
 
     def set_model_version(self, model_version: int) -> None:
-        """Sets the version of the model that the adapter is for."""
+        """Sets the version of the adapter's model."""
         self._model_version = model_version
 
     def get_parameters(self) -> dict[str, OrtValue]:
@@ -89,10 +91,11 @@ class AdapterFormat:
 
 
 class LoraAdapter:
-    """Parameters that ``RunOptions.add_active_adapter`` feeds to a run."""
+    """Parameters that ``RunOptions.add_active_adapter`` feeds to a run; weights of the registry."""
 
     def __init__(self) -> None:
         self.parameters: dict[str, NDArray] = {}
+        self._weights: list[Weight] = []
 
     def Load(self, path: str | os.PathLike[str]) -> None:  # noqa: N802 - onnxruntime's name
         """Maps a file's parameters.
@@ -101,12 +104,23 @@ class LoraAdapter:
             NoSuchFile: There is no such file.
             InvalidProtobuf: It is no adapter file.
         """
-        self.parameters = read(path).parameters
+        registry = default_registry()
+        try:
+            mapping = registry.map(path)
+        except (Fail, InvalidArgument) as error:
+            raise NoSuchFile(f"no adapter at {os.fspath(path)}: {error}") from error
+        arrays = _checked(np.frombuffer(mapping.buffer, np.uint8), path).parameters
+        self._weights = []
+        for array in arrays.values():
+            place, kind = array.ctypes.data - mapping.address, onnx_type(array)
+            self._weights.append(registry.view(mapping, place, array.nbytes, kind, array.shape))
+        self.parameters = arrays
+        registry.attach(self, f"adapter {os.fspath(path)}", self._weights)
 
 
 @dataclass(frozen=True)
 class Content:
-    """What an adapter file holds: versions of format, adapter and model, and the parameters."""
+    """The content of an adapter file: versions of format, adapter and model, and the parameters."""
 
     versions: tuple[int, int, int]
     parameters: dict[str, NDArray] = field(default_factory=dict)
@@ -123,6 +137,10 @@ def read(path: str | os.PathLike[str]) -> Content:
         data = np.memmap(path, np.uint8, "r")
     except (OSError, ValueError) as error:
         raise NoSuchFile(f"no adapter at {os.fspath(path)}: {error}") from error
+    return _checked(data, path)
+
+
+def _checked(data: NDArray, path: str | os.PathLike[str]) -> Content:
     try:
         if bytes(data[4:8]) != IDENTIFIER:
             raise ValueError(f"it begins with {bytes(data[4:8])!r} instead of {IDENTIFIER!r}")

@@ -1,4 +1,4 @@
-"""Which provider runs which nodes, in onnxruntime's words."""
+"""The provider of each node, in onnxruntime's classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configuration entries of sessions and runs: every key of onnxruntime's, and what it does here."""
+"""Configuration entries of sessions and runs: every key of onnxruntime and its effect here."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ Effect = Literal["same", "better", "without effect", "refused"]
 
 
 class ConfigKey(NamedTuple):
-    """What a key does here; the reason says how it is better, or why it has no effect."""
+    """A key's effect, and the reason why it is better or without effect."""
 
     effect: Effect
     reason: str
 
 
 _SELF_SIZED = ConfigKey("without effect", "kernels share the process's own threads")
-_SHARED = ConfigKey("same", "threads are the process's: the last session that says so counts")
+_SHARED = ConfigKey("same", "all sessions share the threads: the last session that sets it counts")
 _NO_ARENA = ConfigKey("without effect", "there is no arena: memory is freed at its last use")
-_PACKED_ONCE = ConfigKey("better", "what kernels pack is kept in files that processes share")
-_MAPPED = ConfigKey("better", "weights of .ort files are always used in place, from the mapping")
+_PACKED_ONCE = ConfigKey("better", "packed weights are kept in files that processes share")
+_MAPPED = ConfigKey("better", "weights of .ort files are always used in place")
 _OWN_FUSIONS = ConfigKey("without effect", "it tunes a rewrite of onnxruntime's own")
 _ITS_KERNELS = ConfigKey("without effect", "it tunes kernels of onnxruntime's own")
 _NO_CONTEXT = ConfigKey("refused", "there are no compiled context models: weights stay shared")
-_NO_MOE_STATISTICS = ConfigKey("without effect", "profiling shows what every node takes")
+_NO_MOE_STATISTICS = ConfigKey("without effect", "profiling shows the time of every node")
 _WEIGHTLESS = ConfigKey("better", "no provider ever gets a copy of the weights")
 _MAPPED_DATA = ConfigKey("better", "external data is mapped, and read when it is first used")
 _NO_OFFLOAD = ConfigKey("without effect", "experts' weights are mapped from their file")
@@ -51,7 +51,7 @@ ATTRIBUTES: dict[str, str] = {
     "session.use_deterministic_compute": "use_deterministic_compute",
     "session.use_per_session_threads": "use_per_session_threads",
 }
-"""Entries that say what an attribute of the options says."""
+"""Entries with the same effect as an attribute of the options."""
 
 DATA_LOADER = ("chunk_bytes", "min_size_bytes", "pinned_memory_bytes", "threads")
 """Entries of ``session.external_data_loader``."""
@@ -66,6 +66,9 @@ OFFLOAD = (
 """Entries of ``session.moe.offload``."""
 
 DISABLED = "optimization.disable_specified_optimizers"
+LAST_ROW = "tenonnx.last_row"
+ROW_MATRICES = "tenonnx.row_matrices"
+"""Entries of tenonnx's own, for language models."""
 NO_CPU_FALLBACK = "session.disable_cpu_ep_fallback"
 DATA_FOLDER = "session.model_external_initializers_file_folder_path"
 EXPANSION = "session.function_expansion_node_limit"
@@ -81,15 +84,19 @@ SESSION_KEYS: dict[str, ConfigKey] = {
     SAVED_DATA: ConfigKey("same", "with optimized_model_filepath"),
     SAVED_DATA_THRESHOLD: ConfigKey("same", "with optimized_model_filepath"),
     SAVED_FORMAT: ConfigKey(
-        "same", "ORT has no place for operators that ONNX does not know: see ORT_ENABLE_BASIC"
+        "same", "the ORT format has no place for operators outside of ONNX: see ORT_ENABLE_BASIC"
     ),
-    "session.load_model_format": ConfigKey("better", "the content says what format a file has"),
+    LAST_ROW: ConfigKey("same", "computes the output of that name for the last position alone"),
+    ROW_MATRICES: ConfigKey("same", "1: matrices that are inputs may differ by row of the batch"),
+    "session.load_model_format": ConfigKey(
+        "better", "the format is recognized by the file's content"
+    ),
     "session.record_ep_graph_assignment_info": ConfigKey("better", "it is always recorded"),
     "session.allow_released_opsets_only": ConfigKey(
-        "better", "operators of an opset under development run as soon as somebody wrote them"
+        "better", "operators of an opset under development run if a provider has them"
     ),
     "session.disable_prepacking": ConfigKey(
-        "same", "weights are used where they are mapped, those of 3 x 3 convolutions as well"
+        "same", "weights are used in place, those of 3 x 3 convolutions as well"
     ),
     "session.prepack.enable_parallel": _PACKED_ONCE,
     "session.save_external_prepacked_constant_initializers": _PACKED_ONCE,
@@ -108,30 +115,30 @@ SESSION_KEYS: dict[str, ConfigKey] = {
     "session.force_spinning_stop": _SELF_SIZED,
     "session.dynamic_block_base": _SELF_SIZED,
     "session.intra_op_thread_affinities": ConfigKey(
-        "without effect", "threads are the process's; os.sched_setaffinity places it"
+        "without effect", "all sessions share the threads; os.sched_setaffinity places them"
     ),
     "session.set_denormal_as_zero": ConfigKey(
-        "without effect", "denormals are computed as IEEE 754 has them"
+        "without effect", "denormals are computed by IEEE 754"
     ),
     "session.strict_shape_type_inference": ConfigKey(
-        "without effect", "shapes are those that the arrays have when the model runs"
+        "without effect", "a run uses the shapes of its arrays"
     ),
     "session.max_shape_override": ConfigKey("without effect", "memory is not planned ahead"),
     "session.strict_workspace_verification": ConfigKey(
         "without effect", "memory is not planned ahead"
     ),
     "session.disable_aot_function_inlining": ConfigKey(
-        "without effect", "functions are always inlined; an operator of a provider's own is kept"
+        "without effect", "functions are always inlined, except a provider's own operators"
     ),
     "session.function_expansion_byte_limit": ConfigKey("without effect", "inlining copies nothing"),
     EXPANSION: ConfigKey(
         "same", "unless set, functions may expand to 50,000 nodes, or 64 times the model's own"
     ),
     "session.graph_optimizations_loop_level": ConfigKey(
-        "without effect", "transforms run once each, in an order of their own"
+        "without effect", "each transform runs once, in a fixed order"
     ),
     "session.collect_node_memory_stats_to_file": ConfigKey(
-        "without effect", "profiling notes every node's bytes"
+        "without effect", "profiling has every node's bytes"
     ),
     "session.disable_quant_qdq": _OWN_FUSIONS,
     "session.enable_quant_qdq_cleanup": _OWN_FUSIONS,
@@ -151,7 +158,7 @@ SESSION_KEYS: dict[str, ConfigKey] = {
     "optimization.enable_gelu_approximation": _OWN_FUSIONS,
     "optimization.enable_cast_chain_elimination": _OWN_FUSIONS,
     "optimization.constant_folding_max_output_size_in_bytes": ConfigKey(
-        "better", "it bounds what a folded constant needs beyond its sources; views need nothing"
+        "better", "it limits the memory of a folded constant beyond its sources; views need none"
     ),
     "mlas.disable_kleidiai": _ITS_KERNELS,
     "mlas.kleidiai.conv_igemm_max_work": _ITS_KERNELS,
@@ -197,21 +204,21 @@ SESSION_KEYS: dict[str, ConfigKey] = {
     "session.moe_expert_counter_beta": _NO_MOE_STATISTICS,
     "session.moe_expert_counter_state_file": _NO_MOE_STATISTICS,
 }
-"""What entries of session options do."""
+"""The effects of entries of session options."""
 
 RUN_KEYS: dict[str, ConfigKey] = {
     "memory.enable_memory_arena_shrinkage": _NO_ARENA,
     "disable_synchronize_execution_providers": ConfigKey(
         "without effect", "outputs are on the host when a run returns"
     ),
-    "gpu_graph_id": ConfigKey("without effect", "recorded runs are told apart by shapes"),
-    "run.profiling": ConfigKey("without effect", "enable_profiling watches every run"),
+    "gpu_graph_id": ConfigKey("without effect", "captured runs are distinguished by shapes"),
+    "run.profiling": ConfigKey("without effect", "enable_profiling times every run"),
     "qnn.htp_perf_mode": _ITS_KERNELS,
     "qnn.htp_perf_mode_post_run": _ITS_KERNELS,
     "qnn.rpc_control_latency": _ITS_KERNELS,
     "qnn.lora_config": _ITS_KERNELS,
 }
-"""What entries of run options do."""
+"""The effects of entries of run options."""
 
 NUMBERS = frozenset(
     {
@@ -228,11 +235,11 @@ _warned: set[str] = set()
 
 
 def check_entry(key: str, value: str, keys: Mapping[str, ConfigKey], kind: str) -> None:
-    """Refuses what is refused, and warns once of a key that nobody knows.
+    """Raises for refused keys, and warns once of an unknown key.
 
     Raises:
-        InvalidArgument: The key or the value is no string, or not the number that it is to be.
-        NotSupported: The entry asks for what is not to be had here.
+        InvalidArgument: The key or the value is no string, or the value is no number and must be.
+        NotSupported: The entry is refused.
     """
     if not (isinstance(key, str) and isinstance(value, str)):
         raise InvalidArgument(

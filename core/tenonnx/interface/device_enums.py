@@ -14,7 +14,7 @@ class OrtAllocatorType(enum.IntEnum):
 
 
 class OrtMemType(enum.IntEnum):
-    """What memory is for."""
+    """The purpose of memory."""
 
     CPU_INPUT = -2
     CPU_OUTPUT = -1

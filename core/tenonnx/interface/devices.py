@@ -48,7 +48,7 @@ class OrtDevice:
 
     Args:
         name: ``cpu``, ``cuda``, ...
-        number: Which one of them.
+        number: The device's number.
         vendor: Its vendor; by the name if negative.
     """
 
@@ -65,7 +65,7 @@ class OrtDevice:
         return OrtDevice(ort_device_name, device_id, vendor_id)
 
     def device_id(self) -> int:
-        """Which one of its type it is."""
+        """Its number among the devices of its type."""
         return self._number
 
     def device_type(self) -> int:

@@ -6,7 +6,7 @@ import enum
 
 
 class GraphOptimizationLevel(enum.IntEnum):
-    """Which graph transforms run: those of the chosen level and of the levels below it."""
+    """Levels of graph transforms: those of a level and of all lower levels run."""
 
     ORT_DISABLE_ALL = 0
     ORT_ENABLE_BASIC = 1

@@ -14,7 +14,7 @@ class Inferred(NodeArg):
     """An output like others; programs that read names alone need not wait for the rest.
 
     Args:
-        said: What the model says; that stays if nothing is found.
+        said: The declared type, which stays if none is inferred.
         infer: Returns all outputs by name; it is kept until it is asked.
     """
 

@@ -23,7 +23,7 @@ NDArray = np.ndarray[Any, np.dtype[Any]]
 
 
 class Prepared(NamedTuple):
-    """What a run on a binding is given.
+    """The inputs and outputs of a run on a binding.
 
     Attributes:
         inputs: By name; arrays of the host are that and not values.
@@ -55,11 +55,27 @@ class IOBinding:
         self._results: dict[str, OrtValue] = {}
 
     def bind_cpu_input(self, name: str, arr_on_cpu: Any) -> None:
-        """Binds an input to a host array, which is read when the session runs."""
+        """Binds an input to a host array, which is read when the session runs.
+
+        Args:
+            name: The input's name.
+            arr_on_cpu: An array of the input's dtype, rank and fixed sizes; it is not copied.
+
+        Raises:
+            InvalidArgument: The model has no such input. The array is checked by the run.
+        """
         self._inputs[self._known(name, inputs=True)] = arr_on_cpu
 
     def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
-        """Binds an input to a value."""
+        """Binds an input to a value, which stays where it is.
+
+        Args:
+            name: The input's name.
+            ortvalue: A value of the input's type, on any device.
+
+        Raises:
+            InvalidArgument: The model has no such input.
+        """
         self._inputs[self._known(name, inputs=True)] = ortvalue
 
     def bind_input(
@@ -73,8 +89,17 @@ class IOBinding:
     ) -> None:
         """Binds an input to memory at an address, which must stay as long as it is bound.
 
+        Args:
+            name: The input's name.
+            device_type: Where the memory is: ``cpu``, ``cuda``.
+            device_id: The device's number.
+            element_type: A numpy dtype, or a number of ``onnx.TensorProto``.
+            shape: The sizes of the array, whose elements lie in order (C-contiguous).
+            buffer_ptr: The address of the first element.
+
         Raises:
-            InvalidArgument: The device is neither the host nor one that lends its arrays.
+            InvalidArgument: The model has no such input, or the device is neither the host nor one
+                that lends its arrays.
         """
         array = _array_at(device_type, device_id, element_type, shape, buffer_ptr)
         self._inputs[self._known(name, inputs=True)] = array
@@ -88,7 +113,19 @@ class IOBinding:
         shape: Sequence[int] | None = None,
         buffer_ptr: int | None = None,
     ) -> None:
-        """Binds an output to memory at an address, or to a device on which it is to appear."""
+        """Binds an output to memory at an address, or to a device on which it is to appear.
+
+        Args:
+            name: The output's name.
+            device_type: Where the output is to be: ``cpu``, ``cuda``.
+            device_id: The device's number.
+            element_type: With an address: a numpy dtype, or a number of ``onnx.TensorProto``.
+            shape: With an address: the sizes of the array there.
+            buffer_ptr: The address; without one an array is made by each run.
+
+        Raises:
+            InvalidArgument: The model has no such output.
+        """
         name = self._known(name, inputs=False)
         if buffer_ptr:
             array = _array_at(device_type, device_id, element_type, shape or (), buffer_ptr)
@@ -98,10 +135,14 @@ class IOBinding:
             self._outputs[name] = None
 
     def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
-        """Binds an output to a value, which must have its shape and type.
+        """Binds an output to a value, whose memory each run writes.
+
+        Args:
+            name: The output's name.
+            ortvalue: A tensor of the output's shape and dtype; the run checks them.
 
         Raises:
-            InvalidArgument: It is bound to what is no value.
+            InvalidArgument: The model has no such output, or it is bound to what is no value.
         """
         if not isinstance(ortvalue, OrtValue):
             raise InvalidArgument(
@@ -145,7 +186,7 @@ class IOBinding:
             InvalidArgument: No output is bound, or one is bound to what is no tensor.
         """
         if not self._outputs:
-            raise InvalidArgument("no output is bound", hint="call bind_output for each you want")
+            raise InvalidArgument("no output is bound", hint="call bind_output for each one")
         buffers: list[Any] = []
         targets: list[Device] = []
         for name in self._output_names:

@@ -1,15 +1,16 @@
-"""What a model says of itself."""
+"""A model's metadata."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
+from tenonnx.records import field, record
+
 UNVERSIONED = 2**63 - 1
-"""What onnxruntime reports of a model without a version."""
+"""onnxruntime's value for a model without a version."""
 
 
-@dataclass(frozen=True)
+@record
 class ModelMetadata:
     """A model's description of itself, as onnxruntime reports it.
 
@@ -17,10 +18,10 @@ class ModelMetadata:
         producer_name: The program that made it.
         graph_name: Its graph's name.
         domain: Its domain, as a reversed host name.
-        description: What it is, in words.
+        description: A description in words.
         graph_description: The same of its graph.
         version: Its version; 9223372036854775807 if it has none.
-        custom_metadata_map: Whatever else its maker noted.
+        custom_metadata_map: Its other metadata entries.
     """
 
     producer_name: str = ""

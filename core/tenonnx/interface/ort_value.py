@@ -39,7 +39,18 @@ class OrtValue:
     def ortvalue_from_numpy(
         numpy_obj: NDArray, /, device_type: str = "cpu", device_id: int = 0, vendor_id: int = -1
     ) -> OrtValue:
-        """Returns a value over an array: the array itself on the host, a copy elsewhere."""
+        """Returns a value over an array: the array itself on the host, a copy elsewhere.
+
+        Args:
+            numpy_obj: An array of any shape, of a dtype that ONNX has; ``str`` or ``object`` for
+                strings.
+            device_type: ``cpu``, ``cuda`` or another type of device.
+            device_id: The device's number.
+            vendor_id: Without effect.
+
+        Raises:
+            InvalidArgument, EPFail: There is no such device here.
+        """
         del vendor_id
         device = find_device(device_type, device_id)
         array = np.asarray(numpy_obj)
@@ -50,6 +61,10 @@ class OrtValue:
     @staticmethod
     def ortvalue_from_numpy_with_onnx_type(data: NDArray, /, onnx_element_type: int) -> OrtValue:
         """Returns a value whose elements are an array's bits, read as an ONNX type.
+
+        Args:
+            data: An array whose elements have the type's size: uint16 for bfloat16, for example.
+            onnx_element_type: The type's number in ``onnx.TensorProto``.
 
         Raises:
             InvalidArgument: The array's elements are of another size.
@@ -71,7 +86,19 @@ class OrtValue:
         vendor_id: int = -1,
         memory_info: Any = None,
     ) -> OrtValue:
-        """Returns a tensor of zeros, of a numpy or ONNX element type."""
+        """Returns a tensor of zeros.
+
+        Args:
+            shape: Its sizes.
+            element_type: A numpy dtype, or a number of ``onnx.TensorProto``.
+            device_type: ``cpu``, ``cuda`` or another type of device.
+            device_id: The device's number.
+            vendor_id: Without effect.
+            memory_info: Without effect.
+
+        Raises:
+            InvalidArgument, EPFail: There is no such device here.
+        """
         del vendor_id, memory_info
         device = find_device(device_type, device_id)
         return OrtValue(device.upload(np.zeros(tuple(shape), element_dtype(element_type))), device)
@@ -83,7 +110,11 @@ class OrtValue:
 
     @staticmethod
     def from_dlpack(data: Any, /) -> OrtValue:
-        """Returns a value over another library's array, where it is, with no copy."""
+        """Returns a value over another library's array, where it is, with no copy.
+
+        Args:
+            data: An array with ``__dlpack__`` and ``__dlpack_device__``, such as a torch tensor.
+        """
         kind, number = data.__dlpack_device__()
         if int(kind) != CUDA:
             return OrtValue(np.from_dlpack(data))
@@ -91,7 +122,11 @@ class OrtValue:
         return OrtValue(device.adopt(data), device)
 
     def __dlpack__(self, **options: Any) -> Any:
-        """Lends the memory to another library."""
+        """Lends the memory to another library.
+
+        Raises:
+            InvalidArgument: The value is no tensor.
+        """
         array = self._tensor()
         if options.get("stream") is None:
             options.pop("stream", None)
@@ -147,13 +182,21 @@ class OrtValue:
         return int(array.__cuda_array_interface__["data"][0])
 
     def shape(self) -> list[int]:
-        """Returns the tensor's shape."""
+        """Returns the tensor's sizes, one for each axis.
+
+        Raises:
+            InvalidArgument: The value is no tensor.
+        """
         if isinstance(self.value, SparseTensor):
             return self.value.dense_shape()
         return list(self._tensor().shape)
 
     def element_type(self) -> int:
-        """Returns the ONNX number of the tensor's element type."""
+        """Returns the element type's number in ``onnx.TensorProto``: 1 for float32.
+
+        Raises:
+            InvalidArgument: The value is no tensor.
+        """
         return int(onnx_type(self._tensor()))
 
     def data_type(self) -> str:
@@ -188,6 +231,9 @@ class OrtValue:
 
     def update_inplace(self, data: Any) -> None:
         """Overwrites the tensor with an array or another value.
+
+        Args:
+            data: An array or ``OrtValue`` of the same shape and dtype, on any device.
 
         Raises:
             InvalidArgument: Shape or type differ, or the tensor is read-only.

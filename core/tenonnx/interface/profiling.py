@@ -130,6 +130,7 @@ class Profiler:
         if known is not NOT_OF_A_RUN:
             known.update(zip(step.outputs, made, strict=False))
             places.made(step)
+            self._local.watching += time.perf_counter_ns() - end_ns
 
     @contextlib.contextmanager
     def run(self, inputs: Sequence[Any]) -> Iterator[None]:
@@ -138,7 +139,7 @@ class Profiler:
         described = map(_describe, inputs)
         known = dict(zip(self._inputs, described, strict=True))
         self._local.known, places = known, Places()
-        self._local.places = places
+        self._local.places, self._local.watching = places, 0
         begun = time.perf_counter_ns()
         try:
             yield
@@ -148,7 +149,8 @@ class Profiler:
             self._note("Session", "SequentialExecutor::Execute", begun, end)
             fetched = [value for value in self._outputs if value in known]
             copied = sum(known[value][1] for value in fetched if places.moves(value, HOST.id))
-            self._note("Session", "model_run", start, end, copied_size=str(copied))
+            more = {"copied_size": str(copied), "watching_us": str(self._local.watching / 1000)}
+            self._note("Session", "model_run", start, end, **more)
 
     def _note(self, kind: str, name: str, start_ns: int, end_ns: int, **args: Any) -> None:
         self._events.append(
@@ -156,8 +158,8 @@ class Profiler:
                 "cat": kind,
                 "pid": os.getpid(),
                 "tid": threading.get_native_id(),
-                "dur": (end_ns - start_ns) // 1000,
-                "ts": (start_ns - self._zero) // 1000,
+                "dur": (end_ns - start_ns) / 1000,  # microseconds, as all times of the format
+                "ts": (start_ns - self._zero) / 1000,
                 "ph": "X",
                 "name": name,
                 "args": args,
@@ -166,7 +168,7 @@ class Profiler:
 
     @property
     def events(self) -> list[Event]:
-        """What was noted so far, in the format's own words."""
+        """The events so far, in the trace format."""
         return list(self._events)
 
     def write(self, prefix: str) -> str:

@@ -90,7 +90,7 @@ def _few(source: bytes | bytearray | memoryview) -> bytes:
 
 
 def _with_whole_paths(options: SessionOptions) -> SessionOptions:
-    """Returns options whose folders lead where they lead here, whatever folder a process is in."""
+    """Returns options with absolute folders, which any process can use."""
     folder = options.entry(DATA_FOLDER)
     if not folder and not options.allowed_roots:
         return options

@@ -13,7 +13,7 @@ from tenonnx.interface.run_options import RunOptions
 
 
 class RunFuture(Future[list[Any]]):
-    """A run's outputs to be; ``await`` it, or ask for ``result()``.
+    """A run's outputs to be; ``await`` it, or call ``result()``.
 
     Args:
         options: The run's; cancelling the future sets their ``terminate`` if they are its own.

@@ -1,4 +1,4 @@
-"""What a single run may be told, and what stops a run or a load."""
+"""Options of a single run, and limits that stop a run or a load."""
 
 from __future__ import annotations
 
@@ -47,7 +47,11 @@ class RunOptions:
         self._adapters: list[Any] = []
 
     def add_run_config_entry(self, key: str, value: str) -> None:
-        """Stores a configuration entry; a key that nobody knows is warned of once.
+        """Stores a configuration entry; warns once of an unknown key.
+
+        Args:
+            key: A key of onnxruntime's run options; docs/onnxruntime.md lists them.
+            value: Its value, as a string.
 
         Raises:
             InvalidArgument: Key or value are no strings.
@@ -65,6 +69,9 @@ class RunOptions:
 
     def add_active_adapter(self, adapter: Any) -> None:
         """Makes the parameters of a ``LoraAdapter`` inputs of the run.
+
+        Args:
+            adapter: The adapter; its parameters have the names of the model's inputs.
 
         Raises:
             InvalidArgument: It is none.
@@ -100,7 +107,7 @@ class Deadline:
 
 
 class Terminator:
-    """A limit that stops a run when its options say so."""
+    """A limit that stops a run when ``terminate`` is set in its options."""
 
     def __init__(self, options: RunOptions) -> None:
         self.options = options
@@ -112,7 +119,7 @@ class Terminator:
 
 
 class LoadLimit:
-    """Stops the building of a session, if its options say so or once their time is over."""
+    """Stops the building of a session when it is cancelled or its time is over."""
 
     def __init__(self, options: SessionOptions) -> None:
         self._options = options

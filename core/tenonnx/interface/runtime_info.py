@@ -1,4 +1,4 @@
-"""What onnxruntime's module says of itself and lets programs set, for programs that ask."""
+"""Version, build and settings of the module, by onnxruntime's names."""
 
 from __future__ import annotations
 
@@ -178,11 +178,11 @@ def set_global_thread_pool_sizes(
 
 
 def register_execution_provider_library(name: str, path: str) -> None:
-    """Registers the plugin in a Python file.
+    """Registers the plug-in in a Python file.
 
     Raises:
         NotSupported: The file is a shared library.
-        PluginError: The plugin is refused.
+        PluginError: The plug-in is refused.
     """
     from tenonnx.plugins.manager import default_plugins
 
@@ -195,14 +195,14 @@ def register_execution_provider_library(name: str, path: str) -> None:
 
 
 def unregister_execution_provider_library(name: str) -> None:
-    """Refuses: plugins stay as long as the process.
+    """Refuses: plug-ins stay as long as the process.
 
     Raises:
         PluginError: Always.
     """
     raise PluginError(
         f"{name} stays registered: sessions may be running on it",
-        hint="give a session plugins of its own: SessionOptions(plugins=PluginSet())",
+        hint="give a session plug-ins of its own: SessionOptions(plugins=PluginSet())",
     )
 
 

@@ -1,19 +1,21 @@
-"""What a session says of itself, in onnxruntime's words."""
+"""A session's facts, by onnxruntime's names."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import NotSupported, TenonnxError
 from tenonnx.interface.signature import NodeArg, Signature, describe
 from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.options import SessionOptions
+from tenonnx.records import names_of
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from tenonnx.interface.assigned import OrtEpAssignedSubgraph
     from tenonnx.interface.devices import OrtEpDevice, OrtMemoryInfo
     from tenonnx.interface.metadata import ModelMetadata
@@ -25,19 +27,19 @@ if TYPE_CHECKING:
     from tenonnx.transforms import TransformReport
     from tenonnx.weights.registry import Weight, WeightRegistry
 
+    class Reader(Protocol):
+        """Reads a session's model when it is asked for the first time."""
+
+        @property
+        def session(self) -> Session:
+            """The session that did."""
+
+
 STAGES = ("read", "transform", "place", "compile")
-"""What is done, one after the other, to build a session."""
+"""The stages of building a session, in order."""
 
 KEPT_STAGES = ("open",)
-"""What is done instead where an earlier session kept its plan."""
-
-
-class Reader(Protocol):
-    """Reads a session's model when it is asked for the first time."""
-
-    @property
-    def session(self) -> Session:
-        """The session that did."""
+"""The stage that replaces them for a plan that was kept."""
 
 
 class Session:
@@ -54,14 +56,15 @@ class Session:
     _fallback: bool
     _said: tuple[bool, ...]
     _told: tuple[Any, ...] | None
-    """What a plan that was kept says of its model, in place of that; ``None`` if it was read."""
+    """The model's facts in a kept plan, in place of the model; ``None`` if it was read."""
     _profiler: Profiler | None
     _placed: Placement
+    _counts: Mapping[str, int]
     _reports: list[TransformReport]
     _read: ir.Model
 
     _reader: Reader | None = None
-    """What reads the model if more is asked than a plan that was kept says."""
+    """Reads the model for facts that a kept plan lacks."""
 
     @property
     def _whole(self) -> Session:
@@ -70,12 +73,17 @@ class Session:
 
     @property
     def placement(self) -> Placement:
-        """Which provider runs which node, and why."""
+        """The provider of each node, and the reasons."""
         return self._whole._placed
 
     @property
+    def _node_counts(self) -> dict[str, int]:
+        """How many nodes each provider runs, by its name; a kept plan has it without a model."""
+        return self._placed.counts() if self._reader is None else dict(self._counts)
+
+    @property
     def transforms(self) -> list[TransformReport]:
-        """What each transform did."""
+        """A report of each transform."""
         return self._whole._reports
 
     @property
@@ -89,11 +97,14 @@ class Session:
         return os.fspath(source) if isinstance(source, str | os.PathLike) else None
 
     def get_inputs(self) -> list[NodeArg]:
-        """Returns the inputs a caller must pass."""
+        """Returns name, type and shape of the inputs that a caller must pass, in order."""
         return list(self._signature.inputs)
 
     def get_outputs(self) -> list[NodeArg]:
-        """Returns the outputs; what the model does not say of them is inferred when it is read."""
+        """Returns name, type and shape of the outputs, in order.
+
+        A type or shape that the model leaves open is inferred when it is first read.
+        """
         pairs = list(zip(self._signature.outputs, self._said, strict=True))
         if all(self._said):
             return [arg for arg, _ in pairs]
@@ -135,8 +146,7 @@ class Session:
 
         if self._told is None:
             return metadata_of(self._model)
-        names = (field.name for field in dataclasses.fields(ModelMetadata))
-        told = dict(zip(names, self._told, strict=True))
+        told = dict(zip(names_of(ModelMetadata), self._told, strict=True))
         return ModelMetadata(**told | {"custom_metadata_map": dict(told["custom_metadata_map"])})
 
     def get_providers(self) -> list[str]:
@@ -145,6 +155,8 @@ class Session:
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
         """Returns the options of the providers in use, as strings."""
+        import dataclasses  # few ask
+
         return {
             provider.name: {
                 field.name: str(getattr(provider.options, field.name))
@@ -193,7 +205,7 @@ class Session:
         device_id: int = 0,
         vendor_id: int = -1,
     ) -> OrtValue:
-        """Returns a tensor of zeros on a device."""
+        """Returns a tensor of zeros; see ``OrtValue.ortvalue_from_shape_and_type``."""
         from tenonnx.interface.ort_value import OrtValue
 
         return OrtValue.ortvalue_from_shape_and_type(
@@ -209,7 +221,7 @@ class Session:
         self._fallback = False
 
     def release_captured_graph(self, graph_annotation_id: int = 0) -> None:
-        """Does nothing: what a provider recorded goes with the session."""
+        """Does nothing: a provider's captures are freed with the session."""
 
     def get_tuning_results(self) -> list[Any]:
         """Returns no tuning results: nothing is tuned ahead."""

@@ -11,7 +11,6 @@ from tenonnx.errors import InvalidArgument, MalformedGraph, did_you_mean
 from tenonnx.interruption import MOVED, pieces
 from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.records import record
-from tenonnx.type_names import TYPE, proto_type_name, type_name
 
 STRING: Final = np.dtype(object)
 
@@ -33,6 +32,8 @@ class NodeArg:
 
 def describe(value: ir.Value) -> NodeArg:
     """Returns a graph input or output as a :class:`NodeArg`."""
+    from tenonnx.type_names import TYPE, proto_type_name, type_name  # a kept plan has the names
+
     noted = value.meta.get(TYPE)
     name = type_name(value.type) if noted is None else proto_type_name(noted)
     return NodeArg(value.name or "", name, _shape(value))
@@ -71,8 +72,8 @@ class InputCheck:
         """Returns the input as the plan takes it.
 
         Raises:
-            InvalidArgument: Wrong kind, dtype, rank or size; the message says which and what
-                was expected.
+            InvalidArgument: Wrong kind, dtype, rank or size; the message names it and the expected
+                one.
         """
         if self._dtype is None:
             return self._as_other(given)
@@ -195,7 +196,7 @@ class InputCheck:
 
 
 def _asked_for(value: ir.Value) -> bool:
-    """Says whether the model asks if an input is there; it may then be absent."""
+    """Tells whether the model tests for the presence of an input, which may then be absent."""
     return any(user.op_type == "OptionalHasElement" for user in value.consumers())
 
 

@@ -69,7 +69,13 @@ class SparseTensor:
     def sparse_coo_from_numpy(
         cls, dense_shape: Any, values: NDArray, coo_indices: NDArray, ort_device: OrtDevice
     ) -> SparseTensor:
-        """Returns a tensor from values and their positions, flat or as rows of coordinates.
+        """Returns a tensor from values and their positions.
+
+        Args:
+            dense_shape: The sizes of the dense tensor.
+            values: What is stored, one-dimensional.
+            coo_indices: Positions, int64: in the flat tensor, or rows of coordinates.
+            ort_device: Without effect: sparse tensors are on the host.
 
         Raises:
             InvalidArgument: There are not as many positions as values.
@@ -93,6 +99,13 @@ class SparseTensor:
     ) -> SparseTensor:
         """Returns a matrix from values, their columns, and where each row starts.
 
+        Args:
+            dense_shape: The sizes of the dense tensor.
+            values: What is stored, one-dimensional.
+            inner_indices: The column of each value, int64.
+            outer_indices: For each row, and the end, where its values start, int64.
+            ort_device: Without effect: sparse tensors are on the host.
+
         Raises:
             InvalidArgument: Columns or rows are not as many as they must be.
         """
@@ -107,7 +120,7 @@ class SparseTensor:
         return cls(OrtSparseFormat.ORT_SPARSE_CSRC, dense_shape, values, view)
 
     def values(self) -> NDArray:
-        """The values: the array that the tensor was made of."""
+        """The values: the array from which the tensor was made."""
         return self._values
 
     def dense_shape(self) -> list[int]:

@@ -98,6 +98,9 @@ def missing(path: str) -> NoSuchFile:
         models = sorted(entry.name for entry in Path(path).glob("*.onnx"))
         hint = f"The folder has {', '.join(models[:5])}." if models else "It has no .onnx file."
         return NoSuchFile(f"{path} is a folder, not a model", hint=hint)
+    if os.path.islink(path):  # noqa: PTH114 - as above
+        target = os.readlink(path)  # noqa: PTH115
+        return NoSuchFile(f"{path} is a link to {target}, which does not exist")
     return NoSuchFile(f"there is no model at {path}", hint=_close_matches(path))
 
 

@@ -72,7 +72,7 @@ def looks_like(buffer: memoryview) -> Likeness | None:
         return Likeness("nothing but zeros", INCOMPLETE)
     if head[4:8] == b"ORTM":
         return Likeness(
-            "an .ort file", "The plugin ort_format reads it: `tenonnx convert` makes it .onnx."
+            "an .ort file", "The plug-in ort_format reads it: `tenonnx convert` makes it .onnx."
         )
     if head[4:8] == b"TFL3":
         return Likeness("a TensorFlow Lite model", FROM_TENSORFLOW)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tenonnx.errors import InvalidArgument, NotFound, did_you_mean
-from tenonnx.records import record
+from tenonnx.records import field, record
 
 if TYPE_CHECKING:
     from tenonnx.weights.registry import WeightRegistry

@@ -1,4 +1,4 @@
-"""What an anchor takes behind it: one walk along values that nobody else reads.
+"""Parts of an anchor: one walk along values without other readers.
 
 An anchor is a node whose kernel can do more to its result before that leaves the cache: a product,
 a convolution, a normalization. Its provider declares the epilogue as parts, in order: a bias, what
@@ -36,10 +36,10 @@ class Part:
     """A node that an anchor's kernel takes with it.
 
     Attributes:
-        name: What it is to the kernel.
-        operators: What it is in a model; one of another domain than ONNX's as ``domain::name``.
-        read: Returns what the kernel has to know of the node; a string says why it does not take
-            it.
+        name: Its role in the kernel.
+        operators: Its operators in a model; one of another domain than ONNX's as ``domain::name``.
+        read: Returns the kernel's data for the node, or a string with the reason why it does not
+            fit.
         since: The opset version from which on ONNX's operators are meant.
         many: There may be several in a row.
         again: It may read the value more than once.
@@ -67,11 +67,11 @@ class Walk(Generic[S]):
     Args:
         anchor: Where it begins.
         scope: Where nodes may be taken from.
-        about: What parts have to know of the anchor.
+        about: The anchor's data for its parts.
 
     Attributes:
         nodes: Those taken, the anchor first.
-        found: What was read of them, by the names of their parts; a list where there may be many.
+        found: The data of their parts, by name; a list for a part that may occur many times.
         is_whole: Whether all parts that are needed were found.
     """
 
@@ -137,8 +137,8 @@ def follow(anchor: ir.Node, scope: S, *parts: Part, about: Any = None) -> Walk[S
     Args:
         anchor: Where it begins.
         scope: Where nodes may be taken from.
-        parts: What the anchor's kernel takes, in order.
-        about: What parts have to know of the anchor.
+        parts: The parts of the anchor's kernel, in order.
+        about: The anchor's data for its parts.
     """
     walk, first = Walk(anchor, scope, about), 0
     for place, part in enumerate(parts):

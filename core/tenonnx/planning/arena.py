@@ -25,10 +25,10 @@ class Lifetime(NamedTuple):
 def pack(lifetimes: Sequence[Lifetime], alignment: int) -> tuple[list[int], int]:
     """Returns where in an arena each goes, and how many bytes the arena has.
 
-    What is needed at one time is apart; the largest are placed first.
+    Blocks that are used at the same time do not overlap; the largest are placed first.
 
     Args:
-        lifetimes: What goes there.
+        lifetimes: Its blocks.
         alignment: Of each beginning, in bytes.
     """
     offsets = [0] * len(lifetimes)

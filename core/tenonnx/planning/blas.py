@@ -1,4 +1,4 @@
-"""How many threads numpy's products use: OpenBLAS's number is lowered while runs want less.
+"""The threads of numpy's products: OpenBLAS's number is lowered during runs with fewer threads.
 
 OpenBLAS has one number for the process, or one for each thread if it is built with OpenMP. Of the
 first kind, the smallest bound of all that are in force counts, so no run uses more than it may;
@@ -23,13 +23,13 @@ from tenonnx.planning.quiet import quietly
 from tenonnx.records import NamedTuple
 
 NAMES = ("scipy_openblas_{}64_", "scipy_openblas_{}", "openblas_{}64_", "openblas_{}")
-"""What OpenBLAS's functions are called: in numpy's wheels, and as distributions build it."""
+"""The names of OpenBLAS's functions: in numpy's wheels, and in distributions' builds."""
 
 LINKED = "numpy._core._multiarray_umath"
 """The module of numpy that is linked to it."""
 
 OPENMP = 2
-"""What ``openblas_get_parallel`` says where the number is the calling thread's own."""
+"""The result of ``openblas_get_parallel`` if each calling thread has its own number."""
 
 
 class OpenBlas(NamedTuple):
@@ -168,8 +168,8 @@ def _alone(blas: OpenBlas, threads: int) -> Callable[..., Any]:
 def leaving(cores: int) -> Iterator[None]:
     """Leaves cores to what is done meanwhile: all products of the process use so many fewer.
 
-    OpenBLAS's threads yield to one another while they wait, and so to whatever else wants the
-    core, which takes it for milliseconds each time. An OpenBLAS with OpenMP is left alone.
+    Waiting threads of OpenBLAS yield their core to any other work, which then keeps it for
+    milliseconds each time. An OpenBLAS with OpenMP is left alone.
     """
     bounds, key = _bounds(), object()
     if bounds is None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
+import weakref
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -26,6 +29,9 @@ class Writable(Protocol):
     def dtype(self) -> np.dtype[Any] | None: ...  # noqa: D102
     @property
     def owned(self) -> frozenset[int]: ...  # noqa: D102
+
+
+NDArray: TypeAlias = np.ndarray[Any, Any]
 
 
 @record
@@ -64,7 +70,7 @@ def direct_outputs(lowering: Lowering, targets: Sequence[Device] = ()) -> tuple[
     }
     places = zip(lowering.outputs, targets or [HOST] * len(lowering.outputs), strict=True)
     return tuple(
-        Direct(value, position, _dtype_of(value), frozenset(_owned(lowering, makers[value])))
+        Direct(value, position, _dtype_of(value), frozenset(_owned(lowering, makers[value], value)))
         for position, (value, target) in enumerate(places)
         if value in makers
         and makers[value].device_of_outputs.id == target.id
@@ -76,8 +82,10 @@ def _dtype_of(value: ir.Value) -> np.dtype[Any] | None:
     return value.dtype.numpy() if value.dtype else None  # UNDEFINED is false
 
 
-def _owned(lowering: Lowering, step: Step) -> Iterator[int]:
-    nodes = set(step.nodes)
+def _owned(lowering: Lowering, step: Step, output: ir.Value) -> Iterator[int]:
+    """Yields the inputs that nothing reads but what makes an output: the step, or a part of it."""
+    maker = next((part for part in step.parts if output in part.outputs), step)
+    nodes = set(maker.nodes)
     for position, value in enumerate(lowering.block.graph.inputs):
         if not value.is_graph_output() and all(user in nodes for user in value.consumers()):
             yield position
@@ -88,26 +96,50 @@ def choose_buffers(
 ) -> list[Any]:
     """Returns the buffers that may be written while inputs are still read; ``None`` for others.
 
-    Different arrays that own their memory share none, so that not each is held against each: a
-    decoder has hundreds.
+    Not each is held against each: a decoder has hundreds.
     """
     if not direct:
         return []
     arrays = [(i, given) for i, given in enumerate(inputs) if isinstance(given, np.ndarray)]
-    views = [(i, given) for i, given in arrays if not given.flags.owndata]
-    places: dict[int, list[int]] = {}
-    for position, given in arrays:
-        places.setdefault(id(given), []).append(position)
+    taken = sorted((*_extent(given), i) for i, given in arrays)
+    ends = list(itertools.accumulate((end for _, end, _ in taken), max))
+    places = {id(given): i for i, given in arrays}
+    apart = all(end <= start for end, (start, _, _) in zip(ends, taken[1:], strict=False))
 
     def is_free(buffer: Any, output: Writable) -> bool:
-        owned = output.owned
-        if buffer.dtype != output.dtype or not owned.issuperset(places.get(id(buffer), ())):
+        if buffer.dtype != output.dtype:
             return False
-        others = views if buffer.flags.owndata else arrays
-        return not any(i not in owned and np.may_share_memory(buffer, a) for i, a in others)
+        if apart and (place := places.get(id(buffer))) is not None:
+            return place in output.owned
+        low, high = _extent(buffer)
+        n = bisect.bisect_left(taken, (high,))
+        while n and ends[n - 1] > low:
+            n -= 1
+            if taken[n][1] > low and taken[n][2] not in output.owned:
+                return False
+        return True
 
     pairs = ((output, buffers[output.position]) for output in direct)
     return [b if b is not None and is_free(b, output) else None for output, b in pairs]
+
+
+_views: dict[int, tuple[weakref.ref[NDArray], tuple[int, int]]] = {}
+"""Where views lie. A view never moves, and asking takes a microsecond."""
+
+
+def _extent(array: NDArray) -> tuple[int, int]:
+    """Returns the addresses of an array's first byte and after its last."""
+    number = id(array)
+    if (known := _views.get(number)) is not None and known[0]() is array:
+        return known[1]
+    if array.flags.c_contiguous:
+        start: int = array.__array_interface__["data"][0]
+        found = start, start + array.nbytes
+    else:
+        found = np.lib.array_utils.byte_bounds(array)
+    if not array.flags.owndata:
+        _views[number] = weakref.ref(array, lambda _: _views.pop(number, None)), found
+    return found
 
 
 def deliver(output: Any, buffer: Any, name: str | None) -> Any:

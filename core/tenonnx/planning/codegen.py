@@ -15,8 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import InvalidGraph, NotSupported
-from tenonnx.planning.codegen_control import EMITTERS, bodies
-from tenonnx.planning.lower import Block, Lowering, constant_on
+from tenonnx.planning.lower import Block, Control, Lowering, constant_on
 from tenonnx.planning.plan import Code
 from tenonnx.planning.writing import writer
 from tenonnx.provider import HOST, Device, Step
@@ -29,7 +28,7 @@ class Generator:
     """Writes the function ``run(*inputs)`` for a lowered graph.
 
     Args:
-        lowering: What to run.
+        lowering: The lowering with the steps.
         observed: Call ``observe(step, start_ns, outputs)`` after every step and, with ``None``
             for the step, in every iteration of a loop.
         buffers: Graph outputs that ``run`` takes buffers for, after the inputs; ``None`` for one
@@ -124,7 +123,7 @@ class Generator:
     def indented(self, header: str) -> Iterator[None]:
         """Writes a compound statement's header, then its body.
 
-        What the body defines or moves to another device is not known after it.
+        Values that the body defines or moves to another device are unknown after it.
         """
         self.line(header)
         self._names = self._names.new_child()
@@ -165,7 +164,7 @@ class Generator:
         return self._constants[key]
 
     def watch_iteration(self) -> None:
-        """Lets observers of a run hear of a loop's iteration."""
+        """Calls the observers of a run in a loop's iteration."""
         if self.observed:
             current, self._current = self._current, None
             self.line("observe(None, 0, ())")
@@ -179,13 +178,19 @@ class Generator:
                 self._emit_step(item)
             else:
                 self._current = item.node
-                if item.step is not None:
-                    self._emit_step(item.step, bodies(self, item, item.step))
-                else:
-                    EMITTERS[item.node.op_type](self, item)
+                self._emit_control(item)
                 self._current = item.node
             self._release(last)
         self._current = around
+
+    def _emit_control(self, item: Control) -> None:
+        # Few graphs have other graphs inside.
+        from tenonnx.planning.codegen_control import EMITTERS, bodies
+
+        if item.step is not None:
+            self._emit_step(item.step, bodies(self, item, item.step))
+        else:
+            EMITTERS[item.node.op_type](self, item)
 
     def _release(self, values: Sequence[ir.Value]) -> None:
         """Drops variables after their last use, so that memory is free for the next step."""

@@ -31,7 +31,7 @@ def assign(g: Generator, names: Sequence[str], values: Sequence[str]) -> None:
 
 @contextmanager
 def loop(g: Generator, header: str) -> Iterator[None]:
-    """Writes a loop; observers hear of every iteration, and can stop it."""
+    """Writes a loop; observers are called in every iteration, and can stop it."""
     if g.loops >= MAX_LOOPS:
         raise NotSupported(f"loops are nested deeper than {MAX_LOOPS}")
     g.loops += 1

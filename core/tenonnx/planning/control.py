@@ -1,4 +1,4 @@
-"""What the generated code of If, Loop, Scan and SequenceMap calls."""
+"""Functions for the generated code of If, Loop, Scan and SequenceMap."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def truth(condition: Any) -> bool:
 
 
 def stoppable(items: Iterable[Item]) -> Iterable[Item]:
-    """Returns what a loop goes through; in a thread with limits, each step asks them first."""
+    """Returns a loop's iterator; in a thread with limits, it checks them before each step."""
     return _asking(items) if interruption.limits() else items
 
 

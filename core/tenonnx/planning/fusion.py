@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tenonnx.planning.anchors import Part, Walk
 
 MISSES: ContextVar[NearMisses | None] = ContextVar("MISSES", default=None)
-"""Where near misses of fusions are noted, while somebody asks for them."""
+"""The collector of fusions' near misses, while there is one."""
 
 ANCHOR = 50
 """The priority of an operator that takes what follows it, where nothing else is said."""
@@ -31,12 +31,12 @@ ANCHOR = 50
 
 @record
 class Fused:
-    """What a fusion found.
+    """The result of a fusion.
 
     Attributes:
         nodes: All it stands for, in the segment's order.
-        inputs: What ``call`` takes, constants among them.
-        outputs: What it returns: one value, or a tuple of several.
+        inputs: The inputs of ``call``, including constants.
+        outputs: Its outputs: one value, or a tuple of several.
         call: Computes them.
         host: Inputs, by position, that it takes on the host.
     """
@@ -49,7 +49,7 @@ class Fused:
 
 
 class Scope:
-    """What a fusion may take nodes from.
+    """The nodes that a fusion may join.
 
     Args:
         nodes: A segment's.
@@ -58,8 +58,8 @@ class Scope:
 
     Attributes:
         taken: Nodes of the fusions that were found so far.
-        known: What fusions have found out, for them to look up.
-        misses: Where near misses are noted, if somebody asks.
+        known: Results that fusions share.
+        misses: The collector of near misses, if there is one.
         takes: The parts that the fusion takes which is tried.
     """
 
@@ -127,7 +127,7 @@ class Scope:
 
         Args:
             anchor: Where it begins.
-            about: What parts have to know of the anchor.
+            about: The anchor's data for its parts.
         """
         from tenonnx.planning.anchors import follow  # for models that have anchors
 
@@ -200,8 +200,8 @@ class Entry(Generic[S]):
     Attributes:
         priority: When it is tried.
         place: The operator that it starts from.
-        fusion: What is tried.
-        takes: What it takes behind that operator, in order.
+        fusion: The function that is tried.
+        takes: The parts behind that operator, in order.
     """
 
     priority: int
@@ -233,7 +233,7 @@ class Fusions(Generic[S]):
             names: Operators that it starts from.
             domain: Theirs.
             priority: When it is tried.
-            takes: What ``Scope.follow`` takes behind them.
+            takes: The parts that ``Scope.follow`` finds behind them.
 
         Raises:
             PluginError: Another fusion starts from one of the operators at this priority.

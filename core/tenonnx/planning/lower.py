@@ -28,7 +28,7 @@ class Control:
     Attributes:
         node: The node.
         bodies: By attribute name.
-        step: What calls the bodies; ``None`` for control flow, which is the runtime's own.
+        step: The step that calls the bodies; ``None`` for control flow, which is the runtime's own.
     """
 
     node: ir.Node
@@ -42,7 +42,7 @@ class Control:
 
 
 class Ends(NamedTuple):
-    """What a graph takes and leaves, of steps that are part of one."""
+    """The inputs and outputs of a graph of steps."""
 
     inputs: tuple[ir.Value, ...]
     outputs: tuple[ir.Value, ...]
@@ -206,7 +206,7 @@ def compile_segment(provider: Provider, segment: Segment) -> Sequence[Step]:
 
     Raises:
         EPFail: The provider failed or left out an output; a ``NodeRefused`` if the node is why.
-        InvalidGraph: It failed, and a node is not as its operator's schema wants it.
+        InvalidGraph: It failed, and a node violates its operator's schema.
     """
     try:
         compiled: Any = provider.compile(segment)

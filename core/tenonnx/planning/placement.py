@@ -1,4 +1,4 @@
-"""Which provider runs which node, and why."""
+"""The provider of each node, and the reasons."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tenonnx.records import NamedTuple, record
 from tenonnx.wellformed import check_bodies, misfit
 
 RUNTIME = "runtime"
-"""Who runs control flow."""
+"""The name of the runtime as the provider of control flow."""
 
 MAX_LISTED = 20
 
@@ -230,8 +230,9 @@ def _remedy(
     domains = sorted({str(node.domain) for node in nodes} - {""})
     if domains:
         return (
-            f"install or register a plugin that brings the operators of {', '.join(domains)} "
-            "(see docs/plugins.md)"
+            f"install a plug-in that has the operators of {', '.join(domains)}, or write one: "
+            "docs/recipes/write-an-operator-in-a-script.md; the command line loads a file with "
+            "`tenonnx --plugin FILE.py ...`"
         )
     operators = (str(node.op_type) for node in nodes)
     unknown = [name for name in operators if not onnx.defs.has(name)]

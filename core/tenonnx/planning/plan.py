@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 from collections.abc import Callable, Sequence
 from types import CodeType
@@ -12,7 +11,7 @@ import numpy as np
 
 from tenonnx.errors import NodeFailed, NodeMisused, OutOfMemory, RuntimeException
 from tenonnx.interruption import Stopped, check, copied, lines, raised_by_handler
-from tenonnx.planning.bound import Writable, choose_buffers, deliver, direct_outputs
+from tenonnx.lazy_modules import Package
 from tenonnx.planning.quiet import quietly
 from tenonnx.provider import Device, Step
 from tenonnx.records import NamedTuple
@@ -20,9 +19,12 @@ from tenonnx.records import NamedTuple
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from tenonnx.planning import bound as binding
     from tenonnx.planning.lower import Lowering
     from tenonnx.planning.on_devices import RunOnDevices
     from tenonnx.planning.placement import Placement
+else:
+    binding = Package("tenonnx.planning.bound")  # for those who give buffers
 
 _numbers = itertools.count()
 
@@ -32,8 +34,8 @@ class Code(NamedTuple):
 
     Attributes:
         run: The function.
-        compiled: What ``exec`` makes it of, in a namespace.
-        namespace: What its global names stand for.
+        compiled: Its code, for ``exec`` in a namespace.
+        namespace: The values of its global names.
         origin: The step or node that each line came from.
         source: Its text.
     """
@@ -49,7 +51,13 @@ class Observer(Protocol):
     """Watches a plan run. Exceptions it raises stop the run and reach its caller."""
 
     def on_step(self, step: Step | None, start_ns: int, outputs: tuple[Any, ...]) -> None:
-        """Called after a step; with ``None`` in every iteration of a loop."""
+        """Called after a step; with ``None`` in every iteration of a loop.
+
+        Args:
+            step: The step, whose ``nodes`` and ``outputs`` name what it computed.
+            start_ns: When it started, in nanoseconds of ``time.perf_counter_ns``.
+            outputs: Its outputs, where the step left them; not to be changed or kept.
+        """
 
 
 class Plan:
@@ -87,7 +95,8 @@ class Plan:
         self._code = code
         self._watched: Code | None = None
         self._binding: Code | None = None
-        self._direct: Sequence[Writable] = ()
+        self._watcher: Callable[[Code], Code] | None = None
+        self._direct: Sequence[binding.Writable] = ()
         self._on_devices: dict[tuple[object, ...], RunOnDevices] = {}
 
     @property
@@ -97,6 +106,8 @@ class Plan:
 
     def narrowed(self, positions: Sequence[int]) -> Plan:
         """Returns a plan of the same steps that computes some of the outputs, and no more."""
+        import copy  # few are narrowed
+
         plan = copy.copy(self)
         outputs = [self._lowering.outputs[position] for position in positions]
         plan._lowering = self._lowering.narrowed(outputs)
@@ -123,6 +134,9 @@ class Plan:
 
         Outputs never share memory with the inputs; they may be views of weights, read-only.
 
+        Args:
+            inputs: Numpy arrays of the declared dtypes and ranks, which are not checked again.
+
         Raises:
             RuntimeException: A node failed; the message names it.
         """
@@ -136,6 +150,20 @@ class Plan:
         own = {**self._watched.namespace, "observe": _fan_out(observers)}
         exec(self._watched.compiled, own)
         return settled(self._call(self._watched._replace(run=own.pop("run")), inputs), inputs)
+
+    def watch(self, watcher: Callable[[Code], Code]) -> None:
+        """Has code run in place of what runs until ``unwatch``, with buffers or without."""
+        self._watcher = watcher
+        self._code = watcher(self._code)
+
+    def unwatch(self, run: Callable[..., Any], code: Code) -> bool:
+        """Has code run as it did before ``watch``; says whether it was watched by ``run``."""
+        for name in ("_code", "_binding"):
+            found = getattr(self, name)
+            if found is not None and found.run is run:
+                setattr(self, name, code)
+                return True
+        return False
 
     def run_checked(self, inputs: Sequence[Any]) -> list[Any]:
         """Runs as ``run`` does; the thread's limits are looked at after every step."""
@@ -156,16 +184,17 @@ class Plan:
             RuntimeException: A node failed; the message names it.
         """
         if self._binding is None:
-            self._direct, self._binding = self._bound()
-        given = choose_buffers(self._direct, inputs, buffers)
+            self._direct, code = self._bound()
+            self._binding = code if self._watcher is None else self._watcher(code)
+        given = binding.choose_buffers(self._direct, inputs, buffers)
         outputs = self._call(self._binding, [*inputs, *given])
         identities, each = set(map(id, inputs)), zip(outputs, buffers, strict=True)
         delivered = [o if o is b else _settle(o, inputs, identities) for o, b in each]
         return self.deliver(delivered, buffers)
 
-    def _bound(self) -> tuple[Sequence[Writable], Code]:
+    def _bound(self) -> tuple[Sequence[binding.Writable], Code]:
         """Returns the outputs that there can be buffers for, and the code that takes them."""
-        direct = direct_outputs(self._lowering)
+        direct = binding.direct_outputs(self._lowering)
         return direct, self._generate(buffers=[output.value for output in direct])
 
     def run_on_devices(
@@ -205,7 +234,7 @@ class Plan:
         there = [device if lends(device) else None for device in targets]
         direct = tuple(
             output
-            for output in (direct_outputs(self._lowering, targets) if bound else ())
+            for output in (binding.direct_outputs(self._lowering, targets) if bound else ())
             if there[output.position] is not None
         )
         values = [output.value for output in direct]
@@ -221,7 +250,9 @@ class Plan:
         """
         each = enumerate(zip(outputs, buffers, strict=True))
         return [
-            o if o is buffer or buffer is None else deliver(o, buffer, self._output_name(position))
+            o
+            if o is buffer or buffer is None
+            else binding.deliver(o, buffer, self._output_name(position))
             for position, (o, buffer) in each
         ]
 
@@ -303,7 +334,7 @@ def _copied(output: Any) -> Any:
         return copied(output)
     except MemoryError as error:
         found = f"{output.dtype}{list(output.shape)}"
-        raise OutOfMemory(f"an output wants more memory than there is: {found}") from error
+        raise OutOfMemory(f"an output needs more memory than there is: {found}") from error
 
 
 def _settle(output: Any, inputs: Sequence[Any], given: set[int]) -> Any:
@@ -323,6 +354,6 @@ def _settle(output: Any, inputs: Sequence[Any], given: set[int]) -> Any:
     if isinstance(output, tuple):
         raise RuntimeException(
             f"an output is a tuple of {len(output)} values, so its kernel returns several",
-            hint="say so where it is registered: multiple=True; of tenonnx.operator, outputs=2",
+            hint="register it with multiple=True, or with outputs=2 for tenonnx.operator",
         )
     return output

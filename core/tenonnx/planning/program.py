@@ -25,8 +25,8 @@ class Program:
 
     Args:
         steps: In order.
-        inputs: What the call takes, and where that is; but constants.
-        outputs: What it returns; a tuple, even of one value.
+        inputs: The inputs of the call and their places, without constants.
+        outputs: Its outputs; a tuple, even for one value.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ import numpy as np
 import numpy._core.umath as umath
 
 _SETTING: Any = getattr(umath, "_extobj_contextvar", None)
-"""What ``np.errstate`` sets. To set it to what was made once takes a fifth of the time."""
+"""The settings of ``np.errstate``. To set it to what was made once takes a fifth of the time."""
 
 with np.errstate(all="ignore"):
     _IGNORING = None if _SETTING is None else _SETTING.get()

@@ -27,7 +27,7 @@ def asks(node: ir.Node) -> bool:
 def on_shapes(
     nodes: Iterable[ir.Node], largest: int, asks: Callable[[ir.Node], bool] = asks
 ) -> list[ir.Node]:
-    """Returns those nodes that ask for shapes, and those that compute with such results alone.
+    """Returns the nodes that read shapes, and the nodes that compute with their results alone.
 
     Args:
         nodes: In an order in which they can run.

@@ -1,4 +1,4 @@
-"""Which steps can write their output into a buffer that a caller gives."""
+"""Steps that can write their output into a caller's buffer."""
 
 from __future__ import annotations
 

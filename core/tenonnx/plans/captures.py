@@ -23,6 +23,7 @@ from tenonnx.weights.mapping import Identity
 
 if TYPE_CHECKING:
     from tenonnx.interface.session_facts import Session
+    from tenonnx.planning.plan import Code
     from tenonnx.plans.unpickling import Surroundings
 
 log = logger("tenonnx.plans")
@@ -61,20 +62,22 @@ def path_of(plan: Path) -> Path:
 
 def keep_after_first_run(session: Session, plan: Path) -> None:
     """Keeps the captures of a session's plan when it has run."""
-    code = session._plan._code
-    if not any(_captured(code.namespace)):
+    own = session._plan
+    if not any(_captured(own._code.namespace)):
         return
-    # The plan has this, so that neither it nor the session may be held.
+    # The plan has these, so that neither it nor the session may be held.
     there = weakref.ref(session)
 
-    def run(*inputs: Any) -> tuple[Any, ...]:
-        outputs = code.run(*inputs)
-        if (session := there()) is not None and session._plan._code.run is run:
-            session._plan._code = code
-            _keep(session, plan)
-        return outputs
+    def watched(code: Code) -> Code:
+        def run(*inputs: Any) -> tuple[Any, ...]:
+            outputs = code.run(*inputs)
+            if (session := there()) is not None and session._plan.unwatch(run, code):
+                _keep(session, plan)
+            return outputs
 
-    session._plan._code = code._replace(run=run)
+        return code._replace(run=run)
+
+    own.watch(watched)
 
 
 def _captured(namespace: dict[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -74,16 +74,17 @@ def parts_of(session: Session) -> Parts:
     code = plan._code
     namespace = {k: v for k, v in code.namespace.items() if k not in BESIDE}
     return Parts(
+        session._providers,
         (marshal.dumps(code.compiled), code.source),
         plan._filename,
         namespace,
         session._signature,
         session._said,
         dataclasses.astuple(metadata_of(model)),
-        session._providers,
         session._weights,
         model.graph.name or "",
         writes_of(plan._lowering, code),
+        session._placed.counts(),
     )
 
 

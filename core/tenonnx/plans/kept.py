@@ -1,4 +1,4 @@
-"""A plan that was kept: what a run needs of it, and the whole of it when more is asked."""
+"""A plan that was kept: the parts that a run needs, and the whole plan on demand."""
 
 from __future__ import annotations
 
@@ -25,31 +25,33 @@ if TYPE_CHECKING:
 
 
 class Parts(NamedTuple):
-    """What is kept of a session.
+    """What is kept of a session; the providers first, as they say which kernels others ask for.
 
     Attributes:
+        providers: The session's.
         code: What runs, marshalled; and its text.
-        filename: What its frames say that they are of.
+        filename: The file name in its frames.
         namespace: What its global names stand for.
         signature: The model's inputs and outputs.
         said: Of each output, whether the model says all of its type.
         metadata: What the model says of itself: the fields of ``ModelMetadata``.
-        providers: The session's.
         weights: Those that the model refers to.
         name: The graph's.
         writes: The outputs that steps can write into buffers.
+        counts: How many nodes each provider runs.
     """
 
+    providers: list[Provider]
     code: tuple[bytes, str]
     filename: str
     namespace: dict[str, Any]
     signature: Signature
     said: tuple[bool, ...]
     metadata: tuple[Any, ...]
-    providers: list[Provider]
     weights: tuple[Weight, ...]
     name: str
     writes: tuple[Write, ...]
+    counts: dict[str, int]
 
     def run(self) -> Code:
         """Returns the function that runs the model."""

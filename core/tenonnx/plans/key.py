@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import os
 import sys
 import time
@@ -20,7 +19,7 @@ from tenonnx.plans.unkept import Unkept
 if TYPE_CHECKING:
     from tenonnx.options import SessionOptions
 
-VERSION = "plan 3"
+VERSION = "plan 5"
 
 PATH, STATE = 5, 6
 """Which of the facts are the model's path, and its file's state."""
@@ -197,7 +196,7 @@ def _state_of_code(package: str, distribution: str) -> Any:
 @functools.cache
 def folder_of(package: str) -> str | None:
     """Returns the folder of a package, or the file of a module, without importing it."""
-    spec = importlib.util.find_spec(package)
+    spec = installed.spec(package)
     if spec is None:
         return None
     folders = list(spec.submodule_search_locations or ())

@@ -44,7 +44,7 @@ Pickled: TypeAlias = tuple[bytes, list[pickle.PickleBuffer]]
 
 
 class Pickler(pickle.Pickler):
-    """Pickles what a plan is made of.
+    """Pickles the parts of a plan.
 
     Args:
         stores: Takes the weights.

@@ -97,7 +97,7 @@ def host() -> HostDevice:
 
 
 class Unpickler(pickle.Unpickler):
-    """Makes what a plan is made of; names nothing but what ``admitted`` admits."""
+    """Makes the parts of a plan; finds only names that ``admitted`` admits."""
 
     def find_class(self, module: str, name: str) -> Any:
         """Returns a class or function."""
@@ -135,7 +135,7 @@ def unpickled(
 def loaded(
     content: bytes | memoryview, apart: Sequence[memoryview], surroundings: Surroundings
 ) -> Any:
-    """Returns what ``dumped`` made bytes of.
+    """Returns the object whose bytes ``dumped`` returned.
 
     Raises:
         Unkept: It is not to be had here.

@@ -1,4 +1,4 @@
-"""What plugins registered, by name, and whose it is."""
+"""What plug-ins registered, by name, and whose it is."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class PluginRecord:
-    """One plugin, loaded or not.
+    """One plug-in, loaded or not.
 
     Attributes:
         name: Entry point's name, or the module's.
@@ -35,7 +35,7 @@ class PluginRecord:
         load_seconds: How long it took to import.
         error: Why it is not in use.
         version: The distribution's.
-        api: Version of the plugin API that it says it was written for.
+        api: Version of the plug-in API that it says it was written for.
     """
 
     name: str
@@ -54,7 +54,7 @@ class PluginRecord:
 
 
 class Catalogue:
-    """What plugins registered, by name; no name is ever taken twice."""
+    """What plug-ins registered, by name; no name is ever taken twice."""
 
     def __init__(self) -> None:
         self.records: list[PluginRecord] = []
@@ -69,7 +69,7 @@ class Catalogue:
         """Returns a provider class by name or alias.
 
         Raises:
-            InvalidArgument: There is none; the message says which there are, and which plugins
+            InvalidArgument: There is none; the message says which there are, and which plug-ins
                 failed.
         """
         found = resolve_provider_name(name, self.providers.values())
@@ -79,11 +79,11 @@ class Catalogue:
         known = [n for p in self.providers.values() for n in (p.name, *p.aliases)]
         raise InvalidArgument(
             f"unknown provider {name!r}{did_you_mean(name, known)}",
-            hint=f"these plugins did not load: {'; '.join(broken)}" if broken else None,
+            hint=f"these plug-ins did not load: {'; '.join(broken)}" if broken else None,
         )
 
     def operators_for(self, provider: type[Provider]) -> OperatorTable:
-        """Returns the kernels that plugins added for a provider.
+        """Returns the kernels that plug-ins added for a provider.
 
         One added for this provider by name wins over one added for every provider.
         """
@@ -93,12 +93,12 @@ class Catalogue:
         return OperatorTable().update(*shared, *own)
 
     def owner(self, kind: str, name: str) -> str:
-        """Returns the name of the plugin that registered something; ``""`` if none did."""
+        """Returns the name of the plug-in that registered something; ``""`` if none did."""
         record = self._owners.get((kind, name.lower()))
         return record.name if record else ""
 
     def registrars(self, record: PluginRecord) -> dict[str, Callable[..., None]]:
-        """Returns, by hook, what a plugin registers its things with."""
+        """Returns, by hook, what a plug-in registers its things with."""
         return {
             "register_providers": functools.partial(self._take_provider, record),
             "register_operators": functools.partial(self._take_operators, record),
@@ -109,7 +109,7 @@ class Catalogue:
 
     @contextmanager
     def all_or_nothing(self, record: PluginRecord) -> Iterator[None]:
-        """Takes back everything a plugin registered in the block if the block fails."""
+        """Takes back everything a plug-in registered in the block if the block fails."""
         names = ("providers", "transforms", "formats", "commands", "_operators", "_owners")
         before = {name: copy.copy(vars(self)[name]) for name in names}
         try:

@@ -1,4 +1,4 @@
-"""What is asked of a plugin before its hooks are called."""
+"""What is asked of a plug-in before its hooks are called."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tenonnx.plugins.catalogue import DISTRIBUTION, PluginRecord
 
 
 def check_api(plugin: Any, record: PluginRecord) -> None:
-    """Refuses a plugin that says it was written for another version of the interface.
+    """Refuses a plug-in that says it was written for another version of the interface.
 
     Raises:
         PluginError: Both versions, and which side to update.
@@ -25,14 +25,14 @@ def check_api(plugin: Any, record: PluginRecord) -> None:
     here = release()
     newer = isinstance(record.api, int) and record.api > hookspecs.API_VERSION
     raise PluginError(
-        f"it was written for version {record.api} of the plugin API, and tenonnx {here} has "
+        f"it was written for version {record.api} of the plug-in API, and tenonnx {here} has "
         f"version {hookspecs.API_VERSION}",
-        hint=f"update {DISTRIBUTION if newer else 'the plugin'}",
+        hint=f"update {DISTRIBUTION if newer else 'the plug-in'}",
     )
 
 
 def check_hooks(plugin: Any, record: PluginRecord) -> None:
-    """Refuses a plugin that implements no hook, or one that there is not.
+    """Refuses a plug-in that implements no hook, or one that there is not.
 
     Raises:
         PluginError: Which, and what it may have meant.

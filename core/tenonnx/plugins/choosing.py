@@ -52,7 +52,7 @@ def choose_providers(
             chosen.append(request)
             continue
         if request in KNOWN and resolve_provider_name(request, plugins.providers.values()) is None:
-            unusable.append(f"{request}: no plugin brings it (see `tenonnx plugins`)")
+            unusable.append(f"{request}: no plug-in brings it (see `tenonnx plugins`)")
             continue
         provider = plugins.provider(request)
         made = make_options(provider.Options, given, provider.name)
@@ -76,7 +76,7 @@ def choose_providers(
 
 
 def operators_for(provider: type[Provider], options: SessionOptions) -> OperatorTable:
-    """Returns the kernels that plugins and the program added for a provider of a session."""
+    """Returns the kernels that plug-ins and the program added for a provider of a session."""
     return plugins_of(options).operators_for(provider).update(GLOBAL, options.operators)
 
 
@@ -137,6 +137,16 @@ def _start(
         ) from error
 
 
+def _none_to_choose(plugins: PluginSet) -> EPFail:
+    """Returns the error for a caller who names no provider, where none runs unasked."""
+    gone = [f"{r.name} ({r.error})" for r in plugins.records if r.builtin and r.error]
+    return EPFail(
+        "no provider is named, and none is left that runs without a name"
+        + (f"; plug-ins not in use: {', '.join(gone)}" if gone else ""),
+        hint="use the plug-in `cpu`, or name a provider that `tenonnx providers` lists",
+    )
+
+
 def _normalize(
     plugins: PluginSet,
     requests: Sequence[ProviderRequest] | None,
@@ -152,10 +162,7 @@ def _normalize(
         found = plugins.providers.items()
         requests = [name for name, p in found if p.unasked and why_unusable(p) is None]
         if not requests:
-            raise EPFail(
-                "no provider is registered that runs without being named",
-                hint="name one of those that `tenonnx providers` lists",
-            )
+            raise _none_to_choose(plugins)
     if options is not None and len(options) != len(requests):
         raise InvalidArgument(
             f"provider_options has {len(options)} entries for {len(requests)} providers"
@@ -175,7 +182,7 @@ def _normalize(
 
 
 def plugins_of(options: SessionOptions) -> PluginSet:
-    """Returns the plugins that options name; the process's if they name none.
+    """Returns the plug-ins that options name; the process's if they name none.
 
     Raises:
         InvalidArgument: They name something else.

@@ -1,6 +1,6 @@
-"""Discovery of plugins, and calling their hooks.
+"""Discovery of plug-ins, and calling their hooks.
 
-A plugin that fails is set aside with its error and never stops the others. Which plugins load
+A plug-in that fails is set aside with its error and never stops the others. Which plug-ins load
 is for the user to say: ``TENONNX_PLUGINS`` is an allow-list of names (empty: none but the
 built-ins), ``TENONNX_BLOCK_PLUGINS`` a block-list.
 """
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 GROUP = hookspecs.NAMESPACE
 COMMANDS = f"{GROUP}.commands"
-"""The entry points of plugins that programs without a command line need not import."""
+"""The entry points of plug-ins that programs without a command line need not import."""
 
 SLOW_SECONDS = 5.0
-"""How long a plugin may load before the log says who keeps everybody waiting."""
+"""How long a plug-in may load before the log says who keeps everybody waiting."""
 
 log = logging.getLogger("tenonnx")
 trace = logging.getLogger("tenonnx.hooks")
@@ -61,12 +61,12 @@ def _may_be_hook(plugin: Any, name: str) -> bool:
 
 
 class PluginSet(Catalogue):
-    """The plugins in use and what they registered.
+    """The plug-ins in use and what they registered.
 
     Args:
-        autoload: Discover installed plugins; the built-ins among them come first.
-        allow: Names of the only plugins to load besides the built-ins; ``None`` for all.
-        block: Names of plugins not to load.
+        autoload: Discover installed plug-ins; the built-ins among them come first.
+        allow: Names of the only plug-ins to load besides the built-ins; ``None`` for all.
+        block: Names of plug-ins not to load.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class PluginSet(Catalogue):
             self._tell_missing()
 
     def load_commands(self) -> None:
-        """Discovers the plugins that bring subcommands alone, which only the command line wants."""
+        """Discovers the plug-ins that bring subcommands alone; only the command line needs them."""
         while self._undiscovered:
             self._discover(self._undiscovered.pop())
 
@@ -96,10 +96,11 @@ class PluginSet(Catalogue):
             record = PluginRecord(entry.name, f"{entry.distribution} {entry.version}")
             record.version = entry.version
             self.records.append(record)
-            if entry.name in self._block or not (
-                record.builtin or allow is None or entry.name in allow
-            ):
-                record.error = "blocked by TENONNX_BLOCK_PLUGINS or TENONNX_PLUGINS"
+            if entry.name in self._block:
+                record.error = "blocked by TENONNX_BLOCK_PLUGINS"
+                continue
+            if not (record.builtin or allow is None or entry.name in allow):
+                record.error = "blocked by TENONNX_PLUGINS, which does not list it"
                 continue
             with contextlib.nullcontext() if record.builtin else _watched(record):
                 self._add(record, entry.load)
@@ -109,12 +110,12 @@ class PluginSet(Catalogue):
         if missing := (self._allow or set()) - there:
             there |= {entry.name for entry in _entry_points(COMMANDS)}
         for name in sorted(missing - there):
-            error = "TENONNX_PLUGINS names it, but no such plugin is installed"
+            error = "TENONNX_PLUGINS names it, but no such plug-in is installed"
             error += did_you_mean(name, sorted(there))
             self.records.append(PluginRecord(name, "not installed", error=error))
 
     def register(self, plugin: Any, name: str | None = None) -> PluginRecord:
-        """Adds a plugin: a module, or an object with hook implementations.
+        """Adds a plug-in: a module, or an object with hook implementations.
 
         Args:
             plugin: The module or object.
@@ -128,7 +129,7 @@ class PluginSet(Catalogue):
         return self._add_now(PluginRecord(name, "registered by the program"), plugin)
 
     def register_file(self, path: str | os.PathLike[str]) -> PluginRecord:
-        """Adds a plugin from a Python file.
+        """Adds a plug-in from a Python file.
 
         Raises:
             PluginError: The file is missing, fails to import, or is refused by ``register``.
@@ -136,7 +137,7 @@ class PluginSet(Catalogue):
         path = Path(path)
         spec = importlib.util.spec_from_file_location(path.stem, path)
         if not path.is_file() or spec is None or spec.loader is None:
-            raise PluginError(f"no plugin file {path}", hint="give the path of a .py file")
+            raise PluginError(f"no plug-in file {path}", hint="give the path of a .py file")
         module = importlib.util.module_from_spec(spec)
         # Its dataclasses look their module up; a module of that name that is there already stays.
         ours = sys.modules.setdefault(path.stem, module) is module
@@ -153,10 +154,10 @@ class PluginSet(Catalogue):
                 del sys.modules[path.stem]
             if isinstance(error, PluginError):
                 raise
-            raise PluginError(f"plugin file {path} failed: {_one_line(error)}") from error
+            raise PluginError(f"plug-in file {path} failed: {_one_line(error)}") from error
 
     def create_observers(self, plan: Plan) -> list[Observer]:
-        """Asks every plugin that has the hook for an observer of a plan.
+        """Asks every plug-in that has the hook for an observer of a plan.
 
         Raises:
             PluginError: One failed; the message names it.
@@ -170,9 +171,9 @@ class PluginSet(Catalogue):
                 observer = self._call(plugin, "create_observer", plan=plan)
                 if observer is not None and not callable(getattr(observer, "on_step", None)):
                     raise PluginError(f"expected a tenonnx.Observer or None, got {observer!r}")
-            except (Exception, SystemExit) as error:  # the process is not a plugin's to end
+            except (Exception, SystemExit) as error:  # the process is not a plug-in's to end
                 raise PluginError(
-                    f"plugin {record.name!r} failed to create an observer: {_one_line(error)}",
+                    f"plug-in {record.name!r} failed to create an observer: {_one_line(error)}",
                     hint=f"do without it: TENONNX_BLOCK_PLUGINS={record.name}",
                 ) from error
             if observer is not None:
@@ -183,12 +184,12 @@ class PluginSet(Catalogue):
         self._add(record, lambda: plugin)
         if record.error:
             error, _, hint = record.error.partition("\nHint: ")
-            raise PluginError(f"plugin {record.name!r}: {error}", hint=hint or None)
+            raise PluginError(f"plug-in {record.name!r}: {error}", hint=hint or None)
         self.records.append(record)
         return record
 
     def _add(self, record: PluginRecord, load: Callable[[], Any]) -> None:
-        """Loads a plugin and lets it register; whatever goes wrong ends in ``record.error``."""
+        """Loads a plug-in and lets it register; whatever goes wrong ends in ``record.error``."""
         start = time.perf_counter()
         try:
             plugin = load()
@@ -204,7 +205,7 @@ class PluginSet(Catalogue):
         if self._manager.has_plugin(record.name):
             holder = next(r for r in self.records if r.name == record.name and not r.error)
             raise PluginError(
-                f"two plugins are named {record.name!r}: one of {holder.distribution}, "
+                f"two plug-ins are named {record.name!r}: one of {holder.distribution}, "
                 f"one of {record.distribution}",
                 hint="uninstall one of them, or register it under another name",
             )
@@ -229,7 +230,7 @@ class PluginSet(Catalogue):
             raise
 
     def _call(self, plugin: Any, hook: str, **arguments: Any) -> Any:
-        """Calls one plugin's implementation of a hook, so that a failure has a name."""
+        """Calls one plug-in's implementation of a hook, so that a failure has a name."""
         for found in getattr(self._manager.hook, hook).get_hookimpls():
             if found.plugin is plugin:
                 if found.wrapper or found.hookwrapper:
@@ -239,16 +240,16 @@ class PluginSet(Catalogue):
                 if trace.isEnabledFor(logging.DEBUG):
                     seconds = time.perf_counter() - start
                     name = self._manager.get_name(plugin)
-                    trace.debug("%s of plugin %s took %.1f ms", hook, name, seconds * 1e3)
+                    trace.debug("%s of plug-in %s took %.1f ms", hook, name, seconds * 1e3)
                 return result
         return None
 
 
 @contextlib.contextmanager
 def _watched(record: PluginRecord) -> Iterator[None]:
-    """Tells the log of a plugin that is still being imported after a while."""
+    """Tells the log of a plug-in that is still being imported after a while."""
     told = (
-        "plugin %r of %s has been loading for %g s; TENONNX_BLOCK_PLUGINS=%s does without it",
+        "plug-in %r of %s has been loading for %g s; TENONNX_BLOCK_PLUGINS=%s does without it",
         *(record.name, record.distribution, SLOW_SECONDS, record.name),
     )
     timer = threading.Timer(SLOW_SECONDS, log.warning, told)
@@ -261,7 +262,7 @@ def _watched(record: PluginRecord) -> Iterator[None]:
 
 
 def _entry_points(group: str) -> list[installed.EntryPoint]:
-    """Installed plugins, each once, the built-ins first."""
+    """Installed plug-ins, each once, the built-ins first."""
     found = {(e.name, e.value): e for e in installed.entry_points(group)}
     return sorted(found.values(), key=lambda e: e.distribution != DISTRIBUTION)
 
@@ -276,7 +277,7 @@ _lock = threading.RLock()
 
 
 def default_plugins() -> PluginSet:
-    """Returns the process's plugins, discovered when first asked for."""
+    """Returns the process's plug-ins, discovered when first asked for."""
     global _default
     with _lock:
         if _default is None:

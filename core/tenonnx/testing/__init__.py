@@ -1,6 +1,6 @@
-"""The contracts of plugins as tests: subclass one, say what it is about, and run pytest.
+"""The contracts of plug-ins as tests: subclass one, name your plug-in in it, and run pytest.
 
-``ProviderTests``, ``TransformTests`` and ``FormatTests`` are the ones that the built-in plugins
+``ProviderTests``, ``TransformTests`` and ``FormatTests`` are the ones that the built-in plug-ins
 pass. They need the extra ``testing``, which brings pytest and hypothesis.
 """
 
@@ -33,4 +33,15 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("tenonnx.testing.models")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    try:
+        home = importlib.import_module(f"{__name__}.{_HOMES[name]}")
+    except ModuleNotFoundError as error:
+        if error.name not in ("hypothesis", "pytest"):
+            raise
+        raise ModuleNotFoundError(
+            f"tenonnx.testing.{name} needs {error.name}, which is not installed: "
+            "pip install 'tenonnx[testing]', or pip install -e . --group test in the folder of a "
+            "plug-in that `tenonnx new` wrote",
+            name=error.name,
+        ) from error
+    return getattr(home, name)

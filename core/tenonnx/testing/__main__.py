@@ -1,4 +1,4 @@
-"""``python -m tenonnx.testing PROVIDER``: how much of ONNX's suite passes on a provider."""
+"""``python -m tenonnx.testing PROVIDER``: how far a provider gets in ONNX's suite."""
 
 from __future__ import annotations
 
@@ -11,21 +11,28 @@ import sys
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from tenonnx.cli.opening import parse_provider
-from tenonnx.cli.output import progress
+from tenonnx.cli.output import progress, table
 from tenonnx.errors import TenonnxError
-from tenonnx.testing.suite import Score, run_suite
+from tenonnx.plugins.manager import default_plugins
+from tenonnx.testing.score import Score
+from tenonnx.testing.suite import run_suite
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Prints the score; returns 0 if every case passes, 1 if not, 2 if none could run."""
+    """Prints the score; returns 0 if all cases that ran passed, 1 if not, 2 if none could run."""
     parser = argparse.ArgumentParser(prog="python -m tenonnx.testing", description=__doc__)
     parser.add_argument("provider", metavar="NAME:OPTION=VALUE,...", help="the provider")
     parser.add_argument(
         "--cases", default="test_", metavar="PREFIX", help="how the names of the cases begin"
     )
+    parser.add_argument(
+        "--plugin", metavar="FILE.py", action="append", default=[], help="add a plug-in from a file"
+    )
     parsed = parser.parse_args(arguments)
     score = Score()
     try:
+        for file in parsed.plugin:
+            default_plugins().register_file(file)
         name, options = parse_provider(parsed.provider)
         with progress() as show:
             for done, (case, now) in enumerate(run_suite(name, options, parsed.cases)):
@@ -34,10 +41,14 @@ def main(arguments: list[str] | None = None) -> int:
     except TenonnxError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    for case, why in score.failed.items():
+    if not (score.cases or score.skipped):
+        print(f"error: no case's name begins with {parsed.cases!r}", file=sys.stderr)
+        return 2
+    for case, why in score.surprises.items():
         print(f"{case}  {why}")
+    table(("cases", "outcome", "operators"), score.table(), right=("cases",))
     print(score)
-    return 1 if score.failed or not score.cases else 0
+    return 1 if score.failed else 0
 
 
 if __name__ == "__main__":

@@ -16,10 +16,10 @@ def assert_similar(
 
     Args:
         expected: Arrays, ``None``, or lists and tuples of such.
-        actual: What is to be like it.
+        actual: The other result.
         rtol: Relative tolerance of floats; bfloat16's are compared to two units in the last place.
         atol: Absolute tolerance of floats; all else has to be equal.
-        where: What messages call it.
+        where: Its name in messages.
     """
     if expected is None:
         assert actual is None, where

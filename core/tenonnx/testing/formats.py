@@ -1,4 +1,4 @@
-"""``FormatTests``: what every reader of model files has to keep to."""
+"""``FormatTests``: the contract of readers of model files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ X = np.random.default_rng(0).standard_normal((3, 16)).astype(np.float32)
 
 
 class FormatTests:
-    """The contract of a format: subclass it, say which, and write a model in it.
+    """The contract of a format: subclass it, name the format, and write a model in it.
 
     ::
 
@@ -44,7 +44,7 @@ class FormatTests:
     A format that has ``save`` needs no fixture: samples are written with it.
 
     Attributes:
-        format: The name of one that an installed plugin brings, or the object.
+        format: The name of one that an installed plug-in brings, or the object.
         views: Whether weights are views of the mapped file.
         examples: How many damaged files are tried.
     """
@@ -55,7 +55,7 @@ class FormatTests:
 
     @pytest.fixture
     def plugins(self) -> PluginSet:
-        """The plugins, the format's among them."""
+        """The plug-ins, the format's among them."""
         if isinstance(self.format, str):
             return default_plugins()
         return plugins_and("register_formats", self.format)

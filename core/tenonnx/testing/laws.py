@@ -1,4 +1,4 @@
-"""What operators must do with any shape and dtype, said by numpy in float64."""
+"""Laws of operators for any shape and dtype, computed by numpy in float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plugin's distribution must say about itself."""
+"""Requirements for the metadata of a plug-in's distribution."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ print(json.dumps([sorted(m for m in sys.modules if "." not in m), names]))
 
 
 def check_distribution(name: str, frameworks: Sequence[str]) -> None:
-    """Fails unless a plugin is found by its entry point, described, and cheap to import.
+    """Fails unless a plug-in is found by its entry point, described, and cheap to import.
 
     Args:
-        name: The plugin's, as its entry point has it.
+        name: The plug-in's, as its entry point has it.
         frameworks: Top-level modules that neither importing it nor listing providers may import.
     """
     found = [e for e in importlib.metadata.entry_points(group=GROUP) if e.name == name]
-    assert found, f"no entry point {name!r} in the group {GROUP!r}: is the plugin installed?"
+    assert found, f"no entry point {name!r} in the group {GROUP!r}: is the plug-in installed?"
     entry = found[0]
     assert entry.dist is not None
     metadata = entry.dist.metadata

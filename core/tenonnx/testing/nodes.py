@@ -26,7 +26,7 @@ class NodeCase:
         name: As ``test_softmax_axis_1``.
         model: The model.
         data: Inputs and the outputs they must give, in the order of the graph.
-        rtol: Relative tolerance that the suite asks for.
+        rtol: The suite's relative tolerance.
         atol: Absolute tolerance.
     """
 

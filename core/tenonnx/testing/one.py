@@ -1,4 +1,4 @@
-"""A plugin that brings one thing."""
+"""A plug-in that brings one thing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tenonnx.plugins.manager import PluginSet
 
 
 def plugins_and(hook: str, thing: Any) -> PluginSet:
-    """Returns the installed plugins, and one more that registers a thing through a hook."""
+    """Returns the installed plug-ins, and one more that registers a thing through a hook."""
 
     def announce(register: Any) -> None:
         register(thing)

@@ -1,4 +1,4 @@
-"""pytest's side: fixtures for whoever tests a plugin of tenonnx. Importing it costs nothing."""
+"""pytest's side: fixtures for whoever tests a plug-in of tenonnx. Importing it costs nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Runs a test that asks for ``tenonnx_provider`` once for each provider."""
+    """Runs a test with the fixture ``tenonnx_provider`` once for each provider."""
     if "tenonnx_provider" in metafunc.fixturenames:
         names = metafunc.config.getoption("--tenonnx-provider")
         if not names:

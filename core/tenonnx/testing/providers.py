@@ -1,4 +1,4 @@
-"""``ProviderTests``: what every execution provider has to keep to."""
+"""``ProviderTests``: the contract of execution providers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ X = np.array([-2.0, 0.0, 3.0], np.float32)
 
 
 class ProviderTests:
-    """The contract of a provider: subclass it and say which.
+    """The contract of a provider: subclass it and name the provider.
 
     ::
 
@@ -39,11 +39,11 @@ class ProviderTests:
             provider = "chip"
 
     Attributes:
-        provider: The name of a provider that an installed plugin brings, or a class.
-        options: What sessions give it.
+        provider: The name of a provider that an installed plug-in brings, or a class.
+        options: Its options in sessions.
         cases: Pattern of the names of ONNX's node cases to run of those with a claimed operator.
         gaps: Cases that are known to fail, with the reason; one that passes fails.
-        frameworks: Modules that importing the plugin, and listing providers, must not import.
+        frameworks: Modules that importing the plug-in, and listing providers, must not import.
         copies: Why weights take memory of their own, once; ``""`` if they do not.
         examples: How many shapes each operator is tried with.
         rtol: Relative tolerance for float32 by which laws hold.
@@ -69,13 +69,20 @@ class ProviderTests:
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Gives ``test_node_case`` the cases of the operators that the provider claims."""
         if "node_case" in metafunc.fixturenames:
-            subject = subject_of(self.provider, tuple(self.options.items()))
+            subject = self._subject()
             found = {} if subject.problem else node_cases(self.cases)
             unknown = self.gaps.keys() - found.keys()
             assert subject.problem or not unknown, f"gaps for cases there are not: {unknown}"
             claimed = [case for case in found.values() if subject.claims(case.model)]
             parameters = [pytest.param(c, id=c.name, marks=self._marks(c.name)) for c in claimed]
             metafunc.parametrize("node_case", parameters)
+
+    def _subject(self) -> Subject:
+        try:
+            return subject_of(self.provider, tuple(self.options.items()))
+        except InvalidArgument as error:
+            hint = "install the package that brings the provider: pip install -e ."
+            pytest.fail(f"{error}\nHint: {hint}", pytrace=False)
 
     def _marks(self, name: str) -> list[pytest.MarkDecorator]:
         gap = self.gaps.get(name)
@@ -89,7 +96,7 @@ class ProviderTests:
 
     @pytest.mark.parametrize("operator", LAWS)
     def test_shapes_and_dtypes(self, subject: Subject, operator: str) -> None:
-        """Whatever shape and dtype it claims, it computes."""
+        """It computes every shape and dtype that it claims."""
         law = LAWS[operator]
         claimed = [d for d in law.dtypes if subject.claims(_typed(law.body, d))]
         if not claimed:
@@ -176,7 +183,7 @@ class ProviderTests:
         assert session.run(None, {"x": given})[0].tolist() == [1, 2]
 
     def test_weights_are_left_alone_and_held_once(self, subject: Subject, tmp_path: Path) -> None:
-        """Sessions share weights: no bytes change, and none are copied, or once if it says so."""
+        """Sessions share weights: no bytes change, and none are copied, or once if declared."""
         model, size = models.mlp(2048, 2048, 2048), 1 << 25
         path = tmp_path / "model.onnx"
         onnx.save(model, path, save_as_external_data=True, location="weights", size_threshold=0)
@@ -204,9 +211,9 @@ class ProviderTests:
         assert "culprit" in str(raised.value)
 
     def test_distribution(self) -> None:
-        """An installed plugin has metadata, and importing it imports no framework."""
+        """An installed plug-in has metadata, and importing it imports no framework."""
         if not isinstance(self.provider, str):
-            pytest.skip("the provider is given as a class, not as an installed plugin's")
+            pytest.skip("the provider is given as a class, not as an installed plug-in's")
         subject = subject_of(self.provider, tuple(self.options.items()))
         owner = subject.plugins.owner("provider", subject.name)
         check_distribution(owner, self.frameworks)

@@ -48,8 +48,8 @@ class Subject:
     """A provider to be tested.
 
     Args:
-        provider: The name of one that an installed plugin brings, or the class.
-        options: What sessions give it.
+        provider: The name of one that an installed plug-in brings, or the class.
+        options: Its options in sessions.
 
     Attributes:
         plugins: Those of its sessions.
@@ -72,7 +72,7 @@ class Subject:
 
     @functools.cached_property
     def instance(self) -> Provider:
-        """One to ask what it supports."""
+        """An instance, to call its ``supports``."""
         options = make_options(self.cls.Options, self.options, self.name)
         return self.cls(options, self.plugins.operators_for(self.cls))
 
@@ -88,7 +88,7 @@ class Subject:
         """Returns a session on the provider, and unless ``alone`` on the CPU's after it.
 
         Args:
-            model: What sessions take.
+            model: A model, in a form that sessions open.
             alone: Without another provider.
             optimize: With all transforms; without any if not.
             weights: The registry; the process's if ``None``.

@@ -7,7 +7,6 @@ import tempfile
 import unittest
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import onnx
@@ -17,33 +16,17 @@ from tenonnx.backend import TenonnxBackend, TenonnxBackendRep
 from tenonnx.errors import TenonnxError
 from tenonnx.session import InferenceSession
 from tenonnx.testing.compare import assert_similar
+from tenonnx.testing.score import (
+    SEVERAL,
+    Outcome,
+    Score,
+    by_numpy,
+    has_node,
+    missing_function,
+    missing_package,
+    operator_of,
+)
 from tenonnx.testing.subject import Subject
-
-
-@dataclass
-class Score:
-    """How a provider does in the suite, with the CPU's behind it.
-
-    Attributes:
-        passed: Cases that pass, by how many of their nodes were the provider's: "all", "some"
-            or "none".
-        failed: The others, with what went wrong.
-    """
-
-    passed: dict[str, int] = field(default_factory=lambda: {"all": 0, "some": 0, "none": 0})
-    failed: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def cases(self) -> int:
-        """How many there are."""
-        return sum(self.passed.values()) + len(self.failed)
-
-    def __str__(self) -> str:
-        """Returns one line."""
-        return (
-            f"{sum(self.passed.values())} of {self.cases} pass: {self.passed['all']} on the "
-            f"provider alone, {self.passed['some']} partly, {self.passed['none']} on others"
-        )
 
 
 class Careful(BackendTest):
@@ -108,21 +91,63 @@ def run_suite(
                 yield name, score
 
 
+class _Opened:
+    """Opens the models of a case, and keeps the last one and its session."""
+
+    def __init__(self, subject: Subject, *, alone: bool = False) -> None:
+        self.subject, self.alone = subject, alone
+        self.operator = SEVERAL
+        self.session: InferenceSession | None = None
+
+    def __call__(self, model: onnx.ModelProto) -> InferenceSession:
+        """Opens one."""
+        self.operator = operator_of(model)
+        self.session = self.subject.open(model, alone=self.alone)
+        return self.session
+
+
 def _run(name: str, case: Callable[..., None], subject: Subject, score: Score) -> None:
-    opened: list[InferenceSession] = []
-
-    def open_model(model: onnx.ModelProto) -> InferenceSession:
-        opened.append(subject.open(model))
-        return opened[0]
-
+    opened = _Opened(subject)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)
-            case(unittest.TestCase(), open_model=open_model)
+        _check(case, opened)
     except Exception as error:
         lines = [line for line in str(error).splitlines() if line.strip()]
-        score.failed[name] = f"{type(error).__name__}: {lines[0] if lines else ''}"
+        if (package := missing_package(error)) is not None:
+            score.skipped[name] = package
+            score.count(Outcome.SKIPPED, opened.operator, package)
+            return
+        lacks = missing_function(error, getattr(subject.cls, "namespace", ""))
+        outcome = Outcome.FAILED if lacks is None else Outcome.LACKS
+        why = f"{type(error).__name__}: {lines[0] if lines else ''}"
+        score.failed[name] = why if lacks is None else f"{outcome}: {lacks}"
+        score.count(outcome, opened.operator, lacks or "")
         return
-    counts = opened[0].placement.counts()
+    assert opened.session is not None, "a case that passes has opened a model"
+    counts = opened.session.placement.counts()
     own, others = counts.pop(subject.name, 0), sum(counts.values()) - counts.get("runtime", 0)
     score.passed["none" if not own else "some" if others else "all"] += 1
+    helped = by_numpy(opened.session, subject.name)
+    outcome = Outcome.HELPED if helped else _outcome(case, opened, bool(own), bool(others))
+    score.count(outcome, opened.operator, helped)
+
+
+def _check(case: Callable[..., None], open_model: _Opened) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        case(unittest.TestCase(), open_model=open_model)
+
+
+def _outcome(case: Callable[..., None], opened: _Opened, own: bool, others: bool) -> Outcome:
+    """Returns where a case that passes ran, or could run."""
+    assert opened.session is not None
+    single = opened.operator != SEVERAL
+    if own:
+        whole = not single or has_node(opened.session, opened.operator)
+        return Outcome.PARTLY if others else Outcome.SUPPORTED if whole else Outcome.BODY
+    try:
+        if single:
+            _check(case, _Opened(opened.subject, alone=True))
+            return Outcome.BODY
+    except Exception:  # the provider has no way to run it, whatever it says
+        return Outcome.ELSEWHERE
+    return Outcome.ELSEWHERE

@@ -1,4 +1,4 @@
-"""``TransformTests``: what every graph transform has to keep to."""
+"""``TransformTests``: the contract of graph transforms."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tenonnx.transforms import Transform, TransformContext, run_transforms
 from tenonnx.weights.registry import WeightRegistry
 
 SIZE = 4
-"""What symbolic dimensions of inputs are in runs."""
+"""The sizes of symbolic dimensions in runs."""
 
 
 class TransformTests:
-    """The contract of a graph transform: subclass it, say which, and what it rewrites.
+    """The contract of a graph transform: subclass it, and name the transform and a model for it.
 
     ::
 
@@ -38,7 +38,7 @@ class TransformTests:
                 return [models.build("h = Identity(x) y = Neg(h)")]
 
     Attributes:
-        transform: The name of one that an installed plugin brings, or the object.
+        transform: The name of one that an installed plug-in brings, or the object.
         cases: Pattern of the names of ONNX's node cases that it is tried on.
         after: Names of transforms that have to run before it.
         rtol: Relative tolerance for what it makes of a model.
@@ -61,13 +61,13 @@ class TransformTests:
 
     @pytest.fixture
     def plugins(self) -> PluginSet:
-        """The plugins, the transform's among them."""
+        """The plug-ins, the transform's among them."""
         if isinstance(self.transform, str):
             return default_plugins()
         return plugins_and("register_transforms", self.transform)
 
     def test_it_is_registered(self, plugins: PluginSet) -> None:
-        """Some plugin brings it, and sessions can do without it."""
+        """Some plug-in brings it, and sessions can do without it."""
         name = self._transform(plugins).name
         assert plugins.owner("transform", name)
         options = SessionOptions(plugins=plugins, disabled_transforms=[name])
@@ -75,7 +75,7 @@ class TransformTests:
         assert name not in [report.name for report in session.transforms]
 
     def test_it_rewrites_what_it_is_for(self, plugins: PluginSet) -> None:
-        """It says so, keeps inputs and outputs, and the results stay what they were."""
+        """It reports the change, keeps inputs and outputs, and the results are the same."""
         for proto in self.rewritten():
             model, modified, _ = self._applied(proto, plugins)
             assert modified, f"{self.transform!r} left {onnx.printer.to_text(proto)}"

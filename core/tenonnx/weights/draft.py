@@ -10,12 +10,8 @@ from pathlib import Path
 
 from tenonnx.weights.trusted import NOFOLLOW, OPEN, fault
 
-try:
+with contextlib.suppress(ImportError):  # on Windows, where nothing calls this
     import fcntl
-except ImportError:  # Windows
-    SUPPORTED = False
-else:
-    SUPPORTED = True
 
 FLAGS = OPEN | NOFOLLOW | os.O_RDWR
 
@@ -94,7 +90,7 @@ def _lock(path: Path) -> int | None:
 
 
 def _open(path: Path) -> int:
-    """Opens a draft, which has a name of its own that others who want the same wait for.
+    """Opens a draft under another name; processes that need the same file wait for it.
 
     Whatever else is there has to go: nobody but this user writes to the folder.
     """

@@ -1,7 +1,7 @@
 """The folder of all that is kept for other processes, and room in it: what is used goes last.
 
-Whoever uses a file says so by its time of access; file systems that note no such times keep this
-one. Deleting a file leaves it to those who have mapped it.
+A use of a file sets its time of access explicitly, because some file systems do not record it.
+Deleting a file leaves it to those who have mapped it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from tenonnx.errors import InvalidArgument
+from tenonnx.records import NamedTuple
 from tenonnx.weights.trusted import is_trusted
 
 WEIGHTS, PLANS = "*.weight", ("*.plan", "*.captures")
@@ -86,7 +86,7 @@ class Room:
 
     Args:
         folder: It.
-        patterns: Which files, in folders of it that are trusted.
+        patterns: The files, in trusted folders of it.
         limit: By default 16 GiB, or a tenth of the free space if that is more, but never over half
             of it.
 

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 
 
 class Locks:
-    """A lock for tables, and one for whatever a key names, for as long as somebody wants it.
+    """A lock for tables, and a lock per key while it is in use.
 
     All of them are reentrant. A thread that held one when the process forked does not exist in
     the child to release it, so the child gets new ones.

@@ -25,7 +25,7 @@ MAP_FIXED = 0x10  # Linux, the BSDs and macOS agree on it; the mmap module does 
 
 
 class Identity(NamedTuple):
-    """What tells one state of one file from every other; a rewritten file has another."""
+    """The identity of one state of one file; a rewritten file has another."""
 
     device: int
     inode: int

@@ -1,4 +1,4 @@
-"""The weight registry: every weight exists once, whoever asks for it and in whatever form.
+"""The weight registry: every weight exists once, for all its users and in every form of a model.
 
 The registry hands out the same handle for the same bytes. It holds everything weakly: what
 nobody uses any more is gone.
@@ -54,7 +54,7 @@ SIDE_FILE_BYTES = 64 * 1024
 COPY_BYTES = 16 * 1024 * 1024
 
 NOTED: ContextVar[set[str] | None] = ContextVar("NOTED", default=None)
-"""Where files are noted that are mapped, while somebody wants to know."""
+"""The collector of mapped files, while there is one."""
 
 S = TypeVar("S", bound=Storage)
 
@@ -76,7 +76,7 @@ class WeightRegistry:
         side_files: Where derived weights are kept on disk; what the environment says if ``None``.
 
     Attributes:
-        locks: What keeps threads apart.
+        locks: The locks.
     """
 
     def __init__(self, side_files: SideFiles | None = None) -> None:
@@ -91,6 +91,9 @@ class WeightRegistry:
 
     def map(self, path: str | os.PathLike[str]) -> Mapping:
         """Maps a file; the same mapping for the same file while anybody uses it.
+
+        Args:
+            path: Of a regular file; it is mapped whole and read-only.
 
         Raises:
             InvalidArgument: The file is empty or not a regular file.
@@ -113,6 +116,9 @@ class WeightRegistry:
         """Returns a storage over a caller's bytes, bytearray, memoryview or mmap, uncopied.
 
         The caller must leave the bytes alone while weights look into them.
+
+        Raises:
+            InvalidArgument: The buffer is not contiguous.
         """
         view = memoryview(buffer)
         if not view.contiguous:
@@ -160,6 +166,13 @@ class WeightRegistry:
     ) -> Weight:
         """Returns the weight at a place in a storage; for the same arguments the same one.
 
+        Args:
+            storage: What ``map`` or ``from_buffer`` returned.
+            offset: Where the tensor begins, in bytes.
+            nbytes: How many bytes it takes.
+            dtype: Its element type.
+            shape: Its sizes; elements lie in order (C-contiguous).
+
         Raises:
             InvalidArgument: The tensor takes another number of bytes, or ends outside.
         """
@@ -194,7 +207,7 @@ class WeightRegistry:
         Args:
             key: Names the result. Concurrent callers with one key get one weight.
             build: Returns the result.
-            sources: Weights that it is made of, whose memory it may lie in.
+            sources: The weights from which it is derived; it may be a view of their memory.
             dtype: The ONNX element type; the array's if ``None``.
         """
         key = _of_sources(key, sources)
@@ -229,7 +242,7 @@ class WeightRegistry:
             shape: The logical shape.
             fill: Writes every element of the array it is given: flat packed bytes for elements
                 narrower than a byte.
-            sources: Weights that it is made of.
+            sources: The weights from which it is derived.
         """
         key = _of_sources(key, sources)
         with self.locks.only_one("derive", key):

@@ -1,4 +1,4 @@
-"""What the weights of a registry take, where, and who holds them."""
+"""The memory of a registry's weights, its places and its users."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class HolderRow:
 
 @dataclass(frozen=True)
 class MemoryReport:
-    """What the weights take.
+    """The memory of the weights.
 
     Attributes:
         mapped: Bytes of models' files that are mapped.

@@ -22,7 +22,6 @@ from tenonnx.digest import digest
 from tenonnx.installed import release
 from tenonnx.lazy_modules import logger
 from tenonnx.records import NamedTuple
-from tenonnx.weights import draft
 from tenonnx.weights.folder import WEIGHTS, Room, cache_room, note_use
 from tenonnx.weights.mapping import Identity, Mapping
 from tenonnx.weights.storage import (
@@ -35,6 +34,7 @@ from tenonnx.weights.storage import (
     stored_as,
 )
 from tenonnx.weights.trusted import (
+    POSIX,
     Untrusted,
     is_trusted,
     make_folder,
@@ -62,13 +62,13 @@ class SideFile(NamedTuple):
 class SideFiles:
     """A folder of side files, which make room for one another.
 
-    Whatever goes wrong with the disk, callers see a miss, and the log one warning.
+    Any error of the disk is a miss for callers, and one warning in the log.
 
     Args:
         folder: Where; ``None`` keeps nothing, and so does Windows, where files that are in use
             can be neither renamed nor deleted.
         limit: Bytes they may take together, as ``Room`` has it.
-        room: What they share with other files, in place of a limit of their own.
+        room: A limit that they share with other files, instead of their own.
     """
 
     def __init__(
@@ -77,14 +77,14 @@ class SideFiles:
         limit: int | None = None,
         room: Room | None = None,
     ) -> None:
-        self.folder = Path(folder) if folder is not None and draft.SUPPORTED else None
+        self.folder = Path(folder) if folder is not None and POSIX else None
         self.room = room or Room(self.folder or Path(), [WEIGHTS], limit)
         self._checked: set[Identity] = set()
         self._swept = False
 
     @classmethod
     def from_environment(cls) -> SideFiles:
-        """Returns the ones ``TENONNX_CACHE``, ``TENONNX_CACHE_DIR`` and ``_SIZE`` speak of."""
+        """Returns those that ``TENONNX_CACHE``, ``TENONNX_CACHE_DIR`` and ``_SIZE`` define."""
         room = cache_room()
         return cls(None) if room is None else cls(room.folder / "weights", room=room)
 
@@ -104,9 +104,9 @@ class SideFiles:
         but a crash of that leaves a file other than it was written.
 
         Args:
-            file: What it is called in the folder.
+            file: Its name in the folder.
             name: The key the mapping gets.
-            state: What ``state_of`` says of the other process's mapping.
+            state: The result of ``state_of`` for the other process's mapping.
         """
         if self.folder is None or os.path.basename(file) != file:  # noqa: PTH119 - a string
             return None
@@ -152,6 +152,8 @@ class SideFiles:
         """
         if self.folder is None:
             return None
+        from tenonnx.weights import draft  # few processes write
+
         path = self._path(key)
         size = HEADER_BYTES + byte_size(dtype, shape)
         try:

@@ -1,4 +1,4 @@
-"""Memory that weights are views of, and how ONNX lays tensors out in it."""
+"""Memory of weights, and ONNX's layout of tensors in it."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Storage(Protocol):
 
     @property
     def label(self) -> str:
-        """What reports call it."""
+        """Its name in reports."""
         ...
 
 
@@ -98,7 +98,7 @@ class Memory:
     Args:
         owner: The array whose memory it is, root of its views.
         kind: ``"borrowed"`` or ``"private"``.
-        key: Names the bytes; a name only this process knows if ``None``.
+        key: The name of the bytes; a name of this process alone if ``None``.
     """
 
     __slots__ = ("__weakref__", "address", "key", "kind", "owner", "size")
@@ -118,7 +118,7 @@ class Memory:
 
     @property
     def label(self) -> str:
-        """What reports call it."""
+        """Its name in reports."""
         return f"{self.kind} memory at {self.address:#x}"
 
     def __repr__(self) -> str:
@@ -194,7 +194,7 @@ def as_bytes(view: memoryview) -> NDArray:
 
 
 def root(array: NDArray) -> NDArray:
-    """Returns the array that an array is, at last, a view of."""
+    """Returns the base array of a view, through all views between."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array

@@ -85,7 +85,7 @@ def read_trusted(path: Path, like: os.stat_result | None = None) -> bytes:
 def write_trusted(path: Path, *content: bytes | memoryview) -> None:
     """Writes a file at once or not at all, piece after piece, and makes its folder.
 
-    Whoever may read new files may read it: a container's user, what its root compiled.
+    It has the permissions of new files, so a container's user can read root's kernels.
 
     Raises:
         Untrusted: Others can write to the folder.

@@ -45,7 +45,7 @@ class Device(Protocol):
 
 @runtime_checkable
 class Keeper(Protocol):
-    """A device that takes weights rather than arrays: it knows which bytes are there already."""
+    """A device that uploads weights rather than arrays, and each byte once."""
 
     def place(self, weight: Weight) -> Any:
         """Returns the weight's array there; flat packed bytes below 8 bits."""
@@ -53,7 +53,7 @@ class Keeper(Protocol):
 
 
 WORTH = 16 << 10
-"""Bytes of a weight from which on others may want what is derived from it."""
+"""The size of a weight from which processes share weights derived from it."""
 
 
 class Weight:
@@ -68,7 +68,7 @@ class Weight:
         offset: Where in the storage its first element is.
         strides: Bytes from one element to the next along each axis; ``None`` if contiguous.
         uploads: Its arrays on devices, by their ids.
-        placed: Which of them are ``Keeper``s', so that weights which overlap share their bytes.
+        placed: The ``Keeper`` devices among them, on which overlapping weights share their bytes.
     """
 
     __slots__ = (
@@ -180,7 +180,7 @@ class Weight:
         Args:
             name: Says what is made, with every parameter and a version of the algorithm.
             build: Returns it.
-            others: What else it is made of.
+            others: Its other sources.
         """
         sources = (self, *others)
         key = f"{name}:{','.join(source.name_for_others() for source in sources)}"

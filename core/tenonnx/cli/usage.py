@@ -1,0 +1,85 @@
+"""Help and errors of usage in plain words, whatever library parses the options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import typer
+from typer.core import TyperCommand
+
+from tenonnx.errors import InvalidArgument
+
+KINDS: Final = (
+    (re.compile(r"<int( range)?>"), "N"),
+    (re.compile(r"<float( range)?>"), "NUMBER"),
+    (re.compile(r"<(str|path|file)>"), "TEXT"),
+    (re.compile(r"<([^<>]+\|[^<>]+)>"), r"\1"),
+)
+"""What the parser calls a kind of value, and what help calls it."""
+
+RANGES: Final = (
+    (re.compile(r"; x>=0(?=[;\]])"), ""),
+    (re.compile(r"(\S+?)<=x<=([^\s;\]]+)"), r"\1 to \2"),
+    (re.compile(r"x>=([^\s;\]]+)"), r"at least \1"),
+    (re.compile(r"x<=([^\s;\]]+)"), r"at most \1"),
+)
+
+PARSING: Final = {
+    "int_parsing": "expected a whole number",
+    "int_from_float": "expected a whole number",
+    "float_parsing": "expected a number",
+    "greater_than_equal": "expected at least {ge}",
+    "less_than_equal": "expected at most {le}",
+}
+"""By the validator's name for an error, what was expected."""
+
+
+class Command(TyperCommand):
+    """A subcommand whose help says ``N`` where the parser would say ``<int range>``."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Writes the arguments and options."""
+        records: dict[str, list[tuple[str, str]]] = {"argument": [], "option": []}
+        for param in self.get_params(ctx):
+            if (record := param.get_help_record(ctx)) is not None:
+                records[param.param_type_name].append(_plain(*record))
+        for kind, found in records.items():
+            if found:
+                with formatter.section(f"{kind.capitalize()}s"):
+                    formatter.write_dl(found)
+
+
+def _plain(names: str, text: str) -> tuple[str, str]:
+    """Returns an option's names and help in plain words."""
+    if not names.startswith("-"):  # an argument's name says what it is
+        names = names.partition(" <")[0]
+    for kind, word in KINDS:
+        names = kind.sub(word, names)
+    for form, words in RANGES:
+        text = form.sub(words, text)
+    return names, text
+
+
+def plain_error(error: typer.BadParameter) -> InvalidArgument | None:
+    """Returns an error for a value that the parser refused; ``None`` where its own will do."""
+    cause: Any = error.__cause__
+    param: Any = error.param
+    if param is None or not hasattr(cause, "errors"):
+        return None
+    found = cause.errors()[0]
+    value, name = found.get("input"), max(param.opts, key=len)
+    choices = _choices(param)
+    if choices:
+        expected = f"expected {', '.join(choices[:-1])} or {choices[-1]}"
+    else:
+        limits = found.get("ctx", {})
+        expected = PARSING.get(found["type"], found["msg"]).format(**limits)
+    path = error.ctx.command_path if error.ctx is not None else "tenonnx"
+    return InvalidArgument(f"{name} {value}: {expected}", hint=f"`{path} --help` lists the options")
+
+
+def _choices(param: Any) -> Sequence[str]:
+    choices = getattr(getattr(param, "type_descriptor", None), "choices", None)
+    return [str(getattr(choice, "value", choice)) for choice in choices or ()]
