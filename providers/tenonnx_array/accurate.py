@@ -1,4 +1,4 @@
-"""What numpy computes of float32 with more than an ulp of error, computed with less.
+"""Functions of float32 with a smaller error than numpy's, which exceeds an ulp.
 
 Other array libraries have functions of their own, and often no cheap float64.
 """

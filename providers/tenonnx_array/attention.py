@@ -102,7 +102,7 @@ def fits(
         q: The queries' shape, (batch, heads, length, size).
         k: The keys'.
         v: The values'.
-        mask: What is added to the scores, if anything.
+        mask: The summand of the scores, if there is one.
         repeats: How often heads of keys are repeated; 0 for any number.
     """
     if not len(q) == len(k) == len(v) == 4 or not q[0] == k[0] == v[0] or k[1] != v[1]:
@@ -261,6 +261,8 @@ def pad(xp: Namespace, mask: Array, keys: int) -> Array:
     missing = keys - mask.shape[-1]
     if not missing:
         return mask
+    if missing < 0:
+        raise ValueError(f"attn_mask has {mask.shape[-1]} columns, but there are {keys} keys")
     hidden = False if mask.dtype == bool else -math.inf
     tail = xp.full((*mask.shape[:-1], missing), hidden, dtype=mask.dtype)
     return xp.concatenate((mask, tail), axis=-1)
@@ -296,7 +298,7 @@ def rotary_embedding(
     """Return X with pairs of elements of every head rotated by its position's angles.
 
     X has the shape (batch, heads, length, size), or (batch, length, heads * size). The pairs are
-    neighbours if ``interleaved``, else an element of each half; elements from
+    neighbors if ``interleaved``, else an element of each half; elements from
     ``rotary_embedding_dim`` on stay as they are. The caches are indexed by position, or have the
     shape (batch, length, pairs).
 

@@ -36,7 +36,7 @@ class State(NamedTuple):
     Attributes:
         kind: ``CHARACTER`` consumes one, ``ASSERTION`` looks at those around, ``EITHER`` goes two
             ways, the first one preferably, and ``ACCEPT`` is the end.
-        what: What says whether a character is one of those; or the assertion.
+        what: The test of a character; or the assertion.
         ways: The states that follow.
     """
 
@@ -202,7 +202,7 @@ class Automaton:
                 end = ready.index(0) if 0 in ready else len(ready)
                 takes = (self.states[one] for one in ready[:end])
                 going += ((own.ways[0], start) for own in takes if after and after in own.what)
-                if end < len(ready):  # what is less preferred is of no interest
+                if end < len(ready):  # less preferred threads are dropped
                     best = start, place
                     break
             threads = going

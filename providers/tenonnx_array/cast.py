@@ -1,7 +1,7 @@
 """Cast between element types, and Identity.
 
-Numbers convert as the specification's tables for ``Cast`` say; what they leave undefined (floats
-out of an integer's range) is what the hardware does. Sub-byte integers keep the low bits.
+Numbers convert as the specification's tables for ``Cast`` say; undefined conversions (floats out of
+an integer's range) are the hardware's. Sub-byte integers keep the low bits.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ TEXTS = 1 << 11
 
 
 class Given(NamedTuple):
-    """What a rule knows of a node beside its inputs."""
+    """A rule's data about a node, beside its inputs."""
 
     op_type: str
     version: int
@@ -156,7 +156,7 @@ def channels(given: Given, inputs: Sequence[Any]) -> Cut | None:
 
 
 def batch_norm(given: Given, inputs: Sequence[Any]) -> Cut | None:
-    """What is trained takes its statistics of the whole batch."""
+    """Training takes statistics of the whole batch."""
     if given.version < 7 or given.outputs > 1 or given.attributes.get("training_mode", 0):
         return None
     return channels(given, inputs)

@@ -1,7 +1,7 @@
 """Operators that numpy computes in chunks of large arrays, between which a run can be stopped.
 
-A rule says along which axis an operator's inputs and outputs can be cut: what a chunk of the
-outputs is, is what the operator makes of a chunk of the inputs. Chunks depend on shapes alone.
+A rule says along which axis an operator's inputs and outputs can be cut: the operator computes a
+chunk of the outputs from a chunk of the inputs. Chunks depend on shapes alone.
 """
 
 from __future__ import annotations

@@ -103,6 +103,6 @@ def qlinear_conv(
     y = add_bias(y, B)
     x_scale, w_scale, y_scale = (s.astype(xp.float32) for s in (x_scale, w_scale, y_scale))
     scale = by_output_channel(x_scale.reshape(()) * w_scale / y_scale.reshape(()), y.ndim - 1)
-    # In float32 throughout, as onnxruntime: what is half in it goes to the even one.
+    # In float32 throughout, as onnxruntime: halves in float32 round to even.
     y = y.astype(xp.float32) * scale
     return round_to(xp, y, y_zero_point.reshape(()), y_zero_point.dtype)

@@ -26,10 +26,10 @@ FLOATS = frozenset(kind.numpy() for kind in _KINDS if kind.is_floating_point())
 """Every real floating type. ``dtype.kind`` cannot tell: ml_dtypes' are all of kind V."""
 
 SMALL_FLOATS = FLOATS - {DTYPES[1], DTYPES[11]}
-"""Floating types of 16 bits and less: what needs a float32 accumulator."""
+"""Floating types of 16 bits and less, which need a float32 accumulator."""
 
 INTEGERS = frozenset(kind.numpy() for kind in _KINDS if kind.is_integer())
-"""Every integer type, also int4 and its kin; not bool."""
+"""Every integer type, including those of 2 and 4 bits; not bool."""
 
 BITS = {kind.numpy(): kind.bitwidth for kind in _KINDS if kind != ir.DataType.STRING}
 """Bits per element in a model file; at run time an element takes at least a byte."""

@@ -32,7 +32,7 @@ def _of_two(equation: str, a: Array, b: Array) -> Array:
     first, comma, second = read.partition(",")
     sizes = _sizes(zip((first, second), (a, b), strict=True))
     own = [label for label in written if sizes.get(label, 0) > 1]
-    # Every axis has at most one label: what broadcasts without one counts as if it were repeated.
+    # Every axis has at most one label; axes that broadcast without one count as repeated.
     work = math.prod(sizes.values()) * max(_unnamed(first, a), _unnamed(second, b))
     quick = a.dtype.kind in "fc" and not set(first) & set(second) & set(written)
     longest = products.LONGEST if quick else products.LONGEST // products.SLOWER

@@ -25,7 +25,7 @@ ACTIVATIONS: dict[str, Callable[[Namespace, Array], Array]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Activation:
-    """What is between the layers of an expert.
+    """The activation between the layers of an expert.
 
     ``fusion`` says where SwiGLU's gate and value lie: 0 in two layers, 1 interleaved, 2 side by
     side. ``after`` bounds SwiGLU's activated gate, where else the gate is bounded.
@@ -81,9 +81,9 @@ def mixture(
         xp: The array namespace.
         tokens: (..., width).
         experts: Numbers of each token's experts (tokens, k).
-        shares: What each counts (tokens, k).
+        shares: The weight of each, (tokens, k).
         layers: The first, the second and, if there is one, the third layer.
-        activation: What is between them.
+        activation: The activation between them.
 
     Raises:
         ValueError: The scores are of more tokens, or of fewer.

@@ -35,7 +35,7 @@ def image_decoder(xp: Namespace, encoded_stream: Array, *, pixel_format: str = "
     try:
         with Image.open(io.BytesIO(encoded_stream.tobytes())) as image:
             pixels = xp.asarray(image.convert(MODES[pixel_format]))
-    except Exception:  # what Pillow's decoders raise for damaged files has no common base
+    except Exception:  # Pillow's errors for damaged files have no common base class
         return np.zeros((0, 0, 1 if pixel_format == "Grayscale" else 3), np.uint8)
     if pixel_format == "Grayscale":
         return pixels[:, :, None]

@@ -168,8 +168,8 @@ def working_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def as_dtype(xp: Namespace, y: Array, dtype: np.dtype[Any], *, rounded: bool) -> Array:
     """Return interpolated values in the dtype they came from.
 
-    Integers are clipped to their range and truncated, or rounded; what the arithmetic leaves
-    below a whole number counts as that number.
+    Integers are clipped to their range and truncated, or rounded; a result that rounding errors
+    put just below a whole number counts as that number.
     """
     if dtype in FLOATS or dtype.kind not in "iu":
         return y.astype(dtype, copy=False)

@@ -1,4 +1,4 @@
-"""What operators of opset 1 to 6 had besides their mathematics."""
+"""Arguments of operators of opset 1 to 6 that later versions lack."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def qlinear_matmul(
         A = a.astype(wide) - by_row(a_zero_point).astype(wide)
         y = product(xp, A, b.astype(wide) - b_zero_point.astype(wide))
     else:
-        # In float32, as onnxruntime: what is half in it goes to the even one.
+        # In float32, as onnxruntime: halves in float32 round to even.
         y = matmul_integer(xp, a, b, a_zero_point, b_zero_point).astype(xp.float32)
     scales = (by_row(a_scale), b_scale, y_scale)
     a_scale, b_scale, y_scale = (scale.astype(xp.float32) for scale in scales)

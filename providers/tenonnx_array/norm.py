@@ -173,7 +173,7 @@ def lrn(
     beta: float = 0.75,
     bias: float = 1.0,
 ) -> Array:
-    """Divides by a power of the squares summed over ``size`` neighbouring channels."""
+    """Divides by a power of the squares summed over ``size`` neighboring channels."""
     before, after = (size - 1) // 2, size // 2
     padding = [(0, 0), (before, after), *[(0, 0)] * (x.ndim - 2)]
     squares = xp.pad(x * x, padding)

@@ -1,4 +1,4 @@
-"""Numbers written as strings, and strings read as numbers: what ``Cast`` does with them."""
+"""``Cast`` between numbers and strings."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def from_strings(strings: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     given = strings.ravel().tolist()
     read = _integer if dtype in INTEGERS else float
     try:
-        # What Python reads besides: 1_000, and the digits of all scripts.
+        # Numerals that Python reads too: 1_000, and the digits of all scripts.
         if any("_" in string or not string.isascii() for string in given):
             raise ValueError("digits are 0 to 9, and nothing is between them")
         numbers = [read(string) for string in given]

@@ -74,7 +74,7 @@ def pad_1(
 
 
 def blank(dtype: Any) -> Any:
-    """What fills a tensor by default: 0, which is False as a bool, or the empty string."""
+    """The default value of padding: 0, which is False as a bool, or the empty string."""
     return "" if dtype.kind == "O" else 0
 
 

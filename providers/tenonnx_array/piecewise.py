@@ -1,8 +1,8 @@
 """Arrays whose large operations numpy does in pieces, between which a run can be stopped.
 
 They are for kernels that have no axis to be cut along, as the softmax of one long row: such a
-kernel is called as it is, with its inputs as these arrays. What numpy makes of them is made of
-some elements after the others: functions of elements, reductions, reading and writing by index,
+kernel is called as it is, with its inputs as these arrays. numpy's functions then compute some
+elements after the others: functions of elements, reductions, reading and writing by index,
 conversions. The results are numpy's, but for sums of floats: those of pieces are added in float64.
 """
 
@@ -124,7 +124,7 @@ def watched(x: Any) -> Any:
 
 
 def plain(x: Any) -> Any:
-    """Returns such an array as numpy's: the one it was made of, if there is one."""
+    """Returns such an array as numpy's: its source, if it has one."""
     if not isinstance(x, Piecewise):
         return x
     base = x.base

@@ -13,7 +13,6 @@ import numpy as np
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.allocation import check_allocation
 from tenonnx_array.dtypes import FLOATS, accumulator
-from tenonnx_array.index import refuse_outside
 from tenonnx_array.precision import widened
 from tenonnx_array.windows import Windows, place, place_transposed
 
@@ -102,8 +101,8 @@ def average_pool(
 ) -> Array:
     """Return the mean of each window of X (N, C, D1, ...).
 
-    Padding counts as zeros with ``count_include_pad``, else not at all; what a window of
-    ``ceil_mode`` sees beyond the padding never counts.
+    Padding counts as zeros with ``count_include_pad``, else not at all; elements beyond
+    the padding, which windows of ``ceil_mode`` reach, never count.
     """
     windows = place(X.shape[2:], kernel_shape, **attributes)
     divisor = windows.divisors(padding=bool(count_include_pad)).astype(X.dtype)
@@ -205,6 +204,8 @@ def max_unpool(
     try:
         y.reshape(-1)[I.reshape(-1)] = X.reshape(-1)
     except IndexError:
+        from tenonnx_array.index import refuse_outside  # of a MaxUnpool
+
         refuse_outside(I, y.size, 0)
         raise
     if output_shape is None or tuple(map(int, output_shape)) == y.shape:

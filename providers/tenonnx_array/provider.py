@@ -1,19 +1,18 @@
 """An execution provider over any array namespace: subclass it and name the namespace.
 
-This module is public: plugins of others may import it.
+This module is public: plug-ins of others may import it.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import numpy as np
 
-from tenonnx import interruption
+from tenonnx import installed, interruption
 from tenonnx.lazy_modules import graph
 from tenonnx.operators import Kernel, Namespace, OperatorTable
 from tenonnx.options import SessionOptions
@@ -175,7 +174,7 @@ def _has_words(x: Any) -> bool:
 
 
 def _is_slow(node: ir.Node) -> bool:
-    """Says whether strings are made, or a result that is larger than what it is made of."""
+    """Tells whether the result has strings, or is larger than its inputs."""
     if node.op_type == "Cast":
         return graph.python_attributes(node).get("to") in (STRING, "STRING")
     return node.op_type in ("StringConcat", "OneHot")
@@ -259,7 +258,7 @@ class ArrayProvider(Provider):
     """The module that has numpy's names; it is imported when the first node is compiled."""
 
     install: ClassVar[str] = ""
-    """What ``pip install`` is to be told where the module is missing; its name if empty."""
+    """The argument of ``pip install`` for a missing module; its name if empty."""
 
     libraries: ClassVar[tuple[str, ...]] = ()
     """Modules that have to be installed; the namespace's if empty."""
@@ -268,7 +267,7 @@ class ArrayProvider(Provider):
     """Kernels of this provider's own, in place of the table's at the same version."""
 
     complete: ClassVar[bool] = False
-    """Whether ``overrides`` are all the kernels: the table's and those that plugins add, which
+    """Whether ``overrides`` are all the kernels: the table's and those that plug-ins add, which
     are written in numpy's names, are not to be used."""
 
     without: ClassVar[Mapping[str, str]] = {}
@@ -302,7 +301,7 @@ class ArrayProvider(Provider):
     def check(cls) -> str | None:
         """Says which library is not installed, without importing any."""
         for library in cls.libraries or (cls.namespace.partition(".")[0],):
-            if importlib.util.find_spec(library) is None:
+            if installed.spec(library) is None:
                 return f"{library} is not installed: pip install {cls.install or library}"
         return None
 

@@ -1,4 +1,4 @@
-"""What RNN, GRU and LSTM share: the loop over time.
+"""The common part of RNN, GRU and LSTM: the loop over time.
 
 All time steps are projected by the input weights in one product before the loop, and both
 directions advance in the same step, on a leading axis.
@@ -49,7 +49,7 @@ class Recurrence:
         B: Biases of shape (directions, 2 * gates * hidden size): the input's, the recurrent ones.
         lengths: How many time steps every item of the batch has; None for all.
         direction: A key of ``BACKWARDS``.
-        hidden_size: What the node says about it.
+        hidden_size: The node's attribute.
         layout: 1 for inputs and outputs with the batch first.
 
     Raises:

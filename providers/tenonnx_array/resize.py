@@ -147,7 +147,7 @@ def _plan(
     sizes: Array | None,
     policy: str,
 ) -> dict[int, Axis]:
-    """Return how each axis changes; what only a region of interest changes is among them."""
+    """Return how each axis changes, also those that only a region of interest changes."""
     given = [values for values in (scales, sizes) if values is not None and values.size]
     if len(given) != 1:
         raise ValueError(
@@ -191,7 +191,7 @@ def _kept(scales: Array, policy: str) -> float:
 
 
 def _apply(xp: Namespace, x: Array, readings: dict[int, Any], *, rounded: bool) -> Array:
-    """Read along each axis: what shrinks first, and of what grows the last axis first."""
+    """Read along each axis: shrinking axes first, then growing ones from the last."""
     order = sorted(readings, key=lambda axis: (_growth(x, axis, readings[axis][0]), -axis))
     if not order:
         return x

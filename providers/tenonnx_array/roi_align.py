@@ -39,7 +39,7 @@ class Side(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """What the bins of a region read along one axis, both (bins, 2 * count): two per sample."""
+    """Positions that a region's bins read along an axis, both (bins, 2 * count): two per sample."""
 
     indices: Array
     weights: Array
@@ -123,7 +123,7 @@ def samples(side: Side, exact: Side, bins: int, ratio: int, length: int) -> Samp
     Args:
         side: A region's, in its dtype, which decides how many samples there are, and which are
             outside: an ulp less would be another answer.
-        exact: The same in float64, which weights are of: beside a place the last digits of its
+        exact: The same in float64, the weights' type: beside a place the last digits of its
             fraction are lost.
         bins: How many.
         ratio: Samples of a bin; 0 if their number is not given.

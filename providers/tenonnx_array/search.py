@@ -8,8 +8,6 @@ import numpy as np
 
 from tenonnx.interruption import pieces
 from tenonnx.operators import Array, Namespace, OperatorTable
-from tenonnx_array.dtypes import INTEGERS, accumulator
-from tenonnx_array.sorting import stable_order
 
 LONGEST = 1 << 19
 """Elements that are sorted at once, if rows are no longer: some hundredths of a second."""
@@ -46,6 +44,8 @@ def top_k(xp: Namespace, x: Array, k: int, axis: int, largest: int) -> tuple[Arr
         raise ValueError(
             f"expected k from 0 to {x.shape[axis]}, the size of axis {axis}, found {k}"
         )
+    from tenonnx_array.dtypes import INTEGERS, accumulator  # an ArgMax needs no types
+
     x = xp.moveaxis(x, axis, -1)
     keys = x.astype(accumulator(x.dtype), copy=False)
     if largest:
@@ -71,6 +71,8 @@ def _smallest(xp: Namespace, keys: Array, k: int) -> Array:
 
 def _smallest_of_long_rows(keys: Array, k: int) -> Array:
     """Return the order of the k least of those that are the k least of a piece of their row."""
+    from tenonnx_array.sorting import stable_order  # few rows are so long
+
     indices = np.empty((*keys.shape[:-1], k), np.intp)
     for place in np.ndindex(keys.shape[:-1]):
         row = keys[place]

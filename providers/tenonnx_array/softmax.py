@@ -1,7 +1,7 @@
 """Softmax and other normalizations along an axis.
 
-Before opset 13 the axis of Softmax and its kin began the inner half of a matrix to which the
-input was flattened.
+Before opset 13 the axis of Softmax, LogSoftmax and Hardmax began the inner half of a matrix to
+which the input was flattened.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ table.rows({name: flattening(kernel) for name, kernel in OLD.items()}, since=1)
 @op("LpNormalization")
 @widened
 def lp_normalization(xp: Namespace, x: Array, *, axis: int = -1, p: int = 2) -> Array:
-    """Divide by the L1 or L2 norm along the axis; what has a norm of zero stays zero."""
+    """Divide by the L1 or L2 norm along the axis; vectors of norm zero stay zero."""
     if p not in (1, 2):
         raise ValueError(f"expected p to be 1 or 2, found {p}")
     powers = xp.abs(x) if p == 1 else xp.square(x)
@@ -84,5 +84,5 @@ def mean_variance_normalization(
 ) -> Array:
     """Return (x - mean) / (deviation + 1e-9), the constant of the specification's function body."""
     mean = functools.partial(xp.mean, axis=tuple(axes), keepdims=True)
-    centred = x - mean(x)
-    return centred / (xp.sqrt(mean(xp.square(centred))) + 1e-9)
+    centered = x - mean(x)
+    return centered / (xp.sqrt(mean(xp.square(centered))) + 1e-9)

@@ -50,7 +50,7 @@ def tfidf_vectorizer(
 ) -> Vectorizer:
     """Count the pool's n-grams in each row of ``x``, as float32.
 
-    ``x`` has shape [C] or [N, C]. Neighbours in an n-gram are equally far apart, with 0 to
+    ``x`` has shape [C] or [N, C]. Neighbors in an n-gram are equally far apart, with 0 to
     ``max_skip_count`` tokens between them. TF counts, IDF says 1 or 0 and TFIDF counts; the
     latter two scale by ``weights``.
     """
@@ -89,7 +89,7 @@ class Vectorizer:
         trie: The n-grams.
         places: The column of each.
         longest: The most tokens of one.
-        skips: The most tokens between two neighbours.
+        skips: The most tokens between two neighbors.
         is_binary: Whether counts are 1 at most.
         scale: The columns' weights, if there are any.
     """
@@ -155,14 +155,14 @@ def _trie(pool: Sequence[Any], starts: Sequence[int], shortest: int, longest: in
 
 
 def _occurrences(trie: Trie, numbers: Array, longest: int, max_skip: int) -> tuple[Array, Array]:
-    """Return row and n-gram of each match. A 1-gram has no neighbours and matches once."""
+    """Return row and n-gram of each match. A 1-gram has no neighbors and matches once."""
     states = trie.first[numbers.reshape(-1)]
     begin = np.flatnonzero(states)
     states = states[begin]
     lines, starts = np.divmod(begin, max(numbers.shape[1], 1))
     ends = trie.ngram[states] >= 0
     rows, ngrams = [lines[ends]], [trie.ngram[states[ends]]]
-    # Tokens that lie further apart than a row is long are no neighbours.
+    # Tokens that lie further apart than a row is long are no neighbors.
     for stride in range(1, min(max_skip + 2, numbers.shape[1]) if longest > 1 else 1):
         interruption.check()
         row, start, state = lines, starts, states

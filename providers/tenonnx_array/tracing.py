@@ -1,6 +1,6 @@
 """A provider over a library that compiles functions of arrays by tracing them.
 
-This module is public: plugins of others may import it.
+This module is public: plug-ins of others may import it.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class Known(NamedTuple):
 class TracingProvider(ArrayProvider):
     """Makes one function of each segment, weights among its arguments, and has it compiled.
 
-    A subclass says in ``jit`` how. What a kernel wants on the host, such as a shape, is known while
-    a function is traced: there is one function for all that it depends on, made when first needed;
-    a step keeps the last ``KEPT`` of them.
-    Nodes for which that is not known before the run are left to the next provider.
+    A subclass says in ``jit`` how. Values that a kernel needs on the host, such as a shape, are
+    known while a function is traced: there is one function for all that it depends on, made when
+    first needed; a step keeps the last ``KEPT`` of them. Nodes for which that is not known before
+    the run are left to the next provider.
     """
 
     traces: bool = True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import math
@@ -11,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tenonnx.operators import Array, Namespace
-from tenonnx.records import NamedTuple, record
+from tenonnx.records import NamedTuple, record, replaced
 from tenonnx_array.allocation import check_allocation
 
 FEW, SHORT = 16, 36
@@ -99,7 +98,7 @@ class Windows:
 
     @functools.cached_property
     def around(self) -> tuple[tuple[int, int], ...]:
-        """What goes before and after each axis so that these are all windows; less than 0 cuts."""
+        """The padding before and after each axis for exactly these windows; a negative one cuts."""
         sides = zip(self.kernel, self.strides, self.dilations, strict=True)
         reach = [
             (count - 1) * stride + (kernel - 1) * dilation + 1
@@ -110,7 +109,7 @@ class Windows:
 
     def part(self, start: int, stop: int) -> Windows:
         """Return the windows ``start`` to ``stop`` along the first axis alone."""
-        return dataclasses.replace(
+        return replaced(
             self,
             begins=(self.begins[0] - start * self.strides[0], *self.begins[1:]),
             output=(stop - start, *self.output[1:]),
@@ -254,7 +253,7 @@ def _same(n: int, kernel: int, stride: int, dilation: int, auto_pad: str) -> tup
 
 
 def split(total: int, auto_pad: str) -> tuple[int, int]:
-    """Share padding between both sides; what is odd goes to the end for SAME_UPPER."""
+    """Share padding between both sides; an odd element goes to the end for SAME_UPPER."""
     half = total // 2
     return (half, total - half) if auto_pad == "SAME_UPPER" else (total - half, half)
 

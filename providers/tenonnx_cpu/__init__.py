@@ -1,6 +1,6 @@
 """CPUExecutionProvider: ONNX on numpy, and on machine code where numpy is slow.
 
-What becomes of a node, in the order in which it happens:
+The stages of a node, in order:
 
 1. An *operator* is a function of ``tenonnx_array`` over numpy; ``provider`` makes a step of it.
 2. An *override* looks at the node, or at it and others, and returns what computes it faster, or

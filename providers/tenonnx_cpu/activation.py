@@ -33,7 +33,7 @@ SWISH: Final = (1 / 6, 0.5)
 
 
 class Activation(NamedTuple):
-    """What kernels do to every number of a result.
+    """The operation of kernels on every number of a result.
 
     Attributes:
         code: One of ``elementwise.kernels.opcodes``'s.
@@ -79,4 +79,4 @@ def _activation(node: ir.Node, walk: Walk[Any]) -> Activation | str:
 
 
 ACTIVATION: Final = Part("activation", tuple(CODES), _activation)
-"""What anchors do to their results, last of all."""
+"""The last operation of anchors on their results."""

@@ -41,7 +41,7 @@ ELEMENTWISE = 80
 
 
 class Scope(AnyScope):
-    """What a fusion may take nodes from.
+    """The nodes that a fusion may join.
 
     Args:
         nodes: A segment's.
@@ -85,8 +85,8 @@ class Scope(AnyScope):
         """Returns the fusion of nodes, and of those sources that nobody else reads then.
 
         Args:
-            nodes: What is computed; the last one's output is the result.
-            inputs: What the call takes.
+            nodes: The nodes that are computed; the last one's output is the result.
+            inputs: The inputs of the call.
             make: Returns the call, by one that runs sources and nodes one after the other.
             sources: What is before the nodes, and may stay for others.
         """

@@ -80,7 +80,7 @@ class Site(NamedTuple):
 
         Args:
             name: Says what is made, with every parameter and a version of the algorithm.
-            positions: Of the inputs that it is made of.
+            positions: The positions of its sources among the inputs.
             build: Returns it.
         """
         weights = [weight for position in positions if (weight := self.weight(position))]

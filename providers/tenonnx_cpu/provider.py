@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -51,7 +50,7 @@ LARGEST_SHAPE = 256
 
 @record
 class CpuOptions:
-    """What a session asks of the provider.
+    """The provider's settings from a session.
 
     Attributes:
         arena_extend_strategy: Accepted for onnxruntime's sake, without effect.
@@ -210,13 +209,13 @@ class CPUExecutionProvider(ArrayProvider):
         call = None if special is None else special(Site(node, self.threads), step.call)
         if call is None:
             return step
-        return dataclasses.replace(step, call=call)
+        return step.called(call)
 
     def _is_free(self, node: ir.Node) -> bool:
         """Says whether a node may be computed otherwise than by the kernel it has.
 
-        Not if a plugin brought that kernel for an operator the array library has, or that nothing
-        here is for.
+        Not if a plug-in brought that kernel for an operator of the array library, or for one that
+        nothing here computes.
         """
         from tenonnx_array import TABLE
         from tenonnx_cpu.fuse import FUSIONS

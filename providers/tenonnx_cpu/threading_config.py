@@ -1,6 +1,6 @@
 """The threads that kernels share: how many a session may use, and how long idle ones stay awake.
 
-What is here is for the whole process, as the threads are; it is known without importing numba.
+These settings are for the whole process, like the threads, and need no import of numba.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TASKS = 4
 """Tasks of a loop for each thread that shares it."""
 
 LONGEST = 1 << 22
-"""What a task may have to do, in elements, if there is a choice: some milliseconds."""
+"""The work of a task in elements, if there is a choice: some milliseconds."""
 
 PATIENCE = 0.001
 """Seconds for which an idle thread looks for work before it sleeps, unless a session says else."""

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 OPEN = 32
-"""What a dimension is taken for that the model leaves open."""
+"""The assumed size of an unknown dimension."""
 
 FAMILIES = ("Attention", "Gelu", "Normalization", "Softmax")
 """In the names of operators that take numpy several passes; see ``COSTLY``, too."""
 FUNCTION = 8.0
 
 PRODUCT = 1 / 16
-"""What a multiplication and addition of BLAS takes beside a pass over an element."""
+"""The cost of a multiplication and addition in BLAS, relative to a pass over an element."""
 
 BLAS = frozenset({"Gemm", "MatMul"})
 
@@ -31,7 +31,7 @@ def work_of(node: ir.Node) -> float:
     weights = [v for v in node.inputs if v is not None and is_constant(v) and _rank(v) >= 2]
     if weights:
         products = _products(result, weights, node.op_type)
-        # Whole numbers, and whatever else BLAS has no product of, take as long as they are many.
+        # Other types, such as integers, take time in proportion to their number of elements.
         work += products * (PRODUCT if node.op_type in BLAS else 1.0)
     elif node.op_type in BLAS:
         given = node.inputs[0].shape if node.inputs[0] is not None else None

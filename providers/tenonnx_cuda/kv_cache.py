@@ -100,7 +100,7 @@ def is_cache(node: ir.Node | None) -> bool:
 
 
 def room_of(array: Any, axis: int) -> Room | None:
-    """Returns the room that an array is the first part of, if it is in one."""
+    """Returns the room whose first part an array is, if there is one."""
     room = _rooms.get(array.data.ptr)
     return room if room is not None and room.holds(array, axis % array.ndim) else None
 

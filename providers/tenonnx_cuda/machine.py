@@ -33,7 +33,7 @@ class Machine:
     """What was found.
 
     Attributes:
-        driver: The CUDA version that the driver is for; ``None`` without a driver.
+        driver: The CUDA version of the driver; ``None`` without a driver.
         devices: Compute capabilities of the devices that this process may see.
         hidden: ``CUDA_VISIBLE_DEVICES``, if it is set.
         cupy: Versions of the installed distributions of cupy, by name.
@@ -194,7 +194,7 @@ def _libraries() -> frozenset[str]:
 
 
 def _major(distribution: str) -> int | None:
-    """Returns the CUDA version that a wheel of cupy is for; ``None`` for one built here."""
+    """Returns the CUDA version of a wheel of cupy; ``None`` for one built here."""
     digits = distribution.removeprefix("cupy-cuda").removesuffix("x")
     return int(digits) if digits.isdigit() else None
 

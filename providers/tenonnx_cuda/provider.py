@@ -151,7 +151,7 @@ class CUDAExecutionProvider(ArrayProvider):
         return dataclasses.replace(self._step(node), call=array, host="all")
 
     def _is_free(self, node: ir.Node) -> bool:
-        """Says whether a node's kernel is the library's, which no plugin replaced."""
+        """Says whether a node's kernel is the library's, which no plug-in replaced."""
         from tenonnx_array import TABLE
 
         place = (node.domain, node.op_type, node.version or 1)

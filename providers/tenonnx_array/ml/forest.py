@@ -23,7 +23,7 @@ MOST = 1 << 31
 """Features and targets that are numbered: kernels do it in 32 bits."""
 
 BLOCK = 1 << 15
-"""Rows times trees under way at once: what they need stays in the second-level cache."""
+"""Rows times trees that are computed at once: their data stay in the second-level cache."""
 
 
 class Forest:
@@ -41,7 +41,7 @@ class Forest:
         nodes: The interior nodes.
         targets: How many targets there are.
         aggregate: How votes are combined.
-        values: What each leaf adds to the scores, [leaves, E], or [leaves, 1] to one target.
+        values: The summand of each leaf, [leaves, E], or [leaves, 1] for one target.
         only: The target of each tree, -1 for none; ``None`` if trees vote for several.
         depths: The most nodes above a leaf of each tree.
         unreached: How many nodes no tree has.

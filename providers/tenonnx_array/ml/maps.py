@@ -24,8 +24,8 @@ def dict_vectorizer(
 ) -> Callable[[Mapping[Any, Any]], Array]:
     """Makes a map → its values in the vocabulary's order, zero or "" where it has none.
 
-    The result is [1, V], as in onnxruntime, where the specification says [V]: what follows
-    expects rows. Keys outside the vocabulary are ignored, as scikit-learn does.
+    The result is [1, V], as in onnxruntime, where the specification says [V]: later
+    nodes expect rows. Keys outside the vocabulary are ignored, as scikit-learn does.
     """
     vocabulary = labels_of(int64_vocabulary, string_vocabulary).tolist()
 

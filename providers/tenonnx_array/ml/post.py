@@ -1,4 +1,4 @@
-"""What classifiers and regressors share: rows in, post-transformed scores and labels out."""
+"""Common parts of classifiers and regressors: rows in, post-transformed scores and labels out."""
 
 from __future__ import annotations
 

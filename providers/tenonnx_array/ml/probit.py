@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tenonnx.operators import Array, Namespace
 
-CENTRE = (
+CENTER = (
     (
         2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4,
         4.5921953931549871457e4, 1.3731693765509461125e4, 1.9715909503065514427e3,
@@ -62,7 +62,7 @@ def probit(xp: Namespace, p: Array) -> Array:
     r = xp.sqrt(-xp.log(tail))
     outer = xp.where(r <= 5, _ratio(r - 1.6, SHOULDER), _ratio(r - 5, TAIL))
     value = xp.where(
-        xp.abs(q) <= 0.425, q * _ratio(0.180625 - q * q, CENTRE), xp.where(q < 0, -outer, outer)
+        xp.abs(q) <= 0.425, q * _ratio(0.180625 - q * q, CENTER), xp.where(q < 0, -outer, outer)
     )
     ends = xp.where(p == 0, -xp.inf, xp.where(p == 1, xp.inf, xp.nan))
     return xp.where(inside, value, ends)

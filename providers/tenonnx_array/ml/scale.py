@@ -51,9 +51,9 @@ def scaler(xp: Namespace, *, offset: Sequence[float] = (), scale: Sequence[float
 def normalizer(xp: Namespace, *, norm: str = "MAX") -> Unary:
     """Makes X [N, C] or [C] → each row over its largest element, L1 or L2 norm, as float32.
 
-    MAX takes the sign into account, as the formula has it and unlike scikit-learn. A row whose
-    divisor is zero stays as it is. Quotients are rounded as onnxruntime rounds them, for thresholds
-    of trees were chosen by such: terms in float32, added one after the other, and L2 the root of a
+    MAX takes the sign into account, as in the formula and unlike scikit-learn. A row whose divisor
+    is zero stays as it is. Quotients are rounded as onnxruntime rounds them, for thresholds of
+    trees were chosen by such: terms in float32, added one after the other, and L2 the root of a
     square's share of them.
     """
     terms: dict[str, Unary] = {"MAX": lambda X: X, "L1": xp.abs, "L2": xp.square}

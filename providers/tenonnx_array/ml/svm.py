@@ -74,7 +74,7 @@ def svm_classifier(
 
     With ``prob_a`` and ``prob_b`` the scores are E probabilities. Without them they are, as in
     onnxruntime, the one-versus-one decisions: [N, E(E−1)/2], or the pair of ``post.pair`` for
-    two classes. The label has the most decisions in its favour. Without support vectors the
+    two classes. The label has the most decisions in its favor. Without support vectors the
     coefficients are E rows of weights of the features, and the largest score wins.
     """
     labels = labels_of(classlabels_ints, classlabels_strings)
@@ -100,12 +100,12 @@ def svm_classifier(
 
 
 class Decisions:
-    """One-versus-one decisions, and what they make labels and scores of.
+    """One-versus-one decisions, and the data for their labels and scores.
 
     Args:
         similarity: Makes [N, F] → [N, V].
         weights: Those of the vectors in each decision, [V, P].
-        rho: What is added to the decisions, [P].
+        rho: The summands of the decisions, [P].
         labels: The classes', [E].
         chance: The slope and shift that make a decision a probability, [P] each, if they do.
         post_transform: The attribute.
@@ -219,7 +219,7 @@ def _refuse_features(x: Array, count: int) -> None:
 
 
 def _shifts(rho: Sequence[float], classes: int) -> Array:
-    """Returns what is added to the decisions of each two classes; what is left over is not read."""
+    """Returns the shift of the decision between each two classes; surplus shifts are not read."""
     pairs = classes * (classes - 1) // 2
     if len(rho) < pairs:
         raise ValueError(f"expected {pairs} numbers in rho or more, found {len(rho)}")

@@ -33,7 +33,7 @@ class Scores:
         xp: The array namespace.
         forest: The forest.
         post_transform: The transform's name.
-        base: What is added to the scores before, [E], or nothing.
+        base: The base values of the scores, [E], or nothing.
         keeps_dtype: The result has the dtype of the rows, otherwise float32.
     """
 

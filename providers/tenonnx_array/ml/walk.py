@@ -10,7 +10,7 @@ from tenonnx.operators import Array, Namespace
 from tenonnx.records import NamedTuple
 
 LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(7)
-"""What a node asks of its feature and its split, in TreeEnsemble-5's enumeration."""
+"""The test of a node on its feature and its split, in TreeEnsemble-5's enumeration."""
 
 STRICT, NEGATED, IN_SET = (
     np.isin(range(7), modes) for modes in ((LT, GTE), (GTE, GT), (EQ, NEQ, MEMBER))
@@ -29,7 +29,7 @@ class Nodes:
     Attributes:
         feature: The column of the input that each node tests.
         mode: Its test, ``LEQ`` to ``MEMBER``.
-        split: What the test compares with; float32 or float64.
+        split: The split value of the test; float32 or float64.
         missing: Whether NaN takes the true branch although the test fails.
         true: The node that follows when the test holds, or ``~leaf``.
         false: The node that follows when it fails, or ``~leaf``.
@@ -87,7 +87,7 @@ class Comparisons(NamedTuple):
 
     Attributes:
         feature: The column that each node tests.
-        split: What it compares with.
+        split: The split value.
         missing: Whether NaN succeeds.
         branches: The node, or ``~leaf``, that follows failure and success, [nodes, 2].
         steps: How many nodes there are at most for one before.

@@ -1,6 +1,6 @@
 """An execution provider over any library that follows the array API standard.
 
-https://data-apis.org/array-api says what that is. This package is public: plugins of others may
+https://data-apis.org/array-api says what that is. This package is public: plug-ins of others may
 import it.
 """
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tenonnx_array.standard.namespace import StandardNamespace
 
 REFUSALS = (TypeError, NotImplementedError, IndexError, ValueError)
-"""What libraries raise for what they do not have, of types, arguments and ways to index."""
+"""Exceptions of libraries for unsupported types, arguments and kinds of indexing."""
 
 OPERATORS = {
     "add": "add",
@@ -44,12 +44,12 @@ METHODS = (
 
 
 class StandardArray:
-    """What kernels of the operator table compute with.
+    """The arrays of the operator table's kernels.
 
     Args:
         xp: The namespace that made it.
         array: The library's array.
-        back: Writes a new value of this part into what it is a part of, for libraries whose
+        back: Writes a new value of this part into the whole array, for libraries whose
             parts are no views.
     """
 
@@ -170,7 +170,7 @@ class StandardArray:
         return StandardArray(self.xp, array, lambda new: self.replace(inverse(new)))
 
     def replace(self, array: Any) -> None:
-        """Takes on new elements, and so does what this is a part of."""
+        """Replaces the elements, also in the array of which this is a view."""
         self.array = array
         if self.back is not None:
             self.back(array)

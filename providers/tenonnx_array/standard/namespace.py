@@ -32,10 +32,10 @@ def dtype_of(library: Namespace, dtype: np.dtype[Any]) -> Any:
 
 
 class StandardNamespace:
-    """What the operator table takes for numpy.
+    """The operator table's replacement for numpy.
 
-    dtypes are numpy's, and so is promotion. What the library has no function for is computed by
-    numpy on the host.
+    dtypes are numpy's, and so is promotion. numpy computes functions that the library lacks, on the
+    host.
 
     Args:
         library: The namespace with the standard's names.
@@ -141,7 +141,7 @@ class StandardNamespace:
         return value if foreign else StandardArray(self, value)
 
     def unwrapped(self, value: Any) -> Any:
-        """Returns what ``wrapped`` wrapped in a result; what is numpy's stays so."""
+        """Returns a result without the wrappers of ``wrapped``; numpy's arrays stay as they are."""
         if isinstance(value, StandardArray):
             return value.array
         return type(value)(map(self.unwrapped, value)) if isinstance(value, list | tuple) else value

@@ -14,7 +14,7 @@ from tenonnx.provider import HOST, Device
 from tenonnx_array.dtypes import BFLOAT16, DTYPES
 from tenonnx_array.provider import ArrayDevice, ArrayProvider
 
-if TYPE_CHECKING:  # whoever lists the providers need not wait for it
+if TYPE_CHECKING:  # listing the providers must not import these
     import onnx_ir as ir
 
     from tenonnx_array.standard.namespace import StandardNamespace

@@ -35,7 +35,7 @@ class Rule:
     """How scores come about, and which keys a query sees.
 
     Attributes:
-        scale: What products are multiplied by.
+        scale: The factor of products.
         softcap: ``cap(x) = softcap * tanh(x / softcap)``; 0 for no cap.
         left: So many keys before its own; -1 for all.
         right: So many keys after its own, 0 for causal attention; -1 for all.
@@ -50,7 +50,7 @@ class Rule:
 
     @property
     def arguments(self) -> tuple[float, float, int, int, float]:
-        """What kernels take of it."""
+        """Its arguments for kernels."""
         return self.scale, self.softcap, self.left, self.right, self.nothing
 
 

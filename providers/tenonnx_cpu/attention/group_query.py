@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -14,7 +13,7 @@ import numpy as np
 from tenonnx.records import NamedTuple, record
 from tenonnx_cpu.attention.attention import NO_MASK, NO_SINKS, Rule, adjacent, shares
 from tenonnx_cpu.buffers import F32, contiguous, empty
-from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.cached_step import CachedStep
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
@@ -37,7 +36,7 @@ Caches: TypeAlias = tuple[NDArray, NDArray]
 
 
 class Taken(NamedTuple):
-    """What ``jit.attention.group_query`` takes of the operator's inputs, and the caches' shape."""
+    """The operator's inputs as ``jit.attention.group_query`` takes them, and the caches' shape."""
 
     tokens: tuple[NDArray, NDArray, NDArray]
     pasts: Caches
@@ -50,13 +49,13 @@ class Taken(NamedTuple):
 
 @record
 class Form:
-    """What a node's attributes say.
+    """A node's attributes.
 
     Attributes:
         heads: Of queries.
         groups: Heads of keys and values.
         rotary: Whether heads are turned.
-        interleaved: Whether pairs are neighbours.
+        interleaved: Whether pairs are neighbors.
         rule: How scores come about; its ``scale`` is 0 for one over the root of a head's size.
         window: How many tokens a query sees of caches that keep the last ones alone, or 0.
         sinks: Whether each head has one more score, of 0 if none are given.
@@ -253,41 +252,6 @@ def _are_caches(past_k: Any, past_v: Any, shape: tuple[int, ...]) -> bool:
     )
 
 
-@record
-class CachedStep(Capturable):
-    """A captured step with a capture of its own for caches that are bound to their outputs.
-
-    Attributes:
-        function: Returns results from the operator's inputs.
-        in_place: Returns the first one from the same inputs and writes to their caches; or all.
-    """
-
-    in_place: Callable[..., Any] = operator.not_
-
-    def __call__(self, *inputs: Any, _outs: Sequence[Any] = (None, None, None)) -> Any:
-        """Returns the results; caches are buffers' memory if they are in them already."""
-        _, keys, values = _outs[:3]
-        if not (_is_memory_of(keys, inputs[3]) and _is_memory_of(values, inputs[4])):
-            return done(self.function(*inputs), inputs)
-        given = (*inputs[:3], keys, values, *inputs[5:])
-        made = done(self.in_place(*given), given)
-        return made if isinstance(made, tuple) else (made, keys, values, None)
-
-    def replayed(self, constants: Sequence[bool]) -> CachedStep:
-        """Returns what a step calls."""
-        ways = (self.function, self.in_place)
-        function, in_place = (Capturable(way).replayed(constants) for way in ways)
-        return CachedStep(function, in_place=in_place)
-
-
-def _is_memory_of(buffer: NDArray | None, cache: NDArray | None) -> bool:
-    """Says whether a buffer for a cache is the very memory of what that begins with."""
-    if buffer is None or cache is None or not buffer.flags.c_contiguous:
-        return False
-    same = buffer.shape == cache.shape and buffer.strides == cache.strides
-    return same and buffer.dtype == cache.dtype and buffer.ctypes.data == cache.ctypes.data
-
-
 @specialize("GroupQueryAttention", domain="com.microsoft")
 def group_query_attention(site: Site, plain: Call) -> Call | None:
     """Takes float32, unless the cache is quantized or scores are asked for."""
@@ -318,4 +282,4 @@ def group_query_attention(site: Site, plain: Call) -> Call | None:
             else made._replace(result=made.result[0], otherwise=fresh)
         )
 
-    return CachedStep(fresh, in_place=in_place)
+    return CachedStep(fresh, in_place=in_place, joins=not form.window)

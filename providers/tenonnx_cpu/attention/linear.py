@@ -28,14 +28,14 @@ ENOUGH = 1 << 14
 
 @record
 class Form:
-    """What a node's attributes say.
+    """A node's attributes.
 
     Attributes:
         heads: Of queries.
         groups: Heads of values: states.
         decays: Whether states are scaled before a token is written.
         corrects: Whether what its key already reads is taken from what is written.
-        scale: What queries are multiplied by; 0 for one over the root of their size.
+        scale: The factor of queries; 0 for one over the root of their size.
         threads: How many to use at most.
     """
 

@@ -119,9 +119,7 @@ def _joined(y: Any) -> Any:
 
 
 def _bias(mask: Any, keys: int) -> Any | None:
-    """Returns a mask of so many keys, and no more; ``None`` if it is too short."""
-    if mask is None or mask.shape[-1] < keys or mask.ndim > 4:
+    """Returns a mask of exactly so many keys; ``None`` leaves any other to numpy."""
+    if mask is None or mask.shape[-1] != keys or mask.ndim > 4:
         return None
-    if mask.shape[-1] > keys:
-        mask = mask[..., :keys]
     return mask if mask.dtype in (F32, bool) else None

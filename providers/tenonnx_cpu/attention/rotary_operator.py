@@ -29,7 +29,7 @@ class Turn:
     Attributes:
         heads: How many there are in inputs of three axes; 0 if that is not said.
         width: Elements of a head that are turned; 0 for all.
-        interleaved: Whether pairs are neighbours.
+        interleaved: Whether pairs are neighbors.
         threads: How many threads to use at most.
     """
 

@@ -47,8 +47,8 @@ PATIENCE = 64
 class Capturable:
     """A step's function that returns a ``Launch``, or results where no kernel is to be called.
 
-    What it decides must depend on nothing but its inputs' dtypes, shapes and strides, on constants
-    and on arrays that are fixed.
+    Its decisions must depend on nothing but its inputs' dtypes, shapes and strides, on constants
+    and on fixed arrays.
 
     Attributes:
         function: It.
@@ -147,7 +147,7 @@ def attach(
     Args:
         tracer: Takes a ``Cell``, which it may extend, and inputs.
         plain: What to call where nothing is captured.
-        wrapped: What the call is named after.
+        wrapped: The call that gives it its name.
     """
     if not code_object.SUPPORTED:
         return plain
@@ -312,7 +312,7 @@ def key_of(x: Any) -> Any:
 
 
 class _Tracer:
-    """What is called for inputs that no capture of a step fits.
+    """The call for inputs that no capture of a step fits.
 
     It captures the first call, and shapes that come again.
 

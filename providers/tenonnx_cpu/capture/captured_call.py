@@ -1,4 +1,4 @@
-"""What is captured of a call to a kernel, so that machine code can make it again.
+"""The capture of a call to a kernel, which machine code repeats.
 
 What differs from call to call is found by address: an argument that lies in an input, in a result
 or in scratch memory lies there the next time, too. Any other array must be the same one both times.
@@ -275,7 +275,7 @@ class _Finder:
         return Place(at.FROM_INPUT, source.position, address - source.address, shape, strides)
 
     def _input_of(self, address: int, low: int, high: int) -> _Input | None:
-        """Returns the input that an array is a view of."""
+        """Returns the input of an array that is a view."""
         touched = [each for each in self._inputs if low < each.high and each.low < high]
         if not touched:
             return None  # as weights that are no input

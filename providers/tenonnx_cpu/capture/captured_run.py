@@ -1,4 +1,4 @@
-"""What is captured of consecutive steps: one list of launches, in memory that they share.
+"""The capture of consecutive steps: one list of launches, in memory that they share.
 
 A result that nobody outside reads has its place in an arena, together with others that are not
 needed at the same time; it is no array of Python's.

@@ -1,9 +1,9 @@
 """A captured run for all lengths of what gets longer from run to run, such as a cache.
 
-What a step launches depends on its inputs' dtypes, shapes and strides. Asked about inputs of a few
+The launches of a step depend on its inputs' dtypes, shapes and strides. Asked about inputs of a few
 lengths, which nobody has to fill, a span's steps say what they would launch: the same kernels, with
-numbers of which some are greater. Each of those has a slope. The capture of any other length has
-as many slopes added to it, and no step is asked again.
+numbers of which some are greater. Each of those has a slope. The capture of any other length has as
+many slopes added to it, and no step is asked again.
 
 The least length, the one after it and the greatest tell of all between only if steps promise so
 (``Capturable.dynamic``): if each of their numbers is a polynomial of the length, of the second

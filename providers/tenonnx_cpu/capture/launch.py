@@ -1,4 +1,4 @@
-"""What a step is about to do, a kernel's launch and its result; and launches written as words."""
+"""A step's launch of a kernel and its result; and launches written as words."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Launch(NamedTuple):
 
     Attributes:
         run: The kernel; ``None`` if there is nothing to do for results that are views.
-        arguments: What it takes.
+        arguments: The kernel's arguments.
         result: What the step returns then: an array, or a tuple of arrays and ``None``. They are
             new, views of the step's inputs, or fixed.
         refusal: Scratch memory whose first four bytes are not 0 if the kernel did not do it.

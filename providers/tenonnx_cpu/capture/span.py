@@ -65,12 +65,12 @@ class Trace:
 
 
 class Tracer:
-    """What is called for inputs that no capture of a span fits.
+    """The call for inputs that no capture of a span fits.
 
     Args:
         steps: In order; the call of each is ``Capturable``.
-        inputs: What they read of others, but constants.
-        outputs: What others read of them.
+        inputs: Values that they read from others, without constants.
+        outputs: Values that others read from them.
     """
 
     def __init__(
@@ -312,8 +312,17 @@ def alone(step: Step) -> Step:
     return step.called(replayed(step.call, constants_of(step.inputs)))
 
 
-def captured(steps: Iterable[Step], escaping: Iterable[ir.Value]) -> list[Step]:
+def captured(steps: Sequence[Step], escaping: Collection[ir.Value]) -> list[Step]:
     """Returns steps as fewer, of which those that can be captured together are one."""
+    if any(hasattr(step.call, "in_place") for step in steps):
+        from tenonnx_cpu.capture.cached_span import joined  # for models with caches
+
+        steps = joined(steps, escaping)
+    return captured_apart(steps, escaping)
+
+
+def captured_apart(steps: Iterable[Step], escaping: Iterable[ir.Value]) -> list[Step]:
+    """Returns steps as fewer; those with caches are by themselves."""
     cut = spans.cut(steps, is_capturable, spans.Span, MOST)
     found = spans.as_one(cut, escaping, is_capturable, _as_one)
     return [step if step.parts else alone(step) for step in found]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 NOTHING = np.empty(0, np.float32)
 UNITS = np.repeat(np.array([1, 0], np.float32), 64)
-"""What stands for a factor, a summand or a residual that is not wanted."""
+"""The placeholder of an unused factor, summand or residual."""
 
 
 def flat(array: NDArray) -> NDArray:
@@ -75,7 +75,7 @@ class ConvCall:
 
     Args:
         attributes: The convolution's.
-        tail: What is done to its result.
+        tail: The operations on its result.
         threads: How many to use at most.
         plain: Takes the same arguments and does the same.
         weight: What the kernels are in the registry, if they are and may be transformed.

@@ -10,7 +10,7 @@ from tenonnx_cpu.conv.kernels import CHANNELS_FIELDS, DEPTHWISE_FIELDS, UNROLLED
 from tenonnx_cpu.conv.layout import TASKS_PER_THREAD, Layout, fixed, numbers_of, places_of, seen_by
 
 LINE = 16
-"""What a line of a plane is a multiple of: the floats of a vector."""
+"""The alignment of a plane's line: the floats of a vector."""
 
 LARGE = 1 << 10
 """Elements of a channel of the result from which on it is cut into bands."""

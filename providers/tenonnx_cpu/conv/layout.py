@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import field
 from typing import Any
 
 import numpy as np
 
-from tenonnx.records import NamedTuple, record
+from tenonnx.records import NamedTuple, field, record
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.kernels import CONV_FIELDS, VECTOR
 from tenonnx_cpu.kernel_selection import NDArray

@@ -1,4 +1,4 @@
-"""Which images had better have their channels last: those of which all readers take them so.
+"""The choice of images with channels last: those whose readers all support it.
 
 That pays where convolutions are depthwise. Where none is, those of all channels are as fast with
 channels first, and need no copy of their weights.
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tenonnx.graph import attribute
 from tenonnx.planning.lower import is_constant
+from tenonnx.sizes import ANY, sizes_of
 from tenonnx_cpu.conv.kernels import UNROLLED_WINDOWS
 from tenonnx_cpu.conv.kernels.winograd_matrices import KERNEL
 from tenonnx_cpu.conv.winograd import LEAST_CHANNELS
@@ -39,6 +41,14 @@ def better_last(value: ir.Value, scope: Scope, further: int = FURTHEST) -> bool:
     return all(_takes(use.node, use.idx, scope, further) for use in uses)
 
 
+def reads_last(node: ir.Node, place: int) -> bool:
+    """Says whether a node reads an image that has its channels last, and had better do so."""
+    if not SUITED or place or node.op_type != "Conv" or node.domain:
+        return False
+    site = Site(node, 1)
+    return site.weight(1) is not None and _is_depthwise(site) and _convolves(site)
+
+
 def _has_depthwise(scope: Scope) -> bool:
     found = scope.known.get("depthwise")
     if found is None:
@@ -63,6 +73,8 @@ def _takes(node: ir.Node, place: int, scope: Scope, further: int) -> bool:
         return place == 0 and _convolves(site)
     if node.op_type == "Transpose":
         return tuple(site.attribute("perm", ())) == (0, 2, 3, 1)
+    if node.op_type == "Reshape":
+        return _makes_tokens(node, scope)
     if node.op_type in MEANINGS:
         others = (value for number, value in enumerate(node.inputs) if number != place)
         if not all(map(_may_be_last, others)):
@@ -72,6 +84,20 @@ def _takes(node: ir.Node, place: int, scope: Scope, further: int) -> bool:
         axes = site.constant(1) if len(node.inputs) > 1 else site.attribute("axes", ())
         return axes is not None and [axis % 4 for axis in axes] == [2, 3]
     return node.op_type in ("GlobalAveragePool", "Shape")
+
+
+def _makes_tokens(node: ir.Node, scope: Scope) -> bool:
+    """Says whether a view of an image has its places in a row, and is read channels last."""
+    image, row = node.inputs[0], node.outputs[0]
+    if image is None or scope.escapes(row):
+        return False
+    before, after = sizes_of(image), sizes_of(row)
+    if len(before) != 4 or len(after) != 3 or before[:2] != after[:2]:
+        return False
+    if None in after[:2] or ANY in after[:2]:
+        return False
+    orders = [attribute(user, "perm", ()) for user, _ in row.uses() if user.op_type == "Transpose"]
+    return len(orders) == len(row.uses()) and all(tuple(each) == (0, 2, 1) for each in orders)
 
 
 def _may_be_last(value: ir.Value | None) -> bool:

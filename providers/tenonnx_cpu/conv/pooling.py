@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tenonnx.records import record
+from tenonnx.records import record, replaced
 from tenonnx_array.windows import Windows, place
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.capture.capturable import Capturable
@@ -152,9 +151,7 @@ def _within_lines(windows: Windows) -> bool:
 def _as_one(windows: Windows, images: int) -> Windows:
     """Returns windows of so many images below one another."""
     (height, *size), (lines, *output) = windows.size, windows.output
-    return dataclasses.replace(
-        windows, size=(images * height, *size), output=(images * lines, *output)
-    )
+    return replaced(windows, size=(images * height, *size), output=(images * lines, *output))
 
 
 def _counts(windows: Windows, padding: bool) -> tuple[NDArray, Counts]:

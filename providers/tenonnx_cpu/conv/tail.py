@@ -1,4 +1,4 @@
-"""What follows a convolution and can be done while its result is in the cache."""
+"""Nodes behind a convolution that can be computed while its result is in the cache."""
 
 from __future__ import annotations
 

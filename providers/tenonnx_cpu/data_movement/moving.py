@@ -124,7 +124,7 @@ class Mover:
     Args:
         trace: Returns how, for arrays of some shapes; ``None`` if the kernel is not for them.
         plain: Does it for all.
-        fill: What the result has where nothing is moved to.
+        fill: The value of the result's elements to which nothing is moved.
         count: How many of a step's inputs are moved.
         threads: How many threads to use at most.
     """

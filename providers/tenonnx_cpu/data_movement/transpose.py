@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -35,6 +35,14 @@ do with them in pieces."""
 
 MOST = 1 << 40
 """Elements of what is looked at; no more fit the memory."""
+
+SHORT = 16
+"""Elements of an axis that fill no vector: it is taken together with another."""
+
+Axis: TypeAlias = tuple[int, int, int]
+SOURCE, TARGET = 1, 2
+ALONE: Axis = (1, 0, 0)
+"""An axis is its length, and its strides in two arrays."""
 
 STRIDED = frozenset(
     {
@@ -85,7 +93,7 @@ def ordered(x: NDArray, threads: int) -> Launch | None:
 def _lain(site: Site) -> NDArray | None:
     """Returns an array that lies as the result of a Transpose does, if its shape is known.
 
-    It has strides alone: there is no memory that its elements would be in.
+    It has strides alone, and no memory for elements.
     """
     x, order = site.node.inputs[0], site.attribute("perm", None)
     sizes = _known(x)
@@ -108,10 +116,12 @@ def _is_copied(value: ir.Value, lain: NDArray | None) -> bool:
     """Says whether some node wants a value's elements side by side, now or after a view of them.
 
     Args:
-        value: What a Transpose makes, or a view of it.
+        value: The result of a Transpose, or a view of it.
         lain: An array that lies as it does, if that is known.
     """
-    for node, _ in value.uses():
+    for node, place in value.uses():
+        if node.op_type == "Conv" and _convolves(node, place, lain):
+            continue
         is_part = node.op_type in PARTS or _picks_one(node)
         if is_part and any(_is_copied(part, None) for part in node.outputs):
             return True
@@ -124,6 +134,14 @@ def _is_copied(value: ir.Value, lain: NDArray | None) -> bool:
             if _is_copied(node.outputs[0], view):
                 return True
     return False
+
+
+def _convolves(node: ir.Node, place: int, lain: NDArray | None) -> bool:
+    """Says whether a convolution reads an image as it lies: with its channels last."""
+    from tenonnx_cpu.conv.channels_last import is_last  # no model without Conv needs them
+    from tenonnx_cpu.conv.layout_assignment import reads_last
+
+    return lain is not None and is_last(lain) and reads_last(node, place)
 
 
 def _picks_one(node: ir.Node) -> bool:
@@ -171,30 +189,75 @@ def cut_of(shape: tuple[int, ...], strides: tuple[int, ...], threads: int) -> Cu
     axes = _axes(shape, strides)
     if any(step <= 0 for _, step, _ in axes):
         return None
-    columns, apart, _ = axes.pop()
-    lines, line = 1, 0
-    if apart > 1:
-        beside = next((axis for axis in axes if axis[1] == 1), None)
-        if beside is None:
-            return None
-        axes.remove(beside)
-        lines, _, line = beside
-    if len(axes) > AXES:
+    lines = _side_by_side(axes) if axes[-1][1] == 1 else _transposed(axes)
+    if lines is None or len(axes) > AXES:
         return None
-    outer = [*[(1, 0, 0)] * (AXES - len(axes)), *axes]
-    bands = -(-lines // TOGETHER)
+    outer = [*[ALONE] * (AXES - len(axes)), *axes]
+    bands = -(-lines.count // TOGETHER)
     units = bands * math.prod(length for length, _, _ in axes)
     grain, team = shared_out(units, math.prod(shape), ENOUGH, threads)
     tasks = -(-units // grain)
-    numbers = [columns, apart, lines, line, bands, units, grain, tasks]
+    numbers = [*lines.numbers, bands, units, grain, tasks]
     numbers += [axis[field] for field in range(3) for axis in outer]
-    array = np.array(numbers, np.int64)
-    return Cut(array, min(team, tasks))
+    return Cut(np.array(numbers, np.int64), min(team, tasks))
 
 
-def _axes(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[tuple[int, int, int]]:
+@record
+class _Lines:
+    """Lines of the result that are written together.
+
+    Attributes:
+        count: How many there are.
+        numbers: ``TRANSPOSE_FIELDS`` as far as it is about them.
+    """
+
+    count: int
+    numbers: list[int]
+
+
+def _side_by_side(axes: list[Axis]) -> _Lines:
+    """Takes the axes of lines out of others: elements are side by side in both arrays."""
+    run, _, _ = axes.pop()
+    runs, run_apart, _ = axes.pop() if axes and run < SHORT else ALONE
+    lines, line_apart, line = axes.pop() if axes else ALONE
+    numbers = [run * runs, 1, run, run_apart, lines, line_apart, line, lines, 0, 0]
+    return _Lines(lines, numbers)
+
+
+def _transposed(axes: list[Axis]) -> _Lines | None:
+    """Does the same where elements are ``apart``; ``None`` if lines are, too."""
+    beside = next((axis for axis in axes if axis[SOURCE] == 1), None)
+    if beside is None:
+        return None
+    run, apart, _ = axes.pop()
+    axes.remove(beside)
+    block, _, line = beside
+    runs, run_apart, _ = _going_on(axes, run, TARGET)
+    blocks, _, target_block = _going_on(axes, block, SOURCE)
+    joined = int(runs > 1 or blocks > 1)
+    lines = block * blocks
+    numbers = [run * runs, apart, run, run_apart, lines, 1, line, block, target_block, joined]
+    return _Lines(lines, numbers)
+
+
+def _going_on(axes: list[Axis], length: int, side: int) -> Axis:
+    """Takes out the axis that goes on where a short one of stride 1 ends, if there is one.
+
+    Args:
+        axes: The others.
+        length: The short one's.
+        side: In which array it does, ``SOURCE`` or ``TARGET``.
+    """
+    for axis in axes if length < SHORT else ():
+        if axis[side] == length:
+            axes.remove(axis)
+            return axis
+    return ALONE
+
+
+def _axes(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[Axis]:
     """Returns the fewest axes: lengths, and strides in the source and the result, in elements."""
-    axes: list[tuple[int, int, int]] = []
+    axes: list[Axis] = []
     target = 1
     for length, stride in zip(reversed(shape), reversed(strides), strict=True):
         step = stride // 4

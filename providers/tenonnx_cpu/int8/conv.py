@@ -35,7 +35,7 @@ class ByteConv:
     """A convolution of bytes that gives bytes, all constants known.
 
     Attributes:
-        weights: What the image is convolved with.
+        weights: The weights of the convolution.
         x: What the image's bytes stand for.
         w: What the weights stand for.
         y: What the result's bytes stand for.
@@ -54,7 +54,7 @@ class ByteConv:
 
     @functools.cached_property
     def finish(self) -> Finish:
-        """What becomes of sums."""
+        """The conversion of sums."""
         rows = self.weights.rows
         # In float32, in this order, as onnxruntime: ties are those that it has.
         unit = self.x.scale.reshape(-1)[:1] * np.broadcast_to(self.w.scale.reshape(-1), rows)

@@ -109,7 +109,7 @@ class ByteWeights:
         Args:
             x: uint8 or int8.
             origin: Its zero point, one of the same type.
-            finish: What becomes of sums.
+            finish: The conversion of sums.
 
         Returns:
             ``None`` if the kernel is not ready or does not take this image.

@@ -28,7 +28,7 @@ NO_WORDS, NO_NUMBERS = np.empty(0, np.int32), np.empty(0, np.float32)
 ONE = np.ones(1, np.float32)
 ALONE = np.zeros((1, 2), np.int64)
 FORMS = {I32: 4, np.dtype(np.float32): 5, BYTES[0]: 1, BYTES[1]: 1}
-"""What the kernel calls its results by their type."""
+"""The kernel's names of its results, by type."""
 
 
 class Finish(NamedTuple):
@@ -93,7 +93,7 @@ def byte_launch(
         b: uint8 or int8, of 2 dimensions or more and any strides.
         b_zeros: As ``column_zeros`` returns them.
         threads: How many to use at most.
-        finish: What becomes of the sums.
+        finish: The conversion of the sums.
 
     Returns:
         ``None`` if the kernel is not ready or does not take these arrays.

@@ -139,7 +139,7 @@ def _quantizer(node: ir.Node, walk: Walk[Scope]) -> QuantizedType | str:
 LIMITS = Part("limits", ("Clip", "Relu"), _limits)
 ROUNDED = Part("quantizer", ("QuantizeLinear",), _quantizer)
 REQUANTIZED = (LIMITS, Part("quantizer", ("QuantizeLinear",), _quantizer, needed=True))
-"""What follows operators that kernels compute from bytes to bytes."""
+"""Parts behind operators that kernels compute from bytes to bytes."""
 
 ALL = (-np.inf, np.inf)
 """Limits of what is not limited."""
@@ -153,4 +153,4 @@ SCALED = (
     Part("cast", ("Cast",), _cast, needed=True),
     Part("scale", ("Mul",), other, since=BROADCASTING, needed=True),
 )
-"""What makes int32 sums real numbers: a Cast to float32, and a Mul with their scale."""
+"""Parts that turn int32 sums into floats: a Cast to float32, and a Mul with their scale."""

@@ -1,4 +1,4 @@
-"""What depends on one byte alone, element by element, looked up in a table of 256 bytes."""
+"""Elementwise functions of one byte, looked up in a table of 256 bytes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def fuse_table(node: ir.Node, scope: Scope) -> Fused | None:
     for last in reversed(known):
         needed = upstream(last, known.__contains__)
         taken = (*scope.unread(needed[:-1], needed), last)
-        # What widens the byte may stay for others, and is computed once more.
+        # Nodes that widen the byte may stay for other readers, and are computed again.
         left = [each for each in needed if each not in taken]
         if last.op_type in (QUANTIZE, *OF_BYTES) and all(each.inputs[0] is source for each in left):
             LOOK_UP.request()

@@ -31,7 +31,7 @@ A kernel in three steps:
    a slice (an index that may be negative to numba is not: 8 times slower); ``vectors.vmath`` has
    functions that stay so. Where LLVM does badly, a function writes vector instructions itself with
    ``vectors.vector``: ``@shared`` (``vectors.shared``) declares it, with its variants by element
-   type and size, and ``vectors.tiles`` is what micro-kernels are built of.
+   type and size, and ``vectors.tiles`` builds micro-kernels.
 
    Errors are for the caller to find first: a kernel raises nothing, checks no bounds and returns
    nothing. It allocates nothing either, for what numba allocates with is not in a code object: take

@@ -1,8 +1,8 @@
-"""Kernels that are compiled in the background: in which order, and by whom.
+"""Compiles kernels in the background.
 
-A thread takes them one after the other and hands them to a process (``compiler_process``), which
-leaves code objects in the cache. Where no such process can be started, or none can write the cache,
-the thread compiles itself. It lives while there is something to do.
+A thread passes them one by one to a process (``compiler_process``), which writes code objects to
+the cache. If no such process can be started, or it cannot write to the cache, the thread compiles
+itself. The thread ends when nothing is left to compile.
 
 The process has a core of its own: numpy's products and kernels leave it one while it compiles.
 Products wait for the slowest of their threads and yield while they wait, so that two threads beside
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tenonnx.jit")
 
 STARTING_SECONDS = 1.0
-"""Until the compiler is there."""
+"""The compiler process needs this long to start."""
 
 PAUSE_SECONDS = 0.1
-"""Before the first is compiled: a session that is being built goes on at full speed, and a program
-that is done by then starts no compiler."""
+"""The delay before the first kernel: a session is built at full speed, and a program that ends by
+then starts no compiler."""
 
 LINGER_SECONDS = 3.0
 """How long the compiler waits for the next session: starting another takes it a second."""
 
 OTHERS_SECONDS = 0.1
-"""Between two looks at whether other processes are done with what they compile."""
+"""The interval of checks whether other processes have compiled their kernels."""
 
 PATIENCE = 30.0
 """Seconds after which a kernel that another process compiles is compiled here, too."""

@@ -64,7 +64,7 @@ class CompilerProcess(Child):
 def _start() -> Process:
     command = interpreter()
     if command is None:
-        raise OSError("there is no Python to start")
+        raise OSError("no Python interpreter was found that could compile")
     paths = [path for path in sys.path if isinstance(path, str)]
     # The compiler needs no module of another name.
     variables = VARIABLES | {"TENONNX_AS_ONNXRUNTIME": "0"}

@@ -54,16 +54,16 @@ def Out(dtype: Type, ndim: int) -> Type:  # noqa: N802
 
 
 class Contract(NamedTuple):
-    """What must hold of a kernel's arguments, and who sees to it: the kernel checks no shape.
+    """The conditions on a kernel's arguments, and who checks them: the kernel checks no shape.
 
-    What does not hold is left to numpy's kernel, which says what is wrong. ``tests/guard`` breaks
+    If one does not hold, numpy's kernel runs instead, and reports the error. ``tests/guard`` breaks
     every contract, and finds a kernel that then reads or writes beyond its arrays.
 
     Attributes:
-        plan: What constants and attributes decide, once.
-        launch: What dtypes, shapes and strides decide, before a capture is made of them.
-        values: What the numbers in inputs decide, in each run: the kernel looks before it reads,
-            and refuses (``Launch.refusal``), or the launch is not captured, and looks itself.
+        plan: Conditions on constants and attributes, checked once.
+        launch: Conditions on dtypes, shapes and strides, checked before a capture.
+        values: Conditions on the numbers in inputs, checked in each run: by the kernel, which then
+            refuses (``Launch.refusal``), or by the launch, which is then not captured.
         captured: Whether launches are.
         addressed: Whether it gets addresses instead of arrays.
     """
@@ -206,7 +206,7 @@ def helper(function: Callable[..., Any]) -> Any:
 
 
 def pasted(function: Callable[..., Any]) -> Any:
-    """Like ``helper``, for what a kernel consists of: numba compiles it as part of its caller."""
+    """Like ``helper``, for parts of a kernel: numba compiles it as part of its caller."""
     return numba_target.njit(inline="always")(name_by_content(function))
 
 

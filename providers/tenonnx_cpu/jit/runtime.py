@@ -1,12 +1,12 @@
 """Which JIT kernels are ready, and who compiles the others. Nothing here imports numba.
 
-Kernels that the disk cache has are loaded where they are asked for, in less than a millisecond each
-and without numba, on systems that have code objects of machine code (``code.code_object``).
+Kernels in the disk cache are loaded when they are requested, in less than a millisecond each and
+without numba, on systems that have code objects of machine code (``code.code_object``).
 ``TENONNX_JIT`` says when others are compiled:
 
 * ``1`` (default): in a background thread; until a kernel is ready, numpy's runs;
-* ``wait``: where they are asked for, so that every run uses them;
-* ``0``: never; nor is any loaded.
+* ``wait``: when they are requested, so that every run uses them;
+* ``0``: never, and none is loaded.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import InvalidArgument
+from tenonnx.installed import spec as installed_spec
 from tenonnx.lazy_modules import logger
 from tenonnx_cpu.jit.code import code_object
 from tenonnx_cpu.jit.code.cache import cache_folder, code_path, compiler, forget_unused
@@ -51,6 +51,10 @@ KERNELS: list[JitKernel] = []
 
 REOPENED: set[tuple[str, str]] = set()
 """Kernels that plans want which were kept: modules that are imported later declare them, too."""
+
+FILES: dict[tuple[str, str], str] = {}
+"""The code objects, by name, of kernels that such plans were kept with. What names them is digested
+of sources and of the machine, which those plans depend on: nobody need digest them again."""
 
 
 class Demand(dict["JitKernel", float]):
@@ -88,25 +92,26 @@ class JitKernel:
 
     Attributes:
         run: The compiled function; ``None`` until it is ready, perhaps for ever.
-        state: ``prebuilt``, ``cached`` or ``compiled`` if it is ready, after where it is from;
-            ``compiling`` if it is going to be; ``numpy`` if not; empty if nobody has asked.
-        reason: Why it is not going to be.
+        state: ``prebuilt``, ``cached`` or ``compiled`` if it is ready, by its origin;
+            ``compiling`` if it will be; ``numpy`` if it never will; empty before a request.
+        reason: Why it never will be ready.
+        file: The name of the code object that it was loaded from, if it was.
     """
 
-    __slots__ = ("module", "name", "reason", "run", "state")
+    __slots__ = ("file", "module", "name", "reason", "run", "state")
 
     def __init__(self, module: str, name: str) -> None:
         self.module = module
         self.name = name
         self.run: Callable[..., Any] | None = None
-        self.state = self.reason = ""
+        self.state = self.reason = self.file = ""
         KERNELS.append(self)
         if (module, name) in REOPENED:
             self.request()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles which kernel it is: a plan that has it asks for it again."""
-        return handle, (self.module, self.name)
+        return handle, (self.module, self.name, self.file)
 
     def request(self, *, works: bool = True) -> None:
         """Has the kernel compiled or loaded, now or in the background, as ``TENONNX_JIT`` says.
@@ -139,6 +144,12 @@ class JitKernel:
         """Returns where its code object is, or is to be."""
         return code_path(source_of(self.module), self.name)
 
+    def _places(self) -> Iterator[Path]:
+        """Yields where its code object may be."""
+        if file := FILES.get((self.module, self.name)):
+            yield from (folder / file for folder in (installed(), cache_folder()) if folder)
+        yield self.path()
+
     def load(self, *, compiled: bool = False) -> bool:
         """Loads the kernel if its code object is there, which needs no numba.
 
@@ -149,13 +160,15 @@ class JitKernel:
             return True
         if not has_code_objects():
             return False
-        path = self.path()
-        found = code_object.find(path, [code_object.ENTRY])
-        if found is None:
+        for path in self._places():
+            if (found := code_object.find(path, [code_object.ENTRY])) is not None:
+                break
+        else:
             return False
         if code_object.origin(pool_memory.FIND):
             pool_memory.start()
         self.run = code_object.builtin(self.name, found[code_object.ENTRY])
+        self.file = path.name
         self.state = COMPILED if compiled else PREBUILT if path.parent == installed() else CACHED
         return True
 
@@ -200,8 +213,10 @@ class JitKernel:
         return f"{self.module}.{self.name}"
 
 
-def handle(module: str, name: str) -> JitKernel:
-    """Returns a handle on a kernel by its name."""
+def handle(module: str, name: str, file: str = "") -> JitKernel:
+    """Returns a handle on a kernel by its name, and by that of its code object."""
+    if file:
+        FILES[module, name] = file
     same = (each for each in KERNELS if each.name == name and each.module == module)
     return next(same, None) or JitKernel(module, name)
 
@@ -214,7 +229,7 @@ def reopen(kernels: Iterable[JitKernel]) -> str | None:
         if (each.module, each.name) in wanted:
             each.request()
             if each.run is None:
-                return f"the kernel {each} is not there"
+                return f"the kernel {each} does not exist"
     return None
 
 
@@ -264,7 +279,7 @@ def has_code_objects() -> bool:
 @functools.cache
 def has_numba() -> bool:
     """Says whether numba is installed; does not import it."""
-    return importlib.util.find_spec("numba") is not None
+    return installed_spec("numba") is not None
 
 
 def compiles() -> bool:

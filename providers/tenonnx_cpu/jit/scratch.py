@@ -25,7 +25,7 @@ _local = threading.local()
 _lock = threading.RLock()  # a signal's handler may run kernels, too
 
 _kept: dict[int, Any] = {}
-"""The memory that rows tell of, by where it begins. Daemon threads run kernels in it until the
+"""The memory in the rows, by its address. Daemon threads run kernels in it until the
 process ends, when Python has already taken modules and threads' own variables apart."""
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(_kept))
 

@@ -100,7 +100,7 @@ class LayersCall:
         RUN.request()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles what it is made of: its table has addresses."""
+        """Pickles its parts, because its table has addresses."""
         return LayersCall, self._made_of
 
     def __call__(self, x: Any, *constants: Any) -> Any:

@@ -29,6 +29,9 @@ GEMV = {kind: JitKernel("matmul.gemv", f"gemv_{kind}") for kind in KINDS.values(
 FEW_ROWS, FEW_DOTS = {"f32": 5, "f16": 8, "bf16": 8}, 16
 """Rows of A up to which B is streamed, when its columns or its rows are adjacent."""
 
+FEW_BY_LINES, DEEPER = 8, 4
+"""The same where B has so many times more rows than columns: panels of it would lie far apart."""
+
 DOTS, DEEP, CACHED = 128, 256, 1 << 17
 """Rows of A, of float32, up to which B of adjacent rows is, if a sum has many products and A stays
 in the second-level cache: B would else be turned for a few tiles."""
@@ -47,7 +50,7 @@ ONE_BATCH = np.zeros((1, 2), np.int64)
 
 @record
 class Epilogue:
-    """What is done to a product before it is written: ``activation(alpha * A @ B + ...)``."""
+    """The operations on a product before it is written: ``activation(alpha * A @ B + ...)``."""
 
     alpha: float = 1.0
     activation: Activation = NONE
@@ -136,7 +139,7 @@ def _choose(kind: str, rows: int, left: NDArray, right: NDArray) -> Callable[...
     down, across = right.strides
     # The kernel asks in this order: where both are adjacent, it takes B by its lines.
     if across == width:
-        few = rows <= FEW_ROWS[kind]
+        few = rows <= (FEW_BY_LINES if depth >= DEEPER * right.shape[1] else FEW_ROWS[kind])
     elif down != width or left.strides[1] != 4:
         few = False
     else:

@@ -1,1 +1,1 @@
-"""Operators of classical machine learning: trees, support vectors, neighbours."""
+"""Operators of classical machine learning: trees, support vectors, neighbors."""

@@ -1,4 +1,4 @@
-"""Distances of rows to points that are constants, as nearest neighbours ask for, in one call."""
+"""Distances of rows to points that are constants, as nearest neighbors ask for, in one call."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Counts:
         trie = made.trie
         columns = np.where(trie.ngram < 0, -1, made.places[trie.ngram])
         scale = np.zeros(0, np.float32) if made.scale is None else made.scale
-        # Any more tokens between two neighbours are more than there are.
+        # Any more tokens between two neighbors are more than there are.
         limits = len(trie.numbers), made.longest, min(made.skips, MOST_SKIPPED)
         self._given = (trie.edges, trie.first, columns, *limits, made.is_binary, scale)
 

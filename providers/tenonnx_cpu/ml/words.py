@@ -118,7 +118,7 @@ class WordTable:
         LOOK_UP.request()
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickles what it is made of: addresses are of this process."""
+        """Pickles its parts, because addresses are of this process."""
         return WordTable, self._made_of
 
     @functools.cached_property

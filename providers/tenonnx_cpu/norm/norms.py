@@ -59,17 +59,17 @@ class Normalize:
     """Normalizes the last axis of float32 arrays.
 
     Args:
-        epsilon: What is added to the mean square.
-        centred: Whether the mean is subtracted.
+        epsilon: The summand of the mean square.
+        centered: Whether the mean is subtracted.
         threads: How many threads to use at most.
         form: Returns the step's results for the rows normalized, and for what was normalized.
     """
 
     def __init__(
-        self, epsilon: float, centred: bool, threads: int, form: Callable[[Any, Any], Any]
+        self, epsilon: float, centered: bool, threads: int, form: Callable[[Any, Any], Any]
     ) -> None:
         self._epsilon = epsilon
-        self._centred = int(centred)
+        self._centred = int(centered)
         self._threads = threads
         self._form = form
         NORMALIZE.request()
@@ -148,10 +148,10 @@ def fuse_skip(norm: ir.Node, scope: Scope) -> Fused | None:
     add, site = find_sum(norm, scope), scope.site(norm)
     if add is None or any(value is not None and is_constant(value) for value in add.inputs):
         return None
-    centred = norm.op_type == "LayerNormalization"
+    centered = norm.op_type == "LayerNormalization"
     axis = site.attribute("axis", -1)
     norm_of = Normalize(
-        site.attribute("epsilon", 1e-5), centred, scope.threads, lambda y, total: (y, total)
+        site.attribute("epsilon", 1e-5), centered, scope.threads, lambda y, total: (y, total)
     )
     inputs = (*add.inputs, *norm.inputs[1:])
     step = scope.plain(norm)
@@ -162,7 +162,7 @@ def fuse_skip(norm: ir.Node, scope: Scope) -> Fused | None:
         if made is not None:
             return made
         both = x + other
-        result = step.call(both, *((scale, bias) if centred else (scale,)))
+        result = step.call(both, *((scale, bias) if centered else (scale,)))
         return (result[0] if step.multiple else result), both
 
     return Fused((add, norm), inputs, (norm.outputs[0], add.outputs[0]), Capturable(call))

@@ -84,6 +84,11 @@ class Quantized:
         return -(-int(self.scales.shape[1]) // each) * each
 
     @property
+    def sums(self) -> int:
+        """How many sums of blocks of a row the products need: zero points are times these."""
+        return 0 if self.zeros is None else int(self.scales.shape[1])
+
+    @property
     def is_centred(self) -> bool:
         """Whether every code less its zero point fits as many bits."""
         return self.zeros is None and self.zero == (0 if self.signed else 1 << self.bits - 1)

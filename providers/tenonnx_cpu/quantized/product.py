@@ -21,7 +21,7 @@ Activations: TypeAlias = Literal["float32", "int8"]
 
 
 class Job(NamedTuple):
-    """What a kernel is about to do: multiply ``rows``, on ``threads``; its group if it has one."""
+    """A kernel's work: multiply ``rows``, on ``threads``; its group if it has one."""
 
     rows: int
     weights: Quantized
@@ -143,9 +143,9 @@ def _dots_room(job: Job) -> tuple[NDArray, ...]:
 
 
 def _real_dots_room(job: Job) -> tuple[NDArray, ...]:
-    rows, depth, blocks = job.rows, job.weights.depth, job.weights.scales.shape[1]
+    rows, depth, sums = job.rows, job.weights.depth, job.weights.sums
     return pieces(
-        ((rows, depth), np.float32), ((rows, blocks), np.float32), ((job.threads, 32), np.float32)
+        ((rows, depth), np.float32), ((rows, sums), np.float32), ((job.threads, 32), np.float32)
     )
 
 

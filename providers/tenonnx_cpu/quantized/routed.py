@@ -53,7 +53,7 @@ class Mixture(NamedTuple):
         experts: How many there are.
         chosen: How many a row goes through.
         normalize: Whether their shares are of one another, and not of all experts.
-        kind: What is between the layers, for the kernel.
+        kind: The activation between the layers, for the kernel.
         numbers: Its parameters.
     """
 
@@ -87,12 +87,12 @@ class Mixture(NamedTuple):
     def _room(self, rows: int, threads: int) -> tuple[NDArray, ...]:
         one, two = self.first.matrix, self.second.matrix
         places = rows * self.chosen
-        padded, inputs = places + 3, [one.scales.shape[1], two.scales.shape[1]]
+        padded = places + 3
         return pieces(
             ((rows, self.chosen), np.float32), ((rows, self.chosen), np.int64),
             ((places,), np.int64), ((places, 3), np.int64), ((padded, one.depth), np.float32),
-            ((padded, inputs[0]), np.float32), ((places, one.columns // self.experts), np.float32),
-            ((padded, two.depth), np.float32), ((padded, inputs[1]), np.float32),
+            ((padded, one.sums), np.float32), ((places, one.columns // self.experts), np.float32),
+            ((padded, two.depth), np.float32), ((padded, two.sums), np.float32),
             ((places, two.columns // self.experts), np.float32), ((threads, 32), np.float32),
         )  # fmt: skip
 
@@ -107,7 +107,7 @@ def joined(
         experts: How many there are.
         chosen: How many a row goes through.
         normalize: Whether their shares are of one another.
-        between: What is between the layers.
+        between: The activation between the layers.
     """
     one, two = layers[0].matrix, layers[1].matrix
     is_gated = between.kind == "swiglu"

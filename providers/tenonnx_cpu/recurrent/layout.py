@@ -46,7 +46,7 @@ class Layout(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """What a layer's layout depends on."""
+    """The parameters of a layer's layout."""
 
     kind: int
     steps: int

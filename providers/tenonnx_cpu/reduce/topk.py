@@ -24,7 +24,7 @@ ENOUGH = 1 << 15
 """Elements that are worth a second thread."""
 
 LEVEL = 32
-"""What an element costs at worst for each level of the heap, in elements gone over."""
+"""The worst cost of an element for each level of the heap, in units of reading an element."""
 
 
 @specialize("TopK")

@@ -29,7 +29,7 @@ class Turn:
         cosines: (positions, turned / 2), or ``None`` if they do not.
         sines: (positions, turned / 2), or ``None`` if they do not.
         ids: Positions, int64 (batch, steps), or ``None`` for those in the cache.
-        interleaved: Whether pairs are neighbours.
+        interleaved: Whether pairs are neighbors.
         last: int32 (batch,): the position of each sequence's last step, or ``None``.
         start: Where new steps go without ``last``.
     """

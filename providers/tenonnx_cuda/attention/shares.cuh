@@ -19,7 +19,7 @@ __device__ inline long long own_span(int length, int parts, int span) {
     return even < LEAST ? LEAST : even;
 }
 
-// What `combine` makes one result of: acc and sum stand for exp(score - most) times v, and alone.
+// A part of the result that `combine` adds up: acc and sum stand for exp(score - most) times v, and alone.
 struct share { float most, sum; };
 
 // What a share's sums count for beside a score of `top`. Without any score they are 0, or NaN.

@@ -14,7 +14,7 @@ from tenonnx_cuda.kv_cache import Room
 from tenonnx_cuda.platform import View
 
 Place: TypeAlias = tuple[int, int]
-"""Which of what there are addresses of, and bytes from there."""
+"""The number of an address, and an offset in bytes."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,9 @@ class CapturedCall:
     multiple: bool
 
     def fits(self, inputs: Sequence[Any], rooms: Mapping[int, Room]) -> bool:
-        """Says whether inputs of these shapes share memory as those did that it was traced of.
+        """Says whether inputs of these shapes share memory as the traced ones did.
 
-        If so, what is behind caches in rooms is claimed.
+        If so, memory behind caches in rooms is claimed.
         """
         if self.writes:
             if tuple(shared(inputs)) != self.apart:

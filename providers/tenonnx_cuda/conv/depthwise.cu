@@ -2,7 +2,7 @@
 
 // KH and KW are the window, TIMES the maps of a channel. Without LAST images are [channels, height,
 // width], and a thread has a place; with it [height, width, channels], and a thread has VECTOR maps
-// at a place, next to those of its neighbour, as 16 bytes of float32 or 8 of 16 bits. VECTOR is 1 if
+// at a place, next to those of its neighbor, as 16 bytes of float32 or 8 of 16 bits. VECTOR is 1 if
 // TIMES is not.
 #include "elementwise/activations.cuh"
 #include "endings.cuh"  // of elementwise.formulas

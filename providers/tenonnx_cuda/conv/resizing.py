@@ -25,11 +25,11 @@ ATTRIBUTES = (
 
 @dataclass(frozen=True)
 class Tables:
-    """What lines and columns of a result are made of.
+    """The sources of a result's lines and columns.
 
     Attributes:
         output: Its height and width.
-        taps: How many lines, and columns, each is a sum of.
+        taps: How many lines, and columns, are summed for each.
         arrays: On the device: their numbers and weights, for lines and for columns.
     """
 

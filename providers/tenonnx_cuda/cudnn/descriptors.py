@@ -183,7 +183,7 @@ class Backend:
 
 
 class Descriptor:
-    """One of cuDNN's descriptors, and those that it is made of.
+    """One of cuDNN's descriptors, and its parts.
 
     Args:
         backend: cuDNN.

@@ -239,7 +239,7 @@ class Cudnn:
             return math.inf
 
     def _candidates(self, what: Computation, form: int) -> Iterator[Plan]:
-        """Makes plans, cuDNN's favourites first."""
+        """Makes plans, cuDNN's favorites first."""
         try:
             graph = what.graph(self._backend, form)
             described, kernels = self._described(what, graph)

@@ -1,4 +1,4 @@
-// Neighbours that a thread reads and writes at once. WIDTH is a power of two.
+// Neighbors that a thread reads and writes at once. WIDTH is a power of two.
 
 struct __align__(sizeof(T) * WIDTH) pack { T each[WIDTH]; };
 

@@ -63,7 +63,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) normalize_long(
     parts([&](long long start, int left) {
         if (total) write(total + row + start, left, [&](int h, int e) { return s[h][e]; });
         write(y + row + start, left, [&](int h, int e) {
-            const long long at = start + neighbours(h) + e;
+            const long long at = start + neighbors(h) + e;
             float v = (s[h][e] - mean) * deviation;
             if (scale) v *= number(scale[at]);
             return bias ? v + number(bias[at]) : v;

@@ -4,7 +4,7 @@
 
 #define UNROLL _Pragma("unroll")  // registers have no addresses
 
-// Neighbours in K that have one scale.
+// Neighbors in K that have one scale.
 #define ALIKE (BY_ROWS && K_BLOCK % PER == 0)
 
 struct __align__(sizeof(T) * PER < 16 ? sizeof(T) * PER : 16) word_of { T each[PER]; };

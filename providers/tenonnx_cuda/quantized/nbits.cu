@@ -31,7 +31,7 @@ extern "C" __global__ void rows_product(
 }
 
 // partial[s, m, n] = sum over the slice s of k of x[m, k] * W[k, n]: a thread for each word, which
-// is PER columns, so that neighbours read neighbours. The grid: words of a row, slices, m by ROWS.
+// is PER columns, so that neighbors read neighbors. The grid: words of a row, slices, m by ROWS.
 extern "C" __global__ void columns_product(
     const T* x, const unsigned* w, const S* scales, const void* zeros, float* partial,
     int M, int N, int K, int slice, int k_block, int k_step, int n_block, int n_step) {

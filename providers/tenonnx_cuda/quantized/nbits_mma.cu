@@ -10,21 +10,21 @@
 #define STAGES 4
 #define ROW_BYTES 64
 #define CHUNK (8 * ROW_BYTES / BITS)
-#define STEP 32  // of K: a lane has 8 neighbours of it, in the order 0 4, 1 5, 2 6, 3 7
+#define STEP 32  // of K: a lane has 8 neighbors of it, in the order 0 4, 1 5, 2 6, 3 7
 #define COPIES (LINES * ROW_BYTES / 16 / WARP)  // of 16 bytes by a lane
 #define ZERO_STEP (PADDED ? K_STEP != 0 : K_STEP)
 #define SLOTS (K_BLOCK < CHUNK ? CHUNK / K_BLOCK : 1)  // scales of a chunk of a row
 
 struct __align__(16) line { unsigned char bytes[ROW_BYTES + 16]; };  // so that no banks collide
 
-// Elements of 8 neighbours of x as pairs in that order.
+// Elements of 8 neighbors of x as pairs in that order.
 __device__ inline void eight(const H* x, unsigned* to) {
     const sixteen v = *(const sixteen*)x;
     UNROLL for (int i = 0; i < 4; ++i)
         to[i] = __byte_perm(v.words[i / 2], v.words[2 + i / 2], i % 2 ? 0x7632 : 0x5410);
 }
 
-// 8 neighbours of a row; the same pairs of them, less a zero.
+// 8 neighbors of a row; the same pairs of them, less a zero.
 struct stored { unsigned low, high; };
 __device__ inline stored read(const unsigned char* at) {
     stored s = {0, 0};
@@ -81,7 +81,7 @@ struct row_levels {
 };
 
 // y[m, n] = sum over k of x[m, k] * W[n, k], for ROWS of x in a block. K is a multiple of STEP, of
-// CHUNK if WHOLE, and rows are multiples of 16 bytes. A scale is of K_BLOCK neighbours, a power of 2
+// CHUNK if WHOLE, and rows are multiples of 16 bytes. A scale is of K_BLOCK neighbors, a power of 2
 // from STEP on; rows of zeros begin with a byte if they are PADDED. The grid: M by ROWS, N by LINES. The arguments of `levels` are those of nbits.cu.
 extern "C" __global__ void __launch_bounds__(WARPS * WARP) tensor_product(
     const H* x, const unsigned char* w, const S* scales, const void* zeros, T* y,

@@ -5,7 +5,7 @@
 #include "quantized/levels_mma.cuh"
 
 // A block has 8 words of a row of the matrix, WIDTH columns n; its warps share its slice of K out,
-// STEP at a time, of which a lane has 4 neighbours of every 16.
+// STEP at a time, of which a lane has 4 neighbors of every 16.
 #define WARPS 8
 #define STAGES 4
 #define WORDS 8
@@ -17,7 +17,7 @@ struct __align__(16) four_rows { unsigned words[4][WORDS], apart[WORDS]; };
 
 struct __align__(8) eight_bytes { unsigned words[2]; };
 
-// Element e of two words, those of two neighbours of K, less a zero.
+// Element e of two words, those of two neighbors of K, less a zero.
 __device__ inline unsigned couple(unsigned one, unsigned two, int e, unsigned zero) {
     const int byte = e * BITS / 8;
     const unsigned both = __byte_perm(one, two, byte | (4 + byte) << 8);
@@ -53,7 +53,7 @@ __device__ inline unsigned zeros_of(const levels& l, int k, int n) {
 }
 
 // y[s, m, n] = sum over the slice s of k of x[m, k] * W[k, n], in the type Y, for ROWS of x in a
-// block. K and slice are multiples of STEP, rows of 16 bytes, and a scale is of K_BLOCK neighbours,
+// block. K and slice are multiples of STEP, rows of 16 bytes, and a scale is of K_BLOCK neighbors,
 // a multiple of STEP. The grid: M by ROWS, N by WIDTH, slices. The arguments of `levels` are those of nbits.cu.
 extern "C" __global__ void __launch_bounds__(WARPS * WARP) tensor_columns(
     const H* x, const unsigned* w, const S* scales, const void* zeros, Y* y,

@@ -78,13 +78,13 @@ def factors(site: Site, x: Array) -> Array:
 
 
 def whole(matrix: Matrix, step: int) -> bool:
-    """Says whether so many neighbours of K have one scale."""
+    """Says whether so many neighbors of K have one scale."""
     k_block, k_step = matrix.places[:2]
     return k_step == 0 or k_block % step == 0
 
 
 def block_of(matrix: Matrix) -> int | None:
-    """Returns of how many neighbours in a row of a matrix [N, K] a scale is, if it is a power of 2.
+    """Returns of how many neighbors in a row of a matrix [N, K] a scale is, if it is a power of 2.
 
     Where all of a row have one, any number will do.
     """

@@ -34,8 +34,8 @@ class Extent:
 
     Attributes:
         stretch: Which bytes.
-        block: The allocation they are in.
-        offset: Where in it.
+        block: Their allocation.
+        offset: Their offset in it.
     """
 
     __slots__ = ("__weakref__", "block", "offset", "stretch")

@@ -118,7 +118,7 @@ def bytes_of(stretch: Stretch) -> NDArray:
 
 
 class _Bytes:
-    """Memory that numpy makes an array of, and holds."""
+    """Memory that an array of numpy views and keeps alive."""
 
     def __init__(self, interface: dict[str, object], stretch: Stretch) -> None:
         self.__array_interface__ = interface

@@ -32,6 +32,7 @@ from tenonnx_cpu.jit.compiling import (
 )
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vmath
+from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.memory import load_float, store_float
 from tenonnx_cpu.jit.vectors.views import floats
 from tenonnx_cpu.matmul.kernels.gemv_axpy import make_sum_lines
@@ -71,13 +72,13 @@ def attend_blocks(arguments: Any, task: Any, worker: Any) -> None:
     bottom = min(queries, top + rows)
     query, keys, values = places_of(q, k, v, batch, head)
     count = bottom - top
-    wide = -(-value_width // COLUMNS) * COLUMNS
+    wide = -(-value_width // LANES) * LANES
     line = -(-min(spans[batch, 0], KEYS) // COLUMNS) * COLUMNS
     scores = memory.ctypes.data + 4 * share * worker
     sums = scores + 4 * QUERIES * line
     states = sums + 4 * QUERIES * wide
     packed = states + 8 * QUERIES
-    room = packed, packed + 4 * KEYS * max(width, wide)
+    room = packed, packed + 4 * KEYS * max(width, -(-value_width // COLUMNS) * COLUMNS)
     begin_rows(count, sums, wide, states, sinks, head)
     start, _ = seen_by(spans, batch, top, left, right)
     _, limit = seen_by(spans, batch, bottom - 1, left, right)

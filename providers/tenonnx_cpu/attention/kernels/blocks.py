@@ -70,7 +70,7 @@ def weigh_keys(
     """Makes products weights, and rescales what earlier blocks added up to.
 
     Args:
-        place: Which entry of the batch, head and query the first row is of.
+        place: The first row's entry of the batch, head and query.
         count: How many rows.
         first: Which key the block begins with.
         span: How many keys it has.

@@ -6,7 +6,7 @@ What they and their callers agree on is here, which is imported without numba.
 from __future__ import annotations
 
 VECTOR = 32
-"""What a row of the product is a multiple of, at least as many as a tile has columns."""
+"""A row of the product is a multiple of it; at least as many as a tile has columns."""
 
 UNROLLED_WINDOWS = ((3, 1), (3, 2), (5, 1), (5, 2), (7, 1), (2, 2))
 """Square kernels, and strides along a line, that have code of their own."""

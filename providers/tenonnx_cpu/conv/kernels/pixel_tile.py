@@ -14,7 +14,7 @@ from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
 from tenonnx_cpu.matmul.kernels.tile import CACHE_LINE, COLUMNS, LINES, ROWS, VECTORS
 
 AHEAD = 4096
-"""Bytes that weights are told ahead of: what the processor foresees ends with a page."""
+"""Weights are prefetched so many bytes ahead: the processor's own prefetch ends with a page."""
 
 
 @shared(

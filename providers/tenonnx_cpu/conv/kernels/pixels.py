@@ -29,7 +29,7 @@ class Line(NamedTuple):
     Attributes:
         source: Address that offsets count from at the first place.
         weights: Address of the first channel's panel.
-        image: Which image it is of.
+        image: The number of the image.
         channel: The first one.
         channels: How many.
         row: Which line.

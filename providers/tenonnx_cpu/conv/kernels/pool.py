@@ -84,7 +84,7 @@ def pool_lines(
 
 @helper
 def divide(line: Any, columns: Any, row: Any) -> None:
-    """Divides sums by how many elements they are of, which is a product."""
+    """Divides sums by their number of elements, which is a product."""
     for i in range(line.size):
         line[i] /= columns[i] * row
 

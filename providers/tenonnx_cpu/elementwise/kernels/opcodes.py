@@ -1,4 +1,4 @@
-"""Codes of elementwise operators: what chains are made of, and activations in other kernels."""
+"""Codes of elementwise operators, for chains and for activations in other kernels."""
 
 from __future__ import annotations
 

@@ -92,8 +92,8 @@ class _Workers:
     def run(self, worker: Child, *, last: bool) -> None:
         """Has a worker work until nothing is left.
 
-        What it ends in the middle of, as for lack of memory, is tried once more: by itself, started
-        anew, if it is the last.
+        If it dies during a kernel, as for lack of memory, the kernel is tried once more: by this
+        worker, restarted, if it is the last.
         """
         with contextlib.suppress(IndexError):
             while True:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 VARIABLES = {"OPENBLAS_NUM_THREADS": "1", "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1"}
-"""Of every process that compiles. It needs no threads of numpy's, and no colours in messages of
+"""Of every process that compiles. It needs no threads of numpy's, and no colors in messages of
 errors, which numba makes and drops whenever it looks for the definition that fits."""
 
 CLOSE_SECONDS = 0.5

@@ -123,7 +123,7 @@ def target() -> Target | None:
     found = parse(asked)
     if lacking := lacks(found):
         log.warning(
-            "this processor is no %s (it lacks %s): kernels are compiled for what it is",
+            "this processor is not %s (it lacks %s): kernels are compiled for this processor",
             asked,
             ", ".join(lacking),
         )
@@ -170,7 +170,7 @@ def _best_installed() -> Target | None:
     found = best_of(kinds)
     if kinds and found is None:
         log.warning(
-            "the installed kernels are not used: this processor is no %s (it lacks %s)",
+            "the installed kernels are not used: this processor is not %s (it lacks %s)",
             kinds[-1].kind,
             ", ".join(lacks(kinds[-1])),
         )
@@ -187,7 +187,7 @@ def parse(kind: str) -> Target:
     if name not in LEVELS or not all(word.isalnum() for word in more):
         raise InvalidArgument(
             f"{VARIABLE} is {kind!r}; expected {NATIVE}, {' or '.join(LEVELS)}, "
-            "the latter with what they need not have, as in x86-64-v4+avx512vnni"
+            "the levels with further features, as in x86-64-v4+avx512vnni"
         )
     return Target(kind, LEVELS[name], ",".join(f"+{word}" for word in more))
 

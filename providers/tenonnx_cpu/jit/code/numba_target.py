@@ -167,7 +167,7 @@ OWN = {"_target": NAME, "pipeline_class": Compiler} if code_object.SUPPORTED els
 jit_registry[Kernels] = njit = functools.partial(
     numba.jit, no_cpython_wrapper=True, no_cfunc_wrapper=True, **OWN
 )
-"""Decorates a function that kernels consist of; takes numba's options."""
+"""Decorates a function that is part of kernels; takes numba's options."""
 
 
 def context() -> Any:

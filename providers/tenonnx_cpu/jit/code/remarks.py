@@ -7,25 +7,25 @@ from tenonnx_cpu.jit.code.cpu import installed, installed_kinds, lacks, target
 from tenonnx_cpu.jit.runtime import has_code_objects, has_numba, jit_mode
 
 Remark = tuple[str, str | None]
-"""What is so, and how to mend it, if that is worth it."""
+"""A finding, and how to mend it; ``None`` if it needs no mending."""
 
 SLOW = "numpy computes, which takes several times as long"
 COMPILE = "pip install 'tenonnx[jit]'"
 
 
 def kernels() -> Remark:
-    """Says where this process has its kernels from."""
+    """Returns the origin of this process's kernels."""
     if jit_mode() == "0":
-        return f"no kernels, since TENONNX_JIT is 0: {SLOW}", "unset TENONNX_JIT"
+        return f"no kernels, because TENONNX_JIT is 0: {SLOW}", "unset TENONNX_JIT"
     chosen = target()
     kind = chosen.kind if chosen else "this very processor"
     if installed() is not None:
         return f"kernels for {kind}, installed", None
     if has_numba():
         by = f"numba {compiler()} into {cache_folder()}"
-        return f"kernels for {kind}, compiled as they are wanted by {by}", None
+        return f"kernels for {kind}, compiled on demand by {by}", None
     if has_code_objects() and any(cache_folder().glob("*.image")):
-        text = f"kernels that numba {compiler()} compiled into {cache_folder()}, others by numpy"
+        text = f"kernels that numba {compiler()} compiled into {cache_folder()}, else numpy"
         return text, None
     if kinds := installed_kinds():
         lacking = ", ".join(lacks(kinds[-1]))

@@ -117,10 +117,10 @@ class Sources:
         return known
 
     def refuse_changed(self) -> None:
-        """Makes sure that what has been imported meanwhile is what stamps are of.
+        """Makes sure that the imported files are those that stamps describe.
 
         Raises:
-            Changed: It may be something else.
+            Changed: They may differ.
         """
         for name in tuple(self._known):
             _status(name)
@@ -187,7 +187,7 @@ def _status(name: str) -> os.stat_result:
     path = os.path.join(ROOT, name)  # noqa: PTH118 - ten times as fast, for fifty files
     status = os.stat(path)  # noqa: PTH116
     if status.st_ctime_ns > BEGAN:
-        raise Changed(f"{name} has changed since this process began, which is to be started anew")
+        raise Changed(f"{name} has changed since this process began: restart the process")
     return status
 
 

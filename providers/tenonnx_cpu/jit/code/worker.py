@@ -54,10 +54,10 @@ def _end_with_starter() -> None:
 
 
 def _lighten() -> None:
-    """Spares numba what the kernels of a process that does nothing else have no use for.
+    """Spares numba work that a process which only compiles kernels does not need.
 
-    That is SciPy, whose BLAS it asks for, and to look again and again for garbage among what one
-    kernel is made of.
+    That is the import of SciPy for its BLAS, and repeated garbage collections among the objects of
+    one kernel.
     """
     sys.modules.setdefault("scipy", None)  # type: ignore[arg-type] # which says it is not there
     gc.set_threshold(YOUNG, 100, 100)

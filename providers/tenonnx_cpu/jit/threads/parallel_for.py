@@ -34,13 +34,13 @@ def parallel(body: Callable[..., Any]) -> Any:
 
     * ``arguments``: a tuple, handed on.
     * ``tasks``: how many; ``task`` counts them. Every thread begins with a share of adjacent
-      tasks, the same in every loop if it can be: what it reads is then in its own cache if the
-      loop before wrote it there. Threads that are done take what others have left, so tasks may
+      tasks, the same in every loop if possible: its inputs are then in its own cache if the loop
+      before wrote them. Threads that are done take what others have left, so tasks may
       differ in length, and several per thread keep all busy to the end.
     * ``threads``: how many at most, the calling one among them; 1 never enters the pool.
       ``worker`` is less, and no two that run at a time have the same one.
 
-    The body must not raise; what it returns is dropped.
+    The body must not raise; its result is dropped.
 
     A loop may end before all tasks are done, and later ones of the same kernel before any is: when
     the run is to be stopped (``look``). So tasks take some hundredths of a second at most, and what

@@ -1,12 +1,12 @@
 """The threads that share the loops of kernels: how they are called, wait and sleep.
 
 One thread asks for help at a time, through a word that holds the seats still free (low half) and
-the helpers at work (high half). Helpers watch the word for a while, then sleep. Whoever asked
-works, too, and when it finds nothing left to do, takes back the free seats and waits for those who
-came: nobody waits for a thread that is slow to wake. Who finds the helpers busy works alone.
+the helpers at work (high half). Helpers watch the word for a while, then sleep. The caller
+works, too. When nothing is left to do, it takes back the free seats and waits for the helpers at
+work: no call waits for a thread that is slow to wake. If the helpers are busy, it works alone.
 
-What is here is in LLVM's language, for the time from a call to the helpers' first task is what a
-small kernel is made of: below a microsecond while they watch.
+The code is in LLVM's language, because a small kernel takes little longer than the time from a
+call to the helpers' first task: below a microsecond while they watch.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What kernels are made of: vectors, memory, elementary functions."""
+"""Parts of kernels: vectors, memory, elementary functions."""

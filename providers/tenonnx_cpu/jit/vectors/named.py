@@ -1,4 +1,4 @@
-"""Numbers by name: what a kernel is told in an array, seen as a named tuple."""
+"""Numbers by name: an array of a kernel's parameters as a named tuple."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from numba.extending import intrinsic
 
 
 def named(name: str, fields: tuple[str, ...]) -> Any:
-    """Returns what kernels call with an array of int64 to have its numbers under these names.
+    """Returns a function for kernels: from an array of int64 to a tuple with these names.
 
     Args:
-        name: Of the named tuple; numba tells tuples of as many fields apart by it.
-        fields: What the array's numbers are called, from the first one on.
+        name: The named tuple's name; numba tells tuples of equal length apart by it.
+        fields: The names of the array's numbers, from the first one on.
     """
     made = namedtuple(name, fields)  # type: ignore[misc] # the fields are what a layout says
     kind = types.NamedUniTuple(types.intp, len(fields), made)

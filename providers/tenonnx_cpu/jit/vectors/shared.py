@@ -72,15 +72,15 @@ class Shared:
 def shared(
     name: str, variants: Variants = ((),), last: Sequence[ir.Type] = ()
 ) -> Callable[[Callable[..., Any]], Any]:
-    """Declares functions that kernels call, by what writes them: ``def tile(b, rows, /, x, y)``.
+    """Declares functions that kernels call, by their writer: ``def tile(b, rows, /, x, y)``.
 
-    What stands behind the slash are the function's arguments, addresses and numbers. What stands
-    before it is the builder, and what one variant differs by from others. Kernels call the result
+    After the slash are the arguments, addresses and numbers. Before it are the builder and the
+    parameters that tell variants apart, the key. Kernels call the result
     with the variant's key, then the arguments: ``tile(4, x, y)``.
 
     Args:
-        name: What symbols begin with; a variant's key follows.
-        variants: What stands between builder and slash, which is the key; or that by key.
+        name: The symbols' prefix; a variant's key follows.
+        variants: The keys; or the parameters between builder and slash, by key.
         last: Types of the last arguments; others are int64.
     """
     given = variants if isinstance(variants, Mapping) else {key: key for key in variants}

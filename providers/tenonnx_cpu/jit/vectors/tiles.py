@@ -1,4 +1,4 @@
-"""What micro-kernels are built of: numbers of rows times vectors, added up in registers."""
+"""Parts of micro-kernels: numbers of rows times vectors, added up in registers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LLVM vector code: what intrinsics that write their own instructions are made of.
+"""LLVM vector code for intrinsics that write their own instructions.
 
 Every function takes an ``llvmlite.ir.IRBuilder`` first. Addresses are 64-bit integers, as kernels
 have them from ``array.ctypes.data``; offsets are in bytes.

@@ -15,7 +15,7 @@ from numba.extending import intrinsic
 from tenonnx_cpu.jit.code.cpu import compiled_architecture, cpu
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.lanes import LANES
+from tenonnx_cpu.jit.vectors.lanes import LANES, lanes_below, load_masked
 from tenonnx_cpu.jit.vectors.memory import store_float
 from tenonnx_cpu.jit.vectors.shared import shared, under
 from tenonnx_cpu.jit.vectors.vector import F16, F32, I16, I32, I64, Builder, Value
@@ -73,6 +73,23 @@ def copy_rows(
     v.loop(b, count, [source, target], step)
 
 
+@shared("tenonnx_pack_some")
+def copy_some(
+    b: Builder, /, source: Value, stride: Value, count: Value, columns: Value, target: Value
+) -> None:
+    """Copies rows of less columns than a panel's, of float32, into one; the others are 0."""
+    masks = [lanes_below(b, b.sub(columns, I64(LANES * n))) for n in range(VECTORS)]
+
+    def step(index: Value, carried: list[Value]) -> list[Value]:
+        line, place = carried
+        for n, mask in enumerate(masks):
+            x = load_masked(b, b.add(line, I64(4 * LANES * n)), mask)
+            v.store(b, x, b.add(place, I64(4 * LANES * n)), 4)
+        return [b.add(line, stride), b.add(place, I64(4 * COLUMNS))]
+
+    v.loop(b, count, [source, target], step)
+
+
 @shared("tenonnx_pack_square", [(kind,) for kind in WIDTH])
 def copy_square(
     b: Builder, kind: str, /, source: Value, stride: Value, last: Value, target: Value
@@ -98,6 +115,9 @@ def make_pack(kind: str) -> Any:
     def pack(b: Any, b_row: Any, b_column: Any, depth: Any, columns: Any, panel: Any) -> None:
         if columns == COLUMNS and b_column == width:
             rows_of(b, b_row, depth, panel)
+            return
+        if kind == "f32" and b_column == width:
+            copy_some(b, b_row, depth, columns, panel)
             return
         first = 0
         if b_row == width:

@@ -27,7 +27,7 @@ LINES = max(1, 4 * COLUMNS // CACHE_LINE)
 """Cache lines of a panel's row."""
 
 ZERO, ADD = 0, 1
-"""What a tile does to the memory it is for: overwrite or add to it."""
+"""What a tile does to its memory: overwrite or add to it."""
 
 WIDE, NARROW, KEEP = 0, 32, 64
 """Forms of a tile, added to its rows: ``COLUMNS`` wide, half as wide, or wide and packing B."""

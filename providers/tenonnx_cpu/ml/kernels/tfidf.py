@@ -23,7 +23,7 @@ def next_state(edges: Any, wanted: Any) -> Any:
 
 @helper
 def count_from(line: Any, start: Any, trie: Any, limits: Any, y: Any) -> None:
-    """Counts the n-grams that begin at a place; a 1-gram has no neighbours and counts once."""
+    """Counts the n-grams that begin at a place; a 1-gram has no neighbors and counts once."""
     edges, first, columns = trie
     tokens, longest, skips = limits
     state = first[line[start]]
@@ -75,7 +75,7 @@ def tfidf(numbers, trie, limits, binary, scale, y, grain, threads):  # type: ign
         trie: Edges, and what each token leads to, as ``tenonnx_array.tfidf`` has them; the column
             of the n-gram that ends in each state, or -1.
         limits: How many tokens there are, how many an n-gram has at most, and how many lie
-            between two neighbours at most.
+            between two neighbors at most.
         binary: Whether counts are 1 at most.
         scale: A factor per column, or nothing.
         y: The counts.

@@ -95,7 +95,7 @@ def slot_of(data: Any, form: Any, number: Any, slots: Any, begin: Any, count: An
         form: Its bytes times 8, and those of a character.
         number: Its digest.
         slots: All slots.
-        begin: Where those begin that it may be in.
+        begin: Where the slots begin that may have it.
         count: How many these are.
     """
     at = number & (count - 1)

@@ -53,10 +53,10 @@ def softmax(x, y, logarithm, grain, threads):  # type: ignore[no-untyped-def] # 
 
 
 @helper
-def normalize(x: Any, scale: Any, bias: Any, epsilon: Any, centred: Any, y: Any) -> None:
+def normalize(x: Any, scale: Any, bias: Any, epsilon: Any, centered: Any, y: Any) -> None:
     """Writes a row normalized by its deviation, or root mean square, into ``y`` (maybe ``x``)."""
     mean, rest = F(0), F(0)
-    if centred:
+    if centered:
         for i in range(x.size):
             mean += x[i]
         mean /= F(x.size)
@@ -66,7 +66,7 @@ def normalize(x: Any, scale: Any, bias: Any, epsilon: Any, centred: Any, y: Any)
         square += d * d
         rest += d
     # What the mean was rounded by: an element close to the mean has not much more than that left.
-    rest = rest / F(x.size) if centred else F(0)
+    rest = rest / F(x.size) if centered else F(0)
     # Once in a row, and each of its elements has what this is off by.
     variance = np.float64(square) / np.float64(x.size) - np.float64(rest) * np.float64(rest)
     variance = np.float64(0) if variance < 0.0 else variance
@@ -82,15 +82,15 @@ def normalize(x: Any, scale: Any, bias: Any, epsilon: Any, centred: Any, y: Any)
 @parallel
 def normalize_rows(arguments: Any, task: Any, worker: Any) -> None:
     """Does some rows."""
-    x, other, scale, bias, epsilon, centred, y, total, grain = arguments
+    x, other, scale, bias, epsilon, centered, y, total, grain = arguments
     for row in range(task * grain, min(x.shape[0], (task + 1) * grain)):
         if not other.size:
-            normalize(x[row], scale, bias, epsilon, centred, y[row])
+            normalize(x[row], scale, bias, epsilon, centered, y[row])
             continue
         one, two, both = x[row], other[row], total[row]
         for i in range(both.size):
             both[i] = one[i] + two[i]
-        normalize(both, scale, bias, epsilon, centred, y[row])
+        normalize(both, scale, bias, epsilon, centered, y[row])
 
 
 @kernel(
@@ -100,7 +100,7 @@ def normalize_rows(arguments: Any, task: Any, worker: Any) -> None:
     ),
     Contract(launch="scale and bias have a number per normalized element, or channel"),
 )  # fmt: skip
-def normalize_all(x, other, scale, bias, epsilon, centred, y, total, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
+def normalize_all(x, other, scale, bias, epsilon, centered, y, total, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Normalizes the rows of ``x``, or of ``x + other``.
 
     Args:
@@ -109,11 +109,11 @@ def normalize_all(x, other, scale, bias, epsilon, centred, y, total, grain, thre
         scale: What the columns are multiplied by.
         bias: What is added to them, or of no size.
         epsilon: What is added to the mean square.
-        centred: Whether the mean is subtracted: layer normalization, not root mean square.
+        centered: Whether the mean is subtracted: layer normalization, not root mean square.
         y: The result.
         total: ``x + other``, if there is such.
         grain: Rows in a task.
         threads: How many threads to use.
     """
-    arguments = (x, other, scale, bias, epsilon, centred, y, total, grain)
+    arguments = (x, other, scale, bias, epsilon, centered, y, total, grain)
     normalize_rows(arguments, -(-x.shape[0] // grain), threads)

@@ -62,6 +62,8 @@ def code_dots(
     middle = v.splat(b, b.sitofp(zero, F32), LANES)
     offsets = [code_offset(b, bits, plane, middle) for plane in range(each)]
     count = LANES // lanes
+    # To scale codes is less work than to scale each row's sum of a chunk.
+    scales_codes = kind == "reals" and rows > each
 
     def several(place: Value, index: Value) -> Value:
         """Loads the scales of a chunk, each in the lanes that it is for."""
@@ -83,28 +85,50 @@ def code_dots(
             soon = b.add(factors[line], b.mul(scale_line, I64(lines)))
             v.prefetch(b, b.add(soon, b.mul(own, I64(4))))
 
-    def step(index: Value, sums: list[Value]) -> list[Value]:
-        at, offset = b.mul(index, I64(4 * LANES * each)), b.mul(index, I64(wide))
+    def codes_at(line: int, index: Value) -> tuple[list[Value], Value]:
+        """Loads the codes of a chunk and their scale."""
+        offset = b.mul(index, I64(wide))
+        raw = b.xor(v.load(b, v.vector(I8, wide), b.add(tops[line], offset)), flips)
+        reals = kind == "reals"
+        parts = real_codes(b, bits, raw, offsets) if reals else planes(b, bits, raw)
+        if lines > 1:
+            tell_next(line, index, offset)
+        return parts, numbers(factors[line], index)
+
+    def loaded(index: Value, row: int) -> list[Value]:
+        """Loads a row at a chunk."""
+        at = b.add(lefts[row], b.mul(index, I64(4 * LANES * each)))
         taken = BYTES if kind == "bytes" else KIND
-        xs = [
-            [v.load(b, taken, b.add(b.add(left, at), I64(4 * LANES * n))) for n in range(each)]
-            for left in lefts
-        ]
+        return [v.load(b, taken, b.add(at, I64(4 * LANES * n))) for n in range(each)]
+
+    def step_scaled(index: Value, sums: list[Value]) -> list[Value]:
+        """Adds reals' products with a chunk's codes, which are scaled first."""
+        scaled = []
+        for line in range(lines):
+            parts, scale = codes_at(line, index)
+            scaled.append([b.fmul(part, scale) for part in parts])
+        result = list(sums)
+        for row in range(rows):
+            for n, left in enumerate(loaded(index, row)):
+                for line in range(lines):
+                    cell = line * rows + row
+                    result[cell] = v.fma(b, scaled[line][n], left, result[cell])
+        return result
+
+    def step(index: Value, sums: list[Value]) -> list[Value]:
+        """Adds products with a chunk's codes, which are scaled then."""
+        xs = [loaded(index, row) for row in range(rows)]
+        offset = b.mul(index, I64(wide))
         own_scales, begins = [], []
         if kind == "bytes":
             own_scales = [several(place, index) for place in left_scales]
             begins = [v.load(b, SUMS, b.add(first, offset), 4) for first in firsts]
         result = []
-        for line, top in enumerate(tops):
-            raw = b.xor(v.load(b, v.vector(I8, wide), b.add(top, offset)), flips)
-            reals = kind == "reals"
-            parts = real_codes(b, bits, raw, offsets) if reals else planes(b, bits, raw)
-            if lines > 1:
-                tell_next(line, index, offset)
-            scale = numbers(factors[line], index)
+        for line in range(lines):
+            parts, scale = codes_at(line, index)
             for row in range(rows):
                 cell = sums[line * rows + row]
-                if reals:
+                if kind == "reals":
                     total = b.fmul(parts[0], xs[row][0])
                     for part, left in zip(parts[1:], xs[row][1:], strict=True):
                         total = v.fma(b, part, left, total)
@@ -117,7 +141,8 @@ def code_dots(
                 result.append(v.fma(b, b.sitofp(total, KIND), factor, cell))
         return result
 
-    sums = v.loop(b, chunks, [v.constant(KIND, 0.0)] * (rows * lines), step)
+    add = step_scaled if scales_codes else step
+    sums = v.loop(b, chunks, [v.constant(KIND, 0.0)] * (rows * lines), add)
     for row, place in enumerate(addresses(b, out, out_row, range(rows))):
         v.store(b, v.totals(b, sums[row::rows]), place, 4)
 

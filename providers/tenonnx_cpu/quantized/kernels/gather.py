@@ -57,7 +57,7 @@ def gather_row(arguments: Any, task: Any, worker: Any) -> None:
     ),
 )
 def gather_rows(codes, scales, zeros, rows, bits, block, y, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Writes rows ``(codes - zeros) * scales``; zeros of rows that there are none of.
+    """Writes rows ``(codes - zeros) * scales``; zeros for rows that do not exist.
 
     Args:
         codes: ``(table's rows, width * bits / 8)``, whole bytes to a block.

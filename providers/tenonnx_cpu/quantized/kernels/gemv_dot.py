@@ -154,11 +154,13 @@ def make_q_dots(bits: int) -> Kernel:
 @helper
 def order_row(x: Any, each: Any, out: Any) -> None:
     """Reorders a row for chunks of ``LANES`` bytes: what their first codes are for comes first."""
-    run = LANES * each
+    run, step = LANES * each, np.uintp(each)
     for start in range(0, x.size, run):
+        own = x[start : start + run]
         for plane in range(each):
-            for lane in range(LANES):
-                out[start + plane * LANES + lane] = x[start + lane * each + plane]
+            line = out[start + plane * LANES : start + (plane + 1) * LANES]
+            for lane in range(line.size):
+                line[lane] = own[step * np.uintp(lane) + np.uintp(plane)]
 
 
 @helper
@@ -187,7 +189,8 @@ def make_q_reals(bits: int) -> Kernel:
         """Computes ``C = finish(A @ W)``, as ``make_q_dots``'s does.
 
         Blocks are whole chunks, or a half or fourth of one. ``room`` is for A in another order,
-        ``(1, 2 or 4, depth)``; for a float per block and row; and for 32 floats per thread.
+        ``(1, 2 or 4, depth)``; for a float per block and row, if there are zero points; and for 32
+        floats per thread.
         """
         ordered, sums, scratch = room
         matrix = Weights(*weights)

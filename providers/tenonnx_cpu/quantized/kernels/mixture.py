@@ -30,7 +30,8 @@ ROOM = (
 
 * ``(tokens, k)``: shares, and the experts' numbers; for each place, its rank among the sorted;
 * ``(places, 3)``: groups of up to 4 places of one expert: it, the first and how many;
-* ``(places + 3, width)`` and ``(places + 3, blocks)``: the first layer's inputs and their sums;
+* ``(places + 3, width)`` and ``(places + 3, blocks)``: the first layer's inputs and their sums,
+  of which there are none without zero points;
 * ``(places, columns)``: what it computes; two again for the second layer, and what that computes;
 * ``(threads, 32)``.
 """
@@ -74,20 +75,31 @@ def sort_places(experts: Any, count: Any, ranks: Any, groups: Any) -> Any:
 
 
 @helper
-def gate_row(row: Any, kind: Any, alpha: Any, beta: Any, limit: Any, after: Any) -> None:
-    """Writes SwiGLU's gate times its value to a row's first half."""
-    half = row.size // 2
-    step, ahead = (2, 1) if kind == INTERLEAVED else (1, half)
-    for i in range(half):
-        gate, value = row[step * i], row[step * i + ahead]
-        value = limit if value > limit else value
-        value = -limit if value < -limit else value
-        if not after:
-            gate = limit if gate > limit else gate
-        active = gate * vmath.sigmoid(gate * alpha)
-        if after:
-            active = limit if active > limit else active
-        row[i] = active * (value + beta)
+def gated(gate: Any, value: Any, alpha: Any, beta: Any, limit: Any, after: Any) -> Any:
+    """Returns SwiGLU's gate times its value."""
+    value = limit if value > limit else value
+    value = -limit if value < -limit else value
+    if not after:
+        gate = limit if gate > limit else gate
+    active = gate * vmath.sigmoid(gate * alpha)
+    if after:
+        active = limit if active > limit else active
+    return active * (value + beta)
+
+
+@helper
+def gate_row(row: Any, kind: Any, alpha: Any, beta: Any, limit: Any, after: Any, out: Any) -> None:
+    """Writes what SwiGLU makes of a row, which is twice as long."""
+    if kind == INTERLEAVED:
+        # Unsigned: LLVM makes vectors of what numba does not take for indices from the end.
+        one, two = np.uintp(1), np.uintp(2)
+        for i in range(out.size):
+            at = two * np.uintp(i)
+            out[i] = gated(row[at], row[at + one], alpha, beta, limit, after)
+    else:
+        gates, values = row[: out.size], row[out.size :]
+        for i in range(out.size):
+            out[i] = gated(gates[i], values[i], alpha, beta, limit, after)
 
 
 @helper
@@ -132,6 +144,17 @@ def make_q_mixture(bits: int) -> Kernel:
                 for i in range(line.size):
                     line[i] += own[i]
 
+    @helper
+    def multiply(
+        ordered: Any, sums: Any, weights: Any, bias: Any, c: Any, groups: Any, count: Any,
+        scratch: Any, threads: Any,
+    ) -> None:  # fmt: skip
+        """Computes a layer for ``count`` groups."""
+        columns = c.shape[1]
+        span = columns_of_group(columns, ordered.shape[1], count, threads)
+        layer = ordered, sums, weights, bias, c, groups, span, scratch
+        compute_layer(layer, count * -(-columns // span), threads)
+
     @parallel
     def activate_row(arguments: Any, task: Any, worker: Any) -> None:
         """Makes the second layer's input of what the first has computed for a place."""
@@ -139,8 +162,10 @@ def make_q_mixture(bits: int) -> Kernel:
         alpha, beta, limit, after = numbers
         row = hidden[task]
         if kind in (INTERLEAVED, BESIDE):
-            gate_row(row, kind, alpha, beta, limit, after)
-            row = row[: row.size // 2]
+            made, row = ordered[task], hidden[task, : ordered.shape[1]]
+            gate_row(hidden[task], kind, alpha, beta, limit, after, made)
+            for i in range(row.size):
+                row[i] = made[i]
         elif kind != opcodes.NONE:
             activate(kind, row, row, alpha, beta)
         order_row(row, each, ordered[task])
@@ -195,19 +220,9 @@ def make_q_mixture(bits: int) -> Kernel:
             share_out(scores[token], normalize, shares[token], experts[token])
         count = sort_places(experts, scores.shape[1], ranks, groups)
         take_rows((x, one.block, ranks, rows, sums), x.shape[0], 1)
-        columns = hidden.shape[1]
-        span = columns_of_group(columns, x.shape[1], count, threads)
-        compute_layer(
-            (rows, sums, one, first_bias, hidden, groups, span, scratch),
-            count * -(-columns // span), threads,
-        )  # fmt: skip
+        multiply(rows, sums, one, first_bias, hidden, groups, count, scratch, threads)
         activate_row((hidden, kind, numbers, two.block, inner, inner_sums), ranks.size, threads)
-        columns = out.shape[1]
-        span = columns_of_group(columns, inner.shape[1], count, threads)
-        compute_layer(
-            (inner, inner_sums, two, second_bias, out, groups, span, scratch),
-            count * -(-columns // span), threads,
-        )  # fmt: skip
+        multiply(inner, inner_sums, two, second_bias, out, groups, count, scratch, threads)
         add_up((out, shares, ranks, y), x.shape[0], 1)
 
     return product
