@@ -1,6 +1,6 @@
-"""Models in the servers of others: ``tenonnx_adapters.kserve`` and ``tenonnx_adapters.mlserver``.
+"""Models in other servers: ``tenonnx_adapters.kserve`` and ``tenonnx_adapters.mlserver``.
 
-Each module imports its server, which the extra of its name installs.
+Each module imports its server, which the extra of the same name installs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def needed(module: str) -> Any:
     """Returns a server's module.
 
     Raises:
-        ModuleNotFoundError: It is not installed; the message says what installs it.
+        ModuleNotFoundError: It is not installed; the message says how to install it.
     """
     library = module.split(".")[0]
     try:
@@ -29,16 +29,16 @@ def needed(module: str) -> Any:
 
 
 def described(arguments: list[NodeArg]) -> dict[str, TensorSpec]:
-    """Returns inputs or outputs in the words of the Open Inference Protocol.
+    """Returns inputs or outputs in the form of the Open Inference Protocol.
 
     Raises:
-        InvalidArgument: One is of a type that the protocol has no word for.
+        InvalidArgument: The protocol has no type for one of them.
     """
     specs = {}
     for arg in arguments:
         if (spec := spec_of(arg)) is None:
             raise InvalidArgument(
-                f"{arg.name!r} is {arg.type}, which the Open Inference Protocol has no type for"
+                f"the Open Inference Protocol has no type for {arg.name!r}, {arg.type}"
             )
         specs[arg.name] = spec
     return specs

@@ -1,4 +1,4 @@
-"""A ``kserve.Model``: each of a server's workers maps the model that the others map."""
+"""A ``kserve.Model``; a server's workers map the same model."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Model: Any = kserve.Model
 
 
 class OnnxModel(Model):
-    """Serves a model by the protocols v1 and v2; workers that the server spawns get a recipe.
+    """Serves a model over the protocols v1 and v2; spawned workers get a recipe of it.
 
     Args:
-        name: What clients call it.
-        path: The model's.
+        name: The model's name for clients.
+        path: The model's path.
         options: As for a session.
         providers: As for a session.
     """
@@ -48,23 +48,23 @@ class OnnxModel(Model):
         return True
 
     def stop(self) -> None:
-        """Leaves the model."""
+        """Closes the model."""
         super().stop()
         self.session = None
 
     def get_input_types(self) -> list[dict[str, Any]]:
-        """Returns what the model takes, for clients that ask."""
+        """Returns the model's inputs, for clients."""
         return list(map(_told, self._inputs.values()))
 
     def get_output_types(self) -> list[dict[str, Any]]:
-        """Returns what the model gives, for clients that ask."""
+        """Returns the model's outputs, for clients."""
         return list(map(_told, self._outputs.values()))
 
     async def predict(self, payload: Any, *_: Any) -> Any:
-        """Answers a request of either protocol, in a thread; if it is cancelled, so is the run.
+        """Answers a request of either protocol, in a thread; cancelling it cancels the run.
 
         Raises:
-            InvalidInput: It does not fit the model.
+            InvalidInput: The request does not fit the model.
             ModelNotReady: The model is not loaded.
         """
         if self.session is None:
@@ -72,7 +72,7 @@ class OnnxModel(Model):
         if isinstance(payload, Mapping):
             (name, spec), *others = self._inputs.items()
             if others:
-                raise errors.InvalidInput(f"v1 has one input; {self.name} has {[*self._inputs]}")
+                raise errors.InvalidInput(f"v1 takes one input; {self.name} has {[*self._inputs]}")
             first = await self._run({name: _array(spec, payload.get("instances"))}, None)
             return {"predictions": first[0].tolist()}
         try:
@@ -98,7 +98,7 @@ class OnnxModel(Model):
             output.set_data_from_numpy(array, binary_data=True)
             outputs.append(output)
         return kserve.InferResponse(
-            response_id=request.id or str(uuid.uuid4()),  # without one there is no answer in JSON
+            response_id=request.id or str(uuid.uuid4()),  # JSON answers need one
             model_name=self.name,
             infer_outputs=outputs,
             from_grpc=request.from_grpc,
@@ -115,11 +115,11 @@ def _array(spec: TensorSpec, instances: Any) -> Any:
     try:
         return np.array(instances, spec.dtype)
     except (ValueError, TypeError) as error:
-        raise errors.InvalidInput(f"instances are no {spec.datatype}: {error}") from error
+        raise errors.InvalidInput(f"instances are not {spec.datatype}: {error}") from error
 
 
 def _words(array: Any) -> Any:
-    """Returns an array; one of bytes, which kserve reads strings as, as one of strings."""
+    """Returns an array; bytes, which kserve makes of strings, become strings."""
     if array.dtype.kind != "O":
         return array
     words = [each.decode() if isinstance(each, bytes) else each for each in array.flat]

@@ -1,4 +1,4 @@
-"""An ``mlserver.MLModel``: each of a server's workers maps the model that the others map."""
+"""An ``mlserver.MLModel``; a server's workers map the same model."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Model: Any = mlserver.MLModel
 
 
 class OnnxModel(Model):
-    """Serves the model that ``parameters.uri`` of its settings names.
+    """Serves the model that ``parameters.uri`` of the settings names.
 
-    Their ``implementation`` is ``tenonnx_adapters.mlserver.OnnxModel``; ``parameters.extra`` may
-    say ``providers`` and ``intra_op_num_threads``.
+    The settings' ``implementation`` is ``tenonnx_adapters.mlserver.OnnxModel``;
+    ``parameters.extra`` may have ``providers`` and ``intra_op_num_threads``.
     """
 
     async def load(self) -> bool:
@@ -42,10 +42,10 @@ class OnnxModel(Model):
         return True
 
     async def predict(self, payload: Any) -> Any:
-        """Answers a request, in a thread; if it is cancelled, so is the run.
+        """Answers a request, in a thread; cancelling it cancels the run.
 
         Raises:
-            InferenceError: It does not fit the model, or the model failed.
+            InferenceError: The request does not fit the model, or the model failed.
         """
         names = [each.name for each in payload.outputs or ()] or [*self._makes]
         try:
@@ -63,7 +63,7 @@ class OnnxModel(Model):
         )
 
     async def unload(self) -> bool:
-        """Leaves the model."""
+        """Closes the model."""
         del self._session
         return True
 
@@ -73,7 +73,7 @@ def _told(spec: TensorSpec) -> Any:
 
 
 def _array(spec: TensorSpec | None, given: Any) -> Any:
-    """Returns an input's array; the session knows unknown names."""
+    """Returns an input's array; the session reports unknown names."""
     if spec is not None and given.datatype != spec.datatype:
         raise ValueError(
             f"input {given.name!r} has datatype {given.datatype}; expected {spec.datatype}"
@@ -85,7 +85,7 @@ def _array(spec: TensorSpec | None, given: Any) -> Any:
 
 
 def _output(spec: TensorSpec, array: Any) -> Any:
-    # Not NumpyCodec's: it makes a column of every vector, whatever the model says.
+    # NumpyCodec would make a column of every vector, whatever the model's shapes are.
     return types.ResponseOutput(
         name=spec.name, datatype=spec.datatype, shape=list(array.shape), data=array.ravel().tolist()
     )

@@ -1,4 +1,4 @@
-"""``tenonnx bench``, ``profile`` and ``memory``: what running a model takes."""
+"""``tenonnx bench``, ``compare``, ``profile`` and ``memory``: a model's time and memory."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ def register_commands(register: RegisterCommands) -> None:
     register(
         subcommands(
             bench="tenonnx_bench.bench",
+            compare="tenonnx_bench.compare",
             profile="tenonnx_bench.profile",
             memory="tenonnx_bench.memory",
         )

@@ -1,4 +1,4 @@
-"""``tenonnx bench``: providers against each other, and against onnxruntime."""
+"""``tenonnx bench``: compares providers with each other and with onnxruntime."""
 
 from __future__ import annotations
 
@@ -14,24 +14,26 @@ from tenonnx import Fail, TenonnxError
 from tenonnx.cli import arguments
 from tenonnx.cli.failures import Code, code_of, explain
 from tenonnx.cli.opening import Request, load_original, usable_providers
-from tenonnx.cli.output import duration, emit_json, lines, note, progress, size, table
+from tenonnx.cli.output import duration, emit_json, lines, note, progress, table
 from tenonnx.cli.state import State, state_of
 
 if TYPE_CHECKING:
     from tenonnx_bench.measure import Result
 
-SHOWN_SECONDS = 0.1
-"""What compiling takes at least that is told."""
+SHOWN_SECONDS = 0.02
+"""The least compile time that is shown; less is only the search for kernels to compile."""
 
 HELP = """Measures providers against each other on the same inputs.
 
-They run in turn. Each --provider is a contender of its own; "onnxruntime" is one too where it
-is installed, with the option provider=CUDAExecutionProvider and the like.
+Each --provider is one contender. "onnxruntime" is one too, if it is installed, and
+onnxruntime:provider=CUDAExecutionProvider chooses its provider. Every contender runs until it gets
+no faster, for --settle seconds at most. Then they take turns.
 
-Ratios are of medians, to the first contender's: 2.00 takes twice as long. Private memory is what
-opening the model and the first run added to the process; tenonnx's contenders share one set of
-weights. The last column is the greatest difference from the first contender's outputs.
-Inputs are random unless given.
+The first table shows the opening of the model. The time to compile kernels is in its own column,
+and is not part of "load" and "first", the first run. The second table shows the runs. "ratio"
+compares p50, the median, with the first contender's: 2.00 takes twice as long. "differs" is the
+largest difference from the first contender's outputs. Inputs are random unless given.
+`tenonnx memory` and `tenonnx compare` measure memory, in separate processes.
 
 \b
 Examples:
@@ -40,6 +42,9 @@ Examples:
   tenonnx bench model.onnx --dim batch=32 --threads 4 --seconds 5
   tenonnx bench model.onnx --input feeds.npz --repeat 100 --json
 """
+
+OPENING = ("compile", "load", "first")
+COLUMNS = ("min", "p50", "p99", "runs/s", "ratio", "differs")
 
 
 def bench(
@@ -53,19 +58,14 @@ def bench(
         bool,
         typer.Option(
             "--all-providers",
-            help="Measure every provider that is usable, each with the CPU's behind it.",
+            help="Measure every usable provider; the CPU provider runs nodes that it declines.",
         ),
     ] = False,
-    repeat: Annotated[
-        int | None, typer.Option(help="Measured runs of each contender.", min=1)
-    ] = None,
-    seconds: Annotated[
-        float, typer.Option(help="Time for each contender, without --repeat.", min=0.001)
-    ] = 2.0,
-    warmup: Annotated[int, typer.Option(help="Runs that do not count.", min=0)] = 3,
-    threads: Annotated[
-        int, typer.Option(help="Threads inside kernels; 0 leaves it to them.", min=0)
-    ] = 0,
+    repeat: arguments.Repeat = None,
+    seconds: arguments.Seconds = 2.0,
+    warmup: arguments.WarmUp = 3,
+    settle: arguments.Settle = 10.0,
+    threads: arguments.Threads = 0,
     level: arguments.LevelChoice = arguments.Level.ALL,
     without: arguments.Without = arguments.NOTHING,
     roots: arguments.Roots = arguments.NOTHING,
@@ -73,18 +73,19 @@ def bench(
 ) -> None:
     """Opens a model for every contender and runs them in turn."""
     from tenonnx.cli.feeds import make_feeds, parse_dims
-    from tenonnx_bench.measure import open_all, race
+    from tenonnx_bench.measure import open_all, race, settle_all
 
     state = state_of(context)
     request = Request((), level, without, roots, threads)
     openers = _openers(state, providers, request, every=all_providers)
     original = load_original(state, model, request)
     feeds = make_feeds(original.graph, inputs or ["random"], parse_dims(dims), seed)
-    with _limited(threads), progress(1.0) as show:
+    with limited(threads), progress(1.0) as show:
         results = open_all(openers, model, feeds, show)
-        race(results, feeds, warmup=warmup, repeat=repeat, seconds=seconds, show=show)
+        settle_all(results, feeds, settle, warmup, show)
+        race(results, feeds, repeat=repeat, seconds=seconds, show=show)
     if as_json:
-        emit_json({"model": model, "threads": threads, "results": _as_data(results)})
+        emit_json({"model": model, "threads": threads, "results": as_data(results)})
     else:
         _print(results)
     _exit(results)
@@ -93,7 +94,8 @@ def bench(
 def _openers(
     state: State, names: Sequence[str], request: Request, *, every: bool
 ) -> dict[str, Any]:
-    from tenonnx_bench.contender import FALLBACK, PEER, is_peer_here, opener
+    from tenonnx_bench.contender import FALLBACK, PEER, opener
+    from tenonnx_bench.peers import is_installed
 
     behind = (FALLBACK,) if every else ()
     if not names or every:
@@ -101,35 +103,37 @@ def _openers(
         others = [p.aliases[0] if p.aliases else p.name for p in usable]
         given = [name.partition(":")[0] for name in names]
         names = [*names, *(name for name in others if name not in given)]
-        names += [PEER] if is_peer_here() and PEER not in given else []
+        names += [PEER] if is_installed(PEER) and PEER not in given else []
     return {name: opener(state, name, request, behind) for name in names}
 
 
 @contextlib.contextmanager
-def _limited(threads: int) -> Iterator[None]:
-    """Holds numpy's BLAS to a number of threads; it is no part of any provider's options."""
+def limited(threads: int) -> Iterator[None]:
+    """Limits numpy's BLAS to a number of threads; providers have no option for that."""
     if not threads:
         yield
     elif importlib.util.find_spec("threadpoolctl") is None:
-        note("threadpoolctl is not installed: numpy's BLAS takes as many threads as it likes")
+        note("threadpoolctl is not installed: numpy's BLAS chooses its own number of threads")
         yield
     else:
         with importlib.import_module("threadpoolctl").threadpool_limits(threads):
             yield
 
 
-def _as_data(results: Sequence[Result]) -> list[dict[str, Any]]:
-    base = _base(results)
+def as_data(results: Sequence[Result]) -> list[dict[str, Any]]:
+    """Returns the contenders' measurements as JSON data."""
+    base = next((result.statistics()["median"] for result in results if result.seconds), None)
     return [
         {
             "provider": result.name,
-            "load_seconds": result.load_seconds,
             "compile_seconds": result.compile_seconds,
+            "load_seconds": result.load_seconds,
             "first_seconds": result.first_seconds,
+            "settled": result.settling.settled if result.settling else None,
+            "settle_seconds": result.settling.seconds if result.settling else None,
             "runs": len(result.seconds),
             **result.statistics(),
             "ratio": result.statistics()["median"] / base if result.seconds and base else None,
-            "private_bytes": result.private_bytes,
             "difference": result.difference,
             "error": str(result.error) if result.error else None,
         }
@@ -137,37 +141,65 @@ def _as_data(results: Sequence[Result]) -> list[dict[str, Any]]:
     ]
 
 
-def _base(results: Sequence[Result]) -> float | None:
-    """Returns what ratios are relative to: the median of the first contender that ran."""
-    return next((result.statistics()["median"] for result in results if result.seconds), None)
-
-
 def _print(results: Sequence[Result]) -> None:
-    rows = []
-    for data in _as_data([result for result in results if not result.error]):
-        times = [data.get(k) for k in ("load_seconds", "first_seconds", "min", "median", "p90")]
-        rows.append(
-            (
-                data["provider"],
-                *map(duration, times),
-                "" if data["ratio"] is None else f"{data['ratio']:.2f}",
-                "" if data["private_bytes"] is None else size(data["private_bytes"]),
-                "" if data["difference"] is None else f"{data['difference']:.2g}",
-            )
-        )
-    columns = ("load", "first", "min", "median", "p90", "ratio", "private", "differs")
-    table(("provider", *columns), rows, right=columns)
-    runs = max((len(result.seconds) for result in results), default=0)
-    if runs:
+    told = as_data([result for result in results if not result.error])
+    print_opening(told)
+    lines("")
+    rows = [
+        (*run_cells(data), "" if data["difference"] is None else f"{data['difference']:.2g}")
+        for data in told
+    ]
+    table(("provider", *COLUMNS), rows, right=COLUMNS)
+    if runs := max((len(result.seconds) for result in results), default=0):
         lines("", f"{runs} runs each, in turn")
-    for result in results:
-        if result.compile_seconds > SHOWN_SECONDS:
-            took = duration(result.compile_seconds)
-            lines(f"{result.name}: kernels were compiled in {took}, which is part of no time above")
+    tell_unsettled(told)
+
+
+def print_opening(told: Sequence[dict[str, Any]]) -> None:
+    """Prints the times to open the model and run it once."""
+    rows = [
+        (
+            data["provider"],
+            duration(data["compile_seconds"]) if data["compile_seconds"] > SHOWN_SECONDS else "",
+            duration(data["load_seconds"]),
+            duration(data["first_seconds"]),
+        )
+        for data in told
+    ]
+    table(("provider", *OPENING), rows, right=OPENING)
+    compiled = [d["provider"] for d in told if d["compile_seconds"] > SHOWN_SECONDS]
+    if compiled:
+        lines(
+            f"kernels were compiled for {', '.join(compiled)}, and are kept: repeat the command "
+            "to measure loading with them"
+        )
+
+
+def run_cells(data: dict[str, Any]) -> tuple[str, ...]:
+    """Returns the cells of a contender's runs: its name, ``min`` to ``ratio``."""
+    times = [duration(data.get(key)) for key in ("min", "median", "p99")]
+    if data["ratio"] is None:
+        return data["provider"], *times, "", ""
+    return data["provider"], *times, rate(data["runs_per_second"]), f"{data['ratio']:.2f}"
+
+
+def rate(number: float) -> str:
+    """Returns a rate for people: ``15,337`` or ``2.41``."""
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
+
+def tell_unsettled(told: Sequence[dict[str, Any]]) -> None:
+    """Reports contenders that still got faster when the measured runs began."""
+    for data in told:
+        if data["settled"] is False:
+            lines(
+                f"{data['provider']} still got faster after {duration(data['settle_seconds'])} "
+                "(--settle allows more)"
+            )
 
 
 def _exit(results: Sequence[Result]) -> None:
-    """Explains what kept contenders out of the race; the first one's code is the command's."""
+    """Reports the contenders that failed; the first one's exit code is the command's."""
     failed = [(result.name, result.error) for result in results if result.error]
     for name, error in failed:
         note(f"{name}:")

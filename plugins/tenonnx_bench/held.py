@@ -1,4 +1,4 @@
-"""A process that opens a model, runs it and waits, so that its memory can be read meanwhile."""
+"""A process that opens a model, runs it and waits, so that its memory can be read."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ import numpy as np
 
 from tenonnx.cli.opening import Request, open_session
 from tenonnx.cli.smoke import tiny_model
-from tenonnx_bench.contender import PEER, opener
+from tenonnx_bench.peers import ONNXRUNTIME, OPENVINO, peer_opener
 
 if TYPE_CHECKING:
     from tenonnx.cli.state import State
 
 RUNS = 3
-"""Runs of every process: what a first one leaves behind, a second one uses."""
+"""Runs of every process: later runs use what the first one made."""
 
 Opened = tuple[Callable[[Mapping[str, Any]], Any], Callable[[], dict[str, Any]]]
-"""What runs the model, and what tells of its weights."""
+"""Runs the model, and describes its weights."""
 
 
 def hold(state: State, contender: str, model: str, request: Request, feeds: str) -> None:
-    """Opens and runs a model, and says on standard output how far it is, a line of JSON each.
+    """Opens and runs a model, and reports progress on standard output as lines of JSON.
 
-    ``ready`` comes when the contender's code is loaded and has run a tiny model; it goes on when
-    a line arrives on standard input. ``loaded`` and ``done`` follow; the process then stays until
-    standard input ends.
+    It prints ``ready`` when the contender's code is loaded and has run a tiny model, and waits for
+    a line on standard input. Then it prints ``loaded`` and ``done``, and stays until standard
+    input ends.
 
     Args:
-        state: The plugins to use.
+        state: The plug-ins to use.
         contender: Either ``tenonnx`` or the peer's name.
         model: Its path.
         request: How to open it.
@@ -42,8 +42,9 @@ def hold(state: State, contender: str, model: str, request: Request, feeds: str)
     """
     with Path(feeds).open("rb") as file:
         inputs = pickle.load(file)
-    open_model = _peer(state, request) if contender == PEER else _ours(state, request)
-    # A product has whoever computes products loaded, which is code and not of the model.
+    peer = contender in (ONNXRUNTIME, OPENVINO)
+    open_model = _peer(contender, request) if peer else _ours(state, request)
+    # A product loads the library that computes products: its memory is code, not the model's.
     open_model(tiny_model("MatMul"))[0]({"x": np.ones((4, 4), np.float32)})
     gc.collect()
     _say("ready")
@@ -61,14 +62,14 @@ def _say(step: str, **more: Any) -> None:
     print(json.dumps({"step": step, **more}), flush=True)
 
 
-def _peer(state: State, request: Request) -> Callable[[str | bytes], Opened]:
-    open_peer = opener(state, PEER, request)
+def _peer(name: str, request: Request) -> Callable[[str | bytes], Opened]:
+    open_peer = peer_opener(name, request.threads)
     return lambda model: (open_peer(model), dict)
 
 
 def _ours(state: State, request: Request) -> Callable[[str | bytes], Opened]:
     def open_ours(model: str | bytes) -> Opened:
-        session, _ = open_session(state, model, request)
+        session, _ = open_session(state, model, request, as_programs_do=True)
 
         def tell() -> dict[str, Any]:
             report = session.registry.report()

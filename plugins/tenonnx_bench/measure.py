@@ -1,4 +1,4 @@
-"""Measuring contenders in turn, so that what disturbs one disturbs all."""
+"""Measures contenders in turn, so that a disturbance affects all of them."""
 
 from __future__ import annotations
 
@@ -12,53 +12,61 @@ import numpy as np
 
 from tenonnx import TenonnxError
 from tenonnx.cli import timing
-from tenonnx.cli.memory import growth, private_bytes
 from tenonnx.cli.smoke import tiny_model
-from tenonnx_bench.contender import Open, Opened, Run
+from tenonnx_bench.contender import Opened
+from tenonnx_bench.differences import differences, largest
+from tenonnx_bench.peers import Open, Run
 
 MIN_RUNS = 5
 TURN_SECONDS = 0.05
-"""How long a contender runs before it is the next one's turn, once at least."""
+"""A contender's turn in seconds; it has one run at least."""
 
 Show = Callable[[str, float], None]
 
 
 @dataclass
 class Result:
-    """What was measured of one contender.
+    """The measurements of one contender.
 
     Attributes:
-        name: As given to ``--provider``.
-        load_seconds: To open the model.
-        compile_seconds: What kernels took that were compiled before and after the first run.
+        name: The name given to ``--provider``.
+        load_seconds: To open the model, once its kernels are compiled.
+        compile_seconds: To compile kernels that were not in the cache.
         first_seconds: The first run.
+        settling: The time until runs got no faster.
         seconds: Every measured run.
-        private_bytes: Private memory that opening and the first run added, if known.
         difference: Greatest absolute difference from the first contender's outputs; ``None``
             if they cannot be subtracted.
-        error: What went wrong; the contender is out of the race then.
+        error: The error that ended its part in the comparison.
     """
 
     name: str
     load_seconds: float | None = None
     compile_seconds: float = 0.0
     first_seconds: float | None = None
+    settling: timing.Settling | None = None
     seconds: list[float] = field(default_factory=list)
-    private_bytes: int | None = None
     difference: float | None = None
     error: Exception | None = None
     run: Run | None = None
     outputs: list[Any] = field(default_factory=list)
 
     def statistics(self) -> dict[str, float]:
-        """Returns the least, the median and the 90th percentile of the runs, in seconds."""
-        if not self.seconds:
-            return {}
-        return {
-            "min": min(self.seconds),
-            "median": statistics.median(self.seconds),
-            "p90": float(np.percentile(self.seconds, 90)),
-        }
+        """Returns the ``percentiles`` of the measured runs."""
+        return percentiles(self.seconds)
+
+
+def percentiles(seconds: Sequence[float]) -> dict[str, float]:
+    """Returns percentiles of runs in seconds, and the runs per second."""
+    if not seconds:
+        return {}
+    return {
+        "min": min(seconds),
+        "median": statistics.median(seconds),
+        "p90": float(np.percentile(seconds, 90)),
+        "p99": float(np.percentile(seconds, 99)),
+        "runs_per_second": len(seconds) / sum(seconds),
+    }
 
 
 def open_all(
@@ -67,7 +75,7 @@ def open_all(
     feeds: Mapping[str, Any],
     show: Show,
 ) -> list[Result]:
-    """Opens a model for every contender and runs it there once."""
+    """Opens a model for every contender and runs it once."""
     results = []
     for name, open_model in openers.items():
         show(f"loading for {name}", 0)
@@ -75,22 +83,58 @@ def open_all(
         results.append(result)
         try:
             _warm_up(open_model, show)
-            before = private_bytes()
-            run, result.load_seconds = timing.timed(functools.partial(open_model, path))
-            result.compile_seconds = _compile(run, show)
-            result.outputs, result.first_seconds = timing.timed(functools.partial(run, feeds))
-            result.compile_seconds += _compile(run, show)  # what that asked for
-            result.run = run
+            total = _open(result, open_model, path, feeds, show)
+            if isinstance(result.run, Opened) and result.run.compiled():
+                # It may have compiled while it loaded.
+                result.run, result.outputs = None, []
+                show(f"loading for {name}", 0)
+                again = _open(result, open_model, path, feeds, show)
+                result.compile_seconds = max(result.compile_seconds, total - again)
         except (TenonnxError, MemoryError) as error:
-            result.error = error
-            continue
-        result.private_bytes = growth(before, private_bytes())
+            result.run, result.error = None, error
     _compare([result for result in results if result.error is None])
     return results
 
 
+def _open(
+    result: Result, open_model: Open, path: str, feeds: Mapping[str, Any], show: Show
+) -> float:
+    """Opens and runs a model once; returns the seconds, with those for kernels."""
+    begin = timing.clock()
+    run, result.load_seconds = timing.timed(functools.partial(open_model, path))
+    result.compile_seconds += _compile(run, show)
+    result.outputs, result.first_seconds = timing.timed(functools.partial(run, feeds))
+    result.compile_seconds += _compile(run, show)  # kernels of that first run
+    total = timing.clock() - begin
+    result.run = run
+    return total
+
+
+def settle_all(
+    results: Sequence[Result], feeds: Mapping[str, Any], budget: float, least: int, show: Show
+) -> None:
+    """Runs every contender until it gets no faster.
+
+    Args:
+        results: Contenders with an open model; others are left out.
+        feeds: The inputs.
+        budget: Seconds for each of them.
+        least: Runs of each, at least.
+        show: Takes progress: fractions of 1.
+    """
+    for result in results:
+        if (run := result.run) is None:
+            continue
+        show("warming up", 0)
+        call = functools.partial(run, feeds)
+        result.settling = timing.settle(call, budget, least)
+        if (waited := _compile(run, show)) > timing.PAUSE_SECONDS:  # kernels of later runs
+            result.compile_seconds += waited
+            result.settling = timing.settle(call, budget, least)
+
+
 def _warm_up(open_model: Open, show: Show) -> None:
-    """Loads the contender's code, so that times and memory are the model's alone."""
+    """Loads the contender's code, so that it does not count as the model's time."""
     run = open_model(tiny_model())
     _compile(run, show)
     run({"x": np.ones(4, np.float32)})
@@ -105,28 +149,22 @@ def race(
     results: Sequence[Result],
     feeds: Mapping[str, Any],
     *,
-    warmup: int,
     repeat: int | None,
     seconds: float,
     show: Show,
 ) -> None:
-    """Runs the contenders in turn and notes every run's time.
+    """Runs the contenders in turn and records every run's time.
 
     Args:
-        results: Of contenders with the model open; the others stay out.
+        results: Contenders with an open model; others are left out.
         feeds: The inputs.
-        warmup: Rounds that do not count.
-        repeat: Runs of each that do; as many as fit into ``seconds`` if ``None``.
+        repeat: Measured runs of each; as many as fit into ``seconds`` if ``None``.
         seconds: Time for each contender.
         show: Takes progress: fractions of 1.
     """
     racing = [(result.run, result.seconds) for result in results if result.run is not None]
     if not racing:
         return
-    for _ in range(warmup):
-        show("warming up", 0)
-        for run, _ in racing:
-            run(feeds)
     begin = timing.clock()
     while True:
         elapsed = (timing.clock() - begin) / len(racing)
@@ -136,27 +174,12 @@ def race(
         if done >= 1 and (repeat or fewest >= MIN_RUNS):
             return
         for run, times in racing:
-            run(feeds)  # uncounted: the threads of the contender before may still spin
+            run(feeds)  # not counted: the other contender's threads may still spin
             left = None if repeat is None else repeat - len(times)
             times += timing.repeat(functools.partial(run, feeds), TURN_SECONDS, 1, left)
 
 
 def _compare(results: Sequence[Result]) -> None:
     for result in results[1:]:
-        pairs = zip(results[0].outputs, result.outputs, strict=True)
-        differences = [_difference(a, b) for a, b in pairs]
-        known = [d for d in differences if d is not None]
-        result.difference = max(known) if len(known) == len(differences) and known else None
-
-
-def _difference(a: Any, b: Any) -> float | None:
-    if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)):
-        return None
-    if a.shape != b.shape or a.dtype == object or b.dtype == object:
-        return None
-    if not a.size:
-        return 0.0
-    a, b = a.astype(np.complex128), b.astype(np.complex128)
-    with np.errstate(invalid="ignore"):
-        apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0, np.abs(a - b))
-    return float(apart.max())
+        names = [str(number) for number in range(len(result.outputs))]
+        result.difference = largest(differences(names, result.outputs, results[0].outputs))

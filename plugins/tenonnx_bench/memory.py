@@ -1,4 +1,4 @@
-"""``tenonnx memory``: what a model takes in one process and in several at once."""
+"""``tenonnx memory``: a model's memory in one process and in several at once."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import typer
 
 from tenonnx import Fail, InvalidArgument
 from tenonnx.cli import arguments
-from tenonnx.cli.opening import Request, load_original
+from tenonnx.cli.opening import Request, check_provider, load_original
 from tenonnx.cli.output import (
-    count,
+    check_targets,
     emit_json,
     lines,
     progress,
@@ -25,17 +25,16 @@ from tenonnx.cli.output import (
     write_text,
 )
 from tenonnx.cli.state import State, state_of
-from tenonnx_bench.contender import PEER, is_peer_here
+from tenonnx_bench.peers import ONNXRUNTIME as PEER
+from tenonnx_bench.peers import is_installed
 
-HELP = f"""Shows which bytes a model takes, and what processes share.
+HELP = """Shows how much memory a model takes, and what several processes share.
 
-Starts the given number of processes, each of which opens the model and runs it on made-up
-inputs, and reads their memory while all of them are alive. What the code itself takes does not
-count: every process has opened and run a tiny model before.
+Starts processes that open the model at the same time and run it on random inputs, and reads their
+memory. Memory of the code itself is left out: every process first opens and runs a tiny model.
 
-With --html it draws private and mapped memory, at its peak and afterwards, and over time; and, if
-{PEER} is installed, that of {PEER} in processes of its own, which take turns with
-tenonnx's. The page needs nothing but itself.
+--html draws private and mapped memory, at the peak, after the runs, and over time. If onnxruntime
+is installed, it runs in processes of its own, in turn with tenonnx. The page needs no network.
 
 \b
 Examples:
@@ -51,9 +50,7 @@ def memory(
     context: typer.Context,
     model: arguments.Model,
     processes: Annotated[int, typer.Option(min=1, help="Processes at the same time.")] = 1,
-    html: Annotated[
-        str, typer.Option(metavar="OUT.html", help="Draw it, on a page of its own.")
-    ] = "",
+    html: Annotated[str, typer.Option(metavar="OUT.html", help="Write a page with drawings.")] = "",
     peer: Annotated[
         bool | None,
         typer.Option(
@@ -61,35 +58,37 @@ def memory(
             help=f"Measure {PEER}, too. By default with --html, if it is installed.",
         ),
     ] = None,
-    rounds: Annotated[
-        int, typer.Option(min=1, help="How often both take their turn; the median is shown.")
-    ] = 1,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns of each; the median is shown.")] = 1,
     inputs: arguments.Inputs = arguments.NOTHING,
     dims: arguments.Dims = arguments.NOTHING,
     providers: arguments.Providers = arguments.NOTHING,
     level: arguments.LevelChoice = arguments.Level.ALL,
     without: arguments.Without = arguments.NOTHING,
     roots: arguments.Roots = arguments.NOTHING,
+    threads: arguments.Threads = 0,
     as_json: arguments.Json = False,
     child: Annotated[str, typer.Option("--child", hidden=True)] = "",
     feeds: Annotated[str, typer.Option("--feeds", hidden=True)] = "",
 ) -> None:
     """Measures a model's memory."""
-    state, request = state_of(context), Request(providers, level, without, roots)
+    state, request = state_of(context), Request(providers, level, without, roots, threads)
     if child:
         from tenonnx_bench.held import hold
 
         hold(state, child, model, request, feeds)
         return
+    check_targets(html)
+    for text in providers:
+        check_provider(state, text)
     if peer is None:
-        peer = bool(html) and is_peer_here()
-    elif peer and not is_peer_here():
+        peer = bool(html) and is_installed(PEER)
+    elif peer and not is_installed(PEER):
         raise InvalidArgument(f"{PEER} is not installed", hint=f"pip install {PEER}")
     contenders = (OURS, PEER) if peer else (OURS,)
     with tempfile.TemporaryDirectory() as folder:
         given = Path(folder, "feeds")
         given.write_bytes(pickle.dumps(_feeds(state, model, request, inputs, dims)))
-        options = [*_repeated(request), "--level", level.value, "--feeds", str(given)]
+        options = [*options_of(request), "--feeds", str(given)]
         found = measure(state, model, options, contenders, processes, rounds)
     if html:
         from tenonnx_bench.memory_page import as_html
@@ -110,11 +109,14 @@ def _feeds(
     return make_feeds(graph, list(inputs) or ["random"], parse_dims(dims), 0)
 
 
-def _repeated(request: Request) -> list[str]:
+def options_of(request: Request) -> list[str]:
+    """Returns the command-line options of a request."""
     options: Iterable[tuple[str, Sequence[str]]] = (
         ("--provider", request.providers),
         ("--disable-transform", request.without),
         ("--allow-root", request.roots),
+        ("--level", [request.level.value]),
+        ("--threads", [str(request.threads)]),
     )
     return [part for name, values in options for value in values for part in (name, value)]
 
@@ -129,8 +131,8 @@ def measure(
 ) -> dict[str, Any]:
     """Returns the median ``Course`` of every contender that could run the model.
 
-    Contenders take turns. Where there are several, each goes once without being counted, so that
-    the model's file is in the page cache and kernels are in theirs, for all alike.
+    Contenders take turns. If there are several, the first turn of each is not counted: it brings
+    the model's file into the page cache and kernels into theirs.
     """
     from tenonnx_bench.sampling import Course, follow
 
@@ -178,7 +180,7 @@ def _as_data(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def show(found: dict[str, Any]) -> None:
-    """Prints what was measured."""
+    """Prints the measurements."""
     lines(found[OURS].told["report"])
     for name, course in found.items():
         title("Processes" if len(found) == 1 else f"Processes of {name}")
@@ -193,9 +195,11 @@ def show(found: dict[str, Any]) -> None:
         header = ("pid", "private, loaded", "private, run", "share of all (PSS)", "resident in all")
         table(header, rows, right=header)
         peak, number = course.peak.private, len(rows)
+        who = f"all {number} processes together" if number > 1 else "the process"
         lines(
             "",
-            f"private memory of all at its peak: {size(peak)} more than the {size(course.code)} "
-            "of code alone",
-            f"{count(number, 'process', 'processes')} together: {size(course.proportional)} more",
+            f"The model adds to {who}:",
+            f"  {size(peak)} of private memory at the peak",
+            f"  {size(course.proportional)} of memory after the runs, shared pages counted once",
+            f"Before it was opened, private memory was {size(course.code)}.",
         )

@@ -1,4 +1,4 @@
-"""A page that draws the memory of processes that hold a model."""
+"""A page that draws the memory of processes with a model."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 WIDTH, LABEL, BAR, GAP = 860, 110, 26, 12
 PLOT = 260
-"""Height of the drawing over time; the others are pixels too."""
+"""Height of the drawing over time, in pixels as the others."""
 
 POINTS = 600
-"""Points of a line, at most: there are no more pixels."""
+"""The most points of a line: there are no more pixels."""
 
 PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>{title}</title>
@@ -45,7 +45,7 @@ pre {{ overflow-x: auto }}
 </style>
 <h1>{title}</h1>
 <p class="soft">Memory that {processes} took to open and run it, beyond what the code takes without
-a model. Private: what no file holds too. Mapped: pages of files, which all processes share.</p>
+a model. Private: memory that is in no file. Mapped: pages of files, which all processes share.</p>
 <h2>Peak</h2>
 {peak}
 <h2>After the runs</h2>
@@ -61,11 +61,11 @@ a model. Private: what no file holds too. Mapped: pages of files, which all proc
 
 
 def as_html(model: str, found: Mapping[str, Course]) -> str:
-    """Returns a page that needs nothing but itself.
+    """Returns a page that needs no other file.
 
     Args:
         model: Its path.
-        found: What was measured of each contender; the first one's report is shown.
+        found: Each contender's measurement; the first one's report is shown.
     """
     (first, *_) = found.values()
     processes = count(len(first.processes), "process", "processes")
@@ -103,7 +103,7 @@ def _bars(values: Mapping[str, tuple[int, int]], top: float) -> str:
 
 
 def _lines(found: Mapping[str, Course]) -> str:
-    """Draws private and mapped memory over time, an axis for both."""
+    """Draws private and mapped memory over time."""
     samples = [sample for course in found.values() for sample in course.samples]
     end = max(sample.seconds for sample in samples) or 1
     top = max(1, *(max(sample.private, sample.mapped) for sample in samples))
@@ -145,7 +145,7 @@ def _grid(top: float, end: float) -> str:
 
 
 def _thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Returns the highest point of every stretch, and the last of all: no peak is lost."""
+    """Returns the highest point of every interval, and the last of all, so that no peak is lost."""
     step = -(-len(points) // POINTS)
     stretches = (points[i : i + step] for i in range(0, len(points), step))
     return [*(min(stretch, key=lambda point: point[1]) for stretch in stretches), points[-1]]

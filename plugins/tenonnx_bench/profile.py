@@ -1,16 +1,19 @@
-"""``tenonnx profile``: which nodes a model's time goes to."""
+"""``tenonnx profile``: the time of a model's nodes."""
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tenonnx.cli import arguments
-from tenonnx.cli.opening import Request, open_profiled, wait_for_kernels
+from tenonnx.cli import arguments, timing
+from tenonnx.cli.opening import Request, open_session, profiler_of, wait_for_kernels
 from tenonnx.cli.output import (
+    check_targets,
     count,
     duration,
     emit_json,
@@ -21,21 +24,61 @@ from tenonnx.cli.output import (
     title,
     write_text,
 )
-from tenonnx.cli.state import state_of
-from tenonnx_bench.hot import Hot, as_html, by_node, by_operator, run_seconds
+from tenonnx.cli.state import State, state_of
+from tenonnx_bench.bench import SHOWN_SECONDS, limited, rate
+from tenonnx_bench.hot import Event, Hot, Watched, by_node, by_operator, watched
+from tenonnx_bench.measure import percentiles
+
+if TYPE_CHECKING:
+    from tenonnx import InferenceSession
 
 HELP = """Shows which operators and nodes a model's time goes to.
 
-Runs the model a number of times, after some runs that do not count and once its kernels are
-compiled, and adds up what every node takes. Watching costs about a microsecond for each node of
-each run. The trace opens in https://ui.perfetto.dev and chrome://tracing; its events have
+Waits until kernels are compiled and runs get no faster, for --settle seconds at most. First it
+times runs without watching them: p50, p99 and runs per second. Then it watches some runs, and adds
+up the time of every node. A watched run takes longer, because its nodes run one by one. The
+operators and the rest, which is the time between them, add up to a watched run. The cost of
+watching is shown separately.
+
+The page of --html has a timeline, operators, nodes, and a button that opens the trace in Perfetto,
+which needs the network. The trace opens in https://ui.perfetto.dev and chrome://tracing, and has
 onnxruntime's names and fields. Inputs are random unless given.
 
 \b
 Examples:
   tenonnx profile model.onnx --top 20
-  tenonnx profile model.onnx --dim batch=8 --trace trace.json --html hot.html
+  tenonnx profile model.onnx --dim batch=8 --trace trace.json --html profile.html
 """
+
+TIMED_SECONDS = 0.5
+"""Time for unwatched runs, of which there are at least as many as watched ones."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The measurements of a model.
+
+    Attributes:
+        model: Its path.
+        runs: Watched runs.
+        compile_seconds: The time to compile kernels, before all measurements.
+        settling: The time until runs got no faster.
+        unwatched: Percentiles of runs without watching.
+        watched: The times of a watched run.
+        operators: By operator, the longest first.
+        nodes: By node, the longest first.
+        events: The trace of the watched runs.
+    """
+
+    model: str
+    runs: int
+    compile_seconds: float
+    settling: timing.Settling
+    unwatched: dict[str, float]
+    watched: Watched
+    operators: list[Hot]
+    nodes: list[Hot]
+    events: list[Event]
 
 
 def profile(
@@ -45,73 +88,129 @@ def profile(
     dims: arguments.Dims = arguments.NOTHING,
     seed: arguments.Seed = 0,
     top: Annotated[int, typer.Option(help="How many nodes to show.", min=1)] = 20,
-    runs: Annotated[int, typer.Option(help="Runs that count.", min=1)] = 10,
-    warmup: Annotated[int, typer.Option(help="Runs that do not count.", min=0)] = 2,
+    runs: Annotated[int, typer.Option(help="Watched runs.", min=1)] = 10,
+    warmup: arguments.WarmUp = 2,
+    settle: arguments.Settle = 10.0,
     trace: Annotated[
-        str, typer.Option(metavar="OUT.json", help="Write the trace of the counted runs.")
+        str, typer.Option(metavar="OUT.json", help="Write the trace of the watched runs.")
     ] = "",
     html: Annotated[
-        str, typer.Option(metavar="OUT.html", help="Write a page with all nodes.")
+        str, typer.Option(metavar="OUT.html", help="Write a page with a timeline and all nodes.")
     ] = "",
     providers: arguments.Providers = arguments.NOTHING,
     level: arguments.LevelChoice = arguments.Level.ALL,
     without: arguments.Without = arguments.NOTHING,
     roots: arguments.Roots = arguments.NOTHING,
+    threads: arguments.Threads = 0,
     as_json: arguments.Json = False,
 ) -> None:
     """Profiles a model."""
     from tenonnx.cli.feeds import make_feeds, parse_dims
 
-    request = Request(providers, level, without, roots)
-    session, profiler = open_profiled(state_of(context), model, request)
+    check_targets(trace, html)
+    request = Request(providers, level, without, roots, threads)
+    state = state_of(context)
+    session, _ = open_session(state, model, request)
     feeds = make_feeds(session.model.graph, inputs or ["random"], parse_dims(dims), seed)
-    with progress(1.0) as show:
-        wait_for_kernels(session, show)
-        for _ in range(warmup):
-            session.run(None, feeds)
-            wait_for_kernels(session, show)  # which runs ask for, too
-    skipped = len(profiler.events)
-    for _ in range(runs):
-        session.run(None, feeds)
-    events = profiler.events[skipped:]
-    nodes, operators = by_node(events), by_operator(events)
-    seconds = run_seconds(events)
+    with limited(threads), progress(1.0) as show:
+        found = _measure((state, session), model, feeds, (runs, warmup, settle), show)
     if trace:
-        write_text(trace, json.dumps(events))
+        write_text(trace, json.dumps(found.events))
     if html:
-        write_text(html, as_html(model, runs, seconds, operators, nodes))
+        from tenonnx_bench.profile_page import as_html
+
+        write_text(html, as_html(found))
     if as_json:
-        emit_json(_as_data(model, runs, seconds, operators, nodes[:top]))
+        emit_json(_as_data(found, top))
     else:
-        _print(runs, seconds, operators[:top], nodes, top)
+        _print(found, top)
 
 
-def _as_data(
-    model: str, runs: int, seconds: float, operators: Sequence[Hot], nodes: Sequence[Hot]
-) -> dict[str, Any]:
+def _measure(
+    opened: tuple[State, InferenceSession],
+    model: str,
+    feeds: dict[str, Any],
+    how: tuple[int, int, float],
+    show: Callable[[str, float], None],
+) -> Profile:
+    """Times runs, then watches some; ``how`` is their number, runs before, seconds to settle."""
+    (state, session), (runs, warmup, settle) = opened, how
+    run = functools.partial(session.run, None, feeds)
+    compiling = wait_for_kernels(session, show)
+    for _ in range(2):  # again if the runs needed more kernels
+        show("warming up", 0)
+        settling = timing.settle(run, settle, warmup)
+        waited = wait_for_kernels(session, show)
+        compiling += waited
+        if waited < timing.PAUSE_SECONDS:
+            break
+    show("running", 0)
+    times = list(timing.repeat(run, TIMED_SECONDS, runs))
+    profiler = profiler_of(state, session)
+    session.watch(profiler)
+    run()  # the first watched run makes the code for it
+    skipped = len(profiler.events)
+    for done in range(runs):
+        show("watching", done / runs)
+        run()
+    events = profiler.events[skipped:]
+    return Profile(
+        model, runs, compiling, settling, percentiles(times), watched(events),
+        by_operator(events), by_node(events), events,
+    )  # fmt: skip
+
+
+def _as_data(found: Profile, top: int) -> dict[str, Any]:
     return {
-        "model": model,
-        "runs": runs,
-        "run_seconds": seconds / runs,
-        "operators": [hot.as_data() for hot in operators],
-        "nodes": [hot.as_data() for hot in nodes],
+        "model": found.model,
+        "runs": found.runs,
+        "compile_seconds": found.compile_seconds,
+        "settled": found.settling.settled,
+        "settle_seconds": found.settling.seconds,
+        "unwatched": found.unwatched,
+        "run_seconds": found.watched.run,
+        "rest_seconds": found.watched.rest,
+        "watching_seconds": found.watched.watching,
+        "operators": [hot.as_data() for hot in found.operators],
+        "nodes": [hot.as_data() for hot in found.nodes[:top]],
     }
 
 
-def _print(
-    runs: int, seconds: float, operators: Sequence[Hot], nodes: Sequence[Hot], top: int
-) -> None:
-    lines(f"{count(runs, 'run')} of {duration(seconds / runs)}")
+def summary(found: Profile) -> list[str]:
+    """Returns sentences on the runs as a whole."""
+    times = found.unwatched
+    told = [
+        f"a run takes {duration(times['median'])} (p50; p99 {duration(times['p99'])}, "
+        f"{rate(times['runs_per_second'])} runs/s)",
+        f"watched, {count(found.runs, 'run')} of {duration(found.watched.run)}, and "
+        f"{duration(found.watched.watching)} for watching each run",
+    ]
+    if found.compile_seconds > SHOWN_SECONDS:
+        told.insert(0, f"kernels were compiled in {duration(found.compile_seconds)}")
+    if not found.settling.settled:
+        waited = duration(found.settling.seconds)
+        told.append(f"runs still got faster after {waited} (--settle allows more)")
+    return told
+
+
+def _print(found: Profile, top: int) -> None:
+    lines(*summary(found))
     title("Operators")
     columns = ("time a run", "share", "calls")
-    rows = [(h.name, duration(h.seconds / runs), f"{h.share:.1%}", h.calls) for h in operators]
+    rows: list[Sequence[object]] = [
+        (hot.name, duration(hot.seconds / found.runs), f"{hot.share:.1%}", hot.calls)
+        for hot in found.operators
+    ]
+    rest, whole = found.watched.rest, found.watched.run
+    rows.append(("the rest, between operators", duration(rest), f"{rest / whole:.1%}", None))
+    rows.append(("a watched run", duration(whole), "100.0%", None))
     table(("operator", *columns), rows, right=columns)
     title("Nodes")
     detailed = [
         (
             hot.name,
             hot.operator,
-            duration(hot.seconds / runs),
+            duration(hot.seconds / found.runs),
             f"{hot.share:.1%}",
             hot.calls,
             size(hot.output_bytes / hot.calls),
@@ -119,9 +218,10 @@ def _print(
             hot.provider,
             hot.kernel,
         )
-        for hot in nodes[:top]
+        for hot in found.nodes[:top]
     ]
     header = ("node", "operator", *columns, "output", "copied", "provider", "kernel")
-    table(header, detailed, right=(*columns, "output", "copied"))
-    if len(nodes) > top:
-        lines("", f"{len(nodes) - top} more; --top {len(nodes)} shows them all")
+    spare = ("kernel", "calls", "output", "copied", "provider")
+    table(header, detailed, (*columns, "output", "copied"), spare)
+    if len(found.nodes) > top:
+        lines("", f"{len(found.nodes) - top} more; --top {len(found.nodes)} shows them all")

@@ -1,4 +1,4 @@
-"""Reading the memory of processes that hold a model, from before they open it until they ran it."""
+"""Reads the memory of processes while they open and run a model."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from typing import Any
 from tenonnx import Fail, NotSupported
 
 INTERVAL_SECONDS = 0.002
-"""Between samples of one process; what is allocated and freed faster than that is not seen."""
+"""The time between samples of a process; shorter allocations are not seen."""
 
 FIELDS = {"Rss": "resident", "Pss": "proportional", "Anonymous": "private"}
-"""What is read from smaps_rollup, and what it is called here."""
+"""Fields of smaps_rollup, by their names here."""
 
 MAPPED = ("RssFile", "RssShmem")
 
@@ -30,10 +30,10 @@ class Sample:
     """Memory of all processes together at one moment, beyond what they had before the model.
 
     Attributes:
-        seconds: Since the processes were told to open the model.
-        private: Bytes that no file holds too.
-        mapped: Bytes of mapped files that are in memory: those of the process with the most, for
-            the pages are the same ones in all.
+        seconds: Since the processes began to open the model.
+        private: Bytes that are in no file.
+        mapped: Resident bytes of mapped files: the most of any process, because all processes
+            share these pages.
     """
 
     seconds: float
@@ -43,14 +43,14 @@ class Sample:
 
 @dataclass
 class Course:
-    """What processes that opened and ran a model took.
+    """The memory of processes that opened and ran a model.
 
     Attributes:
-        processes: For each, its ``pid`` and what smaps_rollup said before (``base``), when the
-            model was ``loaded`` and at the end (``run``), in bytes by the names in ``FIELDS``.
-        samples: Meanwhile, in order.
+        processes: For each, its ``pid`` and its smaps_rollup before (``base``), when the model was
+            ``loaded`` and at the end (``run``), in bytes by the names in ``FIELDS``.
+        samples: The samples between, in order.
         loaded: Seconds until every process had opened the model.
-        told: What the first process said of its weights.
+        told: The first process's report on its weights.
     """
 
     processes: list[dict[str, Any]] = field(default_factory=list)
@@ -60,14 +60,14 @@ class Course:
 
     @property
     def peak(self) -> Sample:
-        """The greatest private and mapped memory, which may be of different moments."""
+        """The greatest private and the greatest mapped memory, perhaps at different moments."""
         most = max(self.samples, key=lambda sample: sample.private)
         mapped = max(sample.mapped for sample in self.samples)
         return Sample(most.seconds, most.private, mapped)
 
     @property
     def steady(self) -> Sample:
-        """What is left when all runs are done."""
+        """The memory after all runs."""
         return self.samples[-1]
 
     @property
@@ -77,12 +77,12 @@ class Course:
 
     @property
     def proportional(self) -> int:
-        """Bytes that all processes add, a page that several share counted once."""
+        """Bytes that all processes add; a shared page counts once."""
         return sum(p["run"]["proportional"] - p["base"]["proportional"] for p in self.processes)
 
 
 class _Watched:
-    """One process, and what it has said."""
+    """One process and its reports."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
@@ -91,10 +91,10 @@ class _Watched:
         self.base = (0, 0)
 
     def hear(self) -> None:
-        """Takes the next line of its output.
+        """Returns the next line of its output.
 
         Raises:
-            Fail: There is none, because the process failed.
+            Fail: The process failed.
         """
         assert self.process.stdout is not None
         assert self.process.stderr is not None
@@ -106,26 +106,26 @@ class _Watched:
         self.steps[told.pop("step")] = told
 
     def send(self) -> None:
-        """Has it go on."""
+        """Lets it continue."""
         assert self.process.stdin is not None
         self.process.stdin.write(b"\n")
         self.process.stdin.flush()
 
 
 def follow(command: Sequence[str], count: int, tell: Callable[[str], None]) -> Course:
-    """Starts processes that ``held.hold`` the model at the same time, and reads their memory.
+    """Starts processes that run ``held.hold`` at the same time, and reads their memory.
 
     Args:
         command: Starts one of them.
         count: How many.
-        tell: Takes what is being done.
+        tell: Takes the name of the current stage.
 
     Raises:
-        Fail: A process failed; its own message is part of the error's.
-        NotSupported: This system does not say what memory a process has.
+        Fail: A process failed; the message has its output.
+        NotSupported: This system does not tell a process's memory.
     """
     if not Path("/proc/self/smaps_rollup").exists():
-        raise NotSupported("memory is read from /proc/PID/smaps_rollup, which is not there")
+        raise NotSupported("memory is read from /proc/PID/smaps_rollup, which this system lacks")
     with _started(command, count) as watched:
         tell("starting")
         while not all("ready" in one.steps for one in watched):
@@ -172,7 +172,7 @@ def _sample(watched: Sequence[_Watched], start: float) -> Sample:
 
 
 def _resident(process: int) -> tuple[int, int]:
-    """Returns a process's anonymous memory and what it has in memory of files, in bytes."""
+    """Returns a process's anonymous memory and its resident memory of files, in bytes."""
     lines = Path(f"/proc/{process}/status").read_text().splitlines()
     found = {line.split(":")[0]: line for line in lines if line.startswith("Rss")}
     kib = {name: int(line.split()[1]) for name, line in found.items()}
@@ -189,7 +189,7 @@ def rollup(process: int) -> dict[str, int]:
 @contextlib.contextmanager
 def _started(command: Sequence[str], count: int) -> Iterator[list[_Watched]]:
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    # Kernels are there before the first run ends: a compiler in the background would be measured.
+    # Kernels must exist before the first run ends, or a compiler in the background is measured.
     environment = {"TENONNX_JIT": "wait", **os.environ}
     children = [
         subprocess.Popen([sys.executable, "-m", *command], env=environment, **pipes)  # type: ignore[call-overload]  # it cannot tell which keyword a name is

@@ -1,4 +1,4 @@
-"""What the attention operators share: heads, visibility, scores, and a softmax with sinks."""
+"""Common parts of the attention operators: heads, visibility, scores, and a softmax with sinks."""
 
 from __future__ import annotations
 

@@ -38,8 +38,8 @@ def attn_lstm(
     """Return every hidden state, the last one, and the last cell.
 
     Every step's input is X's, followed by what the step before attended to: (directions,
-    4 * hidden_size, inputs + attention) are W's sizes. What is attended to is the mean of M's
-    entries weighted by the softmax of V . tanh(M MW + h QW); with AW, [h, mean] AW.
+    4 * hidden_size, inputs + attention) are W's sizes. The attention is the mean of M's entries
+    weighted by the softmax of V . tanh(M MW + h QW); with AW, [h, mean] AW.
 
     Raises:
         ValueError: QW, MW, V or M is missing, or W's width does not fit.
@@ -68,7 +68,7 @@ def attn_lstm(
 
 
 class Attention:
-    """What a hidden state (directions, batch, hidden size) attends to.
+    """The attention of a hidden state (directions, batch, hidden size).
 
     Args:
         xp: The array namespace.

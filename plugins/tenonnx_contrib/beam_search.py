@@ -64,7 +64,7 @@ class Search:
 
     Attributes:
         beams: How many sequences of each batch entry go on at once.
-        rules: What the scores of tokens are subject to.
+        rules: The rules for the scores of tokens.
         sequences: ``[batch * beams, length]``.
         totals: Sums of logarithms, ``[batch * beams]``.
         finished: One per batch entry.

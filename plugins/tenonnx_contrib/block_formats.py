@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 FOUR_BITS = np.array(
     [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.float32
 )
-"""What four bits of the IQ4 formats stand for."""
+"""The values of four bits in the IQ4 formats."""
 
 
 class Format(NamedTuple):

@@ -1,4 +1,4 @@
-"""The codebooks of ggml's 2 and 3 bit formats: what an index in a block stands for.
+"""The codebooks of ggml's 2 and 3 bit formats: the values of a block's indices.
 
 A codebook is a list of short vectors whose elements are of few magnitudes. Listed here is, of
 each element, which magnitude it is, in two or three bits, the lowest first, in base 85.

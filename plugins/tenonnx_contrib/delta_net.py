@@ -12,7 +12,7 @@ from tenonnx_array.linear_attention import check_rule, recur, repeated
 from tenonnx_array.nonlinear import sigmoid, softplus
 
 GATES = {"softplus": "softplus", "qwen": "softplus", "sigmoid": "sigmoid", "kda": "sigmoid"}
-"""What is applied to a gate, by the names of ``gate_activation``."""
+"""Activations of a gate, by the names of ``gate_activation``."""
 
 table = OperatorTable("com.microsoft")
 op = table.op

@@ -118,7 +118,7 @@ def q_moe(
     fc1_act_block_scale: Array | None = None,  # noqa: ARG001 - activations keep their type
     fc2_act_block_scale: Array | None = None,  # noqa: ARG001 - activations keep their type
     *,
-    accuracy_level: int = 0,  # noqa: ARG001 - a licence to be less accurate
+    accuracy_level: int = 0,  # noqa: ARG001 - a license to be less accurate
     block_size: int = 0,
     expert_weight_bits: int = 4,
     fc1_expert_weight_bits: int = 0,

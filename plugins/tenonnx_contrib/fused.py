@@ -32,8 +32,8 @@ def activated(
         xp: The array namespace.
         x: Of any shape.
         name: The activation's.
-        given: What it takes, in order or by name. What is None is as the operator has it, and of
-            names it takes its own.
+        given: Its parameters, in order or by name. None stands for the operator's default, and
+            other names are ignored.
 
     Raises:
         ValueError: An activation that is never fused.

@@ -1,4 +1,4 @@
-"""What the search operators do to the scores of the next token before they choose one."""
+"""Changes of the search operators to the scores of the next token."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOWEST = np.finfo(np.float32).min
 
 @dataclass(frozen=True)
 class Rules:
-    """Which tokens are less likely than the model says, or not allowed.
+    """Tokens that are penalized or forbidden.
 
     Attributes:
         end: Id of the token that ends a sequence.
@@ -95,7 +95,7 @@ def keep_nucleus(scores: Array, mass: float, least: int, filler: float) -> Array
         scores: ``[rows, vocabulary]``.
         mass: A sum of probabilities; from 1 on nothing is replaced, nor at 0.
         least: How many tokens are kept in any case.
-        filler: What the others get.
+        filler: The score of the others.
     """
     if not 0 < mass < 1:
         return scores

@@ -1,4 +1,4 @@
-"""The models inside the search operators: what they are fed at each step, and their caches.
+"""The models inside the search operators: their inputs at each step, and their caches.
 
 Their inputs and outputs have fixed names, described with the operators BeamSearch, GreedySearch
 and WhisperBeamSearch of com.microsoft. A *row* is one sequence that is being written: a batch
@@ -40,7 +40,7 @@ class DecoderOnly(Decoding):
             ``[2, rows, heads, length, head size]``.
         first: Takes the decoder's place for the prompt.
         ids: The prompt, ``[batch, length]``.
-        mask: Which of it counts; what is not ``pad`` when absent.
+        mask: The mask of tokens; all but ``pad`` if absent.
         pad: Id of the padding.
     """
 
@@ -94,7 +94,7 @@ class EncoderDecoder(Decoding):
             if it starts the decoder as well, ``logits``, ``encoder_hidden_states`` and the cache of
             the self attention.
         decoder: Takes ``input_ids``, and of the others whichever it names.
-        ids: What is encoded: tokens, or Whisper's features.
+        ids: The encoder's input: tokens, or Whisper's features.
         mask: Which of it counts; all but ``pad`` on the left when absent.
         pad: Id of the padding.
         begin: The first tokens of every sequence, ``[batch, length]``.
@@ -209,7 +209,7 @@ def opened(
     """Returns a search operator's model before its first token, what sequences begin with, rules.
 
     Args:
-        ids: What is encoded, or the prompt.
+        ids: The encoder's input, or the prompt.
         mask: Which of it counts.
         shortest: Sequences shorter than this do not end.
         repetition: The penalty for tokens that are there already.

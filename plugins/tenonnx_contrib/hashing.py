@@ -121,8 +121,8 @@ def varlen_ngram_hash_mapping(
     """Hashes every run of 2 to ``max_ngram_size`` tokens, by the sum modulo 2 of their products.
 
     Requests lie one behind the other, as ``cumulative_sequence_length`` says; the histories
-    ``past_ids`` and ``past_segment_ids`` are (batch, max_ngram_size - 1). What a run would read
-    beyond the history, a segment or an end-of-sequence token is the padding.
+    ``past_ids`` and ``past_segment_ids`` are (batch, max_ngram_size - 1). Reads beyond the history,
+    a segment or an end-of-sequence token give the padding.
 
     Returns:
         The hashes (tokens, heads), the histories for the next call, and the histories after each

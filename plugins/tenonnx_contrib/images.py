@@ -43,9 +43,9 @@ def maxpool_with_mask(
 ) -> Array:
     """Return the maximum of what each row of a window shows before its mask's first zero.
 
-    What no row shows is the least float; the first element of an image of two axes or more is
-    never hidden. M serves as many images (of a batch and channel each) as it has, over and over;
-    onnxruntime 1.31.1, where it has several, reads it elsewhere.
+    Elements that no row shows are the least float; the first element of an image of two axes or
+    more is never hidden. M serves as many images (of a batch and channel each) as it has, over and
+    over; onnxruntime 1.31.1, where it has several, reads it elsewhere.
     """
     size = X.shape[2:]
     windows = place(size, tuple(kernel_shape), strides=strides, pads=pads, auto_pad=auto_pad)
@@ -119,7 +119,7 @@ def crop_and_resize(
 ) -> Array:
     """Return a crop of X (N, C, H, W) for every (y1, x1, y2, x2), resized with aligned corners.
 
-    Corners are fractions of the image's last places; what lies outside it is
+    Corners are fractions of the image's last places; elements outside the image are
     ``extrapolation_value``.
     """
     high, wide = (int(n) for n in crop_size)

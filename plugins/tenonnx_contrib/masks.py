@@ -7,7 +7,7 @@ import math
 from tenonnx import Array, Namespace
 
 FILTER = -10000.0
-"""What is added to a hidden key's score by default: hidden keys rank last but exist."""
+"""The default summand of a hidden key's score: hidden keys rank last but exist."""
 
 
 def added(

@@ -29,7 +29,7 @@ def matmul_nbits(
     *,
     K: int,
     N: int,
-    accuracy_level: int = 0,  # noqa: ARG001 - a licence to be less accurate
+    accuracy_level: int = 0,  # noqa: ARG001 - a license to be less accurate
     bits: int = 4,
     block_size: int,
     weight_prepacked: int = 0,
@@ -57,7 +57,7 @@ def matmul_nbits(
         )
     wide = accumulator(A.dtype)
     B, scales = B.reshape(N, blocks, -1), scales.reshape(N, -1).astype(wide, copy=False)
-    offsets = None if zero_points is None else centred(xp, zero_points, N, blocks, bits, wide)
+    offsets = None if zero_points is None else centered(xp, zero_points, N, blocks, bits, wide)
 
     x = A.astype(wide, copy=False)
     if g_idx is None:
@@ -114,7 +114,7 @@ def matmul_fp_q4(
     return xp.matmul(A, weights.T)
 
 
-def centred(xp: Namespace, values: Array, rows: int, blocks: int, bits: int, wide: Array) -> Array:
+def centered(xp: Namespace, values: Array, rows: int, blocks: int, bits: int, wide: Array) -> Array:
     """Return zero points (rows, blocks) less the middle of their range."""
     if values.dtype == xp.uint8:
         values = unpack(xp, values.reshape(rows, -1), bits)[:, :blocks]

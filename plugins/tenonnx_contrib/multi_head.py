@@ -64,11 +64,11 @@ def multi_head_attention(
 
 
 class Scoring(NamedTuple):
-    """What becomes of the scores of keys.
+    """Changes to the scores of keys.
 
     Attributes:
         mask: Of integers, in any of the shapes of ``masks.added``.
-        hidden: What is added to the scores of keys that the mask hides.
+        hidden: The summand of the scores of keys that the mask hides.
         bias: Is added to all.
         scale: Their factor; 0 for the usual one.
         causal: Whether a query sees no later keys.

@@ -41,7 +41,7 @@ def matmul_nbits_mlp(
     *,
     K: int,
     N: int,
-    accuracy_level: int = 0,  # noqa: ARG001 - a licence to be less accurate
+    accuracy_level: int = 0,  # noqa: ARG001 - a license to be less accurate
     activation: str,
     bits: int = 4,
     block_size: int,
@@ -82,7 +82,7 @@ def matmul_nbits_qkv(
     K: int,
     Nkv: int,
     Nq: int,
-    accuracy_level: int = 0,  # noqa: ARG001 - a licence to be less accurate
+    accuracy_level: int = 0,  # noqa: ARG001 - a license to be less accurate
     bits: int = 4,
     block_size: int,
     epsilon: float = 1e-6,

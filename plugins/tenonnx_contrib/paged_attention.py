@@ -113,7 +113,7 @@ class PagedStore(Store):
         scale: (1,) or (key heads, 1, size).
         name: The logical type: int4 and float4e2m1 lie two to a byte.
         cache: (blocks, block size, key heads, size).
-        new: What goes into it: its last axis is a head's size.
+        new: Its new entries: the last axis is a head's size.
     """
 
     def __init__(self, kind: str, scale: Array | None, name: str, cache: Array, new: Array) -> None:

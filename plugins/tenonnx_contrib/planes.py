@@ -28,8 +28,9 @@ def by_planes(
         xp: The array namespace.
         x: Shape (M, K), floating point.
         packed: The elements of W by block, shape (N, blocks, bytes), the first in the low bits.
-        scales: What elements less the middle of their range count, shape (N, blocks), x's dtype.
-        offsets: What is taken from them before, likewise; nothing if absent.
+        scales: The factors of elements less the middle of their range, shape (N, blocks), x's
+            dtype.
+        offsets: Subtracted from them before, of the same shape and dtype; nothing if absent.
         bits: Bits of an element: 2, 4 or 8.
     """
     rows, blocks, width = packed.shape

@@ -1,4 +1,4 @@
-"""Which experts a token goes to, of groups of experts."""
+"""The choice of a token's experts, from groups of experts."""
 
 from __future__ import annotations
 

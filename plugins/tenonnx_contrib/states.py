@@ -137,7 +137,7 @@ def causal_conv_with_state(
 
 
 def channels_first(xp: Namespace, x: Array, channels_last: int) -> Array:
-    """Return (batch, length, ...) as (batch, channels, length); what is so already, as it is."""
+    """Return (batch, length, ...) as (batch, channels, length), or unchanged."""
     if not channels_last:
         return x
     return xp.swapaxes(x.reshape(*x.shape[:2], -1), 1, 2)

@@ -11,7 +11,7 @@ from tenonnx import Array, Namespace
 
 
 class Window:
-    """Which positions a cache of some capacity holds, before a step and after it.
+    """The positions in a cache of some capacity, before a step and after it.
 
     After T tokens it holds the last ``resident(T)`` of them: all while they fit, then it drops
     ``capacity - window + 1`` at a time.

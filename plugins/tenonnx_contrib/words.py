@@ -59,7 +59,7 @@ def tokenizer(
 
 
 def pieces(patterns: Sequence[Pattern], text: str, shortest: int) -> list[str]:
-    """Returns what lies between separators; what one leaves is cut by the next."""
+    """Returns the pieces between separators; each separator cuts the pieces of the one before."""
     parts = [text]
     for pattern in patterns:
         parts = [piece for part in parts for piece in pattern.between(part)]

@@ -1,4 +1,4 @@
-"""``tenonnx explain``: what transforms and providers make of a model, as text or as a page."""
+"""``tenonnx explain``: what transforms and providers do with a model, as text or as a page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a placed model is drawn: a box per node, or per chain of nodes where there are many."""
+"""The boxes of a drawn model: one per node, or per chain of nodes in a large model."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MANY = 400
-"""Nodes from which chains are drawn as one box."""
+"""From this many nodes on, a chain of nodes is one box."""
 
 MOST = 1500
-"""Boxes that are drawn; a page with more answers slowly."""
+"""The most boxes; a page with more is slow."""
 
 
 @dataclass
 class Box:
-    """What is drawn as one.
+    """A box of the drawing.
 
     Attributes:
-        label: What it says.
-        provider: Who runs it; ``input`` or ``output`` for the model's own.
+        label: Its text.
+        provider: The provider that runs it; ``input`` or ``output`` for the model's own.
         rows: The nodes it stands for, as positions in the report.
     """
 
@@ -30,16 +30,16 @@ class Box:
 
 @dataclass
 class Boxes:
-    """What is drawn of a model.
+    """The drawing of a model.
 
     Attributes:
         boxes: The boxes.
-        edges: From which box to which.
+        edges: By pair of boxes, the types of the values between them.
         left_out: Nodes that are not drawn.
     """
 
     boxes: list[Box]
-    edges: list[tuple[int, int]]
+    edges: dict[tuple[int, int], list[str]]
     left_out: int
 
 
@@ -51,29 +51,44 @@ def boxes_of(report: dict[str, Any]) -> Boxes:
     chains = chains[:MOST]
     boxes = [Box(_label(rows, chain), rows[chain[0]]["provider"], chain) for chain in chains]
     place = {row: box for box, chain in enumerate(chains) for row in chain}
-    edges = {
-        (place[before], box)
-        for row, box in place.items()
-        for before in rows[row]["after"]
-        if before in place and place[before] != box
-    }
-    for kind, names in (("input", report["inputs"]), ("output", report["outputs"])):
+    edges: dict[tuple[int, int], list[str]] = {}
+    for row, box in place.items():
+        for before in rows[row]["after"]:
+            if before in place and place[before] != box:
+                made = rows[before]["types"].items()
+                types = [kind for name, kind in made if name in rows[row]["inputs"]]
+                _add(edges, (place[before], box), types)
+    for kind, values in (("input", report["inputs"]), ("output", report["outputs"])):
         ends = "inputs" if kind == "input" else "outputs"
         at: dict[str, set[int]] = {}
         for row, box in place.items():
             for name in rows[row][ends]:
                 at.setdefault(name, set()).add(box)
-        for name in names:
+        for name, type_ in values.items():
             touched = at.get(name, set())
             if touched or not left_out:
                 boxes.append(Box(name, kind))
                 new = len(boxes) - 1
-                edges |= {(new, box) if kind == "input" else (box, new) for box in touched}
-    return Boxes(boxes, sorted(edges), left_out)
+                for box in touched:
+                    _add(edges, (new, box) if kind == "input" else (box, new), [type_])
+    return Boxes(boxes, dict(sorted(edges.items())), left_out)
+
+
+def _add(edges: dict[tuple[int, int], list[str]], edge: tuple[int, int], types: list[str]) -> None:
+    """Adds an edge, and those types of its values that it lacks."""
+    known = edges.setdefault(edge, [])
+    known += [kind for kind in types if kind not in known]
+
+
+def shapes(types: Sequence[str]) -> str:
+    """Returns the shapes in types, in short: ``batch×3×224``, ``scalar``; nothing if unknown."""
+    found = [kind.partition("[")[2].removesuffix("]") for kind in types if "[" in kind]
+    words = ["×".join(shape.split(", ")) if shape else "scalar" for shape in found]
+    return ", ".join(dict.fromkeys(words))
 
 
 def _chains(rows: Sequence[dict[str, Any]]) -> list[list[int]]:
-    """Joins nodes of one provider of which each is read by the next one alone."""
+    """Joins consecutive nodes of one provider, if each output has one reader."""
     readers: dict[int, list[int]] = {}
     for row, node in enumerate(rows):
         for before in node["after"]:

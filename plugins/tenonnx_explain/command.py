@@ -1,4 +1,4 @@
-"""``tenonnx explain``: what transforms do to a model, what nearly matched, and who runs what."""
+"""``tenonnx explain``: a model's transforms, their near misses, and the provider of each node."""
 
 from __future__ import annotations
 
@@ -9,14 +9,24 @@ import typer
 from tenonnx.cli import arguments
 from tenonnx.cli.model_tables import print_operators, print_placement
 from tenonnx.cli.opening import Request, check_readable, parse_provider, session_options
-from tenonnx.cli.output import count, duration, emit_json, lines, progress, table, title, write_text
+from tenonnx.cli.output import (
+    check_targets,
+    count,
+    duration,
+    emit_json,
+    lines,
+    progress,
+    table,
+    title,
+    write_text,
+)
 from tenonnx.cli.state import State, state_of
 from tenonnx.errors import InvalidArgument, did_you_mean
 
-HELP = """Explains what transforms and providers make of a model.
+HELP = """Explains what transforms and providers do to a model. Nothing is run.
 
 Shows what every transform changed, what nearly matched and why it did not, which provider runs
-what and why, and which nodes are computed in one call. Nothing is run.
+each node and why, and which nodes run in one call.
 
 \b
 Examples:
@@ -27,7 +37,7 @@ Examples:
 """
 
 MAX_CALLS = 12
-"""Kinds of calls that are listed."""
+"""The most kinds of calls in the list."""
 
 
 def explain(
@@ -43,14 +53,15 @@ def explain(
     ] = arguments.NOTHING,
     html: Annotated[
         str,
-        typer.Option(metavar="OUT.html", help="Write a page with the graph, coloured by provider."),
+        typer.Option(metavar="OUT.html", help="Write a page with the graph, colored by provider."),
     ] = "",
     level: arguments.LevelChoice = arguments.Level.ALL,
     without: arguments.Without = arguments.NOTHING,
     roots: arguments.Roots = arguments.NOTHING,
     as_json: arguments.Json = False,
 ) -> None:
-    """Prints what becomes of a model."""
+    """Prints a model's explanation."""
+    check_targets(html)
     report = _gather(state_of(context), model, Request(providers, level, without, roots))
     report["transforms"] = _chosen(report["transforms"], transform)
     if html:
@@ -82,8 +93,8 @@ def _chosen(transforms: list[dict[str, Any]], names: list[str]) -> list[dict[str
     for name in names:
         if name not in known:
             raise InvalidArgument(
-                f"--transform {name}: no transform of that name ran{did_you_mean(name, known)}",
-                hint=f"these did: {', '.join(known) or 'none'}",
+                f"--transform {name}: no such transform ran{did_you_mean(name, known)}",
+                hint=f"those that ran: {', '.join(known) or 'none'}",
             )
     return [change for change in transforms if not names or change["name"] in names]
 
@@ -136,7 +147,7 @@ def _print_transforms(transforms: list[dict[str, Any]]) -> None:
 def _operators(change: dict[str, Any]) -> str:
     changed = change["operators"].items()
     text = ", ".join(f"{name} {before} → {after}" for name, (before, after) in changed)
-    return text or "as many of each operator, rewired"
+    return text or "the same number of each operator, connected differently"
 
 
 def _print_changes(change: dict[str, Any]) -> None:
@@ -153,7 +164,7 @@ def _print_calls(calls: dict[str, Any]) -> None:
     joined = list(calls["joined"].items())
     if not joined:
         return
-    title("Nodes that are one call")
+    title("Nodes that run in one call")
     table(("calls", "nodes"), [(times, kinds) for kinds, times in joined[:MAX_CALLS]], ("calls",))
     if len(joined) > MAX_CALLS:
         lines(f"... and {len(joined) - MAX_CALLS} other kinds (--json has them)")

@@ -7,27 +7,27 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 GAP = 14.0
-"""Between neighbours of a layer."""
+"""The gap between neighbors in a layer."""
 
 HEIGHT = 26.0
-SPACING = 30.0
-"""Between layers, where edges run."""
+SPACING = 34.0
+"""The gap between layers, for edges."""
 
 LONGEST = 40
-"""Layers that an edge passes through on a way of its own; longer ones are drawn straight."""
+"""The most layers that an edge gets a route through; longer edges are straight lines."""
 
 SWEEPS = 12
 
 
 @dataclass
 class Drawing:
-    """Where everything is.
+    """The layout of a drawing.
 
     Attributes:
-        places: The middle of every box.
-        width: Of the whole.
-        height: Of the whole.
-        routes: By edge, the points it passes, the middles of its boxes left out.
+        places: The center of every box.
+        width: The drawing's width.
+        height: The drawing's height.
+        routes: By edge, its points between the centers of its boxes.
     """
 
     places: list[tuple[float, float]]
@@ -37,11 +37,11 @@ class Drawing:
 
 
 def draw(widths: Sequence[float], edges: Iterable[tuple[int, int]]) -> Drawing:
-    """Returns where boxes of some widths are best drawn.
+    """Returns the layout of boxes.
 
     Args:
-        widths: Of the boxes.
-        edges: From which box to which; those that close a cycle are drawn and not laid out.
+        widths: The boxes' widths.
+        edges: Pairs of boxes; edges that close a cycle are drawn but do not affect the layout.
     """
     edges = sorted(set(edges))
     layer = _layers(len(widths), edges)
@@ -73,7 +73,7 @@ def draw(widths: Sequence[float], edges: Iterable[tuple[int, int]]) -> Drawing:
 
 
 def _layers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """Returns each box's layer: below all it depends on; sources just above their first reader."""
+    """Returns each box's layer: below its inputs; sources are just above their first reader."""
     after: list[list[int]] = [[] for _ in range(count)]
     missing = [0] * count
     for start, end in edges:
@@ -99,7 +99,7 @@ def _arrange(
     above: dict[int, list[int]],
     below: dict[int, list[int]],
 ) -> list[float]:
-    """Orders every layer by the middles of what its boxes are joined with; returns these."""
+    """Orders every layer by the mean position of its boxes' neighbors; returns these means."""
     x = [0.0] * len(sizes)
     for row in rows:
         for place, box in enumerate(row):
@@ -120,10 +120,10 @@ def _arrange(
 def _spread(
     row: Sequence[int], sizes: Sequence[float], wanted: dict[int, float], x: list[float]
 ) -> None:
-    """Puts the boxes of a layer as near as possible to where they want to be, side by side.
+    """Places the boxes of a layer side by side, as near as possible to their wanted positions.
 
-    Least squares under a minimal distance is isotonic regression: neighbours that are too near
-    become one block, whose place is the mean of what its members want.
+    Least squares under a minimal distance is isotonic regression: neighbors that are too near
+    become one block, placed at the mean of its members' wanted positions.
     """
     offset, offsets = 0.0, []
     for place, box in enumerate(row):

@@ -1,4 +1,4 @@
-"""A model's explanation as one page of HTML: the graph, its nodes, its transforms; no network."""
+"""A model's explanation as one HTML page, without a network: the graph, its nodes, transforms."""
 
 from __future__ import annotations
 
@@ -6,41 +6,44 @@ import json
 from html import escape
 from typing import Any
 
-from tenonnx_explain.boxes import Box, Boxes, boxes_of
+from tenonnx_explain.boxes import Box, Boxes, boxes_of, shapes
 from tenonnx_explain.layers import HEIGHT, Drawing, draw
 from tenonnx_explain.style import SCRIPT, STYLE
 
-COLOURS = ("#2f6fde", "#1f9d61", "#c2571a", "#8a4fd0", "#b3284f", "#0f8a96", "#8a7a12")
+COLORS = ("#2f6fde", "#1f9d61", "#c2571a", "#8a4fd0", "#b3284f", "#0f8a96", "#8a7a12")
 ENDS = {"input": "#6b7280", "output": "#6b7280"}
 
+LETTER = 12.0
+"""Width of a character of shapes, twice, because they begin at the middle of a box."""
+
 MAX_LISTED = 5000
-"""Nodes whose details are on the page."""
+"""The most nodes with details on the page."""
 
 
 def as_page(report: dict[str, Any]) -> str:
-    """Returns the page for what ``explain_model`` says."""
+    """Returns the page for a report of ``explain_model``."""
     drawn = boxes_of(report)
     names = dict.fromkeys(node["provider"] for node in report["nodes"])
-    colours = {name: COLOURS[n % len(COLOURS)] for n, name in enumerate(names)} | ENDS
+    colors = {name: COLORS[n % len(COLORS)] for n, name in enumerate(names)} | ENDS
     title = escape(report["model"].rsplit("/", 1)[-1] or "model")
     listed = report["nodes"][:MAX_LISTED]
-    # What ends a script element must not stand in it, whatever names a model has.
+    # A model's names must not contain the end of a script element.
     data = json.dumps([_details(node) for node in listed]).replace("</", "<\\/")
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}: explained</title>
 <meta name="viewport" content="width=device-width">
 <style>{STYLE}</style></head><body>
 <header><h1>{title}</h1><p>{_summary(report)}</p>
-<p class="legend">{_legend(report, colours)}</p></header>
+<p class="legend">{_legend(report, colors)}</p></header>
 <main><section class="graph"><div class="bar">
 <input id="search" type="search" placeholder="Search operators, names, providers" autofocus>
 <span id="found"></span><button id="smaller" title="Smaller">−</button>
 <button id="larger" title="Larger">+</button><button id="fit" title="Fit the width">fit</button>
 </div>{_left_out(drawn, len(report["nodes"]) - len(listed))}
-<div id="canvas">{_svg(drawn, colours)}</div></section>
-<aside><div id="details"><p class="hint">Click a box to see what it is.</p></div>
+<div id="canvas">{_svg(drawn, colors)}</div></section>
+<aside><div id="details"><p class="hint">Click a box to see its nodes.</p></div>
 <h2>Transforms</h2>{_transforms(report["transforms"])}
-<h2>Nodes that are one call</h2>{_calls(report["calls"])}
+<h2>Nodes that run in one call</h2>{_calls(report["calls"])}
 <h2>Operators</h2>{_operators(report)}</aside></main>
 <script type="application/json" id="nodes">{data}</script><script>{SCRIPT}</script>
 </body></html>
@@ -54,10 +57,10 @@ def _summary(report: dict[str, Any]) -> str:
     )
 
 
-def _legend(report: dict[str, Any], colours: dict[str, str]) -> str:
+def _legend(report: dict[str, Any], colors: dict[str, str]) -> str:
     counts = report["placement"]["counts"]
     return " ".join(
-        f'<span><i style="background:{colours[name]}"></i>{escape(name)} {number}</span>'
+        f'<span><i style="background:{colors[name]}"></i>{escape(name)} {number}</span>'
         for name, number in counts.items()
     )
 
@@ -79,10 +82,16 @@ def _details(node: dict[str, Any]) -> dict[str, Any]:
     return {**{key: node[key] for key in kept}, "reasons": reasons}
 
 
-def _svg(drawn: Boxes, colours: dict[str, str]) -> str:
+def _svg(drawn: Boxes, colors: dict[str, str]) -> str:
     widths = [max(46.0, 7.0 * len(_shown(box)) + 18) for box in drawn.boxes]
-    drawing = draw(widths, drawn.edges)
-    parts = [_edge(drawing, edge) for edge in drawn.edges]
+    told = _shapes(drawn)
+    room = [max(width, LETTER * len(told.get(at, ""))) for at, width in enumerate(widths)]
+    drawing = draw(room, drawn.edges)
+    parts = [_edge(drawing, edge, ", ".join(types)) for edge, types in drawn.edges.items()]
+    for at, text in told.items():
+        x, y = drawing.places[at]
+        place = f'x="{x + 5:.0f}" y="{y + HEIGHT / 2 + 11:.0f}"'
+        parts.append(f'<text class="shape" {place}>{escape(text)}</text>')
     for box, width, (x, y) in zip(drawn.boxes, widths, drawing.places, strict=True):
         rows = ",".join(map(str, box.rows))
         kind = "end" if box.provider in ENDS else "node"
@@ -90,7 +99,7 @@ def _svg(drawn: Boxes, colours: dict[str, str]) -> str:
             f'<g class="{kind}" data-rows="{rows}" data-text="{escape(box.label)}" '
             f'transform="translate({x - width / 2:.0f},{y - HEIGHT / 2:.0f})">'
             f'<rect width="{width:.0f}" height="{HEIGHT:.0f}" rx="{13 if kind == "end" else 4}" '
-            f'fill="{colours[box.provider]}"/>'
+            f'fill="{colors[box.provider]}"/>'
             f'<text x="{width / 2:.0f}" y="{HEIGHT / 2 + 4:.0f}">{escape(_shown(box))}</text></g>'
         )
     width, height = drawing.width, drawing.height
@@ -100,11 +109,23 @@ def _svg(drawn: Boxes, colours: dict[str, str]) -> str:
     )
 
 
+def _shapes(drawn: Boxes) -> dict[int, str]:
+    """Returns, by box, the shapes of its outputs, to write below it."""
+    made: dict[int, list[str]] = {}
+    for (start, _), types in drawn.edges.items():
+        made.setdefault(start, []).extend(types)
+    return {box: text for box, types in made.items() if (text := _short(shapes(types)))}
+
+
 def _shown(box: Box) -> str:
-    return box.label if len(box.label) <= 34 else box.label[:16] + "…" + box.label[-16:]
+    return _short(box.label)
 
 
-def _edge(drawing: Drawing, edge: tuple[int, int]) -> str:
+def _short(text: str) -> str:
+    return text if len(text) <= 34 else text[:16] + "…" + text[-16:]
+
+
+def _edge(drawing: Drawing, edge: tuple[int, int], types: str) -> str:
     (x, y), end = drawing.places[edge[0]], drawing.places[edge[1]]
     points = [*drawing.routes[edge], (end[0], end[1] - HEIGHT / 2)]
     y += HEIGHT / 2
@@ -113,7 +134,8 @@ def _edge(drawing: Drawing, edge: tuple[int, int]) -> str:
         middle = (y + to_y) / 2
         path += f"C{x:.0f} {middle:.0f} {to_x:.0f} {middle:.0f} {to_x:.0f} {to_y:.0f}"
         x, y = to_x, to_y
-    return f'<path d="{path}"/>'
+    title = f"<title>{escape(types)}</title>" if types else ""
+    return f'<path d="{path}">{title}</path>'
 
 
 def _transforms(transforms: list[dict[str, Any]]) -> str:

@@ -1,4 +1,4 @@
-"""How the page of a graph looks, and how it answers."""
+"""The style and the script of a graph's page."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ aside { width: 400px; overflow: hidden auto; padding: 12px 16px; border-left: 1p
 svg { display: block; margin: auto; } svg path { fill: none; stroke: var(--line); }
 svg text { fill: #fff; font: 12px ui-monospace, monospace; text-anchor: middle; }
 svg g.node { cursor: pointer; } svg g.end rect { opacity: .75; }
+svg text.shape { fill: var(--ink); font-size: 10px; text-anchor: start; paint-order: stroke;
+  stroke: var(--back); stroke-width: 4px; }
 svg.searching g { opacity: .18; } svg.searching path { opacity: .25; }
 svg.searching g.hit { opacity: 1; } g.hit rect { stroke: var(--hit); stroke-width: 3; }
 g.chosen rect { stroke: var(--ink); stroke-width: 3; }
@@ -106,7 +108,7 @@ function choose(box) {
     row(list, "operator", `${node.operator}, version ${node.version}`);
     row(list, "name", node.name);
     row(list, "node", node.text);
-    row(list, "makes", node.types.join(", "));
+    row(list, "makes", Object.values(node.types).join(", "));
     row(list, "provider", node.provider);
     row(list, "because", node.reasons);
     row(list, "made by", node.made_by);

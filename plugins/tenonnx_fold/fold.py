@@ -1,7 +1,7 @@
 """Constant folding whose results are registry weights.
 
-A folded Transpose, Reshape, Slice or Expand is a view of its source and costs nothing. Whatever
-needs bytes of its own is computed once per process, or read back from the registry's cache.
+A folded Transpose, Reshape, Slice or Expand is a view of its source and costs nothing. A result
+that needs memory is computed once per process, or read from the registry's cache.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NORMS = frozenset(
         "RMSNormalization", "SimplifiedLayerNormalization",
     }
 )  # fmt: skip
-"""What reads its scales and biases as numbers; their DequantizeLinear is folded."""
+"""Operators whose kernels read scales and biases as numbers; their DequantizeLinear is folded."""
 
 MAX_GROWTH = 1 << 20
 """A result may need this many bytes more than its sources have, unless the session's options say
@@ -69,8 +69,8 @@ class Budget:
     """How many bytes folding may make.
 
     Attributes:
-        growth: What one result may have more than its sources.
-        left: What all results that are still to come may have.
+        growth: The most bytes of one result beyond its sources.
+        left: The most bytes of all remaining results.
     """
 
     growth: int

@@ -1,4 +1,4 @@
-"""What no iteration of a loop changes is read where it comes from."""
+"""Values that no iteration of a loop changes are read from outside of the loop."""
 
 from __future__ import annotations
 

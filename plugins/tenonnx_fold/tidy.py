@@ -14,7 +14,7 @@ NUMBERS = {
     "value_float": ir.DataType.FLOAT,
     "value_floats": ir.DataType.FLOAT,
 }
-"""What attributes of a Constant are, besides tensors and strings."""
+"""Types of a Constant's attributes, besides tensors and strings."""
 
 KINDS = {
     "value": ir.AttributeType.TENSOR,

@@ -16,6 +16,8 @@ CLASSICAL = (
     *("ReduceLogSumExp", "ReduceSumSquare", "Scaler", "TreeEnsembleClassifier"),
 )
 
+ATTENTION = ("Attention", "GroupQueryAttention", "MultiHeadAttention", "Softmax")
+
 FUSED = (
     *("Attention", "BiasGelu", "CausalConvWithState", "FastGelu", "FusedGemm", "FusedMatMul"),
     *("GatedRMSNorm", "Gelu", "LinearAttentionGate", "MultiHeadAttention", "QAttention"),
@@ -34,6 +36,8 @@ def register_transforms(register: Callable[[Transform], None]) -> None:
     add("lower-nchwc", "required", 0, "nchwc:lower_blocks", "ReorderOutput")
     add("classical-models", "basic", 5, "classical:write_out", CLASSICAL)
     add("microsoft-operators", "extended", 6, "microsoft:write_out", FUSED)
+    add("last-row", "basic", 7, "last_row:last_row", ATTENTION)
+    add("row-matrices", "basic", 8, "row_matrices:row_matrices", ATTENTION, "MatMul")
     add("common-subexpressions", "basic", 22, "subexpressions:share_subexpressions")
     add("cast-chains", "basic", 24, "casts:drop_casts", "Cast")
     add("redundant-nodes", "basic", 26, "redundant:drop_redundant")

@@ -29,7 +29,7 @@ from tenonnx_fuse.rewrite import Rule, rewriting
 from tenonnx_fuse.subexpressions import share
 
 ABSORBING = -1e9
-"""What is this or less in float32 is the sum of itself and a score."""
+"""A number of at most this in float32 is equal to its sum with a score."""
 
 NARROW = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
@@ -174,7 +174,7 @@ def _attention(found: Found, context: TransformContext) -> Sequence[ir.Node] | s
         if why := _unlike(queries, keys, values, mask):
             return f"the model is to be saved, and {why}"
     else:
-        # What nodes broadcast and the operator refuses is found out as the model runs.
+        # Shapes that the nodes broadcast and the operator refuses are checked at run time.
         safe = any(node.op_type == "IsNaN" for node in found.nodes)
         attributes["_written"] = [repeated, int(safe)]
     inputs = [queries, keys, values, *([] if mask is None else [mask])]
@@ -191,7 +191,7 @@ def _keys(found: Found, new: list[ir.Node]) -> tuple[ir.Value, int] | None:
         return unturned(keys, turn)
     if permutation(turn) in ((0, 1, 3, 2), (0, 2, 1)):
         return unrepeated(keys)
-    # What is (batch, length, heads, size) is turned all the same, to another order.
+    # A value of (batch, length, heads, size) is transposed too, to another order.
     turned = ir.node("Transpose", [keys], {"perm": [0, 2, 1, 3]}, version=turn.version)
     new.append(turned)
     return turned.outputs[0], 1

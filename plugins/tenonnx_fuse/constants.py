@@ -28,7 +28,7 @@ def derived(
         name: The initializer's.
         key: Says all that the contents depend on.
         build: Returns the contents; a view of a source costs no bytes.
-        sources: What it is built from.
+        sources: The weights from which it is built.
         context: Whose registry keeps it.
     """
     assert isinstance(graph, ir.Graph)

@@ -1,4 +1,4 @@
-"""What follows a convolution and is linear per channel, folded into its weights and bias."""
+"""Linear operators per channel behind a convolution, folded into its weights and bias."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tenonnx_fuse.known import attribute, weight_of
 from tenonnx_fuse.writing import FLOATS, Made, Refusal, Writer, is_read
 
 HIDDEN = -10000.0
-"""What is added to the score of a hidden key, unless an operator says otherwise."""
+"""The summand of a hidden key's score, unless an operator sets another."""
 
 
 class _Heads(Writer):
@@ -216,7 +216,7 @@ def _are_as_long(q: ir.Value, k: ir.Value) -> bool:
 
 
 def _multiplied(x: ir.Value) -> ir.Value:
-    """Returns what a product by a matrix, perhaps with a bias, is of."""
+    """Returns the input of a product by a matrix, perhaps with a bias."""
     for kinds in (("Add",), ("MatMul", "MatMulNBits")):
         made = x.producer()
         if made is not None and made.op_type in kinds and made.inputs[0] is not None:

@@ -20,7 +20,7 @@ MICROSOFT = "com.microsoft"
 NARROW = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 OF_GEMM = ("Relu", "Sigmoid", "Tanh", "LeakyRelu")
-"""What a FusedGemm may end with."""
+"""Activations of a FusedGemm."""
 
 
 def bias_gelu(node: ir.Node) -> Made:

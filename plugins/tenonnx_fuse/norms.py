@@ -44,8 +44,10 @@ def _divided(x: Pattern, by: Pattern) -> Pattern:
     return either(op("Div", x, by), op("Mul", x, inverse))
 
 
-CENTRED = let("centred", op("Sub", "x", _mean("x")))
-LAYER = _divided(CENTRED, _deviation(either(op("Pow", CENTRED, 2.0), op("Mul", CENTRED, CENTRED))))
+CENTERED = let("centered", op("Sub", "x", _mean("x")))
+LAYER = _divided(
+    CENTERED, _deviation(either(op("Pow", CENTERED, 2.0), op("Mul", CENTERED, CENTERED)))
+)
 LAYER_SCALED = op("Mul", LAYER, Vector("scale"))
 LAYER_SHIFTED = op("Add", LAYER_SCALED, Vector("bias"))
 RMS = _divided(either("x"), _deviation(_square("x")))

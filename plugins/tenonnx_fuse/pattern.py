@@ -25,7 +25,7 @@ TOLERANCE = {ir.DataType.FLOAT16: 1e-3, ir.DataType.BFLOAT16: 8e-3}
 
 @dataclass
 class Found:
-    """What a pattern found so far.
+    """The values and nodes that a pattern found so far.
 
     Attributes:
         nodes: All it matched and by which part, the last one of the graph first.
@@ -43,7 +43,7 @@ class Found:
 
     @property
     def last(self) -> ir.Node:
-        """The node whose result all others are for."""
+        """The last node of the pattern, whose result all others compute."""
         return next(iter(self.nodes))
 
     def fail(self, why: Callable[[], str]) -> bool:

@@ -135,7 +135,7 @@ def _expand(node: ir.Node) -> bool:
 
 
 def _meets_its_shape(node: ir.Node) -> bool:
-    """Says whether all readers broadcast with the very value whose shape an Expand is to."""
+    """Tells whether all readers broadcast with the very value that gives an Expand its shape."""
     maker = None if (shape := operand(node, 1)) is None else shape.producer()
     if maker is None or maker.op_type != "Shape" or maker.domain or maker.attributes:
         return False

@@ -24,7 +24,7 @@ class Rule:
     """A pattern, and what takes its place.
 
     Attributes:
-        name: What it finds, for the line that says so.
+        name: The name of its pattern, for reports.
         pattern: The nodes, from the last one backwards.
         build: Returns the new nodes, whose last one's first output takes the place of the
             pattern's, or says why not.
@@ -42,7 +42,7 @@ class Rule:
 
 
 class Rewriting:
-    """What one transform does to a model.
+    """The changes of one transform to a model.
 
     Args:
         model: Changed in place.
@@ -111,7 +111,7 @@ class Rewriting:
     ) -> None:
         """Puts nodes in the place of others, and says so.
 
-        What is read of them is an output of ``last``, its first one unless another is given.
+        Their result is an output of ``last``, its first one unless another is given.
         """
         values = [output or last.outputs[0]], new[-1].outputs[:1]
         new[-1].name = last.name

@@ -1,4 +1,4 @@
-"""What is computed twice from the same values is computed once."""
+"""Nodes with the same operator, attributes and inputs are computed once."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ class Region:
         return sources[value]
 
     def _before(self, value: ir.Value) -> ir.Value | None:
-        """Returns what a Transpose made a value of; ``None`` if it is the region's, or no such."""
+        """Returns the input of the Transpose before a value; ``None`` without one."""
         maker = value.producer()
         before = operand(maker, 0) if maker and _order_of(maker) == self.order else None
         return None if before is None or before.producer() in self.nodes else before

@@ -1,16 +1,16 @@
-"""Operators of the table that a trace on jax's arrays cannot take, each with the reason."""
+"""Operators that cannot be traced on jax's arrays, with the reason."""
 
 from __future__ import annotations
 
 _REASONS = {
-    "its kernel writes into arrays, and jax's cannot be written to": """
+    "its kernel writes into arrays, and jax's arrays are immutable": """
         CausalConvWithState CenterCropPad Col2Im ConvInteger ConvTranspose DeformConv GridSample
         LpPool MaxUnpool Pad QLinearConv RoiAlign Scatter ScatterElements ScatterND TensorScatter
     """,
-    "its result's shape or its course is data, which a trace does not have": """
+    "its result's shape or its control flow depends on data, which a trace does not have": """
         Compress NonZero Resize TopK Unique
     """,
-    "jax.numpy has no such function by numpy's name": """
+    "jax.numpy lacks a function that its kernel calls": """
         Bernoulli DFT Dropout Multinomial RandomNormal RandomNormalLike RandomUniform
         RandomUniformLike STFT
     """,

@@ -18,16 +18,16 @@ KERNELS = {
         "AveragePool-1 AveragePool-7 AveragePool-10 AveragePool-19"
     )
 }
-"""What the modules of kernels have; each is imported when one of them is needed."""
+"""The operators of the modules of kernels; a module is imported when it is needed."""
 
 ELEMENTS = "BOOL INT8 INT16 INT32 INT64 UINT8 UINT16 UINT32 UINT64 FLOAT16 BFLOAT16 FLOAT DOUBLE"
 
 
 class JaxDevice(ArrayDevice):
-    """jax's default device. On the CPU an aligned array is used where it is, weights too."""
+    """jax's default device. On the CPU, aligned arrays and weights are used in place."""
 
     def upload(self, array: np.ndarray[Any, Any]) -> Any:
-        """Returns a jax array, which on the CPU is the same memory if it is aligned to 64 bytes."""
+        """Returns a jax array; on the CPU of the same memory, if that is aligned to 64 bytes."""
         jax = importlib.import_module("jax")
         with jax.enable_x64(True):
             return jax.device_put(array)
@@ -48,7 +48,7 @@ class JaxExecutionProvider(TracingProvider):
     without: ClassVar[dict[str, str]] = DECLINED
 
     def jit(self, function: Function) -> Function:
-        """Returns XLA's function, which keeps numbers of 64 bits."""
+        """Returns XLA's function with 64-bit types enabled."""
         jax = importlib.import_module("jax")
         compiled = jax.jit(function)
 

@@ -1,4 +1,4 @@
-"""Convolution and pooling as XLA has them, in place of kernels that write into arrays."""
+"""Convolution and pooling by XLA, in place of kernels that write into arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tenonnx_array.windows import Windows
 def convolve(
     xp: Namespace, X: Array, W: Array, B: Array | None, windows: Windows, group: int
 ) -> Array:
-    """Correlates images with filters; in float32 as it is, not in TF32."""
+    """Correlates images with filters; float32 is not reduced to TF32."""
     lax: Any = importlib.import_module("jax.lax")
     Y = lax.conv_general_dilated(
         xp.asarray(X),
@@ -29,7 +29,7 @@ def convolve(
 
 
 def reduced(X: Array, windows: Windows, by: str, start: float) -> Array:
-    """Returns each window of X (N, C, D1, ...) reduced, ``start`` being what padding holds."""
+    """Returns each window of X (N, C, D1, ...) reduced; ``start`` is the value of padding."""
     lax: Any = importlib.import_module("jax.lax")
     return lax.reduce_window(
         X,

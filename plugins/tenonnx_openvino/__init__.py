@@ -1,4 +1,4 @@
-"""OpenVINOExecutionProvider: hands the segments that OpenVINO runs over to it."""
+"""OpenVINOExecutionProvider: runs the segments that OpenVINO can run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def register_providers(register: Callable[[type[Provider]], None]) -> None:
-    """Announce the provider; openvino is imported when it is first asked about a node."""
+    """Announce the provider; openvino is imported when it first decides about a node."""
     from tenonnx_openvino.provider import OpenVINOExecutionProvider
 
     register(OpenVINOExecutionProvider)
@@ -23,7 +23,7 @@ def register_providers(register: Callable[[type[Provider]], None]) -> None:
 
 @hookimpl
 def register_transforms(register: Callable[[Transform], None]) -> None:
-    """Add what finds the ranks of values, without which OpenVINO runs nothing; it comes last."""
+    """Add the transform that infers ranks, without which OpenVINO runs nothing; it comes last."""
     register(Transform("openvino-ranks", _infer_ranks, level="basic", order=2000))
 
 

@@ -1,4 +1,4 @@
-"""What OpenVINO takes and computes otherwise than ONNX says, as its conformance suite shows."""
+"""Nodes that OpenVINO accepts but computes differently from ONNX, by its conformance suite."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ ONLY: dict[tuple[str, str], object] = {
     ("SpaceToDepth", "mode"): "DCR",
     ("Split", "num_outputs"): None,
 }
-"""The only value of an attribute, or of all its elements, with which results are ONNX's."""
+"""The only value of an attribute, or of all its elements, that gives ONNX's results."""
 
 
 def declined(node: ir.Node) -> str | None:
-    """Says why a node is not to be handed over, if OpenVINO would take it."""
+    """Returns why a node stays with other providers although OpenVINO accepts it."""
     if node.op_type in WITHOUT:
         return WRONG
     for name, attribute in node.attributes.items():

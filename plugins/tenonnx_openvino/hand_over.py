@@ -1,4 +1,4 @@
-"""A segment as OpenVINO's model: read from ONNX, with big weights put in by reference."""
+"""A segment as OpenVINO's model: read from ONNX, with large weights by reference."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def model_of(given: SegmentModel) -> Any:
 
 
 def _writable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Returns a view that says it may be written to: OpenVINO takes no other, and never does."""
+    """Returns a view that is marked writable: OpenVINO takes no other, and never writes to it."""
     array = np.asarray(array, order="C")
     if array.flags.writeable:
         return array

@@ -1,4 +1,4 @@
-"""The provider: what OpenVINO can read and its device can run is handed over, by segments."""
+"""The provider: it takes segments that OpenVINO can read and its device can run."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class OpenVINOOptions:
     """Options of the provider.
 
     Attributes:
-        device_type: OpenVINO's name of the device, by onnxruntime's name of the option.
-        num_of_threads: Threads of a run; as many as OpenVINO likes if 0.
+        device_type: OpenVINO's name of the device, under onnxruntime's name of the option.
+        num_of_threads: Threads of a run; 0 lets OpenVINO choose.
     """
 
     device_type: str = "CPU"
@@ -44,13 +44,13 @@ def core() -> Any:
 
 def _read(given: SegmentModel) -> Any:
     """Returns OpenVINO's model of a segment."""
-    from tenonnx_openvino.hand_over import model_of  # for those who have OpenVINO
+    from tenonnx_openvino.hand_over import model_of  # only if OpenVINO is installed
 
     return model_of(given)
 
 
 class OpenVINOExecutionProvider(Provider):
-    """Runs segments on a device of OpenVINO's."""
+    """Runs segments on one of OpenVINO's devices."""
 
     name: ClassVar[str] = "OpenVINOExecutionProvider"
     aliases: ClassVar[tuple[str, ...]] = ("openvino",)
@@ -71,10 +71,10 @@ class OpenVINOExecutionProvider(Provider):
         return "openvino is not installed: pip install 'tenonnx[openvino]'"
 
     def supports(self, node: ir.Node) -> Literal[True] | str:
-        """Accepts a node that OpenVINO reads and its device runs, which it is asked once."""
+        """Accepts a node that OpenVINO reads and its device runs; it is queried once."""
         if node.domain:
-            return f"OpenVINO is not asked about {node.domain}"
-        import onnx_ir as ir  # for those who have OpenVINO
+            return f"OpenVINO gets operators of ai.onnx alone, and this is of {node.domain}"
+        import onnx_ir as ir  # only if OpenVINO is installed
 
         from tenonnx_openvino.declined import declined
 
@@ -83,7 +83,7 @@ class OpenVINOExecutionProvider(Provider):
         values = [value for value in (*node.inputs, *node.outputs) if value is not None]
         for value in values:
             if not isinstance(value.type, ir.TensorType | None):
-                return f"'{value.name}' is no tensor"
+                return f"'{value.name}' is not a tensor"
             if value.dtype is not None and value.dtype.name not in ELEMENTS:
                 return f"OpenVINO would compute {value.dtype.name} as another type"
         key = (node.op_type, node.version, str(node.attributes), *map(type_of, values))
@@ -97,7 +97,7 @@ class OpenVINOExecutionProvider(Provider):
             alone = segment_model(Segment((node,), frozenset(node.outputs)))
             model = _read(alone)
             known = core().query_model(model, self.options.device_type)
-        except Exception as error:  # whatever its readers raise
+        except Exception as error:  # OpenVINO's readers raise any class
             lines = [line for line in str(error).splitlines() if line.strip()]
             return f"OpenVINO: {lines[-1] if lines else type(error).__name__}"
         lacking = {
@@ -114,7 +114,7 @@ class OpenVINOExecutionProvider(Provider):
 
 
 class Compiled:
-    """OpenVINO's compiled model, requests that are idle, and the weights that it looks at."""
+    """OpenVINO's compiled model, its idle requests, and the weights that it refers to."""
 
     def __init__(self, given: SegmentModel, device: str, config: dict[str, str]) -> None:
         self.weights = given.weights
@@ -123,12 +123,12 @@ class Compiled:
 
 
 _compiled: WeakValueDictionary[Any, Compiled] = WeakValueDictionary()
-"""By all that it depends on: sessions of one model share what OpenVINO makes of its weights."""
+"""By everything that it depends on: sessions of one model share it, with OpenVINO's own weights."""
 _lock = threading.Lock()
 
 
 class Engine:
-    """A segment in OpenVINO: called with arrays, for as many threads at once as call it."""
+    """A segment in OpenVINO; any number of threads may call it at once."""
 
     def __init__(self, segment: Segment, options: OpenVINOOptions) -> None:
         self.segment, self.options = segment, options
@@ -136,7 +136,7 @@ class Engine:
         self.compiled = functools.cache(self._compile)
 
     def __call__(self, *arrays: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], ...]:
-        """Runs once; inputs are used where they are, outputs are the caller's."""
+        """Runs once; inputs are used in place, outputs are the caller's."""
         compiled = self.compiled(tuple((a.dtype.name, a.ndim) for a in arrays))
         try:
             request = compiled.idle.pop()

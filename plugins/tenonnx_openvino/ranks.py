@@ -1,4 +1,4 @@
-"""The transform: OpenVINO runs nothing of unknown rank, and most models do not say theirs."""
+"""The transform: it infers ranks, which OpenVINO needs and most models do not declare."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from tenonnx.inference import infer_types
 
 
 def infer_ranks(model: ir.Model) -> bool:
-    """Writes the inferred types and shapes into a model that OpenVINO is to run.
+    """Writes the inferred types and shapes into a model for OpenVINO.
 
-    A model of which nothing can be inferred stays as it is: OpenVINO then runs what it can.
+    A model without inferable types stays as it is, and OpenVINO runs the nodes that it can.
     """
     if all(output.shape is not None for node in model.graph for output in node.outputs):
         return False

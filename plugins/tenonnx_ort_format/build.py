@@ -19,7 +19,7 @@ ALIGNMENT = 64
 """Of a tensor's bytes in the file: a cache line, and the widest vector of any processor."""
 
 MAX_BYTES = 2**31 - 1
-"""What onnxruntime accepts: its verifier counts with signed 32-bit numbers."""
+"""onnxruntime's limit: its verifier counts with signed 32-bit numbers."""
 
 
 @dataclass(frozen=True)

@@ -45,11 +45,11 @@ READS_PER_BYTE = 16
 few kilobytes of tables that refer to shared tables are more than anybody can read."""
 
 ROW_BYTES = 64
-"""What reading a table counts as, whatever its size: it takes as long as reading so many bytes."""
+"""The cost of reading a table of any size: it takes as long as reading so many bytes."""
 
 
 class Allowance:
-    """What may still be read of a file.
+    """The bytes of a file that may still be read.
 
     Args:
         size: Bytes of the file.

@@ -48,7 +48,7 @@ __all__ = [
 
 
 LISTING = {"kernels": "ai.tenonnx::DequantizeMatMul-1"}
-"""Which module is for the fused operator."""
+"""The module of the fused operator."""
 
 
 @hookimpl

@@ -1,4 +1,4 @@
-"""How far a quantized model's outputs are from those of the model it was made of."""
+"""The differences of a quantized model's outputs from the original model's."""
 
 from __future__ import annotations
 

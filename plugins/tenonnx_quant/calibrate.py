@@ -19,7 +19,7 @@ Method = Literal["minmax", "percentile", "entropy"]
 
 @dataclass(frozen=True)
 class Range:
-    """What an activation's numbers lie between, or should be cut at."""
+    """The range of an activation's numbers, or the limits at which they are cut."""
 
     low: float
     high: float

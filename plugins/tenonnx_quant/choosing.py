@@ -1,4 +1,4 @@
-"""Which activations of a graph to quantize, and who is to read them quantized."""
+"""The choice of a graph's activations to quantize, and of their readers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import onnx_ir as ir
 from tenonnx_quant.selection import Selection
 
 PRODUCTS: Final = ("Conv", "ConvTranspose", "MatMul", "Gemm")
-"""What quantizing is for: their inputs are quantized in any case."""
+"""Operators that gain from quantizing: their inputs are always quantized."""
 
 ELEMENTWISE: Final = ("Add", "Mul", "Concat", "AveragePool", "GlobalAveragePool")
 """Taken along where all that they read is quantized already."""
@@ -24,7 +24,7 @@ MOVERS: Final = (
 
 @dataclass
 class Choice:
-    """What to quantize in a graph.
+    """The values to quantize in a graph.
 
     Attributes:
         quantized: Values, each with the one whose range it has: itself, but behind a mover.

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from tenonnx import InvalidArgument
-from tenonnx.cli.arguments import NOTHING, Json, Model, Roots
-from tenonnx.cli.output import emit_json, lines, progress, size
+from tenonnx.cli.arguments import NOTHING, Force, Json, Model, Roots
+from tenonnx.cli.output import check_targets, emit_json, lines, progress, size
 from tenonnx.convert import Layout
 from tenonnx_quant import quantize as api
 from tenonnx_quant.dynamic import DynamicScheme
@@ -20,11 +20,11 @@ from tenonnx_quant.weight_only import WeightScheme
 HELP = """Quantizes a model and writes it as standard ONNX.
 
 \b
-  weights   constant matrices in 4 or 8 bits, activations stay floats: language models
-  dynamic   products in int8, activations by the range of every run: transformers
-  static    weights and activations in int8, by calibration data: convolutional networks
+  weights   matrices in 4 or 8 bits, activations stay floats; for language models
+  dynamic   products in int8, the range of activations is found in every run; for transformers
+  static    weights and activations in int8, ranges from data; for convolutional networks
 
-With --data, static or not, the error of every output against the original is told at the end.
+With --data, the error of every output against the original model is shown at the end.
 
 \b
 Examples:
@@ -135,6 +135,7 @@ def quantize(
     inline: Annotated[
         bool, typer.Option("--inline", help="Keep the weights inside the .onnx file.")
     ] = False,
+    force: Force = False,
     roots: Roots = NOTHING,
     as_json: Json = False,
 ) -> None:
@@ -144,6 +145,7 @@ def quantize(
         raise InvalidArgument(
             f"--mode {mode} has no form {form}", hint=f"it has: {', '.join(FORMS[mode])}"
         )
+    check_targets(output, "" if inline else f"{output}.data", force=force)
     chosen: dict[str, Any] = {} if mode is Mode.STATIC else {"form": form.value}
     if operators or exclude:
         default = {Mode.WEIGHTS: WeightScheme, Mode.DYNAMIC: DynamicScheme}.get(mode, StaticScheme)

@@ -23,7 +23,7 @@ BITS = {
 """Bits and signedness of the element types that the fused operator reads."""
 
 OPERANDS = {"MatMul": (2,), "Gemm": (2, 3)}
-"""By operator, how many inputs a node may have; what has others the runtime refuses by name."""
+"""By operator, how many inputs a node may have; the runtime refuses others by name."""
 
 ROUNDING = 4
 """The accuracy level that lets activations be rounded to 8 bits."""

@@ -10,7 +10,7 @@ NDArray = np.ndarray[Any, np.dtype[Any]]
 
 BINS: Final = 2048
 LEVELS: Final = 128
-"""What a half of an 8-bit range tells apart."""
+"""The number of levels in a half of an 8-bit range."""
 
 
 ALMOST_NEVER: Final = 1e-4
@@ -52,13 +52,13 @@ class Histogram:
         of it when only ``LEVELS`` steps below t are told apart; t has the least divergence of
         Kullback and Leibler. Zeros do not count: an integer is theirs whatever the range is.
         """
-        centres = np.abs((self.edges[1:] + self.edges[:-1]) / 2)
+        centers = np.abs((self.edges[1:] + self.edges[:-1]) / 2)
         most = max(-self.low, self.high)
         if not most or len(self.counts) < BINS:
             return self.low, self.high
         counts = self.counts.copy()
         counts[min(int(np.searchsorted(self.edges, 0, side="right")), BINS) - 1] -= self.zeros
-        magnitudes = np.histogram(centres, BINS, (0, most), weights=counts)[0]
+        magnitudes = np.histogram(centers, BINS, (0, most), weights=counts)[0]
         ends = np.arange(LEVELS, BINS + 1, LEVELS // 8)
         best = ends[int(np.argmin([divergence(magnitudes, int(end)) for end in ends]))]
         limit = most * float(best) / BINS

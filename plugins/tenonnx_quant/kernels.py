@@ -34,7 +34,7 @@ def dequantize_matmul(
     axis: int,
     block_size: int,
     transposed: int = 0,
-    accuracy_level: int = 0,  # noqa: ARG001 - a licence to be less accurate
+    accuracy_level: int = 0,  # noqa: ARG001 - a license to be less accurate
 ) -> Array:
     """Multiplies by a dequantized matrix W without ever holding all of it.
 

@@ -33,13 +33,13 @@ SEPARATE: Final = Layout()
 
 @dataclass(frozen=True)
 class Report:
-    """What quantizing did.
+    """The report of quantizing.
 
     Attributes:
         written: The files, the model itself last.
         quantized: Weights, or nodes of a dynamic scheme, that were quantized.
-        bytes_before: What the tensors of the model took.
-        bytes_after: What they take.
+        bytes_before: The bytes of the original model's tensors.
+        bytes_after: The bytes of the quantized model's tensors.
         accuracy: The error of every output on the calibration data; empty without data.
     """
 
@@ -60,7 +60,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Job:
-    """What all ways to quantize share.
+    """The common part of all ways to quantize.
 
     Attributes:
         data: Calibration data, as ``open_feeds`` takes it; ``None`` for none.
@@ -97,7 +97,7 @@ def quantize_weights(
     Weights are read from the mapped file, and written, one after the other.
 
     Args:
-        source: What ``tenonnx.load.load`` takes: ONNX in any form.
+        source: ONNX in any form that ``tenonnx.load.load`` takes.
         target: The ``.onnx`` file to write; it may be the source.
         scheme: How; blocks of 32 numbers in 4 bits if ``None``.
         **job: Fields of ``Job``.

@@ -1,4 +1,4 @@
-"""Which nodes are quantized, and which of their operands are weights."""
+"""The choice of nodes to quantize, and of their operands that are weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tenonnx new``: writes a plugin as a distribution of its own, with its tests."""
+"""``tenonnx new``: writes a plug-in as a distribution of its own, with its tests."""
 
 from __future__ import annotations
 

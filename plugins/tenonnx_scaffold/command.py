@@ -1,4 +1,4 @@
-"""``tenonnx new``: writes the distribution of a plugin, complete and tested."""
+"""``tenonnx new``: writes the distribution of a plug-in, complete and tested."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tenonnx.cli.state import State, state_of
 from tenonnx_scaffold.common import COMMON
 from tenonnx_scaffold.kinds import KINDS
 
-HELP = """Writes a plugin as a distribution of its own, with its tests.
+HELP = """Writes a plug-in as a distribution of its own, with its tests.
 
-It passes its tests, ruff and mypy as it is written; make it yours from there. NAME becomes the
-distribution tenonnx-NAME and the module tenonnx_NAME.
+The distribution is called tenonnx-NAME, its module tenonnx_NAME. As written, it passes its tests,
+ruff and mypy; change it from there.
 
 \b
 Examples:
@@ -34,7 +34,7 @@ Examples:
 
 
 class Kind(enum.StrEnum):
-    """What a plugin may bring."""
+    """What a plug-in may bring."""
 
     PROVIDER = "provider"
     TRANSFORM = "transform"
@@ -50,7 +50,12 @@ NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 def new(
     context: typer.Context,
     kind: Annotated[
-        Kind, typer.Argument(metavar="KIND", help="What the plugin brings.", show_default=False)
+        Kind,
+        typer.Argument(
+            metavar="KIND",
+            help="What the plug-in brings: provider, transform, operator, format or observer.",
+            show_default=False,
+        ),
     ],
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.", show_default=False)],
     directory: Annotated[
@@ -92,7 +97,7 @@ def check_name(state: State, name: str) -> None:
     if not NAME.fullmatch(name) or keyword.iskeyword(name) or len(name) > MAX_NAME:
         small = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-0123456789")
         raise InvalidArgument(
-            f"{name!r} is no name for a plugin: expected up to {MAX_NAME} small letters, digits "
+            f"{name!r} is no name for a plug-in: expected up to {MAX_NAME} small letters, digits "
             "and hyphens, a letter first, and no keyword of Python",
             hint=f"for example {small[:MAX_NAME].strip('-') or 'my'}-plugin"
             if keyword.iskeyword(small)
@@ -100,7 +105,7 @@ def check_name(state: State, name: str) -> None:
         )
     module = f"tenonnx_{name.replace('-', '_')}"
     known = (r for r in state.plugins.records if r.name.replace("_", "-") == name)
-    taken = [f"the plugin {record.name!r} of {record.distribution}" for record in known]
+    taken = [f"the plug-in {record.name!r} of {record.distribution}" for record in known]
     taken += [f"the module {module}"] if importlib.util.find_spec(module) else []
     if taken:
         raise InvalidArgument(f"{name!r} is taken by {taken[0]}", hint="choose another name")
@@ -110,7 +115,7 @@ def write(kind: str, name: str, directory: Path) -> Path:
     """Writes the distribution; returns its folder.
 
     Raises:
-        InvalidArgument: The folder is there already.
+        InvalidArgument: The folder is there already, or cannot be written.
     """
     folder = directory / f"tenonnx-{name}"
     if folder.exists():
@@ -122,8 +127,12 @@ def write(kind: str, name: str, directory: Path) -> Path:
         "snake": name.replace("-", "_"),
         "Camel": "".join(part.capitalize() for part in name.split("-")),
     }
-    for path, text in {**COMMON, **KINDS[kind]}.items():
-        target = folder / Template(path).substitute(words)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(Template(text).substitute(words))
+    try:
+        for path, text in {**COMMON, **KINDS[kind]}.items():
+            target = folder / Template(path).substitute(words)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(Template(text).substitute(words))
+    except OSError as error:
+        why = f"cannot write {folder}: {error.strerror}"
+        raise InvalidArgument(why, hint="choose another folder: --directory FOLDER") from error
     return folder

@@ -1,4 +1,4 @@
-"""What every distribution that ``tenonnx new`` writes has: metadata, checks, README and licence."""
+"""Common files of what ``tenonnx new`` writes: metadata, checks, README and license."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ build-backend = "setuptools.build_meta"
 [project]
 name = "tenonnx-$name"
 version = "0.1.0"
-description = "A plugin of tenonnx: the $kind $name."
+description = "A plug-in of tenonnx: the $kind $name."
 readme = "README.md"
 requires-python = ">=3.11"
 license = "MIT"
@@ -50,7 +50,7 @@ select = ["B", "E", "F", "I", "RUF", "SIM", "UP", "W"]
     "README.md": """\
 # tenonnx-$name
 
-A plugin of tenonnx that brings the $kind `$name`.
+A plug-in of tenonnx that brings the $kind `$name`.
 
 ```console
 $$ pip install tenonnx-$name

@@ -1,9 +1,9 @@
-"""What ``tenonnx new`` writes for each kind of plugin: the smallest one that does something."""
+"""Files of ``tenonnx new`` for each kind of plug-in: the smallest one that does something."""
 
 from __future__ import annotations
 
 INIT = '''\
-"""A plugin of tenonnx: the $kind $name.
+"""A plug-in of tenonnx: the $kind $name.
 
 Importing it is cheap: hooks import what they register.
 """
@@ -70,7 +70,7 @@ class Test${Camel}(ProviderTests):
             "the suite rounds a Softmax to half precision at every step"
         )
     }
-    frameworks = ()  # modules that importing the plugin must not import
+    frameworks = ()  # modules that importing the plug-in must not import
 """,
 }
 

@@ -1,4 +1,4 @@
-"""TorchExecutionProvider: torch's own kernels, on the CPU or a GPU, compiled if asked to be."""
+"""TorchExecutionProvider: torch's own kernels, on the CPU or a GPU, optionally compiled."""
 
 from __future__ import annotations
 

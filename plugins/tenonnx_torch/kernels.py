@@ -1,4 +1,4 @@
-"""What torch computes in one call where the operator table takes several; ``xp`` is torch."""
+"""Operators that torch computes in one call and the operator table in several; ``xp`` is torch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tenonnx_array.windows import Windows
 
 
 def padded(xp: Namespace, X: Array, windows: Windows, value: float = 0.0) -> Array:
-    """Returns X (N, C, D1, ...) with all that the windows see around it, and no more."""
+    """Returns X (N, C, D1, ...) padded or cut to the part that windows cover."""
     pads = [size for axis in reversed(windows.around) for size in axis]
     return xp.nn.functional.pad(X, pads, value=value) if any(pads) else X
 
@@ -18,7 +18,7 @@ def padded(xp: Namespace, X: Array, windows: Windows, value: float = 0.0) -> Arr
 def convolve(
     xp: Namespace, X: Array, W: Array, B: Array | None, windows: Windows, group: int
 ) -> Array:
-    """Correlates images with filters; torch pads on its own where both sides get the same."""
+    """Correlates images with filters; torch pads itself if both sides have the same padding."""
     function = getattr(xp.nn.functional, f"conv{X.ndim - 2}d")
     even = windows.begins == windows.ends
     X, around = (X, windows.begins) if even else (padded(xp, X, windows), 0)
@@ -28,14 +28,14 @@ def convolve(
 def greatest(xp: Namespace, X: Array, windows: Windows) -> Array:
     """Returns the greatest element of each window."""
     function = getattr(xp.nn.functional, f"max_pool{X.ndim - 2}d")
-    if not X.is_floating_point():  # it is bytes, which torch has no windows of
+    if not X.is_floating_point():  # bytes, for which torch has no pooling
         return greatest(xp, X.float(), windows).to(X.dtype)
     X = padded(xp, X, windows, -math.inf)
     return function(X, windows.kernel, windows.strides, 0, windows.dilations)
 
 
 def average(xp: Namespace, X: Array, windows: Windows, counts: Array) -> Array:
-    """Returns the mean of each window, every channel being an image of its own."""
+    """Returns the mean of each window; every channel is an image of its own."""
     function = getattr(xp.nn.functional, f"conv{X.ndim - 2}d")
     ones = xp.ones((1, 1, *windows.kernel), dtype=X.dtype, device=X.device)
     images = padded(xp, X.reshape(-1, 1, *windows.size), windows)
@@ -123,5 +123,5 @@ def batch_normalization(
     epsilon: float = 1e-5,
     momentum: float = 0.9,
 ) -> Array:
-    del momentum  # it is for training, which the operator table has
+    del momentum  # only for training, which the operator table does
     return xp.nn.functional.batch_norm(x, mean, var, scale, bias, eps=epsilon)

@@ -28,7 +28,7 @@ KERNELS = {
         "Softplus-1 Where-9"
     )
 }
-"""What the modules of kernels have; each is imported when one of them is needed."""
+"""The operators of the modules of kernels; a module is imported when it is needed."""
 
 ELEMENTS = "BOOL INT8 INT16 INT32 INT64 UINT8 FLOAT16 BFLOAT16 FLOAT DOUBLE"
 
@@ -38,8 +38,8 @@ class TorchOptions:
     """Options of the provider.
 
     Attributes:
-        device: torch's name of it: ``cpu``, ``cuda:0``.
-        compile: Whether ``torch.compile`` makes one function of as many nodes as it can.
+        device: torch's name of the device: ``cpu``, ``cuda:0``.
+        compile: Whether ``torch.compile`` makes one function of as many nodes as possible.
         backend: The compiler, for ``compile``.
     """
 
@@ -49,7 +49,7 @@ class TorchOptions:
 
 
 class TorchDevice(ArrayDevice):
-    """A device of torch's; on the CPU arrays are used where they are, weights too."""
+    """One of torch's devices; on the CPU, arrays and weights are used in place."""
 
     def __init__(self, device: str) -> None:
         super().__init__("torch", f"torch:{device}")
@@ -57,7 +57,7 @@ class TorchDevice(ArrayDevice):
         self._read_only: WeakValueDictionary[int, np.ndarray[Any, Any]] = WeakValueDictionary()
 
     def upload(self, array: np.ndarray[Any, Any]) -> Array:
-        """Returns a tensor: of the same memory on the CPU, of a copy elsewhere."""
+        """Returns a tensor: of the same memory on the CPU, a copy elsewhere."""
         array = np.asarray(array)  # a kernel on the host may leave a scalar
         brain = array.dtype == ml_dtypes.bfloat16
         array = array.view(np.int16) if brain else array
@@ -69,9 +69,9 @@ class TorchDevice(ArrayDevice):
         return (tensor.view(self.xp.bfloat16) if brain else tensor).to(self.device)
 
     def download(self, array: Array) -> np.ndarray[Any, Any]:
-        """Returns a numpy array: of the same memory on the CPU, of a copy elsewhere.
+        """Returns a numpy array: of the same memory on the CPU, a copy elsewhere.
 
-        torch does not know that a weight is read-only; the array of a view of one is.
+        torch does not know that a weight is read-only; an array of a weight's view is.
         """
         tensor = array.detach().cpu()
         brain = tensor.dtype == self.xp.bfloat16
@@ -82,7 +82,7 @@ class TorchDevice(ArrayDevice):
 
 
 class TorchExecutionProvider(StandardProvider, TracingProvider):
-    """Runs nodes with torch on one of its devices, or has torch.compile make functions of them."""
+    """Runs nodes with torch on one of its devices, or compiles them with torch.compile."""
 
     name: ClassVar[str] = "TorchExecutionProvider"
     aliases: ClassVar[tuple[str, ...]] = ("torch",)
@@ -94,7 +94,7 @@ class TorchExecutionProvider(StandardProvider, TracingProvider):
     install = "'tenonnx[torch]'"
     overrides = OperatorTable.listed("tenonnx_torch", KERNELS)
     without: ClassVar[dict[str, str]] = {
-        **dict.fromkeys(("GRU", "LSTM", "RNN"), "torch would take several calls per step of time"),
+        **dict.fromkeys(("GRU", "LSTM", "RNN"), "torch would need several calls per time step"),
         "Bernoulli": "it draws other random numbers",
     }
     elements = frozenset(ELEMENTS.split())
@@ -113,7 +113,7 @@ class TorchExecutionProvider(StandardProvider, TracingProvider):
         except (RuntimeError, AssertionError) as error:
             raise EPFail(
                 f"torch cannot use device={self.options.device!r}: {error}",
-                hint="torch.cuda.is_available() says whether this build of torch has a GPU",
+                hint="check torch.cuda.is_available(): this build of torch may lack GPU support",
             ) from error
 
     def placed(self) -> Mapping[str, Any]:
@@ -121,7 +121,7 @@ class TorchExecutionProvider(StandardProvider, TracingProvider):
         return {"device": self.options.device}
 
     def jit(self, function: Function) -> Function:
-        """Returns what calls torch.compile's functions, one for each set of shapes."""
+        """Returns a step that calls torch.compile's functions, one for each set of shapes."""
         graphs: dict[Any, Function] = {}
 
         def call(*arrays: Array) -> tuple[Array, ...]:
@@ -134,12 +134,12 @@ class TorchExecutionProvider(StandardProvider, TracingProvider):
         return call
 
     def _compiled(self, function: Function, arrays: tuple[Array, ...]) -> Function:
-        assert self.xp.has_views, "this is found out before arrays are faked"
+        assert self.xp.has_views, "determined before arrays are faked"
         tracing = importlib.import_module("torch.fx.experimental.proxy_tensor")
         make = tracing.make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)
         try:
             graph = make(*arrays)
-        except Exception as error:  # whatever a function raises that looks at values
+        except Exception as error:  # functions that read values raise any class
             why = str(error).partition("\n")[0]
             log.warning("torch.compile leaves a segment as it is: %s", why)
             return function

@@ -1,4 +1,4 @@
-"""Gradients: ``ai.onnx.preview.training::Gradient`` becomes the nodes that compute it."""
+"""Gradients: ``ai.onnx.preview.training::Gradient`` is replaced by nodes that compute it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tenonnx import Transform, hookimpl
 
 @hookimpl
 def register_transforms(register: Callable[[Transform], None]) -> None:
-    """Announce the lowering; no kernel can run the operator, so it is required."""
+    """Announce the lowering; it is required, because no kernel runs the operator."""
     needs = ("Gradient",)
     apply = Transform.later("tenonnx_training.gradient:lower_gradients")
     register(Transform("lower-gradients", apply, level="required", needs=needs))

@@ -26,11 +26,11 @@ def lower_gradients(model: ir.Model, context: TransformContext) -> bool:
         return False
     ShapeInferencePass()(model)
     while waiting:
-        # The gradient of a gradient waits for the one that it goes through.
+        # A gradient of another gradient waits until that one is replaced.
         parts = [Part(node) for node in waiting]
         ready = next((p for p in parts if not any(map(_is_gradient, p.nodes))), None)
         if ready is None:
-            raise InvalidGraph(f"{label(waiting[0])} goes through itself")
+            raise InvalidGraph(f"{label(waiting[0])} depends on its own result")
         ready.differentiate()
         waiting.remove(ready.gradient)
     return True
@@ -41,12 +41,12 @@ def _is_gradient(node: ir.Node) -> bool:
 
 
 class Part:
-    """What a Gradient node differentiates.
+    """The part of a graph that a Gradient node differentiates.
 
     Attributes:
         gradient: The node.
         xs: The values to differentiate by.
-        fixed: Those, and the other independent ones.
+        fixed: Those, and the other independent values.
         y: The value to differentiate.
         nodes: The nodes between them, in order.
     """
@@ -62,7 +62,7 @@ class Part:
                 raise InvalidGraph(f"{label(gradient)} lacks its attribute {name}")
         for name in (*names["xs"], *names.get("zs", ()), names["y"]):
             if name not in known:
-                raise InvalidGraph(f"{label(gradient)} names '{name}', which its graph has not")
+                raise InvalidGraph(f"{label(gradient)} names '{name}', which its graph lacks")
         self.xs = [known[name] for name in names["xs"]]
         self.fixed = [*self.xs, *(known[name] for name in names.get("zs", ()))]
         self.y = known[names["y"]]
@@ -86,7 +86,7 @@ class Part:
         return found[::-1]
 
     def differentiate(self) -> None:
-        """Puts the nodes that compute the gradients in the place of the Gradient node."""
+        """Replaces the Gradient node by nodes that compute the gradients."""
         before = set(self.graph)
         values = self._forward()
         gradients = self._backward(values)
@@ -101,7 +101,7 @@ class Part:
         self.graph.sort()
 
     def _forward(self) -> dict[ir.Value, ir.Value]:
-        """Returns what stands for each value, given the Gradient node's inputs."""
+        """Returns the replacement of each value, given the Gradient node's inputs."""
         given = zip(self.fixed, self.gradient.inputs, strict=True)
         values = {symbol: symbol if value is None else value for symbol, value in given}
         if any(symbol is not value for symbol, value in values.items()):
@@ -111,7 +111,9 @@ class Part:
 
     def _copy(self, node: ir.Node, values: Mapping[ir.Value, ir.Value]) -> Iterable[ir.Value]:
         if any(subgraphs(node)):
-            raise NotSupported(f"{label(self.gradient)} goes through {label(node)}")
+            raise NotSupported(
+                f"{label(self.gradient)} cannot pass {label(node)}: it has subgraphs"
+            )
         given = [None if value is None else values.get(value, value) for value in node.inputs]
         copy = ir.node(
             node.op_type,
@@ -179,7 +181,7 @@ def _products(
 
 
 def _replace(output: ir.Value, value: ir.Value) -> None:
-    """Puts a value in the place of a node's output, under its name."""
+    """Replaces a node's output by a value, under the same name."""
     value.name, output.name = output.name, None
     value.type, value.shape = output.type, output.shape
     ir.convenience.replace_all_uses_with(output, value, replace_graph_outputs=True)

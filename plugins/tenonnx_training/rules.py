@@ -1,8 +1,8 @@
-"""Vector-Jacobian products: what the gradient of an operator's output gives its inputs.
+"""Vector-Jacobian products: from the gradient of an operator's output to those of its inputs.
 
 A rule takes ``g``, the gradient of the output ``y``, then ``y``, the inputs and the attributes; it
-returns a gradient per input, ``None`` where there is none. Rules are written in operators that
-have rules themselves, so that gradients of gradients need nothing more.
+returns a gradient per input, ``None`` where there is none. Rules use operators that have rules
+themselves, so gradients of gradients need no others.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Gradients: TypeAlias = tuple[Tensor | None, ...]
 
 @dataclass(frozen=True)
 class Rule:
-    """How gradients flow through an operator.
+    """The gradient rule of an operator.
 
     Attributes:
         call: ``call(g, y, *inputs, **attributes)``.
-        broadcasts: What it returns has the shape of the broadcast inputs and must be summed.
-        since: The first version of the operator that the rule knows.
+        broadcasts: Whether its results have the inputs' broadcast shape and must be summed.
+        since: The first version of the operator that the rule supports.
     """
 
     call: Callable[..., Gradients]
@@ -92,7 +92,7 @@ def reduced(op: str) -> Callable[..., Gradients]:
     """Returns the rule of ReduceSum or ReduceMean."""
 
     def rule(g: Tensor, y: Tensor, x: Tensor, *axes: Tensor, **attributes: Any) -> Gradients:
-        # Axes were an attribute once.
+        # Axes are an attribute in older versions.
         version = 11 if "axes" in attributes else OPSET
         kept = x.apply(op, *axes, version=version, **{**attributes, "keepdims": 1})
         spread = g.reshape(kept.shape).apply("Expand", x.shape)
@@ -148,4 +148,4 @@ RULES: dict[str, Rule] = {
 }
 
 FLAT = frozenset({"ConstantOfShape", "Equal", "NonZero", "Not", "Shape", "Sign", "Size"})
-"""Operators whose outputs only ever jump; no gradient goes through them."""
+"""Piecewise constant operators: no gradient passes through them."""

@@ -1,4 +1,4 @@
-"""Values that arithmetic adds nodes for, so that derivatives read as mathematics writes them."""
+"""Values whose arithmetic adds nodes, so that derivatives read like formulas."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import onnx_ir as ir
 
 OPSET = 21
-"""The version that the new nodes are written in, whatever the model's is."""
+"""The opset version of the new nodes, whatever the model's is."""
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A value and the graph whose end new nodes go to."""
+    """A value, and the graph that new nodes are appended to."""
 
     graph: ir.Graph
     value: ir.Value
@@ -65,11 +65,11 @@ class Tensor:
 
     @property
     def rank(self) -> int | None:
-        """The number of dimensions, if the graph says."""
+        """The number of dimensions, if the graph declares it."""
         return None if self.value.shape is None else len(self.value.shape)
 
     def sum(self, axis: int) -> Tensor:
-        """Returns the sums along an axis, which stays with the size 1."""
+        """Returns the sums along an axis, which is kept with size 1."""
         return self.apply("ReduceSum", self._constant(value_ints=[axis]), keepdims=1)
 
     def reshape(self, shape: Tensor) -> Tensor:

@@ -1,0 +1,140 @@
+"""A page that shows a profile: a run's timeline, operators, nodes, and a way to Perfetto."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tenonnx.cli.output import count, duration, size
+from tenonnx_bench.bench import rate
+from tenonnx_bench.hot import RUN, Event, Hot
+from tenonnx_bench.profile_style import SCRIPT, STYLE
+
+if TYPE_CHECKING:
+    from tenonnx_bench.profile import Profile
+
+COLORS = 8
+"""Colors of operators; further ones share the last color."""
+
+MAX_EVENTS = 50_000
+"""The most events of the trace on the page; more would open slowly."""
+
+MAX_NODES = 2_000
+"""The most rows of the table of nodes."""
+
+
+def as_html(found: Profile) -> str:
+    """Returns a page that needs no other file, and the network only for Perfetto."""
+    names = [hot.name for hot in found.operators]
+    shown = _whole_runs(found.events)
+    # A model's names must not contain the end of a script element.
+    data = json.dumps(
+        {
+            "title": Path(found.model).name,
+            "trace": shown,
+            "run": _middle_run(shown),
+            "colors": {name: min(at, COLORS - 1) for at, name in enumerate(names)},
+        }
+    ).replace("</", "<\\/")
+    title = escape(Path(found.model).name)
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}: profile</title>
+<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head><body>
+<h1>{title}</h1>
+<p class="soft">{_summary(found)}</p>
+<div class="tiles">{_tiles(found)}</div>
+<h2>One run over time</h2>
+<p class="soft">Nodes in the order in which they ran, one after the other, in the watched run of
+median length, without the time between them. Scroll to zoom, drag to move, double-click to show
+all.</p><p class="soft"><button id="perfetto">Open in Perfetto</button>
+<button id="save">Save the trace</button> <span id="told"></span></p>
+<div id="timeline"><canvas></canvas><div id="tip" hidden></div></div>
+<h2>Operators</h2>
+{_operators(found)}
+<h2>Nodes</h2>
+<p class="soft"><input id="search" type="search" placeholder="Search nodes, operators, kernels">
+{_left_out(found.nodes)}</p>
+{_nodes(found)}
+<script type="application/json" id="data">{data}</script><script>{SCRIPT}</script>
+</body></html>
+"""
+
+
+def _summary(found: Profile) -> str:
+    told = [f"{count(found.runs, 'watched run')} of {duration(found.watched.run)}"]
+    told.append(f"watching takes {duration(found.watched.watching)} more")
+    if not found.settling.settled:
+        told.append(f"runs still got faster after {duration(found.settling.seconds)}")
+    return escape("; ".join(told) + ".")
+
+
+def _tiles(found: Profile) -> str:
+    times = found.unwatched
+    tiles = (
+        (duration(times["median"]), "a run, unwatched (p50)"),
+        (duration(times["p99"]), "p99"),
+        (rate(times["runs_per_second"]), "runs a second"),
+        (duration(found.compile_seconds) if found.compile_seconds > 0.02 else "none", "compiling"),
+        (f"{found.watched.rest / found.watched.run:.0%}", "of a watched run between operators"),
+    )
+    return "".join(f"<div><b>{escape(value)}</b>{words}</div>" for value, words in tiles)
+
+
+def _whole_runs(events: Sequence[Event]) -> list[Event]:
+    """Returns the events of as many whole runs as fit; each run ends with an event of its own."""
+    ends = [at + 1 for at, event in enumerate(events) if event["name"] == RUN]
+    fitting = [end for end in ends if end <= MAX_EVENTS] or ends[:1]
+    return list(events[: fitting[-1]])
+
+
+def _middle_run(events: Sequence[Event]) -> list[float]:
+    """Returns the start and the length of the run of median length, in microseconds."""
+    runs = sorted((e for e in events if e["name"] == RUN), key=lambda event: event["dur"])
+    middle = runs[(len(runs) - 1) // 2]
+    return [middle["ts"], middle["dur"]]
+
+
+def _operators(found: Profile) -> str:
+    most = max([found.watched.rest, *(hot.seconds / found.runs for hot in found.operators)])
+    rows = [
+        _bar_row(hot.name, min(at, COLORS - 1), hot.seconds / found.runs, hot.share, most)
+        + f'<td class="n">{hot.calls // found.runs}'
+        for at, hot in enumerate(found.operators)
+    ]
+    rest, whole = found.watched.rest, found.watched.run
+    rows.append(_bar_row("the rest, between operators", "rest", rest, rest / whole, most) + "<td>")
+    sums = f'<td class="n">{duration(whole)}<td class="n">100.0%<td><td>'
+    rows.append(f'<tr class="sum"><td>a watched run{sums}')
+    numbers = '<th class="n">time a run<th class="n">share<th class="bar"><th class="n">calls a run'
+    return f"<table><tr><th>operator{numbers}{''.join(rows)}</table>"
+
+
+def _bar_row(name: str, color: Any, seconds: float, share: float, most: float) -> str:
+    width = 100 * seconds / most if most else 0
+    bar = f'<div class="c{color}" style="width:{width:.1f}%"></div>'
+    numbers = f'<td class="n">{duration(seconds)}<td class="n">{share:.1%}<td class="bar">{bar}'
+    return f"<tr><td>{escape(name)}{numbers}"
+
+
+def _left_out(nodes: Sequence[Hot]) -> str:
+    more = len(nodes) - MAX_NODES
+    return f"{count(more, 'node')} with the least time not shown" if more > 0 else ""
+
+
+def _nodes(found: Profile) -> str:
+    order = {hot.name: min(at, COLORS - 1) for at, hot in enumerate(found.operators)}
+    rows = []
+    for hot in found.nodes[:MAX_NODES]:
+        texts = f"<td>{escape(hot.provider)}<td>{escape(hot.kernel)}"
+        rows.append(
+            f'<tr><td>{escape(hot.name)}<td><i class="c{order[hot.operator]}"></i>'
+            f'{escape(hot.operator)}<td class="n">{duration(hot.seconds / found.runs)}'
+            f'<td class="n">{hot.share:.1%}<td class="n">{size(hot.output_bytes / hot.calls)}'
+            f'<td class="n">{size(hot.copied_bytes / hot.calls)}{texts}'
+        )
+    numbers = "".join(f'<th class="n">{n}' for n in ("time a run", "share", "output", "copied"))
+    head = f"<tr><th>node<th>operator{numbers}<th>provider<th>kernel"
+    return f'<div class="wide"><table id="nodes">{head}{"".join(rows)}</table></div>'
