@@ -29,6 +29,7 @@ OTHERS = {
     "cuda": "bench.cuda.__main__",
     "first": "bench.first.__main__",
     "folder": "bench.folder",
+    "generate": "bench.generate.__main__",
     "precision": "bench.precision.__main__",
     "scale": "bench.scale",
     "serve": "bench.serve.__main__",

@@ -19,16 +19,19 @@ TOLD = 1.0
 """A ratio above it is written beside its mark."""
 
 
-def draw(path: Path, figures: Sequence[Figure], title: str = "") -> None:
+def draw(
+    path: Path, figures: Sequence[Figure], title: str = "", beside: str = "onnxruntime"
+) -> None:
     """Draws a line per row with a mark for each of its ratios, and what they vary by.
 
-    Ratios are on a logarithmic axis: left of 1, less is taken than onnxruntime takes. Hollow marks
+    Ratios are on a logarithmic axis: left of 1, less is taken than the other takes. Hollow marks
     are ratios to the best of other engines.
 
     Args:
         path: The picture; none is made where there is nothing that draws.
         figures: Those without a ratio are left out.
         title: Stands above.
+        beside: The other.
     """
     if not importlib.util.find_spec("matplotlib"):
         tell("no picture: matplotlib is not installed")
@@ -61,7 +64,8 @@ def draw(path: Path, figures: Sequence[Figure], title: str = "") -> None:
     axes.set_axisbelow(True)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel("tenonnx / onnxruntime (hollow: / best of the others)")
+    hollow = " (hollow: / best of the others)" if any(each.peer for each in told) else ""
+    axes.set_xlabel(f"tenonnx / {beside}{hollow}")
     figure.suptitle(title, fontsize="medium")
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
     figure.savefig(path, dpi=110)

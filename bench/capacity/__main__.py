@@ -1,13 +1,21 @@
-"""``python -m bench capacity`` prints the tables of docs/capacity.md."""
+"""``python -m bench capacity`` computes the tables of docs/capacity.md.
+
+What ``--ray`` measures is kept among the results until it is measured again.
+"""
 
 from __future__ import annotations
 
-import argparse
+import json
 import tempfile
 from pathlib import Path
+from typing import Any
 
+from bench.capacity import report
 from bench.capacity.plan import Model, Node, fit
 from bench.capacity.simulation import Cluster, Scaling, Times
+from bench.machine import joined, machine
+from bench.options import parser
+from bench.picture import draw
 
 NODE = Node(cores=16, memory=60 << 10)
 
@@ -32,35 +40,53 @@ def table(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def replicas() -> str:
+def replicas() -> list[dict[str, Any]]:
     """Returns how many replicas of one thread memory allows, mapped and copied."""
-    rows = []
+    small, rows = Node(16, 4 << 10), list[dict[str, Any]]()
     for name, (empty, more) in SERVERS.items():
-        mapped = fit(NODE, Model(128, more), empty=empty)
-        copied = fit(NODE, Model(0, COPIED), empty=empty)
-        ten = [
-            fit(Node(16, 4 << 10), Model(m, p), empty=empty)
-            for m, p in ((1280, more * 10), (0, COPIED * 10))
-        ]
-        rows.append(
-            [name, str(mapped.by_memory), str(copied.by_memory), *(str(f.by_memory) for f in ten)]
-        )
-    head = ["server", "60 GiB, mapped", "60 GiB, copied", "4 GiB, ten models, mapped"]
-    return table([*head, "4 GiB, ten models, copied"], rows)
+        for node, count, models in ((NODE, 1, "one model"), (small, 10, "ten models")):
+            mapped, copied = (
+                fit(node, Model(shared * count, own * count), empty=empty).by_memory
+                for shared, own in ((128, more), (0, COPIED))
+            )
+            told = {"server": name, "gib": int(node.memory) >> 10, "models": models}
+            rows.append(told | {"mapped": mapped, "copied": copied})
+    return rows
 
 
-def starts() -> str:
+def starts() -> list[dict[str, Any]]:
     """Returns when all replicas of a cluster are ready, by who fetches the model."""
-    rows = []
+    rows = list[dict[str, Any]]()
     for nodes, each in ((1, 1), (1, 8), (4, 8)):
         once = Cluster([each] * nodes, TIMES, Scaling(nodes * each, nodes * each)).until(600)
         # Each for itself: the node's share of the store is divided among its replicas.
         apart = TIMES.start + TIMES.fetch * each + TIMES.open
-        fetched = f"{sum(once.fetches)} GB"
-        ready = f"{once.ready[-1]:.1f} s"
-        rows.append([f"{nodes} x {each}", ready, fetched, f"{apart:.1f} s", f"{nodes * each} GB"])
+        told = {"nodes": nodes, "each": each, "once": once.ready[-1], "apart": apart}
+        rows.append(told | {"fetched": sum(once.fetches)})
+    return rows
+
+
+def tables(fits: list[dict[str, Any]], ready: list[dict[str, Any]]) -> str:
+    """Returns the tables of the document."""
+    rows = [
+        [one["server"], *(str(each[key]) for each in (one, ten) for key in ("mapped", "copied"))]
+        for one, ten in zip(fits[::2], fits[1::2], strict=True)
+    ]
+    head = ["server", "60 GiB, mapped", "60 GiB, copied"]
+    first = table([*head, "4 GiB, ten models, mapped", "4 GiB, ten models, copied"], rows)
+    rows = [
+        [
+            f"{one['nodes']} x {one['each']}",
+            f"{one['once']:.1f} s",
+            f"{one['fetched']} GB",
+            f"{one['apart']:.1f} s",
+            f"{one['nodes'] * one['each']} GB",
+        ]
+        for one in ready
+    ]
     head = ["nodes x replicas", "once per node: ready", "fetched"]
-    return table([*head, "each for itself: ready", "fetched"], rows)
+    second = table([*head, "each for itself: ready", "fetched"], rows)
+    return "\n\n".join((first, second, burst()))
 
 
 def burst() -> str:
@@ -78,15 +104,15 @@ def burst() -> str:
     return table(["`upscale_delay_s`", "at first", "8 replicas after", "then"], rows)
 
 
-def of_ray() -> str:
-    """Returns what two local nodes of Ray do, beside the simulation."""
+def of_ray() -> tuple[str, list[dict[str, Any]]]:
+    """Returns what two local nodes of Ray do, beside the simulation, as a table and as rows."""
     import sys
 
     import numpy as np
     import onnx
     from onnx import numpy_helper, parser
 
-    from bench.capacity.ray_nodes import compared, nodes, report
+    from bench.capacity.ray_nodes import as_rows, as_table, compared, nodes, scaled
 
     with tempfile.TemporaryDirectory() as name:
         store = Path(name) / "store"
@@ -98,17 +124,31 @@ def of_ray() -> str:
         model.graph.initializer.append(numpy_helper.from_array(np.eye(64, dtype=np.float32), "W"))
         onnx.save(model, store / "model.onnx")
         with nodes([path for path in sys.path if path], Path(name) / "cache") as serve:
-            return report(*compared(serve, store, Path(name) / "nodes"))
+            times, *pair = compared(serve, store, Path(name) / "nodes")
+            scaling = scaled(serve, store, Path(name) / "scaled", times)
+    rows = as_rows(pair, scaling)
+    return as_table(times, rows), rows
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Prints the tables."""
-    made = argparse.ArgumentParser("python -m bench capacity", description=__doc__)
+    """Prints the tables, and saves them for the page."""
+    made = parser("capacity", __doc__, ())
     made.add_argument("--ray", action="store_true", help="compare with two local nodes of Ray")
-    if made.parse_args(arguments).ray:
-        print(of_ray())
-        return 0
-    print("\n\n".join((replicas(), starts(), burst())))
+    parsed = made.parse_args(arguments)
+    path, about = parsed.output / "capacity.json", machine()
+    before = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    told = {"replicas": replicas(), "starts": starts(), "ray": before.get("ray", [])}
+    if parsed.ray:
+        text, told["ray"] = of_ray()
+    else:
+        text = tables(told["replicas"], told["starts"])
+    if told["ray"] and not parsed.ray:
+        about = joined(about, before["machine"])
+    print(text)
+    parsed.output.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"machine": about} | told, indent=1), "utf-8")
+    path.with_suffix(".md").write_text(tables(told["replicas"], told["starts"]) + "\n", "utf-8")
+    draw(path.with_suffix(".png"), report.read(path), "How much fits", "the other")
     return 0
 
 

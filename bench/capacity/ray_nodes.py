@@ -12,7 +12,8 @@ import os
 import statistics
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,10 @@ NODES = 2
 EACH = 2
 CLIENTS = 12
 SECONDS = 8.0
+DELAY = 5.0
+"""Seconds for which more replicas must be wanted."""
+
+PATIENCE = 60.0
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,21 @@ class Outcome:
     last: float
     throughput: float
     median: float
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """What autoscaling did, or the simulation of it.
+
+    Attributes:
+        decided: Seconds of load until all replicas were asked for.
+        scaled: Seconds of load until all were ready.
+        before: Answers per second of the one replica until then.
+    """
+
+    decided: float
+    scaled: float
+    before: float
 
 
 @contextlib.contextmanager
@@ -185,12 +205,67 @@ def simulated(times: Times, replicas: int) -> Outcome:
     return Outcome(result.fetches, ready[0], ready[-1], result.throughput(310, 400), median)
 
 
-def report(times: Times, found: Outcome, said: Outcome) -> str:
+def scaled(serve: Any, model: Path, folder: Path, times: Times) -> tuple[Scaled, Scaled]:
+    """Returns what autoscaling does when clients come, and the simulation of it.
+
+    How long the new processes take to start is told to the simulation, as above.
+    """
+    replicas = NODES * EACH
+    config: dict[str, float] = {"min_replicas": 1, "max_replicas": replicas}
+    config |= {"target_ongoing_requests": 2}
+    config |= {"upscale_delay_s": DELAY, "metrics_interval_s": 0.5, "look_back_period_s": 1.0}
+    made = deployment(serve, model, folder, 0.0).options(autoscaling_config=config)
+    handle = serve.run(made.bind(), route_prefix=None)
+    with ThreadPoolExecutor(1) as pool:
+        begin, decided = time.time(), 0.0
+        load = pool.submit(asked, handle, CLIENTS, DELAY + 2)
+        while time.time() < begin + PATIENCE and not decided:
+            decided = time.time() - begin if _replicas(serve) >= replicas else 0.0
+            time.sleep(0.1)
+        before = load.result()[0]
+    while len(list(folder.glob("*.json"))) < replicas and time.time() < begin + PATIENCE:
+        time.sleep(0.1)
+    notes = [json.loads(path.read_text()) for path in folder.glob("*.json")]
+    serve.delete("default")
+    new = sorted(note["begun"] for note in notes)[1:]
+    found = Scaled(decided, max(note["ready"] for note in notes) - begin, before)
+    start = statistics.mean(new) - begin - decided
+    # The first replica has fetched the model already, on one of the nodes.
+    times = replace(times, start=start, fetch=0.0)
+    cluster = Cluster([EACH] * NODES, times, Scaling(1, replicas, 2, interval=0.5, delay=DELAY))
+    cluster.until(60)
+    cluster.closed(CLIENTS)
+    result = cluster.until(60 + PATIENCE)
+    rate = result.throughput(61, 60 + DELAY + 3)
+    return found, Scaled(max(result.wished) - 60, max(result.ready) - 60, rate)
+
+
+def _replicas(serve: Any) -> int:
+    """Returns how many replicas there are, or start."""
+    (application,) = serve.status().applications.values()
+    return sum(
+        count
+        for deployed in application.deployments.values()
+        for state, count in deployed.replica_states.items()
+        if state in ("STARTING", "RUNNING")
+    )
+
+
+def as_rows(*pairs: Sequence[Any]) -> list[dict[str, Any]]:
+    """Returns what was measured and what was simulated, by what it is."""
+    return [
+        {"what": what, "measured": value, "simulated": getattr(said, what)}
+        for found, said in pairs
+        for what, value in asdict(found).items()
+    ]
+
+
+def as_table(times: Times, rows: list[dict[str, Any]]) -> str:
     """Returns both as a table."""
     lines = ["inputs: " + ", ".join(f"{name} {value:.3g}" for name, value in asdict(times).items())]
     lines += ["| what | measured | simulated |", "|---|---|---|"]
-    for name, value in asdict(found).items():
-        other = getattr(said, name)
-        shown = [f"{v:.3g}" if isinstance(v, float) else str(v) for v in (value, other)]
-        lines.append(f"| {name} | {shown[0]} | {shown[1]} |")
+    for row in rows:
+        both = (row["measured"], row["simulated"])
+        shown = [f"{v:.3g}" if isinstance(v, float) else str(v) for v in both]
+        lines.append(f"| {row['what']} | {shown[0]} | {shown[1]} |")
     return "\n".join(lines)

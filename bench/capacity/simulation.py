@@ -60,12 +60,14 @@ class Result:
 
     Attributes:
         ready: When each replica began to answer, in order.
+        wished: When each replica was asked for.
         fetches: How often each node fetched the model.
         latencies: Seconds of each request from its sending to its answer, in order of answers.
         ends: When each was answered.
     """
 
     ready: list[float] = field(default_factory=list)
+    wished: list[float] = field(default_factory=list)
     fetches: list[int] = field(default_factory=list)
     latencies: list[float] = field(default_factory=list)
     ends: list[float] = field(default_factory=list)
@@ -149,6 +151,7 @@ class Cluster:
             self._room[node] -= 1
             self._starting[node] += 1
             self._asked += 1
+            self.result.wished.append(self.now)
             begun.append(node)
         for node in begun:
             self._later(self._times.start * self._slower(node), partial(self._started, node))

@@ -35,7 +35,7 @@ def kernels() -> str:
 
 @contextlib.contextmanager
 def opened(job: Mapping[str, Any], cache: Path) -> Iterator[Child]:
-    """Starts the process of a job, which ``bench.cpu.child`` tells of, and ends it in the end.
+    """Starts the process of a job, which ``bench.cpu.child`` describes, and ends it after use.
 
     Raises:
         Failed: The engine does not run the model.

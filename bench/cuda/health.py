@@ -1,7 +1,7 @@
 """What is done about a device that is lost: after a wild access it fails a process's every call.
 
-As a plugin of pytest's, ``-p bench.cuda.health``: a worker of xdist's ends with the test that broke
-it, and a fresh one takes those that are left.
+It is a plug-in of pytest, ``-p bench.cuda.health``: an xdist worker ends with the test that broke
+the device, and a new worker runs the remaining tests.
 """
 
 from __future__ import annotations

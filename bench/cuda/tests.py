@@ -34,7 +34,7 @@ LENIENT = (
 
 
 class Account:
-    """A plugin of pytest's that tells of every test.
+    """A plug-in of pytest's that tells of every test.
 
     Args:
         out: A file for lines of JSON.

@@ -1,4 +1,4 @@
-"""The rows: models of many kinds, in sizes that a first run takes no more than a moment of.
+"""The rows: models of many kinds, so small that a first run is short.
 
 Those of ``SCALE`` are the exception: graphs of many nodes, and of many weights.
 """

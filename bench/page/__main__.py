@@ -39,8 +39,13 @@ def main(arguments: list[str] | None = None) -> int:
     found = list(sections(parsed.output, "-quick" if parsed.quick else ""))
     page = parsed.output / ("README-quick.md" if parsed.quick else "README.md")
     for section in found:
-        draw(section.path.with_suffix(".png"), section.figures, section.area.title)
-    page.write_text(as_markdown(found, reasons.read()), "utf-8")
+        draw(
+            section.path.with_suffix(".png"),
+            section.figures,
+            section.area.title,
+            section.area.beside,
+        )
+    page.write_text(as_markdown(found, reasons.read(), reasons.read_tried()), "utf-8")
     tell(f"written: {page}")
     return failed
 

@@ -9,11 +9,16 @@ from importlib.util import find_spec
 from typing import Any
 
 from bench.architectures import NEEDS
+from bench.capacity.report import read as of_capacity
 from bench.corners.__main__ import TABLE as CORNERS
 from bench.cpu.__main__ import CPU
 from bench.first.__main__ import FIRST
+from bench.first.states import PEER
+from bench.generate.report import PEER as GENAI
+from bench.generate.report import read as of_generating
 from bench.page.figures import Reader, of_openings, of_processes, of_table
 from bench.scale import TABLE as SCALE
+from bench.serve.report import read as of_serving
 from bench.throughput.__main__ import TABLE as THROUGHPUT
 
 WEIGHTS = ("external-1g", "inline-unaligned-1g", "tied-if-1g")
@@ -31,6 +36,7 @@ class Area:
         arguments: Of ``main``.
         quick: Whether it takes ``--quick``.
         needs: Packages that measuring it needs.
+        beside: The denominator of the ratios.
     """
 
     title: str
@@ -40,6 +46,7 @@ class Area:
     arguments: tuple[str, ...] = ()
     quick: bool = True
     needs: tuple[str, ...] = ()
+    beside: str = PEER
 
     @property
     def command(self) -> str:
@@ -126,5 +133,40 @@ AREAS: Mapping[str, Area] = {
         of_processes,
         ("architectures",),
         needs=NEEDS,
+    ),
+    "serve": Area(
+        "Serving",
+        "How long a client of `tenonnx serve` waits, on average and for the slowest of a hundred "
+        "requests, where each client sends one after the other. Beside it are KServe's server "
+        "(over HTTP and gRPC, with a model of numpy's), the same server without joining requests, "
+        "and onnxruntime, whose every process holds the model. *A bare application* of ASGI or "
+        "grpcio looks at nothing that it is sent.",
+        "bench.serve.__main__",
+        of_serving,
+        needs=("uvicorn", "tritonclient"),
+        beside="the other",
+    ),
+    "generate": Area(
+        "Language models",
+        "Folders that onnxruntime-genai's builder wrote, beside onnxruntime-genai: 256 tokens of "
+        "prompt and 64 new ones, the likeliest. A process opens a folder that an earlier one has "
+        "opened. Rows that name another figure compare tenonnx with itself.",
+        "bench.generate.__main__",
+        of_generating,
+        ("--threads", "1"),
+        quick=False,
+        needs=("onnxruntime_genai", "tokenizers", "llguidance"),
+        beside=GENAI,
+    ),
+    "capacity": Area(
+        "How much fits",
+        "Replicas that memory allows, where weights are mapped and where they are copied, and "
+        "seconds until all replicas of a cluster are ready, where each node fetches a model of 1 "
+        "GB once and where each replica does; computed and simulated from "
+        "[measured inputs](../../docs/capacity.md).",
+        "bench.capacity.__main__",
+        of_capacity,
+        quick=False,
+        beside="the other",
     ),
 }

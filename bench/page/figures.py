@@ -54,6 +54,7 @@ class Figure:
         spread: The least and the largest ratio of a round, where these are kept.
         peer: The best of the other engines.
         note: Why there are no figures.
+        against: Whose the other figure is.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Figure:
     spread: tuple[float, float] | None = None
     peer: Other | None = None
     note: str = ""
+    against: str = PEER
 
     @property
     def lost(self) -> bool:
@@ -84,7 +86,7 @@ class Figure:
         assert self.ratio is not None
         if self.peer is not None and self.peer.ratio > self.ratio:
             return self.peer
-        return Other(PEER, self.theirs, self.ratio)
+        return Other(self.against, self.theirs, self.ratio)
 
 
 Reader = Callable[[Path], list[Figure]]

@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.cpu.compare import PEER_LIMIT
+from bench.first.states import PEER
 from bench.machine import BUSY
 from bench.page.areas import AREAS, Area
 from bench.page.figures import Figure
-from bench.page.reasons import Reasons, why
+from bench.page.reasons import Reasons, Tried, why
 
 OTHERS = 0.3
-"""So many cores busy with other work are told of: ratios are less certain then."""
+"""From so many cores busy with other work on, the page says so: ratios are less certain."""
 
-TITLES = ["row", "measured", "tenonnx", "onnxruntime", "ratio", "spread", "best of the others"]
+TITLES = ["row", "measured", "tenonnx", PEER, "ratio", "spread", "best of the others"]
 LOST_TITLES = ["area", "row", "measured", "tenonnx", "the other", "", "ratio", "spread", "why"]
 INTRODUCTION = """# Benchmarks: the results
 
@@ -31,7 +32,8 @@ versions and the commit that it was measured with.
 """
 LOST = f"""## What is lost
 
-Rows in which onnxruntime is ahead, or another engine by more than {PEER_LIMIT:g}, the worst first.
+Rows in which onnxruntime is ahead (of serving, what is named), or another engine by more than
+{PEER_LIMIT:g}, the worst first.
 """
 
 
@@ -58,7 +60,7 @@ class Section:
 
 
 def sections(folder: Path, ending: str = "") -> Iterator[Section]:
-    """Yields the areas that a folder has results of; ``ending`` follows their names."""
+    """Yields the areas with results in a folder; ``ending`` follows their names."""
     for name, area in AREAS.items():
         path = folder / f"{name}{ending}.json"
         if path.exists():
@@ -66,16 +68,28 @@ def sections(folder: Path, ending: str = "") -> Iterator[Section]:
             yield Section(name, path, area.read(path), machine)
 
 
-def as_markdown(found: list[Section], reasons: Reasons) -> str:
-    """Returns the page."""
+def as_markdown(found: list[Section], reasons: Reasons, tried: Tried | None = None) -> str:
+    """Returns the page; of rows that are lost it says why, and what was tried, if that is known."""
     lost = [(section, figure) for section in found for figure in section.figures if figure.lost]
     lost.sort(key=lambda pair: -pair[1].badness)
     parts = [INTRODUCTION, LOST]
     parts.append(_table(LOST_TITLES, (lost_cells(*pair, reasons) for pair in lost), left=3))
+    parts += _designs(lost, tried or {})
     parts.append("## In short\n")
     titles = ["area", "rows", "lost", "geometric mean of ratios", "best", "worst"]
     parts.append(_table(titles, (_summary(section) for section in found), left=1))
     return "\n".join([*parts, *("\n".join(_section(section)) for section in found)])
+
+
+def _designs(lost: Iterable[tuple[Section, Figure]], tried: Tried) -> list[str]:
+    """Returns lines about what was tried for rows that are lost."""
+    rows = {(s.name, f.name): f"{s.area.title}, {f.label}" for s, f in lost}
+    known = {
+        title: designs for (area, name), title in rows.items()
+        if (designs := tried.get(area, {}).get(name))
+    }  # fmt: skip
+    lines = [f"- {title}: {'; '.join(designs)}." for title, designs in known.items()]
+    return ["What was tried, and what came of it:\n", *lines, ""] if lines else []
 
 
 def lost_cells(section: Section, figure: Figure, reasons: Reasons) -> list[str]:
@@ -129,7 +143,8 @@ def _section(section: Section) -> Iterator[str]:
         yield "**Measured on a busy machine**: times of both are too long, ratios uncertain.\n"
     if section.path.with_suffix(".png").exists():
         yield f"![ratios]({section.path.stem}.png)\n"
-    yield _table(TITLES, map(cells, section.figures), left=2)
+    titles = [area.beside if title == PEER else title for title in TITLES]
+    yield _table(titles, map(cells, section.figures), left=2)
 
 
 def _table(titles: list[str], rows: Iterable[list[str]], *, left: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -11,6 +11,8 @@ from bench.options import RESULTS
 from bench.page.figures import Figure
 
 Reasons: TypeAlias = Mapping[str, Mapping[str, str]]
+Tried: TypeAlias = Mapping[str, Mapping[str, Sequence[str]]]
+"""Designs that were tried for a row, with what came of them, by area and row."""
 
 
 EVERY = "* "
@@ -34,4 +36,10 @@ def matches(name: str, figure: Figure) -> bool:
 def read(path: Path = RESULTS / "reasons.json") -> Reasons:
     """Returns the reasons: a few words each."""
     found: Reasons = json.loads(path.read_text("utf-8"))
+    return found
+
+
+def read_tried(path: Path = RESULTS / "tried.json") -> Tried:
+    """Returns what was tried for rows: a line for each design."""
+    found: Tried = json.loads(path.read_text("utf-8"))
     return found

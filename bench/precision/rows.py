@@ -124,7 +124,7 @@ LAYER = (32, 768)
 GAIN, BIAS = normal(LAYER[1], scale=0.2, around=1), normal(LAYER[1], scale=0.2)
 ROWS: dict[str, Sample] = {
     "normal": [normal(*LAYER), GAIN, BIAS],
-    "off centre": [normal(*LAYER, around=20), GAIN, BIAS],
+    "off center": [normal(*LAYER, around=20), GAIN, BIAS],
     "small": [normal(*LAYER, scale=0.01), GAIN, BIAS],
 }
 IMAGE = (2, 16, 12, 14)
@@ -173,7 +173,7 @@ def lrn(x: Array) -> Array:
 def images(*parameters: Array) -> dict[str, Sample]:
     return {
         "normal": [normal(*IMAGE), *parameters],
-        "off centre": [normal(*IMAGE, around=20), *parameters],
+        "off center": [normal(*IMAGE, around=20), *parameters],
     }
 
 

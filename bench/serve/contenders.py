@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from bench.cpu.turns import kernels
+from bench.serve.report import BARE, KSERVE, MINE
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 60
@@ -28,10 +29,12 @@ class Contender:
     Attributes:
         name: Of the table.
         ports: By kind of request.
+        pid: Of the process that was started.
     """
 
     name: str
     ports: dict[str, int]
+    pid: int
 
 
 @contextlib.contextmanager
@@ -39,14 +42,14 @@ def process(command: list[str], name: str) -> Iterator[Contender]:
     """Runs a server that says in its first lines which ports it has."""
     path = os.pathsep.join(str(ROOT / part) for part in ("core", "providers", "plugins", "."))
     environment = {**os.environ, "TENONNX_JIT": "wait", "NUMBA_CACHE_DIR": kernels()}
-    if name != "kserve":
+    if name != KSERVE:
         environment["PYTHONPATH"] = path
     with (
         tempfile.TemporaryFile("w+") as told,
         subprocess.Popen(command, stdout=told, stderr=told, text=True, env=environment) as started,
     ):
         try:
-            yield Contender(name, _ports(started, told))
+            yield Contender(name, _ports(started, told), started.pid)
         finally:
             started.terminate()
             try:
@@ -67,19 +70,21 @@ def _ports(started: subprocess.Popen[str], told: IO[str]) -> dict[str, int]:
     raise RuntimeError(f"a server did not start:\n{text}")
 
 
-def tenonnx(model: Path, *options: str) -> contextlib.AbstractContextManager[Contender]:
-    """Returns this package's server, of one worker."""
-    serve = ["-m", "tenonnx", "serve", str(model), "--name", "m", "--port", "0"]
+def tenonnx(
+    model: Path, *options: str, name: str = MINE
+) -> contextlib.AbstractContextManager[Contender]:
+    """Returns this package's server, of one worker if the options do not say otherwise."""
+    named = [] if model.is_dir() else ["--name", "m"]
+    serve = ["-m", "tenonnx", "serve", str(model), *named, "--port", "0"]
     more = ["--grpc-port", "0", "--provider", "CPUExecutionProvider", *options]
-    name = " ".join(("tenonnx", *options))
     return process([sys.executable, *serve, *more], name)
 
 
 def bare(model: Path) -> contextlib.AbstractContextManager[Contender]:
     """Returns a server that checks nothing."""
-    return process([sys.executable, "-m", "bench.serve.bare", str(model)], "bare")
+    return process([sys.executable, "-m", "bench.serve.bare", str(model)], BARE)
 
 
 def kserve(python: str) -> contextlib.AbstractContextManager[Contender]:
     """Returns KServe's server, in an environment that has it."""
-    return process([python, str(Path(__file__).with_name("with_kserve.py"))], "kserve")
+    return process([python, str(Path(__file__).with_name("with_kserve.py"))], KSERVE)

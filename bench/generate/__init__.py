@@ -1,0 +1,1 @@
+"""Language models of folders, beside onnxruntime-genai: the same tokens in turns."""

@@ -1,0 +1,71 @@
+"""A process that opens a folder and generates; tells what that took, then waits for a line."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+BEGUN = time.perf_counter()
+"""Before numpy and the engine: imports are a part of the first token."""
+
+ROLLUP = Path("/proc/self/smaps_rollup")
+
+
+def private_bytes() -> int:
+    """Returns the bytes that are this process's alone."""
+    kinds = ("Private_Clean:", "Private_Dirty:", "Private_Hugetlb:", "Swap:")
+    lines = ROLLUP.read_text().splitlines()
+    return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith(kinds))
+
+
+def generated(runtime: Any, model: Any, prompt: Any, new: int) -> tuple[float, float, list[int]]:
+    """Returns seconds until the first token and for all others, and what was generated."""
+    params = runtime.GeneratorParams(model)
+    length = len(prompt) + new
+    params.set_search_options(do_sample=False, min_length=length, max_length=length)
+    generator = runtime.Generator(model, params)
+    start = time.perf_counter()
+    generator.append_tokens(prompt)
+    generator.generate_next_token()
+    first = time.perf_counter()
+    for _ in range(new - 1):
+        generator.generate_next_token()
+    rest = time.perf_counter() - first
+    return first - start, rest, generator.get_sequence(0)[len(prompt) :].tolist()
+
+
+def main(job: dict[str, Any]) -> None:
+    """Measures, tells, and stays until it is told to go."""
+    import numpy as np
+
+    runtime = importlib.import_module(job["runtime"])
+    start = time.perf_counter()
+    config = runtime.Config(job["folder"])
+    if job["threads"]:
+        threads = {"session_options": {"intra_op_num_threads": job["threads"]}}
+        config.overlay(json.dumps({"model": {"decoder": threads}}))
+    model = runtime.Model(config)
+    loaded = time.perf_counter()
+    prompt = np.random.default_rng(0).integers(4, job["vocabulary"], job["prompt"], np.int32)
+    generated(runtime, model, prompt, 1)
+    first = time.perf_counter() - BEGUN
+    rounds = [generated(runtime, model, prompt, job["new"]) for _ in range(3)]
+    facts = {
+        "load": loaded - start,
+        "first token": first,
+        "prompt": min(reading for reading, _, _ in rounds),
+        "token": min(writing for _, writing, _ in rounds) / (job["new"] - 1),
+        "private": private_bytes(),
+        "tokens": rounds[0][2],
+    }
+    print(json.dumps(facts), flush=True)
+    sys.stdin.readline()
+    print(json.dumps({"private": private_bytes()}), flush=True)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
