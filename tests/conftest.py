@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -16,9 +17,11 @@ if TYPE_CHECKING:
 # one order, which OpenBLAS keeps only while it does not share a product out among threads.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# How long an example takes says what else the machine does, or that it compiled a kernel.
-settings.register_profile("no deadline", deadline=None)
-settings.load_profile("no deadline")
+# How long an example takes says what else the machine does, or that it compiled a kernel. Every run
+# draws the same examples; `--hypothesis-profile search` draws others.
+settings.register_profile("same", deadline=None, derandomize=True)
+settings.register_profile("search", deadline=None)
+settings.load_profile("same")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -76,9 +79,19 @@ def kernels(pytestconfig: pytest.Config) -> str:
     return os.environ.get("NUMBA_CACHE_DIR", str(folder))
 
 
+@pytest.fixture(scope="session")
+def caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Folders for derived weights, which are made where a test has some."""
+    folder = tmp_path_factory.mktemp("caches")
+    return (folder / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
 def own_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, kernels: str
+    caches: Iterator[Path],
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    kernels: str,
 ) -> None:
     """Derived weights of a test go to a folder of its own, compiled kernels to one for all.
 
@@ -86,7 +99,7 @@ def own_cache(
     the middle of a test would make it another test. Those in ``tests/cpu`` and
     ``tests/guard`` are about compiled ones.
     """
-    monkeypatch.setenv("TENONNX_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("TENONNX_CACHE_DIR", str(next(caches)))
     monkeypatch.setenv("NUMBA_CACHE_DIR", kernels)
     mode = (
         "wait"
@@ -94,6 +107,19 @@ def own_cache(
         else os.environ.get("TENONNX_JIT", "0")
     )
     monkeypatch.setenv("TENONNX_JIT", mode)
+
+
+@pytest.fixture
+def keeps_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has sessions keep their plans, whatever tests before this one did in the same process."""
+    from tenonnx.operators import OperatorTable
+
+    monkeypatch.setenv("TENONNX_PLANS", "1")
+    # While kernels compile in the background no plan is kept.
+    monkeypatch.setenv("TENONNX_JIT", "wait")
+    # Nor where a program, such as another test, has operators or plug-ins of its own.
+    monkeypatch.setattr("tenonnx.custom_ops.GLOBAL", OperatorTable())
+    monkeypatch.setattr("tenonnx.plugins.manager._default", None)
 
 
 @pytest.fixture
@@ -107,7 +133,7 @@ def registry(tmp_path: Path) -> WeightRegistry:
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
-    """Puts a distribution with one plugin module on the path, as pip would."""
+    """Puts a distribution with one plug-in module on the path, as pip would."""
     site = tmp_path / "site"
     site.mkdir()
     monkeypatch.syspath_prepend(site)

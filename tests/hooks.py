@@ -1,4 +1,4 @@
-"""Plugins as small as they can be, and the models to see them by."""
+"""Plug-ins as small as they can be, and the models to see them by."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RELU = model([node("Relu", "x", "y", name="r")], [value("x")], [value("y")])
 
 
 class Hooks:
-    """An object as a plugin: registers what it is given through one hook."""
+    """An object as a plug-in: registers what it is given through one hook."""
 
     def __init__(self, *things: Any, **options: Any) -> None:
         self.things, self.options = things, options

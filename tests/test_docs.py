@@ -62,8 +62,8 @@ def test_python_in_documents_runs(
 ) -> None:
     """A document's blocks run in order, in one namespace, in a folder of their own.
 
-    ``file=NAME`` makes a block a file there; ``no-run`` only has it compiled; a block of
-    ``output`` is what the one before it prints.
+    ``file=NAME`` makes a block a file there; ``no-run`` only has it compiled; ``needs=NAMES``
+    skips the rest where a module is missing; a block of ``output`` is what the one before prints.
     """
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
@@ -77,6 +77,9 @@ def test_python_in_documents_runs(
             assert printed.getvalue().strip() == block.code.strip()
         if block.language != "python":
             continue
+        for needed in (word[6:] for word in block.words if word.startswith("needs=")):
+            for name in needed.split(","):
+                pytest.importorskip(name)
         # Tracebacks show the document's line.
         code = compile("\n" * (block.line - 1) + block.code, name_of(path), "exec")
         files = [word.removeprefix("file=") for word in block.words if word.startswith("file=")]
@@ -85,6 +88,8 @@ def test_python_in_documents_runs(
         elif "no-run" not in block.words:
             with contextlib.redirect_stdout(io.StringIO()) as printed:
                 exec(code, vars(document))
+    # What holds files open ends here: a later collection would end files before their owners.
+    vars(document).clear()
     for name in set(sys.modules) - before:
         if Path(getattr(sys.modules[name], "__file__", None) or "/").is_relative_to(tmp_path):
             del sys.modules[name]
@@ -94,7 +99,11 @@ def slugs(path: Path) -> set[str]:
     """Returns the anchors that a document's headings make."""
     text = FENCE.sub("", path.read_text())
     titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+    shown = re.findall(r"^::: (\S+)$", text, re.MULTILINE)  # on the site, by its full name
+    return {
+        *shown,
+        *(re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles),
+    }
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
@@ -187,3 +196,30 @@ def test_python_in_documents_fits_the_width() -> None:
             if block.language == "python":
                 long = [line for line in block.code.splitlines() if len(line) > 100]
                 assert not long, (name_of(path), long)
+
+
+def code_messages() -> str:
+    """Returns the code's literal strings, with … for what is filled in, each on a line."""
+    lines = []
+    for folder in ("core", "providers", "plugins"):
+        for path in (ROOT / folder).rglob("*.py"):
+            text = path.read_text()
+            if "raise " not in text and "warn" not in text:
+                continue  # it says nothing to users
+            for node in ast.walk(ast.parse(text)):
+                if isinstance(node, ast.JoinedStr):
+                    parts = [getattr(value, "value", "…") for value in node.values]
+                    lines.append("".join(p if isinstance(p, str) else "…" for p in parts))
+                elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    lines.append(re.sub(r"%(\.\d+f|[sdr])", "…", node.value))
+    return "\n".join(lines)
+
+
+def test_messages_that_troubleshooting_explains_are_in_the_code() -> None:
+    page = (ROOT / "docs/troubleshooting.md").read_text()
+    _, _, by_message = page.partition("## By message")
+    messages = re.findall(r"^\| `([^`]+)` \|", by_message, re.MULTILINE)
+    assert len(messages) > 30
+    known = code_messages()
+    patterns = {message: re.escape(message).replace("…", ".*") for message in messages}
+    assert not [message for message, found in patterns.items() if not re.search(found, known)]

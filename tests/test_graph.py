@@ -61,7 +61,7 @@ def test_operator_nobody_has_is_named_with_who_might() -> None:
     text = str(caught.value)
     assert "Fancy 'f1' (acme, opset 3)" in text
     assert "CPUExecutionProvider: no kernel for acme::Fancy-3" in text
-    assert "a plugin that brings the operators of acme" in text
+    assert "a plug-in that has the operators of acme" in text
 
 
 def test_attribute_the_operator_does_not_have() -> None:

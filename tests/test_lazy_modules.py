@@ -253,3 +253,35 @@ def test_an_unknown_attribute_is_told_as_of_any_module() -> None:
         )
         == "module 'onnx.helper' has no attribute 'no_such_name'"
     )
+
+
+def test_paths_become_addresses_without_what_that_takes_until_then() -> None:
+    assert (
+        child(
+            """
+            import sys
+            for name in list(sys.modules):  # from 3.13 on, pathlib is a package
+                if name.partition(".")[0] in ("pathlib", "urllib", "ipaddress"):
+                    del sys.modules[name]
+            import tenonnx
+            tenonnx.InferenceSession
+            import pathlib
+            print("ipaddress" in sys.modules, pathlib.PurePosixPath("/a b").as_uri())
+            import urllib.parse
+            print(type(urllib.parse).__name__, urllib.parse.urlsplit("http://a/b").netloc)
+            """
+        )
+        == "False file:///a%20b\nmodule a"
+    )
+
+
+def test_what_is_imported_counts_as_old() -> None:
+    counted = """
+        import gc, tenonnx
+        {before}
+        tenonnx.InferenceSession
+        print(gc.isenabled(), gc.get_freeze_count() > 0, len(gc.get_objects(generation=2)) > 5000)
+    """
+    assert child(counted.format(before="")) == "True False True"
+    assert child(counted.format(before="gc.disable()")) == "False False True"
+    assert child(counted.format(before="gc.freeze()")).startswith("True True")

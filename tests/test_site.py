@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 HOOKS = runpy.run_path(str(Path(__file__).parents[1] / "tools" / "mkdocs_hooks.py"))
-API = Path(__file__).parents[1] / "docs/api.md"
+DOCS = Path(__file__).parents[1] / "docs"
+SHOWN = "".join((DOCS / page).read_text() for page in ("api.md", "reference.md"))
 CODE = "core/tenonnx/planning/plan.py"
 
 
@@ -37,7 +38,7 @@ def test_links_lead_to_pages_and_to_the_repository(place: str, target: str, expe
     assert link == f"[text]({expected})"
 
 
-@pytest.mark.parametrize("name", re.findall(r"^::: (\S+)", API.read_text(), re.MULTILINE))
+@pytest.mark.parametrize("name", re.findall(r"^::: (\S+)", SHOWN, re.MULTILINE))
 def test_the_interface_that_is_shown_is_there_and_says_what_it_is(name: str) -> None:
     assert inspect.getdoc(pkgutil.resolve_name(name))
 
@@ -59,3 +60,13 @@ def test_links_to_code_are_text_where_no_repository_is_known() -> None:
 )
 def test_what_tests_are_told_of_a_block_is_not_shown(info: str, expected: str) -> None:
     assert HOOKS["site_info"](info) == expected
+
+
+def test_a_package_index_gets_no_relative_link() -> None:
+    root = Path(__file__).parents[1]
+    shown = HOOKS["absolute_links"]((root / "README.md").read_text(), "https://host/tenonnx")
+    targets = [found["target"] for found in HOOKS["LINK"].finditer(HOOKS["FENCE"].sub("", shown))]
+    assert len(targets) > 20
+    assert all(target.startswith(("https://", "mailto:", "#")) for target in targets)
+    inside = [t.partition("/blob/HEAD/")[2].partition("#")[0] for t in targets]
+    assert all((root / path).exists() for path in inside if path)

@@ -117,6 +117,52 @@ def test_callers_share_the_time() -> None:
     assert turn.fastest == turn.median < 0.01, "four of them sleep at once"
 
 
+def test_serving_and_capacity_are_on_the_page(tmp_path: Path) -> None:
+    pytest.importorskip("uvicorn")
+    run("serve", "--quick", "--output", str(tmp_path), "http", "memory")
+    run("capacity", "--output", str(tmp_path))
+    (tmp_path / "serve-quick.json").rename(tmp_path / "serve.json")
+    run("all", "--from-results", "--output", str(tmp_path))
+    page = (tmp_path / "README.md").read_text()
+    assert "| a trivial model over HTTP, binary tensors | a request, 4 clients; a bare" in page
+    assert "| private MiB that it adds to each of 2 |" in page
+    assert "| Ray Serve | replicas in 60 GiB, one model | 494 | 176, copied | 0.356 |" in page
+    assert "| row | measured | tenonnx | the other |" in page
+
+
+def test_language_models_are_told_beside_genai_and_themselves(tmp_path: Path) -> None:
+    columns = ("load", "first token", "prompt", "token", "private", "private of four")
+    mine, theirs = (dict.fromkeys(columns, float(n << 20)) for n in (1, 2))
+    mine["tokens"], theirs["tokens"] = [1, 2, 3], [1, 2, 4]
+    turns = {"tenonnx_generate": [mine], "onnxruntime_genai": [theirs]}
+    own = {"cached prefix": [1.0, 8.0], "growth": 3 << 20}
+    path = tmp_path / "generate.json"
+    path.write_text(json.dumps({"rows": [{"folder": "tiny", "turns": turns, "own": own}]}))
+    found = {figure.kind: figure for figure in bench("generate.report").read(path)}
+    assert found["opening a folder"].ratio == 0.5
+    assert found["first token, 480 of 512 tokens cached"].ratio == 0.125
+    assert found["growth of 200 generators"].mine == "3.0 MiB"
+    assert found["equal tokens, greedy"].mine == "2 of 3"
+
+
+def test_serving_is_held_to_its_bounds() -> None:
+    report = bench("serve.report")
+
+    def line(server: str, rate: float, p99: float = 1.0) -> dict[str, Any]:
+        asked = {"row": "http", "clients": 1, "server": server, "rates": [rate], "rate": rate}
+        return asked | {"p50": 1.0, "p99": p99}
+
+    lines = [line("tenonnx", 71), line("bare", 100), line("KServe's server", 36)]
+    (told,) = report.broken(lines)
+    assert told == "http, 1 clients, KServe's server: 1.97 of its rate, expected 2"
+    assert report.broken([line("tenonnx", 71, 1.1), *lines[1:]])[1].endswith("is faster")
+    mib = 1 << 20
+    held = {"row": "memory", "server": "tenonnx", "weights": 128 * mib, "private": [40 * mib] * 8}
+    held |= {"empty": 32 * mib, "more": 16 * mib, "pss": 1009 * mib, "theirs": 130 * mib}
+    assert len(report.broken([held])) == 2
+    assert report.broken([held | {"more": 15 * mib, "pss": 1008 * mib}]) == []
+
+
 def test_the_best_of_the_others_counts() -> None:
     outcome = bench("cpu.compare").Outcome("lstm", 1, 1.0, timing(1.0, 0.9), timing(1.0, 1.0))
     assert outcome.holds
@@ -144,13 +190,16 @@ def test_what_is_lost_comes_first() -> None:
     ]  # fmt: skip
     assert [figure.lost for figure in told] == [False, True, True, True, False]
     section = markdown.Section("cpu", Path("cpu.json"), told, {"cpu": "of 1 GHz"})
-    page = markdown.as_markdown([section], {"cpu": {"b": "for a reason", "d": "for none"}})
+    reasons = {"cpu": {"b": "for a reason", "d": "for none"}}
+    tried = {"cpu": {"b": ["one design: 1.1", "another: 1.2"], "a": ["what won"]}}
+    page = markdown.as_markdown([section], reasons, tried)
     lost = page.partition("## In short")[0]
     assert lost.index("| failed |") < lost.index("| beaten |") < lost.index("| lost |")
     assert (
         "| lost | 1 thread | 3 ms | 2 ms | onnxruntime | 1.5 | 1.4 to 1.6 | for a reason |" in lost
     )
     assert "| beaten | 1 thread | 1 ms | 0.25 ms | OpenVINO | 4 |  |  |" in lost
+    assert f"- {section.area.title}, lost: one design: 1.1; another: 1.2.\n" in lost
     assert "won" not in lost
     assert "it / failed" in page
     assert "| alone | all threads | 1 ms | takes more than 5 s |  |  |  |" in page
@@ -165,6 +214,10 @@ def test_reasons_are_of_rows_that_there_are() -> None:
         for name, why in reasons.items():
             assert any(module.matches(name, figure) for figure in figures), (area, name)
             assert 0 < len(why) <= 120, (area, name)
+    for area, tried in module.read_tried().items():
+        names = {figure.name for figure in areas[area].read(ROOT / f"bench/results/{area}.json")}
+        assert tried.keys() <= names
+        assert all(len(designs) > 1 for designs in tried.values())
 
 
 def test_reasons_of_a_row_go_before_those_of_its_kind() -> None:

@@ -88,7 +88,7 @@ def test_of_32_bits(op: str, engine: str) -> None:
         ("Sigmoid", "small", 0.75),
         ("Swish", "small", 1.4),
         ("QuickGelu", "small", 1.5),
-        ("LayerNormalization", "off centre", 0.3),
+        ("LayerNormalization", "off center", 0.3),
         ("MatMul", "row", 0.5),
     ],
 )

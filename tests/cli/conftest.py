@@ -21,12 +21,14 @@ from tenonnx.weights import registry as weights
 @pytest.fixture
 def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
     """Runs the command in this process, where it finds what a process of its own would find."""
+    monkeypatch.setenv("COLUMNS", "200")
 
     def run(*arguments: object) -> Result:
         monkeypatch.setattr("tenonnx.plugins.manager._default", None)
         weights._default_registry.cache_clear()
         monkeypatch.setenv(BLOCKED, "")
-        return CliRunner().invoke(app, [str(argument) for argument in arguments])
+        texts = [str(argument) for argument in arguments]
+        return CliRunner().invoke(app, texts, prog_name="tenonnx")
 
     return run
 
@@ -63,7 +65,7 @@ def mlp(folder: Path) -> str:
 
 @pytest.fixture
 def foreign(folder: Path) -> str:
-    """A model with an operator that only a plugin can bring."""
+    """A model with an operator that only a plug-in can bring."""
     proto = model(
         [node("Plus", "x", "y", domain="my.domain")],
         [value("x", FLOAT, ["n"])],
@@ -87,7 +89,7 @@ def write(folder: Path) -> Write:
 
 @pytest.fixture
 def double(write: Write) -> str:
-    """A plugin whose provider ``slow`` adds only, slowly, and 1 too much."""
+    """A plug-in whose provider ``slow`` adds only, slowly, and 1 too much."""
     return write(
         "double.py",
         """

@@ -140,7 +140,7 @@ def test_what_the_cpu_provider_runs_on(
     finding = findings(cli)["CPUExecutionProvider runs on"]
     if mode == "0":
         assert finding["status"] == "note"
-        assert finding["detail"].startswith("no kernels, since TENONNX_JIT is 0: numpy computes")
+        assert finding["detail"].startswith("no kernels, because TENONNX_JIT is 0: numpy computes")
         assert finding["hint"] == "unset TENONNX_JIT"
     else:
         assert "kernels" in finding["detail"]

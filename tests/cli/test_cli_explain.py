@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from small import Cli
 
 from models import FLOAT, model, node, value
-from tenonnx_explain.boxes import MANY, MOST, boxes_of
+from tenonnx_explain.boxes import MANY, MOST, boxes_of, shapes
 from tenonnx_explain.layers import GAP, HEIGHT, draw
 
 
@@ -159,10 +159,10 @@ def test_colours_are_the_providers(cli: Cli, adder: str, double: str) -> None:
         *("-p", "slow", "-p", "cpu", "--html", "out.html"),
     )
     text = Path("out.html").read_text()
-    colour = dict(
+    color = dict(
         re.findall(r'<text [^>]*>(Add|Neg)</text>|fill="(#\w+)"/>', text)
     )  # fmt: skip
-    assert colour.keys() >= {"Add", "Neg"}
+    assert color.keys() >= {"Add", "Neg"}
     fills = re.findall(r'fill="(#\w+)"/><text [^>]*>(Add|Neg)<', text)
     assert len({fill for fill, _ in fills}) == 2
 
@@ -170,11 +170,11 @@ def test_colours_are_the_providers(cli: Cli, adder: str, double: str) -> None:
 def rows(count: int, width: int) -> dict[str, Any]:
     """A report of as many nodes, in chains of a length that begin at one node."""
     nodes = [
-        {"operator": "Relu", "provider": "cpu", "inputs": [], "outputs": [],
+        {"operator": "Relu", "provider": "cpu", "inputs": [], "outputs": [], "types": {},
          "after": [] if not n else [n - 1 if n % width else 0]}
         for n in range(count)
     ]  # fmt: skip
-    return {"nodes": nodes, "inputs": [], "outputs": []}
+    return {"nodes": nodes, "inputs": {}, "outputs": {}}
 
 
 def test_many_nodes_are_drawn_as_chains() -> None:
@@ -214,3 +214,20 @@ def test_drawings_lead_down_and_overlap_nowhere(data: st.DataObject) -> None:
 def test_an_edge_back_is_drawn() -> None:
     drawing = draw([50, 50], [(0, 1), (1, 0)])
     assert drawing.routes.keys() == {(0, 1), (1, 0)}
+
+
+def test_shapes_stand_on_edges(cli: Cli, mlp: str) -> None:
+    assert cli("explain", mlp, "--level", "none", "--html", "out.html").exit_code == 0
+    text = Path("out.html").read_text()
+    assert re.findall(r'class="shape"[^>]*>([^<]*)<', text).count("batch×16") == 1
+    assert "<title>float[batch, 5]</title>" in text
+    assert "None" not in text
+    report = json.loads(cli("explain", mlp, "--level", "none", "--nodes", "--json").stdout)
+    assert report["inputs"] == {"x": "float[batch, 16]"}
+    assert report["outputs"] == {"y": "float[batch, 5]", "best": "int64[batch]"}
+    assert report["nodes"][0]["types"] == {"a": "float[batch, 8]"}
+
+
+def test_shapes_are_said_shortly() -> None:
+    assert shapes(["float[a, ?, 3]", "int64[]", "?", "float[a, ?, 3]"]) == "a×?×3, scalar"
+    assert shapes(["float", "?"]) == ""

@@ -86,12 +86,12 @@ def test_the_metadata_is_complete(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("Soft Cap", "no name for a plugin: .*\nhint: for example soft-cap"),
-        ("1st", "no name for a plugin: .*\nhint: for example st"),
-        ("class", "no name for a plugin: .*\nhint: for example class-plugin"),
-        ("x" * 25, "no name for a plugin: expected up to 24 small letters"),
-        ("cpu", r"'cpu' is taken by the plugin 'cpu' of tenonnx \d"),
-        ("ort-format", r"'ort-format' is taken by the plugin 'ort_format' of tenonnx \d"),
+        ("Soft Cap", "no name for a plug-in: .*\nhint: for example soft-cap"),
+        ("1st", "no name for a plug-in: .*\nhint: for example st"),
+        ("class", "no name for a plug-in: .*\nhint: for example class-plugin"),
+        ("x" * 25, "no name for a plug-in: expected up to 24 small letters"),
+        ("cpu", r"'cpu' is taken by the plug-in 'cpu' of tenonnx \d"),
+        ("ort-format", r"'ort-format' is taken by the plug-in 'ort_format' of tenonnx \d"),
         ("array", "'array' is taken by the module tenonnx_array"),
     ],
 )

@@ -59,7 +59,7 @@ def test_doing_without_a_plugin(cli: Cli, mlp: str) -> None:
     assert "fold" in cli("--no-plugin", "fold", "plugins").stdout
     unknown = cli("--no-plugin", "fould", "plugins")
     assert unknown.exit_code == 2
-    assert unknown.stderr == "error: no plugin 'fould'; did you mean 'fold'?\n"
+    assert unknown.stderr == "error: no plug-in 'fould'; did you mean 'fold'?\n"
 
 
 def test_no_provider_left(cli: Cli, mlp: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +69,7 @@ def test_no_provider_left(cli: Cli, mlp: str, monkeypatch: pytest.MonkeyPatch) -
     none = [option for name in bring_providers for option in ("--no-plugin", name)]
     result = cli(*none, "run", mlp, "-i", "random")
     assert result.exit_code == 4
-    assert "error: no provider is registered" in result.stderr
+    assert "error: no provider is named, and none is left" in result.stderr
     assert "no providers; `tenonnx plugins` says" in cli(*none, "providers").stdout
 
 
@@ -151,7 +151,7 @@ def test_plugins_bring_subcommands(cli: Cli, write: Write) -> None:
 def test_plugins_cannot_take_a_subcommand(cli: Cli, write: Write, mlp: str) -> None:
     plugin = write("commands.py", COMMANDS)
     result = cli("--plugin", plugin, "greet")
-    assert result.stderr == "warning: a plugin's subcommand 'run' is left out: there is one\n"
+    assert result.stderr == "warning: a plug-in's subcommand 'run' is left out: there is one\n"
     assert "stolen" not in cli("--plugin", plugin, "run", mlp, "-i", "random").stdout
 
 
@@ -160,7 +160,7 @@ def test_subcommands_that_cannot_be_made_are_left_out(cli: Cli, write: Write) ->
     code += "def register_commands(register): register(make)"
     result = cli("--plugin", write("torn.py", f"import tenonnx\n{code}"), "--help")
     assert result.exit_code == 0
-    said = "warning: the subcommands of plugin 'torn' are left out: OSError: no terminal\n"
+    said = "warning: the subcommands of plug-in 'torn' are left out: OSError: no terminal\n"
     assert result.stderr == said
 
 
@@ -187,17 +187,17 @@ def test_subcommands_of_plugins_work_with_the_chosen_plugins(
 def test_plugin_files_that_do_not_work(cli: Cli, write: Write, text: str, message: str) -> None:
     result = cli("--plugin", write("bad.py", text), "plugins")
     assert result.exit_code == 6
-    assert result.stderr.startswith("error: plugin")
+    assert result.stderr.startswith("error: plug-in")
     assert message in result.stderr
 
 
 def test_a_plugin_file_that_is_not_there(cli: Cli) -> None:
     result = cli("--plugin", "gone.py", "plugins")
     assert result.exit_code == 6
-    assert result.stderr == "error: no plugin file gone.py\nhint: give the path of a .py file\n"
+    assert result.stderr == "error: no plug-in file gone.py\nhint: give the path of a .py file\n"
 
 
 def test_hooks_are_traced_on_demand(cli: Cli, double: str) -> None:
     result = cli("--plugin", double, "--trace-hooks", "plugins")
-    assert "hook: register_providers of plugin double took " in result.stderr
+    assert "hook: register_providers of plug-in double took " in result.stderr
     assert "hook: " not in cli("--plugin", double, "plugins").stdout

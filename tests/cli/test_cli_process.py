@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import onnx
+import pytest
 from small import Start, Write
 
 import tenonnx
@@ -88,7 +89,7 @@ def test_broken_pipes_are_quiet(start: Start, folder: Path) -> None:
         assert process.wait(TIMEOUT) == 141
 
 
-def test_progress_and_colours_are_for_terminals(start: Start, mlp: str) -> None:
+def test_progress_and_colors_are_for_terminals(start: Start, mlp: str) -> None:
     command = ("bench", mlp, "-p", "cpu", "--seconds", "0.3")
     shown = on_a_terminal(start, *command)
     assert "running in turn" in shown
@@ -98,9 +99,51 @@ def test_progress_and_colours_are_for_terminals(start: Start, mlp: str) -> None:
     assert err.decode().splitlines() == ["loading for cpu", "warming up", "running in turn"]
 
 
-def test_no_color_is_honoured(start: Start) -> None:
+def test_no_color_is_honored(start: Start) -> None:
     red = "\x1b[1;31m"
     assert red in on_a_terminal(start, "run", "gone.onnx")
     plain = on_a_terminal(start, "run", "gone.onnx", NO_COLOR="1")
     assert red not in plain
     assert "there is no model at gone.onnx" in plain
+
+
+def test_providers_and_models_are_completed(start: Start, mlp: str, folder: Path) -> None:
+    (folder / "models").mkdir()
+    (folder / "mlp.npz").touch()
+
+    def offered(line: str) -> list[str]:
+        environment = {
+            "_TENONNX_COMPLETE": "complete_bash",
+            "COMP_WORDS": line,
+            "COMP_CWORD": str(line.count(" ")),
+        }
+        out, _ = start(env=environment).communicate(timeout=TIMEOUT)
+        return sorted(out.decode().split())
+
+    assert offered("tenonnx run m") == [mlp, "models/"]
+    assert offered("tenonnx bench m.onnx -p on") == ["onnxruntime"]
+    assert {"cpu", "CPUExecutionProvider"} <= {*offered("tenonnx run m.onnx -p cpu"), *offered(
+        "tenonnx run m.onnx -p CPUE"
+    )}  # fmt: skip
+    assert offered("tenonnx profile m.onnx --level e") == ["extended"]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_terminals_of_any_width_break_no_word(start: Start, mlp: str, columns: int) -> None:
+    environment = {"COLUMNS": str(columns), "NO_COLOR": "1", "TERM": "dumb"}
+    rows = on_a_terminal(start, "providers", **environment).splitlines()
+    assert max(map(len, rows)) <= columns
+    words = {word for row in rows for word in row.split()}
+    assert {"provider", "CPUExecutionProvider", "OpenVINOExecutionProvider", "usable"} <= words
+    refused = on_a_terminal(start, "run", mlp, "-i", "z=random", **environment).splitlines()
+    assert max(map(len, refused)) <= columns
+    assert " ".join(refused).startswith("error: the model has no input 'z'")
+
+
+def test_pipes_are_100_columns_wide_or_as_told(start: Start) -> None:
+    def rows(**environment: str) -> list[str]:
+        out, _ = start("providers", env=environment).communicate(timeout=TIMEOUT)
+        return out.decode().splitlines()
+
+    assert 80 < max(map(len, rows(COLUMNS=""))) <= 100
+    assert max(map(len, rows(COLUMNS="60"))) <= 60

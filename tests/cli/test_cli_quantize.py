@@ -38,7 +38,8 @@ def test_calibration_and_its_report(cli: Cli, images: str) -> None:
     assert found["quantized"] == 6
     assert found["accuracy"]["logits"]["snr"] > 35
     assert "finding ranges" in done.stderr
-    done = cli(*command, "--data", images, "--uint8", "--method", "entropy", "--exclude", "conv1")
+    others = ("--uint8", "--method", "entropy", "--exclude", "conv1", "--force")
+    done = cli(*command, "--data", images, *others)
     assert "5 quantized" in done.stdout
     assert "logits: max error" in done.stdout
 
@@ -49,7 +50,7 @@ def test_forms_belong_to_modes(cli: Cli, folder: Path) -> None:
     assert done.exit_code == 0, done.output
     domains = {n.op_type for n in onnx.load(folder / "out.onnx").graph.node if n.domain}
     assert domains == {"MatMulNBits"}
-    done = cli("quantize", model, "out.onnx", "--mode", "dynamic", "--operator", "Conv")
+    done = cli("quantize", model, "out.onnx", "--mode", "dynamic", "--operator", "Conv", "--force")
     assert "3 quantized" in done.stdout
     done = cli("quantize", model, "out.onnx", "--mode", "static", "--format", "integer")
     assert done.exit_code == 2

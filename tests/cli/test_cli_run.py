@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,11 @@ from onnx import TensorProto
 from small import Cli, Write, mlp_outputs
 
 from models import FLOAT, INT64, model, node, value
+from tenonnx.cli.opening import kept_plans
+from tenonnx.errors import InvalidArgument
+from tenonnx.planning.plan import Plan
+from tenonnx.provider import KernelState
+from tenonnx.session import InferenceSession
 
 X = np.random.default_rng(1).standard_normal((3, 16)).astype(np.float32)
 
@@ -229,7 +235,7 @@ def test_an_operator_that_nobody_runs(cli: Cli, foreign: str) -> None:
     result = cli("run", foreign, "-i", "random")
     assert result.exit_code == 4
     assert "Plus 'y' (my.domain, opset 1)" in result.stderr
-    assert "hint: install or register a plugin" in result.stderr
+    assert "hint: install a plug-in that has the operators of my.domain" in result.stderr
 
 
 def test_a_run_that_fails(cli: Cli, folder: Path) -> None:
@@ -308,4 +314,98 @@ def test_a_defect_shows_where_it_is(cli: Cli, write: Write) -> None:
     assert result.exit_code == 70
     assert "ZeroDivisionError" in result.stderr
     assert "faulty.py" in result.stderr
-    assert result.stderr.endswith("a defect of tenonnx or of a plugin; please report it\n")
+    assert result.stderr.endswith("a defect of tenonnx or of a plug-in; please report it\n")
+
+
+def test_kernels_that_are_not_compiled_yet_are_told(
+    cli: Cli, mlp: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels = {"one": KernelState("compiling"), "other": KernelState("cached")}
+    monkeypatch.setattr(InferenceSession, "kernels", property(lambda _: kernels))
+    result = cli("run", mlp, "-i", "random")
+    assert result.exit_code == 0
+    assert "hint: 1 kernel was not compiled yet; `tenonnx warmup mlp.onnx`" in result.stderr
+
+
+def test_warnings_of_the_log_are_sentences(cli: Cli, mlp: str) -> None:
+    def warn(*_: object, **__: object) -> None:
+        logging.getLogger("tenonnx.jit").warning("compiling %d kernels", 3)
+        raise InvalidArgument("enough")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logging.root, "handlers", [])
+        patch.setattr("tenonnx.cli.feeds.parse_dims", warn)
+        result = cli("run", mlp, "-i", "random")
+    assert "warning: compiling 3 kernels\n" in result.stderr
+
+
+@pytest.mark.usefixtures("keeps_plans")
+def test_a_plan_that_was_kept_is_opened(
+    cli: Cli, mlp: str, double: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENONNX_CACHE_DIR", str(folder / "cache"))
+    monkeypatch.setenv("TENONNX_JIT", "0")
+    compiled: list[object] = []
+    made = Plan.__init__
+
+    def init(plan: Plan, *given: Any) -> None:
+        compiled.append(plan)
+        made(plan, *given)
+
+    monkeypatch.setattr(Plan, "__init__", init)
+    command = ("run", mlp, "-i", "random", "--json")
+    reports = [json.loads(cli(*command).stdout) for _ in range(2)]
+    assert len(compiled) == 1
+    for report in reports:
+        del report["load_seconds"], report["run_seconds"]
+    assert reports[0] == reports[1]
+    assert reports[1]["placement"] == {"CPUExecutionProvider": 4}
+    kept = kept_plans()
+    for more in (("--plugin", double), ("--no-plugin", "fuse")):
+        assert cli(*more, *command).exit_code == 0
+    assert len(compiled) == 3
+    others = {path.stem for path in kept_plans()} - {path.stem for path in kept}
+    assert len(others) == 1, "that of the command without a plug-in"
+
+
+def test_a_link_to_nothing_is_no_model(cli: Cli, folder: Path) -> None:
+    (folder / "dangling.onnx").symlink_to("nowhere.onnx")
+    result = cli("run", "dangling.onnx", "-i", "random")
+    assert result.exit_code == 3
+    assert "is a link to nowhere.onnx, which does not exist" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["memory", "compare"])
+def test_a_wrong_provider_is_found_before_anything_is_measured(
+    cli: Cli, mlp: str, command: str
+) -> None:
+    result = cli(command, mlp, "--provider", "cpuu")
+    assert result.exit_code == 2
+    assert result.stderr == "error: unknown provider 'cpuu'; did you mean 'cpu'?\n"
+
+
+def test_a_port_beyond_the_last(cli: Cli, mlp: str) -> None:
+    result = cli("serve", mlp, "--port", 99999)
+    assert result.exit_code == 2
+    assert "expected at most 65535" in result.stderr
+
+
+def test_a_plugin_that_cannot_be_written(cli: Cli, folder: Path) -> None:
+    (folder / "file").touch()
+    result = cli("new", "provider", "chip", "--directory", "file")
+    assert result.exit_code == 2
+    assert "error: cannot write file/tenonnx-chip: Not a directory" in result.stderr
+
+
+def test_threads_of_a_run(cli: Cli, mlp: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    real = InferenceSession.__init__
+
+    def init(self: InferenceSession, model: Any, options: Any, *more: Any) -> None:
+        asked.append(options.intra_op_num_threads)
+        real(self, model, options, *more)
+
+    monkeypatch.setattr(InferenceSession, "__init__", init)
+    monkeypatch.setenv("TENONNX_PLANS", "0")
+    assert cli("run", mlp, "-i", "random", "--threads", 1).exit_code == 0
+    assert asked == [1]

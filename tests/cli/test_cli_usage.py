@@ -32,3 +32,70 @@ def test_too_few_arguments(cli: Cli, arguments: tuple[str, ...]) -> None:
     result = cli(*arguments)
     assert result.exit_code == 2
     assert "Usage: " in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--level", "extreme"), "--level extreme: expected none, basic, extended, layout or all"),
+        (("--runs", "x"), "--runs x: expected a whole number"),
+        (("--runs", "0"), "--runs 0: expected at least 1"),
+    ],
+)
+def test_wrong_values_are_told_in_plain_words(
+    cli: Cli, arguments: tuple[str, ...], said: str
+) -> None:
+    result = cli("profile", "model.onnx", *arguments)
+    assert result.exit_code == 2
+    assert result.stderr == (f"error: {said}\nhint: `tenonnx profile --help` lists the options\n")
+
+
+COMMANDS = [
+    *("run", "inspect", "plugins", "providers", "doctor"),
+    *("quantize", "bench", "compare", "profile", "memory", "compile", "convert"),
+    *("warmup", "cache", "explain", "new", "serve"),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_plain_words_and_an_example(cli: Cli, command: str) -> None:
+    result = cli(command, "--help")
+    assert result.exit_code == 0
+    assert f"  tenonnx {command}" in result.stdout or f" {command}" in result.stdout
+    assert "Example" in result.stdout
+    for word in ("range>", "<str>", "<int>", "<float>", "x>=", "\\b"):
+        assert word not in result.stdout
+
+
+def test_the_documentation_has_every_command(cli: Cli) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    listed = cli("--help").stdout.partition("Commands:")[2].split("\n  ")
+    names = [line.split()[0] for line in listed if line.strip() and not line.startswith(" ")]
+    assert set(COMMANDS) <= set(names)
+    for command in COMMANDS:
+        assert f"| `{command}" in text
+
+
+def test_a_plugin_that_is_left_out_says_who_left_it_out(cli: Cli, mlp: str) -> None:
+    result = cli("--no-plugin", "fuse", "plugins")
+    assert "blocked by --no-plugin fuse" in " ".join(result.stdout.split())
+    refused = cli("--no-plugin", "cpu", "run", mlp, "-i", "random")
+    assert refused.exit_code == 4
+    assert "plug-ins not in use: cpu (blocked by --no-plugin cpu)" in refused.stderr
+
+
+@pytest.mark.parametrize("command", ["convert", "quantize"])
+def test_files_are_replaced_only_if_asked(cli: Cli, mlp: str, command: str) -> None:
+    missing = cli(command, mlp, "nowhere/out.onnx")
+    assert missing.exit_code == 2
+    assert "there is no folder nowhere" in missing.stderr
+    assert cli(command, mlp, "out.onnx").exit_code == 0
+    before = Path("out.onnx").stat().st_mtime_ns
+    again = cli(command, mlp, "out.onnx")
+    assert again.exit_code == 2
+    assert "out.onnx is there already" in again.stderr
+    assert Path("out.onnx").stat().st_mtime_ns == before
+    assert cli(command, mlp, "out.onnx", "--force").exit_code == 0
+    Path("out.onnx").unlink()
+    Path("out.onnx.data").touch()
+    assert cli(command, mlp, "out.onnx").exit_code == 2  # its weights would be replaced

@@ -26,9 +26,9 @@ def test_a_product_is_its_formula(
     codes = packed[..., None] >> np.arange(0, 8, bits, dtype=np.uint8) & ((1 << bits) - 1)
     codes = codes.reshape(rows, blocks, 16)
     assert np.array_equal(unpack(np, packed, bits), codes)
-    centred = codes - 2.0 ** (bits - 1)
-    assert np.array_equal(levels(np, packed, bits), centred)
-    weights = (centred - (0 if offsets is None else offsets[..., None])) * scales[..., None]
+    centered = codes - 2.0 ** (bits - 1)
+    assert np.array_equal(levels(np, packed, bits), centered)
+    weights = (centered - (0 if offsets is None else offsets[..., None])) * scales[..., None]
     expected = x @ weights.reshape(rows, -1)[:, :45].T
     found = planes.by_planes(np, x, packed, scales, offsets, bits)
     bound = np.abs(x) @ np.abs(weights).reshape(rows, -1)[:, :45].T

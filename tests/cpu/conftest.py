@@ -11,13 +11,11 @@ from models import FLOAT, model, node, value
 
 
 @pytest.fixture(scope="module")
-def pooling(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    proto = model(
-        [node("GlobalAveragePool", "x", "y")],
-        [value("x", FLOAT, [1, 8, 64, 64])],
-        [value("y")],
-    )
-    path = tmp_path_factory.mktemp("model") / "pooling.onnx"
+def softmax(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A softmax of 64 elements: its sessions ask for two kernels, which are soon compiled."""
+    shape = [1, 8, 64, 64]
+    proto = model([node("Softmax", "x", "y")], [value("x", FLOAT, shape)], [value("y")])
+    path = tmp_path_factory.mktemp("model") / "softmax.onnx"
     onnx.save(proto, path)
     return path
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -171,9 +172,7 @@ def test_python_ends_in_the_middle_of_a_compilation(
     until(lambda: (tmp_path / "asked").exists())
     process = queue._compiler._process
     assert process is not None
-    begin = time.monotonic()
-    queue.stop()
-    assert time.monotonic() - begin < 1
+    queue.stop()  # without an answer, which never comes
     assert process.poll() == -signal.SIGKILL
     queue.put(demand({"late": 1}))
     assert queue._thread is None or not queue._thread.is_alive()
@@ -249,7 +248,7 @@ def until(condition):
     while not condition(): time.sleep(0.01)
 queue = runtime._queue()
 session = tenonnx.InferenceSession(sys.argv[1])
-assert (session.run(None, {"x": X})[0] == 1).all()
+assert (session.run(None, {"x": X})[0] == 1 / 64).all()
 until(lambda: queue._compiler._process is not None)
 compiler = queue._compiler._process.pid
 print(compiler, flush=True)
@@ -286,20 +285,22 @@ ENDS = {
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_a_program_ends_at_once_and_without_a_word(end: str, pooling: Path, tmp_path: Path) -> None:
+def test_a_program_ends_at_once_and_without_a_word(end: str, softmax: Path, tmp_path: Path) -> None:
     body, status = ENDS[end]
-    process = started(body, pooling, tmp_path)
+    process = started(body, softmax, tmp_path)
     assert process.stdout is not None
     compiler = int(process.stdout.readline())
-    begin = time.monotonic()
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(compiler, signal.SIGSTOP)  # whoever waits for it waits for ever
     _, errors = process.communicate(timeout=60)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(compiler, signal.SIGCONT)
     assert process.returncode == status
     assert [line for line in errors.splitlines() if "compiling" not in line] == []
-    assert time.monotonic() - begin < 3, "of which it sleeps some tenths"
-    until(lambda: is_gone(compiler), 5)
+    until(lambda: is_gone(compiler))
 
 
-def test_ctrl_c_is_for_the_program_alone(pooling: Path, tmp_path: Path) -> None:
+def test_ctrl_c_is_for_the_program_alone(softmax: Path, tmp_path: Path) -> None:
     body = """
         try:
             os.killpg(0, signal.SIGINT)
@@ -311,13 +312,13 @@ def test_ctrl_c_is_for_the_program_alone(pooling: Path, tmp_path: Path) -> None:
         assert process is None or process.poll() is None
         assert not [why for why in queue._failed.values() if "SIGINT" in why], queue._failed
     """
-    process = started("os.setpgid(0, 0)\n" + textwrap.dedent(body), pooling, tmp_path)
+    process = started("os.setpgid(0, 0)\n" + textwrap.dedent(body), softmax, tmp_path)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
 
 
 def test_a_child_waits_for_no_thread_that_compiled_where_it_was_forked(
-    pooling: Path, tmp_path: Path
+    softmax: Path, tmp_path: Path
 ) -> None:
     code = """
         import json, os, sys, threading, time
@@ -339,58 +340,58 @@ def test_a_child_waits_for_no_thread_that_compiled_where_it_was_forked(
         os._exit(0)
     """
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), str(pooling)],
+        [sys.executable, "-c", textwrap.dedent(code), str(softmax)],
         env=os.environ | {"TENONNX_JIT": "wait", "NUMBA_CACHE_DIR": str(tmp_path)},
         capture_output=True, text=True, check=False, timeout=200,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     mean, states = json.loads(done.stdout)
-    assert mean == 1
+    assert mean == 1 / 64
     assert set(states) <= {"cached", "compiled"}
 
 
 def test_a_session_says_what_is_compiled_and_has_it_when_that_is_done(
-    pooling: Path, tmp_path: Path
+    softmax: Path, tmp_path: Path
 ) -> None:
     body = """
         before = session.kernels
         queue.settle()
-        assert (session.run(None, {"x": X})[0] == 1).all()
+        assert (session.run(None, {"x": X})[0] == 1 / 64).all()
         os.environ["TENONNX_JIT"] = "0"
         last = tenonnx.InferenceSession(sys.argv[1]).kernels
         told = [{n: [k.state, k.reason] for n, k in all.items()}
                 for all in (before, session.kernels, last)]
         print(json.dumps(told))
     """
-    output, errors = started(body, pooling, tmp_path).communicate(timeout=200)
+    output, errors = started(body, softmax, tmp_path).communicate(timeout=200)
     before, after, last = json.loads(output.splitlines()[-1])
-    names = ["capture.replay.replay", "conv.pool.average_f32", "reduce.reduction.reduce"]
+    names = ["capture.replay.replay", "norm.norms.softmax"]
     assert sorted(before) == sorted(after) == names
     assert set(map(tuple, before.values())) <= {("compiling", ""), ("compiled", "")}
     assert set(map(tuple, after.values())) == {("compiled", "")}
     assert last == {"all": ["numpy", "TENONNX_JIT is 0"]}
-    said = "compiling 3 kernels for pooling.onnx, about 6 s; runs are slower until then"
+    said = "compiling 2 kernels for softmax.onnx, about 4 s; runs are slower until then"
     assert errors.splitlines() == [said]
 
 
 def test_kernels_that_a_killed_process_made_are_the_next_ones(
-    pooling: Path, tmp_path: Path
+    softmax: Path, tmp_path: Path
 ) -> None:
     body = """
         until(lambda: any(k.state == "compiled" for k in runtime.KERNELS))
         os.kill(os.getpid(), signal.SIGKILL)
     """
-    started(body, pooling, tmp_path).communicate(timeout=200)
+    started(body, softmax, tmp_path).communicate(timeout=200)
     body = """
         queue.settle()
         y = session.run(None, {"x": X})[0]
         states = sorted(k.state for k in runtime.KERNELS if k.state)
         print(json.dumps([y.mean().item(), states]))
     """
-    output, errors = started(body, pooling, tmp_path).communicate(timeout=200)
+    output, errors = started(body, softmax, tmp_path).communicate(timeout=200)
     mean, states = json.loads(output.splitlines()[-1])
-    assert mean == 1, errors
+    assert mean == 1 / 64, errors
     assert "cached" in states
     assert set(states) <= {"cached", "compiled"}
     assert not list(tmp_path.rglob("*.image.*"))
-    assert len(states) == 3
+    assert len(states) == 2

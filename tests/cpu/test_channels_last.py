@@ -14,6 +14,7 @@ from models import node
 from tenonnx_cpu.conv import conv, layout_assignment
 from tenonnx_cpu.conv.layout_assignment import SUITED
 from tenonnx_cpu.conv.select import CHANNELS, CONV, DEPTHWISE, PIXELS
+from tenonnx_cpu.data_movement.transpose import TRANSPOSE
 
 pytestmark = pytest.mark.skipif(not SUITED, reason="vectors cannot be loaded in part")
 
@@ -127,6 +128,24 @@ def test_what_others_read_has_its_channels_first(monkeypatch: pytest.MonkeyPatch
     assert other.flags.c_contiguous
     assert other.shape[1] == block.hidden
     np.testing.assert_allclose(y, expected(block, x, None, weights), rtol=1e-4, atol=2e-5)
+
+
+def test_rows_of_places_are_convolved_as_they_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tokens are an image with its channels last, and so is what becomes tokens again."""
+    channels, copies = Watch(CHANNELS, monkeypatch), Watch(TRANSPOSE, monkeypatch)
+    x, v, w = floats(1, 9 * 14, 40), floats(40, 1, 3, 3, seed=1), floats(40, 24, seed=2)
+    weights = {"v": v, "w": w, "image": np.array([1, 40, 9, 14]), "row": np.array([1, 40, -1])}
+    nodes = [
+        node("Neg", "x", "t"), node("Transpose", "t", "o", perm=[0, 2, 1]),
+        node("Reshape", "o image", "i"), node("Conv", "i v", "c", group=40, pads=[1] * 4),
+        node("Reshape", "c row", "r"), node("Transpose", "r", "u", perm=[0, 2, 1]),
+        node("Sigmoid", "u", "s"), node("MatMul", "s w", "y"),
+    ]  # fmt: skip
+    y = run(nodes, {"x": x}, "y", weights, threads=2, shapes={"x": [1, 9 * 14, 40]})
+    assert (channels.calls, copies.calls) == (1, 0)
+    image = -x.transpose(0, 2, 1).reshape(1, 40, 9, 14)
+    made = convolve(image, v, group=40, pads=[1] * 4).reshape(1, 40, -1).transpose(0, 2, 1)
+    np.testing.assert_allclose(y, special.expit(made) @ w, rtol=1e-4, atol=2e-5)
 
 
 def test_a_residual_with_its_channels_first_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:

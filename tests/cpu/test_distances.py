@@ -17,7 +17,7 @@ DOUBLE = 11
 
 
 def nearest(kind: int, points: Any, backwards: int = 0, **changed: Any) -> Any:
-    """Returns what sklearn's neighbours are converted to: a loop over the points."""
+    """Returns what sklearn's neighbors are converted to: a loop over the points."""
     steps = [
         node("Identity", "matrix", "same"),
         node("Sub", "matrix point", "difference"),

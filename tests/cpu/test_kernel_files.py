@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tenonnx.weights.folder import cache_root
+from tenonnx_cpu.jit import runtime
 from tenonnx_cpu.jit.code import cache, code_object, sources
 
 DAY = 24 * 3600
@@ -158,16 +159,16 @@ def test_an_image_that_is_loaded_counts_as_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it is platformdirs that says it")
-@pytest.mark.parametrize("caches", [None, "", "/somewhere/else"])
+@pytest.mark.parametrize("above", [None, "", "/somewhere/else"])
 def test_the_folder_is_the_one_that_platformdirs_names(
-    caches: str | None, monkeypatch: pytest.MonkeyPatch
+    above: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     platformdirs = pytest.importorskip("platformdirs")
     monkeypatch.delenv("TENONNX_CACHE_DIR", raising=False)
-    if caches is None:
+    if above is None:
         monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     else:
-        monkeypatch.setenv("XDG_CACHE_HOME", caches)
+        monkeypatch.setenv("XDG_CACHE_HOME", above)
     assert str(cache_root()) == platformdirs.user_cache_dir("tenonnx")
     monkeypatch.setenv("TENONNX_CACHE_DIR", "given")
     assert cache_root() == Path("given")
@@ -180,3 +181,33 @@ def test_nobody_is_known_to_have_compiled_into_a_folder(
     if content is not None:
         (tmp_path / cache.COMPILER).write_bytes(content)
     assert cache.signed(tmp_path) is None
+
+
+@pytest.mark.skipif(not runtime.has_kernels(), reason="there are no kernels here")
+def test_a_plan_names_the_file_of_a_kernel_that_nobody_digests_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(runtime, "KERNELS", [])
+    monkeypatch.setattr(runtime, "FILES", {})
+    first = runtime.JitKernel("norm.norms", "softmax")
+    first.compile()
+    if not first.file:
+        pytest.skip("there are no code objects here")
+    monkeypatch.setattr(runtime, "code_path", lambda *_: Path("gone"))
+    handle, named = first.__reduce__()
+    assert first.path() == Path("gone")
+    runtime.KERNELS.clear()
+    again = handle(*named)
+    assert again.load()
+    assert again.file == first.file
+
+
+@pytest.mark.skipif(not runtime.has_kernels(), reason="there are no kernels here")
+def test_a_kernel_whose_file_is_gone_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "KERNELS", [])
+    monkeypatch.setattr(runtime, "FILES", {})
+    runtime.JitKernel("norm.norms", "softmax").compile()
+    runtime.KERNELS.clear()
+    kernel = runtime.handle("norm.norms", "softmax", "gone.image")
+    assert kernel.load() == code_object.SUPPORTED
+    assert kernel.file != "gone.image"

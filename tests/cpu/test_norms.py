@@ -23,8 +23,8 @@ def soft(monkeypatch: pytest.MonkeyPatch) -> Watch:
 
 
 def layer_norm(x: Any, scale: Any, bias: Any, epsilon: float = 1e-5) -> Any:
-    centred = x - x.mean(-1, keepdims=True)
-    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + epsilon) * scale + bias
+    centered = x - x.mean(-1, keepdims=True)
+    return centered / np.sqrt((centered**2).mean(-1, keepdims=True) + epsilon) * scale + bias
 
 
 def rms_norm(x: Any, scale: Any, epsilon: float = 1e-5) -> Any:
@@ -98,12 +98,12 @@ def test_mean_and_deviation_are_numpys(norm: Watch) -> None:
 
 LAYER = [
     node("ReduceMean", "x", "mean", axes=[-1]),
-    node("Sub", "x mean", "centred"),
-    node("Pow", "centred two", "square"),
+    node("Sub", "x mean", "centered"),
+    node("Pow", "centered two", "square"),
     node("ReduceMean", "square", "variance", axes=[-1]),
     node("Add", "variance epsilon", "shifted"),
     node("Sqrt", "shifted", "root"),
-    node("Div", "centred root", "ratio"),
+    node("Div", "centered root", "ratio"),
     node("Mul", "ratio s", "scaled"),
     node("Add", "scaled b", "y"),
 ]

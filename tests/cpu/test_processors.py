@@ -123,7 +123,7 @@ def test_a_processor_of_another_kind_says_what_it_lacks(
     machine.become(asked, OLDER)
     with caplog.at_level(logging.WARNING, "tenonnx.jit"):
         assert target() is None
-    assert f"this processor is no {asked} (it lacks avx512" in caplog.text
+    assert f"this processor is not {asked} (it lacks avx512" in caplog.text
     assert (cpu(), cache.machine_stamp("1")) == (Cpu(8, 16, ""), own)
 
 
@@ -173,7 +173,7 @@ def test_kernels_that_lack_their_processor_are_named_once(
     with caplog.at_level(logging.WARNING, "tenonnx.jit"):
         assert [target() for _ in range(3)] == [None] * 3
     (said,) = caplog.messages
-    assert "installed kernels are not used: this processor is no x86-64-v3 (it lacks abm" in said
+    assert "installed kernels are not used: this processor is not x86-64-v3 (it lacks abm" in said
     assert cpu() == Cpu(4, 16, "")
 
 

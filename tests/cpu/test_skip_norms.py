@@ -20,15 +20,15 @@ DOMAIN = "com.microsoft"
 @pytest.mark.parametrize("extras", ["", "beta", "bias"])
 @pytest.mark.parametrize("shape", [(1, 1, 96), (2, 5, 40)])
 def test_sums(op: str, extras: str, shape: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    centred = op == "SkipLayerNormalization"
-    if extras == "beta" and not centred:
+    centered = op == "SkipLayerNormalization"
+    if extras == "beta" and not centered:
         extras = ""  # it has none
     x, skip, gamma = floats(*shape), floats(*shape, seed=1), floats(shape[-1], seed=2)
     feeds = {"x": x, "s": skip, "g": gamma}
     names = "x s g"
     if extras:
         feeds[extras] = floats(shape[-1], seed=3)
-        names += " _ bias" if extras == "bias" and centred else f" {extras}"
+        names += " _ bias" if extras == "bias" and centered else f" {extras}"
     watch = Watch(NORMALIZE, monkeypatch)
     made = node(op, names, "y", domain=DOMAIN, epsilon=1e-5)
     made.output.extend(["", "", "sum"])
@@ -36,7 +36,7 @@ def test_sums(op: str, extras: str, shape: Any, monkeypatch: pytest.MonkeyPatch)
     assert watch.calls == 1
     wide = x.astype(np.float64) + skip + (feeds["bias"] if extras == "bias" else 0)
     np.testing.assert_allclose(total, wide, rtol=1e-6, atol=1e-6)
-    mean = wide.mean(-1, keepdims=True) if centred else 0
+    mean = wide.mean(-1, keepdims=True) if centered else 0
     square = ((wide - mean) ** 2).mean(-1, keepdims=True)
     answer = (wide - mean) / np.sqrt(square + 1e-5) * gamma
     answer += feeds["beta"] if extras == "beta" else 0

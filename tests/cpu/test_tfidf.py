@@ -3,14 +3,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from running import Watch, session
 
+import tenonnx
 from models import INT64, node
 from tenonnx_array.tfidf import table
-from tenonnx_cpu.ml import tfidf
+from tenonnx_cpu.ml import tfidf, tokens
 
 
 @st.composite
@@ -87,3 +89,24 @@ def test_rows_are_shared_and_long_ones_left_to_numpy(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(tfidf, "LONGEST", 100)
     np.testing.assert_array_equal(one.run(None, {"x": x})[0], found)
     assert watched.calls == 1
+
+
+CUT = onnx.parser.parse_model("""
+    <ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]>
+    cut (string[n] texts) => (float[k, 3] y) {
+        tokens = com.microsoft.Tokenizer
+            <mark = 0, mincharnum = 2, pad_value = "#", tokenexp = "[a-z0-9]+"> (texts)
+        y = TfIdfVectorizer <mode = "TF", min_gram_length = 1, max_gram_length = 2,
+            max_skip_count = 0, ngram_counts = [0, 2], ngram_indexes = [0, 1, 2],
+            pool_strings = ["ab", "c3", "ab", "c3"]> (tokens)
+    }
+""")
+
+
+def test_texts_are_cut_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = tenonnx.InferenceSession(CUT.SerializeToString())
+    texts = np.array(["ab c3,ab", "c c3 ab!", "", "x-ab-c3-ab-c3"], object)
+    watch = Watch(tokens.NUMBER, monkeypatch)
+    (y,) = one.run(None, {"texts": texts})
+    assert y.tolist() == [[2, 1, 1], [1, 1, 0], [0, 0, 0], [2, 2, 2]]
+    assert watch.calls == 1

@@ -13,7 +13,7 @@ from running import Watch, captures, floats, run, session
 from models import node
 from tenonnx_cpu.data_movement.transpose import TRANSPOSE, cut_of
 
-LENGTHS = st.sampled_from([1, 2, 3, 7, 16, 17, 33, 40])
+LENGTHS = st.sampled_from([1, 2, 3, 4, 7, 16, 17, 33, 40])
 
 
 @settings(max_examples=150, deadline=None)

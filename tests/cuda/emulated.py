@@ -1,4 +1,4 @@
-"""The CUDA provider on a device that is only thought of: strict arrays in the host's memory."""
+"""The CUDA provider on an emulated device: strict arrays in the host's memory."""
 
 from __future__ import annotations
 

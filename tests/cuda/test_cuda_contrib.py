@@ -1,4 +1,4 @@
-"""The operators of com.microsoft on a device that is only thought of: what onnxruntime answers."""
+"""The operators of com.microsoft on an emulated device, with onnxruntime's results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that start while weights are on their way; on a device only thought of.
+"""Runs that start while weights are on their way, on an emulated device.
 
 Its copies are done when somebody waits for them and no sooner: what is read before is rubbish.
 """

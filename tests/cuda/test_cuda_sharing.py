@@ -1,6 +1,6 @@
 """Weights that processes share on a device: one uploads, others open; whoever ends, ends alone.
 
-The device is only thought of: its memory is files, which stay as long as somebody maps them.
+The device is emulated: its memory is files, which stay as long as somebody maps them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The fold plugin: constants are lifted, folded into views where that is possible, and shared."""
+"""The fold plug-in: constants are lifted, folded into views where that is possible, and shared."""
 
 from __future__ import annotations
 

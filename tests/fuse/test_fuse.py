@@ -1,4 +1,4 @@
-"""The fuse plugin: every transform on what it is for, and on what only looks like it."""
+"""The fuse plug-in: every transform on what it is for, and on what only looks like it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fuse plugin's attention: as exporters write it, and what only looks like it."""
+"""The fuse plug-in's attention: as exporters write it, and what only looks like it."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def compare(
     return " ".join(notes(done, "classical-models"))
 
 
-def labelled(labels: Any, ints: str) -> dict[str, Any]:
+def labeled(labels: Any, ints: str) -> dict[str, Any]:
     return {"classlabels_strings" if isinstance(labels[0], str) else ints: labels}
 
 
@@ -46,7 +46,7 @@ def labelled(labels: Any, ints: str) -> dict[str, Any]:
 @pytest.mark.parametrize("transform", ["NONE", "SOFTMAX", "LOGISTIC"])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_linear_classifiers(labels: Any, transform: str, classes: int) -> None:
-    given = labelled(labels[:classes], "classlabels_ints")
+    given = labeled(labels[:classes], "classlabels_ints")
     layer = node(
         *("LinearClassifier", "x", "l p"),
         coefficients=normal(classes * 5).tolist(),
@@ -298,9 +298,9 @@ def test_products_of_rows_and_their_squares(axis: int, beta: float) -> None:
     layers = [
         node("ReduceSumSquare", "x axes", "own"),
         node("Mul", "own half", "c"),
-        node("Gemm", "x centres c", "y", alpha=-2.0, beta=beta, transB=1),
+        node("Gemm", "x centers c", "y", alpha=-2.0, beta=beta, transB=1),
     ]
-    weights = {"axes": np.array([axis]), "half": np.float32([0.5]), "centres": normal(5, 5)}
+    weights = {"axes": np.array([axis]), "half": np.float32([0.5]), "centers": normal(5, 5)}
     said = compare(layers, {"y": FLOAT}, X[1:6], **weights)
     assert said.startswith("matched 1 Gemm") == (axis != 0 and beta == 1)
 

@@ -1,4 +1,4 @@
-"""The fuse plugin's convolutions: padding of their own, and the activations of mobile networks."""
+"""The fuse plug-in's convolutions: padding of their own, and the activations of mobile networks."""
 
 from __future__ import annotations
 

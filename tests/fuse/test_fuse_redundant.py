@@ -1,4 +1,4 @@
-"""The fuse plugin's cleaning: casts, reshapes, transposes and others that change nothing."""
+"""The fuse plug-in's cleaning: casts, reshapes, transposes and others that change nothing."""
 
 from __future__ import annotations
 

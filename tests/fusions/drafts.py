@@ -36,7 +36,7 @@ class Draft:
 
     Args:
         choose: Returns one of a list, the first for the base form.
-        opset: Which version of ONNX's own operators it is in.
+        opset: The version of ONNX's own operators.
     """
 
     def __init__(self, choose: Callable[[Sequence[Any]], Any]) -> None:

@@ -83,13 +83,13 @@ def layer_norm(d: Draft) -> None:
     shape = d.choose(SHAPES)
     x = d.input("x", *shape, dtype=kind)
     mean = _mean(d, x, len(shape))
-    centred = d.add("Sub", x, mean)
-    square = d.add("Pow", centred, d.number(2, 0, 1, dtype=kind))
+    centered = d.add("Sub", x, mean)
+    square = d.add("Pow", centered, d.number(2, 0, 1, dtype=kind))
     if d.choose([False, True]):
-        square = d.add("Mul", centred, centred)
+        square = d.add("Mul", centered, centered)
     epsilon = d.number(1e-5, 0, 1, 4, dtype=kind)
     deviation = d.add("Sqrt", d.both("Add", _mean(d, square, len(shape)), epsilon))
-    normal = d.add("Div", centred, deviation)
+    normal = d.add("Div", centered, deviation)
     sizes = [(8,), (1,), (), (1, 8), (3, 8)]
     scaled = d.both("Mul", normal, d.weight(d.floats(*d.choose(sizes), dtype=kind)))
     if d.choose([True, False]):

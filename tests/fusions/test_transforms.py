@@ -34,10 +34,12 @@ FORGIVING = {
 
 ELSEWHERE = {
     "conv-bias": "its row is that of conv-batchnorm, which folds sums before it",
+    "last-row": "only where a session's configuration names an output: tests/fuse/test_last_row.py",
     "lift-constants": "constants are lifted in all rows that have Constant nodes",
     "lower-gradients": "no optimization: the operator has no other meaning",
     "lower-nchwc": "likewise",
     "openvino-ranks": "of another provider",
+    "row-matrices": "only where a session asks for it: tests/fuse/test_row_matrices.py",
     "remove-unused": "takes out what others leave, in nearly all rows",
 }
 """Transforms without a row of their own, and why."""

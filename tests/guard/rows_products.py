@@ -34,6 +34,7 @@ def _rotary() -> Trial:
 ROWS = [
     _rotary(),
     *(one(f"MatMul {m}", "MatMul", [f32(m, 64), f32(64, 96)], constants=(1,)) for m in (1, 3, 70)),
+    one("MatMul deep", "MatMul", [f32(8, 300), f32(300, 70)], constants=(1,)),
     one("MatMul fed", "MatMul", [f32(70, 64), f32(64, 96)]),
     one("MatMul stacks", "MatMul", [f32(3, 2, 17, 9), f32(2, 9, 33)]),
     one("Gemm", "Gemm", [f32(40, 33), f32(65, 33), f32(65)], constants=(1, 2), transB=1),

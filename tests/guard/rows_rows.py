@@ -121,6 +121,9 @@ ROWS = [
         [("Transpose", [f32(64, 48, 33)], {"perm": [2, 0, 1]}), ("Relu", [...], {})],
     ),
     one("Transpose", "Transpose", [f32(40, 50, 60)], perm=[1, 2, 0]),
+    one("Transpose of few", "Transpose", [f32(4, 50, 33)], perm=[2, 1, 0]),
+    one("Transpose to few", "Transpose", [f32(33, 50, 3)], perm=[2, 1, 0]),
+    one("Transpose runs", "Transpose", [f32(50, 2, 33, 2)], perm=[0, 2, 1, 3]),
     chain(
         "Mul Add Tanh",
         [

@@ -168,3 +168,11 @@ def test_a_tuple_for_one_output_is_told() -> None:
 def test_a_function_without_a_signature() -> None:
     with pytest.raises(tenonnx.InvalidArgument, match="wrap it in a function"):
         tenonnx.operator("com.example::Op")(max)
+
+
+def test_copied_options_do_not_get_what_is_added_later() -> None:
+    options = tenonnx.SessionOptions()
+    copied = options.copy()
+    options.operator("test.later::Twice")(lambda x: 2 * x)
+    assert len(options.operators) == 1
+    assert not len(copied.operators)

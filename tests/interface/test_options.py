@@ -301,12 +301,12 @@ def test_providers_may_be_added_to_the_options() -> None:
 
 
 def test_providers_of_onnxruntime_that_nobody_installed_give_way() -> None:
-    with pytest.warns(UserWarning, match="CoreMLExecutionProvider: no plugin brings it"):
+    with pytest.warns(UserWarning, match="CoreMLExecutionProvider: no plug-in brings it"):
         session = tenonnx.InferenceSession(
             product(), providers=["CoreMLExecutionProvider", "CPUExecutionProvider"]
         )
     assert session.get_providers() == ["CPUExecutionProvider"]
-    with pytest.raises(tenonnx.EPFail, match="CoreMLExecutionProvider: no plugin brings it"):
+    with pytest.raises(tenonnx.EPFail, match="CoreMLExecutionProvider: no plug-in brings it"):
         tenonnx.InferenceSession(product(), providers=["CoreMLExecutionProvider"])
 
 

@@ -17,7 +17,7 @@ from models import BOOL, FLOAT, INT64, graph, model, node, value
 
 X = np.ones(4, np.float32)
 SOON = 5.0
-"""Seconds after which a test has failed."""
+"""Seconds of computing after which a test has failed."""
 
 
 def endless_loop(op: str = "Neg") -> onnx.ModelProto:
@@ -70,37 +70,39 @@ def limited(proto: Any, seconds: float | None) -> tenonnx.InferenceSession:
 def test_a_time_limit_ends_loading_and_names_the_stage() -> None:
     nodes = [node("Neg", f"v{i}", f"v{i + 1}") for i in range(20_000)]
     proto = model(nodes, [value("v0")], [value("v20000")])
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(tenonnx.Fail, match=r"loading was stopped while .*: it takes longer than"):
         tenonnx.InferenceSession(proto, tenonnx.SessionOptions(time_limit=0.02))
-    assert time.perf_counter() - start < SOON
+    assert time.process_time() - start < SOON
 
 
 def test_cancelling_stops_a_load_that_goes_on() -> None:
     nodes = [node("Neg", f"v{i}", f"v{i + 1}") for i in range(20_000)]
     proto, options = model(nodes, [value("v0")], [value("v20000")]), tenonnx.SessionOptions()
     threading.Timer(0.05, options.set_load_cancellation_flag, [True]).start()
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(tenonnx.ModelLoadCanceled):
         tenonnx.InferenceSession(proto, options)
-    assert time.perf_counter() - start < SOON
+    assert time.process_time() - start < SOON
 
 
 @pytest.mark.parametrize("name", ENDLESS)
 def test_a_time_limit_ends_a_run(name: str) -> None:
     proto, feeds = ENDLESS[name]
     session = limited(proto, 0.1)
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(2):
         with pytest.raises(tenonnx.Fail, match=r"takes longer than 0\.1 s"):
             session.run(None, feeds)
-    assert time.perf_counter() - start < SOON
+    assert time.process_time() - start < SOON
 
 
-def test_a_time_limit_counts_for_every_run_alone() -> None:
-    session = limited(model([node("Neg", "x", "y")], [value("x")], [value("y")]), 0.2)
+def test_a_time_limit_counts_for_every_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed, clock = 0.0, time.perf_counter
+    monkeypatch.setattr(time, "perf_counter", lambda: clock() + passed)
+    session = limited(model([node("Neg", "x", "y")], [value("x")], [value("y")]), 200)
     for _ in range(3):
-        time.sleep(0.1)
+        passed += 100
         np.testing.assert_array_equal(session.run(None, {"x": X})[0], -X)
 
 
@@ -168,11 +170,11 @@ def test_functions_in_functions() -> None:
 
 @pytest.mark.parametrize("count", [18, 64, 3000])
 def test_functions_that_explode_are_refused(count: int) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     message = r"more than [0-9,]+ nodes, .*: F0 'y' \(f, opset 1\) alone stands for"
     with pytest.raises(tenonnx.InvalidGraph, match=message):
         tenonnx.InferenceSession(functions(count, 1))
-    assert time.perf_counter() - start < SOON
+    assert time.process_time() - start < SOON
 
 
 def test_how_far_functions_expand_is_the_callers_to_say() -> None:
@@ -240,11 +242,11 @@ def test_a_window_is_as_slow_as_what_it_sees() -> None:
     pads = [size - 1, size - 1, 0, 0]
     pool = node("MaxPool", "x", "y", kernel_shape=[size, size], pads=pads)
     x = np.random.default_rng(0).random((1, 1, 4, 4), np.float32)
-    start = time.perf_counter()
+    start = time.process_time()
     proto = model([pool], [value("x", FLOAT, x.shape)], [value("y")])
     (y,) = tenonnx.InferenceSession(proto).run(None, {"x": x})
     np.testing.assert_array_equal(y, np.maximum.accumulate(np.maximum.accumulate(x, 2), 3))
-    assert time.perf_counter() - start < SOON
+    assert time.process_time() - start < SOON
 
 
 @pytest.mark.parametrize(

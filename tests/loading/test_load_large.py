@@ -88,7 +88,7 @@ print(anonymous() - before)
     ],
 )
 def test_private_memory_that_three_sessions_take(tmp_path: Path, form: str, where: str) -> None:
-    size = 128 << 20
+    size = 32 << 20
     big = numpy_helper.from_array(np.ones((size // 4096, 1024), np.float32), "w")
     proto = holder(big)
     path = save(proto, tmp_path / "big.onnx", external=where == "external")

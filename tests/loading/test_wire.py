@@ -314,9 +314,9 @@ def test_time_goes_with_messages_not_with_bytes(tmp_path: Path) -> None:
         file.truncate(len(head) + size)
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as pages:
             buffer = memoryview(pages)
-            begin = time.perf_counter()
+            begin = time.process_time()
             skeleton = skim(buffer)
-            assert time.perf_counter() - begin < 1
+            assert time.process_time() - begin < 1
             buffer.release()
     assert len(skeleton.data) < 500
     (restored,) = onnx.ModelProto.FromString(skeleton.data).graph.initializer

@@ -43,7 +43,7 @@ def selected(
     return np.array(kept, np.int64).reshape(-1, 3)
 
 
-def centred(*inputs: Any) -> Any:
+def centered(*inputs: Any) -> Any:
     return selected(*inputs, center=True)
 
 
@@ -63,9 +63,9 @@ CASES = [
         "NonMaxSuppression",
         11,
         [BOXES, SCORES, FIVE, QUARTER, QUARTER],
-        centred,
+        centered,
         {"center_point_box": 1},
-        name="centred",
+        name="centered",
     ),
     # A third is shared; boxes without an area overlap nothing; a score must exceed its threshold.
     Case(

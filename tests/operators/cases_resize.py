@@ -263,7 +263,7 @@ BY_HAND = [
         {"axes": (1,), "mode": "linear", **CROP},
         name="crop-one",
     ),
-    # Three pairs of seven elements: the row is centred, where half_pixel begins at 0.5.
+    # Three pairs of seven elements: the row is centered, where half_pixel begins at 0.5.
     Case(
         "Resize",
         19,

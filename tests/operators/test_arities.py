@@ -49,7 +49,7 @@ def test_most_kernels_are_as_strict() -> None:
 
 
 UNKNOWN = {"Where": "numpy's refuses another number itself"}
-"""Operators that nothing is known of, each with the reason."""
+"""Operators of unknown arity, each with the reason."""
 
 
 def test_no_kernel_takes_any_number_of_inputs_but_variadic_ones() -> None:

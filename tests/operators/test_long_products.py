@@ -16,6 +16,7 @@ from tenonnx import interruption
 from tenonnx_array import products
 
 SOON = 1.0
+"""Seconds of computing after which a test has failed."""
 SIZES = st.integers(1, 4)
 STACKS = st.sampled_from(
     [((), ()), ((3,), ()), ((), (2,)), ((2, 1), (3,)), ((2, 3), (2, 1)), ((1,), (4,))]
@@ -55,10 +56,10 @@ class Soon:
 def test_a_long_product_is_stopped(dtype: Any) -> None:
     size = 4000 if dtype == np.float64 else 1500
     a = np.ones((size, size), dtype)
-    start = time.perf_counter()
+    start = time.process_time()
     with interruption.limited(Soon()), pytest.raises(interruption.Stopped):
         products.matmul(np, a, a)
-    assert time.perf_counter() - start < SOON
+    assert time.process_time() - start < SOON
 
 
 def test_skips_beyond_a_row_take_no_time() -> None:
@@ -67,8 +68,8 @@ def test_skips_beyond_a_row_take_no_time() -> None:
         mode="TF", ngram_counts=[0, 1], ngram_indexes=[0, 1], pool_int64s=[5, 1, 2],
     )  # fmt: skip
     proto = model([vectorizer], [value("x", INT64, [None])], [value("y", FLOAT, [2])])
-    start = time.perf_counter()
+    start = time.process_time()
     session = tenonnx.InferenceSession(proto)
     (y,) = session.run(None, {"x": np.array([1, 5, 5, 2, 2])})
     np.testing.assert_array_equal(y, [2, 2])
-    assert time.perf_counter() - start < 5 * SOON
+    assert time.process_time() - start < 5 * SOON

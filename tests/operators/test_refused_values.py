@@ -109,6 +109,12 @@ MICROSOFT = "com.microsoft"
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 LENGTHS = "sequence_lens"
 CASES = {
+    "mask wider than keys": refused(
+        "Attention",
+        [*(reals(1, 2, length, 8) for length in (3, 5, 5)), reals(3, 6)],
+        "attn_mask has 6 columns, but there are 5 keys",
+        opset=23,
+    ),
     **{f"{op} {c}": recurrent(op, n, c, None) for op, n in GATES.items() for c in ([3, 0], [1, 2])},
     **{
         f"{op} {c}": recurrent(op, n, c, LENGTHS)

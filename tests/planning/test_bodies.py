@@ -1,4 +1,4 @@
-"""Operators of plugins that hold graphs: a kernel gets each as a function."""
+"""Operators of plug-ins that hold graphs: a kernel gets each as a function."""
 
 from __future__ import annotations
 

@@ -89,8 +89,8 @@ def test_an_unknown_provider_may_belong_to_a_plugin_that_failed(
     options = tenonnx.SessionOptions(plugins=tenonnx.PluginSet())
     with pytest.raises(
         tenonnx.InvalidArgument,
-        match=r"(?s)unknown provider 'chip'.*Hint: these plugins did not load: chip \(tenonnx-chip "
-        r"1\.0\): OSError: libchip\.so",
+        match=r"(?s)unknown provider 'chip'.*Hint: these plug-ins did not load: chip "
+        r"\(tenonnx-chip 1\.0\): OSError: libchip\.so",
     ):
         tenonnx.InferenceSession(RELU, options, providers=["chip"])
 
@@ -158,7 +158,8 @@ def test_a_provider_that_fails_is_named(request_: str, message: str) -> None:
             domain_model(version=7),
             r"(?s)a node has no provider that runs it:\n  Double 'd' \(com\.example, opset 7\): "
             r"CPUExecutionProvider: no kernel for com\.example::Double-7\n"
-            r"Hint: install or register a plugin that brings the operators of com\.example",
+            r"Hint: install a plug-in that has the operators of com\.example, or write one: .*"
+            r"--plugin FILE\.py",
         ),
         (
             model([node("Rleu", "x", "y", name="r")], [value("x")], [value("y")]),

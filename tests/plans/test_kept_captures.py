@@ -47,13 +47,6 @@ g (float[n, 8] x) => (float[n, 8] y) <float[8, 8] a, float[8] b, float[8, 8] c, 
 MODELS = {"scaled": SCALED, "layers": LAYERS, "parted": PARTED, "table": TABLE}
 
 
-@pytest.fixture(autouse=True)
-def _apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TENONNX_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("TENONNX_PLANS", "1")
-    monkeypatch.setenv("TENONNX_JIT", "wait")
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return saved(tmp_path, LAYERS)

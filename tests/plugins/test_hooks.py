@@ -1,4 +1,4 @@
-"""What plugins bring, in use: operators, transforms, observers and formats."""
+"""What plug-ins bring, in use: operators, transforms, observers and formats."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_transform_to_disable_must_exist() -> None:
 
 
 class Observing:
-    """A plugin that watches every plan but those it is told to leave alone."""
+    """A plug-in that watches every plan but those it is told to leave alone."""
 
     def __init__(self) -> None:
         self.plans: list[tenonnx.Plan] = []
@@ -180,7 +180,7 @@ def test_an_observer_that_cannot_be_made_is_named(kind: type[BaseException]) -> 
     options = tenonnx.SessionOptions(graph_optimization_level=PLAIN, plugins=plugins)
     with pytest.raises(
         tenonnx.PluginError,
-        match="plugin 'tracer' failed to create an observer: "
+        match="plug-in 'tracer' failed to create an observer: "
         rf"{kind.__name__}: no room to trace 2 steps\n"
         "Hint: do without it: TENONNX_BLOCK_PLUGINS=tracer",
     ):

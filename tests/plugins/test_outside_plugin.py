@@ -17,7 +17,16 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = ROOT / "examples/plugins/tenonnx-counting"
-SOURCES = ("core", "providers", "plugins", "tools", "pyproject.toml", "README.md", "LICENSE")
+SOURCES = (
+    "core",
+    "providers",
+    "plugins",
+    "tools",
+    "setup.py",
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+)
 
 SCRIPT = """
 import json

@@ -1,4 +1,4 @@
-"""What plugins register that does not fit, or is there already."""
+"""What plug-ins register that does not fit, or is there already."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_registering_a_plugin_twice_leaves_the_first() -> None:
     plugins = tenonnx.PluginSet(autoload=False)
     plugin = Providers(Nothing)
     plugins.register(plugin)
-    with pytest.raises(tenonnx.PluginError, match="two plugins are named 'Providers'"):
+    with pytest.raises(tenonnx.PluginError, match="two plug-ins are named 'Providers'"):
         plugins.register(plugin)
     with pytest.raises(tenonnx.PluginError, match="it is registered already, as 'Providers'"):
         plugins.register(plugin, name="another")

@@ -1,4 +1,4 @@
-"""The quant plugin: products over quantized weights, read as stored."""
+"""The quant plug-in: products over quantized weights, read as stored."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""The kit's contracts, kept by the built-in plugins."""
+"""The kit's contracts, kept by the built-in plug-ins."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import onnx
+import pytest
 
 from tenonnx.testing import FormatTests, ProviderTests, TransformTests, models
 
@@ -13,6 +14,15 @@ class TestCPU(ProviderTests):
     provider = "cpu"
     cases = "test_[ars]e*"  # tests/conformance runs them all
     frameworks = ("cupy", "numba", "torch")
+
+
+class OfNoPlugin(ProviderTests):
+    provider = "nowhere"
+
+
+def test_a_provider_that_is_not_installed() -> None:
+    with pytest.raises(pytest.fail.Exception, match=r"'nowhere'[^$]*pip install -e \."):
+        OfNoPlugin()._subject()
 
 
 class TestLiftConstants(TransformTests):

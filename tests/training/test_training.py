@@ -242,10 +242,10 @@ REFUSED = {
     "a part without a rule": (
         [node("Einsum", "x", "y", equation="i->")], "x", "", r"Einsum 'y'.*sums over one alone",
     ),
-    "an unknown name": (SQUARE, "z", "", r"names 'z', which its graph has not"),
+    "an unknown name": (SQUARE, "z", "", r"names 'z', which its graph lacks"),
     "too few inputs": (SQUARE, "x", "k", r"has 1 inputs for the 2 tensors"),
     "the gradient of itself": (
-        [gradient("x", "dx", "y")], "x", "", r"goes through itself",
+        [gradient("x", "dx", "y")], "x", "", r"depends on its own result",
     ),
 }  # fmt: skip
 

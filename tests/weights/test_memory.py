@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -58,15 +59,21 @@ def child(body: str, *arguments: Path | str, tmp_path: Path) -> dict[str, Any]:
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
+@functools.cache
+def matrices() -> Any:
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((LAYERS, SIDE, SIDE), dtype=np.float32) / SIDE**0.5
+
+
 def stack(padding: int = 0) -> onnx.ModelProto:
     """A chain of matrix products; ``padding`` lengthens the weights' names."""
-    rng = np.random.default_rng(0)
     names = [f"w{'_' * padding}{i}" for i in range(LAYERS)]
-    weights = {n: rng.standard_normal((SIDE, SIDE), dtype=np.float32) / SIDE**0.5 for n in names}
+    weights = dict(zip(names, matrices(), strict=True))
     nodes = [node("MatMul", f"x{i} {name}", f"x{i + 1}") for i, name in enumerate(names)]
     return model(nodes, [value("x0", FLOAT, ["n", SIDE])], [value(f"x{LAYERS}")], weights)
 
 
+@functools.cache
 def serialized(offset: int) -> bytes:
     """A model with its weights inline, each at a file offset of ``offset`` modulo 4."""
     for padding in range(4):
