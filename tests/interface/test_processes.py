@@ -7,6 +7,7 @@ import io
 import multiprocessing
 import os
 import pickle
+import sys
 import threading
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -174,6 +175,8 @@ def test_unpickling_calls_nothing_but_what_builds_a_session(path: Path) -> None:
 
     found = set[str]()
     Names(io.BytesIO(packed)).load()
+    if sys.version_info < (3, 11, 4):
+        found.discard("builtins.getattr")  # by which these pickle any enumeration's members
     assert found <= {
         "functools.partial",
         "tenonnx.interface.enums.ExecutionMode",
