@@ -202,6 +202,9 @@ class Generator:
     def get_output(self, name: str) -> NDArray:
         """Returns an output of the latest run of the graph; of ``logits``, the last position's.
 
+        Prompts of a batch are run row by row, and in pieces of ``chunk_size``: the latest run is
+        that of the last piece of the last row.
+
         Raises:
             Refused: There was no run, or the graph has no such output.
         """
