@@ -6,6 +6,7 @@ import inspect
 import pkgutil
 import re
 import runpy
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,22 @@ def test_a_package_index_gets_no_relative_link() -> None:
     assert all(target.startswith(("https://", "mailto:", "#")) for target in targets)
     inside = [t.partition("/blob/HEAD/")[2].partition("#")[0] for t in targets]
     assert all((root / path).exists() for path in inside if path)
+
+
+def test_badges_are_true_and_not_on_the_site() -> None:
+    root = Path(__file__).parents[1]
+    readme = (root / "README.md").read_text()
+    (badges,) = HOOKS["BADGES"].finditer(readme)
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    versions = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
+    source, index = project["urls"]["Source"], f"https://pypi.org/project/{project['name']}/"
+    static = "https://img.shields.io/badge"
+    runs = f"{source}/actions/workflows/ci.yml"
+    assert badges[0].split() == [
+        f"[![PyPI](https://img.shields.io/pypi/v/{project['name']})]({index})",
+        f"[![Python]({static}/Python-{versions[0]}--{versions[-1]}-blue)]({index})",
+        f"[![License]({static}/License-{project['license']}-blue)]({source}/blob/main/LICENSE)",
+        f"[![CI]({runs}/badge.svg)]({runs})",
+    ]
+    assert (root / ".github/workflows/ci.yml").exists()
+    assert "![" not in HOOKS["BADGES"].sub("", readme)

@@ -2,8 +2,9 @@
 
 README.md is the site's first page, and the other documents at the top have pages too. A link to
 something else leads to the repository, if ``extra.repository`` says where that is, and is text
-otherwise; ``repo_url`` would have each page ask its host for figures. The first line of a block of
-code may tell tests something: a file's name becomes the block's title and the rest is dropped.
+otherwise; ``repo_url`` would have each page ask its host for figures. Badges are left out: they are
+images of other hosts. The first line of a block of code may tell tests something: a file's name
+becomes the block's title and the rest is dropped.
 ``setup.py`` has the README's links made absolute, for package indexes.
 """
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
 FENCE = re.compile(r"^```(?P<info>[^\n]*)(?P<code>\n.*?^```)$", re.MULTILINE | re.DOTALL)
+BADGES = re.compile(r"^(\[!\[[^\]]*\]\(https://\S+\)\]\(\S+\)\n)+\n", re.MULTILINE)
 LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
 PAGES = {
     "README.md": "index.md",
@@ -43,7 +45,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Rewrites links, those in blocks of code excepted, and the first lines of blocks."""
+    """Drops badges, and rewrites links outside of blocks of code and the first lines of blocks."""
     del files
     uri = page.file.src_uri
     place = next((name for name, made in PAGES.items() if made == uri), f"docs/{uri}")
@@ -52,7 +54,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     def linked(found: re.Match[str]) -> str:
         return site_link(found["text"], found["target"], place, repository)
 
-    return rewritten(markdown, linked, site_info)
+    return rewritten(BADGES.sub("", markdown), linked, site_info)
 
 
 def absolute_links(markdown: str, repository: str) -> str:
