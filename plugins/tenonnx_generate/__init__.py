@@ -51,11 +51,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tenonnx_generate.adapters import Adapters
+    from tenonnx_generate.audio import Audios
     from tenonnx_generate.config import Config
     from tenonnx_generate.engine import Engine, EngineCapabilities, EngineEventBuffer
     from tenonnx_generate.generator import Generator
     from tenonnx_generate.model import Model
     from tenonnx_generate.options import GeneratorParams
+    from tenonnx_generate.processor import MultiModalProcessor, NamedTensors
     from tenonnx_generate.request import Request, TurnStream
     from tenonnx_generate.stops import StopStrings
     from tenonnx_generate.streaming import TokenizerStream
@@ -73,6 +75,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Adapters",
+    "Audios",
     "Config",
     "Engine",
     "EngineCapabilities",
@@ -84,6 +87,8 @@ __all__ = [
     "Generator",
     "GeneratorParams",
     "Model",
+    "MultiModalProcessor",
+    "NamedTensors",
     "Request",
     "RequestOptions",
     "StopStrings",
@@ -97,6 +102,7 @@ __all__ = [
 
 _HOMES = {
     "Adapters": "adapters",
+    "Audios": "audio",
     "Config": "config",
     "Engine": "engine",
     "EngineCapabilities": "engine",
@@ -108,6 +114,8 @@ _HOMES = {
     "Generator": "generator",
     "GeneratorParams": "options",
     "Model": "model",
+    "MultiModalProcessor": "processor",
+    "NamedTensors": "processor",
     "Request": "request",
     "RequestOptions": "turns",
     "StopStrings": "stops",

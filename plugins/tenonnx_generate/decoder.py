@@ -42,6 +42,7 @@ class Decoder:
         self._latest: IOBinding | None = None
         self._inputs: dict[str, NDArray] = {}
         self._caches: dict[str, NDArray] = {}
+        self._fed: dict[str, NDArray] = {}
         self._grown: list[dict[str, NDArray]] = [{} for _ in range(rows)]
         if in_place:
             for name in model.caches:
@@ -79,6 +80,20 @@ class Decoder:
         self.lengths[first : first + count] = [length + width for length in lengths]
         logits = self.output(self._model.description.outputs["logits"])
         return logits[:, -1].astype(np.float32, copy=False)
+
+    def feed(self, arrays: Mapping[str, NDArray]) -> None:
+        """Takes what an encoder made for all rows, or for each; the caches are void then.
+
+        No run copies it: bindings have views of it.
+        """
+        rows = len(self.lengths)
+        self._fed = {
+            # A batch that is run at once wants a row for each.
+            name: np.repeat(array, rows, 0) if self.in_place and len(array) < rows else array
+            for name, array in arrays.items()
+        }
+        self._bindings.clear()
+        self.lengths[:] = [0] * rows
 
     def output(self, name: str) -> NDArray:
         """Returns an output of the latest run.
@@ -136,6 +151,7 @@ class Decoder:
             binding = self._model.session.io_binding()
             for name in self._model.outputs:
                 binding.bind_output(name)
+            self._bind_fed(binding, first, count)
             grown = self._grown[first]
             for name in self._model.caches:
                 held = grown.get(name)
@@ -153,7 +169,13 @@ class Decoder:
                 found.bind_ortvalue_output(present, value)
             for name in self._bound_names()[len(self._model.caches) :]:
                 found.bind_output(name)
+            self._bind_fed(found, first, count)
         return found
+
+    def _bind_fed(self, binding: IOBinding, first: int, count: int) -> None:
+        for name, array in self._fed.items():
+            shared = len(array) < len(self.lengths)
+            binding.bind_cpu_input(name, array if shared else array[first : first + count])
 
     def _keep(self, row: int) -> None:
         """Keeps the caches that a run returned."""

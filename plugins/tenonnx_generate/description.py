@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from tenonnx.records import record
-from tenonnx_generate.config import NAME, PROVIDERS, Config
-from tenonnx_generate.errors import Refused, Unsupported
+from tenonnx_generate.config import NAME, Config
+from tenonnx_generate.errors import Unsupported
+from tenonnx_generate.fields import names_of, number_of, providers_of, section_of, text_of
 from tenonnx_generate.files import inside
 
 DECODERS = {
@@ -19,15 +20,20 @@ DECODERS = {
 }
 """Model types that are one graph from tokens to logits."""
 
+TEXT_ENCODERS = {"bart", "encoder-decoder", "m2m_100", "marian", "mbart", "pegasus", "t5"}
+"""Model types with an encoder of texts, which onnxruntime-genai has no names for."""
+
+ENCODERS = {"whisper", *TEXT_ENCODERS}
+"""Model types with an encoder that runs once, before the decoder."""
+
 OTHERS = {
     "decoder-pipeline": "several graphs in a row",
     "fara": "images beside text",
     "gemma3": "images beside text",
-    "marian-ssru": "an encoder and a decoder",
+    "marian-ssru": "a recurrent decoder",
     "phi3v": "images beside text",
     "phi4mm": "images and sound beside text",
     "qwen2_5_vl": "images beside text",
-    "whisper": "an encoder and a decoder",
 }
 """Model types that are not, and what they are."""
 
@@ -74,6 +80,7 @@ class Description:
         providers: What ``InferenceSession`` takes.
         session: ``session_options`` as they stand.
         search: ``search`` as it stands.
+        speech: The file that says how features of sounds are made; empty where none is named.
     """
 
     folder: Path
@@ -93,6 +100,7 @@ class Description:
     providers: list[tuple[str, dict[str, str]]]
     session: dict[str, Any]
     search: dict[str, Any]
+    speech: str = ""
 
 
 def describe(config: Config) -> Description:
@@ -103,115 +111,72 @@ def describe(config: Config) -> Description:
         Missing: The graph's file is not there.
         Unsupported: The model is not one graph, or of a type that nobody knows.
     """
-    model = _section(config.document, "model")
-    decoder = _section(model, "decoder")
+    model = section_of(config.document, "model")
+    decoder = section_of(model, "decoder")
     kind = _kind(model, decoder)
-    vocabulary = _number(model, "vocab_size", 1, MOST_TOKENS)
+    vocabulary = number_of(model, "vocab_size", 1, MOST_TOKENS)
     eos = _tokens(model, vocabulary)
-    session = _section(decoder, "session_options", {})
-    pad = _number(model, "pad_token_id", 0, vocabulary - 1, eos[0] if eos else 0)
+    session = section_of(decoder, "session_options", {})
+    pad = number_of(model, "pad_token_id", 0, vocabulary - 1, eos[0] if eos else 0)
     return Description(
         folder=config.folder,
         type=kind,
-        path=inside(config.folder, _text(decoder, "filename", "model.onnx")),
+        path=inside(config.folder, text_of(decoder, "filename", "model.onnx")),
         vocabulary=vocabulary,
-        context=_number(model, "context_length", 1, MOST_TOKENS),
+        context=number_of(model, "context_length", 1, MOST_TOKENS),
         bos=_optional(model, "bos_token_id", vocabulary),
         eos=eos,
         pad=pad,
-        layers=_number(decoder, "num_hidden_layers", 1, MOST_LAYERS),
-        key_heads=_number(decoder, "num_key_value_heads", 1, MOST_HEADS),
-        head_size=_number(decoder, "head_size", 1, MOST_HEADS),
-        window=_number(_section(decoder, "sliding_window", {}), "window_size", 1, MOST_TOKENS, 1),
-        inputs=_names(_section(decoder, "inputs", {}), INPUTS),
-        outputs=_names(_section(decoder, "outputs", {}), OUTPUTS),
-        providers=_providers(session),
+        layers=number_of(decoder, "num_hidden_layers", 1, MOST_LAYERS),
+        key_heads=number_of(decoder, "num_key_value_heads", 1, MOST_HEADS),
+        head_size=number_of(decoder, "head_size", 1, MOST_HEADS),
+        window=number_of(
+            section_of(decoder, "sliding_window", {}), "window_size", 1, MOST_TOKENS, 1
+        ),
+        inputs=names_of(section_of(decoder, "inputs", {}), INPUTS),
+        outputs=names_of(section_of(decoder, "outputs", {}), OUTPUTS),
+        providers=providers_of(session),
         session=session,
-        search=_section(config.document, "search", {}),
+        search=section_of(config.document, "search", {}),
+        speech=_speech(section_of(model, "speech", {})),
     )
 
 
 def _kind(model: Mapping[str, Any], decoder: Mapping[str, Any]) -> str:
-    kind = _text(model, "type")
+    kind = text_of(model, "type")
     if kind in OTHERS:
         raise Unsupported(
             f"{NAME} is of the type {kind!r}, which has {OTHERS[kind]}",
-            hint="decoders that are one graph from tokens to logits run here",
+            hint="decoders that are one graph from tokens to logits run here, with or without an "
+            "encoder",
         )
-    if kind not in DECODERS:
+    if kind not in DECODERS | ENCODERS:
         raise Unsupported(
             f"{NAME} is of the type {kind!r}, which nobody knows",
-            hint=f"types that run here: {', '.join(sorted(DECODERS))}",
+            hint=f"types that run here: {', '.join(sorted(DECODERS | ENCODERS))}",
         )
     for part in PARTS:
-        if part in model:
+        if part in model and not (part in ("encoder", "speech") and kind in ENCODERS):
             raise Unsupported(f"{NAME} has a section {part!r}: the model is not one graph")
     if decoder.get("pipeline"):
         raise Unsupported(f"{NAME} has a pipeline: the model is not one graph")
-    if _section(decoder, "sliding_window", {}).get("slide_key_value_cache"):
+    if section_of(decoder, "sliding_window", {}).get("slide_key_value_cache"):
         raise Unsupported(
             f"{NAME} asks for caches that slide", hint="windows that the graph has itself run here"
         )
     return kind
 
 
-def _section(place: Mapping[str, Any], key: str, default: Any = None) -> dict[str, Any]:
-    found = place.get(key, default)
-    if not isinstance(found, dict):
-        raise Refused(f"{key} in {NAME} is {found!r:.60}; expected an object")
-    return found
-
-
-def _text(place: Mapping[str, Any], key: str, default: str | None = None) -> str:
-    found = place.get(key, default)
-    if not isinstance(found, str) or not found:
-        raise Refused(f"{key} in {NAME} is {found!r:.60}; expected a text")
-    return found
-
-
-def _number(
-    place: Mapping[str, Any], key: str, low: int, high: int, default: int | None = None
-) -> int:
-    found = place.get(key, default)
-    if found is None and default is not None:
-        found = default
-    if not isinstance(found, int) or isinstance(found, bool) or not low <= found <= high:
-        raise Refused(f"{key} in {NAME} is {found!r:.60}; expected a number from {low} to {high}")
-    return found
+def _speech(section: Mapping[str, Any]) -> str:
+    return text_of(section, "config_filename") if section.get("config_filename") else ""
 
 
 def _optional(place: Mapping[str, Any], key: str, vocabulary: int) -> int | None:
-    return None if place.get(key) is None else _number(place, key, 0, vocabulary - 1)
+    return None if place.get(key) is None else number_of(place, key, 0, vocabulary - 1)
 
 
 def _tokens(model: Mapping[str, Any], vocabulary: int) -> tuple[int, ...]:
     found = model.get("eos_token_id")
     listed = [] if found is None else found if isinstance(found, list) else [found]
     named = [{"eos_token_id": token} for token in listed]
-    return tuple(_number(each, "eos_token_id", 0, vocabulary - 1) for each in named)
-
-
-def _names(given: Mapping[str, Any], defaults: Mapping[str, str]) -> dict[str, str]:
-    names = {key: _text(given, key, default) for key, default in defaults.items()}
-    for key, name in names.items():
-        if key.endswith("_names") and name.count("%") + name.count("%d") != 2:
-            raise Refused(f"{key} in {NAME} is {name!r:.60}; expected one %d, for the layer")
-    return names
-
-
-def _providers(session: Mapping[str, Any]) -> list[tuple[str, dict[str, str]]]:
-    listed = session.get("provider_options", [])
-    if not isinstance(listed, list):
-        raise Refused(f"provider_options in {NAME} is {listed!r:.60}; expected a list")
-    found: list[tuple[str, dict[str, str]]] = []
-    for entry in listed:
-        if not isinstance(entry, dict):
-            raise Refused(f"provider_options in {NAME} has {entry!r:.60}; expected an object")
-        for name, options in entry.items():
-            if not isinstance(options, dict):
-                raise Refused(f"options of {name!r:.60} in {NAME} are no object")
-            full = PROVIDERS.get(str(name).lower(), str(name))
-            found.append((full, {key: str(value) for key, value in options.items()}))
-    if all(name != PROVIDERS["cpu"] for name, _ in found):
-        found.append((PROVIDERS["cpu"], {}))
-    return found
+    return tuple(number_of(each, "eos_token_id", 0, vocabulary - 1) for each in named)

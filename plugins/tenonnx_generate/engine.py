@@ -99,7 +99,7 @@ class Engine:
 
     Raises:
         Refused: One of them is less than it can be.
-        Unsupported: The model's caches do not stay in place.
+        Unsupported: The model's caches do not stay in place, or it has an encoder.
         RuntimeException: There is no room for the caches.
     """
 
@@ -113,6 +113,11 @@ class Engine:
         max_scheduled_tokens: int = SCHEDULED,
         max_kept_tokens: int | None = None,
     ) -> None:
+        if model.encoder is not None:
+            raise Unsupported(
+                f"an engine runs no model with an encoder, such as one of the type {model.type!r}",
+                hint="a Generator runs it",
+            )
         params = GeneratorParams(model)
         if not params.get_search_options()["past_present_share_buffer"]:
             raise Unsupported(

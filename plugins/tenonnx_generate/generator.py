@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tenonnx_generate.cache import reserve
 from tenonnx_generate.decoder import Decoder
+from tenonnx_generate.encoder import TOKENS
 from tenonnx_generate.errors import Refused
 from tenonnx_generate.model import Model
 from tenonnx_generate.options import GeneratorParams
 from tenonnx_generate.search import Search, log_probabilities
+from tenonnx_generate.source import Source
 from tenonnx_generate.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -58,6 +61,36 @@ class Generator:
         """Tokens of each row when the latest prompt was there: guidance is for what follows."""
         self._chosen_by: dict[int, NDArray] = {}
         self._adapter: Adapter | None = None
+        encoder = model.encoder
+        self._source = None if encoder is None else Source(encoder, rows, self._about.pad)
+
+    def set_inputs(self, inputs: Mapping[str, Any]) -> None:
+        """Gives the model its inputs, such as ``MultiModalProcessor`` makes them.
+
+        Args:
+            inputs: Arrays by name; ``input_ids`` are appended after all others are set.
+
+        Raises:
+            Refused: The model takes no such input, or one does not fit.
+        """
+        for name in inputs:
+            if name != TOKENS:
+                self.set_model_input(name, inputs[name])
+        if TOKENS in inputs:
+            self.append_tokens(inputs[TOKENS])
+
+    def set_model_input(self, name: str, array: Any) -> None:
+        """Gives the model an input besides tokens, such as ``audio_features``.
+
+        Those that it had before are forgotten with their sequences' caches; tokens stay.
+
+        Raises:
+            Refused: The model takes no such input, or it does not fit.
+        """
+        if self._source is None:
+            raise Refused(f"the model takes no {name!r}", hint="append_tokens gives it tokens")
+        self._source.take(name, np.asarray(array))
+        self._logits = None
 
     def set_active_adapter(self, adapters: Adapters, adapter_name: str) -> None:
         """Has what is run from now on be run with an adapter; what was run stays as it is.
@@ -84,6 +117,12 @@ class Generator:
                 are as before.
         """
         added = self._parted(tokens)
+        if self._source is not None and self._source.takes_text:
+            if any(self._counts):
+                raise Refused(
+                    "the encoder has read its text already", hint="rewind_to(0) forgets it"
+                )
+            added = self._source.read(added)
         for row, part in enumerate(added):
             if self._counts[row] + len(part) > self._limit:
                 raise Refused(
@@ -266,6 +305,8 @@ class Generator:
         if self._logits is None:
             if 0 in self._counts:
                 raise Refused("there is nothing to continue", hint="call append_tokens before")
+            if self._source is not None:
+                self._source.settle(self._decoder)
             new = [c - had for c, had in zip(self._counts, self._decoder.lengths, strict=True)]
             if len(new) > 1 and self._decoder.in_place and max(new) <= 1:
                 self._logits = self._all_rows()

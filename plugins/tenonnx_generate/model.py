@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tenonnx import InferenceSession, SessionOptions
 from tenonnx_generate.adapter_inputs import AdapterInputs
 from tenonnx_generate.config import Config
-from tenonnx_generate.description import Description, describe
+from tenonnx_generate.description import ENCODERS, Description, describe
+from tenonnx_generate.encoder import Encoder, describe_encoder
 from tenonnx_generate.errors import Refused, Unsupported
-from tenonnx_generate.tensor import FLOATS, float_type
+from tenonnx_generate.tensor import FLOATS, IDS, float_type
+
+if TYPE_CHECKING:
+    from tenonnx_generate.processor import MultiModalProcessor
 
 LAST_ROW = "tenonnx.last_row"
 ROW_MATRICES = "tenonnx.row_matrices"
@@ -22,15 +26,9 @@ ROW_MATRICES = "tenonnx.row_matrices"
 ADAPTER = "lora"
 """What the names of inputs have in them that an adapter gives and that have no value else."""
 
-IDS: dict[str, np.dtype[Any]] = {
-    "tensor(int32)": np.dtype(np.int32),
-    "tensor(int64)": np.dtype(np.int64),
-}
-"""Element types of ids, masks and positions."""
-
 
 class Model:
-    """A language model that is one graph, opened once for any number of generators and threads.
+    """A language model, opened once for any number of generators and threads.
 
     Args:
         config: The folder, or a ``Config`` of it that a caller changed.
@@ -55,6 +53,8 @@ class Model:
         self.outputs = {arg.name: arg for arg in self.session.get_outputs()}
         self.caches = dict(self._find_caches())
         """The output that continues each cache, by the cache's input."""
+        self.encoder = self._opened_encoder(given)
+        """The graph that runs before this one, if the model has one."""
         self._check_inputs()
 
     @property
@@ -92,6 +92,23 @@ class Model:
                 raise Refused(f"{key} is {value}, but {name!r} of the graph has {found}")
         return [rows, about.key_heads, length, about.head_size]
 
+    def create_multimodal_processor(self) -> MultiModalProcessor:
+        """Returns what makes inputs of prompts and sounds.
+
+        Raises:
+            Unsupported: The model takes no sounds.
+        """
+        from tenonnx_generate.processor import MultiModalProcessor  # few models take sounds
+
+        return MultiModalProcessor(self)
+
+    def _opened_encoder(self, config: Config) -> Encoder | None:
+        if self.type not in ENCODERS:
+            return None
+        about = describe_encoder(config, self.description)
+        options = configured(SessionOptions(), about.session)
+        return Encoder(about, options, self._args, self.description.layers)
+
     def _find_caches(self) -> Iterable[tuple[str, str]]:
         inputs, outputs = self.description.inputs, self.description.outputs
         for layer in range(self.description.layers):
@@ -113,8 +130,9 @@ class Model:
             raise Refused(f"the graph has no input {about.inputs['past_key_names']!r} of any layer")
         roles = ("input_ids", "attention_mask", "position_ids")
         ids = {about.inputs[role] for role in roles}
+        fed = {} if self.encoder is None else self.encoder.feeds
         for name, arg in self._args.items():
-            if name in self.adapter_inputs.asked:
+            if name in self.adapter_inputs.asked or name in fed:
                 continue
             if name not in ids and name not in self.caches:
                 raise Unsupported(f"the graph asks for the input {name!r}, which nobody gives")
@@ -137,7 +155,11 @@ def session_options(about: Description) -> SessionOptions:
     options = SessionOptions()
     options.add_session_config_entry(LAST_ROW, about.outputs["logits"])
     options.add_session_config_entry(ROW_MATRICES, "1")
-    told = about.session
+    return configured(options, about.session)
+
+
+def configured(options: SessionOptions, told: Mapping[str, Any]) -> SessionOptions:
+    """Adds what a configuration's ``session_options`` say."""
     if threads := told.get("intra_op_num_threads"):
         options.intra_op_num_threads = threads
     entries = told.get("config_entries", {})

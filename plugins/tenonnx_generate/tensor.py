@@ -11,6 +11,12 @@ NDArray = np.ndarray[Any, np.dtype[Any]]
 FLOATS = {"tensor(bfloat16)": "", "tensor(float)": "float32", "tensor(float16)": "float16"}
 """Element types of caches and adapters, by onnxruntime's names."""
 
+IDS: dict[str, np.dtype[Any]] = {
+    "tensor(int32)": np.dtype(np.int32),
+    "tensor(int64)": np.dtype(np.int64),
+}
+"""Element types of ids, masks and positions."""
+
 
 def float_type(name: str) -> np.dtype[Any]:
     """Returns one of them as numpy's."""
