@@ -19,14 +19,16 @@ from tenonnx_generate.files import CONFIG_LIMIT, read_text
 HELP = """Continues a text with a language model, or chats with it.
 
 FOLDER is one of onnxruntime-genai's: genai_config.json, model.onnx and tokenizer.json. Without
---prompt and --chat the text is read from standard input. What is generated is printed as it comes;
-how fast that was, and what memory it took, at the end on standard error.
+--prompt and --chat the text is read from standard input. A model of speech, such as Whisper, writes
+down the sound of --audio, in pieces of 30 seconds. What is generated is printed as it comes; how
+fast that was, and what memory it took, at the end on standard error.
 
 \b
 Examples:
   tenonnx generate folder --prompt "The with statement"
   tenonnx generate folder --chat --system "You answer in one sentence."
   tenonnx generate folder --prompt "Who?" --json-schema schema.json
+  tenonnx generate whisper --audio speech.wav --language en
   tenonnx generate folder -n 200 --temperature 0.8 --top-p 0.95 --seed 7 < text.txt
 """
 
@@ -36,6 +38,10 @@ def generate(
         str, typer.Argument(metavar="FOLDER", help="The model's folder.", show_default=False)
     ],
     prompt: Annotated[str, typer.Option(metavar="TEXT", help="The text to continue.")] = "",
+    audio: Annotated[str, typer.Option(metavar="FILE", help="A sound to write down, as WAV.")] = "",
+    language: Annotated[
+        str, typer.Option(metavar="CODE", help="Its language, such as en; else the likeliest.")
+    ] = "",
     chat: Annotated[
         bool, typer.Option("--chat", help="Answer each line of standard input.")
     ] = False,
@@ -71,6 +77,8 @@ def generate(
     as_json: arguments.Json = False,
 ) -> None:
     """Generates text."""
+    from tenonnx_generate.model import Model
+    from tenonnx_generate.transcribing import Transcriber
     from tenonnx_generate.writing import Writer
 
     search = {
@@ -83,13 +91,20 @@ def generate(
     }
     if chat and (prompt or as_json):
         raise Refused("--chat takes neither --prompt nor --json", hint="it reads standard input")
+    if (language and not audio) or (audio and (chat or json_schema or adapter)):
+        raise Refused("--language needs --audio, which takes no --chat, --json-schema or --adapter")
     start = time.perf_counter()
-    writer = Writer(folder, search, stop, _schema(json_schema), adapter)
+    model = Model(folder)
+    writer = (
+        Transcriber(model, search, stop, prompt, language)
+        if audio
+        else Writer(model, search, stop, _schema(json_schema), adapter)
+    )
     loaded = time.perf_counter() - start
     if chat:
         _chat(writer, system, most, stream)
     else:
-        pieces = writer.continued(prompt or sys.stdin.read(), most)
+        pieces = writer.continued(audio or prompt or sys.stdin.read(), most)
         text = _printed(pieces, stream and not as_json, silent=as_json)
         if as_json:
             emit_json({"text": text, **_facts(writer, loaded)})

@@ -119,6 +119,10 @@ class Tokenizer:
         found = self._reader.token_to_id(text)
         return -1 if found is None else int(found)
 
+    def written(self, token: int) -> str:
+        """Returns how the vocabulary writes a token; nothing if there is none."""
+        return str(self._reader.id_to_token(token) or "")
+
     def apply_chat_template(
         self,
         messages: str | Sequence[dict[str, Any]],

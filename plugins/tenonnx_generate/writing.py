@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,24 +9,19 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx_generate.errors import Refused
 from tenonnx_generate.generator import Generator
 from tenonnx_generate.model import Model
 from tenonnx_generate.options import GeneratorParams
 from tenonnx_generate.stops import StopStrings
+from tenonnx_generate.streaming import TokenizerStream
 from tenonnx_generate.tokenizer import Tokenizer
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
 
-class Writer:
-    """One sequence of a model, and its text.
-
-    Args:
-        folder: The model's.
-        search: Search options.
-        stops: Strings that a text ends before.
-        schema: A JSON schema that each text is held to; none if empty.
-        adapter: An adapter, as ``FILE`` or ``NAME=FILE``; none if empty.
+class Figures:
+    """What texts took.
 
     Attributes:
         read: Tokens of prompts that were run.
@@ -37,15 +31,77 @@ class Writer:
         writing: Seconds for all others.
     """
 
+    def __init__(self) -> None:
+        self.read = self.reused = self.written = 0
+        self.reading = self.writing = 0.0
+        self._first = 0
+
+    @property
+    def rate(self) -> float:
+        """Tokens a second, without the first after each prompt."""
+        return (self.written - self._first) / self.writing if self.writing else 0.0
+
+    def generated(
+        self,
+        generator: Generator,
+        stream: TokenizerStream,
+        strings: Sequence[str],
+        most: int,
+        start: float,
+    ) -> Iterator[str]:
+        """Yields what a generator writes, piece by piece.
+
+        Args:
+            generator: It has a prompt.
+            stream: What decodes its tokens.
+            strings: The text ends before any of them.
+            most: How many tokens come at most.
+            start: When the prompt was begun.
+        """
+        stops, written = StopStrings(strings), 0
+        while written < most and not generator.is_done() and not stops.stopped:
+            generator.generate_next_token()
+            now = time.perf_counter()
+            if written:
+                self.writing += now - start
+            else:
+                self.reading += now - start
+                self._first += 1
+            written += 1
+            self.written += 1
+            yield stops.take(stream.decode(int(generator.get_next_tokens()[0])))
+            start = time.perf_counter()
+        yield stops.take(stream.finish()) + stops.finish()
+
+
+class Writer(Figures):
+    """One sequence of a model, and its text.
+
+    Args:
+        model: The model.
+        search: Search options.
+        stops: Strings that a text ends before.
+        schema: A JSON schema that each text is held to; none if empty.
+        adapter: An adapter, as ``FILE`` or ``NAME=FILE``; none if empty.
+
+    Raises:
+        Refused: The model takes sounds.
+    """
+
     def __init__(
         self,
-        folder: str | os.PathLike[str],
+        model: Model,
         search: Mapping[str, Any],
         stops: Sequence[str] = (),
         schema: str = "",
         adapter: str = "",
     ) -> None:
-        model = Model(folder)
+        super().__init__()
+        if model.encoder is not None and model.encoder.audio is not None:
+            raise Refused(
+                f"a model of the type {model.type!r} writes down sounds",
+                hint="--audio FILE names one",
+            )
         self._tokenizer = Tokenizer(model)
         params = GeneratorParams(model)
         params.set_search_options(**search)
@@ -56,14 +112,7 @@ class Writer:
         self._generator = Generator(model, params)
         if adapter:
             self._adapt(model, adapter)
-        self.read = self.reused = self.written = 0
-        self.reading = self.writing = 0.0
-        self._first = 0
-
-    @property
-    def rate(self) -> float:
-        """Tokens a second, without the first after each prompt."""
-        return (self.written - self._first) / self.writing if self.writing else 0.0
+        self._continues = model.encoder is None
 
     def continued(self, text: str, most: int) -> Iterator[str]:
         """Yields what follows a text, piece by piece; at most so many tokens."""
@@ -91,24 +140,15 @@ class Writer:
         new = self._begun(prompt)
         self._generator.append_tokens(new)
         self.read += len(new)
-        stream, stops = self._tokenizer.create_stream(), StopStrings(self._stops)
-        written = 0
-        while written < most and not self._generator.is_done() and not stops.stopped:
-            self._generator.generate_next_token()
-            now = time.perf_counter()
-            if written:
-                self.writing += now - start
-            else:
-                self.reading += now - start
-                self._first += 1
-            written += 1
-            self.written += 1
-            yield stops.take(stream.decode(int(self._generator.get_next_tokens()[0])))
-            start = time.perf_counter()
-        yield stops.take(stream.finish()) + stops.finish()
+        yield from self.generated(
+            self._generator, self._tokenizer.create_stream(), self._stops, most, start
+        )
 
     def _begun(self, prompt: NDArray) -> NDArray:
         """Goes back to where a prompt differs from the sequence; returns the rest of it."""
+        if not self._continues:  # an encoder reads the whole text
+            self._generator.rewind_to(0)
+            return prompt
         there = self._generator.get_sequence(0)
         size = min(len(there), len(prompt) - 1)
         differ = np.flatnonzero(there[:size] != prompt[:size])

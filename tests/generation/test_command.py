@@ -9,7 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from folders import write_adapter, write_folder
+from encoders import (
+    BANDS,
+    CONTEXT,
+    FIRST,
+    SPEECH,
+    START,
+    encoded,
+    followed,
+    greedy,
+    random_weights,
+    sweep,
+    write_encoded,
+    write_wave,
+)
+from folders import PAD, write_adapter, write_folder
 from typer.testing import CliRunner
 
 pytest.importorskip("tokenizers", reason="the extra generate is not installed")
@@ -17,6 +31,8 @@ pytest.importorskip("jinja2", reason="the extra generate is not installed")
 pytest.importorskip("llguidance", reason="the extra generate is not installed")
 
 from tenonnx.cli.app import app
+from tenonnx_generate import Audios, Model, Tokenizer
+from tenonnx_generate.mel import RATE, Mel, features
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "generate"
 SAID = ' is executed in the "else" clause, and the exception is'
@@ -102,3 +118,62 @@ def test_mistakes_are_sentences(arguments: list[Any], code: int, said: str) -> N
     assert done.exit_code == code
     assert said in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
+
+
+@pytest.fixture(scope="module")
+def speech(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_encoded(tmp_path_factory.mktemp("speech") / "folder")
+
+
+def written_down(folder: Path, sound: Path, tokens: list[int], most: int) -> str:
+    """Returns the text of each second of a sound, by the graph's formulas."""
+    (clip,) = Audios.open(sound)
+    tokenizer = Tokenizer(Model(folder))
+    text = ""
+    for second in range(-(-clip.frames // RATE)):
+        states = encoded(features(clip.samples(RATE, second * RATE, RATE), Mel(BANDS, seconds=1)))
+        made = greedy(states, tokens, min(len(tokens) + most, CONTEXT))
+        text += tokenizer.decode(made[len(tokens) :])
+    return text
+
+
+def test_a_sound_is_written_down_piece_by_piece(speech: Path, tmp_path: Path) -> None:
+    sound = write_wave(tmp_path / "long.wav", sweep(2.5), channels=2)
+    start, english, french, _, transcribe, plain = range(FIRST, FIRST + len(SPEECH))
+    done = run(speech, "--audio", sound, "--language", "fr", "-n", 9)
+    assert done.exit_code == 0, done.output
+    tokens = [start, french, transcribe, plain]
+    assert done.stdout == written_down(speech, sound, tokens, 9) + "\n"
+    assert "12 tokens read in" in done.stderr
+    (clip,) = Audios.open(sound)
+    states = encoded(features(clip.samples(RATE, 0, RATE), Mel(BANDS, seconds=1)))
+    tokens[1] = max((english, french), key=lambda token: followed(states, [start])[-1][token])
+    done = run(speech, "--audio", sound, "-n", 9, "--json")
+    assert json.loads(done.stdout)["text"] == written_down(speech, sound, tokens, 9)
+    done = run(speech, "--audio", sound, "--prompt", "<s>ab", "-n", 4)
+    assert done.stdout == written_down(speech, sound, START, 4) + "\n"
+
+
+def test_a_text_that_an_encoder_reads(tmp_path: Path) -> None:
+    folder = write_encoded(tmp_path / "folder", text=True)
+    done = run(folder, "--prompt", "The", "-n", 8)
+    assert done.exit_code == 0, done.output
+    made = greedy(random_weights()["table"][list(b"The")], [PAD], 9)
+    assert done.stdout == Tokenizer(Model(folder)).decode(made[1:]) + "\n"
+
+
+def test_mistakes_with_sounds(speech: Path, tmp_path: Path) -> None:
+    sound = write_wave(tmp_path / "a.wav", sweep(0.5))
+    for arguments, code, said in [
+        ([speech, "--prompt", "x"], 2, "'whisper' writes down sounds hint: --audio FILE names one"),
+        ([EXAMPLE / "model", "--audio", sound], 2, "takes no sounds"),
+        ([speech, "--language", "en"], 2, "--language needs --audio"),
+        ([speech, "--audio", sound, "--language", "xx"], 2, "no token <|xx|>"),
+        ([speech, "--audio", sound, "--language", "transcribe"], 2, "no language of the model's"),
+        ([speech, "--audio", tmp_path / "no.wav"], 3, "does not exist"),
+        ([speech, "--audio", speech / "genai_config.json"], 2, "sound"),
+    ]:
+        done = run(*arguments, given="x")
+        assert said in " ".join(done.stderr.split()), done.stderr
+        assert done.exit_code == code
+        assert "Traceback" not in done.stderr

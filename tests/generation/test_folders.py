@@ -36,7 +36,8 @@ def fresh(tmp_path: Path) -> Path:
 
 WRONG = [
     ("model.type", "lama", Unsupported, "'lama', which nobody knows"),
-    ("model.type", "whisper", Unsupported, "'whisper', which has an encoder and a decoder"),
+    ("model.type", "marian-ssru", Unsupported, "which has a recurrent decoder"),
+    ("model.type", "whisper", Refused, "has no section .encoder"),
     ("model.type", 3, Refused, "type in genai_config.json is 3; expected a text"),
     ("model.encoder", {}, Unsupported, "has a section 'encoder'"),
     ("model.decoder.pipeline", [{}], Unsupported, "has a pipeline"),

@@ -1,0 +1,127 @@
+"""A sound's text, piece by piece, with what it took."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tenonnx_generate.audio import Audios
+from tenonnx_generate.encoder import AUDIO
+from tenonnx_generate.errors import Refused
+from tenonnx_generate.generator import Generator
+from tenonnx_generate.model import Model
+from tenonnx_generate.options import GeneratorParams
+from tenonnx_generate.stops import StopStrings
+from tenonnx_generate.writing import Figures
+
+NDArray = np.ndarray[Any, np.dtype[Any]]
+
+START, TRANSCRIBE, PLAIN = "<|startoftranscript|>", "<|transcribe|>", "<|notimestamps|>"
+"""Whisper's tokens: what begins every prompt, what asks for the language spoken, and for text
+without times."""
+
+LANGUAGE = re.compile(r"<\|[a-z]{2,3}\|>")
+MOST_LANGUAGES = 256
+
+
+class Transcriber(Figures):
+    """A model that writes down sounds.
+
+    Sounds that are longer than the model takes at once are cut, and each piece is written down by
+    itself; a word at a cut may be lost.
+
+    Args:
+        model: The model.
+        search: Search options.
+        stops: Strings that a piece's text ends before.
+        prompt: What every text begins with, special tokens included; without, the model's tokens
+            for a transcript without times.
+        language: Such as ``en``; without, the one that is likeliest for the first piece.
+
+    Raises:
+        Unsupported: The model takes no sounds.
+        Refused: The language is none of the model's, or it has not these tokens and there is no
+            prompt.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        search: Mapping[str, Any],
+        stops: Sequence[str] = (),
+        prompt: str = "",
+        language: str = "",
+    ) -> None:
+        super().__init__()
+        self._processor = model.create_multimodal_processor()
+        self._tokenizer = self._processor.tokenizer
+        params = GeneratorParams(model)
+        params.set_search_options(**search)
+        self._stops = tuple(stops)
+        StopStrings(self._stops)
+        self._generator = Generator(model, params)
+        self._prompt = self._tokenizer.encode(prompt, add_special_tokens=False) if prompt else None
+        if self._prompt is None:
+            self._begin = self._token(START)
+            self._languages = self._listed_languages()
+        elif language:
+            raise Refused("--prompt says the language, too", hint="give one of them")
+        if language and self._token(f"<|{language}|>") not in self._languages:
+            raise Refused(f"{language!r} is no language of the model's")
+        self._language = self._token(f"<|{language}|>") if language else None
+
+    def continued(self, path: str | os.PathLike[str], most: int) -> Iterator[str]:
+        """Yields the text of a sound, as it comes.
+
+        Args:
+            path: A file.
+            most: Tokens of each piece's text at most.
+        """
+        (clip,) = Audios.open(path)
+        for number in range(-(-clip.frames // (self._processor.mel.seconds * clip.rate))):
+            start = time.perf_counter()
+            features = self._processor.piece(clip, number)
+            self._generator.rewind_to(0)
+            self._generator.set_model_input(AUDIO, features)
+            prompt = self._prompt if self._prompt is not None else self._begun()
+            self._generator.rewind_to(0)
+            self._generator.append_tokens(prompt)
+            self.read += len(prompt)
+            yield from self.generated(
+                self._generator, self._tokenizer.create_stream(), self._stops, most, start
+            )
+
+    def _begun(self) -> NDArray:
+        """Returns the tokens that ask for a transcript, in the language that is spoken."""
+        if not self._languages:  # a model of one language has no tokens for that
+            return np.array([self._begin, self._token(PLAIN)], np.int32)
+        if self._language is None:
+            self._generator.append_tokens([self._begin])
+            logits = self._generator.get_logits()[0, 0]
+            self._language = max(self._languages, key=lambda token: logits[token])
+        tokens = [self._begin, self._language, self._token(TRANSCRIBE), self._token(PLAIN)]
+        return np.array(tokens, np.int32)
+
+    def _token(self, text: str) -> int:
+        found = self._tokenizer.to_token_id(text)
+        if found < 0:
+            raise Refused(
+                f"the model has no token {text}",
+                hint="--prompt says what every text begins with",
+            )
+        return found
+
+    def _listed_languages(self) -> list[int]:
+        """Returns the tokens of languages, which follow the one that begins."""
+        first = self._begin + 1
+        found = []
+        for token in range(first, first + MOST_LANGUAGES):
+            if not LANGUAGE.fullmatch(self._tokenizer.written(token)):
+                break
+            found.append(token)
+        return found
