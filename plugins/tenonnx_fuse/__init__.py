@@ -35,6 +35,7 @@ def register_transforms(register: Callable[[Transform], None]) -> None:
 
     add("lower-nchwc", "required", 0, "nchwc:lower_blocks", "ReorderOutput")
     add("classical-models", "basic", 5, "classical:write_out", CLASSICAL)
+    add("caches-in-place", "basic", 4, "caches_in_place:caches_in_place", "MultiHeadAttention")
     add("microsoft-operators", "extended", 6, "microsoft:write_out", FUSED)
     add("last-row", "basic", 7, "last_row:last_row", ATTENTION)
     add("row-matrices", "basic", 8, "row_matrices:row_matrices", ATTENTION, "MatMul")

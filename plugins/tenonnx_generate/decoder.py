@@ -82,14 +82,15 @@ class Decoder:
         return logits[:, -1].astype(np.float32, copy=False)
 
     def feed(self, arrays: Mapping[str, NDArray]) -> None:
-        """Takes what an encoder made for all rows, or for each; the caches are void then.
+        """Takes what an encoder made; the caches are void then.
 
-        No run copies it: bindings have views of it.
+        Each row of an array is for as many rows as it takes for all. No run copies it: bindings
+        have views of it.
         """
         rows = len(self.lengths)
         self._fed = {
-            # A batch that is run at once wants a row for each.
-            name: np.repeat(array, rows, 0) if self.in_place and len(array) < rows else array
+            # Rows that are run at once want one each.
+            name: np.repeat(array, rows // len(array), 0) if self.in_place else array
             for name, array in arrays.items()
         }
         self._bindings.clear()
@@ -174,8 +175,8 @@ class Decoder:
 
     def _bind_fed(self, binding: IOBinding, first: int, count: int) -> None:
         for name, array in self._fed.items():
-            shared = len(array) < len(self.lengths)
-            binding.bind_cpu_input(name, array if shared else array[first : first + count])
+            start = first // (len(self.lengths) // len(array))
+            binding.bind_cpu_input(name, array[start : start + count])
 
     def _keep(self, row: int) -> None:
         """Keeps the caches that a run returned."""

@@ -44,7 +44,8 @@ class Generator:
         options = params.get_search_options()
         self._model = model
         self._about, self._limit = model.description, params.max_length
-        rows, in_place = options["batch_size"], bool(options["past_present_share_buffer"])
+        rows = options["batch_size"]
+        in_place = model.in_place or bool(options["past_present_share_buffer"])
         self._decoder = Decoder(model, rows, self._limit, in_place=in_place)
         held = params.guidance
         self._searches = [

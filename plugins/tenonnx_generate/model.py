@@ -23,6 +23,9 @@ LAST_ROW = "tenonnx.last_row"
 ROW_MATRICES = "tenonnx.row_matrices"
 """Session entries: an output computed for the last position alone, an adapter for each row."""
 
+CACHES_IN_PLACE = "tenonnx.caches_in_place"
+"""Session entry: attention writes into caches that stay, whose length the mask tells."""
+
 ADAPTER = "lora"
 """What the names of inputs have in them that an adapter gives and that have no value else."""
 
@@ -53,6 +56,11 @@ class Model:
         self.outputs = {arg.name: arg for arg in self.session.get_outputs()}
         self.caches = dict(self._find_caches())
         """The output that continues each cache, by the cache's input."""
+        self.in_place = any(
+            report.name == "caches-in-place" and report.modified
+            for report in self.session.transforms
+        )
+        """Says whether caches stay in place, whatever the folder's options say."""
         self.encoder = self._opened_encoder(given)
         """The graph that runs before this one, if the model has one."""
         self._check_inputs()
@@ -155,6 +163,8 @@ def session_options(about: Description) -> SessionOptions:
     options = SessionOptions()
     options.add_session_config_entry(LAST_ROW, about.outputs["logits"])
     options.add_session_config_entry(ROW_MATRICES, "1")
+    if about.type in ENCODERS:  # whose folders have no attention that does that itself
+        options.add_session_config_entry(CACHES_IN_PLACE, "1")
     return configured(options, about.session)
 
 

@@ -45,10 +45,10 @@ class Source:
                 hint="append_tokens gives it a text" if audio is None else f"it takes {AUDIO!r}",
             )
         features = self._encoder.features(array)
-        if len(features) not in (1, self._rows):
+        if self._rows % len(features):
             raise Refused(
                 f"{name} are of {len(features)} sounds; expected one for all, or one for each of "
-                f"{self._rows} sequences",
+                f"{self._rows} sequences, or of as many groups",
                 hint="set_search_options(batch_size=...) says how many there are",
             )
         self._given, self._run = {AUDIO: features}, False

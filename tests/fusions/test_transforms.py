@@ -33,6 +33,7 @@ FORGIVING = {
 """Rows that may answer where a node would have refused its input, and why."""
 
 ELSEWHERE = {
+    "caches-in-place": "only where a session asks for it: tests/fuse/test_caches_in_place.py",
     "conv-bias": "its row is that of conv-batchnorm, which folds sums before it",
     "last-row": "only where a session's configuration names an output: tests/fuse/test_last_row.py",
     "lift-constants": "constants are lifted in all rows that have Constant nodes",

@@ -125,7 +125,7 @@ def random_weights() -> dict[str, NDArray]:
     weights = {
         "conv1": normal(WIDTH, BANDS, 3), "conv2": normal(WIDTH, WIDTH, 3, over=8),
         "places": normal(PLACES, WIDTH), "table": normal(VOCABULARY, WIDTH, over=1),
-        "positions": normal(CONTEXT, WIDTH), "head": normal(WIDTH, VOCABULARY, over=1),
+        "positions": normal(CONTEXT, WIDTH), "head": normal(WIDTH, VOCABULARY),
     }  # fmt: skip
     for i in range(LAYERS):
         for name in ("q", "k", "v", "o", "cq", "ck", "cv", "co"):

@@ -65,6 +65,7 @@ OFFLOAD = (
 )  # fmt: skip
 """Entries of ``session.moe.offload``."""
 
+CACHES_IN_PLACE = "tenonnx.caches_in_place"
 DISABLED = "optimization.disable_specified_optimizers"
 LAST_ROW = "tenonnx.last_row"
 ROW_MATRICES = "tenonnx.row_matrices"
@@ -87,6 +88,7 @@ SESSION_KEYS: dict[str, ConfigKey] = {
         "same", "the ORT format has no place for operators outside of ONNX: see ORT_ENABLE_BASIC"
     ),
     LAST_ROW: ConfigKey("same", "computes the output of that name for the last position alone"),
+    CACHES_IN_PLACE: ConfigKey("same", "1: MultiHeadAttention writes into caches that stay"),
     ROW_MATRICES: ConfigKey("same", "1: matrices that are inputs may differ by row of the batch"),
     "session.load_model_format": ConfigKey(
         "better", "the format is recognized by the file's content"
