@@ -1,4 +1,4 @@
-"""onnxruntime-genai on the same folder: the same tokens, and logits within 1e-3."""
+"""onnxruntime-genai on the same folders: the same tokens, and logits within 1e-3."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "generation"))
 
+from encoders import sweep, write_encoded, write_wave
 from folders import write_folder  # the graph has nothing of the builder's but its operators
 
 pytest.importorskip("onnxruntime_genai", reason="onnxruntime-genai is not installed")
@@ -74,3 +75,56 @@ def test_tokens_and_logits_are_the_same(folder: Path, theirs: list[Any], case: i
         made.generate_next_token()
     assert made.is_done()
     assert made.get_sequence(0).tolist() == sequence
+
+
+LISTENER = """
+import json, sys
+import numpy as np
+import onnxruntime_genai as og
+folder, *paths = sys.argv[1:]
+model = og.Model(folder)
+processor = model.create_multimodal_processor()
+inputs = processor(["<s>ab"] * len(paths), audios=og.Audios.open(*paths))
+np.save(folder + "/features.npy", inputs["audio_features"].as_numpy())
+params = og.GeneratorParams(model)
+params.set_search_options(max_length=40, batch_size=len(paths))
+generator = og.Generator(model, params)
+generator.set_inputs(inputs)
+logits = []
+while not generator.is_done():
+    logits.append(generator.get_logits()[:, 0].tolist())
+    generator.generate_next_token()
+sequences = [generator.get_sequence(row).tolist() for row in range(len(paths))]
+print(json.dumps([inputs["input_ids"].as_numpy().tolist(), sequences, logits]))
+"""
+
+
+def test_what_is_written_down_of_sounds_is_the_same(tmp_path: Path) -> None:
+    folder = write_encoded(tmp_path / "folder", whole=True)
+    lengths = (0.8, 1.7)
+    paths = [write_wave(tmp_path / f"{i}.wav", sweep(length)) for i, length in enumerate(lengths)]
+    command = [sys.executable, "-c", LISTENER, str(folder), *map(str, paths)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    ids, sequences, logits = json.loads(done.stdout.splitlines()[-1])
+    model = tenonnx_generate.Model(folder)
+    processor = model.create_multimodal_processor()
+    inputs = processor("<s>ab", audios=tenonnx_generate.Audios.open(*paths))
+    assert inputs["input_ids"].as_numpy().tolist() == ids
+    theirs = np.load(folder / "features.npy")
+    for row, length in enumerate(lengths):
+        frames = round(length * 100)
+        # Where a sound begins and ends, its neighborhood is another one there.
+        same = [*range(2, frames - 2), *range(frames + 3, 3000)]
+        mine = inputs["audio_features"].as_numpy()
+        np.testing.assert_allclose(mine[row][:, same], theirs[row][:, same], atol=1e-4)
+    params = tenonnx_generate.GeneratorParams(model)
+    params.set_search_options(max_length=40, batch_size=len(paths))
+    made = tenonnx_generate.Generator(model, params)
+    made.set_model_input("audio_features", theirs)
+    made.append_tokens(ids)
+    for expected in logits:
+        np.testing.assert_allclose(made.get_logits()[:, 0], expected, atol=1e-3)
+        made.generate_next_token()
+    assert made.is_done()
+    assert [made.get_sequence(row).tolist() for row in range(len(paths))] == sequences

@@ -1,8 +1,8 @@
 """Folders with an encoder and a decoder, made here, and what their graphs compute, in numpy.
 
 The graphs have the inputs, outputs and operators of those that onnxruntime-genai's builder writes
-for Whisper, but take one second of sound. With ``text``, the encoder reads tokens and the decoder
-takes its hidden states and its mask.
+for Whisper, but take one second of sound, or 30 with ``whole``. With ``text``, the encoder reads
+tokens, and the decoder takes its hidden states and its mask.
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ SCALE = 1 / np.sqrt(HEAD)
 START = [BOS, 97, 98]
 
 
-def write_encoded(folder: Path, *, text: bool = False, **changes: Any) -> Path:
+def write_encoded(folder: Path, *, text: bool = False, whole: bool = False, **changes: Any) -> Path:
     """Writes a folder; ``changes`` are of ``model``, its sections or ``search``, by dotted path."""
     folder.mkdir(exist_ok=True)
     weights = random_weights()
-    onnx.save(encoder(weights, text), folder / "encoder.onnx")
-    onnx.save(decoder(weights, text), folder / "decoder.onnx")
+    seconds = 30 if whole else 1
+    weights["places"] = np.tile(weights["places"], (seconds, 1))
+    onnx.save(encoder(weights, text, seconds), folder / "encoder.onnx")
+    onnx.save(decoder(weights, text, seconds), folder / "decoder.onnx")
     config = configuration(text)
     for path, new in changes.items():
         *sections, key = path.split(".")
@@ -54,7 +56,11 @@ def write_encoded(folder: Path, *, text: bool = False, **changes: Any) -> Path:
             place[key] = new
     (folder / "genai_config.json").write_text(json.dumps(config))
     if not text:
-        (folder / "audio_processor_config.json").write_text(json.dumps(processing()))
+        (folder / "audio_processor_config.json").write_text(
+            json.dumps(processing(chunk_size=seconds))
+        )
+    tokens = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "</s>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(tokens))
     (folder / "tokenizer.json").write_text(json.dumps(speech_tokenizer()))
     return folder
 
@@ -70,23 +76,28 @@ def speech_tokenizer() -> dict[str, Any]:
 
 def processing(**changes: Any) -> dict[str, Any]:
     attributes = {"chunk_size": 1, "hop_length": 160, "n_fft": 400, "n_mel": BANDS} | changes
+    window = np.hanning(401)[:-1].tolist()
+    spectrum = {"n_fft": 400, "frame_length": 400, "hop_length": 160, "_comment": window}
     operations = [
         {"name": "audio_decoder", "type": "AudioDecoder"},
+        {"name": "STFT", "type": "STFTNorm", "attrs": spectrum},
         {"name": "log_mel_spectrogram", "type": "LogMelSpectrum", "attrs": attributes},
     ]
     return {"feature_extraction": {"sequence": [{"operation": each} for each in operations]}}
 
 
 def configuration(text: bool = False) -> dict[str, Any]:
+    sizes = {
+        "head_size": HEAD, "hidden_size": WIDTH, "num_attention_heads": HEADS,
+        "num_hidden_layers": LAYERS, "num_key_value_heads": HEADS,
+    }  # fmt: skip
     cross = {
         "cross_past_key_names": "past_key_cross_%d",
         "cross_past_value_names": "past_value_cross_%d",
     }
     decoder = {
         "filename": "decoder.onnx",
-        "head_size": HEAD,
-        "num_hidden_layers": LAYERS,
-        "num_key_value_heads": HEADS,
+        **sizes,
         "inputs": {
             "past_key_names": "past_key_self_%d",
             "past_value_names": "past_value_self_%d",
@@ -99,6 +110,7 @@ def configuration(text: bool = False) -> dict[str, Any]:
     }
     encoder = {
         "filename": "encoder.onnx",
+        **sizes,
         "inputs": {} if text else {"audio_features": "audio_features"},
         "outputs": {"encoder_hidden_states": "hidden_states"},
     }
@@ -133,7 +145,7 @@ def random_weights() -> dict[str, NDArray]:
     return weights
 
 
-def encoder(weights: dict[str, NDArray], text: bool) -> onnx.ModelProto:
+def encoder(weights: dict[str, NDArray], text: bool, seconds: int = 1) -> onnx.ModelProto:
     held = {name: weights[name] for name in ("conv1", "conv2", "places", "table")}
     convolved = {"kernel_shape": [3], "pads": [1, 1]}
     if text:
@@ -148,8 +160,8 @@ def encoder(weights: dict[str, NDArray], text: bool) -> onnx.ModelProto:
             node("Transpose", "r2", "t", perm=[0, 2, 1]),
             node("Add", "t places", "hidden_states"),
         ]
-        inputs = [value("audio_features", FLOAT, ["b", BANDS, FRAMES])]
-    places: Any = "s" if text else PLACES
+        inputs = [value("audio_features", FLOAT, ["b", BANDS, FRAMES * seconds])]
+    places: Any = "s" if text else PLACES * seconds
     outputs = [value("hidden_states", FLOAT, ["b", places, WIDTH])]
     for i in () if text else range(LAYERS):
         held["split"] = np.array([0, -1, HEADS, HEAD])
@@ -160,11 +172,13 @@ def encoder(weights: dict[str, NDArray], text: bool) -> onnx.ModelProto:
                 node("Reshape", f"{name}_m split", f"{name}_r"),
                 node("Transpose", f"{name}_r", f"present_{kind}_cross_{i}", perm=[0, 2, 1, 3]),
             ]
-            outputs.append(value(f"present_{kind}_cross_{i}", FLOAT, ["b", HEADS, PLACES, HEAD]))
+            outputs.append(
+                value(f"present_{kind}_cross_{i}", FLOAT, ["b", HEADS, PLACES * seconds, HEAD])
+            )
     return model(nodes, inputs, outputs, held)
 
 
-def decoder(weights: dict[str, NDArray], text: bool) -> onnx.ModelProto:
+def decoder(weights: dict[str, NDArray], text: bool, seconds: int = 1) -> onnx.ModelProto:
     held = {name: weights[name] for name in ("table", "positions", "head")}
     held |= {"zero": np.array([0]), "one": np.array(1), "two": np.array(2)}
     nodes = [
@@ -232,7 +246,8 @@ def decoder(weights: dict[str, NDArray], text: bool) -> onnx.ModelProto:
     ]
     if not text:
         inputs += [
-            value(f"past_{kind}_cross_{i}", FLOAT, ["b", HEADS, PLACES, HEAD]) for kind, i in names
+            value(f"past_{kind}_cross_{i}", FLOAT, ["b", HEADS, PLACES * seconds, HEAD])
+            for kind, i in names
         ]
     outputs = [value("logits", FLOAT, ["b", "n", VOCABULARY])]
     outputs += [
