@@ -19,9 +19,9 @@ from tenonnx_generate.files import CONFIG_LIMIT, read_text
 HELP = """Continues a text with a language model, or chats with it.
 
 FOLDER is one of onnxruntime-genai's: genai_config.json, model.onnx and tokenizer.json. Without
---prompt and --chat the text is read from standard input. A model of speech, such as Whisper, writes
-down the sound of --audio, in pieces of 30 seconds. What is generated is printed as it comes; how
-fast that was, and what memory it took, at the end on standard error.
+--prompt and --chat the text is read from standard input. A model of speech, such as Whisper,
+transcribes the sound of --audio, in pieces of 30 seconds. What is generated is printed as it comes;
+how fast that was, and what memory it took, at the end on standard error.
 
 \b
 Examples:
@@ -38,7 +38,7 @@ def generate(
         str, typer.Argument(metavar="FOLDER", help="The model's folder.", show_default=False)
     ],
     prompt: Annotated[str, typer.Option(metavar="TEXT", help="The text to continue.")] = "",
-    audio: Annotated[str, typer.Option(metavar="FILE", help="A sound to write down, as WAV.")] = "",
+    audio: Annotated[str, typer.Option(metavar="FILE", help="A sound to transcribe, as WAV.")] = "",
     language: Annotated[
         str, typer.Option(metavar="CODE", help="Its language, such as en; else the likeliest.")
     ] = "",

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_generate.audio import Audios
+from tenonnx_generate.audio import Audios, Clip
 from tenonnx_generate.encoder import AUDIO
 from tenonnx_generate.errors import Refused
 from tenonnx_generate.generator import Generator
@@ -25,14 +25,17 @@ START, TRANSCRIBE, PLAIN = "<|startoftranscript|>", "<|transcribe|>", "<|notimes
 """Whisper's tokens: what begins every prompt, what asks for the language spoken, and for text
 without times."""
 
+BEFORE = "<|startofprev|>"
+"""Begins a text that was said before."""
+
 LANGUAGE = re.compile(r"<\|[a-z]{2,3}\|>")
 MOST_LANGUAGES = 256
 
 
 class Transcriber(Figures):
-    """A model that writes down sounds.
+    """A model that transcribes sounds.
 
-    Sounds that are longer than the model takes at once are cut, and each piece is written down by
+    Sounds that are longer than the model takes at once are cut, and each piece is transcribed by
     itself; a word at a cut may be lost.
 
     Args:
@@ -42,6 +45,7 @@ class Transcriber(Figures):
         prompt: What every text begins with, special tokens included; without, the model's tokens
             for a transcript without times.
         language: Such as ``en``; without, the one that is likeliest for the first piece.
+        before: A text that may have been said before, of which the end counts.
 
     Raises:
         Unsupported: The model takes no sounds.
@@ -56,6 +60,7 @@ class Transcriber(Figures):
         stops: Sequence[str] = (),
         prompt: str = "",
         language: str = "",
+        before: str = "",
     ) -> None:
         super().__init__()
         self._processor = model.create_multimodal_processor()
@@ -74,6 +79,11 @@ class Transcriber(Figures):
         if language and self._token(f"<|{language}|>") not in self._languages:
             raise Refused(f"{language!r} is no language of the model's")
         self._language = self._token(f"<|{language}|>") if language else None
+        self._before: list[int] = []
+        if before:
+            said = self._tokenizer.encode(" " + before.strip(), add_special_tokens=False)
+            kept = params.max_length // 2 - 1
+            self._before = [self._token(BEFORE), *said[max(len(said) - kept, 0) :].tolist()]
 
     def continued(self, path: str | os.PathLike[str], most: int) -> Iterator[str]:
         """Yields the text of a sound, as it comes.
@@ -83,29 +93,47 @@ class Transcriber(Figures):
             most: Tokens of each piece's text at most.
         """
         (clip,) = Audios.open(path)
-        for number in range(-(-clip.frames // (self._processor.mel.seconds * clip.rate))):
-            start = time.perf_counter()
-            features = self._processor.piece(clip, number)
-            self._generator.rewind_to(0)
-            self._generator.set_model_input(AUDIO, features)
-            prompt = self._prompt if self._prompt is not None else self._begun()
-            self._generator.rewind_to(0)
-            self._generator.append_tokens(prompt)
-            self.read += len(prompt)
-            yield from self.generated(
-                self._generator, self._tokenizer.create_stream(), self._stops, most, start
-            )
+        for number in range(self.count(clip)):
+            yield from self.piece(clip, number, most)
+
+    def count(self, clip: Clip) -> int:
+        """Returns how many pieces a sound has."""
+        return -(-clip.frames // (self.seconds * clip.rate))
+
+    def piece(self, clip: Clip, number: int, most: int) -> Iterator[str]:
+        """Yields the text of a piece of a sound, as it comes."""
+        start = time.perf_counter()
+        self._generator.rewind_to(0)
+        self._generator.set_model_input(AUDIO, self._processor.piece(clip, number))
+        prompt = self._begun() if self._prompt is None else self._prompt
+        self._generator.rewind_to(0)
+        self._generator.append_tokens(prompt)
+        self.read += len(prompt)
+        return self.generated(
+            self._generator, self._tokenizer.create_stream(), self._stops, most, start
+        )
+
+    @property
+    def seconds(self) -> int:
+        """The length of a piece."""
+        return self._processor.mel.seconds
+
+    @property
+    def language(self) -> str:
+        """The language of the text, once it is known."""
+        token = self._language
+        return "" if token is None else self._tokenizer.written(token).strip("<|>")
 
     def _begun(self) -> NDArray:
         """Returns the tokens that ask for a transcript, in the language that is spoken."""
         if not self._languages:  # a model of one language has no tokens for that
-            return np.array([self._begin, self._token(PLAIN)], np.int32)
+            return np.array([*self._before, self._begin, self._token(PLAIN)], np.int32)
         if self._language is None:
             self._generator.append_tokens([self._begin])
             logits = self._generator.get_logits()[0, 0]
             self._language = max(self._languages, key=lambda token: logits[token])
         tokens = [self._begin, self._language, self._token(TRANSCRIBE), self._token(PLAIN)]
-        return np.array(tokens, np.int32)
+        return np.array([*self._before, *tokens], np.int32)
 
     def _token(self, text: str) -> int:
         found = self._tokenizer.to_token_id(text)

@@ -99,7 +99,7 @@ class Writer(Figures):
         super().__init__()
         if model.encoder is not None and model.encoder.audio is not None:
             raise Refused(
-                f"a model of the type {model.type!r} writes down sounds",
+                f"a model of the type {model.type!r} transcribes sounds",
                 hint="--audio FILE names one",
             )
         self._tokenizer = Tokenizer(model)

@@ -99,7 +99,7 @@ print(json.dumps([inputs["input_ids"].as_numpy().tolist(), sequences, logits]))
 """
 
 
-def test_what_is_written_down_of_sounds_is_the_same(tmp_path: Path) -> None:
+def test_transcripts_are_the_same(tmp_path: Path) -> None:
     folder = write_encoded(tmp_path / "folder", whole=True)
     lengths = (0.8, 1.7)
     paths = [write_wave(tmp_path / f"{i}.wav", sweep(length)) for i, length in enumerate(lengths)]

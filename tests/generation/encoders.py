@@ -25,7 +25,7 @@ BANDS, FRAMES, PLACES, CONTEXT = 20, 100, 50, 48
 
 SPEECH = [
     *("<|startoftranscript|>", "<|en|>", "<|fr|>", "<|translate|>", "<|transcribe|>"),
-    "<|notimestamps|>",
+    *("<|notimestamps|>", "<|startofprev|>"),
 ]
 """Tokens of Whisper's, after those of ``folders.tokenizer``."""
 

@@ -125,7 +125,7 @@ def speech(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_encoded(tmp_path_factory.mktemp("speech") / "folder")
 
 
-def written_down(folder: Path, sound: Path, tokens: list[int], most: int) -> str:
+def transcribed(folder: Path, sound: Path, tokens: list[int], most: int) -> str:
     """Returns the text of each second of a sound, by the graph's formulas."""
     (clip,) = Audios.open(sound)
     tokenizer = Tokenizer(Model(folder))
@@ -137,21 +137,21 @@ def written_down(folder: Path, sound: Path, tokens: list[int], most: int) -> str
     return text
 
 
-def test_a_sound_is_written_down_piece_by_piece(speech: Path, tmp_path: Path) -> None:
+def test_a_sound_is_transcribed_piece_by_piece(speech: Path, tmp_path: Path) -> None:
     sound = write_wave(tmp_path / "long.wav", sweep(2.5), channels=2)
-    start, english, french, _, transcribe, plain = range(FIRST, FIRST + len(SPEECH))
+    start, english, french, _, transcribe, plain, _ = range(FIRST, FIRST + len(SPEECH))
     done = run(speech, "--audio", sound, "--language", "fr", "-n", 9)
     assert done.exit_code == 0, done.output
     tokens = [start, french, transcribe, plain]
-    assert done.stdout == written_down(speech, sound, tokens, 9) + "\n"
+    assert done.stdout == transcribed(speech, sound, tokens, 9) + "\n"
     assert "12 tokens read in" in done.stderr
     (clip,) = Audios.open(sound)
     states = encoded(features(clip.samples(RATE, 0, RATE), Mel(BANDS, seconds=1)))
     tokens[1] = max((english, french), key=lambda token: followed(states, [start])[-1][token])
     done = run(speech, "--audio", sound, "-n", 9, "--json")
-    assert json.loads(done.stdout)["text"] == written_down(speech, sound, tokens, 9)
+    assert json.loads(done.stdout)["text"] == transcribed(speech, sound, tokens, 9)
     done = run(speech, "--audio", sound, "--prompt", "<s>ab", "-n", 4)
-    assert done.stdout == written_down(speech, sound, START, 4) + "\n"
+    assert done.stdout == transcribed(speech, sound, START, 4) + "\n"
 
 
 def test_a_text_that_an_encoder_reads(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_mistakes_with_sounds(speech: Path, tmp_path: Path) -> None:
     cut = tmp_path / "cut.wav"
     cut.write_bytes(sound.read_bytes()[:1000])
     for arguments, code, said in [
-        ([speech, "--prompt", "x"], 2, "'whisper' writes down sounds hint: --audio FILE names one"),
+        ([speech, "--prompt", "x"], 2, "'whisper' transcribes sounds hint: --audio FILE names one"),
         ([EXAMPLE / "model", "--audio", sound], 4, "takes no sounds"),
         ([speech, "--language", "en"], 2, "--language needs --audio"),
         ([speech, "--audio", sound, "--language", "xx"], 2, "no token <|xx|>"),

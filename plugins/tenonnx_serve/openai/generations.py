@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from tenonnx import interruption
 from tenonnx.interruption import Stopped
@@ -19,6 +19,8 @@ from tenonnx_serve.openai.language_model import LanguageModel
 from tenonnx_serve.openai.steps import Job, Step
 from tenonnx_serve.statistics import Execution, Spent
 from tenonnx_serve.threads import Stop, Threads
+
+T = TypeVar("T")
 
 Event: TypeAlias = Step | BaseException | None
 """A token, what a text failed with, or its end."""
@@ -106,6 +108,38 @@ class Generations:
             for job in jobs:
                 job.finish()
             self._count(began, first, len(jobs) if whole else 0)
+
+    async def worked(self, work: Callable[[], T], seconds: float) -> T:
+        """Returns what a function returns that a thread calls: other work of the model.
+
+        Args:
+            work: The function; it ends when nobody waits for it any more.
+            seconds: How long it may take.
+
+        Raises:
+            Busy: Too many wait.
+            TimedOut: It takes longer.
+        """
+        if self.waiting >= self._most:
+            raise Busy(f"model '{self.model.name}' has {self.waiting} requests waiting already")
+        stop, began, texts = Stop(seconds), time.perf_counter_ns(), 0
+        self.waiting += 1
+
+        def limited() -> T:
+            with interruption.limited(stop):
+                stop.check()
+                return work()
+
+        try:
+            found: T = await self._threads.submit(limited)
+            texts = 1
+        except Stopped as error:
+            raise TimedOut(str(error.args[0])) from None
+        finally:
+            stop.reason = "nobody waits any more"
+            self.waiting -= 1
+            self._count(began, 0, texts)
+        return found
 
     def _count(self, began: int, first: int, texts: int) -> None:
         """Counts a request; one that failed or was given up has no texts."""

@@ -58,12 +58,21 @@ class LanguageModel:
         """What runs the graph."""
         return self.model.session
 
+    @property
+    def takes_sounds(self) -> bool:
+        """Says whether it transcribes sounds, and takes no texts."""
+        return self.model.encoder is not None and self.model.encoder.audio is not None
+
     def warm_up(self) -> None:
         """Generates a few tokens, which has kernels made and captures what steps repeat."""
         params = GeneratorParams(self.model)
         size = min(WARM_TOKENS, self.context - 1)
         params.set_search_options(max_length=min(2 * WARM_TOKENS, self.context), do_sample=False)
         generator = Generator(self.model, params)
+        if self.takes_sounds:
+            mel = self.model.create_multimodal_processor().mel
+            silence = np.zeros((1, mel.bands, mel.frames), np.float32)
+            generator.set_model_input("audio_features", silence)
         generator.append_tokens(np.zeros(size, np.int32))
         while not generator.is_done():
             generator.generate_next_token()

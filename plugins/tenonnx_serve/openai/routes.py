@@ -28,7 +28,7 @@ EVENTS: Final = [(b"content-type", b"text/event-stream"), (b"cache-control", b"n
 async def models(call: Call) -> Answer:
     """Lists the language models that are loaded, or tells of one."""
     if call.path:
-        return answer(_described(_find(call, call.path[0])))
+        return answer(_described(_named(call, call.path[0])))
     found = [_described(each) for each in call.core.repository.language_models()]
     return answer({"object": "list", "data": found})
 
@@ -56,6 +56,25 @@ async def completions(call: Call) -> Answer:
     made = await call.core.threads.submit(lambda: requests.completion(served.model, asked, limit))
     told_in = answers.CompletionAnswers(served.model, made.echoes)
     return await _answered(call, served, asked, made, told_in)
+
+
+async def transcriptions(call: Call) -> Answer:
+    """Transcribes a sound."""
+    body = await call.body()
+    from tenonnx_serve.openai import transcriptions as made
+
+    asked = made.parsed(bytes(body), call.headers.get(b"content-type", b""))
+    served = _find(call, asked.model, sounds=True)
+    watch = call.watch()
+    try:
+        found = await served.worked(
+            lambda: made.transcribed(served.model, asked), call.core.settings.limits.seconds
+        )
+    finally:
+        watch.end()
+    if asked.response_format == "text":
+        return Answer(f"{found.text}\n".encode(), [(b"content-type", b"text/plain; charset=utf-8")])
+    return answer(found.told(asked.response_format))
 
 
 async def embeddings(call: Call) -> Answer:
@@ -168,11 +187,19 @@ def _usage(made: Prepared, choices: Sequence[Choice]) -> dict[str, Any]:
     return {"prompt_tokens": prompt, "completion_tokens": generated, "total_tokens": total}
 
 
-def _find(call: Call, name: str) -> Generations:
+def _named(call: Call, name: str) -> Generations:
     try:
         return call.core.repository.find_language(name)
     except Missing:
         raise NoSuchModel(f"the model {shown(name)} does not exist") from None
+
+
+def _find(call: Call, name: str, *, sounds: bool = False) -> Generations:
+    found = _named(call, name)
+    if found.model.takes_sounds != sounds:
+        takes = "texts" if sounds else "sounds, at /v1/audio/transcriptions"
+        raise Wrong(f"the model {shown(name)} takes {takes}", "model", "unsupported_model")
+    return found
 
 
 def _described(served: Generations) -> dict[str, Any]:
@@ -191,6 +218,7 @@ ROUTES: Final[list[tuple[str, str, Handler]]] = [
     ("GET", "/v1/models/*", models),
     ("POST", "/v1/chat/completions", chat),
     ("POST", "/v1/completions", completions),
+    ("POST", "/v1/audio/transcriptions", transcriptions),
     ("POST", "/v1/embeddings", embeddings),
 ]
 

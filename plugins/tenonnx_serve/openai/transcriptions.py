@@ -1,0 +1,153 @@
+"""Sounds as OpenAI's clients send them, and their transcripts."""
+
+from __future__ import annotations
+
+import email.message
+import email.parser
+import email.policy
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from tenonnx.records import record
+from tenonnx_generate import Audios
+from tenonnx_generate.errors import NotInstalled
+from tenonnx_generate.transcribing import Transcriber
+from tenonnx_serve.openai.errors import Wrong
+from tenonnx_serve.openai.language_model import LanguageModel
+
+MOST_PARTS = 64
+"""Parts of a form: OpenAI's have a dozen."""
+
+LONGEST_HEAD = 4096
+"""Bytes of a part's head."""
+
+
+class Asked(Struct, kw_only=True, forbid_unknown_fields=True):  # type: ignore[misc, call-arg]
+    """The fields of a form, besides the file."""
+
+    model: str
+    language: Annotated[str, Meta(pattern=r"^[a-z]{2,3}$")] | None = None
+    prompt: str | None = None
+    response_format: Literal["json", "text", "verbose_json"] = "json"
+    temperature: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    stream: Literal[False] = False
+    user: str | None = None
+    file: bytes = b""
+
+
+@record
+class Transcript:
+    """What was said.
+
+    Attributes:
+        texts: The text of each piece.
+        language: Its language.
+        seconds: How long the sound is.
+        piece: How long a piece is.
+    """
+
+    texts: list[str]
+    language: str
+    seconds: float
+    piece: int
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return "".join(self.texts).strip()
+
+    def told(self, form: str) -> dict[str, Any]:
+        """Returns it in OpenAI's form."""
+        if form == "json":
+            return {"text": self.text}
+        segments = [
+            {
+                "id": i,
+                "start": float(i * self.piece),
+                "end": min((i + 1) * float(self.piece), self.seconds),
+                "text": text,
+            }
+            for i, text in enumerate(self.texts)
+        ]
+        return {
+            "task": "transcribe",
+            "language": self.language,
+            "duration": self.seconds,
+            "text": self.text,
+            "segments": segments,
+        }
+
+
+def transcribed(model: LanguageModel, asked: Asked) -> Transcript:
+    """Returns the transcript of a sound.
+
+    Raises:
+        Wrong: It is in a container that this server does not read.
+        TenonnxError: It is no sound that can be read, or the model has not the language.
+    """
+    try:
+        (clip,) = Audios.open_bytes(asked.file)
+    except NotInstalled as error:
+        raise Wrong(f"this server reads WAV files of whole numbers: {error}", "file") from None
+    search = {"do_sample": asked.temperature > 0, "temperature": asked.temperature}
+    made = Transcriber(
+        model.model, search, language=asked.language or "", before=asked.prompt or ""
+    )
+    texts = ["".join(made.piece(clip, number, model.context)) for number in range(made.count(clip))]
+    return Transcript(texts, made.language, clip.seconds, made.seconds)
+
+
+def parsed(body: bytes, content_type: bytes) -> Asked:
+    """Returns a form of the type multipart/form-data.
+
+    Raises:
+        Wrong: It is none, has too many parts, or a field that cannot be.
+    """
+    head = _head(b"content-type: " + content_type)
+    boundary = head.get_boundary()
+    if head.get_content_type() != "multipart/form-data" or not boundary:
+        raise Wrong("the body is no multipart/form-data with a boundary")
+    fields: dict[str, Any] = {}
+    for name, content in _parts(body, b"--" + boundary.encode("latin-1", "replace")):
+        if name in fields:
+            raise Wrong(f"the form has {name!r:.60} twice", name)
+        fields[name] = content if name == "file" else _text(name, content)
+    if not fields.get("file"):
+        raise Wrong("the form has no file, or an empty one", "file")
+    try:
+        found: Asked = msgspec.convert(fields, Asked, strict=False)
+    except msgspec.ValidationError as error:
+        raise Wrong(str(error)) from None
+    return found
+
+
+def _parts(body: bytes, mark: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yields names and contents of a form's parts."""
+    pieces = (b"\r\n" + body).split(b"\r\n" + mark, MOST_PARTS + 1)
+    if len(pieces) > MOST_PARTS + 1:
+        raise Wrong(f"the form has more than {MOST_PARTS} parts")
+    if len(pieces) < 2 or not pieces[-1].startswith(b"--"):
+        raise Wrong("the form has no end: it was cut off, or its boundary is another one")
+    for piece in pieces[1:-1]:
+        end = piece.find(b"\r\n\r\n", 0, LONGEST_HEAD)
+        if end < 0 or not piece.startswith(b"\r\n"):
+            raise Wrong("a part of the form has no head")
+        name = _head(piece[2:end]).get_param("name", None, "content-disposition")
+        if not isinstance(name, str) or not name:
+            raise Wrong("a part of the form has no name")
+        yield name, piece[end + 4 :]
+
+
+def _head(content: bytes) -> email.message.Message:
+    text = content.decode("latin-1")
+    return email.parser.Parser(policy=email.policy.compat32).parsestr(text, headersonly=True)
+
+
+def _text(name: str, content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise Wrong(f"{name!r:.60} is not UTF-8", name) from None
