@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
+import contextlib
 import io
 import os
-import wave
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from tenonnx_generate.errors import Missing, NotInstalled, Refused
+from tenonnx_generate.containers import Container, Decoded, opened
+from tenonnx_generate.errors import Missing, Refused
 from tenonnx_generate.resampling import resampled
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
@@ -42,12 +43,13 @@ class Clip:
 
     def __init__(self, source: Path | bytes, name: str) -> None:
         self.name, self._source = name, source
-        with self._file() as file:
-            self._reads = _wave_frames if _is_wave(file) else _other_frames
-            self.rate, self.channels, self.frames = self._reads(file, name, 0, 0)[:3]
+        self._decoded: Container | None = None
+        with self._opened() as container:
+            self.rate, self.channels = container.rate, container.channels
+            self.frames = container.frames
             self._check()
             # A file that is cut off lacks its last sample.
-            if not len(self._reads(file, name, self.frames - 1, 1)[3]):
+            if self._decoded is None and not len(container.read(self.frames - 1, 1)):
                 raise Refused(f"{name} is cut off: it has less than the {self.frames} samples")
 
     @property
@@ -64,21 +66,36 @@ class Clip:
             count: How many at most: fewer at its end.
         """
         left = -(-self.frames * rate // self.rate) - first
-        with self._file() as file:
-            return resampled(self._reader(file), self.rate, rate, first, max(min(count, left), 0))
+        with self._opened() as container:
+            read = self._reader(container)
+            return resampled(read, self.rate, rate, first, max(min(count, left), 0))
 
-    def _reader(self, file: IO[bytes]) -> Callable[[int, int], NDArray]:
+    def _reader(self, container: Container) -> Callable[[int, int], NDArray]:
         def read(start: int, stop: int) -> NDArray:
             there = np.zeros(max(stop - start, 0), np.float32)
             low, high = max(start, 0), min(stop, self.frames)
             if low < high:
-                *_, frames = self._reads(file, self.name, low, high - low)
+                frames = container.read(low, high - low)
                 if len(frames) < high - low:
                     raise Refused(f"{self.name} is cut off after {low + len(frames)} samples")
                 there[low - start : high - start] = frames.mean(axis=1)
             return there
 
         return read
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[Container]:
+        """Opens the file; what was decoded of it stays open, to go on from there."""
+        if self._decoded is not None:
+            yield self._decoded
+            return
+        with contextlib.ExitStack() as stack:
+            file = stack.enter_context(self._file())
+            container = opened(file, self.name)
+            if isinstance(container, Decoded):
+                self._decoded = container
+                weakref.finalize(self, stack.pop_all().close)
+            yield container
 
     def _file(self) -> IO[bytes]:
         if isinstance(self._source, bytes):
@@ -154,62 +171,3 @@ class Audios:
 
     def __iter__(self) -> Iterator[Clip]:
         return iter(self._clips)
-
-
-def _is_wave(file: IO[bytes]) -> bool:
-    """Says whether the standard library reads a file: WAV with whole numbers."""
-    file.seek(0)
-    try:
-        wave.open(file, "rb").close()  # type: ignore[no-untyped-call]  # closes no file of ours
-    except (wave.Error, EOFError, RuntimeError):
-        return False
-    return True
-
-
-Read = tuple[int, int, int, NDArray]
-"""Rate, channels, frames in all, and those that were asked for, [frames, channels]."""
-
-
-def _wave_frames(file: IO[bytes], _name: str, first: int, count: int) -> Read:
-    file.seek(0)
-    with wave.open(file, "rb") as reader:
-        width, channels, frames = (
-            reader.getsampwidth(), reader.getnchannels(), reader.getnframes(),
-        )  # fmt: skip
-        if count:
-            reader.setpos(first)
-        content = reader.readframes(count)
-        whole = content[: len(content) // (width * channels) * width * channels]
-        return reader.getframerate(), channels, frames, _floats(whole, width, channels)
-
-
-def _floats(content: bytes, width: int, channels: int) -> NDArray:
-    """Returns samples of 8 bits, from 0 on, or 16, 24 or 32, around 0, as -1 to 1."""
-    if width == 1:
-        numbers = np.frombuffer(content, np.uint8).astype(np.float32) - 128
-    elif width == 3:
-        wide = np.zeros((len(content) // 3, 4), np.uint8)
-        wide[:, 1:] = np.frombuffer(content, np.uint8).reshape(-1, 3)
-        numbers, width = wide.view("<i4")[:, 0].astype(np.float32), 4
-    else:
-        numbers = np.frombuffer(content, f"<i{width}").astype(np.float32)
-    return numbers.reshape(-1, channels) / np.float32(1 << (8 * width - 1))
-
-
-def _other_frames(file: IO[bytes], name: str, first: int, count: int) -> Read:
-    file.seek(0)
-    try:
-        library: Any = importlib.import_module("soundfile")
-    except (ModuleNotFoundError, OSError) as error:  # the C library may not be there
-        raise NotInstalled(
-            f"{name} is no WAV file of whole numbers, which is all that is read without soundfile",
-            hint="pip install soundfile, or ffmpeg -i FILE -c:a pcm_s16le FILE.wav",
-        ) from error
-    try:
-        with library.SoundFile(file) as reader:
-            if count:
-                reader.seek(first)
-            frames = reader.read(count, dtype="float32", always_2d=True)
-            return reader.samplerate, reader.channels, reader.frames, frames
-    except (library.SoundFileError, RuntimeError) as error:
-        raise Refused(f"{name} is no sound that can be read: {error}") from error

@@ -76,7 +76,9 @@ def describe_encoder(config: Config, about: Description) -> EncoderDescription:
             hint="a folder of an older layout is made anew by onnxruntime_genai.models.builder",
         )
     encoder = section_of(model, "encoder")
-    session = section_of(encoder, "session_options", about.session)
+    own = section_of(encoder, "session_options", {})
+    # What the decoder's say, such as threads and providers of a caller's, is for both.
+    session = about.session | {key: value for key, value in own.items() if value}
     start = None
     if about.type in TEXT_ENCODERS:
         start = number_of(model, "decoder_start_token_id", 0, about.vocabulary - 1, about.bos)
@@ -137,6 +139,9 @@ class Encoder:
         Args:
             given: The graph's inputs by what they are; the features of sounds, or tokens
                 [rows, tokens] and their mask.
+
+        Raises:
+            Refused: The graph makes another number of rows than it was given.
         """
         named = {self.about.inputs[role]: array for role, array in given.items()}
         feed = {name: array for name, array in named.items() if name in self._inputs}
@@ -144,7 +149,15 @@ class Encoder:
         asked = sorted({output for output in self.feeds.values() if output != masked})
         found: dict[str, Any] = dict(zip(asked, self.session.run(asked, feed), strict=True))
         found[masked] = named.get(masked)
-        return {name: np.asarray(found[output]) for name, output in self.feeds.items()}
+        rows = len(next(iter(given.values())))
+        made = {name: np.asarray(found[output]) for name, output in self.feeds.items()}
+        for name, array in made.items():
+            if array.shape[:1] != (rows,):
+                raise Refused(
+                    f"the encoder makes {self.feeds[name]!r} of shape {list(array.shape)}; "
+                    f"expected {rows} rows, as its inputs have"
+                )
+        return made
 
     def features(self, array: NDArray) -> NDArray:
         """Returns features of sounds as the graph takes them.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +16,6 @@ from tenonnx_generate.description import ENCODERS, Description, describe
 from tenonnx_generate.encoder import Encoder, describe_encoder
 from tenonnx_generate.errors import Refused, Unsupported
 from tenonnx_generate.tensor import FLOATS, IDS, float_type
-
-if TYPE_CHECKING:
-    from tenonnx_generate.processor import MultiModalProcessor
 
 LAST_ROW = "tenonnx.last_row"
 ROW_MATRICES = "tenonnx.row_matrices"
@@ -100,15 +98,15 @@ class Model:
                 raise Refused(f"{key} is {value}, but {name!r} of the graph has {found}")
         return [rows, about.key_heads, length, about.head_size]
 
-    def create_multimodal_processor(self) -> MultiModalProcessor:
-        """Returns what makes inputs of prompts and sounds.
+    def create_multimodal_processor(self) -> Any:
+        """Returns what makes inputs of prompts and sounds, a ``MultiModalProcessor``.
 
         Raises:
             Unsupported: The model takes no sounds.
         """
-        from tenonnx_generate.processor import MultiModalProcessor  # few models take sounds
-
-        return MultiModalProcessor(self)
+        # By name: it imports this module, and few models take sounds.
+        processor = importlib.import_module("tenonnx_generate.processor")
+        return processor.MultiModalProcessor(self)
 
     def _opened_encoder(self, config: Config) -> Encoder | None:
         if self.type not in ENCODERS:

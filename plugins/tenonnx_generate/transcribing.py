@@ -16,6 +16,7 @@ from tenonnx_generate.errors import Refused
 from tenonnx_generate.generator import Generator
 from tenonnx_generate.model import Model
 from tenonnx_generate.options import GeneratorParams
+from tenonnx_generate.processor import MultiModalProcessor
 from tenonnx_generate.stops import StopStrings
 from tenonnx_generate.writing import Figures
 
@@ -63,7 +64,7 @@ class Transcriber(Figures):
         before: str = "",
     ) -> None:
         super().__init__()
-        self._processor = model.create_multimodal_processor()
+        self._processor: MultiModalProcessor = model.create_multimodal_processor()
         self._tokenizer = self._processor.tokenizer
         params = GeneratorParams(model)
         params.set_search_options(**search)

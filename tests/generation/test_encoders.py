@@ -23,7 +23,7 @@ from folders import PAD
 from test_generator import generator
 
 import tenonnx
-from tenonnx_generate import Audios, Engine, Model, NamedTensors
+from tenonnx_generate import Audios, Config, Engine, Model, NamedTensors
 from tenonnx_generate.errors import Missing, Refused, Unsupported
 
 pytest.importorskip("tokenizers", reason="the extra generate is not installed")
@@ -51,7 +51,8 @@ def sounds(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def inputs(model: Model, sounds: list[Path]) -> NamedTensors:
-    return model.create_multimodal_processor()(PROMPT, audios=Audios.open(*sounds))
+    made: NamedTensors = model.create_multimodal_processor()(PROMPT, audios=Audios.open(*sounds))
+    return made
 
 
 def test_greedy_tokens_are_those_of_whole_sequences(speech: Model, sounds: list[Path]) -> None:
@@ -231,3 +232,28 @@ def test_decoders_take_tokens_by_set_inputs(model: Model) -> None:
     named["input_ids"] = np.array([[84, 104]], np.int32)
     made.set_inputs(named)
     assert made.token_count() == 2
+
+
+def test_an_encoder_that_makes_other_rows(tmp_path: Path, sounds: list[Path]) -> None:
+    folder = write_encoded(tmp_path / "folder")
+    proto = onnx.load(folder / "encoder.onnx")
+    for each in proto.graph.node:
+        if list(each.output) == ["present_key_cross_0"]:
+            each.output[0] = "half"
+    proto.graph.node.append(onnx.helper.make_node("Concat", ["half"] * 2, [
+        "present_key_cross_0"
+    ], axis=0))  # fmt: skip
+    onnx.save(proto, folder / "encoder.onnx")
+    model = Model(folder)
+    with pytest.raises(Refused, match=r"'present_key_cross_0' of shape \[2, .*; expected 1 rows"):
+        generator(model, max_length=20).set_inputs(inputs(model, sounds[:1]))
+
+
+def test_both_graphs_are_opened_with_what_a_caller_says(tmp_path: Path) -> None:
+    config = Config(write_encoded(tmp_path / "folder"))
+    config.overlay('{"model": {"decoder": {"session_options": {"intra_op_num_threads": 1}}}}')
+    config.append_provider("cpu")
+    encoder = Model(config).encoder
+    assert encoder is not None
+    assert encoder.about.session["intra_op_num_threads"] == 1
+    assert encoder.about.providers == [("CPUExecutionProvider", {})]

@@ -85,7 +85,7 @@ def test_a_sound_is_transcribed(running: Running, sound: bytes) -> None:
     ({"temperature": b"2"}, 400, "temperature"),
     ({"response_format": b"srt"}, 400, "response_format"),
     ({"stream": b"true"}, 400, "stream"),
-    ({"colour": b"1"}, 400, "colour"),
+    ({"surprise": b"1"}, 400, "surprise"),
     ({"prompt": b"\xff"}, 400, "not UTF-8"),
     ({"model": b"nothing"}, 404, "'nothing' does not exist"),
     ({"model": b"tiny"}, 400, "takes texts"),
