@@ -199,6 +199,7 @@ def _made(
     **attributes: Any,
 ) -> ir.Node:
     """Returns a new node, which is put before another."""
+    assert before.graph is not None
     version = 1 if domain else before.graph.opset_imports[""]
     node = ir.node(
         operator, inputs, attributes, domain=domain, num_outputs=outputs, version=version
@@ -226,12 +227,12 @@ def _lengths(before: ir.Node, mask: ir.Value) -> tuple[ir.Value, ir.Value]:
 
 def _replace(old: ir.Node, new: ir.Node, outputs: int) -> None:
     """Has a new node's outputs stand where an old node's did, under their names."""
+    graph = old.graph
+    assert graph is not None
     for was, now in zip(old.outputs[:outputs], new.outputs[:outputs], strict=True):
         now.name, now.type, now.shape = was.name, was.type, was.shape
-        graph = old.graph
-        assert graph is not None
         for i, output in enumerate(graph.outputs):
             if output is was:
                 graph.outputs[i] = now
         replace_uses(was, now)
-    old.graph.remove(old, safe=True)
+    graph.remove(old, safe=True)

@@ -209,7 +209,8 @@ class Encoder:
                 f"the encoder has no input {names[AUDIO]!r} and no {names[TOKENS]!r}; it has "
                 f"{', '.join(map(repr, self._inputs))}"
             )
-        expected = {names[TOKENS]: (IDS, 2), names[MASK]: (IDS, 2), names[AUDIO]: (FLOATS, 3)}
+        ids, floats = (IDS.keys(), 2), (FLOATS.keys(), 3)
+        expected = {names[TOKENS]: ids, names[MASK]: ids, names[AUDIO]: floats}
         for name, arg in self._inputs.items():
             if name not in expected:
                 raise Unsupported(f"the encoder asks for the input {name!r}, which nobody gives")

@@ -82,8 +82,9 @@ def filters(bands: int, window: int) -> NDArray:
     slopes = edges[:, None] - frequencies
     widths = np.diff(edges)[:, None]
     rising, falling = -slopes[:-2] / widths[:-1], slopes[2:] / widths[1:]
-    triangles: NDArray = np.maximum(np.minimum(rising, falling), 0)
-    return triangles * 2 / (edges[2:] - edges[:-2])[:, None]
+    triangles = np.maximum(np.minimum(rising, falling), 0)
+    bands_of: NDArray = triangles * 2 / (edges[2:] - edges[:-2])[:, None]
+    return bands_of
 
 
 # Slaney's scale: even up to 1000 Hz, which is mel 15; above, each mel is 6.4 ** (1 / 27) times

@@ -138,7 +138,8 @@ class MultiModalProcessor:
             number: Which piece.
         """
         samples = clip.samples(RATE, number * self.mel.samples, self.mel.samples)
-        return features(samples, self.mel).astype(self._dtype, copy=False)[None]
+        piece: NDArray = features(samples, self.mel).astype(self._dtype, copy=False)[None]
+        return piece
 
     def _features(self, clip: Clip) -> NDArray:
         if clip.seconds > self.mel.seconds:

@@ -15,7 +15,7 @@ CROSSINGS = 32
 """Zeros of the filter on each side: more of them cut off more sharply."""
 
 CUTOFF = 0.94
-"""The highest frequency that is kept, as a part of half the lower rate."""
+"""The frequency of which half is left, as a part of half the lower rate."""
 
 DENSITY = 1024
 """Places between two of them at which the filter is known; between these it is straight."""
@@ -65,7 +65,8 @@ def _weights(fraction: float, half: int, narrow: float) -> NDArray:
     """Returns the filter for a place that far behind the sample at ``half - 1``."""
     distances = np.abs(np.arange(2 * half) - (half - 1) - fraction) * narrow
     weights = np.interp(distances, *_table(), right=0)
-    return weights / weights.sum()
+    whole: NDArray = weights / weights.sum()
+    return whole
 
 
 @lru_cache(maxsize=1)

@@ -137,7 +137,7 @@ class Transcriber(Figures):
         return np.array([*self._before, *tokens], np.int32)
 
     def _token(self, text: str) -> int:
-        found = self._tokenizer.to_token_id(text)
+        found: int = self._tokenizer.to_token_id(text)
         if found < 0:
             raise Refused(
                 f"the model has no token {text}",
