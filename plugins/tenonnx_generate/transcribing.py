@@ -47,6 +47,7 @@ class Transcriber(Figures):
             for a transcript without times.
         language: Such as ``en``; without, the one that is likeliest for the first piece.
         before: A text that may have been said before, of which the end counts.
+        processor: The model's, if it is there already.
 
     Raises:
         Unsupported: The model takes no sounds.
@@ -62,9 +63,10 @@ class Transcriber(Figures):
         prompt: str = "",
         language: str = "",
         before: str = "",
+        processor: MultiModalProcessor | None = None,
     ) -> None:
         super().__init__()
-        self._processor: MultiModalProcessor = model.create_multimodal_processor()
+        self._processor: MultiModalProcessor = processor or model.create_multimodal_processor()
         self._tokenizer = self._processor.tokenizer
         params = GeneratorParams(model)
         params.set_search_options(**search)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,10 @@ pytest.importorskip("llguidance", reason="the extra generate is not installed")
 
 import openai
 from pydantic import BaseModel
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "generation"))
+
+from encoders import sweep, write_encoded, write_wave
 
 from generation.folders import TEMPLATE, write_folder
 from serve.servers import serving
@@ -110,3 +116,26 @@ def test_errors_are_the_clients_exceptions(client: Any) -> None:
     with pytest.raises(openai.AuthenticationError) as wrong:
         client.with_options(api_key="other").models.list()
     assert json.loads(wrong.value.response.text)["error"]["code"] == "invalid_api_key"
+
+
+def test_transcripts_of_sounds(tmp_path: Path) -> None:
+    folder = write_encoded(tmp_path / "speech")
+    sound = write_wave(tmp_path / "a.wav", sweep(1.4))
+    with (
+        serving(Settings(str(folder), port=0, grpc_port=None)) as running,
+        openai.OpenAI(
+            base_url=f"http://{running.address}/v1", api_key="any", max_retries=0, timeout=60
+        ) as made,
+        sound.open("rb") as file,
+    ):
+        how: Any = {"model": "speech", "language": "en", "file": (sound.name, file)}
+        said = made.audio.transcriptions.create(**how).text
+        file.seek(0)
+        told = made.audio.transcriptions.create(**how, response_format="verbose_json")
+        assert (told.text, told.duration, told.language) == (said, 1.4, "en")
+        assert [segment.end for segment in told.segments or []] == [1, 1.4]
+        file.seek(0)
+        text: Any = made.audio.transcriptions.create(**how, response_format="text")
+        assert text.rstrip("\n") == said
+        with pytest.raises(openai.BadRequestError, match="takes sounds"):
+            made.completions.create(model="speech", prompt="x")

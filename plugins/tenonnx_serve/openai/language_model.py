@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,11 @@ class LanguageModel:
         """What runs the graph."""
         return self.model.session
 
+    @cached_property
+    def processor(self) -> Any:
+        """What makes inputs of sounds."""
+        return self.model.create_multimodal_processor()
+
     @property
     def takes_sounds(self) -> bool:
         """Says whether it transcribes sounds, and takes no texts."""
@@ -70,7 +76,7 @@ class LanguageModel:
         params.set_search_options(max_length=min(2 * WARM_TOKENS, self.context), do_sample=False)
         generator = Generator(self.model, params)
         if self.takes_sounds:
-            mel = self.model.create_multimodal_processor().mel
+            mel = self.processor.mel
             silence = np.zeros((1, mel.bands, mel.frames), np.float32)
             generator.set_model_input("audio_features", silence)
         generator.append_tokens(np.zeros(size, np.int32))

@@ -94,7 +94,11 @@ def transcribed(model: LanguageModel, asked: Asked) -> Transcript:
         raise Wrong(f"this server reads WAV files of whole numbers: {error}", "file") from None
     search = {"do_sample": asked.temperature > 0, "temperature": asked.temperature}
     made = Transcriber(
-        model.model, search, language=asked.language or "", before=asked.prompt or ""
+        model.model,
+        search,
+        language=asked.language or "",
+        before=asked.prompt or "",
+        processor=model.processor,
     )
     texts = ["".join(made.piece(clip, number, model.context)) for number in range(made.count(clip))]
     return Transcript(texts, made.language, clip.seconds, made.seconds)
