@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from tenonnx import TransformContext
 from tenonnx.graph import attribute, nodes, replace_uses
-from tenonnx.sizes import integers_of, operand, rank_of
+from tenonnx.sizes import integers_of, last_of, operand, rank_of
 
 KEY = "tenonnx.caches_in_place"
 """The session entry that asks for it."""
@@ -37,10 +37,13 @@ def caches_in_place(model: ir.Model, context: TransformContext) -> bool:
     if context.option(KEY) != "1":
         return False
     graph = model.graph
-    taken = {value.name for value in (*graph.inputs, *graph.initializers.values())}
+    made = (value for node in nodes(graph) for value in node.outputs)
+    taken = {value.name for value in (*graph.inputs, *graph.initializers.values(), *made)}
     found = [node for node in nodes(graph) if _has_past(node)]
     ids = next((value for value in graph.inputs if _is_ids(value)), None)
     if not found or ids is None or taken & {MASK, POSITIONS} or not all(map(_is_plain, found)):
+        return False
+    if any(node.graph is not graph for node in found):  # in a branch or a loop
         return False
     caches = [value for node in found for value in (node.inputs[i] for i in PASTS)]
     rows = Lengths(caches, ids).rows()
@@ -61,8 +64,7 @@ def caches_in_place(model: ir.Model, context: TransformContext) -> bool:
         if (scale := attribute(node, "scale", 0.0)) > 0:
             attributes["scale"] = scale
         given = [*node.inputs[:3], *(node.inputs[i] for i in PASTS), *lengths]
-        made = _made(node, "GroupQueryAttention", given, MICROSOFT, 3, **attributes)
-        _replace(node, made, 3)
+        _replace(node, _made(node, "GroupQueryAttention", given, MICROSOFT, 3, **attributes), 3)
     return True
 
 
@@ -174,6 +176,7 @@ def _is_plain(node: ir.Node) -> bool:
         and all(operand(node, i) is None for i in others)
         and all(rank_of(node.inputs[i]) in (3, None) for i in range(3))
         and all(value is not None and value.is_graph_input() for value in pasts)
+        and last_of(pasts[0]) == last_of(pasts[1])
         and len(presents) == 2
         and all(value.is_graph_output() and not value.uses() for value in presents)
     )

@@ -118,6 +118,12 @@ def changed(proto: onnx.ModelProto, kind: str) -> onnx.ModelProto:
             list(graph.node).index(gather) + 1,
             onnx.helper.make_node("Squeeze", ["new_1d"], ["new"]),
         )
+    elif kind == "a value of that name":
+        graph.node.append(onnx.helper.make_node("Identity", ["logits"], ["position_ids"]))
+        graph.output.append(onnx.helper.make_tensor_value_info("position_ids", 1, None))
+    elif kind == "heads of another width":
+        sizes = next(each for each in graph.input if each.name == "past_value_self_0")
+        sizes.type.tensor_type.shape.dim[3].dim_value = 2 * HEAD
     elif kind == "a cache that is returned":
         graph.node.append(onnx.helper.make_node("Identity", ["past_key_self_0"], ["copy"]))
         graph.output.append(onnx.helper.make_tensor_value_info("copy", 1, None))
@@ -126,7 +132,7 @@ def changed(proto: onnx.ModelProto, kind: str) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("kind", [
     "not causal", "a mask of that name", "a length that is read", "another length",
-    "a cache that is returned",
+    "a cache that is returned", "a value of that name", "heads of another width",
 ])  # fmt: skip
 def test_others_stay_as_they_are(proto: onnx.ModelProto, kind: str) -> None:
     made = session(changed(proto, kind))
