@@ -148,7 +148,8 @@ class MultiModalProcessor:
                 f"at once",
                 hint="cut it, or let `tenonnx generate --audio` do that",
             )
-        return self.piece(clip, 0)[0]
+        whole: NDArray = self.piece(clip, 0)[0]
+        return whole
 
     def _encoded(self, prompts: list[str]) -> NDArray:
         rows = [self.tokenizer.encode(text, add_special_tokens=False) for text in prompts]
