@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,25 @@ def test_the_encoder_runs_once_and_nothing_of_it_is_copied(
         one.generate_next_token()
     for row in range(3):
         assert made.get_sequence(row).tolist() == one.get_sequence(0).tolist()
+
+
+def test_caches_that_grow_give_the_same(speech: Model, sounds: list[Path]) -> None:
+    assert speech.in_place
+    config = Config(speech.description.folder)
+    entries = {"tenonnx.caches_in_place": "0"}
+    told = {"model": {"decoder": {"session_options": {"config_entries": entries}}}}
+    config.overlay(json.dumps(told))
+    growing = Model(config)
+    assert not growing.in_place
+    answers = []
+    for model in (speech, growing):
+        made = generator(model, batch_size=4, max_length=30)
+        made.set_inputs({**inputs(model, sounds), "input_ids": np.array([START] * 4)})
+        while not made.is_done():
+            made.generate_next_token()
+        answers.append([made.get_sequence(row).tolist() for row in range(4)])
+    assert answers[0] == answers[1]
+    assert answers[0][0] == answers[0][1] != answers[0][2] == answers[0][3]
 
 
 def test_another_sound_after_going_back(speech: Model, sounds: list[Path]) -> None:
