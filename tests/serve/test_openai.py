@@ -293,7 +293,7 @@ def test_tokens_have_a_limit_of_the_servers(
     ("tokenizer.json", "{}", "is no tokenizer"),
     ("model.onnx", None, "does not exist"),
     ("genai_config.json", "[", "is no JSON"),
-    ("genai_config.json", '{"model": {"type": "whisper", "decoder": {}}}', "an encoder and"),
+    ("genai_config.json", '{"model": {"type": "marian-ssru", "decoder": {}}}', "a recurrent"),
     ("genai_config.json", '{"model": {"type": "thing", "decoder": {}}}', "nobody knows"),
     ("outside", "link", "outside of"),
 ])  # fmt: skip
