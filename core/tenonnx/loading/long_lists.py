@@ -106,6 +106,8 @@ def _floats(run: memoryview) -> LongList | None:
 def _ints(run: memoryview) -> LongList | None:
     """Reads numbers of seven bits a byte, the lowest first, the last byte of each below 128."""
     data = np.frombuffer(run, np.uint8)
+    if not len(data) % 2 and (data[::2] == INT).all() and data[1::2].max() < 128:
+        return LongList(data[1::2].astype(np.int64))  # a byte each
     ends = np.flatnonzero(data < 128)
     if len(ends) % 2 or data[-1] >= 128:
         return None

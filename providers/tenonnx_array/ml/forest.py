@@ -82,10 +82,14 @@ class Forest:
         tree, reached, self.depths, self.unreached = _reach(nodes, leaves)
         # Boosted trees vote for one target each: then a leaf needs one value, not E.
         self.only = _only_targets(tree, reached, leaf, target, targets)
-        width = targets if self.only is None else 1
+        shape = leaves, targets if self.only is None else 1
         self._empty, combine = AGGREGATES[aggregate]
-        self.values = np.full((leaves, width), self._empty)
-        combine.at(self.values, (leaf, target if self.only is None else 0), weight)
+        place = leaf * targets + target if self.only is None else leaf
+        if combine is np.add:
+            self.values = np.bincount(place, weight, shape[0] * shape[1]).reshape(shape)
+        else:
+            self.values = np.full(shape, self._empty)
+            combine.at(self.values.reshape(-1), place, weight)
         self._features = int(nodes.feature.max(initial=-1)) + 1
 
     @functools.cached_property

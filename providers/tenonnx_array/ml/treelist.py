@@ -172,6 +172,9 @@ def _places(known: Array, ids: Array) -> Array:
     """Returns where ids are among known ones, sorted; -1 for those that are not."""
     if not known.size:
         return np.full(len(ids), -1)
+    first, last = known[0].item(), known[-1].item()
+    if last - first == len(known) - 1:  # they count up
+        return np.where((ids < first) | (ids > last), -1, ids - first)
     place = np.minimum(np.searchsorted(known, ids), len(known) - 1)
     return np.where(known[place] == ids, place, -1)
 

@@ -54,8 +54,8 @@ def specialize_trees(site: Site, plain: Any) -> Call | None:
         return None
     walks = Walks(forest, site.threads)
     forest.faster = walks.sums
-    told = site.dtype(0)
-    dtype = F64 if told == F64 else F32
+    dtype = site.dtype(0)
+    dtype = F32 if dtype is None or dtype != F64 else F64  # None would equal F64
     SCORES[dtype].request()
     walks.table(dtype)
     if not isinstance(plain, Scores) or plain.transforms:
@@ -77,7 +77,6 @@ class Table(NamedTuple):
 
     trees: NDArray
     nodes: NDArray
-    splits: NDArray
     missing: NDArray
     values: NDArray
     interior: int
@@ -164,20 +163,17 @@ def _table(forest: Forest, dtype: np.dtype[Any]) -> Table:
     count, leaves = len(feature), len(forest.values)
     # A feature, where failure and success lead to, and the split.
     table = np.zeros((count + leaves, 4), np.uint32 if dtype == F32 else np.int64)
-    splits = table.view(dtype)
     table[:count, 0] = feature
     table[:count, 1:3] = numbered(branches, count)
     table[count:, 1:3] = np.arange(count, count + leaves)[:, None]
-    splits[:count, 3] = _rounded_down(split) if dtype == F32 else split
+    table.view(dtype)[:count, 3] = _rounded_down(split) if dtype == F32 else split
     tracks = np.zeros(0, np.int32)
     if missing.any():
         tracks = np.concatenate([missing, np.zeros(leaves)]).astype(np.int32)
     only = np.full(len(nodes.roots), -1) if forest.only is None else forest.only
     trees = np.stack([numbered(nodes.roots, count), forest.depths * steps, only])
-    votes = forest.values / len(only) if forest.aggregate == "AVERAGE" else forest.values
-    values = np.concatenate([np.zeros((count, votes.shape[1])), votes])
-    flat = table.reshape(-1), splits.reshape(-1)
-    return Table(trees.astype(np.int32), *flat, tracks, values, count)
+    values = forest.values / len(only) if forest.aggregate == "AVERAGE" else forest.values
+    return Table(trees.astype(np.int32), table.reshape(-1), tracks, values, count)
 
 
 def _rounded_down(split: NDArray) -> NDArray:

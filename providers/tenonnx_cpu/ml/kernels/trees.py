@@ -43,7 +43,7 @@ def descend(x: Any, lines: Any, at: Any, depth: Any, forest: Any) -> None:
         depth: The most steps there are.
         forest: As ``score`` has it.
     """
-    interior = forest[5]
+    interior = forest[4]
     for level in range(0, depth, LEVELS):
         for _ in range(min(LEVELS, depth - level)):
             step(x, lines, at, forest)
@@ -58,7 +58,8 @@ def descend(x: Any, lines: Any, at: Any, depth: Any, forest: Any) -> None:
 @inlined
 def step(x: Any, lines: Any, at: Any, forest: Any) -> None:
     """Takes walks to the nodes that follow."""
-    nodes, splits, missing = forest[1], forest[2], forest[3]
+    nodes, missing = forest[1], forest[2]
+    splits = elements(nodes.ctypes.data, nodes.size, x.dtype)
     # Unsigned: what might be negative is told apart at every index.
     one, three, four = np.uintp(1), np.uintp(3), np.uintp(4)
     if missing.size:
@@ -93,7 +94,7 @@ def score_some(arguments: Any, task: Any, worker: Any) -> None:
 @helper
 def walk_by_tree(x: Any, forest: Any, sums: Any, rows: Any, trees: Any) -> None:
     """Takes rows, a multiple of ``LANES``, down a tree before the next: it stays in the cache."""
-    lists, values, width = forest[0], forest[4], x.shape[1]
+    lists, width = forest[0], x.shape[1]
     flat = elements(x.ctypes.data, x.size, x.dtype)
     at, lines = on_stack(LANES, np.uint32), on_stack(LANES, np.uintp)
     for tree in range(trees[0], trees[1]):
@@ -103,13 +104,13 @@ def walk_by_tree(x: Any, forest: Any, sums: Any, rows: Any, trees: Any) -> None:
                 at[lane] = lists[0, tree]
             descend(flat, lines, at, lists[1, tree], forest)
             for lane in range(LANES):
-                add_votes(values, at[lane], lists[2, tree], sums[top + lane])
+                add_votes(forest, at[lane], lists[2, tree], sums[top + lane])
 
 
 @helper
 def walk_together(x: Any, forest: Any, sums: Any, rows: Any, trees: Any) -> None:
     """Takes a few rows down several trees at once, a row down the trees in their order."""
-    lists, values, width = forest[0], forest[4], x.shape[1]
+    lists, width = forest[0], x.shape[1]
     flat = elements(x.ctypes.data, x.size, x.dtype)
     at, lines = on_stack(LANES, np.uint32), on_stack(LANES, np.uintp)
     few = rows[1] - rows[0]
@@ -126,15 +127,16 @@ def walk_together(x: Any, forest: Any, sums: Any, rows: Any, trees: Any) -> None
         descend(flat, lines, at, depth, forest)
         tree, row = first, walk % few
         for lane in range(count):
-            add_votes(values, at[lane], lists[2, tree], sums[rows[0] + row])
+            add_votes(forest, at[lane], lists[2, tree], sums[rows[0] + row])
             row += 1
             if row == few:
                 row, tree = 0, tree + 1
 
 
 @inlined
-def add_votes(values: Any, leaf: Any, only: Any, sums: Any) -> None:
-    """Adds what a leaf says; values are there for leaves and, all zero, for no other node."""
+def add_votes(forest: Any, at: Any, only: Any, sums: Any) -> None:
+    """Adds what a leaf says."""
+    values, leaf = forest[3], at - np.uintp(forest[4])
     if values.shape[1] == sums.size:
         for target in range(sums.size):
             sums[target] += values[leaf, target]
@@ -145,7 +147,7 @@ def add_votes(values: Any, leaf: Any, only: Any, sums: Any) -> None:
 @helper
 def begin(forest: Any, sums: Any, part: Any, first: Any, stop: Any) -> None:
     """Writes what the sums begin with: the first part with the base."""
-    base = forest[6]
+    base = forest[5]
     for row in range(first, stop):
         for target in range(base.size):
             sums[row, target] = 0.0 if part else base[target]
@@ -164,8 +166,7 @@ def finish(sums: Any, y: Any, first: Any, stop: Any) -> None:
 def make_score(real: Type) -> Kernel:
     """Returns what scores rows of a dtype."""
     word = u32 if real == f32 else i64
-    nodes = In(word, 1), In(real, 1), In(i32, 1)
-    forest = In(i32, 2), *nodes, In(f64, 2), size, In(f64, 1)
+    forest = In(i32, 2), In(word, 1), In(i32, 1), In(f64, 2), size, In(f64, 1)
 
     @kernel(
         (In(real, 2), forest, Out(f64, 3), Out(f32, 2), size, size, size),
@@ -182,9 +183,9 @@ def make_score(real: Type) -> Kernel:
             x: The rows.
             forest: Per tree the node it begins with, the most steps to a leaf, and the target that
                 it votes for, if values have one column; per node a feature, the nodes that follow
-                failure and success, and its split, each in a word of the rows' size; the same words
-                as floats; whether NaN succeeds, or nothing; what nodes add, zeros but for leaves, a
-                column per target, or one; the first leaf; what the sums begin with.
+                failure and success, and its split, which is a float, each in a word of the rows'
+                size; whether NaN succeeds, or nothing; what leaves add, a column per target, or
+                one; the first leaf; what the sums begin with.
             sums: Room for the sums, of each part of the trees.
             y: The sums.
             grain: Rows of a task.
