@@ -14,6 +14,7 @@ from tenonnx.records import record
 from tenonnx_cpu.activation import NONE, Activation
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.capture.launch import Launch, done
+from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.kernel_selection import NDArray
@@ -26,11 +27,12 @@ KINDS = {F32: "f32", np.dtype(np.float16): "f16", np.dtype(ml_dtypes.bfloat16): 
 GEMM = {kind: JitKernel("matmul.gemm", f"gemm_{kind}") for kind in KINDS.values()}
 GEMV = {kind: JitKernel("matmul.gemv", f"gemv_{kind}") for kind in KINDS.values()}
 
-FEW_ROWS, FEW_DOTS = {"f32": 5, "f16": 8, "bf16": 8}, 16
+FEW_ROWS, FEW_DOTS = 8, 16
 """Rows of A up to which B is streamed, when its columns or its rows are adjacent."""
 
-FEW_BY_LINES, DEEPER = 8, 4
-"""The same where B has so many times more rows than columns: panels of it would lie far apart."""
+FEW_WIDE, DEEPER = 5, 4
+"""The same where panels of B, of float32, are two cache lines wide or more: they are read as fast,
+unless B has so many times more rows than columns."""
 
 DOTS, DEEP, CACHED = 128, 256, 1 << 17
 """Rows of A, of float32, up to which B of adjacent rows is, if a sum has many products and A stays
@@ -139,7 +141,8 @@ def _choose(kind: str, rows: int, left: NDArray, right: NDArray) -> Callable[...
     down, across = right.strides
     # The kernel asks in this order: where both are adjacent, it takes B by its lines.
     if across == width:
-        few = rows <= (FEW_BY_LINES if depth >= DEEPER * right.shape[1] else FEW_ROWS[kind])
+        wide = kind == "f32" and depth < DEEPER * right.shape[1] and cpu().lanes == 16
+        few = rows <= (FEW_WIDE if wide else FEW_ROWS)
     elif down != width or left.strides[1] != 4:
         few = False
     else:

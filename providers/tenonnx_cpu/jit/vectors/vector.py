@@ -44,11 +44,11 @@ def store(b: Builder, value: Value, address: Value, align: int = 1) -> None:
     b.store(value, b.inttoptr(address, value.type.as_pointer()), align=align)
 
 
-def prefetch(b: Builder, address: Value) -> None:
-    """Brings the cache line of an address into the second-level cache; any address will do."""
+def prefetch(b: Builder, address: Value, level: int = 2) -> None:
+    """Brings the cache line of an address into the cache of a level; any address will do."""
     kind = ir.FunctionType(VOID, [POINTER, I32, I32, I32])
     hint = cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0")
-    b.call(hint, [b.inttoptr(address, POINTER), I32(0), I32(2), I32(1)])
+    b.call(hint, [b.inttoptr(address, POINTER), I32(0), I32(4 - level), I32(1)])
 
 
 def splat(b: Builder, value: Value, lanes: int) -> Value:

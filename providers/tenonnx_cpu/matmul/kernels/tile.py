@@ -26,6 +26,13 @@ CACHE_LINE = 64
 LINES = max(1, 4 * COLUMNS // CACHE_LINE)
 """Cache lines of a panel's row."""
 
+AHEAD = 32 if LINES == 1 else 0
+"""Rows of B, not packed yet, from one that is read to one that is brought along.
+
+Rows of a panel lie far apart: of panels of a line each, hardware brings none by itself, and what
+was brought with the block is often gone, as a few sets of the cache have all of them.
+"""
+
 ZERO, ADD = 0, 1
 """What a tile does to its memory: overwrite or add to it."""
 
@@ -62,11 +69,16 @@ def multiply_tile(
         panel: Where ``KEEP`` leaves B, row after row.
     """
     left = Rows(b, a, a_row, rows)
-    count = len(left.pointers)
+    count, rest = len(left.pointers), b.sub(depth, I64(AHEAD))
 
     def step(index: Value, carried: list[Value]) -> list[Value]:
         pointers, (line, soon), sums = carried[:count], carried[count:][:2], carried[count + 2 :]
         xs = side_by_side(b, KIND, line, vectors)
+        if keep and AHEAD:
+            # After the last rows come the first ones of the panel beside.
+            beside = b.add(line, b.sub(I64(CACHE_LINE), b.mul(rest, b_row)))
+            near = b.icmp_signed("<", index, rest)
+            v.prefetch(b, b.select(near, b.add(line, b.mul(b_row, I64(AHEAD))), beside), 1)
         if keep:
             place = b.add(panel, b.mul(index, I64(4 * COLUMNS)))
             for n, x in enumerate(xs):
