@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.dot8 import BYTES, SUMS, dot, planes
 from tenonnx_cpu.jit.vectors.lanes import KIND, LANES
@@ -11,9 +12,9 @@ from tenonnx_cpu.jit.vectors.tiles import addresses
 from tenonnx_cpu.jit.vectors.vector import F32, I8, I32, I64, Builder, Value
 from tenonnx_cpu.quantized.kernels.gemv_groups import code_offset, real_codes
 
-ROWS = (1, 2, 4)
-LINES = (1, 4)
-"""Rows of activations, and columns of codes, that are multiplied at a time."""
+LINES = {1: 4, 2: 4, 4: 4 if cpu().registers == 32 else 2}
+"""Columns of codes at a time, by rows of activations, as their sums stay in registers; 1 at the
+end."""
 
 CHUNK = 4 * LANES
 """Bytes of codes that fill a vector."""
@@ -36,8 +37,8 @@ def lanes_of(kind: str, bits: int) -> list[int]:
         for kind in PER_LANE
         for bits in WIDTHS
         for lanes in lanes_of(kind, bits)
-        for rows in ROWS
-        for lines in LINES
+        for rows, most in LINES.items()
+        for lines in (1, most)
     ],
 )
 def code_dots(

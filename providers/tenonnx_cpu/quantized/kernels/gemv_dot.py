@@ -11,7 +11,7 @@ from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.shared import under
 from tenonnx_cpu.matmul.kernels.epilogue import EXTRAS, finish_rows
-from tenonnx_cpu.quantized.kernels.dots import CHUNK, PER_LANE, begin_sums, code_dots
+from tenonnx_cpu.quantized.kernels.dots import CHUNK, LINES, PER_LANE, begin_sums, code_dots
 from tenonnx_cpu.quantized.kernels.matrix import CODES, WEIGHTS, Weights
 from tenonnx_cpu.quantized.kernels.round8 import round_groups
 from tenonnx_cpu.quantized.kernels.zeros import make_subtract_zeros
@@ -30,7 +30,7 @@ def columns_of_task(columns: Any, depth: Any, threads: Any) -> Any:
 def make_multiply(bits: int, kind: str) -> Any:
     """Returns what multiplies 1, 2 or 4 rows by some columns of codes of so many bits."""
     dots, subtract_zeros = under(code_dots, kind, bits), make_subtract_zeros(bits)
-    per_lane = PER_LANE[kind]
+    per_lane, most, fewer = PER_LANE[kind], LINES[1], LINES[4]
 
     @helper
     def multiply_columns(
@@ -56,9 +56,9 @@ def make_multiply(bits: int, kind: str) -> Any:
         scales, zeros, code_line = weights.scales, weights.zeros, weights.code_line
         columns, depth = c.shape[1], x.shape[1]
         chunk = 8 // bits * per_lane * LANES
-        column = left
+        column, wide = left, most if padded < 4 else fewer
         while column < right:
-            lines = 4 if right - column >= 4 else 1
+            lines = wide if right - column >= wide else 1
             own = first + column
             dots(
                 min(LANES, group * bits // (8 * per_lane)), padded, lines,
