@@ -42,6 +42,19 @@ def test_doubles_are_numpys(
     assert watched.calls
 
 
+def test_a_chain_whose_values_have_no_types_is_of_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watch(doubles.DOUBLES, monkeypatch)
+    names = ["x", *(f"v{i}" for i in range(60)), "y"]
+    nodes = [node(("Neg", "Relu")[i % 2], *names[i : i + 2]) for i in range(61)]
+    x = np.array([1.5, -2.0, np.nan])
+    one = session(nodes, {"x": x}, "y", kinds={"x": DOUBLE, "y": DOUBLE})
+    wanted = x
+    for i in range(61):
+        wanted = MEANINGS[nodes[i].op_type](wanted)
+    np.testing.assert_array_equal(one.run(None, {"x": x})[0], wanted)
+    assert watched.calls == 61
+
+
 def test_shapes_that_broadcast_are_left_to_numpy() -> None:
     feeds = {"x": np.ones((3, 4)), "z": np.arange(4.0)}
     kinds = {"x": DOUBLE, "z": DOUBLE, "y": DOUBLE}

@@ -202,6 +202,21 @@ def test_more_arrays_than_a_program_reads_still_add_up() -> None:
     np.testing.assert_allclose(total, sum(feeds.values()), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "shapes", [((500, 3), (500, 1)), ((40, 30, 5), (30, 1)), ((40, 30, 5), (40, 1, 1))], ids=str
+)
+def test_numbers_of_short_rows_are_repeated(
+    shapes: tuple[tuple[int, ...], ...], kernel: Watch
+) -> None:
+    nodes = [node("Sub", "x z", "d"), node("Exp", "d", "y")]
+    feeds = {
+        name: floats(*shape, seed=len(shape)) for name, shape in zip("xz", shapes, strict=True)
+    }
+    y = run(nodes, feeds, "y")
+    assert kernel.calls == 1
+    np.testing.assert_allclose(y, wide(lambda x, z: np.exp(x - z), *feeds.values()), rtol=1e-6)
+
+
 def test_other_dtypes_go_to_numpy(kernel: Watch) -> None:
     nodes = [node("Neg", "x", "y"), node("Abs", "y", "z")]
     x = np.array([[-3, 4]], np.int32)

@@ -26,8 +26,8 @@ from tenonnx_cpu.subgraph import find_subgraph
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-FLOAT = 1
-"""ONNX's code of float32."""
+FLOAT, DOUBLE = 1, 11
+"""ONNX's codes of float32 and float64."""
 
 COMPILER = "elementwise"
 """Under which a scope keeps what makes its programs."""
@@ -127,6 +127,7 @@ def line_of(node: ir.Node, threads: int) -> Line | None:
     if meaning is None or len(node.outputs) != 1 or not node.inputs:
         return None
     if not all(_may_be_float(value) for value in (*node.inputs, *node.outputs)):
+        _pass_on_double(node)
         return None
     line = meaning(Site(node, threads))
     return None if line is None or None in node.inputs[: _operands(line)] else line
@@ -138,6 +139,17 @@ def _operands(line: Line) -> int:
 
 def _may_be_float(value: ir.Value | None) -> bool:
     return value is None or value.dtype is None or int(value.dtype) == FLOAT
+
+
+def _pass_on_double(node: ir.Node) -> None:
+    """Notes that a result is of float64, where the model does not: the next node is no program.
+
+    Nodes come in order, so that this goes on through chains of any length.
+    """
+    given, made = node.inputs[0], node.outputs[0]
+    told = None if given is None else given.dtype
+    if made.dtype is None and told is not None and int(told) == DOUBLE:
+        made.dtype = told
 
 
 class _Constant(NamedTuple):

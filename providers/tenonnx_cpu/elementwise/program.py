@@ -168,6 +168,9 @@ class ProgramCall:
             laid = [contiguous(x) for x in arrays]
             layout = self._layout(laid)
         if layout is None:
+            laid = repeated(laid)
+            layout = self._layout(laid)
+        if layout is None:
             return None
         y = empty(layout.result)
         threads = layout.threads
@@ -249,6 +252,17 @@ def repeating(axes: list[Axis]) -> tuple[list[Axis], int]:
         return axes, BLOCK
     strides = tuple(kind for kind in joined if kind is not None)
     return [*axes[:-2], (count * width, strides)], BLOCK // width * width
+
+
+def repeated(arrays: list[NDArray]) -> list[NDArray]:
+    """Returns arrays of short rows, of which each has its numbers: one that it has is repeated.
+
+    The kernel then computes all rows as one.
+    """
+    width = max([x.shape[-1] for x in arrays if x.ndim], default=1)
+    if width >= NARROW:
+        return arrays
+    return [x.repeat(width, axis=-1) if x.ndim > 1 and x.shape[-1] == 1 else x for x in arrays]
 
 
 def in_rows(x: NDArray) -> NDArray:
