@@ -21,9 +21,18 @@ INSTRUCTION = {
 }
 SIGNED = "llvm.aarch64.neon.sdot.v4i32.v16i8"
 
+PAIRS = {
+    8: ("llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd"),
+    16: ("llvm.x86.avx512.pmaddubs.w.512", "llvm.x86.avx512.pmaddw.d.512"),
+}
+"""By lanes, the sums of two products of bytes, in int16, and of two of int16, in int32."""
 
-def dot(b: Builder, sums: Value, unsigned: Value, signed: Value) -> Value:
-    """Adds, in every lane, the products of four uint8 by four int8 to an int32."""
+
+def dot(b: Builder, sums: Value, unsigned: Value, signed: Value, bits: int = 8) -> Value:
+    """Adds, in every lane, the products of four uint8 by four int8 to an int32.
+
+    Of fewer than 8 ``bits``, one of the two has no number beyond 15: two products' sum fits int16.
+    """
     if name := INSTRUCTION.get(cpu().vnni):
         return _instruction(b, name, sums, unsigned, signed)
     if cpu().vnni == "dotprod":
@@ -34,6 +43,8 @@ def dot(b: Builder, sums: Value, unsigned: Value, signed: Value) -> Value:
         rest = _instruction(b, SIGNED, rest, half, signed)
         low = b.xor(b.bitcast(unsigned, BYTES), v.constant(BYTES, -128))
         return b.add(_instruction(b, SIGNED, sums, low, signed), rest)
+    if bits < 8 and LANES in PAIRS:
+        return b.add(sums, _through_int16(b, unsigned, signed))
     halves = v.vector(I16, 2 * LANES)
     eight = v.constant(halves, 8)
     x, y = b.bitcast(unsigned, halves), b.bitcast(signed, halves)
@@ -46,9 +57,20 @@ def _instruction(b: Builder, name: str, sums: Value, left: Value, right: Value) 
     # LLVM 22 has bytes on x86 where older ones have int32 of the same bits.
     old = name.startswith("llvm.x86") and llvm.llvm_version_info[0] < 22
     taken = SUMS if old else BYTES
-    kind = ir.FunctionType(SUMS, [SUMS, taken, taken])
-    function = cgutils.get_or_insert_function(b.module, kind, name)
-    return b.call(function, [sums, b.bitcast(left, taken), b.bitcast(right, taken)])
+    return _called(b, name, SUMS, sums, b.bitcast(left, taken), b.bitcast(right, taken))
+
+
+def _called(b: Builder, name: str, result: ir.Type, *arguments: Value) -> Value:
+    kind = ir.FunctionType(result, [argument.type for argument in arguments])
+    return b.call(cgutils.get_or_insert_function(b.module, kind, name), arguments)
+
+
+def _through_int16(b: Builder, unsigned: Value, signed: Value) -> Value:
+    """Returns the sums of four products, of which two do not leave int16."""
+    halves = v.vector(I16, 2 * LANES)
+    narrow, wide = PAIRS[LANES]
+    two = _called(b, narrow, halves, b.bitcast(unsigned, BYTES), b.bitcast(signed, BYTES))
+    return _called(b, wide, SUMS, two, v.constant(halves, 1))
 
 
 def _pairs(b: Builder, x: Value, y: Value) -> Value:

@@ -6,6 +6,7 @@ from typing import Any
 
 from tenonnx_cpu.jit.compiling import In, Kernel, Out, f32, kernel, size, u8
 from tenonnx_cpu.jit.threads.parallel_for import parallel
+from tenonnx_cpu.jit.vectors.shared import under
 from tenonnx_cpu.matmul.kernels import (
     BYTES_DEPTH,
     BYTES_NUMBERS,
@@ -19,21 +20,22 @@ from tenonnx_cpu.matmul.kernels.gemm import block_shape
 from tenonnx_cpu.matmul.kernels.tile import ADD, COLUMNS, ZERO
 from tenonnx_cpu.quantized.kernels.matrix import CODES, WEIGHTS, Weights
 from tenonnx_cpu.quantized.kernels.pack import SHIFT, make_pack_codes
-from tenonnx_cpu.quantized.kernels.round8 import round_groups
-from tenonnx_cpu.quantized.kernels.tile import ROWS, multiply_codes
+from tenonnx_cpu.quantized.kernels.round8 import QUAD, order_bytes, round_groups
+from tenonnx_cpu.quantized.kernels.tile import BITS, ROWS, multiply_codes
 
 
 def make_q_bytes(bits: int) -> Kernel:
     """Returns the product of many rows with codes of so many bits."""
-    each = 8 // bits
-    pack_codes = make_pack_codes(bits)
+    pack_codes, order = make_pack_codes(bits), under(order_bytes, bits, QUAD)
+    multiply = under(multiply_codes, max(bits, BITS[0]))
 
     @parallel
     def round_rows(arguments: Any, task: Any, worker: Any) -> None:
-        a, group, mixed, numbers, bytes_ = arguments
-        round_groups(
-            a[task], group, 4, mixed, SHIFT, numbers[0, task], numbers[1, task], bytes_[task]
-        )
+        a, group, by_column, numbers, bytes_ = arguments
+        own = bytes_[task]
+        round_groups(a[task], group, SHIFT, numbers[0, task], numbers[1, task], own)
+        if by_column:
+            order(own.ctypes.data, own.size)
 
     @parallel
     def compute_blocks(arguments: Any, task: Any, worker: Any) -> None:
@@ -58,7 +60,7 @@ def make_q_bytes(bits: int) -> Kernel:
             tall = split(high, ROWS, 1)
             for row in range(top, top + high, tall):
                 for column in range(0, wide, COLUMNS):
-                    multiply_codes(
+                    multiply(
                         min(tall, top + high - row),
                         x.ctypes.data + row * depth + g * group, depth,
                         numbers.ctypes.data + 4 * (row * total + g), 4 * total,
@@ -96,8 +98,7 @@ def make_q_bytes(bits: int) -> Kernel:
         """
         bytes_, numbers, memory = room
         matrix = Weights(*weights)
-        mixed = each if matrix.by_column else 1
-        round_rows((a, group, mixed, numbers, bytes_), a.shape[0], threads)
+        round_rows((a, group, matrix.by_column, numbers, bytes_), a.shape[0], threads)
         rows, columns = c.shape
         shape = block_shape(rows, columns, a.shape[1], 1, threads)
         tasks = -(-rows // shape[0]) * -(-columns // shape[1])

@@ -11,13 +11,11 @@ from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.tiles import addresses
 from tenonnx_cpu.jit.vectors.vector import F32, I8, I32, I64, Builder, Value
 from tenonnx_cpu.quantized.kernels.gemv_groups import code_offset, real_codes
+from tenonnx_cpu.quantized.kernels.round8 import CHUNK
 
 LINES = {1: 4, 2: 4, 4: 4 if cpu().registers == 32 else 2}
 """Columns of codes at a time, by rows of activations, as their sums stay in registers; 1 at the
 end."""
-
-CHUNK = 4 * LANES
-"""Bytes of codes that fill a vector."""
 
 PER_LANE = {"bytes": 4, "reals": 1}
 """Bytes of codes that are summed in a lane, by what activations are."""
@@ -137,7 +135,7 @@ def code_dots(
                     continue
                 total = begins[row]
                 for part, left in zip(parts, xs[row], strict=True):
-                    total = dot(b, total, part, left)
+                    total = dot(b, total, part, left, bits)
                 factor = b.fmul(scale, own_scales[row])
                 result.append(v.fma(b, b.sitofp(total, KIND), factor, cell))
         return result
@@ -160,7 +158,7 @@ def begin_sums(
         total = v.constant(SUMS, 0)
         for n in range(each):
             at = b.add(b.mul(index, I64(CHUNK * each)), I64(CHUNK * n))
-            total = dot(b, total, ones, v.load(b, BYTES, b.add(x, at)))
+            total = dot(b, total, ones, v.load(b, BYTES, b.add(x, at)), 1)
         v.store(b, b.mul(total, factors), b.add(out, b.mul(index, I64(CHUNK))), 4)
         return []
 

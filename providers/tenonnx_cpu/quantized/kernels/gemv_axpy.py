@@ -242,7 +242,7 @@ def make_q_gemv_bytes(bits: int) -> Kernel:
         """
         bytes_, numbers, sums, memory = room
         for row in range(a.shape[0]):
-            round_groups(a[row], group, 1, 1, 0, numbers[0, row], numbers[1, row], bytes_[row])
+            round_groups(a[row], group, 0, numbers[0, row], numbers[1, row], bytes_[row])
             sum_bytes(bytes_[row], group, sums[row])
         few(bytes_, numbers[0], sums, Weights(*weights), group, c, extras, memory, threads)
 

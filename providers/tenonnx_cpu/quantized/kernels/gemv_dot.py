@@ -11,9 +11,9 @@ from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.shared import under
 from tenonnx_cpu.matmul.kernels.epilogue import EXTRAS, finish_rows
-from tenonnx_cpu.quantized.kernels.dots import CHUNK, LINES, PER_LANE, begin_sums, code_dots
+from tenonnx_cpu.quantized.kernels.dots import LINES, PER_LANE, begin_sums, code_dots
 from tenonnx_cpu.quantized.kernels.matrix import CODES, WEIGHTS, Weights
-from tenonnx_cpu.quantized.kernels.round8 import round_groups
+from tenonnx_cpu.quantized.kernels.round8 import CHUNK, order_bytes, round_groups
 from tenonnx_cpu.quantized.kernels.zeros import make_subtract_zeros
 
 TASK = 1 << 17
@@ -105,8 +105,8 @@ def make_columns(bits: int, kind: str) -> Any:
 
 def make_q_dots(bits: int) -> Kernel:
     """Returns the product of 1 to 4 rows, rounded to bytes, with codes of so many bits."""
-    each = 8 // bits
     compute_columns, begin = make_columns(bits, "bytes"), under(begin_sums, bits)
+    order = under(order_bytes, bits, CHUNK)
 
     @kernel(
         (
@@ -135,9 +135,9 @@ def make_q_dots(bits: int) -> Kernel:
         bytes_, numbers, starts, scratch = room
         matrix = Weights(*weights)
         for row in range(a.shape[0]):
-            round_groups(
-                a[row], group, CHUNK, each, 0, numbers[0, row], numbers[1, row], bytes_[row]
-            )
+            own = bytes_[row]
+            round_groups(a[row], group, 0, numbers[0, row], numbers[1, row], own)
+            order(own.ctypes.data, own.size)
         chunks = a.shape[1] * bits // 8 // CHUNK
         factor = 0 if matrix.zeros.size else -matrix.zero
         for row in range(bytes_.shape[0]):

@@ -80,10 +80,6 @@ def code_offset(b: Builder, bits: int, plane: int, zero: Value) -> Value:
     return b.fadd(zero, v.constant(zero.type, float(1 << 23 - plane * bits)))
 
 
-def _dot_codes(b: Builder, x: Value, part: Value, total: Value) -> Value:
-    return dot(b, total, part, x)
-
-
 @shared(
     "tenonnx_q_lines",
     [
@@ -148,6 +144,9 @@ def add_group(
             result += _spread(b, bits, b.xor(raw, v.splat(b, flip, LANES)))
         return result
 
+    def dot_codes(b: Builder, x: Value, part: Value, total: Value) -> Value:
+        return dot(b, total, part, x, bits)
+
     def bytes_sums(panel: Value, line: Value, own: list[Value]) -> list[Value]:
         sums = []
         for row in numbers:
@@ -163,7 +162,7 @@ def add_group(
                 lines.append(b.xor(v.load(b, v.vector(I8, width), place), flips))
             parts = [part for raw in interleaved(b, lines) for part in planes(b, bits, raw)]
             rights = (word(b, b.add(left, b.mul(index, I64(4)))) for left in lefts)
-            result = add_products(b, _dot_codes, rights, parts, sums)
+            result = add_products(b, dot_codes, rights, parts, sums)
             return [b.add(top, b.mul(code_row, I64(4))), *result]
 
         sums = v.loop(b, steps, [line, *sums], step)[1:]

@@ -58,7 +58,7 @@ def pack_columns(
             for plane, part in enumerate(planes(b, bits, b.xor(raw, flips))):
                 value = b.sub(part, own[n])
                 v.store(b, value, b.add(target, I64(STEP * plane + 4 * LANES * n)), 4)
-                total = dot(b, total, ones, value)
+                total = dot(b, total, ones, value, 1)
             result.append(total)
         return result
 
@@ -104,7 +104,7 @@ def pack_lines(
             order = [row * COLUMNS + n * LANES + lane for lane in range(LANES) for row in range(4)]
             value = b.sub(v.shuffle(b, pairs[0], pairs[1], order), own[n])
             v.store(b, value, b.add(target, I64(4 * LANES * n)), 4)
-            result.append(dot(b, sums[n], ones, value))
+            result.append(dot(b, sums[n], ones, value, 1))
         return result
 
     _finish(b, v.loop(b, count, [v.constant(SUMS, 0)] * VECTORS, step), start, weight)
