@@ -310,17 +310,18 @@ class InferenceSession(ReopenedSession):
         """
         from tenonnx.interface.ort_value import device_inputs
 
-        arguments, buffers, targets = iobinding.prepared()
         watched = run_options is not None or self._watched()
+        if not watched and iobinding.run_again(self._plan):
+            return
+        arguments, buffers, targets = iobinding.prepared()
         there = device_inputs(arguments)
-        if not watched and (there or any(device is not HOST for device in targets)):
-            outputs = self._run_on_devices(arguments, there, targets, buffers)
-            iobinding.take(self._plan.deliver(outputs, buffers))
-        elif not watched:
-            iobinding.take(self._plan.run_into(self._signature.arguments(arguments), buffers))
-        else:
+        if watched:
             outputs = self._run_as_told(None, arguments, run_options or RunOptions())
-            iobinding.take(self._plan.deliver(outputs, buffers))
+        elif there or any(device is not HOST for device in targets):
+            outputs = self._run_on_devices(arguments, there, targets, buffers)
+        else:
+            return iobinding.run_first(self._plan, self._signature, arguments, buffers)
+        iobinding.take(self._plan.deliver(outputs, buffers))
 
     def _run_on_devices(
         self,

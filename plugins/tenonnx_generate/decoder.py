@@ -41,6 +41,7 @@ class Decoder:
         self._bindings: dict[tuple[Any, ...], IOBinding] = {}
         self._latest: IOBinding | None = None
         self._inputs: dict[str, NDArray] = {}
+        self._places: dict[str, int] = {}
         self._caches: dict[str, NDArray] = {}
         self._fed: dict[str, NDArray] = {}
         self._grown: list[dict[str, NDArray]] = [{} for _ in range(rows)]
@@ -104,8 +105,9 @@ class Decoder:
         """
         if self._latest is None:
             raise KeyError(name)
-        values = dict(zip(self._bound_names(), self._latest.get_outputs(), strict=True))
-        array: NDArray = values[name].numpy()
+        if not self._places:
+            self._places = {name: place for place, name in enumerate(self._bound_names())}
+        array: NDArray = self._latest.get_outputs()[self._places[name]].numpy()
         return array
 
     def input(self, name: str) -> NDArray:
@@ -190,8 +192,11 @@ class Decoder:
         total = max(lengths) + width
         made = {names["input_ids"]: tokens.astype(self._model.input_dtype("input_ids"))}
         if (dtype := self._model.input_dtype("attention_mask")) is not None:
-            mask = np.arange(total) < np.array(lengths)[:, None] + width
-            made[names["attention_mask"]] = mask.astype(dtype)
+            if len(lengths) == 1:
+                made[names["attention_mask"]] = np.ones((1, total), dtype)
+            else:
+                mask = np.arange(total) < np.array(lengths)[:, None] + width
+                made[names["attention_mask"]] = mask.astype(dtype)
         if (dtype := self._model.input_dtype("position_ids")) is not None:
             positions = np.array(lengths)[:, None] + np.arange(width)
             made[names["position_ids"]] = positions.astype(dtype)

@@ -312,7 +312,8 @@ class Generator:
             if len(new) > 1 and self._decoder.in_place and max(new) <= 1:
                 self._logits = self._all_rows()
             else:
-                self._logits = np.concatenate([self._one_row(row) for row in range(len(new))])
+                each = [self._one_row(row) for row in range(len(new))]
+                self._logits = each[0] if len(each) == 1 else np.concatenate(each)
         return self._logits
 
     def _all_rows(self) -> NDArray:

@@ -11,6 +11,7 @@ import numpy as np
 from tenonnx.errors import InvalidArgument, did_you_mean
 from tenonnx.interface.devices import find_device
 from tenonnx.interface.ort_value import OrtValue, OrtValueVector
+from tenonnx.interface.repeated_run import RepeatedRun
 from tenonnx.interface.value_types import element_dtype
 from tenonnx.planning.on_devices import lends
 from tenonnx.provider import HOST, Device
@@ -18,6 +19,8 @@ from tenonnx.records import NamedTuple
 
 if TYPE_CHECKING:
     from tenonnx.interface.session_facts import Session
+    from tenonnx.interface.signature import Signature
+    from tenonnx.planning.plan import Plan
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -53,6 +56,9 @@ class IOBinding:
         self._outputs: dict[str, OrtValue | None] = {}
         self._devices: dict[str, Device] = {}
         self._results: dict[str, OrtValue] = {}
+        self._repeated: RepeatedRun | None = None
+        self._changed: dict[str, Any] = {}
+        """Arrays of the host that were bound since, in place of others."""
 
     def bind_cpu_input(self, name: str, arr_on_cpu: Any) -> None:
         """Binds an input to a host array, which is read when the session runs.
@@ -64,7 +70,12 @@ class IOBinding:
         Raises:
             InvalidArgument: The model has no such input. The array is checked by the run.
         """
-        self._inputs[self._known(name, inputs=True)] = arr_on_cpu
+        name = self._known(name, inputs=True)
+        if type(self._inputs.get(name)) is type(arr_on_cpu) is np.ndarray:
+            self._changed[name] = arr_on_cpu
+        else:
+            self._repeated = None
+        self._inputs[name] = arr_on_cpu
 
     def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
         """Binds an input to a value, which stays where it is.
@@ -76,6 +87,7 @@ class IOBinding:
         Raises:
             InvalidArgument: The model has no such input.
         """
+        self._repeated = None
         self._inputs[self._known(name, inputs=True)] = ortvalue
 
     def bind_input(
@@ -102,6 +114,7 @@ class IOBinding:
                 that lends its arrays.
         """
         array = _array_at(device_type, device_id, element_type, shape, buffer_ptr)
+        self._repeated = None
         self._inputs[self._known(name, inputs=True)] = array
 
     def bind_output(
@@ -126,7 +139,7 @@ class IOBinding:
         Raises:
             InvalidArgument: The model has no such output.
         """
-        name = self._known(name, inputs=False)
+        name, self._repeated = self._known(name, inputs=False), None
         if buffer_ptr:
             array = _array_at(device_type, device_id, element_type, shape or (), buffer_ptr)
             self._outputs[name] = array
@@ -149,14 +162,17 @@ class IOBinding:
                 f"output '{name}' is bound to {type(ortvalue).__name__}; expected an OrtValue",
                 hint="make one of an array: OrtValue.ortvalue_from_numpy(array)",
             )
+        self._repeated = None
         self._outputs[self._known(name, inputs=False)] = ortvalue
 
     def clear_binding_inputs(self) -> None:
         """Forgets the inputs."""
+        self._repeated = None
         self._inputs.clear()
 
     def clear_binding_outputs(self) -> None:
         """Forgets the outputs."""
+        self._repeated = None
         self._outputs.clear()
         self._devices.clear()
         self._results.clear()
@@ -212,11 +228,43 @@ class IOBinding:
             return None if bound is None else bound.value, device
         return None, HOST
 
+    def run_first(
+        self, plan: Plan, signature: Signature, inputs: dict[str, Any], buffers: Sequence[Any]
+    ) -> None:
+        """Runs a plan on what is bound, all of it on the host, and keeps its outputs.
+
+        Raises:
+            InvalidArgument: An input is missing or does not fit, or a buffer does not fit.
+            RuntimeException: A node failed; the message names it.
+        """
+        given = signature.arguments(inputs)
+        if not all(type(each) is np.ndarray for each in given):
+            self.take(plan.run_into(given, buffers))
+            return
+        bound = (*self._inputs.values(), *self._outputs.values())
+        values = [(each, each.value) for each in bound if isinstance(each, OrtValue)]
+        repeated = RepeatedRun(plan, signature, given, buffers, values)
+        self.take(repeated.first())
+        self._repeated, self._changed = repeated, {}
+
+    def run_again(self, plan: Plan) -> bool:
+        """Runs as ``run_first`` did, if nothing but arrays of the host is bound otherwise since."""
+        repeated, changed = self._repeated, self._changed
+        if repeated is None or repeated.plan is not plan:
+            return False
+        self._repeated, self._changed = None, {}  # it is gone if this fails
+        if (outputs := repeated.again(changed)) is None:
+            return False
+        self.take(outputs)
+        self._repeated = repeated
+        return True
+
     def take(self, outputs: Sequence[Any]) -> None:
         """Keeps a run's outputs: one per output of the model, those with buffers in theirs."""
+        own = self._outputs
         for name, output in zip(self._output_names, outputs, strict=True):
-            if name in self._outputs:
-                bound = self._outputs[name]
+            if name in own:
+                bound = own[name]
                 if bound is None or output is not bound.value:
                     bound = self._delivered(name, bound, output)
                 self._results[name] = bound

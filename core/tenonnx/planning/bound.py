@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -140,6 +140,25 @@ def _extent(array: NDArray) -> tuple[int, int]:
     if not array.flags.owndata:
         _views[number] = weakref.ref(array, lambda _: _views.pop(number, None)), found
     return found
+
+
+class Memory:
+    """Where some arrays lie.
+
+    Args:
+        arrays: They.
+    """
+
+    def __init__(self, arrays: Iterable[NDArray]) -> None:
+        extents = sorted(map(_extent, arrays))
+        self._starts = [start for start, _ in extents]
+        self._ends = list(itertools.accumulate((end for _, end in extents), max))
+
+    def meets(self, array: NDArray) -> bool:
+        """Says whether an array may have bytes in common with one of them."""
+        low, high = _extent(array)
+        before = bisect.bisect_left(self._starts, high)
+        return before > 0 and self._ends[before - 1] > low
 
 
 def deliver(output: Any, buffer: Any, name: str | None) -> Any:

@@ -183,10 +183,20 @@ class Plan:
             InvalidArgument: A buffer differs from its output in shape or dtype.
             RuntimeException: A node failed; the message names it.
         """
+        return self.run_chosen(inputs, self.chosen(inputs, buffers), buffers)
+
+    def chosen(self, inputs: Sequence[Any], buffers: Sequence[Any]) -> list[Any]:
+        """Returns the buffers that steps write themselves, as ``run_chosen`` takes them."""
         if self._binding is None:
             self._direct, code = self._bound()
             self._binding = code if self._watcher is None else self._watcher(code)
-        given = binding.choose_buffers(self._direct, inputs, buffers)
+        return binding.choose_buffers(self._direct, inputs, buffers)
+
+    def run_chosen(
+        self, inputs: Sequence[Any], given: Sequence[Any], buffers: Sequence[Any]
+    ) -> list[Any]:
+        """Runs as ``run_into`` does; ``given`` was chosen for inputs that lie like these."""
+        assert self._binding is not None, "it was chosen for"
         outputs = self._call(self._binding, [*inputs, *given])
         identities, each = set(map(id, inputs)), zip(outputs, buffers, strict=True)
         delivered = [o if o is b else _settle(o, inputs, identities) for o, b in each]
