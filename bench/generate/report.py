@@ -14,6 +14,7 @@ from bench.report import show
 PEER = "onnxruntime-genai"
 MODULES = {"tenonnx": "tenonnx_generate", PEER: "onnxruntime_genai"}
 COLUMNS = {
+    "import": "importing the engine and opening a folder",
     "load": "opening a folder",
     "first token": "import, opening and the first token",
     "prompt": "a prompt",
@@ -40,6 +41,8 @@ def figures(result: Result) -> Iterator[Figure]:
     """Yields the figures of one folder."""
     turns, name = result["turns"], result["folder"]
     for column, words in COLUMNS.items():
+        if not all(column in facts for each in turns.values() for facts in each):
+            continue  # a result of before it was measured
         mine, theirs = ([facts[column] for facts in turns[MODULES[e]]] for e in ("tenonnx", PEER))
         ratios = [a / b for a, b in zip(mine, theirs, strict=True)]
         ours, other = (_shown(column, statistics.median(each)) for each in (mine, theirs))

@@ -320,7 +320,7 @@ class InferenceSession(ReopenedSession):
         elif there or any(device is not HOST for device in targets):
             outputs = self._run_on_devices(arguments, there, targets, buffers)
         else:
-            return iobinding.run_first(self._plan, self._signature, arguments, buffers)
+            outputs = iobinding.run_first(self._plan, self._signature, arguments, buffers)
         iobinding.take(self._plan.deliver(outputs, buffers))
 
     def _run_on_devices(

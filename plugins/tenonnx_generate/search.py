@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -42,8 +43,12 @@ class Search:
         self._top_k, self._top_p = options["top_k"], options["top_p"]
         self._draws = options["do_sample"] and self._top_k != 1 and self._temperature > 0
         self._eos = list(eos)
-        seed = options["random_seed"]
-        self._random = np.random.default_rng(None if seed < 0 else (seed, row))
+        self._seed = options["random_seed"], row
+
+    @functools.cached_property
+    def _random(self) -> np.random.Generator:
+        """Where numbers are drawn from; many texts need none, nor the modules for it."""
+        return np.random.default_rng(None if self._seed[0] < 0 else self._seed)
 
     def choose(self, logits: NDArray, sequence: NDArray) -> int:
         """Returns a token for logits [vocabulary], which follow a sequence.

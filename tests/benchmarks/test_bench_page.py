@@ -141,7 +141,7 @@ def test_serving_and_capacity_are_on_the_page(tmp_path: Path) -> None:
 
 
 def test_language_models_are_told_beside_genai_and_themselves(tmp_path: Path) -> None:
-    columns = ("load", "first token", "prompt", "token", "private", "private of four")
+    columns = ("import", "load", "first token", "prompt", "token", "private", "private of four")
     mine, theirs = (dict.fromkeys(columns, float(n << 20)) for n in (1, 2))
     mine["tokens"], theirs["tokens"] = [1, 2, 3], [1, 2, 4]
     turns = {"tenonnx_generate": [mine], "onnxruntime_genai": [theirs]}

@@ -204,3 +204,55 @@ def test_a_kernel_of_several_outputs_updates_caches_in_place() -> None:
     assert all(out is None and k is keys and v is items for out, k, v in seen)
     assert keys.tolist() == items.tolist() == [0, 1, 0, 3]
     assert binding.copy_outputs_to_cpu()[2].tolist() == [6]
+
+
+def test_runs_with_other_arrays_are_as_the_first(session: tenonnx.InferenceSession) -> None:
+    binding = session.io_binding()
+    for name in ("y", "t"):
+        binding.bind_output(name)
+    for rows in (2, 2, 3, 1, 1):
+        x = np.random.default_rng(rows).standard_normal((rows, 3), np.float32)
+        binding.bind_cpu_input("x", x)
+        session.run_with_iobinding(binding)
+        y, t = binding.copy_outputs_to_cpu()
+        np.testing.assert_allclose(y, np.maximum(x @ W, 0), rtol=1e-6, atol=1e-6)
+        np.testing.assert_array_equal(t, x.T)
+    binding.bind_cpu_input("x", X.astype(np.float64))
+    for _ in range(2):
+        with pytest.raises(tenonnx.InvalidArgument, match="float64"):
+            session.run_with_iobinding(binding)
+    binding.bind_cpu_input("x", X)
+    session.run_with_iobinding(binding)
+    np.testing.assert_array_equal(binding.copy_outputs_to_cpu()[1], X.T)
+
+
+def test_an_input_that_comes_to_lie_in_a_buffer_is_read_first() -> None:
+    nodes = [node("Neg", "x", "y"), node("Add", "x y", "z")]
+    shape = [2, 3]
+    proto = model(
+        nodes, [value("x", FLOAT, shape)], [value("y", FLOAT, shape), value("z", FLOAT, shape)]
+    )
+    session = tenonnx.InferenceSession(proto)
+    buffer = np.zeros((2, 3), np.float32)
+    binding = session.io_binding()
+    binding.bind_ortvalue_output("y", OrtValue.ortvalue_from_numpy(buffer))
+    binding.bind_output("z")
+    binding.bind_cpu_input("x", X.copy())
+    for x in (X.copy(), X + 1, buffer):
+        before = x.copy()
+        binding.bind_cpu_input("x", x)
+        session.run_with_iobinding(binding)
+        np.testing.assert_array_equal(buffer, -before)
+        np.testing.assert_array_equal(binding.get_outputs()[1].numpy(), 0 * before)
+
+
+def test_a_value_that_lies_elsewhere_now_is_bound_anew(session: tenonnx.InferenceSession) -> None:
+    value = OrtValue.ortvalue_from_numpy(X.T.copy().T)
+    binding = session.io_binding()
+    binding.bind_ortvalue_input("x", value)
+    binding.bind_output("t")
+    session.run_with_iobinding(binding)
+    value.data_ptr()  # makes a copy of it
+    value.update_inplace(X + 1)
+    session.run_with_iobinding(binding)
+    np.testing.assert_array_equal(binding.copy_outputs_to_cpu()[0], (X + 1).T)

@@ -230,8 +230,8 @@ class IOBinding:
 
     def run_first(
         self, plan: Plan, signature: Signature, inputs: dict[str, Any], buffers: Sequence[Any]
-    ) -> None:
-        """Runs a plan on what is bound, all of it on the host, and keeps its outputs.
+    ) -> list[Any]:
+        """Runs a plan on what is bound, all of it on the host, and returns its outputs.
 
         Raises:
             InvalidArgument: An input is missing or does not fit, or a buffer does not fit.
@@ -239,13 +239,13 @@ class IOBinding:
         """
         given = signature.arguments(inputs)
         if not all(type(each) is np.ndarray for each in given):
-            self.take(plan.run_into(given, buffers))
-            return
+            return plan.run_into(given, buffers)
         bound = (*self._inputs.values(), *self._outputs.values())
         values = [(each, each.value) for each in bound if isinstance(each, OrtValue)]
         repeated = RepeatedRun(plan, signature, given, buffers, values)
-        self.take(repeated.first())
+        outputs = repeated.first()
         self._repeated, self._changed = repeated, {}
+        return outputs
 
     def run_again(self, plan: Plan) -> bool:
         """Runs as ``run_first`` did, if nothing but arrays of the host is bound otherwise since."""
