@@ -10,6 +10,7 @@ from typing import Final
 LISTING: Final = {
     "attention.group_query": "com.microsoft::GroupQueryAttention",
     "attention.linear": "LinearAttention com.microsoft::LinearAttention",
+    "attention.mask_lengths": "ReduceSum",
     "attention.operator": "Attention",
     "attention.rotary": "Neg",
     "attention.rotary_operator": "RotaryEmbedding com.microsoft::RotaryEmbedding",

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from drafts import Draft
 from layer_rows import SHAPES, image
+from onnx import TensorProto
 
 ML = "ai.onnx.ml"
 
@@ -251,6 +252,26 @@ def columns(d: Draft) -> None:
     d.add("Concat", *joined, axis=d.choose([1, -1, 2, 0]))
 
 
+def mask_lengths(d: Draft) -> None:
+    """The tokens of a mask, by row and in all; attention reads both."""
+    kind = d.choose([np.int64, np.int32])
+    mask = np.ones(d.choose([(2, 5), (1, 1), (3, 0), (2, 4, 3), (1, 2, 2)]), kind)
+    mask[..., 3:] = 0
+    x = d.feed("mask", mask)
+    axes = d.weight(np.array(d.choose([[1], [-1], [0]])))
+    shapes = d.choose([False, True])
+    seen = d.add("ReduceSum", x, axes, keepdims=d.choose([0, 1]))
+    less = d.number(1, 0, 1, dtype=kind)
+    short = d.choose([TensorProto.INT32, TensorProto.INT64])
+    before = d.add("Cast", d.add("Sub", *d.choose([(seen, less), (less, seen)])), to=short)
+    shape = d.add("Shape", x, **d.choose([{}, {"start": 1}]))
+    place = d.weight(np.array(d.choose([1, 0, -1, [1]])))
+    total = d.add("Cast", d.add("Gather", shape, place), to=TensorProto.INT32)
+    d.outputs = [before, total]
+    if shapes:
+        d.outputs = [*d.outputs, d.add("Neg", x)]
+
+
 def buckets(d: Draft) -> None:
     """Numbers that are scattered into rows of zeros, and summed, as FeatureHasher's are."""
     count, rows = d.choose([(4, 6), (1, 6), (4, 0), (4, 5)])
@@ -321,6 +342,7 @@ ROWS = {
     "ml.tokens:fuse_tokens": tokens,
     "ml.categories:fuse_categories": categories,
     "ml.buckets:fuse_buckets": buckets,
+    "attention.mask_lengths:fuse_mask_lengths": mask_lengths,
     "ml.columns:fuse_columns": columns,
     "attention.rotary:fuse_rotary": rotary,
     "norm.norms:fuse_skip": skip,
