@@ -66,7 +66,7 @@ def started(
 
 def turn(engine: str, folder: Path, parsed: argparse.Namespace) -> dict[str, Any]:
     """Returns what two processes tell of themselves: one of them opens the folder twice."""
-    facts = {}
+    facts: dict[str, Any] = {}
     for again in (True, False):
         with contextlib.closing(started("child", engine, folder, parsed, again=again)) as child:
             facts |= child.hear()

@@ -14,6 +14,7 @@ from tenonnx.errors import did_you_mean
 from tenonnx_generate.errors import Refused
 from tenonnx_generate.files import CONFIG_LIMIT, TOKENIZER_LIMIT, needed, read_text
 from tenonnx_generate.model import Model
+from tenonnx_generate.search import NEVER
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -23,6 +24,9 @@ KINDS = {
     "regex": "grammar_from_regex",
 }
 """Kinds of guidance, and what the library makes grammars of them by."""
+
+FEW, SMALL = 8, 256
+"""Tokens are taken one by one if no more than one of ``FEW`` words of bits has any, of many."""
 
 _vocabularies: WeakKeyDictionary[Model, Any] = WeakKeyDictionary()
 _making = threading.Lock()
@@ -78,9 +82,24 @@ class Guide:
         Raises:
             RuntimeException: The library gave up.
         """
-        bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
-        self._check()
-        return np.unpackbits(bits, bitorder="little")[: self._size].view(np.bool_)
+        return _unpacked(self._words())[: self._size].view(np.bool_)
+
+    def held(self, scores: NDArray) -> NDArray:
+        """Returns scores [vocabulary], those of tokens that may not come next being ``NEVER``.
+
+        Raises:
+            RuntimeException: The library gave up.
+        """
+        words = self._words()
+        if len(words) <= SMALL or FEW * np.count_nonzero(words) > len(words):
+            return np.where(_unpacked(words)[: self._size].view(np.bool_), scores, NEVER)
+        places = words.nonzero()[0]
+        bits = _unpacked(words[places]).nonzero()[0]
+        tokens = places[bits >> 5] * 32 + (bits & 31)
+        tokens = tokens[: np.searchsorted(tokens, self._size)]
+        result = np.full_like(scores, NEVER)
+        result[tokens] = scores[tokens]
+        return result
 
     def take(self, token: int) -> None:
         """Goes on by a token.
@@ -98,9 +117,19 @@ class Guide:
         for token in tokens:
             self.take(token)
 
+    def _words(self) -> NDArray:
+        words = np.frombuffer(self._matcher.compute_bitmask(), np.uint32)
+        self._check()
+        return words
+
     def _check(self) -> None:
         if self._matcher.is_error():
             raise RuntimeException(f"guidance cannot go on: {self._matcher.get_error()}")
+
+
+def _unpacked(words: NDArray) -> NDArray:
+    """Returns the bits of words, one to a byte."""
+    return np.unpackbits(words.view(np.uint8), bitorder="little")
 
 
 def vocabulary(model: Model) -> Any:

@@ -58,7 +58,7 @@ class Search:
         """
         scores = self.adjusted(logits, sequence)
         if self.guide is not None:
-            scores = np.where(self.guide.allowed(), scores, NEVER)
+            scores = self.guide.held(scores)
         token = self._drawn(scores) if self._draws else int(scores.argmax())
         if not scores[token] > NEVER:
             raise RuntimeException("no token may come next, or the logits are no numbers")

@@ -19,6 +19,7 @@ pytest.importorskip("llguidance", reason="the extra generate is not installed")
 import tenonnx
 from tenonnx_generate import Generator, GeneratorParams, Model, Tokenizer
 from tenonnx_generate.errors import Refused, Unsupported
+from tenonnx_generate.guidance import Guidance
 
 SCHEMAS = int(os.environ.get("TENONNX_TEST_SCHEMAS", "25"))
 PROMPT = [84, 104, 101]
@@ -155,3 +156,18 @@ def test_what_guidance_cannot_do(model: Model, tmp_path: Path) -> None:
     made.generate_next_token()
     with pytest.raises(tenonnx.RuntimeException, match="no token may come"):
         made.generate_next_token()
+
+
+@pytest.mark.parametrize("pattern", ["[0-9]+", "[a-z ]+"])
+@pytest.mark.parametrize("small", [0, 256])
+def test_scores_are_held_to_the_tokens_that_are_allowed(
+    tmp_path: Path, pattern: str, small: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tenonnx_generate.guidance.SMALL", small)
+    monkeypatch.setattr("tenonnx_generate.guidance.FEW", 2)
+    model = Model(write_folder(tmp_path / "folder"))
+    guide = Guidance(model, "regex", pattern).guide()
+    scores = np.random.default_rng(0).standard_normal(model.description.vocabulary, np.float32)
+    allowed = guide.allowed()
+    assert 0 < allowed.sum() < len(allowed)
+    np.testing.assert_array_equal(guide.held(scores), np.where(allowed, scores, -np.inf))
