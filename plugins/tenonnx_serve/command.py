@@ -77,6 +77,9 @@ def serve(
     max_tokens: Annotated[
         int, typer.Option(help="Most tokens of a language model's text; 0: its context.", min=0)
     ] = Limits.tokens,
+    rows: Annotated[
+        int, typer.Option(help="Texts of a language model that share a step.", min=1, max=1024)
+    ] = Settings.rows,
     workers: Annotated[int, typer.Option(help="Worker processes.", min=1, max=1024)] = 1,
     threads: Annotated[
         int, typer.Option(help="Threads of each worker's kernels; 0: cores / workers.", min=0)
@@ -127,6 +130,7 @@ def serve(
         level=level.value,
         without=tuple(without),
         batching=parse_batch(batch),
+        rows=rows,
         limits=Limits(body=max_body * MIB, waiting=max_waiting, tokens=max_tokens, seconds=timeout),
         intra_op_threads=threads,
         access=Access(certificate, key, token_file),

@@ -16,6 +16,7 @@ from tritonclient.grpc import model_config_pb2
 
 from tenonnx import InvalidArgument, NotSupported
 from tenonnx_serve.datatypes import CONFIG_TYPES
+from tenonnx_serve.requests import shown
 from tenonnx_serve.settings import Batching
 
 log = logging.getLogger("tenonnx.serve")
@@ -33,6 +34,11 @@ REFUSED: Final = (
     *("model_operations", "model_repository_agents"),
 )
 """Fields that change the meaning of a request."""
+
+ROWS: Final = "rows"
+"""The parameter of a language model's configuration that goes before ``--rows``."""
+
+MOST_ROWS: Final = 1024
 
 LEVELS_OF_TRITON: Final = {-1: "basic", 1: "extended", 2: "all"}
 """The optimization level for each of Triton's numbers."""
@@ -123,6 +129,21 @@ def threads_of(config: ModelConfig) -> int:
     key = "intra_op_thread_count"
     said = config.parameters[key].string_value if key in config.parameters else ""
     return int(said) if said.isdigit() else 0
+
+
+def rows_of(config: ModelConfig) -> int:
+    """Returns how many texts of a language model share a step; 0 if the configuration does not say.
+
+    Raises:
+        InvalidArgument: It is no such number.
+    """
+    if ROWS not in config.parameters:
+        return 0
+    said = config.parameters[ROWS].string_value
+    rows = int(said) if said.isdecimal() and len(said) <= len(str(MOST_ROWS)) else 0
+    if not 1 <= rows <= MOST_ROWS:
+        raise InvalidArgument(f"parameter {ROWS!r} is {shown(said)}; expected 1 to {MOST_ROWS}")
+    return rows
 
 
 def versions_of(config: ModelConfig, there: Iterable[int]) -> list[int]:

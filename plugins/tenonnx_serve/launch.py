@@ -11,7 +11,7 @@ from typing import Any
 
 from tenonnx.cores import available_cores
 from tenonnx.errors import EPFail
-from tenonnx_serve import access, logs, sockets
+from tenonnx_serve import access, layout, logs, sockets
 from tenonnx_serve.settings import Settings
 from tenonnx_serve.supervisor import Deployment, Supervisor
 
@@ -43,6 +43,8 @@ def run(settings: Settings, workers: int, drain_seconds: float, say: Callable[[s
     logs.start(settings.log, settings.verbosity, settings.log_requests)
     if danger := access.warning(settings.host, settings.access):
         log.warning("%s", danger)
+    if not layout.find_models(settings.source, settings.name):
+        log.warning("%s", layout.advice(settings.source))
     threads = settings.intra_op_threads or max(1, available_cores() // workers)
     with tempfile.TemporaryDirectory(prefix="tenonnx-regions-") as regions:
         told = dataclasses.replace(settings, intra_op_threads=threads, regions=regions)

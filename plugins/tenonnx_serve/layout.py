@@ -9,6 +9,7 @@
         2/model.onnx
       NAME/
         genai_config.json  a language model's folder, which may also be a version
+        config.pbtxt       optional
 
 A name in a request is looked up among the existing names, and never becomes a path.
 """
@@ -27,6 +28,7 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._\-]*")
 VERSION = re.compile(r"[1-9][0-9]{0,17}")
 CONFIG = "config.pbtxt"
 DEFAULT_FILES = ("model.onnx", "model.ort")
+SUFFIXES = (".onnx", ".ort")
 LANGUAGE = "genai_config.json"
 """What the folder of a language model has."""
 
@@ -58,14 +60,15 @@ def find_models(source: str, name: str = "") -> dict[str, Found]:
         raise NoSuchFile(f"{source} does not exist", hint="name a model's file or a repository")
     if root.is_file():
         return _single(name or root.stem, {1: root})
+    name, real = name or root.resolve().name, root.resolve()
     if is_language(root):
-        return _single(name or root.resolve().name, {1: root})
+        return _single(name, *_contents(root, real))
     for file in DEFAULT_FILES:
         if (root / file).is_file():
-            return _single(name or root.resolve().name, {1: root / file})
-    if (root / CONFIG).is_file() or _versions(root, root.resolve()):
-        return _single(name or root.resolve().name, *_contents(root, root.resolve()))
-    return _repository(root)
+            return _single(name, {1: root / file})
+    if (root / CONFIG).is_file() or _versions(root, real):
+        return _single(name, *_contents(root, real))
+    return _repository(root, real)
 
 
 def _single(name: str, versions: dict[int, Path], config: Path | None = None) -> dict[str, Found]:
@@ -77,8 +80,8 @@ def _single(name: str, versions: dict[int, Path], config: Path | None = None) ->
     return {name: Found(name, versions, config)}
 
 
-def _repository(root: Path) -> dict[str, Found]:
-    found, real = {}, root.resolve()
+def _repository(root: Path, real: Path) -> dict[str, Found]:
+    found = {}
     for folder in sorted(root.iterdir()):
         if NAME.fullmatch(folder.name) and folder.is_dir() and inside(folder, real):
             found[folder.name] = Found(folder.name, *_contents(folder, real))
@@ -86,10 +89,20 @@ def _repository(root: Path) -> dict[str, Found]:
 
 
 def _contents(folder: Path, root: Path) -> tuple[dict[int, Path], Path | None]:
-    if is_language(folder):
-        return {1: folder}, None
-    config = folder / CONFIG
-    return _versions(folder, root), config if config.is_file() and inside(config, root) else None
+    file = folder / CONFIG
+    config = file if file.is_file() and inside(file, root) else None
+    return {1: folder} if is_language(folder) else _versions(folder, root), config
+
+
+def advice(source: str) -> str:
+    """Returns how to add a model to a repository without any."""
+    root = Path(source)
+    files = sorted(path for path in root.iterdir() if path.suffix in SUFFIXES)
+    if not files:
+        place = root / "NAME" / "1" / "model.onnx"
+        return f"{root} has no models: add {place}, then POST /v2/repository/models/NAME/load"
+    place = root / files[0].stem / "1" / f"model{files[0].suffix}"
+    return f"{root} has no models in folders: serve {files[0]} itself, or move it to {place}"
 
 
 def is_language(path: Path) -> bool:

@@ -268,7 +268,7 @@ class Repository:
         models: dict[int, Model | LanguageModel] = {}
         for number in config.versions_of(said, found.versions):
             if layout.is_language(found.versions[number]):
-                models[number] = self._language_model(found, number)
+                models[number] = self._language_model(found, number, said)
                 continue
             path = layout.model_file(found.versions[number], root, file)
             session = open_session(str(path), self.settings, said)
@@ -278,13 +278,13 @@ class Repository:
             warm_up(made, list(declared))
         return models
 
-    def _language_model(self, found: Found, number: int) -> LanguageModel:
+    def _language_model(self, found: Found, number: int, said: Any) -> LanguageModel:
         from tenonnx_serve.openai.language_model import LanguageModel  # of another extra
 
         folder, root = found.versions[number], Path(self.settings.source)
         if folder != root:
             layout.check_inside(folder, root)
-        made = LanguageModel(found.name, str(number), folder, self.settings)
+        made = LanguageModel(found.name, str(number), folder, self.settings, said)
         warm_up_language(made)
         return made
 

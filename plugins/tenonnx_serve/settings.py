@@ -64,6 +64,7 @@ class Settings:
         intra_op_threads: Threads of a kernel; 0 lets kernels choose.
         runs: Runs at once.
         batching: For models whose configuration does not set it.
+        rows: Texts of a language model that share a step.
         startup: Models to load at the start; all if ``None``.
         regions: A folder in which workers share their list of regions of shared memory; empty for
             one process.
@@ -87,6 +88,7 @@ class Settings:
     intra_op_threads: int = 0
     runs: int = 2
     batching: Batching = Batching()
+    rows: int = 4
     startup: tuple[str, ...] | None = None
     regions: str = ""
     limits: Limits = field(default_factory=Limits)

@@ -21,6 +21,7 @@ pytest.importorskip("llguidance", reason="the extra generate is not installed")
 
 from generation.folders import TEMPLATE, VOCABULARY, write_folder
 from serve.servers import Running, double, serving
+from tenonnx_generate.engine import Engine
 from tenonnx_generate.request import Request
 from tenonnx_serve.settings import Limits, Settings
 
@@ -315,6 +316,37 @@ def test_bad_folders_are_refused(
     finally:
         shutil.rmtree(folder)
         running.server.core.repository.entries.pop("bad", None)
+
+
+def test_texts_of_a_step_are_an_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+
+    class Noted(Engine):
+        def __init__(self, model: Any, **how: Any) -> None:
+            made.append(how["max_batch_size"])
+            super().__init__(model, **how)
+
+    monkeypatch.setattr("tenonnx_serve.openai.engine_thread.Engine", Noted)
+    root = tmp_path / "models"
+    said = 'parameters { key: "rows" value { string_value: "%s" } }'
+    for name in ("a", "b", "c"):
+        folder = root / name / "1" if name == "b" else root / name
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder_with(folder)
+        if name != "a":
+            (root / name / "config.pbtxt").write_text(said % 2)
+    with serving(Settings(str(root), port=0, grpc_port=None, rows=3)) as server:
+        assert made == [3, 2, 2]
+        asked = {"prompt": ["a", "b", "c"], "max_tokens": 3}
+        for name in ("a", "b"):
+            status, found, _ = server.call("POST", COMPLETIONS, {"model": name, **asked})
+            assert (status, len(found["choices"])) == (200, 3)
+        for wrong_one in ("0", "1025", "many", "9" * 5000):
+            (root / "c" / "config.pbtxt").write_text(said % wrong_one)
+            status, found, _ = server.call("POST", "/v2/repository/models/c/load", b"")
+            assert (status, "expected 1 to 1024" in found["error"]) == (503, True)
 
 
 @pytest.mark.parametrize(("template", "words"), [

@@ -24,14 +24,15 @@ class EngineThread:
 
     Args:
         model: The model.
+        rows: How many texts share a step.
         most: How many texts may wait.
 
     Raises:
         Unsupported: The model's caches do not stay in place.
     """
 
-    def __init__(self, model: Model, most: int) -> None:
-        self._engine = Engine(model, max_waiting_turns=most)
+    def __init__(self, model: Model, rows: int, most: int) -> None:
+        self._engine = Engine(model, max_batch_size=rows, max_waiting_turns=most)
         self._tell: dict[Request, Tell] = {}
         self._changed = threading.Condition()
         self._closed = False

@@ -53,7 +53,7 @@ class Generations:
         self.waiting = 0
         self._engine: EngineThread | None = None
         try:
-            self._engine = EngineThread(model.model, most)
+            self._engine = EngineThread(model.model, model.rows, most)
         except Unsupported:
             self._threads = Threads(count, "tenonnx-generate")
 

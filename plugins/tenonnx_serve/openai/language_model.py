@@ -12,6 +12,7 @@ import numpy as np
 from tenonnx import InferenceSession
 from tenonnx_generate import Config, Generator, GeneratorParams, Model, Tokenizer
 from tenonnx_generate.guidance import vocabulary
+from tenonnx_serve.config import ModelConfig, rows_of, threads_of
 from tenonnx_serve.openai.errors import Wrong
 from tenonnx_serve.settings import Settings
 from tenonnx_serve.statistics import Statistics
@@ -32,8 +33,10 @@ class LanguageModel:
         version: A number, as text.
         folder: One of onnxruntime-genai's.
         settings: How to open it.
+        said: Its configuration, whose parameters go before the settings.
 
     Attributes:
+        rows: How many texts share a step.
         created: When its configuration was written, in seconds since 1970.
         context: How many tokens a prompt and its answer may have together: the ``max_length`` of
             the folder, or its context.
@@ -42,10 +45,13 @@ class LanguageModel:
         TenonnxError: A file is missing or wrong, or the model is of a kind that does not run.
     """
 
-    def __init__(self, name: str, version: str, folder: Path, settings: Settings) -> None:
+    def __init__(
+        self, name: str, version: str, folder: Path, settings: Settings, said: ModelConfig
+    ) -> None:
         config = Config(folder)
-        _configure(config, settings)
+        _configure(config, settings, threads_of(said) or settings.intra_op_threads)
         self.name, self.version = name, version
+        self.rows = rows_of(said) or settings.rows
         self.model = Model(config)
         self.tokenizer = Tokenizer(self.model)
         self.statistics = Statistics()
@@ -136,7 +142,7 @@ def too_long(asked: str, context: int, param: str) -> Wrong:
     )
 
 
-def _configure(config: Config, settings: Settings) -> None:
+def _configure(config: Config, settings: Settings, threads: int) -> None:
     """Has a folder's model opened as the server was told, whatever the folder says."""
     if settings.providers:
         config.clear_providers()
@@ -144,6 +150,6 @@ def _configure(config: Config, settings: Settings) -> None:
             config.append_provider(name)
             for key, value in options:
                 config.set_provider_option(name, key, value)
-    if settings.intra_op_threads:
-        told = {"intra_op_num_threads": settings.intra_op_threads}
+    if threads:
+        told = {"intra_op_num_threads": threads}
         config.overlay(json.dumps({"model": {"decoder": {"session_options": told}}}))
