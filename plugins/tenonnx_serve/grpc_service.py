@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from types import SimpleNamespace
 from typing import Any, Final
 from urllib.parse import unquote
 
 import grpc
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped] # no stubs
+from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
 from tritonclient.grpc import service_pb2 as messages
-from tritonclient.grpc import service_pb2_grpc
 
 from tenonnx_serve import facts, grpc_infer, grpc_server_methods, logs
 from tenonnx_serve.access import credentials
 from tenonnx_serve.core import Core, told
 from tenonnx_serve.errors import BadRequest, Missing, Unavailable
-from tenonnx_serve.grpc_entrance import Entrance
+from tenonnx_serve.grpc_entrance import KINDS, Entrance
+from tenonnx_serve.grpc_repeated import Repeated
 from tenonnx_serve.repository import READY, refuse_parameters
 from tenonnx_serve.rest import is_local
 from tenonnx_serve.settings import Settings
 
 IN_FLIGHT: Final = 32
 """Requests of one stream that run at once."""
+
+SERVICE: Final = messages.DESCRIPTOR.services_by_name["GRPCInferenceService"]
 
 Method = Callable[[Core, Any], Awaitable[Any]]
 
@@ -139,6 +142,25 @@ def answering(name: str, core: Core) -> Callable[[Any, Any], Awaitable[Any]]:
     return call
 
 
+def inferring(core: Core) -> Callable[[bytes, Any], Awaitable[bytes]]:
+    """Returns grpc's handler of ModelInfer, of serialized messages."""
+    repeated, answer = Repeated(core), answering("ModelInfer", core)
+
+    async def call(data: bytes, context: Any) -> bytes:
+        found = repeated.answer(data)
+        if found is None:
+            try:
+                message = messages.ModelInferRequest.FromString(data)
+            except DecodeError as error:
+                malformed = f"not a ModelInferRequest: {error}"
+                return await context.abort(grpc.StatusCode.INVALID_ARGUMENT, malformed)  # type: ignore[no-any-return]
+            found = (await answer(message, context)).SerializeToString()
+            repeated.learn(data, message)
+        return found
+
+    return call
+
+
 def streaming(core: Core) -> Callable[[AsyncIterator[Any], Any], AsyncIterator[Any]]:
     """Returns grpc's handler of a stream: it runs models as long as requests come."""
 
@@ -169,6 +191,23 @@ def streaming(core: Core) -> Callable[[AsyncIterator[Any], Any], AsyncIterator[A
                 left.cancel()
 
     return stream
+
+
+def handlers(core: Core) -> dict[str, Any]:
+    """Returns grpc's handlers of the service's methods, by name."""
+    found = {"ModelInfer": grpc.unary_unary_rpc_method_handler(inferring(core))}
+    for method in SERVICE.methods:
+        if method.name in found:
+            continue
+        read, write = map(GetMessageClass, (method.input_type, method.output_type))
+        how = {
+            "request_deserializer": read.FromString,
+            "response_serializer": write.SerializeToString,
+        }
+        streams = method.name == "ModelStreamInfer"
+        behavior = streaming(core) if streams else answering(method.name, core)
+        found[method.name] = KINDS[streams, streams](behavior, **how)
+    return found
 
 
 async def _streamed(core: Core, message: Any) -> Any:
@@ -212,9 +251,8 @@ def make_server(
         ("grpc.server_handshake_timeout_ms", 20_000),
     )
     server = grpc.aio.server(options=options, interceptors=[entrance] if entrance.needed else None)
-    methods = {name: answering(name, core) for name in METHODS}
-    service = SimpleNamespace(**methods | {"ModelStreamInfer": streaming(core)})
-    service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(service, server)
+    served = grpc.method_handlers_generic_handler(SERVICE.full_name, handlers(core))
+    server.add_generic_rpc_handlers((served,))
     try:
         if (secret := credentials(settings.access)) is None:
             port = server.add_insecure_port(address)

@@ -318,9 +318,7 @@ def test_bad_folders_are_refused(
         running.server.core.repository.entries.pop("bad", None)
 
 
-def test_texts_of_a_step_are_an_option(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_texts_of_a_step_are_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
 
     class Noted(Engine):
