@@ -16,6 +16,7 @@ import platformdirs
 from tenonnx import Fail, InvalidArgument, NoSuchFile
 from tenonnx_ray.downloads import Site, is_web, without_query
 from tenonnx_ray.needed import needed
+from tenonnx_ray.other_stores import of_fsspec
 
 MODELS = (".onnx", ".ort")
 CHUNK = 8 << 20
@@ -35,7 +36,8 @@ def fetched(address: str, folder: str | os.PathLike[str] | None = None) -> Path:
     Args:
         address: The address of a model, or of a folder with one model and its external data, in
             any file system that ``pyarrow.fs`` knows (``s3``, ``gs``, ``abfss``, ``hdfs``,
-            ``file``). An ``http`` or ``https`` address must be of a model in one file.
+            ``file``) or ``fsspec``. An ``http`` or ``https`` address must be of a model in one
+            file.
         folder: Where this node keeps models; ``models`` in tenonnx's cache folder if ``None``.
 
     Raises:
@@ -72,8 +74,8 @@ def _listed(address: str) -> tuple[Any, str, list[Any]]:
     fs = needed("pyarrow.fs")
     try:
         files, path = fs.FileSystem.from_uri(address)
-    except ValueError as error:  # pyarrow's ArrowInvalid is one
-        raise InvalidArgument(f"{address} has no scheme that pyarrow knows: {error}") from error
+    except ValueError:  # pyarrow's ArrowInvalid is one
+        files, path = of_fsspec(address)
     found = files.get_file_info(path)
     if found.type == fs.FileType.File:
         return files, path.rpartition("/")[0], [found]

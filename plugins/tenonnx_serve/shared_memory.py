@@ -1,9 +1,10 @@
 """Tensors in POSIX shared memory: regions that clients register, and parts of them.
 
-Inputs are read in place, and outputs are written in place; neither crosses the connection. Integers
-of 32 and 64 bits are copied first: kernels check indices before they use them, and the client could
-change them in between. If a client truncates a region during its use, the process that reads it
-dies; the region's size is checked before each use.
+Neither inputs nor outputs cross the connection. Inputs are read in place. Integers of 32 and 64
+bits are copied first: kernels check indices before they use them, and the client could change them
+in between. Outputs are copied to their place after the run, not bound to it, for the same reason:
+other nodes of the model may read an output. If a client truncates a region during its use, the
+process that reads it dies; the region's size is checked before each use.
 """
 
 from __future__ import annotations

@@ -21,7 +21,6 @@ from serve.servers import save
 from tenonnx_serve.core import Core
 from tenonnx_serve.grpc_repeated import MOST, Repeated
 from tenonnx_serve.grpc_service import model_infer
-from tenonnx_serve.quick import NEEDED
 from tenonnx_serve.settings import Settings
 
 TWO = """g (float[n,2] x, int64[n,2] k, string[n] s) => (float[n,2] y, string[n] t, int64[n,2] z) {
@@ -77,11 +76,10 @@ def learned(served: Served, *those: Any) -> Repeated:
     repeated = Repeated(served.core)
     for said in those:
         data = said.SerializeToString()
-        for _ in range(20 * NEEDED):
+        until = time.monotonic() + 20
+        while repeated.answer(data) is None and time.monotonic() < until:
             served.ask(said)
             repeated.learn(data, said)
-            if repeated.answer(data) is not None:
-                break
             time.sleep(0.001)  # the time of a run is noted after its answer
     return repeated
 
