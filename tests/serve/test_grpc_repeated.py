@@ -97,7 +97,7 @@ def test_what_repeats_is_answered_alike(served: Served) -> None:
     for said in some:
         assert parsed(repeated.answer(said.SerializeToString())) == served.ask(said)
     other = message()
-    other.raw_input_contents[0] = np.float32([7, -8]).tobytes()
+    other.raw_input_contents[0] = np.array([7, -8], np.float32).tobytes()
     found = parsed(repeated.answer(other.SerializeToString()))
     assert found == served.ask(other)
     assert np.frombuffer(found.raw_output_contents[0], np.float32).tolist() == [7, -7]
