@@ -222,6 +222,9 @@ def __getattr__(name: str) -> Any:
     from tenonnx.collector import paused
 
     with paused(lasting=True):
+        from tenonnx import kept_modules
+
+        kept_modules.install()
         value = getattr(importlib.import_module(f"tenonnx.{_MODULE_OF[name]}"), name)
     globals()[name] = value
     return value

@@ -19,10 +19,9 @@ from tenonnx.errors import Fail, NotSupported, TenonnxError
 from tenonnx.formats import load_model
 from tenonnx.loading.protos import graphs
 from tenonnx.options import SessionOptions, checked, effective
-from tenonnx.plans import portable, shipped
+from tenonnx.plans import Unkept, portable, shipped
 from tenonnx.plans.keeping import parts_of, refuse
 from tenonnx.plans.pickling import pickled
-from tenonnx.plans.unkept import Unkept
 from tenonnx.plans.weights import Gathered
 from tenonnx.plugins.choosing import plugins_of
 from tenonnx.session import InferenceSession, unopened

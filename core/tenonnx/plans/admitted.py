@@ -8,7 +8,7 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 from tenonnx import installed
-from tenonnx.plans.unkept import Unkept
+from tenonnx.plans import Unkept
 
 GROUP = "tenonnx"
 DISTRIBUTION = "tenonnx"

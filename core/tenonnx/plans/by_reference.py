@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from tenonnx.operators import OperatorTable
+from tenonnx.plans import Unkept
 from tenonnx.plans.admitted import packages, require
-from tenonnx.plans.unkept import Unkept
 
 INSIDE = ".<locals>."
 

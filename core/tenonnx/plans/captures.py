@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.lazy_modules import logger
-from tenonnx.plans import files
-from tenonnx.plans.unkept import Unkept
+from tenonnx.plans import Unkept, files
 from tenonnx.weights.mapping import Identity
 
 if TYPE_CHECKING:

@@ -14,12 +14,11 @@ from typing import Any
 from tenonnx.formats import HEADER_BYTES
 from tenonnx.interface.metadata import metadata_of
 from tenonnx.interface.session_facts import Session
-from tenonnx.plans import files, key
+from tenonnx.plans import Unkept, files, key
 from tenonnx.plans.kept import Parts
 from tenonnx.plans.key import STATE
 from tenonnx.plans.pickling import pickled
 from tenonnx.plans.rewriting import writes_of
-from tenonnx.plans.unkept import Unkept
 from tenonnx.plans.weights import Stores
 from tenonnx.plugins.catalogue import Catalogue
 from tenonnx.plugins.choosing import plugins_of

@@ -13,8 +13,7 @@ import numpy as np
 
 from tenonnx import installed
 from tenonnx.interface import config
-from tenonnx.plans import admitted
-from tenonnx.plans.unkept import Unkept
+from tenonnx.plans import Unkept, admitted
 
 if TYPE_CHECKING:
     from tenonnx.options import SessionOptions

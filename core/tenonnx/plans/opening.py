@@ -8,15 +8,15 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tenonnx import kept_modules
 from tenonnx.cores import bound
 from tenonnx.digest import digest
 from tenonnx.errors import Fail
 from tenonnx.interface.session_facts import Session
 from tenonnx.lazy_modules import logger
-from tenonnx.plans import captures, files, key
+from tenonnx.plans import Unkept, captures, files, key
 from tenonnx.plans.admitted import global_of
 from tenonnx.plans.key import PATH, STATE, TRUST_VARIABLE
-from tenonnx.plans.unkept import Unkept
 from tenonnx.records import NamedTuple
 from tenonnx.weights.locks import Locks
 from tenonnx.weights.registry import default_registry
@@ -251,6 +251,7 @@ class ReopenedSession(Session):
         except Unkept as why:
             log.info("the plan is not kept: %s", why)
         else:
+            kept_modules.keep_at_exit()
             captures.keep_after_first_run(self, self._sought.path)
 
 

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from tenonnx.plans import by_reference, stand_ins
+from tenonnx.plans import Unkept, by_reference, stand_ins
 from tenonnx.plans.admitted import NAMES, global_of, require
 from tenonnx.plans.later import Later
-from tenonnx.plans.unkept import Unkept
 from tenonnx.plans.unpickling import (
     element_type,
     host,

@@ -14,9 +14,8 @@ import numpy as np
 
 from tenonnx import installed
 from tenonnx.digest import digest
-from tenonnx.plans import admitted, key
+from tenonnx.plans import Unkept, admitted, key
 from tenonnx.plans.admitted import global_of
-from tenonnx.plans.unkept import Unkept
 
 if TYPE_CHECKING:
     from tenonnx.options import SessionOptions

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from tenonnx.compiled_file import Header, header_of, is_compiled, plan_digest
 from tenonnx.errors import Fail
-from tenonnx.plans import key, portable
+from tenonnx.plans import Unkept, key, portable
 from tenonnx.plans.admitted import global_of
-from tenonnx.plans.unkept import Unkept
 from tenonnx.provider import resolve_provider_name
 from tenonnx.weights.mapping import Identity
 from tenonnx.weights.trusted import Untrusted, open_trusted

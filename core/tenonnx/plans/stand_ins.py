@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.plans.unkept import Unkept
+from tenonnx.plans import Unkept
 from tenonnx.weights.storage import is_packed, unpack
 
 INITIALIZER, INPUT, OUTPUT, USED = 1, 2, 4, 8

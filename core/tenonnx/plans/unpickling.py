@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.lazy_modules import onnx_ir as ir
+from tenonnx.plans import Unkept
 from tenonnx.plans.admitted import global_of
 from tenonnx.plans.later import Later
-from tenonnx.plans.unkept import Unkept
 from tenonnx.plans.weights import Opened
 from tenonnx.provider import HOST, HostDevice
 from tenonnx.records import NamedTuple

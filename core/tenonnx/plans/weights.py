@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from tenonnx.plans.unkept import Unkept
+from tenonnx.plans import Unkept
 from tenonnx.weights.mapping import Mapping
 from tenonnx.weights.sidefile import running_system
 from tenonnx.weights.storage import PROCESS, UINT8, Memory, Storage, element

@@ -18,7 +18,8 @@ from tenonnx.errors import InvalidArgument
 from tenonnx.records import NamedTuple
 from tenonnx.weights.trusted import is_trusted
 
-WEIGHTS, PLANS = "*.weight", ("*.plan", "*.captures")
+MODULES = ".modules"
+WEIGHTS, PLANS = "*.weight", ("*.plan", "*.captures", f"*{MODULES}")
 EVERY = (f"weights/{WEIGHTS}", *(f"plans/{each}" for each in PLANS))
 """The files of a cache that share its room; kernels are as many as there are, and small."""
 

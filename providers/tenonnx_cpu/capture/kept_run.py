@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.plans.unkept import Unkept
+from tenonnx.plans import Unkept
 from tenonnx.records import NamedTuple
 from tenonnx.weights.storage import root
 from tenonnx.weights.weight import Weight
