@@ -82,7 +82,7 @@ class ByteWeights:
                 f"byte-words:{name}", positions, lambda: weight_words(array, zeros)
             )
             sums = site.derived(
-                f"byte-words-sums:{name}", positions, lambda: row_sums(packed, len(array), 1)
+                f"byte-words-sums:{name}", positions, lambda: word_sums(packed, len(array))
             )
             zeros = NO_ZERO
         else:
@@ -92,9 +92,7 @@ class ByteWeights:
             packed = site.derived(
                 f"byte-panels:1:{name}", (position,), lambda: weight_panels(array, group, adjacent)
             )
-            sums = site.derived(
-                f"byte-sums:1:{name}", (position,), lambda: row_sums(packed, len(array), group)
-            )
+            sums = site.derived(f"byte-sums:1:{name}", (position,), lambda: row_sums(array))
         flat = packed.reshape(-1)
         return cls(attributes, array.shape, flat, sums, zeros, alone, threads)
 
@@ -172,14 +170,21 @@ def weight_panels(array: NDArray, group: int, adjacent: bool) -> NDArray:
     panels = -(-rows // PANEL)
     made = np.zeros((group, panels * PANEL, runs.shape[2], -(-taps // 4) * 4), np.int8)
     made[:, :rows, :, :taps] = runs
-    made = made.reshape(group, panels, PANEL, -1, 4)
-    return np.ascontiguousarray(made.transpose(0, 1, 3, 2, 4))
+    fours = made.view(np.int32).reshape(group, panels, PANEL, -1)  # four bytes stay together
+    fours = np.ascontiguousarray(fours.transpose(0, 1, 3, 2))
+    return fours.view(np.int8).reshape(*fours.shape, 4)
 
 
-def row_sums(packed: NDArray, rows: int, group: int) -> NDArray:
-    """Returns the sum of every row of weights, of what kernels take of so many groups of rows."""
-    sums = packed.sum(axis=(-3, -1), dtype=np.int32).reshape(group, -1)
-    return np.ascontiguousarray(sums[:, : rows // group].reshape(-1))
+def row_sums(array: NDArray) -> NDArray:
+    """Returns the sum of every row of weights ``(K, C, *)``, as signed bytes."""
+    sums: NDArray = array.reshape(len(array), -1).sum(axis=1, dtype=np.int32)
+    return sums - np.int32(128 * (array.size // len(array))) if array.dtype == np.uint8 else sums
+
+
+def word_sums(packed: NDArray, rows: int) -> NDArray:
+    """Returns the sum of every row of what ``weight_words`` returned for so many rows."""
+    sums: NDArray = packed.sum(axis=(1, 3), dtype=np.int32).reshape(-1)
+    return sums[:rows]
 
 
 def weight_words(array: NDArray, zeros: NDArray) -> NDArray:
