@@ -41,6 +41,10 @@ MARK = b"tenonnx\2"
 CHECKED = 12
 """Where that begins which the checksum is of."""
 
+ADDRESS, LARGEST = struct.Struct("=Q"), (1 << 64) - 1
+WRITABLE = 0x200
+"""CPython's ``PyBUF_WRITE``."""
+
 ENTRY = "tenonnx_entry"
 """What a kernel's code object exports: the function that Python calls."""
 
@@ -184,18 +188,20 @@ def _enter(path: Path, base: int, size: int, wanted: Set[str], above: tuple[str,
         if not wanted <= header.exports.keys():
             raise Damaged(f"{path.name} is another code object")
         for name in header.needs:
-            _load(_beside(path, name), frozenset(), above)
+            if name not in _loaded:
+                _load(_beside(path, name), frozenset(), above)
         found = {name: _find(name) for name in header.outside}
         base = _make_executable(base, size, start, header.code)
     except BaseException:
         _system().munmap(base, size)
         raise
-    code = base + start
+    code, memory = base + start, _memory(base, size)
     for word in header.inside:
-        ctypes.c_uint64.from_address(code + word).value += code
+        (offset,) = ADDRESS.unpack_from(memory, start + word)
+        ADDRESS.pack_into(memory, start + word, (code + offset) & LARGEST)
     for name, words in header.outside.items():
         for word in words:
-            ctypes.c_uint64.from_address(code + word).value = found[name]
+            ADDRESS.pack_into(memory, start + word, found[name])
     exports = {name: code + offset for name, offset in header.exports.items()}
     _symbols.update(exports)
     _origins.update(dict.fromkeys(exports, path.name))
@@ -205,7 +211,7 @@ def _enter(path: Path, base: int, size: int, wanted: Set[str], above: tuple[str,
 def _beside(path: Path, name: str) -> Path:
     """Returns where the code object is that another one needs."""
     folder = installed()
-    if folder is not None and (folder / name).exists():
+    if folder is not None and os.path.exists(f"{folder}/{name}"):  # noqa: PTH110 - sooner
         return folder / name
     return path.with_name(name)
 
@@ -214,13 +220,22 @@ def _header(name: str, base: int, size: int) -> tuple[Header, int]:
     """Returns a code object's header, and where its code begins."""
     from tenonnx_cpu.jit.code.header import unpack  # with the first code object
 
-    content = memoryview((ctypes.c_ubyte * size).from_address(base)).cast("B")
+    content = _memory(base, size)
     mark, checksum, start, whole = FRONT.unpack_from(content)
     if mark != MARK or whole != size or zlib.crc32(content[CHECKED:]) != checksum:
         raise Damaged(f"{name} is not a whole code object")
     if not FRONT.size < start <= size or start % mmap.PAGESIZE:
         raise Damaged(f"{name} has no header")
     return unpack(content[FRONT.size : start], size - start), start
+
+
+def _memory(base: int, size: int) -> memoryview:
+    """Returns memory at an address; an array of ctypes would first make a type for each size."""
+    view = ctypes.pythonapi.PyMemoryView_FromMemory
+    view.restype = ctypes.py_object
+    view.argtypes = [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int]
+    made: memoryview = view(base, size, WRITABLE)
+    return made
 
 
 @functools.cache
@@ -264,8 +279,11 @@ def _make_executable(base: int, size: int, start: int, length: int) -> int:
 
 def _find(name: str) -> int:
     """Returns the address of a symbol of elsewhere."""
-    if known := _symbols.get(name):
-        return known
+    return _symbols.get(name) or _found_by_system(name)
+
+
+@functools.cache
+def _found_by_system(name: str) -> int:
     symbol = name.encode()
     found = _system().dlsym(None, symbol) or _system().dlsym(_mathematics(), symbol)
     if not found:

@@ -262,8 +262,8 @@ def _own_features() -> frozenset[str]:
     name = "Features" if architecture() == "aarch64" else "flags"
     if flags := description().get(name):
         # Linux writes avx512_vnni where LLVM writes avx512vnni.
-        found = flags.replace("_", "").split()
-        return frozenset(name for name in found if _asked_by_numpy().get(name.upper(), True))
+        found, asked = flags.replace("_", "").split(), _asked_by_numpy()
+        return frozenset(name for name in found if asked.get(name.upper(), True))
     return _told() or _asked()
 
 
