@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
 from small import Cli
+from typer.testing import CliRunner
 
+from tenonnx.cli.app import app
 from tenonnx.cli.failures import MEANINGS
+from tenonnx.cli.usage import _broken
 
 
 def test_help_explains_every_exit_code(cli: Cli) -> None:
@@ -65,6 +69,27 @@ def test_help_has_plain_words_and_an_example(cli: Cli, command: str) -> None:
     assert "Example" in result.stdout
     for word in ("range>", "<str>", "<int>", "<float>", "x>=", "\\b"):
         assert word not in result.stdout
+
+
+@pytest.mark.parametrize("command", [None, "generate", *COMMANDS])
+def test_help_fits_the_terminal_and_loses_nothing(command: str | None) -> None:
+    def text(width: int) -> str:
+        words = [*filter(None, [command]), "--help"]
+        result = CliRunner().invoke(app, words, prog_name="tenonnx", terminal_width=width)
+        assert result.exit_code == 0
+        assert max(map(len, result.stdout.splitlines())) <= width
+        assert "..." not in result.stdout.partition("Commands:")[2]
+        return "".join(result.stdout.replace(" \\\n", "").split())
+
+    assert text(60) == text(80) == text(200)
+
+
+def test_examples_are_continued_as_a_shell_reads_them() -> None:
+    line = "  tenonnx explain a.onnx --top 3 --json | jq '.[] | .name' > \"b c.txt\""
+    for width in range(20, 90):
+        parts = list(_broken(line, width))
+        assert shlex.split("\n".join(parts).replace("\\\n", "")) == shlex.split(line)
+        assert max(map(len, parts)) <= max(width, 26)
 
 
 def test_the_documentation_has_every_command(cli: Cli) -> None:

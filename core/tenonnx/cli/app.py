@@ -11,9 +11,9 @@ from typer.core import TyperGroup
 from tenonnx.cli import doctor, inspect, plugins, providers, run
 from tenonnx.cli.arguments import NOTHING
 from tenonnx.cli.failures import MEANINGS, explained, quiet_end
-from tenonnx.cli.output import say
+from tenonnx.cli.output import UNLIMITED, say
 from tenonnx.cli.state import State, state_of
-from tenonnx.cli.usage import Command, plain_error
+from tenonnx.cli.usage import Command, FittingHelp, plain_error
 
 CODES = "\n".join(f"  {code.value:>3}  {meaning}" for code, meaning in MEANINGS.items())
 
@@ -32,7 +32,7 @@ Exit codes:
 """
 
 
-class Group(TyperGroup):
+class Group(FittingHelp, TyperGroup):
     """The subcommands, those of plug-ins among them, and what becomes of their failures."""
 
     _merged = False
@@ -67,6 +67,13 @@ class Group(TyperGroup):
         """Returns the subcommands' names."""
         self._merge(ctx)
         return super().list_commands(ctx)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Writes the subcommands, each with the whole first sentence of its help."""
+        found = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        rows = [(name, command.get_short_help_str(UNLIMITED)) for name, command in found.items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
     def _merge(self, ctx: Any) -> None:
         """Adds the plug-ins' subcommands: those of an app without a name, or the named app."""

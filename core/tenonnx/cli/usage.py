@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import typer
@@ -36,7 +37,67 @@ PARSING: Final = {
 """By the validator's name for an error, what was expected."""
 
 
-class Command(TyperCommand):
+AS_WRITTEN: Final = "\b"
+"""The parser's sign, a line of its own, for a paragraph whose lines are kept."""
+
+WORD: Final = re.compile(r"""(?:--?[\w-]+\s(?![-|<&]))?(?:'[^']*'|"[^"]*"|\S)+""")
+"""A word of a command line, or an option and its value; spaces between quotes are part of it."""
+
+ROW: Final = re.compile(r"\s*\S+\s{2,}(?=\S)")
+"""The first column of a row of two, and the space after it."""
+
+
+class FittingHelp:
+    """Help of a command in which no line is wider than the terminal."""
+
+    help: str | None
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """Writes the text: sentences are wrapped, examples continued, rows of two columns hung."""
+        del ctx
+        if not self.help:
+            return
+        formatter.write_paragraph()
+        with formatter.indentation():
+            width = formatter.width - formatter.current_indent
+            paragraphs = inspect.cleandoc(self.help).split("\n\n")
+            formatter.write_text("\n\n".join(_fitting(each, width) for each in paragraphs))
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Returns the words of the usage; an argument that must be given has no brackets."""
+        pieces: list[str] = super().collect_usage_pieces(ctx)  # type: ignore[misc]
+        return [re.sub(r"^\{(.+)\}$", r"\1", piece) for piece in pieces]
+
+
+def _fitting(paragraph: str, width: int) -> str:
+    """Returns a paragraph in which lines that are kept as written fit a width."""
+    head, *lines = paragraph.split("\n")
+    if head.strip() != AS_WRITTEN:
+        return paragraph
+    return "\n".join([head, *(part for line in lines for part in _broken(line, width))])
+
+
+def _broken(line: str, width: int) -> Iterator[str]:
+    """Yields the lines for one: a row goes on in its second column, a command after a backslash."""
+    start, end = 0, ""
+    words = [found.span() for found in WORD.finditer(line)]
+    if (row := ROW.match(line)) is not None:
+        indent = " " * row.end()
+        words = [span for span in words if span[0] >= row.end()]
+    else:
+        indent, end = " " * (len(line) - len(line.lstrip()) + 4), " \\"
+    shown = ""
+    for at, (_, stop) in enumerate(words):
+        part = shown + line[start:stop]
+        last = at == len(words) - 1
+        if at and len(part) + (0 if last else len(end)) > width and shown.strip():
+            yield shown + end
+            part = indent + line[start:stop].lstrip()
+        shown, start = part, stop
+    yield shown
+
+
+class Command(FittingHelp, TyperCommand):
     """A subcommand whose help says ``N`` where the parser would say ``<int range>``."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
