@@ -125,6 +125,10 @@ class PluginError(TenonnxError, RuntimeError):
     """A plug-in failed to import, took a name that is taken, or does not fit its hook."""
 
 
+LISTED = 12
+"""Names that an error lists; it counts the others."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Returns ``"; did you mean 'x'?"`` if a known name is close, else lists the known ones."""
     names = list(known)
@@ -136,4 +140,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name.lower(), lowered, n=1)
     if close:
         return f"; did you mean {lowered[close[0]]!r}?"
+    if len(names) > LISTED:
+        return f" (there are {len(names)}: {', '.join(names[:LISTED])}, ...)"
     return f" (there are: {', '.join(names)})"

@@ -14,7 +14,7 @@ import typer
 from tenonnx import NotSupported
 from tenonnx.cli import arguments
 from tenonnx.cli.failures import Code
-from tenonnx.cli.opening import Request, check_provider, load_original
+from tenonnx.cli.opening import Request, load_original
 from tenonnx.cli.output import (
     count,
     emit_json,
@@ -106,8 +106,6 @@ def compare(
     from tenonnx_bench.measure import open_all, race, settle_all
 
     state, request = state_of(context), Request(providers, level, without, roots, threads)
-    for text in providers:
-        check_provider(state, text)
     openers = {peer.value: peer_opener(peer, threads), OURS: session_opener(state, request)}
     graph = load_original(state, model, request).graph
     feeds = make_feeds(graph, inputs or ["random"], parse_dims(dims), seed)

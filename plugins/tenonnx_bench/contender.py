@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenonnx.cli.opening import (
     Request,
-    check_provider,
+    check_names,
     open_session,
     parse_provider,
     wait_for_kernels,
@@ -48,7 +48,12 @@ class Opened:
 
 
 def session_opener(state: State, request: Request) -> Open:
-    """Returns the function that opens a model for a request."""
+    """Returns the function that opens a model for a request.
+
+    Raises:
+        InvalidArgument: No such provider, option of a provider, or transform.
+    """
+    check_names(state, request)
     return lambda model: Opened(open_session(state, model, request, as_programs_do=True)[0])
 
 
@@ -67,7 +72,6 @@ def opener(state: State, text: str, request: Request, behind: Sequence[str] = ()
     name, options = parse_provider(text)
     if name == PEER and PEER not in state.plugins.providers:
         return _peer_opener(options, request)
-    check_provider(state, text)
     names = (text, *(other for other in behind if other != name))
     return session_opener(state, dataclasses.replace(request, providers=names))
 

@@ -12,7 +12,7 @@ import typer
 
 from tenonnx import Fail, InvalidArgument
 from tenonnx.cli import arguments
-from tenonnx.cli.opening import Request, check_provider, load_original
+from tenonnx.cli.opening import Request, check_names, load_original
 from tenonnx.cli.output import (
     check_targets,
     emit_json,
@@ -78,8 +78,7 @@ def memory(
         hold(state, child, model, request, feeds)
         return
     check_targets(html)
-    for text in providers:
-        check_provider(state, text)
+    check_names(state, request)
     if peer is None:
         peer = bool(html) and is_installed(PEER)
     elif peer and not is_installed(PEER):

@@ -54,6 +54,27 @@ def test_wrong_values_are_told_in_plain_words(
     assert result.stderr == (f"error: {said}\nhint: `tenonnx profile --help` lists the options\n")
 
 
+@pytest.mark.parametrize("command", ["inspect", "bench", "compare", "profile", "memory"])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--disable-transform", "gleu"), "no transform 'gleu' to disable; did you mean 'gelu'?"),
+        (("-p", "cup"), "unknown provider 'cup'; did you mean 'cpu'?"),
+    ],
+)
+def test_unknown_names_are_told_before_any_work(
+    cli: Cli, mlp: str, command: str, arguments: tuple[str, ...], said: str
+) -> None:
+    result = cli(command, mlp, *arguments)
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"error: {said}\n")
+
+
+def test_a_folder_s_hidden_files_are_no_suggestion(cli: Cli, mlp: str) -> None:
+    result = cli("compile", "mpl.onnx")
+    assert result.exit_code == 3
+    assert result.stderr.endswith("hint: The folder has mlp.onnx.\n")
+
+
 COMMANDS = [
     *("run", "inspect", "plugins", "providers", "doctor"),
     *("quantize", "bench", "compare", "profile", "memory", "compile", "convert"),

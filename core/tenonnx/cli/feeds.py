@@ -190,7 +190,10 @@ def _read(path: str) -> NDArray | dict[str, NDArray]:
     except OSError as error:
         raise InvalidArgument(f"{path} cannot be read: {error.strerror or error}") from error
     except Exception as error:  # zipfile's, zlib's and numpy's own, as the damage has it
-        raise InvalidArgument(f"{path} cannot be read: {error}") from error
+        raise InvalidArgument(
+            f"{path} cannot be read: it is damaged, or holds no arrays of numpy's",
+            hint="write arrays with numpy.save(FILE, ARRAY) or numpy.savez(FILE, NAME=ARRAY)",
+        ) from error
     return np.asarray(content)
 
 

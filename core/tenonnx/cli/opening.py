@@ -80,6 +80,21 @@ def check_provider(state: State, text: str) -> str:
     return name
 
 
+def check_names(state: State, request: Request) -> None:
+    """Refuses providers and transforms that there are not, before any work is done for them.
+
+    Raises:
+        InvalidArgument: There is no such provider, option of a provider, or transform.
+    """
+    from tenonnx.options import GraphOptimizationLevel
+    from tenonnx.transforms import select
+
+    for text in request.providers:
+        check_provider(state, text)
+    known = state.plugins.transforms.values()
+    select(known, GraphOptimizationLevel.ORT_ENABLE_ALL, request.without)
+
+
 def usable_providers(state: State) -> list[type[Provider]]:
     """Returns the providers that work here, in the order in which they are preferred."""
     from tenonnx.provider import why_unusable

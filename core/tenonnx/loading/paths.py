@@ -111,7 +111,7 @@ def _close_matches(path: str) -> str | None:
     if not os.path.isdir(folder):  # noqa: PTH112
         return f"The folder {folder} does not exist either."
     try:
-        names = [entry.name for entry in folder.iterdir()]
+        names = [entry.name for entry in folder.iterdir() if not entry.name.startswith(".")]
     except OSError:
         return None
     import difflib  # for mistakes only
