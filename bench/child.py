@@ -1,4 +1,4 @@
-"""What happens in each fresh process: import an engine, load a model, run it.
+"""The work of each fresh process: import an engine, load a model, run it.
 
 The process tells its parent after each phase how long it took, and waits for a word, so that the
 parent can look at its memory meanwhile. It is run as a script and imports nothing of this

@@ -27,7 +27,7 @@ SHOWN = ("load_s", "first_s", "ran_mib", "run_s")
 
 
 NOBODY = "not compared"
-"""Stands for the engines that a model is not given to."""
+"""Stands for the engines that a model is not run on."""
 
 
 class NotCompared(Exception):

@@ -12,7 +12,7 @@ from bench.builder import FLOAT, INT64, MICROSOFT, Builder, Feeds, Specs
 from bench.llm import Form, linear
 
 Attention: TypeAlias = Literal["nodes", "operator", "group-query"]
-"""What attends: nodes, as torch's exporters write them; opset 23's operator; onnxruntime's own."""
+"""Forms of attention: nodes, as torch's exporters write them, or an operator."""
 
 Built = tuple[onnx.ModelProto, Feeds]
 LENGTHS = 1024
@@ -68,7 +68,7 @@ class _Llama:
         return cos, sin
 
     def mask(self) -> str:
-        """What is added to scores: causal, and none of what the attention mask hides."""
+        """Returns the summand of scores: causal, and the least number for hidden tokens."""
         b = self.b
         least = float(np.finfo(np.float32).min)
         before = b("Gather", b("Shape", "past_key_values.0.key"), b.scalar(2), axis=0)
@@ -155,7 +155,7 @@ class _Llama:
         )  # fmt: skip
 
     def counts(self) -> tuple[str, ...]:
-        """What the operator of onnxruntime takes besides: lengths, and tables of angles."""
+        """Returns further inputs of onnxruntime's operator: lengths, and tables of angles."""
         b = self.b
         seen = b("ReduceSum", "attention_mask", b.ints(1), keepdims=1)
         lengths = b("Cast", b("Sub", seen, b.ints(1)), to=INT32)

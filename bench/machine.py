@@ -1,4 +1,4 @@
-"""What measurements were taken on; and telling how they go on."""
+"""The machine of measurements, and messages about their progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is compared: models on disk, how they are used, and the bounds tenonnx has to keep."""
+"""The scenarios: models on disk, how they are used, and the bounds that tenonnx has to keep."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def whole_models(folder: Path, settings: Settings) -> Iterator[Case]:
 
 
 def architectures(folder: Path, settings: Settings) -> Iterator[Case]:
-    """What transformers' models take, as torch exports them."""
+    """Inputs of transformers' models, as torch exports them."""
     for name, path, feeds in exported(folder, quick=settings.quick, vocabulary=VOCABULARY):
         share = 0.05 * sum(file.stat().st_size for file in folder.glob(f"{path.name}*")) / 2**20
         bounds = [] if settings.quick or name in SMALL else [Bound("loaded_mib", share)]

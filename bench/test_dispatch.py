@@ -1,4 +1,4 @@
-"""What the runtime costs per node, per lookup and per compilation."""
+"""The runtime's time per node, per lookup and per compilation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What transforms gain, as JSON, as a table in Markdown and as a picture."""
+"""The gains of transforms, as JSON, as a table in Markdown and as a picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of graph transforms share: a provider for all of them, models before and after."""
+"""Functions for tests of graph transforms: a provider for all of them, models before and after."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plug-ins as small as they can be, and the models to see them by."""
+"""Plug-ins as small as possible, and the models that show them."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ FILES: dict[str, tuple[Plant, str]] = {
     "pipe": (to_pipe, "is a named pipe"),
     "folder": (to_folder, "is a folder"),
 }
-"""What is done to a file, and what is said of it then."""
+"""Changes to a file, and the warning about each."""
 
 FOLDERS: dict[str, tuple[Plant, str]] = {
     "anybody's": (lambda path: path.chmod(0o777), "can be written by anybody"),
@@ -66,4 +66,4 @@ FOLDERS: dict[str, tuple[Plant, str]] = {
     "below a foreign one": (lambda path: give_away(path.parent), f"belongs to user {NOBODY}"),
     "foreign link": (to_foreign_link, f"belongs to user {NOBODY}"),
 }
-"""What is done to a folder, and what is said of it then."""
+"""Changes to a folder, and the warning about each."""

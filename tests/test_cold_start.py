@@ -1,4 +1,4 @@
-"""What a process imports before its first answer: no timing, which differs, but what takes time."""
+"""The imports of a process before its first answer, which take most of the time until it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def jit(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def imported(jit: str, tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """What the second process imports: the first one keeps what it finds out."""
+    """The imports of a second process, which opens the plan that the first one kept."""
     environment = {**os.environ, "TENONNX_JIT": jit, "TENONNX_PLUGINS": ""}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     environment["TENONNX_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))

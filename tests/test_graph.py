@@ -1,4 +1,4 @@
-"""What a loaded graph must be: sorted or sortable, complete, each name assigned once."""
+"""Laws of a loaded graph: sorted or sortable, complete, each name assigned once."""
 
 from __future__ import annotations
 

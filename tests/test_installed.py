@@ -1,4 +1,4 @@
-"""What is installed is what importlib.metadata says is installed."""
+"""The installed packages are those that importlib.metadata lists."""
 
 from __future__ import annotations
 

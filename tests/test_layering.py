@@ -38,7 +38,7 @@ LAYERS = {
         for plugin in ("tenonnx_contrib", "tenonnx_jax", "tenonnx_quant", "tenonnx_torch")
     },
 }
-"""What a package may import besides itself."""
+"""Packages that a package may import besides itself."""
 
 PARTS = {
     "weights": set[str](),
@@ -51,7 +51,7 @@ PARTS = {
     "cli": {"weights", "planning", "plugins", "interface", "plans"},
     "testing": {"weights", "planning", "plugins", "interface", "cli"},
 }
-"""What a package of the runtime may import of its other packages."""
+"""The runtime's packages that each of them may import."""
 
 PUBLIC_MODULES = {
     "tenonnx",
@@ -71,7 +71,7 @@ PUBLIC_MODULES = {
     "tenonnx.sizes",
     "tenonnx.traits",
 }
-"""What of the runtime a plug-in may import."""
+"""Modules of the runtime that a plug-in may import."""
 
 COMMAND_MODULES = {
     f"tenonnx.cli.{name}"
@@ -80,7 +80,7 @@ COMMAND_MODULES = {
         *("output", "smoke", "state", "timing"),
     )
 } | {"tenonnx.cli", "tenonnx.errors"}
-"""What else one that brings subcommands may import."""
+"""Modules that a plug-in with subcommands may import besides."""
 
 CORE_NEEDS = {
     "google",  # protobuf's exception, which onnx raises
@@ -88,7 +88,7 @@ CORE_NEEDS = {
 }  # fmt: skip
 COMMAND_NEEDS = CORE_NEEDS | {"click", "rich", "typer"}
 KIT_NEEDS = CORE_NEEDS | {"hypothesis", "pytest"}
-"""What the runtime, its command line, and what plug-ins are tested with may import of others."""
+"""Packages of others that the runtime, its command line and the test kit may import."""
 
 LARGEST_CYCLE = 4
 """Modules that import each other in a ring, lazily or for their types: the array of
@@ -101,7 +101,7 @@ ABOVE = {
     ("tenonnx_cpu.jit.runtime", "tenonnx_cpu.work"),
     ("tenonnx_cpu.jit.threads.memory", "tenonnx_cpu.threading_config"),
 }
-"""What ``jit`` asks of the provider: which nodes have most to do, how many threads there are."""
+"""Modules of the provider that ``jit`` may import: the work of nodes, the number of threads."""
 
 MAX_FILE = 400
 MEDIAN_FILE = 130

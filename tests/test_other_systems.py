@@ -1,4 +1,4 @@
-"""What of the system is optional: Windows has nothing of POSIX, and the package works there too."""
+"""Optional parts of the system: the package works without POSIX's modules, as on Windows."""
 
 from __future__ import annotations
 

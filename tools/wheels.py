@@ -22,7 +22,7 @@ from zipfile import ZipFile
 from tools.backend import ROOT, VARIABLE, compile_kind, with_kernels
 
 SYSTEM = "manylinux_2_17_{0}.manylinux2014_{0}"
-"""What pip calls Linux with a C library that has all functions that code objects name."""
+"""pip's tag for Linux with a C library that has all functions that code objects use."""
 
 MOST_BYTES = 10_000_000
 
@@ -33,11 +33,11 @@ SYMBOLS = re.compile(
     r"|(a?(cos|sin|tan)h?|atan2|ceil|erfc?|exp(2|m1)?|floor|fma|fmod|hypot|ldexp|l?gamma|log(10|1p|2)?"
     r"|nearbyint|pow|rint|round|trunc)f?"
 )
-"""What code objects may name: of this project, of CPython, of the C library since glibc 2.17."""
+"""Symbols that code objects may use: of this project, of CPython, of glibc since 2.17."""
 
 
 TOOLS = ("hypothesis", "pytest", "scipy")
-"""What tests of kernels need besides."""
+"""Further packages for tests of kernels."""
 
 TESTS = "tests tests/operators"
 """Where tests import from: not from this tree's packages."""
@@ -53,7 +53,7 @@ EMULATED = {
     "armv8-a+dotprod": "neoverse-n1",
     "armv8-a+dotprod+i8mm": "max,sve=off",  # with SVE, OpenBLAS raises flags for no result
 }
-"""What qemu calls processors that have little more than a target CPU, where it has any."""
+"""qemu's names for processors with little more than a target CPU's features."""
 
 INSTALLED = """
 import importlib.util, sys
@@ -188,7 +188,7 @@ def try_installed(wheel: Path, tests: Sequence[str]) -> None:
 
 
 def try_emulated(wheel: Path, python: Path, tests: Sequence[str]) -> None:
-    """Tries a wheel for every target CPU on another Python, which has what it depends on."""
+    """Tests a wheel for every target CPU on another Python, with its dependencies installed."""
     with tempfile.TemporaryDirectory() as folder:
         with ZipFile(wheel) as file:
             file.extractall(Path(folder, "packages"))
@@ -197,7 +197,7 @@ def try_emulated(wheel: Path, python: Path, tests: Sequence[str]) -> None:
 
 
 def kinds_of(wheel: Path) -> list[str]:
-    """Returns the target CPUs that a wheel has kernels for."""
+    """Returns the target CPUs of a wheel's kernels."""
     with ZipFile(wheel) as file:
         return sorted({name.split("/")[2] for name in file.namelist() if name.endswith(".image")})
 

@@ -1,4 +1,4 @@
-"""What fits on a node: arithmetic of memory and cores."""
+"""The number of replicas on a node: arithmetic of memory and cores."""
 
 from __future__ import annotations
 

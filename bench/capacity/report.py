@@ -1,4 +1,4 @@
-"""What capacity is told of on the page: how much fits, and how soon it is there."""
+"""Capacity on the page of results: how much fits, and how soon it is ready."""
 
 from __future__ import annotations
 

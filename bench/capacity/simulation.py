@@ -56,7 +56,7 @@ class Scaling:
 
 @dataclass
 class Result:
-    """What happened.
+    """The outcome of a simulation.
 
     Attributes:
         ready: When each replica began to answer, in order.

@@ -25,7 +25,7 @@ TRUSTED, OURS = ENGINES
 UNASKED, ABSENT = "not asked for", "not installed"
 
 PEER_LIMIT = 1.1
-"""What the ratio to the time of the best of other engines must not exceed."""
+"""The greatest ratio allowed to the time of the best of other engines."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Settings:
 
 @dataclass
 class Outcome:
-    """What came of a row with a number of threads.
+    """The outcome of a row with a number of threads.
 
     Attributes:
         name: The row's.

@@ -105,7 +105,7 @@ def whole(build: Callable[[], tuple[onnx.ModelProto, Feeds]]) -> Built:
 
 
 class Pixels(quantization.CalibrationDataReader):
-    """A few random images to find the ranges of activations with."""
+    """A few random images for the ranges of activations."""
 
     def __init__(self, feeds: Feeds) -> None:
         self._left = iter([feeds] * 2)

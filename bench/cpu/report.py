@@ -18,7 +18,7 @@ TITLES = ["model", "threads", "tenonnx", "onnxruntime", "ratio", "of medians", "
 
 @dataclass
 class Results:
-    """What has been measured.
+    """The measurements.
 
     Attributes:
         machine: Where.

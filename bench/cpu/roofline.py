@@ -1,4 +1,4 @@
-"""What the machine can do at most, measured, and what kernels reach of that.
+"""The machine's peaks, measured, and the share that kernels reach.
 
 Peaks are of this machine now: reading memory beyond every cache (the read of STREAM), and fused
 multiply-adds of float32 in registers. A kernel takes turns with the one that bounds it: on a shared
@@ -45,7 +45,7 @@ def measure_roofline(threads: Sequence[int], *, quick: bool) -> list[dict[str, A
 
 @dataclass(frozen=True)
 class Work:
-    """What can be timed: a call, and how many bytes it reads or float operations it does."""
+    """A call to time, and how many bytes it reads or float operations it does."""
 
     call: Callable[[], object]
     amount: float

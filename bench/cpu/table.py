@@ -60,7 +60,7 @@ class Row:
 
     @property
     def measured(self) -> str:
-        """What is timed, in words."""
+        """The measurement, in words."""
         if self.at_once:
             return "runs a second of all together"
         words = {None: "a run", "first": "a first session", "kept": "a session, the plan kept"}

@@ -28,7 +28,7 @@ from bench.machine import machine, tell
 from bench.options import parser
 
 COUNTED = (TESTS, CONFORMANCE)
-"""What takes minutes and says every second how far it is."""
+"""A measurement of minutes that reports its progress every second."""
 
 TELL_SECONDS = 10
 """Between two of those that are told."""

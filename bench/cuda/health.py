@@ -1,4 +1,4 @@
-"""What is done about a device that is lost: after a wild access it fails a process's every call.
+"""Recovery from a lost device: after a wild access every call of the process fails.
 
 It is a plug-in of pytest, ``-p bench.cuda.health``: an xdist worker ends with the test that broke
 the device, and a new worker runs the remaining tests.

@@ -11,7 +11,7 @@ Found: TypeAlias = Mapping[str, float]
 
 TESTS, CONFORMANCE, KERNELS = "tests", "conformance", "kernels"
 SMALL: Final = "small "
-"""What the results call what is no row, and a row's small network, before the row's name."""
+"""Prefixes of names in the results, of measurements that are no row and of small networks."""
 
 OURS: Final = ("tenonnx", "tenonnx graph")
 

@@ -1,4 +1,4 @@
-"""What is known of a device: kept in files of its name, which are whole after every figure."""
+"""A device's figures, in files of its name, which are whole after every figure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured: a network, its twin in torch, and in which element type that computes."""
+"""The rows: a network, its twin in torch, and the twin's element type."""
 
 from __future__ import annotations
 

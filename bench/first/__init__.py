@@ -1,1 +1,1 @@
-"""What a user meets who has just installed: the first runs of a fresh process."""
+"""The first runs of a fresh process, after a new installation."""

@@ -1,4 +1,4 @@
-"""What installing takes, as README does it, and what is installed."""
+"""The time of an installation as README describes it, and its size."""
 
 from __future__ import annotations
 

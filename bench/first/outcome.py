@@ -1,4 +1,4 @@
-"""What processes told, and what that comes to."""
+"""Reports of processes, and their medians."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OPENED = 0.03
 onnxruntime if that is more."""
 
 OPENED_MEAN = 0.5
-"""What that may be of onnxruntime's time, over all rows: their geometric mean."""
+"""The limit of the geometric mean of all rows, in units of onnxruntime's time."""
 
 ORT_OPENED = 1.5
 """A second process may take so much of onnxruntime's time to open an ``.ort`` file and run it."""

@@ -27,7 +27,7 @@ EXPLAINED = (
 
 @dataclass
 class Results:
-    """What has been measured.
+    """The measurements.
 
     Attributes:
         machine: Where, and of which commit.

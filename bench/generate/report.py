@@ -1,4 +1,4 @@
-"""What language models are told of on the page: each figure beside onnxruntime-genai's."""
+"""Language models on the page of results: each figure beside onnxruntime-genai's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OWN = {
     "guidance": ("a token, held to a schema", "free"),
     "four at once": ("a token of each of four rows", "four tokens of one row"),
 }
-"""What is compared with tenonnx itself, and with what."""
+"""Rows that are compared with other rows of tenonnx."""
 
 Result = Mapping[str, Any]
 

@@ -50,7 +50,7 @@ class Area:
 
     @property
     def command(self) -> str:
-        """What measures it alone."""
+        """The command that measures this area alone."""
         name = self.module.removeprefix("bench.").removesuffix("__main__").rstrip(".")
         return " ".join(filter(None, ["python -m bench", name, *self.arguments]))
 

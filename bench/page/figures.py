@@ -1,4 +1,4 @@
-"""What the benchmarks' files of results say, in figures of one kind."""
+"""The benchmarks' files of results, as figures of one kind."""
 
 from __future__ import annotations
 

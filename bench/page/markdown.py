@@ -55,7 +55,7 @@ class Section:
 
     @property
     def area(self) -> Area:
-        """What the results are of."""
+        """The area that the results belong to."""
         return AREAS[self.name]
 
 

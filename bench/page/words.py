@@ -1,4 +1,4 @@
-"""What the rows of processes are, in words; where no entry stands, a row's own name does."""
+"""The rows of processes in words; a row without an entry has its own name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a row of the table is about: an operator, inputs, and the exact answer."""
+"""A row of the table: an operator, inputs, and the exact answer."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Errors:
 
 @dataclass(frozen=True)
 class Row:
-    """What an engine's errors are on a case, by kinds of inputs; ``None`` where it does not run."""
+    """An engine's errors on a case, by kinds of inputs; ``None`` where it does not run."""
 
     case: str
     dtype: str

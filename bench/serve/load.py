@@ -21,7 +21,7 @@ SIZE = re.compile(rb"\r\ncontent-length: *(\d+)", re.I)
 
 @dataclass(frozen=True)
 class Load:
-    """What clients met.
+    """The clients' figures.
 
     Attributes:
         rate: Requests a second, all together.

@@ -1,4 +1,4 @@
-"""What workers hold of a model of one matrix: private memory of each, and that of all together."""
+"""The memory of workers with a model of one matrix: private memory of each, and of all together."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Held:
 
     @property
     def more(self) -> int:
-        """What the model adds to the worker that it adds most to."""
+        """The greatest number of bytes that the model adds to a worker."""
         return max(self.private) - self.empty
 
 

@@ -1,4 +1,4 @@
-"""What a scenario is, and the large files that it is made of."""
+"""Scenarios, and their large files."""
 
 from __future__ import annotations
 

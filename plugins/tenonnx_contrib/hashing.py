@@ -16,7 +16,7 @@ def rotated(x: Array, bits: int) -> Array:
 
 
 def mixed(block: Array) -> Array:
-    """Returns what a block of four bytes changes a state by."""
+    """Returns the number by which a block of four bytes changes a state."""
     return rotated(block * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
 
 

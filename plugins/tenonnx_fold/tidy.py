@@ -25,7 +25,7 @@ KINDS = {
     "value_string": ir.AttributeType.STRING,
     "value_strings": ir.AttributeType.STRINGS,
 }
-"""What is read of a Constant; the runtime names a node whose attribute is anything else."""
+"""The attributes of Constant that are read; the runtime refuses others by name."""
 
 
 def lift_constants(model: ir.Model, context: TransformContext) -> bool:

@@ -88,7 +88,7 @@ class Found:
 
 
 class Pattern(ABC):
-    """What a value may be."""
+    """A pattern that values may match."""
 
     @abstractmethod
     def match(self, value: ir.Value, found: Found) -> bool:

@@ -36,7 +36,7 @@ Examples:
 
 
 class Mode(enum.StrEnum):
-    """What is quantized."""
+    """The parts that are quantized."""
 
     WEIGHTS = "weights"
     DYNAMIC = "dynamic"

@@ -34,7 +34,7 @@ Examples:
 
 
 class Kind(enum.StrEnum):
-    """What a plug-in may bring."""
+    """The kinds of plug-ins."""
 
     PROVIDER = "provider"
     TRANSFORM = "transform"

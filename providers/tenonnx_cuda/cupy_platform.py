@@ -257,7 +257,7 @@ class _Owned:
 
 
 class _Mapped:
-    """What holds memory that is mapped, and ends that when it is let go."""
+    """An owner of mapped memory, which unmaps it in the end."""
 
     def __init__(self, end: Callable[[], object], owner: object = None) -> None:
         self._end, self.owner = end, owner

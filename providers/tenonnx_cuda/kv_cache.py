@@ -28,7 +28,7 @@ LEAST_MORE: Final = 128
 """Steps that a new room has space for at least, besides those that are there."""
 
 ALIGNED: Final = 256
-"""What remains of an address by this is all that a call may make of it."""
+"""The modulus of addresses: a call may depend only on the remainder."""
 
 MULTIPLE: Final = 64
 """Of steps in a room."""

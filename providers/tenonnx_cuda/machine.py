@@ -1,4 +1,4 @@
-"""What of CUDA there is on this machine, found out without starting it.
+"""CUDA's parts on this machine, found without starting CUDA.
 
 Neither cupy nor a CUDA context is loaded: providers are listed in processes that never use a GPU,
 and in some that fork.
@@ -30,7 +30,7 @@ INSTALL_12: Final = "pip install 'cupy-cuda12x[ctk]'"
 
 @dataclass(frozen=True)
 class Machine:
-    """What was found.
+    """The parts that were found.
 
     Attributes:
         driver: The CUDA version of the driver; ``None`` without a driver.

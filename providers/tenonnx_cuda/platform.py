@@ -1,4 +1,4 @@
-"""What the provider needs of a GPU, as an interface that is small enough to stand in for.
+"""The provider's interface to a GPU, small enough for a stand-in.
 
 Everything that touches cupy implements it in ``cupy_platform``; a platform over the host's memory
 lets the rest be tested where there is no device.

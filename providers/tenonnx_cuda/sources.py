@@ -22,7 +22,7 @@ ELEMENTS: Final = {
     np.dtype(np.float16): "f16",
     np.dtype(ml_dtypes.bfloat16): "bf16",
 }
-"""What the sources call the element types of activations."""
+"""The sources' names of the element types of activations."""
 
 INCLUDE: Final = re.compile(r'^#include "([\w/]+)\.cuh".*$', re.MULTILINE)
 

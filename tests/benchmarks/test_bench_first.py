@@ -1,4 +1,4 @@
-"""What a user meets who has just installed: the table of first runs."""
+"""The table of first runs: a new installation, as its user finds it."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 ROUNDED_ONCE = 0.51
-"""What is computed in float32 and then rounded may fall on the other side of a tie."""
+"""A result that is computed in float32 and then rounded may fall on the other side of a tie."""
 
 NARROW = (
     "Add", "Attention", "BiasGelu", "CumSum", "Erf", "Exp", "FastGelu", "Gelu", "Gemm",

@@ -1,4 +1,4 @@
-"""What only a process of its own shows: streams, signals, imports."""
+"""The command as a process of its own: streams, signals, imports."""
 
 from __future__ import annotations
 

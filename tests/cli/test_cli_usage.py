@@ -69,8 +69,8 @@ def test_unknown_names_are_told_before_any_work(
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"error: {said}\n")
 
 
-def test_a_folder_s_hidden_files_are_no_suggestion(cli: Cli, mlp: str) -> None:
-    result = cli("compile", "mpl.onnx")
+def test_hidden_files_are_no_suggestion(cli: Cli, mlp: str) -> None:
+    result = cli("compile", mlp.replace("ml", "lm"))
     assert result.exit_code == 3
     assert result.stderr.endswith("hint: The folder has mlp.onnx.\n")
 

@@ -51,7 +51,7 @@ ARGUMENTS: dict[str, Callable[[], dict[str, Any]]] = {
     "VotingClassifier": lambda: {"estimators": [("a", LogisticRegression())], "voting": "soft"},
     "VotingRegressor": lambda: {"estimators": [("a", Ridge())]},
 }
-"""What some need, or are faster with."""
+"""Arguments that some estimators need, or that make them faster."""
 
 
 def names() -> list[str]:

@@ -51,7 +51,7 @@ def test_optimum_exports_and_runs(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def sentences(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
-    """A model of sentences, exported beside its tokenizer, and what torch embeds texts as."""
+    """A model of sentences, exported beside its tokenizer, and torch's embeddings of texts."""
     from sentence_transformers import SentenceTransformer, models
 
     place = tmp_path_factory.mktemp("sentences")

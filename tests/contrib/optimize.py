@@ -100,7 +100,7 @@ def finish(quantized: Path, name: str, target: str, level: str = "extended") -> 
 
 
 class Samples(quantization.CalibrationDataReader):  # type: ignore[misc]
-    """The one sample that an export comes with."""
+    """The sample in an export's folder."""
 
     def __init__(self, name: str) -> None:
         self.left = [feeds_of(name)]

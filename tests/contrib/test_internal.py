@@ -1,4 +1,4 @@
-"""What onnxruntime's answers cannot say of the operators that it keeps for its own models."""
+"""Operators of onnxruntime's own models, where its answers are not enough to compare with."""
 
 from __future__ import annotations
 

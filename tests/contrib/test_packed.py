@@ -1,4 +1,4 @@
-"""What onnxruntime 1.32 has on CUDA alone, against formulas; and what is refused."""
+"""Operators that onnxruntime 1.32 has on CUDA alone, against formulas; and refusals."""
 
 from __future__ import annotations
 

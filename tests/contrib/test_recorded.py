@@ -1,4 +1,4 @@
-"""What onnxruntime's CPU kernels answer, over the attributes of every operator they have.
+"""Answers of onnxruntime's CPU kernels, over the attributes of every operator they have.
 
 ``tests/contrib/record.py`` writes the answers.
 """

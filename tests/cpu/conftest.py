@@ -1,4 +1,4 @@
-"""What tests of kernels share: a model in a file, and a list of kernels that none took."""
+"""Fixtures for tests of kernels: a model in a file, and a list of kernels that no test used."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def softmax(x: Any) -> Any:
 
 
 def cells(one: tenonnx.InferenceSession) -> list[Any]:
-    """What is captured of each step of a plan, several of the model's in some."""
+    """Returns the captures of each step of a plan; a step may compute several nodes."""
     found = [getattr(step.call, "__self__", None) for step in one._plan._lowering.block.items]
     return [cell for cell in found if isinstance(cell, capturable.Cell)]
 

@@ -32,7 +32,7 @@ XZ = {np.uint8: 131, np.int8: 3}
 
 
 def integers(case: Case, x_type: Any, w_type: Any) -> tuple[dict[str, Any], Any]:
-    """What ConvInteger takes, and its result."""
+    """Inputs of ConvInteger, and its result."""
     w_zero = 0 if w_type is np.int8 else 121
     given = {
         "x": bytes_of(case.x, x_type), "w": bytes_of(case.weights, w_type, 1),

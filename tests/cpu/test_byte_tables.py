@@ -1,4 +1,4 @@
-"""What depends on one byte is looked up, whatever lies between its two codes."""
+"""Nodes that depend on one byte become a table, whichever operators they are."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def test_the_second_run_is_machine_codes(
 
 
 def test_capturing_keeps_no_buffers() -> None:
-    """What is made to see whether a step says the same again is of no use to any run."""
+    """Arrays that are made to compare a step's answers serve no run."""
     one = session([node("Relu", "x", "y")], {"x": floats(1 << 16)}, "y")
     before = buffers._pool.bytes
     kept = one.run(None, {"x": floats(1 << 16)})
@@ -149,7 +149,7 @@ def test_nothing_is_captured_while_kernels_are_compiled(monkeypatch: pytest.Monk
 
 
 def test_sessions_that_are_there_before_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What replays captures may be compiled after a session was opened, as any kernel."""
+    """The kernel that replays captures may be compiled after a session was opened."""
     with monkeypatch.context() as patch:
         patch.setattr(runtime, "KERNELS", [])
         patch.setattr(runtime, "REOPENED", set())
@@ -272,7 +272,7 @@ def test_errors_name_the_node() -> None:
 
 
 def turning() -> tuple[Any, dict[str, Any]]:
-    """Returns a step whose kernel may refuse, and what to run it with."""
+    """Returns a step whose kernel may refuse, and its inputs."""
     feeds = {
         "x": floats(1, 2, 3, 8), "cos": floats(9, 4), "sin": floats(9, 4, seed=1),
         "ids": np.array([[0, 4, 8]]),

@@ -1,4 +1,4 @@
-"""What is done to each channel alone, where no convolution takes it along."""
+"""Operations on each channel alone that no convolution computes along with its own."""
 
 from __future__ import annotations
 

@@ -375,6 +375,6 @@ def test_kernels_leave_numba_as_it_is_for_others_and_others_them(
 
 
 def test_processor_is_the_one_that_llvm_finds() -> None:
-    """What is read of the system's description, without LLVM, decides which kernels there are."""
+    """The system's description of the processor, read without LLVM, decides about kernels."""
     wanted = {"avx512f", "avx512bw", "avx512vl", "avx512vnni", "avx2", "fma", "avxvnni"}
     assert _own_features() & wanted == _asked() & wanted

@@ -1,4 +1,4 @@
-"""What comes in the middle of a run: another one, as of a signal's handler, and a fork."""
+"""Interruptions of a run: another run in a signal's handler, and a fork."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is around JIT kernels: the cache, a machine without numba, forks, threads, modes."""
+"""JIT kernels in their surroundings: the cache, a machine without numba, forks, threads, modes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def compiled():
 """
 
 NEEDED = ["capture.replay.replay", "norm.norms.softmax"]
-"""Kernels that the model's sessions ask for."""
+"""Kernels that the model's sessions need."""
 
 RECORD = """
 import numba.core.event

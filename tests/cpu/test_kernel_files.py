@@ -110,7 +110,7 @@ def test_what_is_compiled_is_of_the_source_that_its_stamp_says(
 
 
 class Meanwhile(tuple[str, ...]):
-    """What a file imports; while somebody looks, another thread comes to know another file."""
+    """Files and their imports; during a look-up another thread adds another file."""
 
     __slots__ = ()
     known: dict[str, sources.Source]

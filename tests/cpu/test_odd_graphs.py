@@ -82,7 +82,7 @@ def test_bytes_that_are_read_beyond_the_last_are_memory(form: tuple[int, ...], s
 
 
 def test_results_of_fused_bytes_are_bound() -> None:
-    """What the fusion makes of them has arrays and is not hashable."""
+    """The fusion's result contains arrays, and is not hashable."""
     x, w = floats(1, 4, 6, 6), np.random.default_rng(1).integers(-99, 99, (3, 4, 1, 1), np.int8)
     scale, zero = np.float32(0.02), np.uint8(100)
     nodes = [

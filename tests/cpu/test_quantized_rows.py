@@ -1,4 +1,4 @@
-"""Rows of quantized tables on a kernel, against what they stand for."""
+"""Rows of quantized tables on a kernel, against the dequantized table."""
 
 from __future__ import annotations
 

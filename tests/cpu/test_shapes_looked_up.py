@@ -1,4 +1,4 @@
-"""What depends on shapes alone is computed once, and what depends on it is captured."""
+"""Values that depend on shapes alone are computed once; steps that read them are captured."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ OTHERS: dict[str, Callable[[], tuple[list[Any], Arrays, Arrays]]] = {
         [node("TopK", "x k", "y z")], {"x": floats(3000, 5000)}, {"k": np.array([1000])},
     ),
 }  # fmt: skip
-"""What takes a second or more; the result of the first rows is that of all."""
+"""Models that take a second or more; the result of the first rows is that of all."""
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -179,7 +179,7 @@ def test_a_time_limit_acts_within_a_kernel_and_the_next_run_is_right() -> None:
 
 
 class Odd(Exception):
-    """What a handler raises; no KeyboardInterrupt, and no error of a node."""
+    """An exception of a handler; neither KeyboardInterrupt nor an error of a node."""
 
 
 def endlessly(given: tenonnx.InferenceSession, x: Any) -> None:

@@ -1,4 +1,4 @@
-"""What cuDNN's graphs say, computed in float64 from memory where their descriptors say it is."""
+"""cuDNN's graphs, computed in float64 from the memory that their descriptors name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tenonnx_cuda.cudnn.operations import ELEMENTS
 
 DTYPES = {number: dtype for dtype, number in ELEMENTS.items()}
 KINDS = {0: np.float64, 4: np.int64, 11: np.bool_}
-"""What results inside a graph are computed in."""
+"""The element type of results inside a graph."""
 
 
 @dataclass(eq=False)
@@ -141,7 +141,7 @@ MODES: dict[int, Callable[..., Any]] = {
 
 
 def memory(tensor: Described, pointers: dict[int, int]) -> Any:
-    """Returns the memory that a tensor is in."""
+    """Returns a tensor's memory."""
     given, address = tensor.attributes, pointers[tensor["UNIQUE_ID"]]
     assert address % given["BYTE_ALIGNMENT"][0] == 0
     dtype, shape = DTYPES[given["DATA_TYPE"][0]], given["DIMENSIONS"]

@@ -100,7 +100,7 @@ def place_of(index: Any) -> Any:
 
 
 class StrictArray:
-    """An array on a device that is only thought of."""
+    """An array on a simulated device."""
 
     __slots__ = ("__weakref__", "alone", "held")
     __array_priority__ = 100
@@ -329,7 +329,7 @@ DIFFERENT = {
     "remainder": remainder,
     "matmul": matmul,
 }
-"""What cupy does otherwise than numpy."""
+"""The module's functions that differ between cupy and numpy."""
 
 
 class StrictNamespace:

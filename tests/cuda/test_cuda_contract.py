@@ -1,4 +1,4 @@
-"""What every provider keeps to, kept by the CUDA provider on a device that is only thought of."""
+"""The contract of providers, tested with the CUDA provider on a simulated device."""
 
 from __future__ import annotations
 

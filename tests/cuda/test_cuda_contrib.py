@@ -21,7 +21,7 @@ WAITS = {
     "MoE": "the host has to know which experts were chosen",
     "QMoE": "the host has to know which experts were chosen",
 }
-"""Operators that make the host wait for the device, and what for."""
+"""Operators that make the host wait for the device, and the reason."""
 
 
 SOME = ROWS if EVERY else ROWS[::10]

@@ -1,4 +1,4 @@
-"""Recorded runs, and values that stay on the device; on a device only thought of."""
+"""Recorded runs, and values that stay on the device, which is simulated."""
 
 from __future__ import annotations
 

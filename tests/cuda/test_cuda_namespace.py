@@ -1,4 +1,4 @@
-"""What cupy does otherwise than numpy, mended: by numpy's answers."""
+"""The namespace's corrections of cupy, against numpy's answers."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from kernel_calls import BFLOAT16, FLOATS, chosen, close, draw, needs_compiler
 from tenonnx_cuda.sources import LARGEST_GRID
 
 LEFT = "the kernel was to take this"
-"""What ``chosen`` says where the array kernel is asked."""
+"""The result of ``chosen`` where the array kernel computes."""
 
 
 @needs_compiler

@@ -86,7 +86,7 @@ def owned(array: NDArray, owner: object) -> NDArray:
 
 
 class Side:
-    """What a process has: the weight of a file, on the device."""
+    """A process with the weight of a file on the device."""
 
     def __init__(self, folder: Path, wait: float = 20.0) -> None:
         self.platform = SharedPlatform(folder)

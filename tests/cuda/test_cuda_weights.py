@@ -1,4 +1,4 @@
-"""Weights on a device: each byte once, staged, released, counted; on a device only thought of."""
+"""Weights on a simulated device: each byte once, staged, released, counted."""
 
 from __future__ import annotations
 

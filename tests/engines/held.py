@@ -1,4 +1,4 @@
-"""What processes hold: their private memory."""
+"""The private memory of processes."""
 
 from __future__ import annotations
 

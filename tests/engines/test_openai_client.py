@@ -32,7 +32,7 @@ HI: Any = [{"role": "user", "content": "hi"}]
 
 
 class Answer(BaseModel):
-    """What a model is to say."""
+    """The text that a model is to generate."""
 
     sure: bool
 

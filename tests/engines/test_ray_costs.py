@@ -1,4 +1,4 @@
-"""What a replica costs, and Ray Data's share of a loop's throughput."""
+"""The cost of a replica, and Ray Data's share of a loop's throughput."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What needs no Ray: batches as feeds, requests that run together, names that are no paths."""
+"""Parts that need no Ray: batches as feeds, requests that run together, names that are no paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``examples/generate``: its parts, on models of every shape that decoders are exported in."""
+"""``examples/generate``: its parts, on decoders of every exported form."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TEXT = TOKENIZER.encode("A class definition defines a class object. Here is how:
 
 
 def exact() -> tenonnx.SessionOptions:
-    """Lets no product round its activations, which how many rows there are has a say in."""
+    """Forbids products to round activations, because rounding depends on the number of rows."""
     options = tenonnx.SessionOptions()
     options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "0")
     return options

@@ -92,7 +92,7 @@ def test_random_numbers_are_drawn_twice() -> None:
 
 
 def test_a_node_is_one_part_of_a_pattern() -> None:
-    """What is added to itself is not the other operand as well."""
+    """A value that is added to itself is not the other operand as well."""
     pattern = op("Add", op("Mul", "a", "b"), op("Mul", "c", "d"))
     for sums, fits in (("Add(p, q)", True), ("Add(p, p)", False)):
         text = f"""(float[4] x) => (float[4] y) {{

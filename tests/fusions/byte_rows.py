@@ -154,7 +154,7 @@ def matmul_integer(d: Draft) -> None:
 
 
 def table(d: Draft) -> None:
-    """What depends on one byte."""
+    """Models of nodes that depend on one byte."""
     y = dequantized(d, "x", *d.choose([(2, 3, 4), (), (4,), (2, 0, 4)]))
     op = d.choose(["Mul", "Sigmoid", "HardSwish"])
     y = d.both("Mul", y, d.number(2.0, 1, 0, 4)) if op == "Mul" else d.add(op, y)

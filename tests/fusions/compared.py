@@ -36,7 +36,7 @@ def session(
 
 
 def answer(case: Case, provider: str, level: Any, disabled: Sequence[str] = ()) -> Any:
-    """Returns what a session gives three times over, or the error that it ends in."""
+    """Returns a session's outputs of three runs, or its error."""
     try:
         made = session(case, provider, level, disabled)
         results = [made.run(None, case.feeds) for _ in range(1 if level == NONE else 3)]

@@ -23,7 +23,7 @@ DECLARED = (
     *("symbols", "sizes", "own symbols", "one symbol", "ranks", "nothing"),
     *("other sizes", "other symbols", "others' shapes"),
 )
-"""What a model says about shapes: of inputs, and of what is between by inference.
+"""Shapes that a model declares: those of inputs, and those between that inference finds.
 
 ``symbols`` names the first two axes as exporters do, ``own symbols`` gives each axis a name of its
 own, ``one symbol`` all the same one. ``nothing`` says only what inputs are. The others lie about
@@ -98,7 +98,7 @@ class Draft:
 
 @dataclass
 class Case:
-    """A model, and what it is run with."""
+    """A model, and its inputs."""
 
     model: onnx.ModelProto
     feeds: Arrays

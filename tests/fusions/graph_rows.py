@@ -64,7 +64,7 @@ def reshaped_twice(d: Draft) -> None:
 
 
 def expanded(d: Draft) -> None:
-    """What is expanded to the shape of what it is combined with."""
+    """Models that expand a value to the shape of the other operand."""
     x = d.input("x", *d.choose([(2, 3, 4), (2, 0, 4), (4,)]))
     n = d.input("n", *d.choose([(2, 3, 1), (2, 1, 1), (1,), (5, 1, 1, 1), (3, 3)]))
     like = d.choose([x, n, "z"])
@@ -303,7 +303,7 @@ def invariants(d: Draft) -> None:
 
 
 def constants(d: Draft) -> None:
-    """What is made of constants alone, and what nobody reads."""
+    """Models with nodes of constants alone, and with nodes without readers."""
     x = d.input("x", *d.choose([(2, 3), (3,), ()]))
     given: dict[str, Any] = d.choose([{"value_floats": [1.0, 2.0, 3.0]}, {"value_float": 2.0}])
     made = d.add("Constant", **given)

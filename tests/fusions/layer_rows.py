@@ -156,7 +156,7 @@ def image(d: Draft, kernel: tuple[int, ...] = (3, 3), rows: int = 6) -> tuple[st
 
 
 def conv_bias(d: Draft) -> None:
-    """What is added to each channel of a convolution."""
+    """Models that add a value to each channel of a convolution."""
     y, rows = image(d, d.choose([(3, 3), (3,)]), d.choose([6, 2]))
     ones = (1,) * (len(d.feeds["x"].shape) - 2)
     width = d.feeds["x"].shape[-1]

@@ -1,4 +1,4 @@
-"""What is fused depends on priorities alone, not on names or on what is imported first."""
+"""The choice of fusions depends on priorities alone, not on names or the order of imports."""
 
 from __future__ import annotations
 

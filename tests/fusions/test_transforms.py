@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 EXAMPLES = int(os.environ.get("TENONNX_EXAMPLES", "2"))
-"""Models drawn of each row; ``TENONNX_EXAMPLES=500`` looks for what nobody has thought of."""
+"""Models drawn of each row; ``TENONNX_EXAMPLES=500`` draws more."""
 
 ROWS: dict[str, Row] = {**attention_rows.ROWS, **graph_rows.ROWS, **layer_rows.ROWS}
 

@@ -1,4 +1,4 @@
-"""What mutations start from: models and inputs that the tests already have, by group."""
+"""The seeds of mutations: models and inputs that the tests already have, by group."""
 
 from __future__ import annotations
 
@@ -108,11 +108,11 @@ GROUPS: dict[str, tuple[Callable[[], Iterator[Seed]], int]] = {
     "files": (files, 4),
     "ort": (ort, 6),
 }
-"""Each with how often it is drawn from."""
+"""The groups, each with its share of draws."""
 
 
 class Corpus:
-    """Seeds by group; the order of names, not of files, is what numbers refer to."""
+    """Seeds by group; numbers refer to the order of names, not of files."""
 
     def __init__(self, groups: Sequence[str] = tuple(GROUPS)) -> None:
         self.groups = {

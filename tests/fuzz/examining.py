@@ -1,4 +1,4 @@
-"""What a runtime may not do with a case, found in the process that runs it."""
+"""Findings about a case, made in the process that runs it."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ INTERNAL = re.compile(
     r"|an integer is required|object cannot be interpreted as an integer|must be str, not"
     r"|multiple values for (keyword )?argument|struct\.error|<[\w.]+ object at 0x"
 )
-"""What is the program's own business, and says nothing of the model."""
+"""Exceptions of the program's own, which are no finding about the model."""
 
 RANDOM = re.compile(r"Random|Bernoulli|Multinomial|Dropout|Sampling|Gradient|Loop", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What went wrong.
+    """A finding.
 
     Attributes:
         kind: ``exception``, ``text``, ``memory``, ``answer``; from outside, ``crash``, ``hang``.

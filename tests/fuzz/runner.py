@@ -32,7 +32,7 @@ POLL = 0.5
 """Seconds between two looks at a process."""
 
 MEGABYTES = 500
-"""That a process may have beyond what it starts with."""
+"""Bytes that a process may allocate beyond those that it starts with."""
 
 FORK = multiprocessing.get_context("fork")
 

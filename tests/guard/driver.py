@@ -59,7 +59,7 @@ def apart() -> dict[str, list[str]]:
 
 
 class Report:
-    """What came of trials: findings, and what each kernel did."""
+    """The outcome of trials: findings, and the launches of each kernel."""
 
     def __init__(self) -> None:
         self.findings: list[str] = []

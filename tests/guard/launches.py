@@ -19,7 +19,7 @@ from tenonnx_cpu.jit.runtime import KERNELS, JitKernel
 
 
 class State:
-    """What the guards of this process are to do.
+    """The settings of this process's guards.
 
     Attributes:
         reference: Whether there are no kernels.

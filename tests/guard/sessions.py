@@ -21,7 +21,7 @@ CAPTURED: Counter[str] = Counter()
 """How many captures each kernel has."""
 
 COPIES: dict[Any, NDArray] = {}
-"""What constants are read from, until a trial is over."""
+"""The memory of constants, kept until a trial is over."""
 
 
 def guard_sessions(*, before: bool) -> None:

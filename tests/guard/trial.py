@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 HOSTILE = [-1, 0, 1000, 2**31 - 1, 2**31, -(2**31), 2**32 + 1, -(2**32), 2**63 - 1, -(2**63)]
-"""What indices, lengths, counts and attributes are replaced by, as far as their type has it."""
+"""Replacements of indices, lengths, counts and attributes, as far as their type has them."""
 
 
 @dataclass(frozen=True)

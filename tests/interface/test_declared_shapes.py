@@ -1,4 +1,4 @@
-"""What models declare of shapes, and what is made of it; the answers are onnxruntime 1.32's."""
+"""Declared shapes of models, and their effect; the answers are onnxruntime 1.32's."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_conditions_and_counts_of_several_elements(kind: int, shape: tuple[int, 
 
 
 def test_a_broken_provider_is_no_broken_model() -> None:
-    """What goes wrong in the command line keeps its exit code, whatever else it is."""
+    """An error keeps its exit code of the command line, whatever other class it has."""
     from tenonnx import errors
     from tenonnx.cli.failures import Code, code_of
 

@@ -1,4 +1,4 @@
-"""Session options: what each does, what is refused, what is warned of."""
+"""Session options: effects, refusals, warnings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the module says of itself, and what it lets programs set."""
+"""The module's facts about itself, and its settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is loaded is what the file says, and lies where the file's bytes lie."""
+"""A loaded model has the file's contents, and its weights lie where the file's bytes lie."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is no model, or no good one, and what is said about it."""
+"""Files that are no models, or damaged ones, and the errors about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that log all there is get no remarks of what a model is read with."""
+"""Programs that log everything get no records of the libraries that read a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a row in a ``cases_*.py`` table says: an operator at a version, inputs, and the answer."""
+"""A row in a ``cases_*.py`` table: an operator at a version, inputs, and the answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every row of the ``cases_*.py`` tables, and the one-node model that a row stands for."""
+"""Every row of the ``cases_*.py`` tables, and its model of one node."""
 
 from __future__ import annotations
 

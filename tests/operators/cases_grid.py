@@ -163,7 +163,7 @@ AFFINE = [
 
 
 def element(image: Any, y: float, x: float) -> list[Any]:
-    """What the four elements around a place contribute to it."""
+    """Returns the contributions of the four elements around a place."""
     height, width = image.shape[1:]
     if not (-1 <= y <= height and -1 <= x <= width):
         return [np.zeros(len(image))]

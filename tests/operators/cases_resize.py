@@ -48,7 +48,7 @@ def cubic(distance: float, a: float) -> float:
 def matrix(
     old: int, new: int, scale: float, weigh: Callable[[float], dict[int, float]], at: Coordinate
 ) -> Any:
-    """What every new element takes of the old ones; those outside are those at the border."""
+    """Returns the weights of the old elements for every new one; outside, the border counts."""
     m = np.zeros((new, old))
     for row in range(new):
         for where, weight in weigh(at(row, old, new, scale)).items():

@@ -1,4 +1,4 @@
-"""What the cases of ai.onnx.ml share."""
+"""Functions for the cases of ai.onnx.ml."""
 
 from __future__ import annotations
 

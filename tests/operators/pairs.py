@@ -29,7 +29,7 @@ def pairs_of_cases() -> set[Pair]:
 
 
 def pairs_of_suite() -> set[Pair]:
-    """What the models of the backend suite that pass have in them."""
+    """Pairs of operators in the models of the backend suite that pass."""
     gaps = {line.split("_cpu")[0] for line in GAPS.read_text().splitlines()}
     found: set[Pair] = set()
     for kind in KINDS:

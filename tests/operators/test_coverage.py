@@ -10,7 +10,7 @@ from tenonnx.graph import CONTROL_FLOW
 from tenonnx_array import TABLE
 
 LOWERED: set[Pair] = {("ai.onnx.preview.training", "Gradient", 1)}
-"""What a transform replaces."""
+"""Operators that a transform replaces."""
 
 
 def has_body(pair: Pair) -> bool:

@@ -1,4 +1,4 @@
-"""What holds of resizing, sampling, normalizing and decoding, whatever the data."""
+"""Laws of resizing, sampling, normalizing and decoding, for any data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What numpy does of long rows in pieces is what it does at once."""
+"""Results of long rows that numpy computes in pieces equal those of whole rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What numpy makes of arrays in pieces is what it makes of them at once."""
+"""Results that numpy computes in pieces equal those that it computes at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for every shape: views are views, round trips come back, clamps are the spec's."""
+"""Laws for every shape: views are views, round trips come back, clamps are the specification's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What plug-ins bring, in use: operators, transforms, observers and formats."""
+"""Contributions of plug-ins in use: operators, transforms, observers and formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What plug-ins register that does not fit, or is there already."""
+"""Refused contributions of plug-ins: they do not fit, or their name is taken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written runs in onnxruntime as well, with the same answers."""
+"""Quantized models run in onnxruntime as well, with the same answers."""
 
 from __future__ import annotations
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 LOST = (OSError, http.client.HTTPException)
-"""What a client gets whose worker dies."""
+"""Errors of a client whose worker dies."""
 
 ROW = [1.0, 2.0, 3.0, 4.0]
 
 
 @dataclass
 class Told:
-    """What clients have seen.
+    """The answers that clients got.
 
     Attributes:
         answers: How often each answer came.

@@ -1,4 +1,4 @@
-"""What two workers may have counted, with names that a page or a metric could stumble over."""
+"""Counts of two workers, with names that need escapes in a page or a metric."""
 
 from __future__ import annotations
 

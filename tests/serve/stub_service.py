@@ -1,4 +1,4 @@
-"""A service for tests of workers alone: its models are words in files, which it answers with."""
+"""A service for tests of workers alone: it answers with the word in a model's file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens and TLS, over REST and gRPC, and what a server warns of."""
+"""Tokens and TLS, over REST and gRPC, and the server's warnings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the protocol has beside its core: asynchronous clients, compression, classes, the log."""
+"""Extensions of the protocol: asynchronous clients, compression, classes, the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model's configuration says to warm it up with."""
+"""Inputs of warm-up runs from a model's configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What workers take: weights once per host, whatever their number.
+"""The memory of workers: weights once per host, whatever their number.
 
 ``--serve-all`` measures a model of 134 MB and eight workers; by default a small one and two.
 """

@@ -1,4 +1,4 @@
-"""Places of weights, and devices that they go to."""
+"""Places of weights, and stand-ins for devices."""
 
 from __future__ import annotations
 

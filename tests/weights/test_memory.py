@@ -184,7 +184,7 @@ PREPARE = {
     "bytearray": "source = bytearray(open(path, 'rb').read())",
     "ir": "import onnx_ir; source = onnx_ir.load(path)",
 }
-"""What the caller has in memory before any session exists; ``path`` itself if nothing is said."""
+"""By form, the caller's model in memory before any session exists; ``path`` by default."""
 
 
 def save_as(form: str, folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""What was written to a side file is found whole by anyone, or not at all."""
+"""Any process finds a side file whole, or not at all."""
 
 from __future__ import annotations
 

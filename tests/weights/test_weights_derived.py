@@ -1,4 +1,4 @@
-"""What is derived of weights is a view, or is built once."""
+"""Derived weights are views, or are built once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a device gets of a weight: aligned, unpacked, and once."""
+"""Weights on a device: aligned, unpacked, and there once."""
 
 from __future__ import annotations
 

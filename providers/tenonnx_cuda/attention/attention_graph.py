@@ -1,4 +1,4 @@
-"""What cuDNN is told of attention: the graph that it recognizes, and has one kernel for.
+"""Attention as a graph of cuDNN, which recognizes it and computes it in one kernel.
 
 It knows attention by its operations and their order, and takes what is masked and added between the
 first product and the softmax. The logarithm of the sums, which nothing reads, belongs to it.
@@ -41,10 +41,10 @@ from tenonnx_cuda.cudnn.operations import (
 from tenonnx_cuda.cudnn.plans import NONDETERMINISTIC, REDUCED_SUMS, Graph, Notes
 
 Q, K, V, Y, BIAS, QUERIES, KEYS = range(1, 8)
-"""What arrays are called; the last two are lengths, or numbers of the host where there are none."""
+"""The names of arrays; the last two are lengths, or numbers of the host where there are none."""
 
 SCALE, CAP, HIDDEN, LEFT, RIGHT = range(8, 13)
-"""What numbers are called."""
+"""The names of numbers."""
 
 ROW, COLUMN = 2, 3
 """Axes of scores: queries, and keys."""
@@ -96,7 +96,7 @@ class Attention(NamedTuple):
 
     @property
     def family(self) -> Hashable:
-        """What a kernel is compiled for."""
+        """The properties that a kernel is compiled for."""
         shapes = [(x.shape[1], x.shape[3]) for x in (self.q, self.k, self.v)]
         one = None if self.bias is None else tuple(n == 1 for n in self.bias.shape)
         flags = (self.softcap > 0, self.left >= 0, self.right >= 0, self.right > 0, self.compiled)

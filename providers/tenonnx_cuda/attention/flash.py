@@ -87,7 +87,7 @@ class Heads:
 
 @dataclass(frozen=True)
 class Sight:
-    """What queries see of the keys, and what becomes of their scores.
+    """The keys that queries attend to, and the operations on their scores.
 
     Attributes:
         mask: Its kind, array, strides and keys, as ``masked`` returns them.
@@ -183,7 +183,7 @@ class Task:
 
     @property
     def macros(self) -> dict[str, Any]:
-        """What all kernels are compiled for."""
+        """The properties that all kernels are compiled for."""
         kind = self.sight.mask[0]
         element = self.site.element(self.q.array)
         return {"T": element, "SIZE": self.q.size, "VALUE": self.v.size, "MASK": kind}

@@ -1,4 +1,4 @@
-"""Which steps a graph of the device can be captured of."""
+"""The steps that a graph of the device can capture."""
 
 from __future__ import annotations
 

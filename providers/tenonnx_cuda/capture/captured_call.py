@@ -1,4 +1,4 @@
-"""What a call did, with places in its inputs and its own memory instead of addresses."""
+"""A captured call, with places in its inputs and its own memory instead of addresses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Place: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True)
 class Result:
-    """What a call returns.
+    """A result of a call.
 
     Attributes:
         source: In which source it is.

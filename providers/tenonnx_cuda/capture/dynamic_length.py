@@ -1,4 +1,4 @@
-"""What calls do not depend on, of inputs that differ from run to run: how long caches are."""
+"""The lengths of caches, which differ from run to run and on which calls do not depend."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ LARGE: Final = 1 << 16
 
 @dataclass(frozen=True)
 class CapturedGraph:
-    """What is known of runs: after the first one, where its large inputs are; then, a graph.
+    """The state of runs: after the first one, the places of its large inputs; then, a graph.
 
     Attributes:
         places: Addresses of the inputs that are read where the caller has them, by position.

@@ -38,7 +38,7 @@ SMALL: Final = 64
 
 
 class Captures(OrderedDict[Any, T]):
-    """What was captured, or is known of not being, by how inputs lie; the latest."""
+    """The latest captures, or refusals to capture, by the layout of inputs."""
 
     def keep(self, key: Any, captured: T) -> None:
         """Keeps it as the last one to be dropped."""

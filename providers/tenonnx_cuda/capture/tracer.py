@@ -1,4 +1,4 @@
-"""What a call does on a device, traced so that it can be done again.
+"""The trace of a call on a device, by which it can be repeated.
 
 Only what goes through ``allocate`` and ``start`` can be traced. An array that came about otherwise
 is known by its address, which belongs to nothing traced; what writes to an array otherwise has to

@@ -1,4 +1,4 @@
-"""What cuDNN is told of a convolution: a graph of operations, each of the result of the one before.
+"""A convolution as a graph of cuDNN: operations, each on the result of the one before.
 
 A sum, a bias and an activation may follow the convolution, in this order.
 """
@@ -38,7 +38,7 @@ LITTLE_WORKSPACE: Final = 32 << 20
 """Bytes of working memory that a plan may take, and without ``cudnn_conv_use_max_workspace``."""
 
 X, W, Y, BIAS, SUM = range(1, 6)
-"""What arrays are called."""
+"""The names of arrays."""
 
 
 class Convolution(NamedTuple):

@@ -15,7 +15,7 @@ from tenonnx_cuda.kernel_selection import Call, Site, choose
 @choose("Abs", "Add", "Clip", "Div", "Elu", "Erf", "Exp", "HardSigmoid", "HardSwish", "LeakyRelu",
         "Max", "Min", "Mul", "Relu", "Sigmoid", "Softplus", "Sub", "Tanh")  # fmt: skip
 def elementwise(site: Site, plain: Call) -> Call | None:
-    """What is the same for every element."""
+    """Constants that are the same for every element."""
     if not layouts.may_choose(site.node) or site.version < 7:
         return None
 

@@ -16,7 +16,7 @@ from tenonnx_cuda.sources import ELEMENTS, THREADS, blocks, pointer
 
 
 class Ending(NamedTuple):
-    """What becomes of a convolution's results.
+    """The operations on a convolution's results.
 
     Attributes:
         activation: One of ``ENDINGS``.

@@ -22,7 +22,7 @@ ELEMENTS: Final = {
 """``cudnnDataType_t`` of arrays' elements."""
 
 ALIGNMENT: Final = 16
-"""What arrays' addresses are a multiple of."""
+"""The alignment of arrays' addresses, in bytes."""
 
 INSIDE: Final = 64
 """Results that are not written are called this and up."""

@@ -1,4 +1,4 @@
-"""What cuDNN computes, and the plans by which it does: made once for shapes, and kept."""
+"""Computations of cuDNN, and their plans, which are made once for shapes and kept."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Graph(NamedTuple):
 
 
 class Notes(NamedTuple):
-    """What cuDNN says of an engine.
+    """cuDNN's notes on an engine.
 
     Attributes:
         numerical: ``TENSOR_CORE`` and such.

@@ -69,7 +69,7 @@ class Found(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Problem:
-    """What the library looks for an algorithm by.
+    """The key by which the library chooses an algorithm.
 
     Attributes:
         kind: The elements, as cudaDataType.

@@ -1,4 +1,4 @@
-"""What becomes of a product in the same call."""
+"""Operations on a product within the same call."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @fusion(*NORMS, priority=RESIDUAL)
 def fuse_residual(norm: ir.Node, scope: Scope) -> Fused | None:
-    """Takes a normalization by constants and the Add that it is of."""
+    """Takes a normalization by constants, and the Add before it."""
     add = find_sum(norm, scope)
     simple = all(v is not None and is_constant(v) for v in norm.inputs[1:])
     if add is None or not simple or len(set(add.inputs)) != 2:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 UPLOAD: Final = "tenonnx-upload"
-"""What threads are called that copy weights."""
+"""The name of threads that copy weights."""
 
 
 class Extent:

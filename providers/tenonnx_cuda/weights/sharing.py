@@ -46,7 +46,7 @@ log = logging.getLogger("tenonnx")
 
 
 class Hold:
-    """What shared memory is kept by: with its last user, a function is called."""
+    """An owner of shared memory: after its last user, a function is called."""
 
     def __init__(self, let_go: Callable[[], None]) -> None:
         weakref.finalize(self, let_go).atexit = False
