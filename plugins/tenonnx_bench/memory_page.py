@@ -41,7 +41,7 @@ path.mapped {{ stroke-opacity: .5; stroke-dasharray: 5 4 }}
 table {{ border-collapse: collapse }}
 th, td {{ padding: .2em 1.4em .2em 0; text-align: right; font-variant-numeric: tabular-nums }}
 th:first-child, td:first-child {{ text-align: left }}
-pre {{ overflow-x: auto }}
+pre, .wide {{ overflow-x: auto }}
 </style>
 <h1>{title}</h1>
 <p class="soft">Memory that {processes} took to open and run it, beyond what the code takes without
@@ -178,4 +178,4 @@ def _figures(found: Mapping[str, Course]) -> str:
             "opened after",
         )
     )
-    return f"<table><tr>{head}{''.join(rows)}</table>"
+    return f'<div class="wide"><table><tr>{head}{"".join(rows)}</table></div>'

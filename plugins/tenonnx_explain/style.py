@@ -43,6 +43,10 @@ ul { padding-left: 18px; margin: 6px 0; } li.near { color: #b45309; }
 table { border-collapse: collapse; width: 100%; }
 th { text-align: left; font-weight: 500; opacity: .65; }
 td, th { padding: 2px 8px 2px 0; vertical-align: top; }
+@media (max-width: 900px) { body { height: auto; } main { flex-direction: column; }
+  .graph { height: 65vh; flex: none; } .bar input { min-width: 0; }
+  #found:empty { min-width: 0; }
+  aside { width: auto; border-left: 0; border-top: 1px solid var(--line); } }
 """
 
 SCRIPT: Final = """

@@ -188,7 +188,10 @@ class Profiler:
 
 
 def kernel_name(call: Callable[..., Any]) -> str:
-    """Names the function behind a step: ``tenonnx_array.conv.conv``, ``numpy.add``."""
+    """Names the function behind a step: ``tenonnx_array.conv.conv``, ``numpy.add``.
+
+    A function that another one made has that one's name.
+    """
     while callable(inner := getattr(call, "func", None)):  # of a functools.partial, or alike
         call = inner
     if isinstance(call, np.ufunc):
@@ -197,7 +200,8 @@ def kernel_name(call: Callable[..., Any]) -> str:
     for holder in (call, getattr(call, "__self__", None)):
         call = getattr(holder, "__wrapped__", call)
     owner = call if hasattr(call, "__qualname__") else type(call)
-    return f"{owner.__module__}.{owner.__qualname__}"
+    outer, _, _ = owner.__qualname__.partition(".<locals>.")
+    return f"{owner.__module__}.{outer}"
 
 
 def _describe(value: Any) -> tuple[dict[str, list[int]], int]:
