@@ -42,7 +42,7 @@ def _free_states(loop: ir.Node, body: ir.Graph) -> bool:
 
 
 def _origin(value: ir.Value) -> ir.Value:
-    """Returns what a value is a mere name for."""
+    """Returns the value that another value is a mere name for."""
     node = value.producer()
     while node is not None and node.op_type == "Identity" and not node.domain and node.inputs[0]:
         value = node.inputs[0]

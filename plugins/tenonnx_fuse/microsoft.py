@@ -1,4 +1,4 @@
-"""com.microsoft's fused operators in ONNX's own, which providers have kernels for.
+"""com.microsoft's fused operators as ONNX's own, for which providers have kernels.
 
 onnxruntime's optimizer writes them, and so do builders of language models.
 """

@@ -146,7 +146,7 @@ def _reorder_input(node: ir.Node, *_: Any) -> list[ir.Node]:
 
 
 def _reorder_output(node: ir.Node, *_: Any) -> list[ir.Node]:
-    """Takes off what channels were filled up with."""
+    """Removes the channels that were added to fill blocks."""
     x, new = node.inputs[0], []
     assert x is not None
     channels = int(attribute(node, "channels", 0))

@@ -22,7 +22,7 @@ FIRST = UNARY | REDUCTIONS | QUANTIZING | {"Pad"}
 """Of whose inputs the first is transposed."""
 
 MAX_NODES = 4096
-"""Nodes of a region that is looked at."""
+"""The most nodes of a region."""
 
 Order = tuple[int, ...]
 

@@ -64,7 +64,7 @@ FORMS = {
     Mode.DYNAMIC: (Form.INTEGER, Form.QDQ),
     Mode.STATIC: (Form.QDQ,),
 }
-"""The forms there are; the first one is what is made if none is asked for."""
+"""The forms; the first one is the default."""
 
 Data = Annotated[
     str,

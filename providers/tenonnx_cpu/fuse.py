@@ -1,4 +1,4 @@
-"""Several nodes as one step on the CPU: what fusions see of a node, and what they fall back on."""
+"""Several nodes as one step on the CPU: a node as fusions see it, and their fallback."""
 
 from __future__ import annotations
 

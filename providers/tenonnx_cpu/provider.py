@@ -84,12 +84,12 @@ class CPUExecutionProvider(ArrayProvider):
 
     @functools.cached_property
     def _demand(self) -> Demand:
-        """The kernels that its sessions' nodes asked for."""
+        """The kernels of its sessions' nodes."""
         return Demand()
 
     @classmethod
     def warm_up(cls, tell: Callable[[str, float], None], *, everything: bool) -> dict[str, bool]:
-        """Compiles kernels into the disk cache: all, or those that sessions asked for."""
+        """Compiles kernels into the disk cache: all, or those of sessions."""
         if everything:
             from tenonnx_cpu.lazy_import import import_all
 

@@ -41,7 +41,7 @@ def compile_kernel(source: str, name: str, options: tuple[str, ...]) -> Any:
 
 @functools.cache
 def runtime() -> Path:
-    """Returns the library that kernels run on."""
+    """Returns the library for kernels on the host."""
     return library(RUNTIME.read_text(), "-O2")
 
 

@@ -40,7 +40,7 @@ CAPTURING: list[bool] = []
 
 
 class HiddenTransferError(TypeError):
-    """Something would have gone from host to device, or back, without being asked to."""
+    """An implicit copy from host to device, or back."""
 
 
 def refuse(what: str) -> Any:

@@ -1,4 +1,4 @@
-"""Inputs of warm-up runs from a model's configuration."""
+"""Warm-up runs with inputs from a model's configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention as one kernel: how scores come about, and what it is launched with."""
+"""Attention as one kernel: the computation of scores, and the arguments of the launch."""
 
 from __future__ import annotations
 

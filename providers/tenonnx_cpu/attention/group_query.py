@@ -254,7 +254,7 @@ def _are_caches(past_k: Any, past_v: Any, shape: tuple[int, ...]) -> bool:
 
 @specialize("GroupQueryAttention", domain="com.microsoft")
 def group_query_attention(site: Site, plain: Call) -> Call | None:
-    """Takes float32, unless the cache is quantized or scores are asked for."""
+    """Takes float32, unless the cache is quantized or scores are an output."""
     if any(site.attribute(name, kept) != kept for name, kept in PLAIN.items()):
         return None
     if any(value is not None for value in site.node.inputs[12:]):

@@ -17,7 +17,7 @@ from tenonnx_cpu.kernel_selection import Call, Site, specialize
 
 @specialize("Attention")
 def specialize_attention(site: Site, plain: Call) -> Call | None:
-    """Takes floats, unless the scores or another precision of the softmax are asked for."""
+    """Takes floats, unless scores are an output or the softmax has another precision."""
     node = site.node
     if site.attribute("softmax_precision", None) is not None:
         return None

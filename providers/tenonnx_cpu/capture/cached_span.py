@@ -41,7 +41,7 @@ class Apart(Tracer):
 
     @functools.cached_property
     def untraced_steps(self) -> Sequence[Step]:
-        """What is run; steps between those with caches together."""
+        """The steps that run; steps between those with caches are one."""
         return captured_apart(self._steps, self._outputs)
 
     def into(self, inputs: Sequence[Any], buffers: Sequence[Any]) -> Any:

@@ -1,6 +1,6 @@
 """The capture of a call to a kernel, which machine code repeats.
 
-What differs from call to call is found by address: an argument that lies in an input, in a result
+Differences between calls are found by address: an argument that lies in an input, in a result
 or in scratch memory lies there the next time, too. Any other array must be the same one both times.
 """
 

@@ -13,7 +13,7 @@ from tenonnx_cpu.capture.launch import fix, is_fixed
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 Form: TypeAlias = Any
-"""What ``form_of`` says of an input."""
+"""The result of ``form_of`` for an input."""
 
 LENGTHS = 256
 """Lengths that one captured run serves."""

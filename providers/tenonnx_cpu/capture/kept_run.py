@@ -64,7 +64,7 @@ class Within(NamedTuple):
 
 
 class Named(NamedTuple):
-    """An array that the plan's code has a name for."""
+    """An array with a name in the plan's code."""
 
     name: str
 

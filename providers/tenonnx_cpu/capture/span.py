@@ -48,7 +48,7 @@ MOST_DYNAMIC = 16
 
 
 class Trace:
-    """What a run of a span's steps shows.
+    """A trace of a run of a span's steps.
 
     Args:
         captures: Whether the steps are captured.
@@ -87,7 +87,7 @@ class Tracer:
         self._parted = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles it as it was before the first call; its steps without the nodes they are of."""
+        """Pickles it as it was before the first call; the steps without their nodes."""
         steps = [(s.call, s.inputs, s.outputs, s.multiple) for s in self._steps]
         return _again, (steps, self._inputs, self._outputs)
 
@@ -106,7 +106,7 @@ class Tracer:
 
     @functools.cached_property
     def untraced_steps(self) -> Sequence[Step]:
-        """What is run where nothing is traced; some of the steps together."""
+        """The steps that run where nothing is traced; some of them are one."""
         return self.parts
 
     @functools.cached_property
@@ -257,7 +257,7 @@ class Tracer:
     def _grow(
         self, before: Sequence[Any], inputs: tuple[Any, ...], differ: Collection[int]
     ) -> Collection[int]:
-        """Captures a run of any length; returns the steps that there can be none with."""
+        """Captures a run of any length; returns the steps that forbid it."""
         from tenonnx_cpu.capture.dynamic_length import Asked  # for what grows
         from tenonnx_cpu.capture.growth import Varies, growth_of
 

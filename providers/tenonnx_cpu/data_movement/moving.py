@@ -25,7 +25,7 @@ TEXT = np.dtype(object)
 
 SOURCES = 16
 FILL = SOURCES
-"""The number of the source that has what nothing is moved to."""
+"""The number of the source of elements that no other source fills."""
 
 RUNS = 1 << 15
 SHORT = 8

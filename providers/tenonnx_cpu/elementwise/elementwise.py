@@ -93,7 +93,7 @@ MEANINGS: Mapping[str, Meaning] = {
     "Sub": _since(7, opcodes.SUB),
     "Swish": _swish,
 }
-"""What nodes of ONNX's own domain mean."""
+"""Programs of nodes in ONNX's own domain."""
 
 
 DOUBLES: Mapping[str, int] = {
@@ -108,7 +108,7 @@ DOUBLES: Mapping[str, int] = {
     "Sqrt": opcodes.SQRT,
     "Sub": opcodes.SUB,
 }
-"""Codes of the operators that there is a kernel of float64 for."""
+"""Codes of the operators with a kernel of float64."""
 
 
 @specialize(*DOUBLES)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def _row(node: ir.Node, walk: Walk[Scope]) -> tuple[NDArray, ir.Node | None] | str:
-    """Reads what is added to every row, a constant, and the DequantizeLinear that it is from."""
+    """Reads the constant that is added to every row, and its DequantizeLinear."""
     scope, columns, value = walk.scope, walk.about, node.inputs[walk.beside(node)]
     source = dequantized(value, scope)
     if source is None:

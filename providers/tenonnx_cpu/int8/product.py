@@ -32,7 +32,7 @@ FORMS = {I32: 4, np.dtype(np.float32): 5, BYTES[0]: 1, BYTES[1]: 1}
 
 
 class Finish(NamedTuple):
-    """What becomes of sums: ``(sum + extra) * factor + summand``, clipped, and rounded if bytes.
+    """The operations on sums: ``(sum + extra) * factor + summand``, clipped, and rounded if bytes.
 
     Attributes:
         dtype: int32 for the sums themselves, float32, uint8 or int8.

@@ -36,7 +36,7 @@ OF_BYTES = ("QLinearSigmoid", "QLinearLeakyRelu", "QLinearMul", "QLinearAdd")
 CODES = np.arange(256, dtype=np.uint8)
 
 MOST = 64
-"""Nodes that depend on a byte and are looked at."""
+"""The most nodes of a table, which depend on one byte."""
 
 
 @fusion(DEQUANTIZE, priority=LOOKED_UP)

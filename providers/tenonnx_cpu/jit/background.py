@@ -55,7 +55,7 @@ PATIENCE = 30.0
 
 
 class Background:
-    """What is to be compiled, for whom, and the thread that sees to it."""
+    """The kernels to compile, the sessions that need them, and the thread that compiles."""
 
     def __init__(self) -> None:
         self._reset()

@@ -1,4 +1,4 @@
-"""Matrix products on JIT kernels: which kernel, and what it is called with."""
+"""Matrix products on JIT kernels: the choice of the kernel, and its arguments."""
 
 from __future__ import annotations
 

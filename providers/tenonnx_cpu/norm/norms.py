@@ -122,7 +122,7 @@ OUTPUTS = {"LayerNormalization": 3, "RMSNormalization": 1, "SimplifiedLayerNorma
 @specialize(*OUTPUTS)
 @specialize("SimplifiedLayerNormalization", domain="com.microsoft")
 def specialize_norm(site: Site, plain: Call) -> Call | None:
-    """Takes the last axis, unless mean or deviation are asked for."""
+    """Takes the last axis, unless mean or deviation are outputs."""
     name, axis = site.node.op_type, site.attribute("axis", -1)
     if is_read(site.node.outputs[1:]) or site.attribute("stash_type", 1) != 1:
         return None

@@ -95,7 +95,7 @@ class Quantized:
 
     @functools.cached_property
     def arguments(self) -> tuple[Any, ...]:
-        """What every kernel takes of it: ``jit.quantized.matrix.WEIGHTS``."""
+        """The arguments that every kernel takes: ``jit.quantized.matrix.WEIGHTS``."""
         half = 1 << self.bits - 1
         return (
             self.codes,

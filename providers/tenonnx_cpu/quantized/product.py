@@ -1,4 +1,4 @@
-"""Products with blockwise quantized matrices: which kernel, and what it is called with."""
+"""Products with blockwise quantized matrices: the choice of the kernel, and its arguments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Job(NamedTuple):
 
 
 Room: TypeAlias = Callable[[Job], tuple[NDArray, ...]]
-"""Returns the memory that a kernel works in."""
+"""Returns a kernel's working memory."""
 
 FEW = 4
 """Rows up to which codes are read once and never packed."""

@@ -1,6 +1,6 @@
 """Compiling many kernels ahead: in worker processes, for any target CPU.
 
-What there is to do are kernels, and the code objects of the functions that they share. A worker
+The work consists of kernels, and of the code objects of the functions that they share. A worker
 compiles one after the other into the disk cache and loads nothing (``worker``), so that the order
 is free and the processor may be another one. Nothing here imports numba.
 """
@@ -28,7 +28,7 @@ Tell = Callable[[str, float], None]
 
 
 class Work(NamedTuple):
-    """What there is to compile.
+    """The kernels and functions to compile.
 
     Attributes:
         kernels: By name, as in ``norm.norms.softmax``.

@@ -16,7 +16,7 @@ WORD_BYTES = 8
 
 
 class Header(NamedTuple):
-    """What is to be done to load a code object. Offsets count from the code's beginning.
+    """Instructions for loading a code object. Offsets count from the code's beginning.
 
     Attributes:
         code: Bytes of code: whole pages. Data follows.

@@ -23,7 +23,7 @@ from tenonnx_cpu.jit.code.cpu import compile_for
 PR_SET_PDEATHSIG = 1
 
 UNKEPT = "unkept"
-"""What it answers for a kernel that no folder keeps."""
+"""The answer for a kernel that no folder keeps."""
 
 YOUNG = 300_000
 """New objects after which garbage is looked for among them."""

@@ -1,4 +1,4 @@
-"""What a thread asks Python when it looks, in a kernel, whether it is to stop. Without numba."""
+"""The check inside of kernels whether a thread is to stop. Without numba."""
 
 from __future__ import annotations
 
