@@ -1,4 +1,4 @@
-"""Two layers of every architecture that tests/exports knows, as wide as real ones."""
+"""Two layers of every architecture of tests/exports, as wide as real ones."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Child:
         return 0.0
 
     def stay(self) -> None:
-        """Lets it take as long as it likes from now on."""
+        """Lifts its time limit from now on."""
         self._killer.cancel()
 
     def close(self) -> None:

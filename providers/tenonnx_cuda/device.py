@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class CudaDevice:
-    """A device as the runtime knows it. All that have one ``id`` share its weights.
+    """A device, as the runtime's interface. All that have one ``id`` share its weights.
 
     Args:
         platform: The device.

@@ -188,7 +188,7 @@ class CUDAExecutionProvider(ArrayProvider):
         return step.called(Replayed(found, self.platform))
 
     def _preload(self, segment: Segment, steps: Iterable[Step]) -> None:
-        """Brings all weights that steps read to the device, as its bus likes it.
+        """Copies all weights that steps read to the device, in large transfers.
 
         What bodies get and return may be weights that no step knows to be any, so all are waited
         for where there are bodies.

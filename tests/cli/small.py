@@ -1,4 +1,4 @@
-"""A model whose outputs numpy knows too, and the types of the fixtures."""
+"""A model whose outputs numpy computes too, and the types of the fixtures."""
 
 from __future__ import annotations
 

@@ -225,7 +225,7 @@ def test_a_callers_stream_and_memory_are_used(graphed: bool) -> None:
 
 @pytest.mark.parametrize("graphed", [False, True])
 def test_a_generation_updates_its_caches_in_place(graphed: bool) -> None:
-    """One graph serves all of its tokens, whose lengths only the device knows."""
+    """One graph serves all of its tokens, whose lengths are on the device alone."""
     shape = (1, generation.GROUPS, 64, generation.SIZE)
     session = opened(generation.grouped(), {"enable_cuda_graph": graphed, "use_tf32": False})
     run = generation.Bound(session, generation.PAIRS, shape)

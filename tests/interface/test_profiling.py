@@ -136,7 +136,7 @@ def test_a_trace_that_cannot_be_written() -> None:
 
 
 class Far:
-    """Memory of its own, as far as the plan knows."""
+    """Its own memory by the plan's account."""
 
     id = "far:0"
 

@@ -25,7 +25,7 @@ from tenonnx.weights.registry import WeightRegistry
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A model's folder next to a secret: ``model.onnx`` wants ``data``."""
+    """A model's folder next to a secret: ``model.onnx`` has its weights in ``data``."""
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "data").write_bytes(array(0, 2, 3).tobytes())

@@ -113,7 +113,7 @@ def _known(value: ir.Value | None) -> tuple[int, ...] | None:
 
 
 def _is_copied(value: ir.Value, lain: NDArray | None) -> bool:
-    """Says whether some node wants a value's elements side by side, now or after a view of them.
+    """Says whether a node needs a value's elements side by side, now or after a view of them.
 
     Args:
         value: The result of a Transpose, or a view of it.

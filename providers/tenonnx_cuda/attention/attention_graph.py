@@ -111,7 +111,7 @@ class Attention(NamedTuple):
         """Returns all of it.
 
         Raises:
-            CuDNNError: An attribute is none that cuDNN knows.
+            CuDNNError: cuDNN has no such attribute.
         """
         drawing = Drawing(self, Operations(backend))
         drawing.draw()

@@ -99,7 +99,7 @@ class Convolution(NamedTuple):
         """Returns a convolution and as many of its endings.
 
         Raises:
-            CuDNNError: An attribute is none that cuDNN knows.
+            CuDNNError: cuDNN has no such attribute.
         """
         kind, operations, endings = ELEMENTS[self.dtype], Operations(backend), self.endings[:form]
         y = padded(self.y)
@@ -128,7 +128,7 @@ class Convolution(NamedTuple):
 
 
 def padded(where: Tensor) -> Tensor:
-    """Returns the same with at least two spatial axes, which cuDNN wants."""
+    """Returns the same with at least two spatial axes, as cuDNN requires."""
     if len(where.shape) != 3:
         return where
     (n, c, w), (by_n, by_c, by_w) = where

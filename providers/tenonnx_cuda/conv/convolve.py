@@ -97,7 +97,7 @@ def conv_transpose(site: Site, plain: Call) -> Call | Instead | None:
 
 
 def instead(call: Convolving) -> Call | Instead:
-    """Lets a call read its constant weights as cuDNN wants them, if they lie otherwise."""
+    """Lets a call read its constant weights in cuDNN's layout, if they have another one."""
     site = call.site
     weight = site.weight(1)
     if weight is None or len(weight.shape) < 3 or not on_tensor_cores(site, weight.dtype.numpy()):

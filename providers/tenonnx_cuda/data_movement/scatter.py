@@ -1,4 +1,4 @@
-"""Scatter with a reduction, for which cupy's ``ufunc.at`` knows few types; and into caches."""
+"""Scatter with a reduction, for which cupy's ``ufunc.at`` has few types; and into caches."""
 
 from __future__ import annotations
 
