@@ -15,6 +15,7 @@ HOOKS = runpy.run_path(str(Path(__file__).parents[1] / "tools" / "mkdocs_hooks.p
 DOCS = Path(__file__).parents[1] / "docs"
 SHOWN = "".join((DOCS / page).read_text() for page in ("api.md", "reference.md"))
 CODE = "core/tenonnx/planning/plan.py"
+WORDS = "docs/retired_words.toml"
 
 
 @pytest.mark.parametrize(
@@ -29,6 +30,7 @@ CODE = "core/tenonnx/planning/plan.py"
         ("CONTRIBUTING.md", "docs/hooks/create_observer.md", "hooks/create_observer.md"),
         ("CONTRIBUTING.md", "README.md#limits", "index.md#limits"),
         ("docs/plugins.md", "#how", "#how"),
+        ("docs/glossary.md", "retired_words.toml", f"https://host/tenonnx/blob/HEAD/{WORDS}"),
         ("docs/plugins.md", "https://onnx.ai/ir-py/", "https://onnx.ai/ir-py/"),
         ("README.md", CODE, f"https://host/tenonnx/blob/HEAD/{CODE}"),
         ("docs/plugins.md", f"../{CODE}#L3", f"https://host/tenonnx/blob/HEAD/{CODE}#L3"),

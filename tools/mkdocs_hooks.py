@@ -92,7 +92,8 @@ def site_link(text: str, target: str, place: str, repository: str) -> str:
     if not path or "://" in path or path.startswith("mailto:"):
         return f"[{text}]({target})"
     path = posixpath.normpath(posixpath.join(posixpath.dirname(place), path))
-    if path in PAGES or path.startswith("docs/"):
+    shown = path.startswith("docs/") and not path.endswith(".toml")  # as in exclude_docs
+    if path in PAGES or shown:
         to, of = (PAGES.get(name) or posixpath.relpath(name, "docs") for name in (path, place))
         return f"[{text}]({posixpath.relpath(to, posixpath.dirname(of) or '.')}{hash_sign}{anchor})"
     return f"[{text}]({repository}/blob/HEAD/{path}{hash_sign}{anchor})" if repository else text
