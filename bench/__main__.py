@@ -34,6 +34,7 @@ OTHERS = {
     "scale": "bench.scale",
     "serve": "bench.serve.__main__",
     "providers": "bench.providers",
+    "quantizing": "bench.quantizing",
     "weight_sharing": "bench.weight_sharing.__main__",
     "stopping": "bench.stopping",
     "throughput": "bench.throughput.__main__",

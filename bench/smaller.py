@@ -23,8 +23,24 @@ def half(built: Built) -> Built:
     return convert_float_to_float16(proto, keep_io_types=True), feeds
 
 
-def quantized(built: Built, samples: int = 2) -> Built:
-    """Returns a convolutional network of QDQ nodes: uint8 activations, int8 weights per channel."""
+def quantized(
+    built: Built,
+    samples: int = 2,
+    *,
+    form: str = "QDQ",
+    activations: str = "QUInt8",
+    reduced: bool = True,
+) -> Built:
+    """Returns a model of int8 weights per channel, and activations by their range in random inputs.
+
+    Args:
+        built: The model, with inputs of float32 if there is more than one sample.
+        samples: Inputs to calibrate with: those that are timed, and random ones like them.
+        form: ``QDQ`` nodes, or integer operators: ``QOperator``.
+        activations: Their type, ``QUInt8`` or ``QInt8``.
+        reduced: Weights have 7 bits: without VNNI onnxruntime's sums of uint8 by int8 saturate at
+            16 bits.
+    """
     from onnxruntime.quantization import (
         CalibrationDataReader,
         QuantFormat,
@@ -54,11 +70,21 @@ def quantized(built: Built, samples: int = 2) -> Built:
             proto,
             target,
             Reader(),
-            quant_format=QuantFormat.QDQ,
+            quant_format=QuantFormat[form],
             per_channel=True,
-            # Weights of 7 bits: without VNNI onnxruntime's sums of u8 x s8 saturate at 16 bits.
-            reduce_range=True,
-            activation_type=QuantType.QUInt8,
+            reduce_range=reduced,
+            activation_type=QuantType[activations],
             weight_type=QuantType.QInt8,
         )
+        return onnx.load(target), feeds
+
+
+def dynamic(built: Built, weights: str) -> Built:
+    """Returns a model whose activations are quantized in each run; ``weights`` is their type."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    proto, feeds = built
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        target = Path(folder, "quantized.onnx")
+        quantize_dynamic(proto, target, weight_type=QuantType[weights])
         return onnx.load(target), feeds
