@@ -72,7 +72,11 @@ def _function(path: Path) -> Feeds:
     if spec is None or spec.loader is None or not path.is_file():
         raise InvalidArgument(f"{path} cannot be read")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # a user's code may raise anything
+        said = f"{type(error).__name__}: {error}"
+        raise InvalidArgument(f"{path} failed: {said}", hint=f"run it: python {path}") from error
     found = getattr(module, "feeds", None)
     if not callable(found) or inspect.signature(found).parameters:
         raise InvalidArgument(

@@ -43,7 +43,8 @@ class Selection:
         for operator in self.operators:
             if operator not in known:
                 raise InvalidArgument(
-                    f"{operator} cannot be quantized in this way", hint=f"It can: {known}"
+                    f"{operator} cannot be quantized in this way",
+                    hint=f"choose from {', '.join(known)}",
                 )
         names = [node.name or "" for node in model.graph.all_nodes()]
         for name in self.exclude:

@@ -68,7 +68,7 @@ def quantize_static(
     if feeds is None:
         raise InvalidArgument(
             "static quantization finds ranges on calibration data, and there is none",
-            hint="give data, or quantize dynamically",
+            hint="give data (--data FILE), or quantize dynamically (--mode dynamic)",
         )
     scheme.selection.refuse_unknown(model, (*PRODUCTS, *ELEMENTWISE, *MOVERS))
     half = any(value.dtype == ir.DataType.FLOAT16 for value in model.graph.inputs)

@@ -50,6 +50,7 @@ def test_feeds_come_from_files_folders_and_functions(tmp_path: Path) -> None:
         ("broken.npz", "cannot be read"),
         ("empty", "no calibration data in"),
         ("plain.py", "defines no function feeds"),
+        ("failing.py", r"failing\.py failed: ZeroDivisionError: division by zero"),
         ("one.npy", "the model has the inputs x, y"),
         ("other.npz", "has nothing for y; it has x"),
     ],
@@ -59,6 +60,7 @@ def test_data_that_is_none(tmp_path: Path, data: str, message: str) -> None:
     (tmp_path / "broken.npz").write_bytes(b"PK\x03\x04")
     (tmp_path / "empty").mkdir()
     (tmp_path / "plain.py").write_text("")
+    (tmp_path / "failing.py").write_text("1 / 0")
     np.save(tmp_path / "one.npy", A)
     np.savez(tmp_path / "other.npz", x=A)
     with pytest.raises(tenonnx.InvalidArgument, match=message):
