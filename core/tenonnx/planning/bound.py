@@ -87,7 +87,11 @@ def _owned(lowering: Lowering, step: Step, output: ir.Value) -> Iterator[int]:
     maker = next((part for part in step.parts if output in part.outputs), step)
     nodes = set(maker.nodes)
     for position, value in enumerate(lowering.block.graph.inputs):
-        if not value.is_graph_output() and all(user in nodes for user in value.consumers()):
+        # What stands for a value in a kept plan knows no readers: it may have others.
+        consumers = getattr(value, "consumers", None)
+        if consumers is None or value.is_graph_output():
+            continue
+        if all(user in nodes for user in consumers()):
             yield position
 
 
