@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx import IOBinding, OrtValue
+from tenonnx import InferenceSession, IOBinding, OrtValue
 from tenonnx_generate.adapter_inputs import RowAdapters
 from tenonnx_generate.cache import give_back, reserve
 from tenonnx_generate.model import Model
@@ -44,6 +44,7 @@ class Decoder:
         self._places: dict[str, int] = {}
         self._caches: dict[str, NDArray] = {}
         self._fed: dict[str, NDArray] = {}
+        self._sequences = rows
         self._grown: list[dict[str, NDArray]] = [{} for _ in range(rows)]
         if in_place:
             for name in model.caches:
@@ -56,6 +57,8 @@ class Decoder:
         first: int,
         tokens: NDArray,
         adapters: Mapping[int, Adapter | None] = MappingProxyType({}),
+        *,
+        every: bool = False,
     ) -> NDArray:
         """Runs the next tokens of one or more rows in a row.
 
@@ -63,39 +66,43 @@ class Decoder:
             first: The first of the rows.
             tokens: Theirs, [rows, tokens]. Of several rows, one each.
             adapters: The adapter of each row whose result counts; none without.
+            every: Return the logits that follow each token.
 
         Returns:
-            The logits that follow, [rows, vocabulary].
+            The logits that follow, [rows, vocabulary]; with ``every``, [rows, tokens, vocabulary].
         """
         count, width = tokens.shape
         lengths = self.lengths[first : first + count]
         given = self._adapters.given(first, count, adapters)
-        binding = self._binding(first, count, *given)
+        session = self._model.whole_session if every else self._model.session
+        binding = self._binding(session, first, count, *given)
         self._inputs = self._made_inputs(tokens, lengths) | given
         for name, array in self._inputs.items():
             binding.bind_cpu_input(name, array)
-        self._model.session.run_with_iobinding(binding)
+        session.run_with_iobinding(binding)
         self._latest = binding
         if not self.in_place:
             self._keep(first)
         self.lengths[first : first + count] = [length + width for length in lengths]
         logits = self.output(self._model.description.outputs["logits"])
-        return logits[:, -1].astype(np.float32, copy=False)
+        return (logits if every else logits[:, -1]).astype(np.float32, copy=False)
 
-    def feed(self, arrays: Mapping[str, NDArray]) -> None:
-        """Takes what an encoder made; the caches are void then.
+    def feed(self, arrays: Mapping[str, NDArray], sequences: int) -> None:
+        """Takes what an encoder made; the caches are void then. No run copies it.
 
-        Each row of an array is for as many rows as it takes for all. No run copies it: bindings
-        have views of it.
+        Args:
+            arrays: Each has a row for every sequence, or for as many in a row as it takes for all.
+            sequences: How many there are. Row r of the caches is of sequence r % sequences.
         """
-        rows = len(self.lengths)
+        self._sequences = sequences
+        own = range(len(self.lengths))
         self._fed = {
             # Rows that are run at once want one each.
-            name: np.repeat(array, rows // len(array), 0) if self.in_place else array
+            name: array[[self._fed_row(row, array) for row in own]] if self.in_place else array
             for name, array in arrays.items()
         }
         self._bindings.clear()
-        self.lengths[:] = [0] * rows
+        self.lengths[:] = [0] * len(own)
 
     def output(self, name: str) -> NDArray:
         """Returns an output of the latest run.
@@ -118,10 +125,11 @@ class Decoder:
         """
         return self._inputs[name]
 
-    def copy(self, source: int, target: int, length: int) -> None:
-        """Gives a row the first tokens of another's caches."""
+    def copy(self, source: int, target: int, length: int, same: int = 0) -> None:
+        """Gives a row the first tokens of another's caches; it has ``same`` of them already."""
         for cache in self._caches.values():
-            cache[target, :, :length] = cache[source, :, :length]
+            cache[target, :, same:length] = cache[source, :, same:length]
+        self._grown[target] = self._grown[source]
         self.lengths[target] = length
 
     def exchange(self, first: int, second: int) -> None:
@@ -145,13 +153,13 @@ class Decoder:
         caches = list(self._model.caches.values()) if self.in_place else []
         return [*caches, *(name for name in self._model.outputs if name not in caches)]
 
-    def _binding(self, first: int, count: int, *given: str) -> IOBinding:
+    def _binding(self, session: InferenceSession, first: int, count: int, *given: str) -> IOBinding:
         """Returns a binding of some rows' caches; it is made once where they stay.
 
         Inputs that adapters give stay bound: there is one binding for each set of them.
         """
         if not self.in_place:
-            binding = self._model.session.io_binding()
+            binding = session.io_binding()
             for name in self._model.outputs:
                 binding.bind_output(name)
             self._bind_fed(binding, first, count)
@@ -163,9 +171,9 @@ class Decoder:
                     held = np.zeros(shape, self._model.cache_dtype(name))
                 binding.bind_cpu_input(name, held[:, :, : self.lengths[first]])
             return binding
-        found = self._bindings.get((first, count, *given))
+        found = self._bindings.get((session, first, count, *given))
         if found is None:
-            found = self._bindings[first, count, *given] = self._model.session.io_binding()
+            found = self._bindings[session, first, count, *given] = session.io_binding()
             for name, present in self._model.caches.items():
                 value = OrtValue(self._caches[name][first : first + count])
                 found.bind_ortvalue_input(name, value)
@@ -177,8 +185,12 @@ class Decoder:
 
     def _bind_fed(self, binding: IOBinding, first: int, count: int) -> None:
         for name, array in self._fed.items():
-            start = first // (len(self.lengths) // len(array))
+            start = first if self.in_place else self._fed_row(first, array)
             binding.bind_cpu_input(name, array[start : start + count])
+
+    def _fed_row(self, row: int, array: NDArray) -> int:
+        """Returns the row of an encoder's array that a row of the caches reads."""
+        return row % self._sequences // (self._sequences // len(array))
 
     def _keep(self, row: int) -> None:
         """Keeps the caches that a run returned."""

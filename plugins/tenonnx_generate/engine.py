@@ -124,6 +124,11 @@ class Engine:
                 "the engine wants caches that stay in place",
                 hint="set past_present_share_buffer, if the graph has GroupQueryAttention",
             )
+        if (beams := params.get_search_options()["num_beams"]) > 1:
+            raise Unsupported(
+                f"search has num_beams {beams}; the engine continues each request by one beam",
+                hint='config.overlay(\'{"search": {"num_beams": 1}}\') before the model is made',
+            )
         self.model, length = model, params.max_length
         for name, value, least in (
             ("max_batch_size", max_batch_size, 1),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,11 +40,25 @@ class Generator:
         RuntimeException: There is no room for caches of that length.
     """
 
+    def __new__(cls, model: Model, params: GeneratorParams) -> Generator:  # noqa: ARG004 - as __init__
+        """Returns a generator of the kind that the options ask for."""
+        options = params.get_search_options()
+        if cls is Generator and params.drafts:
+            from tenonnx_generate.drafted_generator import DraftedGenerator
+
+            return super().__new__(DraftedGenerator)
+        if cls is Generator and max(options["num_beams"], options["num_return_sequences"]) > 1:
+            from tenonnx_generate.beam_generator import BeamGenerator  # few texts have beams
+
+            return super().__new__(BeamGenerator)
+        return super().__new__(cls)
+
     def __init__(self, model: Model, params: GeneratorParams) -> None:
         options = params.get_search_options()
         self._model = model
         self._about, self._limit = model.description, params.max_length
-        rows = options["batch_size"]
+        self._batch = options["batch_size"]
+        rows = self._batch * options["num_beams"]
         in_place = model.in_place or bool(options["past_present_share_buffer"])
         self._decoder = Decoder(model, rows, self._limit, in_place=in_place)
         held = params.guidance
@@ -63,7 +77,7 @@ class Generator:
         self._chosen_by: dict[int, NDArray] = {}
         self._adapter: Adapter | None = None
         encoder = model.encoder
-        self._source = None if encoder is None else Source(encoder, rows, self._about.pad)
+        self._source = None if encoder is None else Source(encoder, self._batch, self._about.pad)
 
     def set_inputs(self, inputs: Mapping[str, Any]) -> None:
         """Gives the model its inputs, such as ``MultiModalProcessor`` makes them.
@@ -152,17 +166,13 @@ class Generator:
         Raises:
             Refused: All of them have, or there is nothing to continue.
         """
-        if self.is_done():
-            raise Refused(
-                f"all sequences have ended, or have max_length tokens, {self._limit}",
-                hint="ask is_done() before",
-            )
+        self._check_goes_on()
         logits = self._computed()
         self._chosen_by = {}
-        for row, search in enumerate(self._searches):
+        for row in range(len(self._counts)):
             self._next[row] = self._about.pad
             if not self._stopped(row):
-                token = search.choose(logits[row], self._sequence(row))
+                token = self._choose(row, logits[row])
                 self._next[row], self._chosen_by[row] = token, logits[row]
                 self._ended[row] = token in self._about.eos
                 if not self._ended[row]:
@@ -239,6 +249,12 @@ class Generator:
             raise Refused(f"logits are {list(array.shape)}; expected {list(shape)}")
         self._logits = array.reshape(shape)
 
+    def get_speculative_stats(self) -> dict[str, Any]:
+        """Returns what was drafted and accepted so far: nothing, unless tokens are drafted."""
+        from tenonnx_generate.speculation import Statistics
+
+        return Statistics().report()
+
     def get_output(self, name: str) -> NDArray:
         """Returns an output of the latest run of the graph; of ``logits``, the last position's.
 
@@ -270,6 +286,24 @@ class Generator:
     def _stopped(self, row: int) -> bool:
         return self._ended[row] or self._counts[row] >= self._limit
 
+    def _choose(self, row: int, logits: NDArray) -> int:
+        """Returns the token that follows a row's."""
+        return self._searches[row].choose(logits, self._sequence(row))
+
+    def _check_goes_on(self) -> None:
+        if self.is_done():
+            raise Refused(
+                f"all sequences have ended, or have max_length tokens, {self._limit}",
+                hint="ask is_done() before",
+            )
+
+    def _check_begun(self, counts: Iterable[int]) -> None:
+        """Checks that there are tokens to run, and that the encoder has run before them."""
+        if 0 in counts:
+            raise Refused("there is nothing to continue", hint="call append_tokens before")
+        if self._source is not None:
+            self._source.settle(self._decoder)
+
     def _shorten(self, row: int, length: int) -> None:
         """Forgets what follows; the last token that is left is run again, for its logits."""
         self._counts[row], self._ended[row] = length, False
@@ -285,7 +319,7 @@ class Generator:
     def _parted(self, tokens: Any) -> list[NDArray]:
         """Returns the tokens of each row, checked."""
         array = np.asarray(tokens.as_numpy() if isinstance(tokens, Tensor) else tokens)
-        rows = len(self._counts)
+        rows = self._batch
         if not array.size or array.dtype.kind not in "iu" or array.ndim > 2:
             raise Refused(f"tokens are {array.dtype}{list(array.shape)}; expected whole numbers")
         if array.size % rows or (array.ndim == 2 and array.shape[0] != rows):
@@ -304,10 +338,7 @@ class Generator:
     def _computed(self) -> NDArray:
         """Returns the logits [rows, vocabulary] that follow the sequences."""
         if self._logits is None:
-            if 0 in self._counts:
-                raise Refused("there is nothing to continue", hint="call append_tokens before")
-            if self._source is not None:
-                self._source.settle(self._decoder)
+            self._check_begun(self._counts)
             new = [c - had for c, had in zip(self._counts, self._decoder.lengths, strict=True)]
             if len(new) > 1 and self._decoder.in_place and max(new) <= 1:
                 self._logits = self._all_rows()

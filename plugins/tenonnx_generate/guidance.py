@@ -111,6 +111,10 @@ class Guide:
             self._matcher.consume_token(token)
             self._check()
 
+    def copy(self) -> Guide:
+        """Returns another that is at the same place, and goes on by itself."""
+        return Guide(self._matcher.deep_copy(), self._size)
+
     def restart(self, tokens: Sequence[int] = ()) -> None:
         """Goes back to the beginning, and on by some tokens."""
         self._matcher.reset()

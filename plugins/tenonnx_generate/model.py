@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from tenonnx import InferenceSession, SessionOptions
 from tenonnx_generate.adapter_inputs import AdapterInputs
-from tenonnx_generate.config import Config
+from tenonnx_generate.config import NAME, Config
 from tenonnx_generate.description import ENCODERS, Description, describe
 from tenonnx_generate.encoder import Encoder, describe_encoder
 from tenonnx_generate.errors import Refused, Unsupported
@@ -42,11 +43,9 @@ class Model:
 
     def __init__(self, config: Config | str | os.PathLike[str]) -> None:
         given = config if isinstance(config, Config) else Config(config)
+        self._config = given
         self.description: Description = describe(given)
-        options = session_options(self.description)
-        self.session = InferenceSession(
-            self.description.path, options, providers=self.description.providers
-        )
+        self.session = self._opened(LAST_ROW)
         self._args = {arg.name: arg for arg in self.session.get_inputs()}
         asked = [arg for name, arg in self._args.items() if ADAPTER in name.lower()]
         overridable = self.session.get_overridable_initializers()
@@ -72,6 +71,30 @@ class Model:
     def device_type(self) -> str:
         """Where it runs."""
         return "cpu"
+
+    @cached_property
+    def whole_session(self) -> InferenceSession:
+        """The graph with logits of all positions, of the same weights; opened when first used."""
+        return self._opened()
+
+    @cached_property
+    def draft(self) -> Model | None:
+        """The model that drafts for this one, if the configuration names one."""
+        from tenonnx_generate.drafting import configured_draft  # few folders have one
+
+        return configured_draft(self._config)
+
+    @property
+    def speculative(self) -> dict[str, Any]:
+        """``speculative`` as it stands in the configuration.
+
+        Raises:
+            Refused: It is no object.
+        """
+        found = self._config.document.get("speculative", {})
+        if not isinstance(found, dict):
+            raise Refused(f"speculative in {NAME} is {found!r:.60}; expected an object")
+        return found
 
     def input_dtype(self, role: str) -> np.dtype[Any] | None:
         """Returns the element type of an input by its role, or ``None`` if the graph has it not."""
@@ -114,6 +137,14 @@ class Model:
         about = describe_encoder(config, self.description)
         options = configured(SessionOptions(), about.session)
         return Encoder(about, options, self._args, self.description.layers)
+
+    def _opened(self, *entries: str) -> InferenceSession:
+        """Opens the graph; some session entries name its logits."""
+        about = self.description
+        options = session_options(about)
+        for entry in entries:
+            options.add_session_config_entry(entry, about.outputs["logits"])
+        return InferenceSession(about.path, options, providers=about.providers)
 
     def _find_caches(self) -> Iterable[tuple[str, str]]:
         inputs, outputs = self.description.inputs, self.description.outputs
@@ -159,7 +190,6 @@ def session_options(about: Description) -> SessionOptions:
         InvalidArgument: One has a value that cannot be.
     """
     options = SessionOptions()
-    options.add_session_config_entry(LAST_ROW, about.outputs["logits"])
     options.add_session_config_entry(ROW_MATRICES, "1")
     if about.type in ENCODERS:  # whose folders have no attention that does that itself
         options.add_session_config_entry(CACHES_IN_PLACE, "1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import did_you_mean
@@ -31,6 +32,8 @@ class Option:
 
 
 MOST_ROWS = 1024
+MOST_DRAFTED = 16
+LEAST_PATTERN = 2
 
 OPTIONS = {
     "batch_size": Option(1, 1, MOST_ROWS),
@@ -38,7 +41,7 @@ OPTIONS = {
     "diversity_penalty": Option(0.0),
     "do_sample": Option(False),
     "early_stopping": Option(True),
-    "length_penalty": Option(1.0),
+    "length_penalty": Option(1.0, -32.0, 32.0),
     "max_length": Option(0, 0, 1 << 27),
     "min_length": Option(0, 0, 1 << 27),
     "no_repeat_ngram_size": Option(0, 0, 1 << 27),
@@ -54,27 +57,37 @@ OPTIONS = {
 """Search options by name, as onnxruntime-genai has them."""
 
 
-def checked_option(name: str, value: Any) -> bool | int | float:
-    """Returns a search option's value in the type that it has.
+SPECULATIVE = {
+    "cooldown": Option(False),
+    "max_draft_tokens": Option(4, 1, MOST_DRAFTED),
+    "min_adaptive_k": Option(0, 0, MOST_DRAFTED),
+    "ngram_chained_lookup": Option(False),
+    "ngram_size": Option(0, 0, 16),
+}
+"""Options of drafting by name, as onnxruntime-genai has them."""
+
+
+def checked_option(
+    name: str, value: Any, options: Mapping[str, Option] = OPTIONS, kind: str = "search option"
+) -> bool | int | float:
+    """Returns an option's value in the type that it has.
 
     Raises:
         Refused: There is no such option, or it cannot have the value.
     """
-    if name not in OPTIONS:
-        raise Refused(f"there is no search option {name!r}{did_you_mean(name, OPTIONS)}")
-    option = OPTIONS[name]
+    if name not in options:
+        raise Refused(f"there is no {kind} {name!r}{did_you_mean(name, options)}")
+    option = options[name]
     if isinstance(option.default, bool):
         if not isinstance(value, bool):
-            raise Refused(f"search option {name} is {value!r:.60}; expected True or False")
+            raise Refused(f"{kind} {name} is {value!r:.60}; expected True or False")
         return value
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-        raise Refused(f"search option {name} is {value!r:.60}; expected a number")
+        raise Refused(f"{kind} {name} is {value!r:.60}; expected a number")
     if isinstance(option.default, int) and value != int(value):
-        raise Refused(f"search option {name} is {value}; expected a whole number")
+        raise Refused(f"{kind} {name} is {value}; expected a whole number")
     if not option.low <= value <= option.high:
-        raise Refused(
-            f"search option {name} is {value}; expected one from {option.low} to {option.high}"
-        )
+        raise Refused(f"{kind} {name} is {value}; expected one from {option.low} to {option.high}")
     return type(option.default)(value)
 
 
@@ -94,13 +107,16 @@ class GeneratorParams:
         self.guidance: Guidance | None = None
         self._values = {name: option.default for name, option in OPTIONS.items()}
         self.set_search_options(**self._about.search)
+        self._speculative = {name: option.default for name, option in SPECULATIVE.items()}
+        self.set_speculative_options(**model.speculative)
+        self._draft: Model | None = None
+        self._drafts_as_configured = True
 
     def set_search_options(self, **options: bool | int | float) -> None:
         """Sets options by name; all of them, or none if one of them cannot be.
 
         Raises:
             Refused: There is no such option, or it cannot have the value.
-            Unsupported: ``num_beams`` or ``num_return_sequences`` is more than 1.
         """
         changed = {name: checked_option(name, value) for name, value in options.items()}
         if changed.get("max_length", 0) > self._about.context:
@@ -108,17 +124,62 @@ class GeneratorParams:
                 f"max_length is {changed['max_length']}; the model's context has "
                 f"{self._about.context} tokens"
             )
-        for name in ("num_beams", "num_return_sequences"):
-            if changed.get(name, 1) > 1:
-                raise Unsupported(
-                    f"{name} is {changed[name]}: there is no search by beams",
-                    hint="draw several with do_sample, batch_size and random_seed",
-                )
         self._values.update(changed)
 
     def get_search_options(self) -> dict[str, Any]:
         """Returns all options; ``max_length`` is the model's context unless it was set."""
         return {**self._values, "max_length": self.max_length}
+
+    def set_speculative_options(self, **options: bool | int | float) -> None:
+        """Sets how tokens are drafted, by name; all options, or none if one of them cannot be.
+
+        ``max_draft_tokens`` in a round; with ``min_adaptive_k``, as many and more while they are
+        accepted. ``cooldown`` leaves rounds out where none is. Without a draft model, with
+        ``ngram_size`` N, what followed the last N - 1 tokens before is drafted, and with
+        ``ngram_chained_lookup`` what followed that.
+
+        Raises:
+            Refused: There is no such option, or it cannot have the value.
+        """
+        changed = dict(self._speculative)
+        for name, value in options.items():
+            changed[name] = checked_option(name, value, SPECULATIVE, "speculative option")
+        if 0 < changed["ngram_size"] < LEAST_PATTERN:
+            raise Refused(f"ngram_size is 1; expected 0, or at least {LEAST_PATTERN}")
+        if changed["ngram_chained_lookup"] and not changed["ngram_size"]:
+            raise Refused("ngram_chained_lookup wants ngram_size, which is 0")
+        self._speculative = changed
+
+    def get_speculative_options(self) -> dict[str, Any]:
+        """Returns all options of drafting."""
+        return dict(self._speculative)
+
+    def set_draft_model(self, model: Model | None) -> None:
+        """Sets the model that drafts tokens, instead of the one that the folder may name.
+
+        Args:
+            model: A smaller model with the same tokens; ``None`` for no drafts.
+
+        Raises:
+            Refused: It has other tokens.
+        """
+        if model is not None:
+            from tenonnx_generate.drafting import check_vocabulary  # few texts are drafted
+
+            check_vocabulary(self._model, model)
+        self._draft, self._drafts_as_configured = model, False
+
+    @property
+    def draft_model(self) -> Model | None:
+        """The model that drafts tokens, if one does."""
+        if self._drafts_as_configured and self._model.draft is not None:
+            self.set_draft_model(self._model.draft)
+        return self._draft
+
+    @property
+    def drafts(self) -> bool:
+        """Whether tokens are drafted, by a model or by patterns."""
+        return self.draft_model is not None or self._speculative["ngram_size"] > 0
 
     def set_guidance(self, kind: str, data: str, enable_ff_tokens: bool = False) -> None:
         """Holds what is generated after a prompt to a schema or grammar, until another prompt.

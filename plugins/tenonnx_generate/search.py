@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
+Distribution = tuple[NDArray, NDArray]
+"""Tokens, and the chance of each or sums of them."""
+
 NEVER = np.float32(-np.inf)
 
 
@@ -26,6 +29,9 @@ class Search:
         eos: Tokens that end a text.
         row: The number of its sequence in the batch: each draws numbers of its own.
         guide: What the text is held to, if anything.
+
+    Attributes:
+        draws: Tokens are drawn; if not, the likeliest is taken.
     """
 
     def __init__(
@@ -41,7 +47,7 @@ class Search:
         self._repeated = options["no_repeat_ngram_size"]
         self._temperature = options["temperature"]
         self._top_k, self._top_p = options["top_k"], options["top_p"]
-        self._draws = options["do_sample"] and self._top_k != 1 and self._temperature > 0
+        self.draws = options["do_sample"] and self._top_k != 1 and self._temperature > 0
         self._eos = list(eos)
         self._seed = options["random_seed"], row
 
@@ -56,15 +62,50 @@ class Search:
         Raises:
             RuntimeException: No logit is a number, or no token may come.
         """
-        scores = self.adjusted(logits, sequence)
-        if self.guide is not None:
-            scores = self.guide.held(scores)
-        token = self._drawn(scores) if self._draws else int(scores.argmax())
+        scores = self.scores(logits, sequence)
+        token = self._drawn(scores) if self.draws else int(scores.argmax())
         if not scores[token] > NEVER:
             raise RuntimeException("no token may come next, or the logits are no numbers")
         if self.guide is not None:
             self.guide.take(token)
         return token
+
+    def choose_drafted(
+        self, logits: NDArray, sequence: NDArray, drafted: int, by: Distribution | None
+    ) -> int:
+        """Returns a token as ``choose`` does, with the same chances, if it can the drafted one.
+
+        Args:
+            logits: Those of what follows.
+            sequence: What they follow.
+            drafted: A token.
+            by: What it was drawn from; nothing if it was not drawn.
+
+        Raises:
+            RuntimeException: No logit is a number, or no token may come.
+        """
+        if not self.draws:
+            return self.choose(logits, sequence)
+        tokens, chances = self.distribution(self.scores(logits, sequence))
+        others = (np.array([drafted]), np.ones(1)) if by is None else by
+        its = _chances(others, tokens)
+        own, drawn = (
+            _chances(each, np.array([drafted]))[0] for each in ((tokens, chances), others)
+        )
+        if self._random.random() * drawn < own:
+            token = drafted
+        else:
+            rest = np.maximum(chances - its, 0)
+            # All of them vanish by rounding alone: then the distributions are the same.
+            token = self.drawn(tokens, rest if rest.any() else chances)
+        if self.guide is not None:
+            self.guide.take(token)
+        return token
+
+    def scores(self, logits: NDArray, sequence: NDArray) -> NDArray:
+        """Returns logits after penalties, and without tokens that may not come."""
+        scores = self.adjusted(logits, sequence)
+        return scores if self.guide is None else self.guide.held(scores)
 
     def adjusted(self, logits: NDArray, sequence: NDArray) -> NDArray:
         """Returns logits after penalties, and without tokens that may not come yet."""
@@ -81,8 +122,33 @@ class Search:
             scores[_completions(sequence, self._repeated)] = NEVER
         return scores
 
+    def distribution(self, scores: NDArray) -> Distribution:
+        """Returns the tokens that may be drawn, the likeliest first, and the chance of each.
+
+        Chances are as they are after ``temperature``, ``top_k`` and ``top_p``; they add up to 1.
+
+        Raises:
+            RuntimeException: No score is a number.
+        """
+        tokens, reached = self._reached(scores)
+        return tokens, np.diff(reached, prepend=0.0) / reached[-1]
+
+    def drawn(self, tokens: NDArray, chances: NDArray) -> int:
+        """Returns one of some tokens by their chances, which need not add up to 1."""
+        return self._picked(tokens, np.cumsum(chances))
+
     def _drawn(self, scores: NDArray) -> int:
-        """Returns a token drawn from the likeliest by number, and of these by their chance."""
+        return self._picked(*self._reached(scores))
+
+    def _picked(self, tokens: NDArray, reached: NDArray) -> int:
+        place = np.searchsorted(reached, self._random.random() * reached[-1], side="right")
+        return int(tokens[min(int(place), len(reached) - 1)])
+
+    def _reached(self, scores: NDArray) -> Distribution:
+        """Returns the tokens to draw from, and sums of their chances.
+
+        These are the likeliest by number, and of them the likeliest by their chances.
+        """
         size = len(scores)
         count = min(self._top_k or size, size)
         best = np.argpartition(scores, size - count)[size - count :] if count < size else None
@@ -99,8 +165,7 @@ class Search:
             # A token counts if those before it are not yet likely enough.
             kept = np.searchsorted(reached - chances, self._top_p * reached[-1])
             reached = reached[: max(int(kept), 1)]
-        place = np.searchsorted(reached, self._random.random() * reached[-1], side="right")
-        return int(tokens[min(int(place), len(reached) - 1)])
+        return tokens[: len(reached)], reached
 
 
 def log_probabilities(logits: NDArray, chosen: int, top: int) -> list[tuple[int, float]]:
@@ -112,6 +177,15 @@ def log_probabilities(logits: NDArray, chosen: int, top: int) -> list[tuple[int,
     best = np.argpartition(-wide, count - 1)[:count] if count else np.zeros(0, np.int64)
     best = best[np.lexsort((best, -wide[best]))]
     return [(int(token), float(wide[token])) for token in (chosen, *best)]
+
+
+def _chances(distribution: Distribution, wanted: NDArray) -> NDArray:
+    """Returns the chance of each of some tokens: 0 of those that are not in a distribution."""
+    tokens, chances = distribution
+    order = np.argsort(tokens)
+    places = np.minimum(np.searchsorted(tokens, wanted, sorter=order), len(tokens) - 1)
+    found = order[places]
+    return np.where(tokens[found] == wanted, chances[found], 0.0)
 
 
 def _completions(sequence: NDArray, size: int) -> NDArray:

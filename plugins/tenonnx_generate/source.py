@@ -18,12 +18,12 @@ class Source:
 
     Args:
         encoder: The model's.
-        rows: How many sequences there are.
+        sequences: How many there are.
         pad: What pads texts.
     """
 
-    def __init__(self, encoder: Encoder, rows: int, pad: int) -> None:
-        self._encoder, self._rows, self._pad = encoder, rows, pad
+    def __init__(self, encoder: Encoder, sequences: int, pad: int) -> None:
+        self._encoder, self._sequences, self._pad = encoder, sequences, pad
         self._given: dict[str, NDArray] | None = None
         self._run = False
 
@@ -45,10 +45,10 @@ class Source:
                 hint="append_tokens gives it a text" if audio is None else f"it takes {AUDIO!r}",
             )
         features = self._encoder.features(array)
-        if self._rows % len(features):
+        if self._sequences % len(features):
             raise Refused(
                 f"{name} are of {len(features)} sounds; expected one for all, or one for each of "
-                f"{self._rows} sequences, or of as many groups",
+                f"{self._sequences} sequences, or of as many groups",
                 hint="set_search_options(batch_size=...) says how many there are",
             )
         self._given, self._run = {AUDIO: features}, False
@@ -71,5 +71,5 @@ class Source:
                 hint="set_inputs(processor(prompt, audios=audios)) before append_tokens",
             )
         if not self._run:
-            decoder.feed(self._encoder.run(self._given))
+            decoder.feed(self._encoder.run(self._given), self._sequences)
             self._run = True

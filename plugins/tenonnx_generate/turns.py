@@ -146,6 +146,11 @@ class TurnOptions:
                     f"a turn has no search option {name!r}",
                     hint="see set_max_generated_tokens and set_min_generated_tokens",
                 )
+        for name in ("num_beams", "num_return_sequences"):
+            if options.get(name, 1) != 1:
+                raise Refused(
+                    f"a turn has no search option {name!r}", hint="a Generator searches by beams"
+                )
         self.params.set_search_options(**options)
 
     def set_max_generated_tokens(self, count: int) -> None:

@@ -20,11 +20,20 @@ from encoders import (
     write_encoded,
     write_wave,
 )
-from folders import PAD
+from folders import EOS, PAD
+from test_beams import found, reference
 from test_generator import generator
 
 import tenonnx
-from tenonnx_generate import Audios, Config, Engine, Model, NamedTensors
+from tenonnx_generate import (
+    Audios,
+    Config,
+    Engine,
+    Generator,
+    GeneratorParams,
+    Model,
+    NamedTensors,
+)
 from tenonnx_generate.errors import Missing, Refused, Unsupported
 
 pytest.importorskip("tokenizers", reason="the extra generate is not installed")
@@ -118,6 +127,28 @@ def test_caches_that_grow_give_the_same(speech: Model, sounds: list[Path]) -> No
         answers.append([made.get_sequence(row).tolist() for row in range(4)])
     assert answers[0] == answers[1]
     assert answers[0][0] == answers[0][1] != answers[0][2] == answers[0][3]
+
+
+@pytest.mark.parametrize("in_place", ["1", "0"])
+def test_beams_of_each_sound(speech: Model, sounds: list[Path], in_place: str) -> None:
+    """Two sounds for four sequences: a row of the caches is of sequence row % 4."""
+    config = Config(speech.description.folder)
+    entries = {"tenonnx.caches_in_place": in_place}
+    config.overlay(
+        json.dumps({"model": {"decoder": {"session_options": {"config_entries": entries}}}})
+    )
+    model = Model(config)
+    named = inputs(model, sounds)
+    made = generator(model, batch_size=4, num_beams=3, num_return_sequences=3, max_length=14)
+    made.set_inputs({**named, "input_ids": np.array([START] * 4)})
+    answers = found(made, 12)
+    for sequence in range(4):
+        states = encoded(named["audio_features"].as_numpy()[sequence // 2])
+        expected = reference(
+            lambda tokens, states=states: followed(states, tokens)[-1],
+            START, 14, EOS, 3, early=True, penalty=1.0,
+        )  # fmt: skip
+        assert answers[3 * sequence : 3 * sequence + 3] == expected
 
 
 def test_another_sound_after_going_back(speech: Model, sounds: list[Path]) -> None:
@@ -242,6 +273,10 @@ def test_requests_that_cannot_be(speech: Model, model: Model, sounds: list[Path]
         model.create_multimodal_processor()
     with pytest.raises(Unsupported, match="no model with an encoder"):
         Engine(speech)
+    params = GeneratorParams(speech)
+    params.set_speculative_options(ngram_size=3)
+    with pytest.raises(Unsupported, match="has an encoder, and tokens are drafted"):
+        Generator(speech, params)
     assert made.token_count() == 0
     assert speech.description.context == CONTEXT
 

@@ -69,6 +69,33 @@ def test_penalties_and_tokens_that_may_not_come() -> None:
     assert LOGITS.tolist() == [1, 3, 2, -1, 2.5]
 
 
+@pytest.mark.parametrize("options", [{}, {"top_k": 3}, {"top_k": 0, "top_p": 0.75}])
+@pytest.mark.parametrize("drawn_by", ["none", "same", "other"])
+def test_drafted_tokens_leave_chances_as_they_are(options: dict[str, Any], drawn_by: str) -> None:
+    made, drafts = (search(row, do_sample=True, random_seed=9, **options) for row in range(2))
+    expected = np.zeros(5)
+    tokens, chances = made.distribution(LOGITS)
+    expected[tokens] = chances
+    count, found, accepted = 5000, np.zeros(5), 0
+    given = {"none": None, "same": LOGITS, "other": LOGITS[::-1]}[drawn_by]
+    for _ in range(count):
+        by = None if given is None else drafts.distribution(given)
+        drafted = 2 if by is None else drafts.drawn(*by)
+        token = made.choose_drafted(LOGITS, NOTHING, drafted, by)
+        found[token] += 1
+        accepted += token == drafted
+    deviation = np.sqrt(np.maximum(expected * (1 - expected) * count, 1e-9))
+    np.testing.assert_array_less(np.abs(found - expected * count), 4 * deviation + 1e-3)
+    others = np.zeros(5)
+    if given is None:
+        others[2] = 1
+    else:
+        tokens, chances = drafts.distribution(given)
+        others[tokens] = chances
+    # No test of what is drafted accepts more.
+    assert accepted / count == pytest.approx(np.minimum(expected, others).sum(), abs=0.03)
+
+
 @pytest.mark.parametrize("samples", [False, True])
 def test_logits_that_are_no_numbers_are_an_error(samples: bool) -> None:
     for wrong in (np.nan, np.inf):

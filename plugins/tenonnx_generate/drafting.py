@@ -1,0 +1,218 @@
+"""Tokens that may come next, proposed before the model is run on them."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from tenonnx.records import record
+from tenonnx_generate.cache import reserve
+from tenonnx_generate.config import Config
+from tenonnx_generate.decoder import Decoder
+from tenonnx_generate.errors import Refused
+from tenonnx_generate.files import TOKENIZER_LIMIT, parse_object, read_text
+from tenonnx_generate.guidance import Guide
+from tenonnx_generate.model import Model
+from tenonnx_generate.search import Distribution, Search
+from tenonnx_generate.speculation import Statistics
+
+NDArray = np.ndarray[Any, np.dtype[Any]]
+
+CHUNK = 1024
+"""Tokens that a draft model runs at once."""
+
+
+@record
+class Proposal:
+    """Tokens that may come next.
+
+    Attributes:
+        tokens: They.
+        drawn: Of tokens that were drawn, the distribution of each; of others nothing.
+    """
+
+    tokens: list[int]
+    drawn: list[Distribution]
+
+
+class Drafter(Protocol):
+    """Proposes tokens."""
+
+    def propose(self, sequence: NDArray, most: int, guide: Guide | None) -> Proposal:
+        """Returns tokens that may follow a sequence, at most so many."""
+
+
+class ModelDrafter:
+    """Proposes what a smaller model says, chosen as the large one's tokens are.
+
+    Args:
+        model: The draft model.
+        options: Search options, all of them.
+        eos: Tokens that end a text of the large model.
+        limit: How many tokens a sequence may have.
+        statistics: It is told of every run.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        options: Mapping[str, Any],
+        eos: tuple[int, ...],
+        limit: int,
+        statistics: Statistics,
+    ) -> None:
+        self._room = min(limit, model.description.context)
+        in_place = bool(options["past_present_share_buffer"])
+        in_place = bool(model.description.search.get("past_present_share_buffer", in_place))
+        self._decoder = Decoder(model, 1, self._room, in_place=in_place)
+        self._tokens = reserve((self._room,), np.dtype(np.int32))
+        self._eos, self._statistics = frozenset(eos), statistics
+        # A number beside the row's: what is drafted is drawn by itself.
+        self._search = Search(options, eos, 1)
+
+    def propose(self, sequence: NDArray, most: int, guide: Guide | None) -> Proposal:
+        """Returns tokens that may follow, fewer where its context or the text ends."""
+        count = len(sequence)
+        most = min(most, self._room - count)
+        if most < 1:
+            return Proposal([], [])
+        self._search.guide = None if guide is None else guide.copy()
+        logits = self._caught_up(sequence)
+        tokens: list[int] = []
+        drawn: list[Distribution] = []
+        while True:
+            scores = self._search.scores(logits, self._tokens[: count + len(tokens)])
+            if not np.isfinite(scores.max()):
+                break
+            if self._search.draws:
+                drawn.append(self._search.distribution(scores))
+                token = self._search.drawn(*drawn[-1])
+            else:
+                token = int(scores.argmax())
+            tokens.append(token)
+            if len(tokens) == most or token in self._eos:
+                break
+            if self._search.guide is not None:
+                self._search.guide.take(token)
+            self._tokens[count + len(tokens) - 1] = token
+            logits = self._run(np.array([token]))
+        return Proposal(tokens, drawn)
+
+    def _caught_up(self, sequence: NDArray) -> NDArray:
+        """Runs what it has not run of a sequence; returns the logits that follow."""
+        count = len(sequence)
+        had = min(self._decoder.lengths[0], count - 1)
+        differ = self._tokens[:had] != sequence[:had]
+        had = int(differ.argmax()) if differ.any() else had
+        self._decoder.lengths[0] = had
+        self._tokens[had:count] = sequence[had:]
+        logits = np.zeros(0)
+        for start in range(had, count, CHUNK):
+            logits = self._run(self._tokens[start : min(start + CHUNK, count)])
+        return logits
+
+    def _run(self, tokens: NDArray) -> NDArray:
+        self._statistics.draft_forward_passes += 1
+        found: NDArray = self._decoder.run(0, tokens[None])[0]
+        return found
+
+
+class PatternDrafter:
+    """Proposes what followed the last few tokens where they came before.
+
+    Args:
+        size: Tokens of a pattern, and the one that follows it.
+        chained: Looks up what follows the proposed ones, until there are as many as may be.
+    """
+
+    def __init__(self, size: int, *, chained: bool) -> None:
+        self._size, self._chained = size - 1, chained
+
+    def propose(self, sequence: NDArray, most: int, guide: Guide | None) -> Proposal:
+        """Returns tokens that may follow; none where the pattern is new."""
+        tokens: list[int] = []
+        while len(tokens) < most:
+            found = self._followed(np.append(sequence, tokens), most - len(tokens))
+            tokens += found
+            if not found or not self._chained:
+                break
+        return Proposal(tokens if guide is None else _allowed(tokens, guide.copy()), [])
+
+    def _followed(self, text: NDArray, most: int) -> list[int]:
+        if len(text) <= self._size:
+            return []
+        windows = np.lib.stride_tricks.sliding_window_view(text[:-1], self._size)
+        places = np.flatnonzero((windows == text[-self._size :]).all(axis=1))
+        if not len(places):
+            return []
+        start = int(places[-1]) + self._size
+        return [int(token) for token in text[start : start + most]]
+
+
+def _allowed(tokens: list[int], guide: Guide) -> list[int]:
+    """Returns tokens up to the first one that may not come."""
+    for place, token in enumerate(tokens):
+        if not guide.allowed()[token]:
+            return tokens[:place]
+        guide.take(token)
+    return tokens
+
+
+class Clock:
+    """Adds the milliseconds of a ``with`` block to a count."""
+
+    def __init__(self, statistics: Statistics, name: str) -> None:
+        self._statistics, self._name = statistics, name
+
+    def __enter__(self) -> None:
+        self._start = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        spent = 1000 * (time.perf_counter() - self._start)
+        setattr(self._statistics, self._name, getattr(self._statistics, self._name) + spent)
+
+
+def configured_draft(config: Config) -> Model | None:
+    """Returns the draft model that a configuration has in ``model.draft``, if it has one."""
+    model = config.document.get("model")
+    section = model.get("draft") if isinstance(model, dict) else None
+    if section is None:
+        return None
+    other = copy.copy(config)
+    rest = {key: value for key, value in model.items() if key != "draft"}  # type: ignore[union-attr]  # it has a section
+    other.document = {**config.document, "model": {**rest, "decoder": section}}
+    return Model(other)
+
+
+def check_vocabulary(model: Model, draft: Model) -> None:
+    """Checks that tokens of two models are the same.
+
+    Raises:
+        Refused: One has more, or a token is another text.
+    """
+    sizes = [each.description.vocabulary for each in (model, draft)]
+    if sizes[0] != sizes[1]:
+        raise Refused(
+            f"the draft model has {sizes[1]} tokens, and the model {sizes[0]}",
+            hint="a draft model has the same tokenizer",
+        )
+    own, other = (_tokenizer(each) for each in (model, draft))
+    if own is None or other is None or own == other:
+        return
+    mine, its = (parse_object(text, "tokenizer.json").get("model") for text in (own, other))
+    if not isinstance(mine, dict) or not isinstance(its, dict):
+        return
+    if mine.get("vocab") != its.get("vocab"):
+        raise Refused(
+            "the draft model's tokens are other texts than the model's",
+            hint="a draft model has the same tokenizer",
+        )
+
+
+def _tokenizer(model: Model) -> str | None:
+    path = model.description.folder / "tokenizer.json"
+    return read_text(path, TOKENIZER_LIMIT) if path.is_file() else None
