@@ -37,10 +37,13 @@ class Own:
         self.model = og.Model(config)
         self.prompt = np.random.default_rng(1).integers(4, job["vocabulary"], PROMPT, np.int32)
 
-    def generator(self, rows: int = 1, *, guided: bool = False, length: int = PROMPT + NEW) -> Any:
+    def generator(
+        self, rows: int = 1, *, guided: bool = False, length: int = PROMPT + NEW, beams: int = 1
+    ) -> Any:
         """Returns what generates the likeliest tokens."""
         params = og.GeneratorParams(self.model)
         params.set_search_options(do_sample=False, max_length=length, batch_size=rows)
+        params.set_search_options(num_beams=beams)
         if guided:
             params.set_guidance("json_schema", json.dumps(SCHEMA))
         return og.Generator(self.model, params)
@@ -55,9 +58,9 @@ class Own:
         made.generate_next_token()
         return time.perf_counter() - start
 
-    def token(self, *, guided: bool = False, rows: int = 1) -> float:
+    def token(self, *, guided: bool = False, rows: int = 1, beams: int = 1) -> float:
         """Returns seconds per step; texts that end are begun anew by their prompt."""
-        made = self.generator(rows, guided=guided, length=64 + NEW)
+        made = self.generator(rows, guided=guided, length=64 + NEW, beams=beams)
         made.append_tokens(np.tile(self.prompt[:64], rows))
         made.generate_next_token()
         start = time.perf_counter()
@@ -88,6 +91,7 @@ def main(job: dict[str, Any]) -> None:
         "cached prefix": pair(lambda: own.first(CACHED), lambda: own.first(0)),
         "guidance": pair(lambda: own.token(guided=True), lambda: own.token()),
         "four at once": (four, 4 * one),
+        "four beams": pair(lambda: own.token(beams=4), lambda: own.token(rows=4)),
         "growth": own.growth(),
     }
     print(json.dumps(facts), flush=True)

@@ -24,6 +24,8 @@ What stands in brackets is a module::
                 ▲                        │ logits of the last token
                 └──── [search] ◀─────────┘ of [options]: the likeliest, or one that is drawn,
                                            of those that [guidance] allows
+    [beam_generator] a generator with a row for each of the [beams]
+    [drafted_generator] one whose tokens [drafting] proposes, by options of [speculation]
     [engine] many requests, a row each ──▶ [decoder]
        │  [request] turns of one, of [turns] options; what they tell are events
        └─ [slots] which rows of the caches have which tokens

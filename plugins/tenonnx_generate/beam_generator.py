@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx_generate.beams import Beams
-from tenonnx_generate.errors import Refused, Unsupported
+from tenonnx_generate.errors import Refused
 from tenonnx_generate.generator import Generator
 from tenonnx_generate.model import Model
 from tenonnx_generate.options import MOST_ROWS, GeneratorParams
@@ -17,7 +17,7 @@ NDArray = np.ndarray[Any, np.dtype[Any]]
 
 
 class Group:
-    """The beams of one sequence of a batch, and the rows of the caches that they are in.
+    """The beams of one sequence of a batch, and their rows of the caches.
 
     Args:
         rows: The group's rows; the first one gets the prompt.
@@ -45,9 +45,11 @@ class BeamGenerator(Generator):
     sequence first. ``get_sequence`` has ``num_return_sequences`` texts for each, the best first.
 
     Raises:
-        Refused: ``num_return_sequences`` is more than ``num_beams``, or there are too many rows.
-        Unsupported: Tokens would be drawn.
+        Refused: ``num_return_sequences`` is more than ``num_beams``, there are too many rows, or
+            tokens would be drawn.
     """
+
+    streams = False
 
     def __init__(self, model: Model, params: GeneratorParams) -> None:
         self._options = options = params.get_search_options()
@@ -107,7 +109,8 @@ class BeamGenerator(Generator):
         found = group.beams.best([self._sequence(row) for row in group.going])
         if index % self._returned >= len(found):
             raise Refused(f"there is no sequence {index}: the search found {len(found)}")
-        return found[index % self._returned].copy()
+        text: NDArray = found[index % self._returned].copy()
+        return text
 
     def token_count(self) -> int:
         """Returns how many tokens the longest sequence has."""
@@ -259,7 +262,7 @@ def _check(options: dict[str, Any]) -> None:
             f"{options['batch_size']} sequences of {beams} beams are more than {MOST_ROWS} rows"
         )
     if options["do_sample"] and options["top_k"] != 1 and options["temperature"] > 0:
-        raise Unsupported(
+        raise Refused(
             "beams take the likeliest tokens, and do_sample draws them",
             hint="set do_sample=False, or num_beams=1",
         )

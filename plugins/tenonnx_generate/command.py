@@ -15,6 +15,7 @@ from tenonnx.cli.memory import private_bytes
 from tenonnx.cli.output import emit_json, note, size
 from tenonnx_generate.errors import Refused
 from tenonnx_generate.files import CONFIG_LIMIT, read_text
+from tenonnx_generate.options import MOST_DRAFTED
 
 HELP = """Continues a text with a language model, or chats with it.
 
@@ -29,6 +30,8 @@ Examples:
   tenonnx generate folder --chat --system "You answer in one sentence."
   tenonnx generate folder --prompt "Who?" --json-schema schema.json
   tenonnx generate whisper --audio speech.wav --language en
+  tenonnx generate folder --prompt "The" --beams 4
+  tenonnx generate folder --prompt "The" --draft small-folder
   tenonnx generate folder -n 200 --temperature 0.8 --top-p 0.95 --seed 7 < text.txt
 """
 
@@ -73,6 +76,17 @@ def generate(
     adapter: Annotated[
         str, typer.Option(metavar="[NAME=]FILE", help="Run with the adapter of this file.")
     ] = "",
+    beams: Annotated[
+        int,
+        typer.Option(help="Follow so many texts at once, and print the likeliest.", min=1),
+    ] = 1,
+    draft: Annotated[
+        str,
+        typer.Option(metavar="FOLDER", help="A smaller model, whose tokens this one checks."),
+    ] = "",
+    draft_tokens: Annotated[
+        int, typer.Option(help="How many it drafts at once.", min=1, max=MOST_DRAFTED)
+    ] = 3,
     seed: Annotated[int, typer.Option(help="Of what is drawn; -1: another each time.")] = -1,
     as_json: arguments.Json = False,
 ) -> None:
@@ -87,18 +101,21 @@ def generate(
         "top_k": top_k,
         "top_p": top_p,
         "random_seed": seed,
+        "num_beams": beams,
         **({"max_length": max_length} if max_length else {}),
     }
     if chat and (prompt or as_json):
         raise Refused("--chat takes neither --prompt nor --json", hint="it reads standard input")
-    if (language and not audio) or (audio and (chat or json_schema or adapter)):
-        raise Refused("--language needs --audio, which takes no --chat, --json-schema or --adapter")
+    if language and not audio:
+        raise Refused("--language is that of a sound", hint="--audio FILE names one")
+    if audio and (chat or json_schema or adapter or draft):
+        raise Refused("--audio takes no --chat, --json-schema, --adapter or --draft")
     start = time.perf_counter()
     model = Model(folder)
     writer = (
         Transcriber(model, search, stop, prompt, language)
         if audio
-        else Writer(model, search, stop, _schema(json_schema), adapter)
+        else Writer(model, search, stop, _schema(json_schema), adapter, draft, draft_tokens)
     )
     loaded = time.perf_counter() - start
     if chat:
@@ -150,6 +167,7 @@ def _facts(writer: Any, loaded: float) -> dict[str, Any]:
         "prompt_seconds": writer.reading,
         "tokens": writer.written,
         "tokens_per_second": writer.rate,
+        "draft_acceptance": writer.acceptance,
         "private_bytes": private_bytes(),
     }
 
@@ -158,8 +176,10 @@ def _sentence(facts: dict[str, Any]) -> str:
     private = facts["private_bytes"]
     memory = "" if private is None else f"; {size(private)} of private memory"
     again = f" ({facts['reused_tokens']} more were there)" if facts["reused_tokens"] else ""
+    rate = facts["draft_acceptance"]
+    accepted = "" if rate is None else f", {100 * rate:.0f} % of drafted tokens accepted"
     return (
         f"loaded in {facts['load_seconds']:.2f} s, {facts['prompt_tokens']} tokens read in "
         f"{facts['prompt_seconds']:.2f} s{again}, {facts['tokens']} generated, "
-        f"{facts['tokens_per_second']:.1f} tokens/s{memory}"
+        f"{facts['tokens_per_second']:.1f} tokens/s{accepted}{memory}"
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx_generate.drafting import Clock, Drafter, ModelDrafter, PatternDrafter, Proposal
-from tenonnx_generate.errors import Unsupported
+from tenonnx_generate.errors import Refused, Unsupported
 from tenonnx_generate.generator import Generator
 from tenonnx_generate.model import Model
 from tenonnx_generate.options import GeneratorParams
@@ -64,13 +64,14 @@ class DraftedGenerator(Generator):
 
     Raises:
         Unsupported: There are several sequences, beams, or an encoder.
+        Refused: There are a draft model and patterns.
     """
 
     def __init__(self, model: Model, params: GeneratorParams) -> None:
         options, speculative = params.get_search_options(), params.get_speculative_options()
         for name in ("batch_size", "num_beams", "num_return_sequences"):
             if options[name] != 1:
-                raise Unsupported(
+                raise Refused(
                     f"{name} is {options[name]}, and tokens are drafted for one sequence",
                     hint="set_draft_model(None) and ngram_size=0 draft none",
                 )
@@ -81,7 +82,7 @@ class DraftedGenerator(Generator):
             )
         draft, size = params.draft_model, speculative["ngram_size"]
         if draft is not None and size:
-            raise Unsupported(
+            raise Refused(
                 f"there are a draft model and ngram_size {size}: one of them drafts",
                 hint="set_draft_model(None), or ngram_size=0",
             )

@@ -40,6 +40,9 @@ class Generator:
         RuntimeException: There is no room for caches of that length.
     """
 
+    streams = True
+    """Says whether tokens stay as they come, instead of being those of the best text so far."""
+
     def __new__(cls, model: Model, params: GeneratorParams) -> Generator:  # noqa: ARG004 - as __init__
         """Returns a generator of the kind that the options ask for."""
         options = params.get_search_options()

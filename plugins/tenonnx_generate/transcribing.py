@@ -112,9 +112,7 @@ class Transcriber(Figures):
         self._generator.rewind_to(0)
         self._generator.append_tokens(prompt)
         self.read += len(prompt)
-        return self.generated(
-            self._generator, self._tokenizer.create_stream(), self._stops, most, start
-        )
+        return self.generated(self._generator, self._tokenizer, self._stops, most, start)
 
     @property
     def seconds(self) -> int:

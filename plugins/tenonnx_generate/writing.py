@@ -14,7 +14,6 @@ from tenonnx_generate.generator import Generator
 from tenonnx_generate.model import Model
 from tenonnx_generate.options import GeneratorParams
 from tenonnx_generate.stops import StopStrings
-from tenonnx_generate.streaming import TokenizerStream
 from tenonnx_generate.tokenizer import Tokenizer
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
@@ -37,6 +36,11 @@ class Figures:
         self._first = 0
 
     @property
+    def acceptance(self) -> float | None:
+        """Of the drafted tokens that were checked, the share that came; nothing without any."""
+        return None
+
+    @property
     def rate(self) -> float:
         """Tokens a second, without the first after each prompt."""
         return (self.written - self._first) / self.writing if self.writing else 0.0
@@ -44,7 +48,7 @@ class Figures:
     def generated(
         self,
         generator: Generator,
-        stream: TokenizerStream,
+        tokenizer: Tokenizer,
         strings: Sequence[str],
         most: int,
         start: float,
@@ -53,12 +57,13 @@ class Figures:
 
         Args:
             generator: It has a prompt.
-            stream: What decodes its tokens.
+            tokenizer: The model's.
             strings: The text ends before any of them.
             most: How many tokens come at most.
             start: When the prompt was begun.
         """
-        stops, written = StopStrings(strings), 0
+        stream, stops, written = tokenizer.create_stream(), StopStrings(strings), 0
+        begun = generator.token_count()
         while written < most and not generator.is_done() and not stops.stopped:
             generator.generate_next_token()
             now = time.perf_counter()
@@ -69,9 +74,14 @@ class Figures:
                 self._first += 1
             written += 1
             self.written += 1
-            yield stops.take(stream.decode(int(generator.get_next_tokens()[0])))
+            if generator.streams:
+                yield stops.take(stream.decode(int(generator.get_next_tokens()[0])))
             start = time.perf_counter()
-        yield stops.take(stream.finish()) + stops.finish()
+        if generator.streams:
+            last = stream.finish()
+        else:
+            last = tokenizer.decode(generator.get_sequence(0)[begun:])
+        yield stops.take(last) + stops.finish()
 
 
 class Writer(Figures):
@@ -83,9 +93,11 @@ class Writer(Figures):
         stops: Strings that a text ends before.
         schema: A JSON schema that each text is held to; none if empty.
         adapter: An adapter, as ``FILE`` or ``NAME=FILE``; none if empty.
+        draft: The folder of a model that drafts tokens; none if empty.
+        drafted: How many it drafts at once.
 
     Raises:
-        Refused: The model takes sounds.
+        Refused: The model takes sounds, or beams would end before strings.
     """
 
     def __init__(
@@ -95,6 +107,8 @@ class Writer(Figures):
         stops: Sequence[str] = (),
         schema: str = "",
         adapter: str = "",
+        draft: str = "",
+        drafted: int = 3,
     ) -> None:
         super().__init__()
         if model.encoder is not None and model.encoder.audio is not None:
@@ -107,12 +121,27 @@ class Writer(Figures):
         params.set_search_options(**search)
         if schema:
             params.set_guidance("json_schema", schema)
+        if draft:
+            params.set_speculative_options(max_draft_tokens=drafted)
+            params.set_draft_model(Model(draft))
+        self._beams = params.get_search_options()["num_beams"] > 1
+        if self._beams and stops:
+            raise Refused(
+                "beams end at a token, and not before a text", hint="leave the stop strings out"
+            )
         self._stops = tuple(stops)
         StopStrings(self._stops)
         self._generator = Generator(model, params)
         if adapter:
             self._adapt(model, adapter)
+        self._prompt = 0
         self._continues = model.encoder is None
+
+    @property
+    def acceptance(self) -> float | None:
+        """Of the drafted tokens that were checked, the share that came; nothing without any."""
+        told = self._generator.get_speculative_stats()
+        return told["acceptance_rate"] if told["draft_tokens_evaluated"] else None
 
     def continued(self, text: str, most: int) -> Iterator[str]:
         """Yields what follows a text, piece by piece; at most so many tokens."""
@@ -140,9 +169,7 @@ class Writer(Figures):
         new = self._begun(prompt)
         self._generator.append_tokens(new)
         self.read += len(new)
-        yield from self.generated(
-            self._generator, self._tokenizer.create_stream(), self._stops, most, start
-        )
+        yield from self.generated(self._generator, self._tokenizer, self._stops, most, start)
 
     def _begun(self, prompt: NDArray) -> NDArray:
         """Goes back to where a prompt differs from the sequence; returns the rest of it."""
@@ -153,6 +180,9 @@ class Writer(Figures):
         size = min(len(there), len(prompt) - 1)
         differ = np.flatnonzero(there[:size] != prompt[:size])
         common = int(differ[0]) if len(differ) else max(size, 0)
+        if self._beams:  # they part after the prompt
+            common = min(common, self._prompt)
+        self._prompt = len(prompt)
         self._generator.rewind_to(common)
         self.reused += common
         return prompt[common:]

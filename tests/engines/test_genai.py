@@ -34,7 +34,9 @@ for options, prompt in json.loads(sys.argv[2]):
     while not generator.is_done():
         logits.append(generator.get_logits()[0, 0].tolist())
         generator.generate_next_token()
-    answers.append([generator.get_sequence(0).tolist(), logits])
+    texts = options.get("num_return_sequences", 1) * options.get("batch_size", 1)
+    found = [generator.get_sequence(place).tolist() for place in range(texts)]
+    answers.append([found, logits])
 print(json.dumps(answers))
 """
 
@@ -44,12 +46,25 @@ CASES: list[tuple[dict[str, Any], list[int]]] = [
     ({"min_length": 55}, [9, 8, 7]),
     ({"do_sample": True, "top_k": 1}, [200, 3, 50]),
     ({"past_present_share_buffer": False}, [1, 2, 3, 4]),
-]
+    *(
+        ({"num_beams": beams, "num_return_sequences": 2, **options}, [84, 104, 101])
+        for beams in (2, 5)
+        for options in (
+            {}, {"length_penalty": 0.0, "early_stopping": False}, {"length_penalty": 3.0},
+            {"min_length": 40, "no_repeat_ngram_size": 2}, {"past_present_share_buffer": False},
+        )
+    ),
+    ({"num_beams": 3, "num_return_sequences": 3, "batch_size": 2}, [84, 104, 101, 9, 8, 7]),
+]  # fmt: skip
+ENDS = 246
+"""A token that ends texts, as beams find it."""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_folder(tmp_path_factory.mktemp("genai") / "folder")
+    return write_folder(
+        tmp_path_factory.mktemp("genai") / "folder", model={"eos_token_id": [257, ENDS]}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +79,7 @@ def theirs(folder: Path) -> list[Any]:
 @pytest.mark.parametrize("case", range(len(CASES)))
 def test_tokens_and_logits_are_the_same(folder: Path, theirs: list[Any], case: int) -> None:
     options, prompt = CASES[case]
-    sequence, logits = theirs[case]
+    sequences, logits = theirs[case]
     model = tenonnx_generate.Model(folder)
     params = tenonnx_generate.GeneratorParams(model)
     params.set_search_options(max_length=60, **options)
@@ -74,7 +89,39 @@ def test_tokens_and_logits_are_the_same(folder: Path, theirs: list[Any], case: i
         np.testing.assert_allclose(made.get_logits()[0, 0], expected, atol=1e-3)
         made.generate_next_token()
     assert made.is_done()
+    assert [made.get_sequence(place).tolist() for place in range(len(sequences))] == sequences
+
+
+SPECULATIVE = """
+import json, sys
+import onnxruntime_genai as og
+params = og.GeneratorParams(og.Model(sys.argv[1]))
+params.set_search_options(max_length=60)
+told = [params.get_speculative_options()]
+params.set_speculative_options(ngram_size=3, max_draft_tokens=5)
+generator = og.Generator(og.Model(sys.argv[1]), params)
+generator.append_tokens([84, 104, 101])
+while not generator.is_done():
+    generator.generate_next_token()
+print(json.dumps([*told, generator.get_sequence(0).tolist(), generator.get_speculative_stats()]))
+"""
+
+
+def test_what_is_drafted_has_the_same_names(folder: Path) -> None:
+    command = [sys.executable, "-c", SPECULATIVE, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    options, sequence, told = json.loads(done.stdout.splitlines()[-1])
+    model = tenonnx_generate.Model(folder)
+    params = tenonnx_generate.GeneratorParams(model)
+    params.set_search_options(max_length=60)
+    assert params.get_speculative_options() == options
+    params.set_speculative_options(ngram_size=3, max_draft_tokens=5)
+    made = tenonnx_generate.Generator(model, params)
+    made.append_tokens([84, 104, 101])
+    while not made.is_done():
+        made.generate_next_token()
     assert made.get_sequence(0).tolist() == sequence
+    assert made.get_speculative_stats().keys() <= told.keys()
 
 
 LISTENER = """

@@ -338,16 +338,16 @@ def test_beams_run_with_an_adapter(tmp_path: Path) -> None:
     assert texts[0] != texts[1]
 
 
-@pytest.mark.parametrize(("options", "error", "said"), [
-    ({"num_beams": 3, "num_return_sequences": 4}, Refused, "expected at most num_beams, 3"),
-    ({"num_return_sequences": 2}, Refused, "expected at most num_beams, 1"),
-    ({"num_beams": 2, "do_sample": True}, Unsupported, "do_sample draws them"),
-    ({"num_beams": 600, "batch_size": 2}, Refused, "are more than 1024 rows"),
+@pytest.mark.parametrize(("options", "said"), [
+    ({"num_beams": 3, "num_return_sequences": 4}, "expected at most num_beams, 3"),
+    ({"num_return_sequences": 2}, "expected at most num_beams, 1"),
+    ({"num_beams": 2, "do_sample": True}, "do_sample draws them"),
+    ({"num_beams": 600, "batch_size": 2}, "are more than 1024 rows"),
 ])  # fmt: skip
-def test_options_that_cannot_be(model: Model, options: Any, error: Any, said: str) -> None:
+def test_options_that_cannot_be(model: Model, options: Any, said: str) -> None:
     params = GeneratorParams(model)
     params.set_search_options(**options)
-    with pytest.raises(error, match=said):
+    with pytest.raises(Refused, match=said):
         Generator(model, params)
 
 

@@ -31,7 +31,7 @@ pytest.importorskip("jinja2", reason="the extra generate is not installed")
 pytest.importorskip("llguidance", reason="the extra generate is not installed")
 
 from tenonnx.cli.app import app
-from tenonnx_generate import Audios, Model, Tokenizer
+from tenonnx_generate import Audios, Generator, GeneratorParams, Model, Tokenizer
 from tenonnx_generate.mel import RATE, Mel, features
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "generate"
@@ -103,7 +103,46 @@ def test_adapters_change_what_is_said(tmp_path: Path) -> None:
     assert texts[0] != texts[1] == texts[2]
 
 
+def test_beams_print_the_likeliest_text() -> None:
+    how = [EXAMPLE / "model", "--prompt", "A list is", "--beams", 4, "-n", 7]
+    done = run(*how)
+    assert done.exit_code == 0, done.output
+    model = Model(EXAMPLE / "model")
+    tokens = Tokenizer(model).encode("A list is")
+    params = GeneratorParams(model)
+    params.set_search_options(num_beams=4, max_length=len(tokens) + 7)
+    made = Generator(model, params)
+    made.append_tokens(tokens)
+    while not made.is_done():
+        made.generate_next_token()
+    expected = Tokenizer(model).decode(made.get_sequence(0)[len(tokens) :])
+    assert done.stdout == expected + "\n"
+    assert run(*how[:-4]).stdout != done.stdout
+
+
+def test_beams_chat(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "folder")
+    done = run(folder, "--chat", "--beams", 2, "-n", 3, given="one\ntwo\n")
+    assert done.exit_code == 0, done.output
+    assert "more were there" in done.stderr
+
+
+def test_drafts_leave_the_text_as_it_is() -> None:
+    how = [EXAMPLE / "model", "--prompt", "The with statement", "-n", 18]
+    done = run(*how, "--draft", EXAMPLE / "model", "--draft-tokens", 3)
+    assert done.exit_code == 0, done.output
+    assert done.stdout == SAID + "\n"
+    assert "100 % of drafted tokens accepted" in done.stderr
+    told = json.loads(run(*how, "--draft", EXAMPLE / "model", "--json").stdout)
+    assert told["draft_acceptance"] == 1
+    assert json.loads(run(*how, "--json").stdout)["draft_acceptance"] is None
+
+
 @pytest.mark.parametrize(("arguments", "code", "said"), [
+    ([EXAMPLE / "model", "--beams", 2, "--stop", "a"], 2, "beams end at a token"),
+    ([EXAMPLE / "model", "--beams", 2, "--temperature", 1], 2, "do_sample draws them"),
+    ([EXAMPLE / "model", "--beams", 2, "--draft", EXAMPLE / "model"], 2, "num_beams is 2"),
+    ([EXAMPLE / "model", "--draft", "nowhere"], 3, "is no folder"),
     (["nowhere"], 3, "is no folder"),
     (["--chat", "--prompt", "x", EXAMPLE / "model"], 2, "takes neither"),
     ([EXAMPLE / "model", "--prompt", "a" * 2000], 2, "more than max_length"),

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenonnx_generate import Adapters, Config, Generator, GeneratorParams, Model
-from tenonnx_generate.errors import Refused, Unsupported
+from tenonnx_generate.errors import Refused
 
 PROMPT = [84, 104, 101, 32, 119, 105, 116, 104]
 
@@ -320,11 +320,11 @@ def test_drafts_that_cannot_be(tmp_path: Path, model: Model) -> None:
     params.set_draft_model(model)
     for name in ("batch_size", "num_beams"):
         params.set_search_options(**{"batch_size": 1, name: 2})
-        with pytest.raises(Unsupported, match=f"{name} is 2"):
+        with pytest.raises(Refused, match=f"{name} is 2"):
             Generator(model, params)
     params.set_search_options(batch_size=1, num_beams=1)
     params.set_speculative_options(ngram_size=3)
-    with pytest.raises(Unsupported, match="one of them drafts"):
+    with pytest.raises(Refused, match="one of them drafts"):
         Generator(model, params)
     wrong = Config(other)
     wrong.document["speculative"] = 3
