@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,16 @@ class Config:
             Refused: The text is no JSON object.
         """
         self.document = _merged(self.document, parse_object(text, "the overlay"))
+
+    def draft(self) -> Config | None:
+        """Returns the configuration of the model in ``model.draft``, which has the same folder."""
+        model = self.document.get("model")
+        if not isinstance(model, dict) or model.get("draft") is None:
+            return None
+        made = copy.copy(self)
+        rest = {key: value for key, value in model.items() if key != "draft"}
+        made.document = {**self.document, "model": {**rest, "decoder": model["draft"]}}
+        return made
 
     def clear_providers(self) -> None:
         """Forgets the providers: the CPU's is left."""

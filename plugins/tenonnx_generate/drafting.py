@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -11,10 +10,7 @@ import numpy as np
 
 from tenonnx.records import record
 from tenonnx_generate.cache import reserve
-from tenonnx_generate.config import Config
 from tenonnx_generate.decoder import Decoder
-from tenonnx_generate.errors import Refused
-from tenonnx_generate.files import TOKENIZER_LIMIT, parse_object, read_text
 from tenonnx_generate.guidance import Guide
 from tenonnx_generate.model import Model
 from tenonnx_generate.search import Distribution, Search
@@ -174,45 +170,3 @@ class Clock:
     def __exit__(self, *_: object) -> None:
         spent = 1000 * (time.perf_counter() - self._start)
         setattr(self._statistics, self._name, getattr(self._statistics, self._name) + spent)
-
-
-def configured_draft(config: Config) -> Model | None:
-    """Returns the draft model that a configuration has in ``model.draft``, if it has one."""
-    model = config.document.get("model")
-    section = model.get("draft") if isinstance(model, dict) else None
-    if section is None:
-        return None
-    other = copy.copy(config)
-    rest = {key: value for key, value in model.items() if key != "draft"}  # type: ignore[union-attr]  # it has a section
-    other.document = {**config.document, "model": {**rest, "decoder": section}}
-    return Model(other)
-
-
-def check_vocabulary(model: Model, draft: Model) -> None:
-    """Checks that tokens of two models are the same.
-
-    Raises:
-        Refused: One has more, or a token is another text.
-    """
-    sizes = [each.description.vocabulary for each in (model, draft)]
-    if sizes[0] != sizes[1]:
-        raise Refused(
-            f"the draft model has {sizes[1]} tokens, and the model {sizes[0]}",
-            hint="a draft model has the same tokenizer",
-        )
-    own, other = (_tokenizer(each) for each in (model, draft))
-    if own is None or other is None or own == other:
-        return
-    mine, its = (parse_object(text, "tokenizer.json").get("model") for text in (own, other))
-    if not isinstance(mine, dict) or not isinstance(its, dict):
-        return
-    if mine.get("vocab") != its.get("vocab"):
-        raise Refused(
-            "the draft model's tokens are other texts than the model's",
-            hint="a draft model has the same tokenizer",
-        )
-
-
-def _tokenizer(model: Model) -> str | None:
-    path = model.description.folder / "tokenizer.json"
-    return read_text(path, TOKENIZER_LIMIT) if path.is_file() else None

@@ -80,9 +80,8 @@ class Model:
     @cached_property
     def draft(self) -> Model | None:
         """The model that drafts for this one, if the configuration names one."""
-        from tenonnx_generate.drafting import configured_draft  # few folders have one
-
-        return configured_draft(self._config)
+        config = self._config.draft()
+        return None if config is None else Model(config)
 
     @property
     def speculative(self) -> dict[str, Any]:

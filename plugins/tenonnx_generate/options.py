@@ -164,7 +164,7 @@ class GeneratorParams:
             Refused: It has other tokens.
         """
         if model is not None:
-            from tenonnx_generate.drafting import check_vocabulary  # few texts are drafted
+            from tenonnx_generate.vocabularies import check_vocabulary  # few texts are drafted
 
             check_vocabulary(self._model, model)
         self._draft, self._drafts_as_configured = model, False
