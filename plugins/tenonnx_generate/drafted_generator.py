@@ -63,8 +63,8 @@ class DraftedGenerator(Generator):
     2211.17192).
 
     Raises:
-        Unsupported: There are several sequences, beams, or an encoder.
-        Refused: There are a draft model and patterns.
+        Refused: There are several sequences, or beams; or a draft model and patterns.
+        Unsupported: The model has an encoder.
     """
 
     def __init__(self, model: Model, params: GeneratorParams) -> None:
