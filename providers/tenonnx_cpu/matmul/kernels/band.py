@@ -8,7 +8,7 @@ from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.matmul.kernels import COPY, DEPTH, EDGE, SUMS_AT_MOST
 from tenonnx_cpu.matmul.kernels.block import PANEL, copy_lines, multiply_piece, split
 from tenonnx_cpu.matmul.kernels.pack import make_pack
-from tenonnx_cpu.matmul.kernels.tile import ADD, CACHE_LINE, COLUMNS, ROWS, ZERO
+from tenonnx_cpu.matmul.kernels.tile import ADD, BY_PANELS, CACHE_LINE, COLUMNS, ROWS, ZERO
 
 MOST = 4 * ROWS
 """Rows up to which a panel is not worth packing."""
@@ -19,7 +19,7 @@ pack = make_pack("f32")
 @helper
 def fits_band(rows: Any, a: Any, b: Any) -> Any:
     """Says whether A has few rows, and columns of A and of B are adjacent."""
-    return rows <= MOST and a.strides[1] == 4 and b.strides[1] == 4
+    return not BY_PANELS and rows <= MOST and a.strides[1] == 4 and b.strides[1] == 4
 
 
 @helper

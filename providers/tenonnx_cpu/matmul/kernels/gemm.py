@@ -23,7 +23,8 @@ from tenonnx_cpu.matmul.kernels.block import (
 )
 from tenonnx_cpu.matmul.kernels.epilogue import EXTRAS, finish_rows
 from tenonnx_cpu.matmul.kernels.pack import WIDTH, make_pack
-from tenonnx_cpu.matmul.kernels.tile import ADD, CACHE_LINE, COLUMNS, ROWS, ZERO
+from tenonnx_cpu.matmul.kernels.panels import multiply_panels
+from tenonnx_cpu.matmul.kernels.tile import ADD, BY_PANELS, CACHE_LINE, COLUMNS, ROWS, ZERO
 
 TASK = 1 << 19
 """Products that a task should have: fewer do not pay for another thread's attention."""
@@ -126,14 +127,20 @@ def make_product(kind: str) -> Any:
         for k in range(0, depth, deep):
             kk = min(deep, depth - k)
             source = b_block + k * b_row
+            ahead = source + kk * b_row
+            if k + kk >= depth:
+                ahead = b_block + wide * b_column if follows else 0
+            if BY_PANELS and in_lines and kind == "f32":
+                multiply_panels(
+                    high, wide, kk, a_block + k * a_column, a_row, a_column, source, b_row,
+                    sums, sums_row, ADD if k else ZERO, ahead, packed,
+                )  # fmt: skip
+                continue
             whole = wide // COLUMNS * COLUMNS if in_lines and kind == "f32" else 0
             for column in range(whole, wide, COLUMNS):
                 target = packed + PANEL * kk * (column // COLUMNS)
                 span = min(COLUMNS, wide - column)
                 pack(source + column * b_column, b_row, b_column, kk, span, target)
-            ahead = source + kk * b_row
-            if k + kk >= depth:
-                ahead = b_block + wide * b_column if follows else 0
             into = ahead % CACHE_LINE
             multiply_ahead(
                 high, wide, kk, a_block + k * a_column, a_row, a_column,

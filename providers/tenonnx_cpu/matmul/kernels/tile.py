@@ -26,36 +26,40 @@ CACHE_LINE = 64
 LINES = max(1, 4 * COLUMNS // CACHE_LINE)
 """Cache lines of a panel's row."""
 
-AHEAD = 32 if LINES == 1 else 0
-"""Rows of B, not packed yet, from one that is read to one that is brought along.
-
-Rows of a panel lie far apart: of panels of a line each, hardware brings none by itself, and what
-was brought with the block is often gone, as a few sets of the cache have all of them.
-"""
+AHEAD = 16
+"""Rows of B from one that ``KEEP`` reads to one that is brought into the first-level cache, where
+hardware does not: rows of a panel lie far apart."""
 
 ZERO, ADD = 0, 1
 """What a tile does to its memory: overwrite or add to it."""
 
-WIDE, NARROW, KEEP = 0, 32, 64
-"""Forms of a tile, added to its rows: ``COLUMNS`` wide, half as wide, or wide and packing B."""
+WIDE, NARROW, KEEP, PACED = 0, 32, 64, 96
+"""Forms of a tile, added to its rows: ``COLUMNS`` wide, half as wide; or wide, and packing B or
+bringing along what comes next at a pace."""
+
+BY_PANELS = LANES == 8
+"""Whether B is multiplied panel by panel: the second-level cache has A then, and no packed block.
+
+That of processors with AVX2 has half a megabyte or less.
+"""
 
 
 @shared(
     "tenonnx_tile",
     {
-        (form + rows,): (rows, vectors, form == KEEP)
-        for form, vectors in ((WIDE, VECTORS), (NARROW, 1), (KEEP, VECTORS))
+        (form + rows,): (rows, 1 if form == NARROW else VECTORS, form)
+        for form in ((WIDE, NARROW, KEEP, PACED) if BY_PANELS else (WIDE, NARROW, KEEP))
         for rows in range(1, ROWS + 1)
     },
 )
 def multiply_tile(
-    b: Builder, rows: int, vectors: int, keep: bool, /, a: Value, a_row: Value, a_column: Value,
+    b: Builder, rows: int, vectors: int, form: int, /, a: Value, a_row: Value, a_column: Value,
     right: Value, b_row: Value, depth: Value, c: Value, c_row: Value, mode: Value, ahead: Value,
     ahead_step: Value, panel: Value,
 ) -> None:  # fmt: skip
     """Computes ``C = A @ B`` or ``C += A @ B`` for some rows and ``COLUMNS`` of float32.
 
-    Its key is 1 to ``ROWS``, plus ``WIDE``, ``NARROW`` or ``KEEP``.
+    Its key is 1 to ``ROWS``, plus a form.
 
     Args:
         a: Address of A's first element; ``a_row`` and ``a_column`` are bytes from row to row and
@@ -66,25 +70,26 @@ def multiply_tile(
         mode: ``ZERO`` or ``ADD``.
         ahead: Address that will be needed soon, ``ahead_step`` to the next; ``LINES`` cache lines
             for every row of B are brought into the second-level cache meanwhile.
-        panel: Where ``KEEP`` leaves B, row after row.
+        panel: Where ``KEEP`` leaves B, row after row. ``PACED`` takes as many bits of a row's
+            number away to count the steps of ``ahead``.
     """
     left = Rows(b, a, a_row, rows)
-    count, rest = len(left.pointers), b.sub(depth, I64(AHEAD))
+    count = len(left.pointers)
 
     def step(index: Value, carried: list[Value]) -> list[Value]:
         pointers, (line, soon), sums = carried[:count], carried[count:][:2], carried[count + 2 :]
         xs = side_by_side(b, KIND, line, vectors)
-        if keep and AHEAD:
-            # After the last rows come the first ones of the panel beside.
-            beside = b.add(line, b.sub(I64(CACHE_LINE), b.mul(rest, b_row)))
-            near = b.icmp_signed("<", index, rest)
-            v.prefetch(b, b.select(near, b.add(line, b.mul(b_row, I64(AHEAD))), beside), 1)
-        if keep:
+        if form == KEEP:
             place = b.add(panel, b.mul(index, I64(4 * COLUMNS)))
             for n, x in enumerate(xs):
                 v.store(b, x, b.add(place, I64(4 * LANES * n)), 4)
-        for n in range(LINES):
-            v.prefetch(b, b.add(soon, I64(CACHE_LINE * n)))
+        if form == PACED:
+            v.prefetch(b, b.add(ahead, b.mul(b.lshr(index, panel), ahead_step)))
+        elif form == KEEP and BY_PANELS:
+            v.prefetch(b, b.add(line, b.mul(b_row, I64(AHEAD))), 1)
+        else:
+            for n in range(LINES):
+                v.prefetch(b, b.add(soon, I64(CACHE_LINE * n)))
         ys = [number(b, address) for address in left.at(b, pointers)]
         products = add_products(b, v.fma, ys, xs, sums)
         moved = [b.add(pointer, a_column) for pointer in pointers]
