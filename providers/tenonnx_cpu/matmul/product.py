@@ -34,9 +34,10 @@ FEW_WIDE, DEEPER = 5, 4
 """The same where panels of B, of float32, are two cache lines wide or more: they are read as fast,
 unless B has so many times more rows than columns."""
 
-DOTS, DEEP, CACHED = 128, 256, 1 << 17
+DOTS, DEEP, CACHED = 128 if cpu().registers == 32 else FEW_DOTS, 256, 1 << 17
 """Rows of A, of float32, up to which B of adjacent rows is, if a sum has many products and A stays
-in the second-level cache: B would else be turned for a few tiles."""
+in the second-level cache: B would else be turned for a few tiles. Of fewer registers, a tile has 3
+rows only, and turning B pays sooner."""
 
 NARROW, TALL, ALONE = 4, 256, 1 << 17
 """Columns up to which numpy multiplies rows, this many or more, in less time: a tile has more

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.lanes import KIND, LANES
@@ -11,12 +12,18 @@ from tenonnx_cpu.jit.vectors.memory import load_float, store_float
 from tenonnx_cpu.jit.vectors.shared import shared, under
 from tenonnx_cpu.jit.vectors.tiles import add_products, addresses
 from tenonnx_cpu.jit.vectors.vector import I64, Builder, Value
+from tenonnx_cpu.matmul.kernels.block import split
 from tenonnx_cpu.matmul.kernels.pack import WIDTH, make_load, widened
 
-LINES = {1: (1, 4, 8), 2: (1, 4, 8), 3: (1, 4), 4: (1, 4)}
+MANY = cpu().registers == 32
+
+LINES = {1: (1, 4, 8), 2: (1, 4, 8) if MANY else (1, 4), 3: (1, 4), **({4: (1, 4)} if MANY else {})}
 """Columns of B that can be taken at a time, by rows of A: their sums stay in registers."""
 
 ROWS = max(LINES)
+
+FEW = 2 if MANY else 1
+"""Rows of which eight columns are."""
 
 
 @shared(
@@ -73,15 +80,16 @@ def make_dot_lines(kind: str) -> Any:
             c_row: Bytes from row to row of C.
         """
         vectors = depth // LANES
-        most = 8 if rows <= 2 else 4
+        most = 8 if rows <= FEW else 4
+        high = split(rows, ROWS, 1)
         column = 0
         while column < columns:
             lines = most if columns - column >= most else 1
             top = b + column * b_column
-            for row in range(0, rows, ROWS):
+            for row in range(0, rows, high):
                 place = c + row * c_row + 4 * column
                 left = a + row * a_row
-                count = min(ROWS, rows - row)
+                count = min(high, rows - row)
                 products(count, lines, left, a_row, top, b_column, place, c_row, vectors)
             for row in range(rows if vectors * LANES < depth else 0):
                 for line in range(lines):
