@@ -37,6 +37,9 @@ FEWEST, SHALLOWEST = 8, 128
 """Rows and a depth for which memory is read and written as fast as it is multiplied: fewer take as
 long."""
 
+HIGHEST = 512
+"""Rows of a block up to which it is multiplied panel by panel: of more, A is read too often."""
+
 
 @helper
 def short(high: Any, width: Any, depth: Any) -> Any:
@@ -130,7 +133,7 @@ def make_product(kind: str) -> Any:
             ahead = source + kk * b_row
             if k + kk >= depth:
                 ahead = b_block + wide * b_column if follows else 0
-            if BY_PANELS and in_lines and kind == "f32":
+            if BY_PANELS and in_lines and kind == "f32" and high <= HIGHEST:
                 multiply_panels(
                     high, wide, kk, a_block + k * a_column, a_row, a_column, source, b_row,
                     sums, sums_row, ADD if k else ZERO, ahead, packed,
