@@ -36,6 +36,7 @@ class ByteWeights:
         packed: As the kernel takes them, flat.
         sums: The sum of every row's signed bytes; less its zero point, if every channel is by
             itself.
+        fits: Of every panel, whether the sums of pairs of products fit int16.
         zeros: The zero point, int32, or one per row, from where bytes are signed.
         alone: Whether every channel is by itself.
         threads: How many to use at most.
@@ -45,6 +46,7 @@ class ByteWeights:
     shape: tuple[int, ...]
     packed: NDArray
     sums: NDArray
+    fits: NDArray
     zeros: NDArray
     alone: bool
     threads: int
@@ -84,6 +86,9 @@ class ByteWeights:
             sums = site.derived(
                 f"byte-words-sums:{name}", positions, lambda: word_sums(packed, len(array))
             )
+            fits = site.derived(
+                f"byte-words-fit:{int(cpu().pairs)}:{name}", positions, lambda: pairs_fit(packed)
+            )
             zeros = NO_ZERO
         else:
             CONV.request()
@@ -93,8 +98,11 @@ class ByteWeights:
                 f"byte-panels:1:{name}", (position,), lambda: weight_panels(array, group, adjacent)
             )
             sums = site.derived(f"byte-sums:1:{name}", (position,), lambda: row_sums(array))
+            fits = site.derived(
+                f"byte-fit:{int(cpu().pairs)}:{name}", (position,), lambda: pairs_fit(packed)
+            )
         flat = packed.reshape(-1)
-        return cls(attributes, array.shape, flat, sums, zeros, alone, threads)
+        return cls(attributes, array.shape, flat, sums, fits, zeros, alone, threads)
 
     @property
     def rows(self) -> int:
@@ -126,7 +134,7 @@ class ByteWeights:
         size = cut.output[2:] if x.ndim == 4 else cut.output[3:]
         y = empty((x.shape[0], *size, self.rows), finish.dtype)
         arguments = (
-            seen.view(np.uint8).reshape(-1), self.packed, y.view(np.uint8).reshape(-1),
+            seen.view(np.uint8).reshape(-1), self.packed, self.fits, y.view(np.uint8).reshape(-1),
             origin.view(np.uint8), 128 if signed else 0,
             self.sums, self.zeros, finish.extra, finish.factor, finish.summand,
             FORMS[finish.dtype], finish.low, finish.high, finish.zero,
@@ -185,6 +193,20 @@ def word_sums(packed: NDArray, rows: int) -> NDArray:
     """Returns the sum of every row of what ``weight_words`` returned for so many rows."""
     sums: NDArray = packed.sum(axis=(1, 3), dtype=np.int32).reshape(-1)
     return sums[:rows]
+
+
+def pairs_fit(packed: NDArray) -> NDArray:
+    """Returns, for every panel of packed weights, what ``see_pairs`` says of such panels."""
+    panels = packed.reshape(-1, *packed.shape[-3:])
+    if not cpu().pairs:
+        return np.zeros(len(panels), np.uint8)
+    even, odd = panels[..., ::2], panels[..., 1::2]
+    most, least = (
+        np.add(limit(even, 0), limit(odd, 0), dtype=np.int16) for limit in (np.maximum, np.minimum)
+    )
+    axes = (1, 2, 3)
+    fits: NDArray = (most.max(axes, initial=0) <= 128) & (least.min(axes, initial=0) >= -128)
+    return np.asarray(fits, np.uint8)
 
 
 def weight_words(array: NDArray, zeros: NDArray) -> NDArray:

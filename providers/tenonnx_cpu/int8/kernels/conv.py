@@ -21,13 +21,14 @@ from tenonnx_cpu.matmul.kernels.block import split
 from tenonnx_cpu.matmul.kernels.tile import COLUMNS, ROWS
 
 BYTE_CONVOLUTION = (
-    In(u8, 1), In(i8, 1), Out(u8, 1), In(u8, 1), u8,
+    In(u8, 1), (In(i8, 1), In(u8, 1)), Out(u8, 1), In(u8, 1), u8,
     (In(i32, 1), In(i32, 1), In(i32, 1), In(f32, 1), In(f32, 1)), (size, f32, f32, i32),
     In(i64, 1), In(i64, 1), Out(u8, 1), size,
 )  # fmt: skip
 """What kernels of convolutions of bytes are called with:
 
-* the image, the weights as ``tenonnx_cpu.int8.conv_weights`` packs them, and the result's bytes;
+* the image, the weights as ``tenonnx_cpu.int8.conv_weights`` packs them, for every panel of them
+  what ``see_pairs`` says of such panels, and the result's bytes;
 * the image's zero point, and bits of it and of the image that are inverted;
 * for every row of weights its sum, then its zero point or one for all, and, as ``pack_numbers``
   takes them, what is added to sums, what they are multiplied by, and what is added then;
@@ -42,7 +43,8 @@ byte_conv_sizes = named("ByteConvSizes", BYTE_CONV_FIELDS)
 @parallel
 def convolve_bytes(arguments: Any, task: Any, worker: Any) -> None:
     """Makes some channels of some lines; see ``tenonnx_cpu.int8.conv_layout``."""
-    x, w, y, origin, flip, rows_own, limits, sizes, offsets, memory = arguments
+    x, weights, y, origin, flip, rows_own, limits, sizes, offsets, memory = arguments
+    w, fits = weights
     part = part_of(task, sizes)
     image, group = part.image // sizes.groups, part.image % sizes.groups
     work = memory.ctypes.data + sizes.work * worker
@@ -71,7 +73,8 @@ def convolve_bytes(arguments: Any, task: Any, worker: Any) -> None:
         panel = w.ctypes.data + 4 * COLUMNS * sizes.fours * number
         multiply_lines(
             part.lines, width, source, offsets.ctypes.data, panel, totals if with_totals else 0,
-            work, y, line, first + channel, min(COLUMNS, part.rows - channel), limits, sizes,
+            fits[number], work, y, line, first + channel, min(COLUMNS, part.rows - channel),
+            limits, sizes,
         )  # fmt: skip
 
 
@@ -93,8 +96,8 @@ def add_totals(lines: Any, width: Any, source: Any, offsets: Any, sizes: Any, to
 
 @helper
 def multiply_lines(
-    lines: Any, width: Any, source: Any, offsets: Any, panel: Any, totals: Any, numbers: Any,
-    y: Any, line: Any, channel: Any, columns: Any, limits: Any, sizes: Any,
+    lines: Any, width: Any, source: Any, offsets: Any, panel: Any, totals: Any, fits: Any,
+    numbers: Any, y: Any, line: Any, channel: Any, columns: Any, limits: Any, sizes: Any,
 ) -> None:  # fmt: skip
     """Makes a panel's channels of some lines.
 
@@ -105,6 +108,7 @@ def multiply_lines(
         offsets: Address of where fours of what a place sees are.
         panel: Address of the weights.
         totals: Address of an int32 for every place, or 0.
+        fits: What ``see_pairs`` says of them.
         numbers: Address of what ``pack_numbers`` has written; zeros are behind it.
         y: Address of the result.
         line: The first place's number among all of the result.
@@ -123,7 +127,7 @@ def multiply_lines(
         for place in range(0, width, tall):
             own = totals + 4 * (row * width + place) if totals else numbers + 4 * NUMBERS
             multiply_bytes(
-                vectors, min(tall, width - place), here + place * sizes.pixel, sizes.pixel,
+                vectors, min(tall, width - place), fits, here + place * sizes.pixel, sizes.pixel,
                 offsets, panel, sizes.fours, own, numbers, there + place * apart, apart, columns,
                 form, low, high, zero,
             )  # fmt: skip

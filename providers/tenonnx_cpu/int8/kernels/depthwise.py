@@ -19,7 +19,7 @@ from tenonnx_cpu.int8.kernels.finishing import (
 from tenonnx_cpu.jit.compiling import kernel
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.dot8 import BYTES, SUMS, dot
+from tenonnx_cpu.jit.vectors.dot8 import BYTES, FITS, SUMS, dot
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.memory import store_word
 from tenonnx_cpu.jit.vectors.shared import shared
@@ -32,11 +32,15 @@ TOGETHER = 7
 """Places that are summed together: they share the weights."""
 
 
-@shared("tenonnx_byte_slide", [(rows,) for rows in range(1, TOGETHER + 1)], last=(F32, F32, I32))
+@shared(
+    "tenonnx_byte_slide",
+    [(rows, fits) for rows in range(1, TOGETHER + 1) for fits in FITS],
+    last=(F32, F32, I32),
+)
 def slide_bytes(
-    b: Builder, rows: int, /, a: Value, a_row: Value, offsets: Value, words: Value, fours: Value,
-    numbers: Value, c: Value, c_row: Value, columns: Value, form: Value, low: Value, high: Value,
-    zero: Value,
+    b: Builder, rows: int, fits: int, /, a: Value, a_row: Value, offsets: Value, words: Value,
+    fours: Value, numbers: Value, c: Value, c_row: Value, columns: Value, form: Value, low: Value,
+    high: Value, zero: Value,
 ) -> None:  # fmt: skip
     """Sums what some places see of as many channels as a vector has, and finishes it.
 
@@ -60,7 +64,7 @@ def slide_bytes(
             seen = [v.load(b, v.vector(I8, LANES), b.add(start, place)) for place in places]
             pairs = [v.shuffle(b, seen[n], seen[n + 1], range(2 * LANES)) for n in (0, 2)]
             four = v.shuffle(b, pairs[0], pairs[1], range(4 * LANES))
-            made.append(dot(b, total, v.shuffle(b, four, four, mixed), weights))
+            made.append(dot(b, total, v.shuffle(b, four, four, mixed), weights, 7 if fits else 8))
         return made
 
     sums = v.loop(b, fours, [own_numbers(b, numbers, 0, 0, SUMS)] * rows, step)
@@ -70,7 +74,8 @@ def slide_bytes(
 @parallel
 def convolve_channels(arguments: Any, task: Any, worker: Any) -> None:
     """Makes some lines; see ``tenonnx_cpu.int8.conv_layout``."""
-    x, words, y, origin, flip, rows_own, limits, sizes, offsets, memory = arguments
+    x, weights, y, origin, flip, rows_own, limits, sizes, offsets, memory = arguments
+    words, fits = weights
     part = part_of(task, sizes)
     work = memory.ctypes.data + sizes.work * worker
     source, width = x.ctypes.data + part.image * sizes.image, part.columns // part.lines
@@ -92,9 +97,9 @@ def convolve_channels(arguments: Any, task: Any, worker: Any) -> None:
             there = y + (line + row * sizes.out_width) * apart + bytes_each * channel
             for place in range(0, width, tall):
                 slide_bytes(
-                    min(tall, width - place), here + place * sizes.pixel, sizes.pixel,
-                    offsets.ctypes.data, own, sizes.fours, work, there + place * apart, apart,
-                    sizes.channels - channel, form, low, high, zero,
+                    min(tall, width - place), fits[channel // LANES], here + place * sizes.pixel,
+                    sizes.pixel, offsets.ctypes.data, own, sizes.fours, work,
+                    there + place * apart, apart, sizes.channels - channel, form, low, high, zero,
                 )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from tenonnx_cpu.int8.kernels import FEW
 from tenonnx_cpu.int8.kernels.band import copy_bytes, fill_bytes
 from tenonnx_cpu.int8.kernels.finishing import NUMBERS, ROUNDED, SCALED, pack_numbers
+from tenonnx_cpu.int8.kernels.fitting import see_pairs
 from tenonnx_cpu.int8.kernels.gemv import PANEL, gemv_span, span_of
 from tenonnx_cpu.int8.kernels.tile import multiply_bytes
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, kernel, size, u8
@@ -21,6 +22,9 @@ from tenonnx_cpu.matmul.kernels.gemm import block_shape
 from tenonnx_cpu.matmul.kernels.pack import make_pack
 from tenonnx_cpu.matmul.kernels.tile import COLUMNS, ROWS, VECTORS
 from tenonnx_cpu.quantized.kernels.pack import STEP, pack_columns, pack_lines
+
+ENOUGH = 6
+"""Rows of a task from which on it pays to look at all pairs of weights before."""
 
 pack_words = make_pack("f32")
 pack_byte_columns, pack_byte_lines = under(pack_columns, 8), under(pack_lines, 8)
@@ -103,10 +107,14 @@ def multiply_strip(arguments: Any, task: Any, worker: Any) -> None:
         # The last panel of the matrix ends where its columns do.
         column = min(start, columns - COLUMNS)
         pack_panel(b, b.ctypes.data + offsets[item, 1], depth, column, flip, panel, work, own)
+        fits = 0
+        if bottom - top >= ENOUGH:
+            see_pairs(panel, steps, work)
+            fits = load_word(work)
         pack_numbers(column, depth, columns_own, own)
         for row in range(0, bottom - top, tall):
             multiply_bytes(
-                VECTORS, min(tall, bottom - top - row),
+                VECTORS, min(tall, bottom - top - row), fits,
                 a.ctypes.data + (first + row) * a.strides[0], a.strides[0], fours.ctypes.data,
                 panel, steps, totals.ctypes.data + 4 * (first + row), own,
                 c.ctypes.data + (result + row) * c.strides[0] + width * column, c.strides[0],

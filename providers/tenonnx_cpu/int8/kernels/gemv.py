@@ -71,7 +71,8 @@ def add_lines(
             target = b.add(b.add(sums, b.mul(sums_row, I64(row))), b.mul(at, I64(4)))
             for n, part in enumerate(parts):
                 place = b.add(target, I64(4 * LANES * n))
-                v.store(b, dot(b, v.load(b, SUMS, place, 4), left, part), place, 4)
+                total = dot(b, v.load(b, SUMS, place, 4), left, part, 1 if row == rows else 8)
+                v.store(b, total, place, 4)
         return []
 
     v.loop(b, panels, [], step)
@@ -120,7 +121,7 @@ def finish_span(
         for row in range(rows):
             add_words(starts.ctypes.data, sums + row * sums_row + 4 * place, own)
             multiply_bytes(
-                VECTORS, 1, own, 0, own, own, 0, totals.ctypes.data + 4 * row, own,
+                VECTORS, 1, 0, own, 0, own, own, 0, totals.ctypes.data + 4 * row, own,
                 c.ctypes.data + row * c.strides[0] + size * at, c.strides[0],
                 COLUMNS, form, low, high, zero,
             )  # fmt: skip

@@ -213,6 +213,11 @@ class Cpu(NamedTuple):
     registers: int
     vnni: str
 
+    @property
+    def pairs(self) -> bool:
+        """Whether it gains from products of uint8 by int8 whose adjacent sums fit int16."""
+        return self.lanes == 8 and not self.vnni
+
 
 @functools.cache
 def cpu() -> Cpu:

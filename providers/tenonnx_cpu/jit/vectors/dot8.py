@@ -27,11 +27,15 @@ PAIRS = {
 }
 """By lanes, the sums of two products of bytes, in int16, and of two of int16, in int32."""
 
+FITS = (0, 1) if cpu().pairs else (0,)
+"""Variants of functions that sum products of bytes: 1 where the sums of pairs fit int16."""
+
 
 def dot(b: Builder, sums: Value, unsigned: Value, signed: Value, bits: int = 8) -> Value:
     """Adds, in every lane, the products of four uint8 by four int8 to an int32.
 
-    Of fewer than 8 ``bits``, one of the two has no number beyond 15: two products' sum fits int16.
+    Of fewer than 8 ``bits``, one of the two has no number beyond 15, or the sums of adjacent
+    products are known to fit int16.
     """
     if name := INSTRUCTION.get(cpu().vnni):
         return _instruction(b, name, sums, unsigned, signed)
@@ -67,10 +71,14 @@ def _called(b: Builder, name: str, result: ir.Type, *arguments: Value) -> Value:
 
 def _through_int16(b: Builder, unsigned: Value, signed: Value) -> Value:
     """Returns the sums of four products, of which two do not leave int16."""
-    halves = v.vector(I16, 2 * LANES)
-    narrow, wide = PAIRS[LANES]
-    two = _called(b, narrow, halves, b.bitcast(unsigned, BYTES), b.bitcast(signed, BYTES))
-    return _called(b, wide, SUMS, two, v.constant(halves, 1))
+    ones = v.constant(v.vector(I16, 2 * LANES), 1)
+    return _called(b, PAIRS[LANES][1], SUMS, pair_sums(b, unsigned, signed), ones)
+
+
+def pair_sums(b: Builder, unsigned: Value, signed: Value) -> Value:
+    """Returns the sums of adjacent products, which must fit int16, where ``LANES in PAIRS``."""
+    halves, taken = v.vector(I16, 2 * LANES), (b.bitcast(x, BYTES) for x in (unsigned, signed))
+    return _called(b, PAIRS[LANES][0], halves, *taken)
 
 
 def _pairs(b: Builder, x: Value, y: Value) -> Value:

@@ -70,9 +70,9 @@ def add_products(
     return result
 
 
-def sum_bytes(b: Builder, left: Value, right: Value, total: Value) -> Value:
-    """Adds the products of unsigned bytes by signed ones, four to a lane."""
-    return dot(b, total, left, right)
+def sum_bytes(b: Builder, left: Value, right: Value, total: Value, bits: int = 8) -> Value:
+    """Adds the products of unsigned bytes by signed ones, four to a lane; see ``dot``."""
+    return dot(b, total, left, right, bits)
 
 
 def cells(b: Builder, c: Value, c_row: Value, rows: int, vectors: int) -> list[Value]:
