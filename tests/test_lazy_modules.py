@@ -42,6 +42,32 @@ def test_a_session_runs_without_sympy() -> None:
     )
 
 
+def test_a_session_runs_without_machine_code_of_onnx_which_others_get() -> None:
+    assert child(
+        """
+            import sys, warnings
+            import tenonnx
+            tenonnx.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
+            import onnx, onnx_ir
+            print(type(sys.modules["typing_extensions"]).__name__)
+            print(any(name.startswith("onnx.onnx_cpp2py_export") for name in sys.modules))
+            print(onnx.onnx_cpp2py_export.defs.has_schema("Relu"), onnx.defs.has("Relu"))
+            import onnx.onnx_cpp2py_export.checker as checker
+            print(checker is sys.modules["onnx.onnx_cpp2py_export"].checker)
+            print(onnx_ir.load(sys.argv[1]).graph.inputs[0].name)
+            onnx.load_external_data_for_model(onnx.load(sys.argv[1]), ".")
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                print(onnx_ir.Input("x").name, onnx_ir.Input.__name__)
+            print(told[0].category.__name__, told[0].filename)
+            """,
+        str(DIGITS),
+    ).split() == [
+        *("LazyModule", "False", "True", "True", "True", "image", "x", "Input"),
+        *("DeprecationWarning", "<string>"),
+    ]
+
+
 def test_what_a_run_needs_is_imported_without_onnx() -> None:
     assert (
         child(
