@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload
 
 from tenonnx.operators import OperatorTable
-from tenonnx.provider import Provider
+from tenonnx.provider import LaterProvider, Provider
 
 if TYPE_CHECKING:
     import typer
@@ -81,8 +81,12 @@ class RegisterOperators(Protocol):
 
 
 @hookspec
-def register_providers(register: Callable[[type[Provider]], None]) -> None:
-    """Add execution providers: ``register(MyProvider)``."""
+def register_providers(register: Callable[[type[Provider] | LaterProvider], None]) -> None:
+    """Add execution providers: ``register(MyProvider)``.
+
+    ``register(Provider.later("my.module:MyProvider", "MyExecutionProvider", "mine"))`` has the
+    module imported for those who ask for the provider alone.
+    """
 
 
 @hookspec

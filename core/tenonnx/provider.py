@@ -7,10 +7,11 @@ the steps it returned.
 
 from __future__ import annotations
 
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -217,6 +218,17 @@ class Provider(ABC):
         self.operators = operators or OperatorTable()
         self.session_options = session_options or SessionOptions()
 
+    @staticmethod
+    def later(place: str, name: str, *aliases: str) -> LaterProvider:
+        """Returns what stands for the class at ``module:name`` until it is asked for.
+
+        Args:
+            place: Where the class is. No session without a list of providers uses it.
+            name: Its name.
+            aliases: Its aliases.
+        """
+        return LaterProvider(place, name, aliases)
+
     @cached_property
     def operators(self) -> OperatorTable:
         """Kernels that plug-ins added for this provider; looked up where it is a copy."""
@@ -340,6 +352,34 @@ class Provider(ABC):
         return {}
 
 
+@record
+class LaterProvider:
+    """A provider's class that is not imported yet.
+
+    Attributes:
+        place: Where it is: ``module:name``.
+        name: Its name.
+        aliases: Its aliases.
+    """
+
+    place: str
+    name: str
+    aliases: tuple[str, ...] = ()
+
+    def load(self) -> type[Provider]:
+        """Imports the class."""
+        module, _, name = self.place.partition(":")
+        found: type[Provider] = getattr(importlib.import_module(module), name)
+        return found
+
+    def unlike(self, found: type[Provider]) -> bool:
+        """Says whether a class is not what was announced."""
+        return (self.name, self.aliases, False) != (found.name, found.aliases, found.unasked)
+
+
+Announced = TypeVar("Announced", bound="type[Provider] | LaterProvider")
+
+
 def why_unusable(provider: type[Provider]) -> str | None:
     """Returns what ``check`` says is missing, or how it failed; ``None`` for a usable provider."""
     try:
@@ -348,8 +388,8 @@ def why_unusable(provider: type[Provider]) -> str | None:
         return f"its check failed: {type(error).__name__}: {error}"
 
 
-def resolve_provider_name(name: str, providers: Iterable[type[Provider]]) -> type[Provider] | None:
-    """Finds a provider class by name or alias, ignoring case."""
+def resolve_provider_name(name: str, providers: Iterable[Announced]) -> Announced | None:
+    """Finds a provider by name or alias, ignoring case."""
     wanted = name.lower()
     for provider in providers:
         if wanted in (provider.name.lower(), *(alias.lower() for alias in provider.aliases)):

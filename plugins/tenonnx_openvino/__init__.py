@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from tenonnx import TransformContext
+    from tenonnx.provider import LaterProvider
 
 
 @hookimpl
-def register_providers(register: Callable[[type[Provider]], None]) -> None:
-    """Announce the provider; openvino is imported when it first decides about a node."""
-    from tenonnx_openvino.provider import OpenVINOExecutionProvider
-
-    register(OpenVINOExecutionProvider)
+def register_providers(register: Callable[[LaterProvider], None]) -> None:
+    """Announce the provider; its module is imported for those who ask for it."""
+    place = "tenonnx_openvino.provider:OpenVINOExecutionProvider"
+    register(Provider.later(place, "OpenVINOExecutionProvider", "openvino"))
 
 
 @hookimpl

@@ -89,6 +89,69 @@ def test_a_broken_plugin_is_listed_and_stops_nobody(
     assert tenonnx.InferenceSession(RELU, options).run(None, {"x": X})[0].tolist() == [0, 2]
 
 
+LATER = """
+@tenonnx.hookimpl
+def register_providers(register):
+    register(tenonnx.Provider.later("{place}", "LateExecutionProvider", "late"))
+"""
+
+LATE = """
+import tenonnx
+class Late(tenonnx.Provider):
+    name, aliases, unasked = "LateExecutionProvider", ("late",), {unasked}
+    def supports(self, node): return "nothing runs here"
+    def compile(self, segment): return []
+"""
+
+
+def test_a_provider_that_is_announced_is_imported_for_those_who_ask(
+    install: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "late_one.py").write_text(LATE.format(unasked=False))
+    monkeypatch.syspath_prepend(tmp_path)
+    install("aaa", LATER.format(place="late_one:Late"))
+    plugins = tenonnx.PluginSet()
+    options = tenonnx.SessionOptions(plugins=plugins)
+    tenonnx.InferenceSession(RELU, options, providers=["cpu"])
+    tenonnx.InferenceSession(RELU, options)
+    assert "late_one" not in sys.modules
+    assert plugins.knows("LATE")
+    with pytest.raises(tenonnx.InvalidArgument, match="LateExecutionProvider"):
+        plugins.provider("LateExecutionProviders")
+    assert "late_one" not in sys.modules
+    assert plugins.provider("late") is sys.modules["late_one"].Late
+    assert plugins.providers["LateExecutionProvider"] is sys.modules["late_one"].Late
+
+
+@pytest.mark.parametrize(
+    ("place", "unasked", "message"),
+    [
+        ("late_two:Late", True, "announced as 'LateExecutionProvider'"),
+        ("late_two:Later", False, "no attribute 'Later'"),
+        ("late_two:tenonnx", False, "expected a subclass of tenonnx.Provider"),
+        ("no_such_late:Late", False, "No module named 'no_such_late'"),
+    ],
+)
+def test_a_provider_that_is_not_what_was_announced_is_set_aside(
+    place: str,
+    unasked: bool,
+    message: str,
+    install: Callable[..., None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "late_two.py").write_text(LATE.format(unasked=unasked))
+    monkeypatch.syspath_prepend(tmp_path)
+    install("aaa", LATER.format(place=place))
+    plugins = tenonnx.PluginSet()
+    with pytest.raises(tenonnx.InvalidArgument, match="unknown provider 'late'") as error:
+        plugins.provider("late")
+    assert message in str(error.value)
+    assert message in (records(plugins)["aaa"].error or "")
+    assert "LateExecutionProvider" not in plugins.providers
+    assert "CPUExecutionProvider" in plugins.providers
+
+
 def test_a_name_that_is_taken_is_an_error_that_names_both_distributions(
     install: Callable[..., None],
 ) -> None:

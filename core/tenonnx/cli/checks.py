@@ -124,6 +124,7 @@ def cache() -> Iterator[Finding]:
 
 def plugins(found: PluginSet) -> Iterator[Finding]:
     """Looks at which plug-ins loaded."""
+    found.import_all()
     for record in found.records:
         name = f"plugin {record.name}"
         if record.error is None:

@@ -27,7 +27,9 @@ Examples:
 
 def plugins(context: typer.Context, as_json: Json = False) -> None:
     """Prints a row per plug-in."""
-    records = state_of(context).plugins.records
+    found = state_of(context).plugins
+    found.import_all()
+    records = found.records
     if as_json:
         emit_json([asdict(record) for record in records])
         return

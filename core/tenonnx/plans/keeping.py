@@ -100,7 +100,7 @@ def refuse(session: Session) -> None:
         if "create_observer" in record.hooks and not record.error:
             raise Unkept(f"the plug-in {record.name} observes plans")
     requests = session._recipe[2] or session._options._providers
-    asked = requests or [p for p in plugins.providers.values() if p.unasked]
+    asked = requests or plugins.unasked()
     if len(asked) != len(session._providers):
         raise Unkept("not all providers that were asked for can be used here")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import InvalidArgument, PluginError, did_you_mean
 from tenonnx.operators import OperatorTable
-from tenonnx.provider import Provider, resolve_provider_name
+from tenonnx.provider import LaterProvider, Provider, resolve_provider_name
 
 DISTRIBUTION = "tenonnx"
 """The runtime's own."""
@@ -58,12 +58,33 @@ class Catalogue:
 
     def __init__(self) -> None:
         self.records: list[PluginRecord] = []
-        self.providers: dict[str, type[Provider]] = {}
+        self._providers: dict[str, type[Provider] | LaterProvider] = {}
         self.transforms: dict[str, Transform] = {}
         self.formats: dict[str, Format] = {}
         self.commands: list[tuple[PluginRecord, Any]] = []
         self._operators: list[tuple[str | None, OperatorTable]] = []
         self._owners: dict[tuple[str, str], PluginRecord] = {}
+
+    @property
+    def providers(self) -> dict[str, type[Provider]]:
+        """All providers by name; those that were announced for later are imported now."""
+        self.import_all()
+        found = self._providers.items()
+        return {name: p for name, p in found if not isinstance(p, LaterProvider)}
+
+    def import_all(self) -> None:
+        """Imports the providers that were announced for later, so that records tell of failures."""
+        for provider in list(self._providers.values()):
+            self._loaded(provider)
+
+    def unasked(self) -> list[type[Provider]]:
+        """Returns the providers that sessions without a list of them use, if they can."""
+        now = [p for p in self._providers.values() if not isinstance(p, LaterProvider)]
+        return [provider for provider in now if provider.unasked]
+
+    def knows(self, name: str) -> bool:
+        """Says whether a provider of a name or alias is registered; imports none."""
+        return resolve_provider_name(name, self._providers.values()) is not None
 
     def provider(self, name: str) -> type[Provider]:
         """Returns a provider class by name or alias.
@@ -72,11 +93,11 @@ class Catalogue:
             InvalidArgument: There is none; the message says which there are, and which plug-ins
                 failed.
         """
-        found = resolve_provider_name(name, self.providers.values())
-        if found is not None:
+        announced = resolve_provider_name(name, self._providers.values())
+        if announced is not None and (found := self._loaded(announced)) is not None:
             return found
         broken = [f"{r.name} ({r.distribution}): {r.error}" for r in self.records if r.error]
-        known = [n for p in self.providers.values() for n in (p.name, *p.aliases)]
+        known = [n for p in self._providers.values() for n in (p.name, *p.aliases)]
         raise InvalidArgument(
             f"unknown provider {name!r}{did_you_mean(name, known)}",
             hint=f"these plug-ins did not load: {'; '.join(broken)}" if broken else None,
@@ -110,7 +131,7 @@ class Catalogue:
     @contextmanager
     def all_or_nothing(self, record: PluginRecord) -> Iterator[None]:
         """Takes back everything a plug-in registered in the block if the block fails."""
-        names = ("providers", "transforms", "formats", "commands", "_operators", "_owners")
+        names = ("_providers", "transforms", "formats", "commands", "_operators", "_owners")
         before = {name: copy.copy(vars(self)[name]) for name in names}
         try:
             yield
@@ -129,12 +150,36 @@ class Catalogue:
                 f"TENONNX_BLOCK_PLUGINS={record.name}",
             )
 
-    def _take_provider(self, record: PluginRecord, provider: type[Provider]) -> None:
-        _check_provider(provider)
+    def _loaded(self, provider: type[Provider] | LaterProvider) -> type[Provider] | None:
+        """Imports a provider that was announced; if that fails, its record tells why."""
+        if not isinstance(provider, LaterProvider):
+            return provider
+        record = self._owners["provider", provider.name.lower()]
+        try:
+            found = provider.load()
+            _check_provider(found)
+            if provider.unlike(found):
+                raise PluginError(
+                    f"{provider.place} was announced as {provider.name!r}, for those who ask for "
+                    f"it, and is {found.name!r}",
+                    hint="say the class's own name and aliases, and that it is not `unasked`",
+                )
+        except (Exception, SystemExit) as error:  # a stranger's code may raise anything
+            record.error = one_line(error)
+            self._providers.pop(provider.name, None)
+            return None
+        self._providers[provider.name] = found
+        return found
+
+    def _take_provider(
+        self, record: PluginRecord, provider: type[Provider] | LaterProvider
+    ) -> None:
+        if not isinstance(provider, LaterProvider):
+            _check_provider(provider)
         for name in (provider.name, *provider.aliases):
             self._claim(record, "provider", name)
             record.registered.append(f"provider {name}")
-        self.providers[provider.name] = provider
+        self._providers[provider.name] = provider
 
     def _take_operators(
         self, record: PluginRecord, table: OperatorTable, *, provider: str | None = None
@@ -173,6 +218,12 @@ class Catalogue:
         record.registered.append("commands")
         self.commands.append((record, app))
         self.commands.sort(key=lambda command: not command[0].builtin)
+
+
+def one_line(error: BaseException) -> str:
+    """Returns what a plug-in's exception says, for its record."""
+    text = str(error)
+    return text if isinstance(error, PluginError) else f"{type(error).__name__}: {text}"
 
 
 def _expect(kind: type, given: object) -> None:

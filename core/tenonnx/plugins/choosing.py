@@ -13,7 +13,7 @@ from tenonnx.errors import EPFail, InvalidArgument, TenonnxError, did_you_mean
 from tenonnx.operators import OperatorTable
 from tenonnx.options import SessionOptions
 from tenonnx.plugins.manager import PluginSet, default_plugins
-from tenonnx.provider import HOST, Provider, resolve_provider_name, why_unusable
+from tenonnx.provider import HOST, Provider, why_unusable
 
 log = logging.getLogger("tenonnx")
 
@@ -51,7 +51,7 @@ def choose_providers(
         if isinstance(request, Provider):
             chosen.append(request)
             continue
-        if request in KNOWN and resolve_provider_name(request, plugins.providers.values()) is None:
+        if request in KNOWN and not plugins.knows(request):
             unusable.append(f"{request}: no plug-in brings it (see `tenonnx plugins`)")
             continue
         provider = plugins.provider(request)
@@ -159,8 +159,7 @@ def _normalize(
     if isinstance(options, Mapping):
         raise InvalidArgument(f"provider_options is a dict; pass a list: [{options!r}]")
     if not requests:
-        found = plugins.providers.items()
-        requests = [name for name, p in found if p.unasked and why_unusable(p) is None]
+        requests = [p.name for p in plugins.unasked() if why_unusable(p) is None]
         if not requests:
             raise _none_to_choose(plugins)
     if options is not None and len(options) != len(requests):
@@ -201,8 +200,8 @@ def host_providers(plugins: PluginSet) -> list[Provider]:
     Nobody asked for them, so one that has no default options or does not start is left out.
     """
     found = []
-    for provider in plugins.providers.values():
-        if provider.unasked and provider.device is HOST and why_unusable(provider) is None:
+    for provider in plugins.unasked():
+        if provider.device is HOST and why_unusable(provider) is None:
             try:
                 options = provider.Options() if provider.Options else None
                 found.append(provider(options, plugins.operators_for(provider)))

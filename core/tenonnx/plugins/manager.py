@@ -23,7 +23,7 @@ import pluggy
 
 from tenonnx import hookspecs, installed
 from tenonnx.errors import PluginError, did_you_mean
-from tenonnx.plugins.catalogue import DISTRIBUTION, Catalogue, PluginRecord
+from tenonnx.plugins.catalogue import DISTRIBUTION, Catalogue, PluginRecord, one_line
 from tenonnx.plugins.checks import check_api, check_hooks, refused
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class PluginSet(Catalogue):
                 del sys.modules[path.stem]
             if isinstance(error, PluginError):
                 raise
-            raise PluginError(f"plug-in file {path} failed: {_one_line(error)}") from error
+            raise PluginError(f"plug-in file {path} failed: {one_line(error)}") from error
 
     def create_observers(self, plan: Plan) -> list[Observer]:
         """Asks every plug-in that has the hook for an observer of a plan.
@@ -173,7 +173,7 @@ class PluginSet(Catalogue):
                     raise PluginError(f"expected a tenonnx.Observer or None, got {observer!r}")
             except (Exception, SystemExit) as error:  # the process is not a plug-in's to end
                 raise PluginError(
-                    f"plug-in {record.name!r} failed to create an observer: {_one_line(error)}",
+                    f"plug-in {record.name!r} failed to create an observer: {one_line(error)}",
                     hint=f"do without it: TENONNX_BLOCK_PLUGINS={record.name}",
                 ) from error
             if observer is not None:
@@ -198,7 +198,7 @@ class PluginSet(Catalogue):
             with self.all_or_nothing(record):
                 self._enlist(plugin, record)
         except (Exception, SystemExit) as error:  # a stranger's code may raise anything
-            record.error = _one_line(error)
+            record.error = one_line(error)
         record.load_seconds = time.perf_counter() - start
 
     def _refuse_twice(self, plugin: Any, record: PluginRecord) -> None:
@@ -265,11 +265,6 @@ def _entry_points(group: str) -> list[installed.EntryPoint]:
     """Installed plug-ins, each once, the built-ins first."""
     found = {(e.name, e.value): e for e in installed.entry_points(group)}
     return sorted(found.values(), key=lambda e: e.distribution != DISTRIBUTION)
-
-
-def _one_line(error: BaseException) -> str:
-    text = str(error)
-    return text if isinstance(error, PluginError) else f"{type(error).__name__}: {text}"
 
 
 _default: PluginSet | None = None
