@@ -113,22 +113,8 @@ class Engine:
         max_scheduled_tokens: int = SCHEDULED,
         max_kept_tokens: int | None = None,
     ) -> None:
-        if model.encoder is not None:
-            raise Unsupported(
-                f"an engine runs no model with an encoder, such as one of the type {model.type!r}",
-                hint="a Generator runs it",
-            )
         params = GeneratorParams(model)
-        if not params.get_search_options()["past_present_share_buffer"]:
-            raise Unsupported(
-                "the engine wants caches that stay in place",
-                hint="set past_present_share_buffer, if the graph has GroupQueryAttention",
-            )
-        if (beams := params.get_search_options()["num_beams"]) > 1:
-            raise Unsupported(
-                f"search has num_beams {beams}; the engine continues each request by one beam",
-                hint='config.overlay(\'{"search": {"num_beams": 1}}\') before the model is made',
-            )
+        _check_kind(model, params)
         self.model, length = model, params.max_length
         for name, value, least in (
             ("max_batch_size", max_batch_size, 1),
@@ -381,3 +367,22 @@ def _number(turn: Turn) -> int:
     """Returns the number of a turn's adapter, of which its caches are; 0 without one."""
     adapter = turn.request.adapter
     return 0 if adapter is None else adapter.number
+
+
+def _check_kind(model: Model, params: GeneratorParams) -> None:
+    if model.encoder is not None:
+        raise Unsupported(
+            f"an engine runs no model with an encoder, such as one of the type {model.type!r}",
+            hint="a Generator runs it",
+        )
+    options = params.get_search_options()
+    if not options["past_present_share_buffer"]:
+        raise Unsupported(
+            "an engine's caches stay in place",
+            hint="set past_present_share_buffer, if the graph has GroupQueryAttention",
+        )
+    if (beams := options["num_beams"]) > 1:
+        raise Unsupported(
+            f"search has num_beams {beams}; the engine continues each request by one beam",
+            hint='config.overlay(\'{"search": {"num_beams": 1}}\') before the model is made',
+        )

@@ -98,7 +98,7 @@ def child(body: str, path: Path, cache: Path | str, mode: str = "wait", before: 
     return json.loads(done.stdout)
 
 
-KEPT = (".plan", ".captures")
+KEPT = (".plan", ".captures", ".modules")
 
 
 def contents(folder: Path) -> dict[str, int]:

@@ -208,7 +208,8 @@ def test_mistakes_with_sounds(speech: Path, tmp_path: Path) -> None:
     for arguments, code, said in [
         ([speech, "--prompt", "x"], 2, "'whisper' transcribes sounds hint: --audio FILE names one"),
         ([EXAMPLE / "model", "--audio", sound], 4, "takes no sounds"),
-        ([speech, "--language", "en"], 2, "--language needs --audio"),
+        ([speech, "--language", "en"], 2, "--language is that of a sound"),
+        ([speech, "--audio", sound, "--chat"], 2, "--audio takes no --chat"),
         ([speech, "--audio", sound, "--language", "xx"], 2, "no token <|xx|>"),
         ([speech, "--audio", sound, "--language", "transcribe"], 2, "no language of the model's"),
         ([speech, "--audio", tmp_path / "no.wav"], 3, "does not exist"),

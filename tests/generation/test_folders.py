@@ -132,7 +132,7 @@ def test_a_configuration_is_changed_before_it_is_used(fresh: Path) -> None:
     ({"do_sample": 1}, Refused, "expected True or False"),
     ({"batch_size": 0}, Refused, "batch_size is 0"),
     ({"max_length": 129}, Refused, "the model's context has 128 tokens"),
-    ({"num_beams": 4}, Unsupported, "no search by beams"),
+    ({"num_beams": 0}, Refused, "num_beams is 0"),
     ({"top_k": 7, "repetition_penalty": 0}, Refused, "repetition_penalty"),
 ])  # fmt: skip
 def test_options_that_cannot_be_change_nothing(

@@ -37,9 +37,25 @@ WAYS: dict[str, Any] = {
 }
 
 
+def sums_saturate() -> bool:
+    """Says whether onnxruntime adds pairs of uint8 x int8 products in 16 bits, as without VNNI."""
+    node = onnx.helper.make_node("MatMulInteger", ["a", "b"], ["y"])
+    kinds = {"a": onnx.TensorProto.UINT8, "b": onnx.TensorProto.INT8, "y": onnx.TensorProto.INT32}
+    a, b, y = (onnx.helper.make_tensor_value_info(n, kind, None) for n, kind in kinds.items())
+    proto = onnx.helper.make_model(
+        onnx.helper.make_graph([node], "sums", [a, b], [y]),
+        opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8,
+    )  # fmt: skip
+    session = onnxruntime.InferenceSession(proto.SerializeToString())
+    feeds = {"a": np.full((1, 64), 255, np.uint8), "b": np.full((64, 1), 127, np.int8)}
+    return bool(session.run(None, feeds)[0].item() != 255 * 127 * 64)
+
+
 @pytest.mark.parametrize("name", ["bert", "gpt2-dynamo", "llama", "resnet", "vit"])
 @pytest.mark.parametrize("way", WAYS)
 def test_both_runtimes_agree(tmp_path: Path, name: str, way: str) -> None:
+    if way == "dynamic" and sums_saturate():
+        pytest.skip("onnxruntime's sums of uint8 x int8 saturate on this processor")
     source, target = EXPORTS / f"{name}.onnx", tmp_path / "quantized.onnx"
     with np.load(EXPORTS / f"{name}.npz") as data:
         feeds = {key[3:]: data[key] for key in data if key.startswith("in:")}
