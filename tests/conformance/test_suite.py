@@ -2,7 +2,7 @@
 
 ``--provider cuda`` (default cpu) picks the provider; ``gaps/<provider>.txt`` lists the cases that
 are known to fail. One that passes all the same fails the run, so the lists can only shrink.
-``gaps/uneven_products.txt`` lists those that are left out where numpy rounds equal rows otherwise.
+``gaps/uneven_products.txt`` lists those that fail where numpy rounds equal rows otherwise.
 
 Every case runs from a parsed model with all transforms on, and from bytes with none. ``--form``
 and ``--level`` pick other combinations; ``all`` stands for every one.
@@ -11,6 +11,7 @@ and ``--level`` pick other combinations; ``all`` stands for every one.
 from __future__ import annotations
 
 import itertools
+import os
 import unittest
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -40,7 +41,9 @@ def _equal_rows_differ() -> bool:
 
 def _marks(name: str, gaps: dict[str, str], uneven: dict[str, str]) -> list[pytest.MarkDecorator]:
     if name in uneven:
-        return [pytest.mark.skip(reason=f"equal rows of numpy's products differ: {uneven[name]}")]
+        reason = f"equal rows of numpy's products differ: {uneven[name]}"
+        alone = os.environ.get("TENONNX_JIT", "0") == "0"  # some of the products are kernels' else
+        return [pytest.mark.xfail(strict=alone, reason=reason)]
     return [pytest.mark.xfail(strict=True, reason=gaps[name])] if name in gaps else []
 
 

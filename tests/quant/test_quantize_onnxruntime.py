@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx.reference import ReferenceEvaluator
 
 import tenonnx
 from tenonnx_quant import (
@@ -54,16 +55,19 @@ def sums_saturate() -> bool:
 @pytest.mark.parametrize("name", ["bert", "gpt2-dynamo", "llama", "resnet", "vit"])
 @pytest.mark.parametrize("way", WAYS)
 def test_both_runtimes_agree(tmp_path: Path, name: str, way: str) -> None:
-    if way == "dynamic" and sums_saturate():
-        pytest.skip("onnxruntime's sums of uint8 x int8 saturate on this processor")
     source, target = EXPORTS / f"{name}.onnx", tmp_path / "quantized.onnx"
     with np.load(EXPORTS / f"{name}.npz") as data:
         feeds = {key[3:]: data[key] for key in data if key.startswith("in:")}
     quantize, scheme = WAYS[way]
     report = quantize(source, target, scheme, data=[feeds])
     onnx.checker.check_model(target)
-    answers = []
-    for runtime in (tenonnx, onnxruntime):
+    answers, runtimes = [], [tenonnx, onnxruntime]
+    if way == "dynamic" and sums_saturate():  # onnx's reference computes what the model means
+        if name == "bert":
+            pytest.skip("onnxruntime's sums saturate here; onnx's reference fails to gather")
+        answers.append(ReferenceEvaluator(str(target)).run(None, feeds))
+        runtimes.remove(onnxruntime)
+    for runtime in runtimes:
         options = runtime.SessionOptions()
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
         session = runtime.InferenceSession(target, options, providers=["CPUExecutionProvider"])
