@@ -106,7 +106,8 @@ def compare(
     from tenonnx_bench.measure import open_all, race, settle_all
 
     state, request = state_of(context), Request(providers, level, without, roots, threads)
-    openers = {peer.value: peer_opener(peer, threads), OURS: session_opener(state, request)}
+    ours_opener = session_opener(state, request)  # it raises for names that it does not know
+    openers = {peer.value: peer_opener(peer, threads), OURS: ours_opener}
     graph = load_original(state, model, request).graph
     feeds = make_feeds(graph, inputs or ["random"], parse_dims(dims), seed)
     with limited(threads), progress(1.0) as show:
