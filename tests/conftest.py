@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import sys
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # How long an example takes says what else the machine does, or that it compiled a kernel. Every run
-# draws the same examples; `--hypothesis-profile search` draws others.
-settings.register_profile("same", deadline=None, derandomize=True)
-settings.register_profile("search", deadline=None)
+# draws the same examples, and few; `--hypothesis-profile search` draws others, and more.
+settings.register_profile("same", deadline=None, derandomize=True, max_examples=40)
+settings.register_profile("search", deadline=None, max_examples=200)
 settings.load_profile("same")
 
 
@@ -70,6 +71,16 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
         option.numprocesses = available_cores()
         option.dist = "loadfile"
+
+
+def pytest_collection_finish() -> None:
+    """Hides the tests from the garbage collector.
+
+    Tens of thousands of them, which live as long as the process, make each collection take half a
+    second; tests of memory ask for many.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -49,9 +49,10 @@ def jit(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def imported(jit: str, tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+def imported(jit: str, kernels: str, tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     """The imports of a second process, which opens the plan that the first one kept."""
     environment = {**os.environ, "TENONNX_JIT": jit, "TENONNX_PLUGINS": ""}
+    environment["NUMBA_CACHE_DIR"] = kernels
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     environment["TENONNX_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
     for _ in range(2):

@@ -77,8 +77,10 @@ def test_requests_before_there_is_a_replica_are_answered() -> None:
     assert result.latency(1) == max(result.latencies)
 
 
-def test_the_document_has_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 0
+def test_the_document_has_what_is_printed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["--output", str(tmp_path)]) == 0
     text = (Path(__file__).parents[2] / "docs/capacity.md").read_text()
     for table in capsys.readouterr().out.split("\n\n"):
         assert table.strip() in text

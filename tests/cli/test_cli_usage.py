@@ -69,6 +69,7 @@ def test_unknown_names_are_told_before_any_work(
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"error: {said}\n")
 
 
+@pytest.mark.usefixtures("keeps_plans")
 def test_hidden_files_are_no_suggestion(cli: Cli, mlp: str) -> None:
     result = cli("compile", mlp.replace("ml", "lm"))
     assert result.exit_code == 3

@@ -103,5 +103,5 @@ class RegistryMachine(RuleBasedStateMachine):
 def test_any_order_of_asking_and_forgetting() -> None:
     Path(os.environ["TENONNX_CACHE_DIR"]).mkdir()
     run_state_machine_as_test(
-        RegistryMachine, settings=settings(max_examples=25, stateful_step_count=20, deadline=None)
+        RegistryMachine, settings=settings(max_examples=10, stateful_step_count=20, deadline=None)
     )
