@@ -38,7 +38,7 @@ COLUMNS = {
     "peak_mib": "+peak",
     "ran_mib": "+run",
 }
-"""What a measurement tells, and its title in the table.
+"""The figures of a measurement, and their titles in the table.
 
 ``settle_s`` is how long threads in the background go on after the load. ``base_mib`` is private
 memory with the engine imported and a one-node session run; the others are private memory beyond
@@ -52,7 +52,7 @@ PLOTTED = {"load_s": "load", "run_s": "run", "ran_mib": "private MiB"}
 
 @dataclass(frozen=True)
 class Job:
-    """What one process does.
+    """The work of one process.
 
     Attributes:
         engine: A key of ``bench.child.ENGINES``.

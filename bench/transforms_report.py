@@ -16,7 +16,7 @@ from bench.report import show
 ALL = "all of these"
 TITLES = ["model", "transform", "nodes", "run", "without", "ratio", "MiB", "without"]
 SLOWER, LARGER = 1.03, 0.5
-"""What a ratio of times may be, and MiB of private memory more.
+"""The limits of a ratio of times, and of additional private memory in MiB.
 
 Processes differ by 3 % and by 0.2 MiB, and a transform's own code takes as much.
 """

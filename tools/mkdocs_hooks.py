@@ -1,4 +1,4 @@
-"""What mkdocs is told about documents that are written to be read in the repository.
+"""mkdocs' hooks for documents that are written to be read in the repository.
 
 README.md is the site's first page, and the other documents at the top have pages too. A link to
 something else leads to the repository, if ``extra.repository`` says where that is, and is text

@@ -1,4 +1,4 @@
-"""What two local nodes of Ray do, beside what the simulation says of them.
+"""Two local nodes of Ray beside their simulation.
 
 Both nodes are on this machine, so what replicas compute is not what is compared: a request takes a
 set time, one at a time, and object storage is a folder that is read as slowly as is said.
@@ -34,7 +34,7 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was measured, or simulated.
+    """Measured or simulated times.
 
     Attributes:
         fetches: How often nodes fetched the model, each of them.
@@ -53,7 +53,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Scaled:
-    """What autoscaling did, or the simulation of it.
+    """The times of autoscaling, or of its simulation.
 
     Attributes:
         decided: Seconds of load until all replicas were asked for.

@@ -43,7 +43,7 @@ COLUMNS = {
     "full_s": "full speed after",
     "ran_mib": "private MiB",
 }
-"""What is told of a process, and its title.
+"""The figures of a process, and their titles.
 
 ``answer_s`` and ``full_s`` are counted from the start of the process. ``warm_s`` is the median of
 runs once all kernels are there.

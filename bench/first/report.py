@@ -43,7 +43,7 @@ class Results:
 
     @property
     def opened(self) -> float | None:
-        """What a second process takes until its first answer, in units of onnxruntime's time.
+        """A second process's time until its first answer, in units of onnxruntime's time.
 
         The geometric mean over the rows of models; ``None`` if there are none.
         """

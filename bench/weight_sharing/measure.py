@@ -21,7 +21,7 @@ TIMEOUT = 300.0
 
 @dataclass(frozen=True)
 class Job:
-    """What each of the processes does; fields as in ``bench.measure.Job``.
+    """The work of each of the processes; fields as in ``bench.measure.Job``.
 
     Attributes:
         entries: Session configuration entries.

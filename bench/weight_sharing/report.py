@@ -27,7 +27,7 @@ COLUMNS = {
     "first_s": "first run",
     "run_s": "run",
 }
-"""What a measurement tells, and its title; ``*_mib`` is in MiB."""
+"""The figures of a measurement, and their titles; ``*_mib`` is in MiB."""
 
 ENGINES = ("tenonnx", "onnxruntime", "onnxruntime, best options")
 

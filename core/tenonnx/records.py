@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 else:
 
     class _Tuple(tuple):
-        """What named tuples share: the methods of those of ``collections``."""
+        """The base of named tuples: the methods of those of ``collections``."""
 
         __slots__ = ()
 
@@ -87,7 +87,7 @@ else:
 
 
 class Field(NamedTuple):
-    """What a record says of a field besides its type, as ``dataclasses.field`` does.
+    """The properties of a record's field besides its type, as in ``dataclasses.field``.
 
     Attributes:
         default, default_factory: What it is where it is not given; ``MISSING`` if that is nowhere.
@@ -187,7 +187,7 @@ def _translated(theirs: Any) -> Field:
 
 
 OF_DATACLASSES = ("__dataclass_fields__", "__dataclass_params__")
-"""What ``dataclasses`` look for in a class."""
+"""The attributes by which ``dataclasses`` recognizes a class."""
 
 
 class _Asked:

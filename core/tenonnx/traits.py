@@ -114,4 +114,4 @@ SHAPE_ARITHMETIC: Final = _named(
     Sqrt Squeeze Sub Unsqueeze Where
     """
 )
-"""What exporters compute with what ``Shape`` says; results are no larger than all inputs."""
+"""Operators by which exporters compute shapes; results are no larger than all inputs."""

@@ -1,4 +1,4 @@
-"""What makes a model's folder one that ``tenonnx generate`` and onnxruntime-genai open.
+"""Makes a folder that ``tenonnx generate`` and onnxruntime-genai open.
 
 ::
 

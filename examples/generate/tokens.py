@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 WORDS = re.compile(rb" ?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+|\s+")
-"""What merges stay inside of."""
+"""The pieces of text that no merge crosses."""
 
 Pair = tuple[int, int]
 

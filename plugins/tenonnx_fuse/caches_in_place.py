@@ -69,7 +69,7 @@ def caches_in_place(model: ir.Model, context: TransformContext) -> bool:
 
 
 class Lengths:
-    """What a graph computes of the lengths of its caches.
+    """The values that a graph computes from the lengths of its caches.
 
     Args:
         caches: The caches.

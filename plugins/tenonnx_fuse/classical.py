@@ -223,7 +223,7 @@ def feature_extractor(node: ir.Node) -> Made | str:
 
 
 def log_sum_exp(node: ir.Node) -> Made | str:
-    """What it stands for, which nothing infinite disturbs."""
+    """Writes the nodes that it stands for in a form that infinite inputs do not disturb."""
     x = operand(node, 0)
     if x is None or dtype_of(x) != ir.DataType.FLOAT:
         return "its input is not known to be of float32"

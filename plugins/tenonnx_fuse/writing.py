@@ -28,7 +28,7 @@ class Made(NamedTuple):
 
 
 MISFITS = (LookupError, AttributeError, TypeError, ValueError, ArithmeticError)
-"""What writers stumble over in nodes for which ONNX has no schema that would say it first.
+"""The errors of writers on nodes without a schema of ONNX that would reject them first.
 
 They write nodes of their own and change nothing, so such a node stays, for its kernel to name.
 """
@@ -44,7 +44,7 @@ FLOATS: dict[ir.DataType | None, np.dtype[Any]] = {
 }
 
 Writers: TypeAlias = Mapping[tuple[str, str], Callable[[ir.Node], Made | str]]
-"""What writes an operator, by its domain and name, or says or raises why it does not."""
+"""The writers of operators, by domain and name. Each returns nodes, or says or raises why not."""
 
 
 def is_read(node: ir.Node, output: int) -> bool:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
 NO_ADAPTER, UNKNOWN = 0, -1
-"""What a row's copy may be of besides an adapter's number."""
+"""Marks of a row's copy besides the adapters' numbers."""
 
 
 class AdapterInputs:
@@ -69,7 +69,7 @@ class AdapterInputs:
 
 
 class RowAdapters:
-    """What a decoder's rows have for the inputs that adapters give.
+    """The values of a decoder's rows for the inputs that adapters give.
 
     Rows of one adapter, or of none, share its arrays as they are mapped. Where rows differ, each
     has a copy of its own, made once and kept until the row has another adapter: a product of rows

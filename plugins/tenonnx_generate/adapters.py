@@ -22,7 +22,7 @@ NUMBERS = itertools.count(1)
 
 
 class Adapter:
-    """What one file has.
+    """One adapter's file.
 
     Args:
         name: What it is called.

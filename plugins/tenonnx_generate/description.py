@@ -1,4 +1,4 @@
-"""What a configuration says of a model, checked."""
+"""The description of a model in a configuration, checked."""
 
 from __future__ import annotations
 

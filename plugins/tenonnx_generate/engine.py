@@ -37,7 +37,7 @@ SCHEDULED = 512
 
 @record
 class EngineCapabilities:
-    """What an engine can do at most.
+    """The limits of an engine.
 
     Attributes:
         configured_max_batch_size: Requests that a step serves.

@@ -1,4 +1,4 @@
-"""What is wrong with a folder or a request: of onnxruntime-genai's class and of Python's own."""
+"""Errors of a folder or a request: of onnxruntime-genai's class and of Python's own."""
 
 from __future__ import annotations
 

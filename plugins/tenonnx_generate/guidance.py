@@ -1,4 +1,4 @@
-"""What a text must be: a JSON schema, a regular expression or a grammar, by llguidance."""
+"""Constraints on a text: a JSON schema, a regular expression or a grammar, by llguidance."""
 
 from __future__ import annotations
 

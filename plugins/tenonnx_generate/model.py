@@ -26,7 +26,7 @@ CACHES_IN_PLACE = "tenonnx.caches_in_place"
 """Session entry: attention writes into caches that stay, whose length the mask tells."""
 
 ADAPTER = "lora"
-"""What the names of inputs have in them that an adapter gives and that have no value else."""
+"""The part of an input's name that tells that an adapter gives it; it has no value otherwise."""
 
 
 class Model:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @record
 class Option:
-    """What a search option may be.
+    """The default and the range of a search option.
 
     Attributes:
         default: What it is unless it is set.

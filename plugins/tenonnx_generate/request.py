@@ -31,7 +31,7 @@ NDArray = np.ndarray[Any, np.dtype[Any]]
 
 
 class Turn:
-    """What a request is doing: a prompt, and what comes after it.
+    """One turn of a request: a prompt, and the tokens after it.
 
     Args:
         request: Whose it is.

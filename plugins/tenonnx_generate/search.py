@@ -22,7 +22,7 @@ NEVER = np.float32(-np.inf)
 
 
 class Search:
-    """What a request's options make of logits.
+    """The choice of tokens from logits by a request's options.
 
     Args:
         options: Search options, all of them.

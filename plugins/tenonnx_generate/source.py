@@ -1,4 +1,4 @@
-"""What a generator's encoder reads: sounds, or texts, and what its decoder gets of them."""
+"""The input of a generator's encoder, sounds or texts, and the decoder's inputs from it."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable
 
 REPLACEMENT = "\ufffd"
-"""What stands for bytes that are no character, or not yet."""
+"""The character that stands for bytes that are no character, or not yet."""
 
 UNFINISHED = 3
 """Bytes that a character may have and still lack one: each may be a token's, and look like that."""

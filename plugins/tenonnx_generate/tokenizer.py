@@ -64,7 +64,7 @@ class Tokenizer:
 
     @property
     def pad_token_id(self) -> int:
-        """What pads a batch."""
+        """The token that pads a batch."""
         return self._about.pad
 
     def update_options(self, **options: str | bool) -> None:

@@ -1,4 +1,4 @@
-"""What an engine is asked for and what it tells: options of a turn, and events."""
+"""Requests to an engine and its answers: options of a turn, and events."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FinishReason(enum.IntEnum):
 
 
 class EngineErrorCode(enum.IntEnum):
-    """What kept a turn from its end; ``EngineEvent.error`` says it in words."""
+    """The reason why a turn failed; ``EngineEvent.error`` says it in words."""
 
     NONE = 0
     CAPACITY_DEFERRED = 1
@@ -41,7 +41,7 @@ class EngineErrorCode(enum.IntEnum):
 
 
 class EngineEventFlags(enum.IntFlag):
-    """What an event tells of."""
+    """The contents of an event."""
 
     NONE = 0
     TOKEN = 1
@@ -98,7 +98,7 @@ class EngineEvent:
 
 
 class RequestOptions:
-    """What holds for all turns of a request."""
+    """The options of all turns of a request."""
 
     def __init__(self) -> None:
         self.max_session_tokens: int | None = None

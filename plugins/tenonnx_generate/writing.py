@@ -20,7 +20,7 @@ NDArray = np.ndarray[Any, np.dtype[Any]]
 
 
 class Figures:
-    """What texts took.
+    """The counts and times of texts.
 
     Attributes:
         read: Tokens of prompts that were run.

@@ -26,7 +26,7 @@ TYPES: Final = {
 
 @dataclass(frozen=True)
 class Integers:
-    """What numbers become.
+    """The type of quantized numbers.
 
     Attributes:
         bits: 4 or 8.

@@ -1,4 +1,4 @@
-"""What both protocols share: find a model and run a request on it, within the limits."""
+"""The part that both protocols share: find a model, run a request on it, within the limits."""
 
 from __future__ import annotations
 

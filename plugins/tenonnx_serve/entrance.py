@@ -1,4 +1,4 @@
-"""What handles every HTTP request first: the gate, its id, the log, and a trace."""
+"""The first handlers of every HTTP request: the gate, its id, the log, and a trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What handles gRPC calls first, if anything must: the gate, the log, a trace.
+"""The first handlers of gRPC calls, if there are any: the gate, the log, a trace.
 
 A server without a token, a log of requests or traces has none of it, and calls cost nothing more.
 """

@@ -38,7 +38,7 @@ LONGEST: Final = 1 << 12
 
 
 class Form:
-    """What requests have in common.
+    """The parts that requests have in common.
 
     Attributes:
         head: The bytes before the first tensor's tag.

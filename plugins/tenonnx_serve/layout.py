@@ -30,7 +30,7 @@ CONFIG = "config.pbtxt"
 DEFAULT_FILES = ("model.onnx", "model.ort")
 SUFFIXES = (".onnx", ".ort")
 LANGUAGE = "genai_config.json"
-"""What the folder of a language model has."""
+"""The file by which a folder is a language model's."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ TELL_SECONDS = 2.0
 
 @dataclasses.dataclass(frozen=True)
 class Deployment:
-    """What a supervisor runs.
+    """The workers that a supervisor runs, and their settings.
 
     Attributes:
         target: ``module:name`` of the function that makes a worker's service from ``settings``.

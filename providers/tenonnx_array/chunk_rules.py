@@ -110,7 +110,7 @@ def reduction(given: Given, inputs: Sequence[Any]) -> Cut | None:
 
 
 def along(given: Given, inputs: Sequence[Any]) -> Cut | None:
-    """What goes along one axis, an attribute, and keeps the shape."""
+    """The cut of operators along one axis, an attribute, that keep the shape."""
     x = inputs[0]
     own = normalize_axis_index(given.attributes.get("axis", -1), x.ndim)
     axis = best(x.shape, (each for each in range(x.ndim) if each != own))

@@ -35,7 +35,7 @@ ELEMENTWISE: Final = 80
 
 
 class Scope(AnyScope):
-    """What a fusion may take nodes from.
+    """The nodes that a fusion may take.
 
     Args:
         nodes: A segment's that run on the device.

@@ -87,7 +87,7 @@ class DeviceNamespace:
 
 
 class Draws:
-    """What of ``numpy.random`` operators use: a Mersenne Twister on the host.
+    """The part of ``numpy.random`` that operators use: a Mersenne Twister on the host.
 
     Args:
         cupy: The module, to whose arrays draws are copied.

@@ -17,7 +17,7 @@ CHOICES: Final = {
 
 @record
 class CudaOptions:
-    """What a session asks of the provider.
+    """The provider's options in a session.
 
     Attributes:
         device_id: Which GPU, as ``CUDA_VISIBLE_DEVICES`` numbers them.

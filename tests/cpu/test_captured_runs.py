@@ -83,7 +83,7 @@ def same(found: list[Any], wanted: list[Any]) -> None:
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_results_are_the_same(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is done by machine code: for shapes that come once, again, or in turns."""
+    """Steps by machine code: for shapes that come once, again, or in turns."""
     plain, one = uncaptured(monkeypatch, threads), opened(threads)
     assert not captures(plain)
     shapes = [(2, 5)] * 5 + [(1, 1)] * 4 + [(2, 5), (1, 1), (3, 9), (40, 17)] * 4

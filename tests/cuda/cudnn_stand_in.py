@@ -44,7 +44,7 @@ class Engine:
 
 
 class Library:
-    """What ``Backend`` asks of the shared library.
+    """The functions of the shared library that ``Backend`` calls.
 
     Args:
         engines: What the first heuristics propose; the second one, nothing.

@@ -19,7 +19,7 @@ TYPES = {1: np.float32, 10: np.float16, 11: np.float64, 6: np.int32, 7: np.int64
 @settings(max_examples=40, deadline=None)
 @given(chain=st.lists(st.sampled_from(sorted(TYPES)), min_size=1, max_size=4))
 def test_chains_of_casts(chain: list[int]) -> None:
-    """Whatever is taken out, the values are those of the whole chain, rounded as often."""
+    """A chain without some steps has the values of the whole chain, rounded as often."""
     names = ["x", *(f"c{n}" for n in range(len(chain) - 1)), "y"]
     body = "  ".join(
         f"{b} = Cast<to={to}>({a})" for (a, b), to in zip(pairwise(names), chain, strict=True)
@@ -248,7 +248,7 @@ REGION = ("Relu", "Add", "Mul", "Pad", "ReduceMax", "Transpose", "Turn", "Softma
 @settings(max_examples=120, deadline=None)
 @given(data=st.data())
 def test_transposes_in_any_graph(data: st.DataObject) -> None:
-    """Whatever reads what, results stay and Transposes become no more."""
+    """Results stay and Transposes become no more, for all readers."""
     lines, values = ["v0 = Transpose<perm=[0,2,3,1]>(x)"], ["v0"]
     for n in range(data.draw(st.integers(2, 12))):
         kind = data.draw(st.sampled_from(REGION))

@@ -95,7 +95,7 @@ def test_a_relative_folder_is_the_working_directorys(
 def test_what_is_made_is_nobody_elses(
     user: int, rights: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the mask is; root's can be read."""
+    """The mask has no effect; root's files can be read."""
     monkeypatch.setattr(trusted, "_fault_of", lambda _: None)
     monkeypatch.setattr(os, "geteuid", lambda: user)
     mask = os.umask(0)

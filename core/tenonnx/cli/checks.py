@@ -1,4 +1,4 @@
-"""What ``tenonnx doctor`` looks at. Every check yields findings; none raises."""
+"""The checks of ``tenonnx doctor``. Every check yields findings; none raises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a shell offers to complete: models and providers."""
+"""The words that a shell completes: models and providers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a model on its way to a plan, transform by transform, as plain data."""
+"""The way of a model to its plan, transform by transform, as plain data."""
 
 from __future__ import annotations
 

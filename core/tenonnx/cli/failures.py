@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Code(enum.IntEnum):
-    """What the command exits with."""
+    """The exit codes of the command."""
 
     OK = 0
     PROBLEM = 1

@@ -1,4 +1,4 @@
-"""What the operating system says about this process's memory."""
+"""The operating system's figures on this process's memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands print: tables, JSON, sentences, progress."""
+"""The output of commands: tables, JSON, sentences, progress."""
 
 from __future__ import annotations
 

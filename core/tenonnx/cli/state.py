@@ -1,4 +1,4 @@
-"""What the options before the subcommand say."""
+"""The options before the subcommand."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ STILL = 2
 """Turns in a row without a gain, after which a call is as fast as it gets."""
 
 GAIN = 0.03
-"""What a turn's fastest run has to be below the fastest one before it to be a gain."""
+"""The least gain: the part by which a turn's fastest run is faster than all runs before it."""
 
 
 @dataclass(frozen=True)

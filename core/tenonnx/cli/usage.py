@@ -18,7 +18,7 @@ KINDS: Final = (
     (re.compile(r"<(str|path|file)>"), "TEXT"),
     (re.compile(r"<([^<>]+\|[^<>]+)>"), r"\1"),
 )
-"""What the parser calls a kind of value, and what help calls it."""
+"""Patterns of the parser's names of kinds of values, and the names in the help text."""
 
 RANGES: Final = (
     (re.compile(r"; x>=0(?=[;\]])"), ""),

@@ -1,1 +1,1 @@
-"""What reading a model needs: finding its weights, and what onnx_ir does not read."""
+"""Reading of models: their weights, and the parts that onnx_ir does not read."""

@@ -1,4 +1,4 @@
-"""What a file says of shapes: numbers that are no sizes say nothing, as for onnxruntime."""
+"""The shapes that a file declares. Numbers that are no sizes are ignored, as in onnxruntime."""
 
 from __future__ import annotations
 

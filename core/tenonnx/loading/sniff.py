@@ -1,4 +1,4 @@
-"""What the bytes are that turned out not to be an ONNX model, and what to do with them."""
+"""The kind of a file that is no ONNX model, and advice on how to use such a file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tenonnx.records import NamedTuple
 
 
 class Likeness(NamedTuple):
-    """What a file is instead.
+    """The kind of a file that is no ONNX model.
 
     Attributes:
         what: As in "not an ONNX model but a web page".

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @record
 class Supplied:
-    """What stands in for a model's own data; used where it is.
+    """The caller's data in place of a model's own; used without a copy.
 
     Attributes:
         initializers: Values by the initializers' names: arrays, or what has a ``numpy`` method.

@@ -25,7 +25,7 @@ MAX_ELEMENTS = 2**59
 
 
 OF_FILES = (ir.serde.TensorProtoTensor, ir.ExternalTensor)
-"""What numbers in a file are. Asking whether they are of another class of tensors takes as long as
+"""The classes of numbers in a file. A check for other classes of tensors takes as long as
 reading them, for those implement a protocol."""
 
 

@@ -29,7 +29,7 @@ NAMES = {
     "numpy._core.numeric": frozenset({"_frombuffer"}),
     "operator": frozenset({"attrgetter", "itemgetter"}),
 }
-"""What else it may name. Functions of ``math`` and ``operator`` as well."""
+"""Other names that it may have, besides the functions of ``math`` and ``operator``."""
 
 PURE = frozenset({"math", "_operator", "operator"})
 

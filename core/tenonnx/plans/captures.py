@@ -1,4 +1,4 @@
-"""What is found out about a plan in its first run, kept beside it for later processes.
+"""Captures of a plan's first run, kept beside the plan for later processes.
 
 That is which kernels are launched, for inputs of its shapes. A plan is kept before it runs, and
 its captures when it has run, in a file of their own.

@@ -24,7 +24,7 @@ SUFFIX, CAPTURES = ".plan", ".captures"
 
 
 class File(NamedTuple):
-    """What a file of a plan holds.
+    """The content of a plan's file.
 
     Attributes:
         checks: A pickle of what has to be as it was.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Parts(NamedTuple):
-    """What is kept of a session; the providers first, as they say which kernels others ask for.
+    """The parts of a session that are kept; providers first: they say which kernels others need.
 
     Attributes:
         providers: The session's.

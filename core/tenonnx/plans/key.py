@@ -1,4 +1,4 @@
-"""What a compiled plan depends on: two processes of one key would compile the same."""
+"""The key of a compiled plan: two processes of one key compile the same plan."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BEGAN = time.time_ns() - 10_000_000
 """When this process began to import what is here; clocks of file systems are a little behind."""
 
 OPTIMIZED = sys.flags.optimize
-"""What Python leaves out of code objects, by whose constants functions are found."""
+"""Python's level of optimization. Some levels drop constants by which functions are found."""
 
 PREFIXES = ("TENONNX_", "NUMBA_", "ORT_LOAD_")
 PLACES = frozenset({"TENONNX_CACHE_DIR", "TENONNX_CACHE_SIZE"})

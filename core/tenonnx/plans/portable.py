@@ -1,4 +1,4 @@
-"""What a plan depends on that goes to other machines, in words that messages can say."""
+"""The conditions of a plan for other machines, in words that messages can say."""
 
 from __future__ import annotations
 

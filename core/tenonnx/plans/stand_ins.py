@@ -1,4 +1,4 @@
-"""What stands for a graph's values and nodes in a plan that was kept.
+"""Objects that stand for a graph's values and nodes in a plan that was kept.
 
 They answer what steps and fallbacks ask while they run, and what is asked to make steps of a few
 nodes; whatever else is asked of a graph is asked of the model, which is then read.
@@ -15,7 +15,7 @@ from tenonnx.plans import Unkept
 from tenonnx.weights.storage import is_packed, unpack
 
 INITIALIZER, INPUT, OUTPUT, USED = 1, 2, 4, 8
-"""What is known of a value."""
+"""The facts about a value: flags."""
 
 
 class Value:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Surroundings(NamedTuple):
-    """What a plan that is opened finds there.
+    """The session's objects that an opened plan refers to.
 
     Attributes:
         stores: Where its weights lie.

@@ -1,4 +1,4 @@
-"""What plug-ins registered, by name, and whose it is."""
+"""The objects that plug-ins registered, by name, and the plug-in of each."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class PluginRecord:
 
 
 class Catalogue:
-    """What plug-ins registered, by name; no name is ever taken twice."""
+    """The objects that plug-ins registered, by name. Each name is taken once."""
 
     def __init__(self) -> None:
         self.records: list[PluginRecord] = []

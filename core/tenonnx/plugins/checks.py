@@ -1,4 +1,4 @@
-"""What is asked of a plug-in before its hooks are called."""
+"""The checks of a plug-in before its hooks are called."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Storage(Protocol):
 
     @property
     def kind(self) -> Kind:
-        """Whose memory it is."""
+        """The owner of the memory."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""What becomes of one text: its pieces, where it ends and why, and the tools that it calls."""
+"""One text of an answer: its pieces, its end and the reason, and the tools that it calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STOP, LENGTH, TOOL_CALLS = "stop", "length", "tool_calls"
 
 @record
 class Piece:
-    """What a token adds to an answer.
+    """The piece that a token adds to an answer.
 
     Attributes:
         text: Some of it, or nothing.

@@ -62,12 +62,12 @@ class LanguageModel:
 
     @property
     def session(self) -> InferenceSession:
-        """What runs the graph."""
+        """The session that runs the graph."""
         return self.model.session
 
     @cached_property
     def processor(self) -> Any:
-        """What makes inputs of sounds."""
+        """The processor that turns sounds into inputs."""
         return self.model.create_multimodal_processor()
 
     @property

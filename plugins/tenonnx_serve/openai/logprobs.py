@@ -9,7 +9,7 @@ from tenonnx_serve.openai.language_model import LanguageModel
 from tenonnx_serve.openai.steps import Step
 
 LEAST = -9999.0
-"""What stands for a probability of zero, whose logarithm JSON has no number for."""
+"""The number for the logarithm of zero, which JSON cannot express."""
 
 
 def of_chat(model: LanguageModel, steps: Sequence[Step]) -> dict[str, Any]:

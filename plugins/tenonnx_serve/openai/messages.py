@@ -90,21 +90,21 @@ class Schema(Struct):  # type: ignore[misc]
 
 
 class ResponseFormat(Struct):  # type: ignore[misc]
-    """What an answer is to be."""
+    """The form of an answer."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: Schema | None = None
 
 
 class StreamOptions(Struct):  # type: ignore[misc]
-    """What a stream tells besides."""
+    """Further contents of a stream."""
 
     include_usage: bool | None = None
     include_obfuscation: bool | None = None
 
 
 class Sampling(Struct, kw_only=True, forbid_unknown_fields=True):  # type: ignore[misc, call-arg]
-    """What chats and completions have in common.
+    """The fields that chats and completions have in common.
 
     ``top_k``, ``repetition_penalty`` and ``min_tokens`` are none of OpenAI's; other servers have
     them by these names. What says who asks and why is ignored.

@@ -40,7 +40,7 @@ class Asked(Struct, kw_only=True, forbid_unknown_fields=True):  # type: ignore[m
 
 @record
 class Transcript:
-    """What was said.
+    """The transcript of a sound.
 
     Attributes:
         texts: The text of each piece.

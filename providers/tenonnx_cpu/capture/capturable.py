@@ -223,7 +223,7 @@ class Waiting:
 
 
 class Cell(list[Any]):
-    """What ``jit.replay`` has as its self: addresses, a ``_Tracer``, and captures.
+    """The ``self`` of ``jit.replay``: addresses, a ``_Tracer``, and captures.
 
     Attributes:
         scratch: Bytes of scratch memory that all captures so far can do with.

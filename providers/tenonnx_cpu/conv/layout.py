@@ -210,7 +210,7 @@ def seen_by(windows: Windows, phases: bool) -> tuple[list[tuple[int, int]], list
 
 
 class Part(NamedTuple):
-    """What a task makes of the result: so many channels, lines and columns."""
+    """A task's part of the result: numbers of channels, lines and columns."""
 
     rows: int
     height: int

@@ -1,4 +1,4 @@
-"""What lies where in the captures that ``replay`` reads. Imported without numba.
+"""The layout of the captures that ``replay`` reads. Imported without numba.
 
 A capture is an array of words, the *code*, and one of objects, the *things*: first the kernels'
 arguments, then whatever words of the code refer to by number. The code begins with the words below;
@@ -34,10 +34,10 @@ MADE_SMALL, MADE_LARGE = 0, 1
 FROM_INPUT, FROM_OUTPUT, FROM_SCRATCH = 0, 1, 2
 MADE, VIEW_OF_STORE, VIEW_OF_INPUT, THING = 0, 1, 2, 3
 READ_ONLY = 4
-"""What is added to a kind of view that may not be written to."""
+"""The number that is added to the kind of a read-only view."""
 
 MOST_ARGUMENTS, MOST_HEADERS, MOST_OUTPUTS = 64, 24, 64
-"""What there is room for on the stack."""
+"""The number of entries that the stack has room for."""
 
 (
     INCREF, DECREF, VECTORCALL, CALL_NOTHING, TUPLE, TUPLE_SET, THREAD,

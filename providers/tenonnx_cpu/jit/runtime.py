@@ -80,7 +80,7 @@ class Demand(dict["JitKernel", float]):
 
 
 ASKING: ContextVar[Demand] = ContextVar("tenonnx_asking", default=Demand())  # noqa: B039 - shared
-"""Whose nodes are being compiled; by default, whoever asks for a kernel without a session."""
+"""The session whose nodes are being compiled; the default is for kernels without a session."""
 
 
 class JitKernel:

@@ -27,7 +27,7 @@ INT64 = 7
 
 
 class Column(NamedTuple):
-    """What a column chooses.
+    """The choices of a column.
 
     Attributes:
         nodes: What does it, in order.

@@ -57,7 +57,7 @@ WORKSPACE: Final = 256 << 20
 
 
 class Attention(NamedTuple):
-    """What is computed; all that a plan depends on.
+    """A computation of attention: the key of its plan.
 
     Attributes:
         dtype: The element type.

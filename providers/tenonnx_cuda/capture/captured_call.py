@@ -44,7 +44,7 @@ class Result:
 
 @dataclass(frozen=True)
 class CapturedCall:
-    """What a call did.
+    """The trace of a call, to be replayed.
 
     Sources are its inputs that are on the device, then what it allocates, then what it held.
 

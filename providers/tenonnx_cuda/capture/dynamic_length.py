@@ -27,7 +27,7 @@ NONE: Final = DynamicInputs(0, {}, {})
 
 
 class Limit(NamedTuple):
-    """What a number on the host has to be, to make no difference.
+    """A condition on a number on the host under which its value makes no difference.
 
     Attributes:
         of: An array, or the position of an input; ``None`` if it is not known, and never holds.

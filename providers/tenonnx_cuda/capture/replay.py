@@ -49,7 +49,7 @@ class Captures(OrderedDict[Any, T]):
 
 
 class Look(NamedTuple):
-    """What is known of a call before it is done.
+    """The facts about a call before it is done.
 
     Attributes:
         arrays: Its inputs, and the buffers for its outputs.

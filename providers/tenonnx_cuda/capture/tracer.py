@@ -42,7 +42,7 @@ Argument: TypeAlias = "Array | DynamicNumber | None"
 
 @dataclass
 class Trace:
-    """What a call does.
+    """The trace of a call.
 
     Attributes:
         buffers: What it was given to write to.

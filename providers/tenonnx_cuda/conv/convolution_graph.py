@@ -42,7 +42,7 @@ X, W, Y, BIAS, SUM = range(1, 6)
 
 
 class Convolution(NamedTuple):
-    """What is computed; all that a plan depends on.
+    """A computation of a convolution: the key of its plan.
 
     Attributes:
         dtype: The element type.
@@ -83,7 +83,7 @@ class Convolution(NamedTuple):
 
     @property
     def endings(self) -> tuple[int, ...]:
-        """What follows the convolution: ``SUM``, ``BIAS``, and ``Y`` for the activation.
+        """The steps after the convolution: ``SUM``, ``BIAS``, and ``Y`` for the activation.
 
         In another order, or after a transposed one, cuDNN 9 has no fast engine.
         """

@@ -63,7 +63,7 @@ class Tensor(NamedTuple):
 
 
 class Value(NamedTuple):
-    """What operations take and make.
+    """An input or a result of an operation.
 
     Attributes:
         descriptor: cuDNN's.

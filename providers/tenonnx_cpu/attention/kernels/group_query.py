@@ -19,7 +19,7 @@ from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.views import floats
 
 SEEN, SLOT, BEFORE, DROPPED = range(4)
-"""What is said of each entry: how many keys count, the slot of its first token, how many tokens
+"""The columns of an entry: the number of keys, the slot of its first token, how many tokens
 are before that, and how many slots at the front of its cache make room."""
 
 SERIAL, SERIAL_CACHES = 1 << 15, 1 << 16

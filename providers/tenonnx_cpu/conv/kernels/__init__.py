@@ -17,7 +17,7 @@ CONV_FIELDS = (
     "task_rows", "task_height", "task_width", "block", "tasks", "pitch", "work", "copy", "edge",
     "depth", "out_depth", "taps_z", "stride_z", "step_z", "front",
 )  # fmt: skip
-"""What a kernel calls ``Layout.numbers``, in elements:
+"""The names of ``Layout.numbers``, in elements:
 
 ``rows`` and ``channels`` are a group's; ``plane`` elements are a plane, and ``line`` a row of it,
 of which a window ends ``reach`` below the one it begins in;
@@ -60,7 +60,7 @@ PIXELS_FIELDS = (
     "left", "padded", "taps_y", "plane", "copied", "depth", "last", "task_rows", "task_height",
     "task_width", "sums", "work", "tasks",
 )  # fmt: skip
-"""What the kernel calls ``Layout.numbers``, in elements:
+"""The names of ``Layout.numbers``, in elements:
 
 An image is ``planes`` of ``height`` lines of ``line`` elements, one if its channels are last. If it
 is to be ``copied``, lines become ``padded``, and a plane ``plane`` elements; ``top`` lines and
@@ -83,7 +83,7 @@ PHASE_FIELDS = (
     "stride_z", "stride_y", "stride_x", "front", "top", "left", "depth", "height", "width",
     "out_depth", "out_height", "out_width", "task_height", "tasks",
 )  # fmt: skip
-"""What ``interleave_f32`` calls its numbers: phases, how far into the first slices, lines and
+"""The names of ``interleave_f32``'s numbers: phases, how far into the first slices, lines and
 columns of them all the result begins, the size of a phase and of the result, lines of a task and
 tasks."""
 
@@ -92,7 +92,7 @@ WINOGRAD_FIELDS = (
     "size", "tiles_y", "tiles_x", "block_y", "block_x", "blocks_y", "blocks", "pitch", "apart",
     "panels", "products", "product", "lines", "line", "work", "depth",
 )  # fmt: skip
-"""What the kernel calls ``Layout.numbers``, in elements:
+"""The names of ``Layout.numbers``, in elements:
 
 ``size`` is a tile's, of which an image has ``tiles_y`` x ``tiles_x`` and a block at most
 ``block_y`` x ``block_x``; there are ``blocks`` in all, ``blocks_y`` x ... in an image. A task makes

@@ -1,4 +1,4 @@
-"""What becomes of a convolution's sums: factors, summands, and activations."""
+"""The operations on a convolution's sums: factors, summands, and activations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What windows see of an image, laid out so that every tap sees the same, some elements on."""
+"""Planes of an image, laid out so that every tap reads the same elements at another offset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kernels of convolutions are called with, all of them alike."""
+"""The arguments that all kernels of convolutions share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tenonnx_cpu.conv.kernels import UNROLLED_WINDOWS
 from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, i64, size
 
 AFTER = (In(f32, 1), In(f32, 1), In(f32, 1), size, f32, f32, In(f32, 1))
-"""What becomes of sums, ``activate(sum * scale + shift + residual)``:
+"""The arguments of ``activate(sum * scale + shift + residual)``:
 
 * ``scale``, ``shift``: a number for every channel of the result;
 * ``residual``: like the result, or empty;

@@ -39,7 +39,7 @@ class _Stencil:
     """
 
     start = 0.0
-    """What windows that have seen nothing have come to; what is beyond the channel."""
+    """The start of a window's sum, and the value of elements beyond the channel."""
     residual: Value
     numbers: Sequence[Value]
     weights: Sequence[Value]

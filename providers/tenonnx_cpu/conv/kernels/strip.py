@@ -34,14 +34,14 @@ class Room(NamedTuple):
 
 
 class Result(NamedTuple):
-    """Where what is complete goes.
+    """The place of complete sums in the result.
 
     Attributes:
         y: Address of all of it.
         place: Of the first element, in floats.
         apart: Floats from channel to channel.
         channel: The first one's number among scales and shifts.
-        finish: What becomes of sums.
+        finish: The operations on sums.
     """
 
     y: Any
@@ -52,7 +52,7 @@ class Result(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What a tile reads and writes beside its factors; see ``multiply_taps``."""
+    """The arrays and numbers of a tile besides its factors; see ``multiply_taps``."""
 
     before: Any
     rows: Any

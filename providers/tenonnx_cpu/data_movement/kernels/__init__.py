@@ -12,7 +12,7 @@ TRANSPOSE_FIELDS = (
     "columns", "apart", "run", "run_apart", "lines", "line_apart", "target_line", "block",
     "target_block", "joined", "bands", "units", "grain", "tasks",
 )  # fmt: skip
-"""What the kernel calls the first of its numbers, in elements:
+"""The names of the kernel's first numbers, in elements:
 
 A line of the result has ``columns``, ``apart`` in the source, where ``lines`` of them are
 ``line_apart``: side by side, if columns are not. In the result they are ``target_line`` apart.

@@ -18,7 +18,7 @@ POOL_FIELDS = (
     "channels", "height", "width", "out_height", "out_width", "stride_y", "stride_x", "top", "left",
     "kernel_y", "kernel_x", "step_y", "step_x",
 )  # fmt: skip
-"""What ``max_pool`` calls its numbers: an image's and a result's size, and how windows move."""
+"""The names of ``max_pool``'s numbers: an image's and a result's size, and the windows' steps."""
 
 BYTE_CONV_FIELDS = (
     "groups", "rows", "channels", "height", "width", "out_height", "out_width", "stride_y",
@@ -26,7 +26,7 @@ BYTE_CONV_FIELDS = (
     "from_channel", "copied", "line", "pixel", "run", "fours", "depth", "task_rows",
     "task_height", "task_width", "band", "work", "tasks",
 )  # fmt: skip
-"""What kernels call ``Layout.numbers``, in bytes if in anything:
+"""The names of ``Layout.numbers``; sizes are in bytes:
 
 ``rows`` and ``channels`` are a group's. Windows begin ``top`` lines and ``left`` columns ahead of
 an image, which has ``image`` bytes, and see ``taps_y`` lines and ``taps_x`` columns of it. From one

@@ -25,7 +25,7 @@ BYTE_CONVOLUTION = (
     (In(i32, 1), In(i32, 1), In(i32, 1), In(f32, 1), In(f32, 1)), (size, f32, f32, i32),
     In(i64, 1), In(i64, 1), Out(u8, 1), size,
 )  # fmt: skip
-"""What kernels of convolutions of bytes are called with:
+"""The arguments of kernels of convolutions of bytes:
 
 * the image, the weights as ``tenonnx_cpu.int8.conv_weights`` packs them, for every panel of them
   what ``see_pairs`` says of such panels, and the result's bytes;

@@ -1,4 +1,4 @@
-"""What becomes of sums of products of bytes: they are kept, made real numbers, or those rounded."""
+"""The operations on sums of products of bytes: keep, scale to real numbers, or round those."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tenonnx_cpu.jit.vectors.vector import F32, I8, I32, I64, Builder, Value
 from tenonnx_cpu.matmul.kernels.tile import COLUMNS
 
 SUMMED, REAL, ROUNDED = 4, 5, 1
-"""What a result is: sums as int32, those multiplied and shifted as float32, or that as bytes."""
+"""The kinds of results: int32 sums; those, scaled and shifted, as float32; that as bytes."""
 
 NUMBERS = 4 * COLUMNS
 """Bytes of each kind of numbers that a panel's columns have."""

@@ -1,4 +1,4 @@
-"""What happens to bytes between convolutions: sums, maxima and means."""
+"""The operations on bytes between convolutions: sums, maxima and means."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ WIDE = 64
 """Bytes of a vector, half of what one instruction looks up in."""
 
 FEATURES = numba_target.context().codegen().magic_tuple()[2].split(",")
-"""What numba compiles for."""
+"""The CPU features that numba compiles for, as LLVM names them."""
 
 
 HAS_TABLES = "+avx512vbmi" in FEATURES

@@ -23,7 +23,7 @@ PROCESSOR = (
     "vendor_id", "cpu family", "model", "flags",
     "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features",
 )  # fmt: skip
-"""What of a processor's description decides which instructions LLVM chooses."""
+"""The parts of a processor's description by which LLVM chooses instructions."""
 
 VARIABLES = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
 """Variables of numba that decide so, too."""

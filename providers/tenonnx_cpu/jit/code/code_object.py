@@ -36,17 +36,17 @@ SUPPORTED = sys.platform == "linux" and architecture() in ("x86_64", "aarch64")
 """Whether this machine's code is made into code objects; elsewhere numba keeps and calls it."""
 
 FRONT = struct.Struct("<8sIIQ")
-"""What a file begins with: the mark, a checksum, bytes of the header and of all."""
+"""The beginning of a file: the mark, a checksum, bytes of the header and of all."""
 MARK = b"tenonnx\2"
 CHECKED = 12
-"""Where that begins which the checksum is of."""
+"""The offset from which the checksum is computed."""
 
 ADDRESS, LARGEST = struct.Struct("=Q"), (1 << 64) - 1
 WRITABLE = 0x200
 """CPython's ``PyBUF_WRITE``."""
 
 ENTRY = "tenonnx_entry"
-"""What a kernel's code object exports: the function that Python calls."""
+"""The symbol of a kernel's code object: the function that Python calls."""
 
 ARRAY = "tenonnx_ndarray"
 """The symbol of numpy's type of arrays."""
@@ -61,7 +61,7 @@ class Damaged(ValueError):
 
 
 class CodeObject(NamedTuple):
-    """Machine code, and what is to be done to load it. Offsets count from the code's beginning.
+    """Machine code, and instructions for loading it. Offsets count from the code's beginning.
 
     Attributes:
         code: Whole pages, executed and read.
@@ -336,7 +336,7 @@ def builtin(name: str, address: int, own: object = None) -> Callable[..., Any]:
 
 
 def entry_of(function: Callable[..., Any]) -> int:
-    """Returns the address that such a function was made of."""
+    """Returns the address of such a function's machine code."""
     find = ctypes.pythonapi.PyCFunction_GetFunction
     find.restype, find.argtypes = ctypes.c_void_p, [ctypes.py_object]
     return int(find(function))

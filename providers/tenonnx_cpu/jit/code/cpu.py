@@ -1,4 +1,4 @@
-"""What the processor is and can do, as far as kernels care. Imported without numba."""
+"""The processor's name and features, as far as kernels use them. Imported without numba."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ V4 = V3 | frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"])
 
 
 class Level(NamedTuple):
-    """What the processors of an architecture have in common.
+    """The common properties of an architecture's processors.
 
     Attributes:
         architecture: As Linux and LLVM call it.
@@ -48,7 +48,7 @@ LEVELS = {
 }
 
 LINUX = {"dotprod": "asimddp", "fullfp16": "asimdhp", "lse": "atomics"}
-"""What Linux calls features that LLVM calls otherwise, by more than underscores."""
+"""Linux's names of features whose names in LLVM differ by more than underscores."""
 
 CAPABILITIES = {"asimddp": (16, 20), "i8mm": (26, 13)}
 """Entries of Linux's auxiliary vector on AArch64, and their bits."""
@@ -67,7 +67,7 @@ KINDS = (
 
 
 class Target(NamedTuple):
-    """A target CPU: what an instruction set has.
+    """A target CPU: an instruction set and its features.
 
     Attributes:
         kind: What it is called: a level, and what it has besides: ``x86-64-v4+avx512vnni``.
@@ -81,7 +81,7 @@ class Target(NamedTuple):
 
     @property
     def flags(self) -> frozenset[str]:
-        """What it can do, as Linux calls it but for underscores."""
+        """Its features by Linux's names, without underscores."""
         more = self.features.replace("+", "").split(",")
         return self.level.flags | {LINUX.get(word, word) for word in more if word}
 

@@ -1,4 +1,4 @@
-"""What functions compile to before LLVM optimizes anything: a module each, and whom it calls."""
+"""Functions before LLVM optimizes anything: a module each, and the functions that it calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numba.core import cgutils, codegen
 
 
 class Library(codegen.AOTCodeLibrary):
-    """What numba adds one function's code to; nothing is linked or optimized until ``whole``.
+    """A library to which numba adds one function; nothing is linked or optimized until ``whole``.
 
     A helper is therefore read once, and no copy of it is optimized on its way up to a kernel.
     """

@@ -9,14 +9,14 @@ from pathlib import Path
 from tenonnx.weights.trusted import read_trusted
 
 Library = tuple[str, str, tuple[bytes, bytes]]
-"""What numba makes of a library: name, form, and object code beside LLVM's bitcode."""
+"""A library that numba compiled: name, form, and object code beside LLVM's bitcode."""
 
 FORM = "object"
 FRONT = struct.Struct("<8sIIQQ")
 """The mark, a checksum of what follows it, bytes of the name, of object code and of bitcode."""
 MARK = b"tenonlib"
 CHECKED = 12
-"""Where that begins which the checksum is of."""
+"""The offset from which the checksum is computed."""
 
 
 def pack(library: Library) -> bytes:

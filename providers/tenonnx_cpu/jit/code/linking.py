@@ -1,6 +1,6 @@
 """A linker: lays an object file out as a code object that any process can map.
 
-What is said of PC-relative addresses is settled here, for the code object moves as a whole.
+PC-relative addresses are settled here, for the code object moves as a whole.
 Addresses as such are words of its data, written when it is loaded: in the code object
 (``CodeObject.inside``) or of another (``CodeObject.outside``). Calls and references that leave the
 code object go through such a word each, its *slot*. The relocations are those that LLVM emits for
@@ -32,7 +32,7 @@ STUB_SIZE = 16
 
 
 class Subject(Enum):
-    """What a relocation is about."""
+    """The target of a relocation."""
 
     SYMBOL = auto()  # where a symbol is, which must be in this code object
     CALL = auto()  # the same, or a stub that jumps there

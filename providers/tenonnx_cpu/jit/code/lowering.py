@@ -72,5 +72,5 @@ class Lowering(typed_passes.NativeLowering):
 
     @property
     def lowering_class(self) -> type[Lower]:
-        """What lowers."""
+        """The function that lowers."""
         return Lower

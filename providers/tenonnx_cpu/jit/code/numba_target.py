@@ -152,7 +152,7 @@ class _Target(CPUTarget):
 
 
 class Kernels(CPU):
-    """What numba knows the target by: whatever it can compile for CPUs, it can for kernels."""
+    """numba's name of the target: it compiles for kernels whatever it compiles for CPUs."""
 
 
 class _Dispatcher(CPUDispatcher):
@@ -162,7 +162,7 @@ class _Dispatcher(CPUDispatcher):
 target_registry[NAME] = Kernels
 dispatcher_registry[Kernels] = _Dispatcher
 OWN = {"_target": NAME, "pipeline_class": Compiler} if code_object.SUPPORTED else {}
-"""What differs from numba, which compiles and calls what no code object is made of."""
+"""Differences from numba's own target, which compiles functions outside of code objects."""
 
 jit_registry[Kernels] = njit = functools.partial(
     numba.jit, no_cpython_wrapper=True, no_cfunc_wrapper=True, **OWN

@@ -42,7 +42,7 @@ class Unlinkable(ValueError):
 
 @dataclass(frozen=True)
 class Section:
-    """What lies together in memory: its bytes, and what it asks of its place."""
+    """A section of memory: its bytes, and the alignment that it needs."""
 
     name: str
     flags: int

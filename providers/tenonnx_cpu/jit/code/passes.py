@@ -1,4 +1,4 @@
-"""What numba does to a function, from its bytecode to LLVM's language."""
+"""numba's passes over a function, from its bytecode to LLVM's language."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Changed(RuntimeError):
 
 
 class Source(NamedTuple):
-    """What is known of a file.
+    """The facts about a file.
 
     Attributes:
         state: Its size and when it was changed; another one is another content.

@@ -49,7 +49,7 @@ IMPATIENCE = 4096
 """Looks at the word between two offers of the core to somebody else."""
 
 ENTRY = ir.FunctionType(VOID, [POINTER, I64])
-"""What the thread pool calls: with some data, and the thread's number, 0 being whoever asked."""
+"""The function that the pool calls: with data, and the thread's number; the caller's is 0."""
 
 SYSTEM = {
     "lock": ("AcquireSRWLockExclusive" if WINDOWS else "pthread_mutex_lock", [I64]),
@@ -95,7 +95,7 @@ def _call_entry(b: Builder, entry: Value, data: Value, number: Value) -> None:
 
 
 def _help(b: Builder, arguments: Sequence[Value]) -> None:
-    """What a helper does all its life; its number is all it is told."""
+    """The loop of a pool's thread, which gets its number alone."""
     names = ("watch", "look", "sit", "sat", "idle", "sleep")
     watch, look, sit, sat, idle, sleep = (b.append_basic_block(name) for name in names)
     looking.keep_out(b)

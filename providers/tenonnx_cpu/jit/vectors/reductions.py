@@ -21,7 +21,7 @@ LOWEST = -87.33
 """Where e**x begins to be less than a normal number."""
 
 LEAST = v.constant(KIND, float("-inf"))
-"""What a greatest element begins with, and lanes beyond a row's end count as."""
+"""The start of a maximum, and the value of lanes beyond a row's end."""
 
 
 def _greater(b: Builder, x: Value, y: Value) -> Value:

@@ -31,7 +31,7 @@ Body = Callable[[Builder, Sequence[Value]], Any]
 Variants = Iterable[tuple[Any, ...]] | Mapping[tuple[Any, ...], tuple[Any, ...]]
 
 IMAGE = "shared"
-"""What the code object of a module's functions is called, beside those of its kernels."""
+"""The name of the code object of a module's shared functions."""
 
 RADIX = 128
 NUMBERS = {"i64": types.intp, "i32": types.int32, "i8": types.uint8, "float": types.float32}

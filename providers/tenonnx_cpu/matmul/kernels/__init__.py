@@ -40,7 +40,7 @@ BYTES_NUMBERS = COLUMNS_AT_MOST * BYTES_DEPTH // 4
 """Where their scales begin: one for 16 rows at least."""
 
 BYTES_STARTS = BYTES_NUMBERS + COLUMNS_AT_MOST * BYTES_DEPTH // 16
-"""Where what their sums begin with does."""
+"""Where the first values of their sums begin: as many."""
 
 BYTES_WORDS = BYTES_STARTS + COLUMNS_AT_MOST * BYTES_DEPTH // 16
 """Where a panel's codes lie before they are unpacked."""

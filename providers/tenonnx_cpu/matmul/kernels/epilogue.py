@@ -1,4 +1,4 @@
-"""What is done to a product while it is still in the cache: scale, bias, residual, activation."""
+"""The operations on a product that is still in the cache: scale, bias, residual, activation."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ AHEAD = 16
 hardware does not: rows of a panel lie far apart."""
 
 ZERO, ADD = 0, 1
-"""What a tile does to its memory: overwrite or add to it."""
+"""The effect of a tile on its memory: overwrite or add."""
 
 WIDE, NARROW, KEEP, PACED = 0, 32, 64, 96
 """Forms of a tile, added to its rows: ``COLUMNS`` wide, half as wide; or wide, and packing B or

@@ -23,7 +23,7 @@ ROWS = (1, 2, 4)
 """Rows of activations that are multiplied at a time."""
 
 KINDS = ("bytes", "reals")
-"""What activations are. Codes of 8 bits take as long to read as reals take to multiply."""
+"""The kinds of activations. Codes of 8 bits take as long to read as reals take to multiply."""
 
 FEW = 1 if cpu().registers == 16 else 2
 

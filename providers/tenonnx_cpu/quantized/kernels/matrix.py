@@ -11,7 +11,7 @@ WEIGHTS = (In(u8, 1), In(f32, 2), In(u8, 1), boolean, size, size, size, size, si
 
 
 class Weights(NamedTuple):
-    """What is called so in ``tenonnx_cpu.quantized.matrix.Quantized``, and ``flip``.
+    """The fields of ``tenonnx_cpu.quantized.matrix.Quantized`` by the same names, and ``flip``.
 
     Attributes:
         zeros: Of no size if every zero point is ``zero``.

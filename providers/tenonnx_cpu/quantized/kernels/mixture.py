@@ -26,7 +26,7 @@ ROOM = (
     Out(f32, 2), Out(i64, 2), Out(i64, 1), Out(i64, 2), Out(f32, 2), Out(f32, 2), Out(f32, 2),
     Out(f32, 2), Out(f32, 2), Out(f32, 2), Out(f32, 2),
 )  # fmt: skip
-"""What ``q_mixture`` works in. A *place* is one of a token's experts; they are sorted by expert.
+"""The scratch arrays of ``q_mixture``. A *place* is one of a token's experts; sorted by expert.
 
 * ``(tokens, k)``: shares, and the experts' numbers; for each place, its rank among the sorted;
 * ``(places, 3)``: groups of up to 4 places of one expert: it, the first and how many;

@@ -21,7 +21,7 @@ from tenonnx_cpu.matmul.kernels.pack import make_pack
 from tenonnx_cpu.matmul.kernels.tile import COLUMNS, VECTORS
 
 SHIFT = 128
-"""What is added to activations to make them unsigned; sums begin with what takes it away."""
+"""The offset that makes activations unsigned; sums start from the term that removes it."""
 
 STEP = 4 * COLUMNS
 """Bytes of a step of a panel."""

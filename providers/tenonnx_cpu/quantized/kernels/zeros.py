@@ -1,4 +1,4 @@
-"""What the zero points of columns take away from products that were summed without them."""
+"""The terms of columns' zero points, subtracted from products that were summed without them."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ RNN, LSTM, GRU, GRU_RESET_AFTER = range(4)
     X_TIME, X_ROW, Y_TIME, Y_WAY, Y_ROW, STATE_WAY, STATE_ROW, PITCH, SHARE,
     PANELS, GATES_AT, BIAS_AT, STATES_AT, CELLS_AT, RESET_AT, PACKED_AT, WORK_AT,
 ) = range(30)  # fmt: skip
-"""What a kernel finds at which place of ``Layout.numbers``.
+"""Places in ``Layout.numbers``.
 
 ``REVERSE`` is 1 if the first direction runs backwards; ``PACKS``, whether weights are packed first.
 A direction's units are cut into ``PARTS`` of ``UNITS`` each, or the batch into ``GROUPS`` of

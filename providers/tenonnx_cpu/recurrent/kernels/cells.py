@@ -1,4 +1,4 @@
-"""What recurrent layers make of the sums of their gates, unit by unit."""
+"""The cells of recurrent layers: from the sums of gates to states, unit by unit."""
 
 from __future__ import annotations
 

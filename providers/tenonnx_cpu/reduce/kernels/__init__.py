@@ -6,4 +6,4 @@ What they and their callers agree on is here, which is imported without numba.
 from __future__ import annotations
 
 SUM, SQUARES, GREATEST, LEAST, PRODUCT = range(5)
-"""What ``reduce`` makes of elements."""
+"""The kinds of reductions."""
