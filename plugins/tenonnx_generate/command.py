@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Iterator
@@ -19,10 +20,10 @@ from tenonnx_generate.options import MOST_DRAFTED
 
 HELP = """Continues a text with a language model, or chats with it.
 
-FOLDER is one of onnxruntime-genai's: genai_config.json, model.onnx and tokenizer.json. Without
---prompt and --chat the text is read from standard input. A model of speech, such as Whisper,
-transcribes the sound of --audio, in pieces of 30 seconds. What is generated is printed as it comes;
-how fast that was, and what memory it took, at the end on standard error.
+FOLDER has the files that onnxruntime-genai reads: genai_config.json, model.onnx and tokenizer.json.
+Without --prompt and --chat the text is read from standard input. A model of speech, such as
+Whisper, transcribes the sound of --audio, in pieces of 30 seconds. The text is printed token by
+token. At the end, speed and memory are printed on standard error.
 
 \b
 Examples:
@@ -43,51 +44,59 @@ def generate(
     prompt: Annotated[str, typer.Option(metavar="TEXT", help="The text to continue.")] = "",
     audio: Annotated[str, typer.Option(metavar="FILE", help="A sound to transcribe, as WAV.")] = "",
     language: Annotated[
-        str, typer.Option(metavar="CODE", help="Its language, such as en; else the likeliest.")
+        str, typer.Option(metavar="CODE", help="Language of the sound; default: the likeliest.")
     ] = "",
     chat: Annotated[
         bool, typer.Option("--chat", help="Answer each line of standard input.")
     ] = False,
     system: Annotated[
-        str, typer.Option(metavar="TEXT", help="What the model is told before a chat.")
+        str, typer.Option(metavar="TEXT", help="A message to the model before a chat.")
     ] = "",
     stream: Annotated[
         bool, typer.Option("--stream/--no-stream", help="Print each token as it comes.")
     ] = True,
     most: Annotated[
-        int, typer.Option("--tokens", "-n", help="How many to generate at most.", min=1)
+        int, typer.Option("--tokens", "-n", help="Tokens to generate at most.", min=1)
     ] = 256,
     max_length: Annotated[
-        int, typer.Option(help="Of prompt and answers together; 0: the model's context.", min=0)
+        int,
+        typer.Option(help="Tokens of prompt and answers together; 0: the model's context.", min=0),
     ] = 0,
     temperature: Annotated[
-        float, typer.Option(help="How freely to draw; 0 takes the likeliest.", min=0)
+        float, typer.Option(help="Randomness of the choice; 0 takes the likeliest token.", min=0)
     ] = 0.0,
-    top_k: Annotated[int, typer.Option(help="Draw from so many; 0: from all.", min=0)] = 0,
+    top_k: Annotated[
+        int, typer.Option(help="Draw from the N likeliest tokens; 0: from all.", min=0)
+    ] = 0,
     top_p: Annotated[
-        float, typer.Option(help="Draw from the likeliest that are so likely together.", min=0)
+        float,
+        typer.Option(help="Draw from the likeliest tokens whose chances add up to this.", min=0),
     ] = 1.0,
     stop: Annotated[
         list[str], typer.Option(metavar="TEXT", help="End before this text; may be repeated.")
     ] = arguments.NOTHING,
     json_schema: Annotated[
-        str, typer.Option(metavar="FILE|JSON", help="Write JSON that keeps to this schema.")
+        str, typer.Option(metavar="FILE|JSON", help="Write JSON that fits this schema.")
     ] = "",
     adapter: Annotated[
         str, typer.Option(metavar="[NAME=]FILE", help="Run with the adapter of this file.")
     ] = "",
     beams: Annotated[
         int,
-        typer.Option(help="Follow so many texts at once, and print the likeliest.", min=1),
+        typer.Option(help="Follow N texts at once, and print the likeliest.", min=1),
     ] = 1,
     draft: Annotated[
         str,
-        typer.Option(metavar="FOLDER", help="A smaller model, whose tokens this one checks."),
+        typer.Option(
+            metavar="FOLDER", help="A smaller model that proposes tokens; this one checks them."
+        ),
     ] = "",
     draft_tokens: Annotated[
-        int, typer.Option(help="How many it drafts at once.", min=1, max=MOST_DRAFTED)
+        int, typer.Option(help="Tokens that it proposes at once.", min=1, max=MOST_DRAFTED)
     ] = 3,
-    seed: Annotated[int, typer.Option(help="Of what is drawn; -1: another each time.")] = -1,
+    seed: Annotated[
+        int, typer.Option(help="Seed of random choices; -1: another one each time.")
+    ] = -1,
     as_json: arguments.Json = False,
 ) -> None:
     """Generates text."""
@@ -125,6 +134,8 @@ def generate(
         text = _printed(pieces, stream and not as_json, silent=as_json)
         if as_json:
             emit_json({"text": text, **_facts(writer, loaded)})
+        if json_schema and not _is_json(text):
+            note(f"the JSON is not complete after {writer.written} tokens: allow more with -n")
     note(_sentence(_facts(writer, loaded)))
 
 
@@ -132,6 +143,14 @@ def _schema(given: str) -> str:
     """Returns a schema that is given itself, or the name of its file."""
     is_file = bool(given) and not given.lstrip().startswith("{")
     return read_text(Path(given), CONFIG_LIMIT) if is_file else given
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _chat(writer: Any, system: str, most: int, stream: bool) -> None:

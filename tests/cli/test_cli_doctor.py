@@ -21,7 +21,7 @@ def findings(cli: Cli, *options: str) -> dict[str, dict[str, Any]]:
 def test_all_is_well(cli: Cli) -> None:
     result = cli("doctor")
     assert result.exit_code == 0, result.output
-    assert "ok      CPUExecutionProvider: usable, and adds up" in result.stdout
+    assert "ok      CPUExecutionProvider: usable, and its sums are right" in result.stdout
     assert result.stdout.endswith("no problems\n")
     found = findings(cli)
     assert found["numpy"]["detail"] == np.__version__

@@ -69,7 +69,7 @@ def test_text(cli: Cli, gelu: str) -> None:
         "gelu: nearly Gelu at Mul 'y'",
         "- d = Div(x, r)",
         "+ g = Gelu<approximate=none>(x)",
-        "every node is where it was wanted first",
+        "every node runs on the provider of first choice",
     ):
         assert line in result.stdout
     assert "lift-constants" not in result.stdout

@@ -148,7 +148,7 @@ def providers(found: PluginSet) -> Iterator[Finding]:
         if wrong := _try(found, provider.name):
             yield Finding("problem", provider.name, wrong)
         else:
-            yield Finding("ok", provider.name, "usable, and adds up")
+            yield Finding("ok", provider.name, "usable, and its sums are right")
         for remark, hint in provider.remarks():
             name = f"{provider.name} runs on"
             yield Finding("note" if hint else "ok", name, remark, hint)

@@ -207,13 +207,20 @@ def _fit(array: NDArray, value: ir.Value) -> NDArray:
 
 
 def _refuse_unused(dims: Mapping[str, int], used: set[str], inputs: Iterable[ir.Value]) -> None:
-    for name in dims:
-        if name not in used:
-            known = [d for v in inputs for d in describe(v).shape if isinstance(d, str)]
-            raise InvalidArgument(
-                f"--dim {name}: no random input has that dimension"
-                f"{did_you_mean(name, dict.fromkeys(known))}"
-            )
+    unknown = next((name for name in dims if name not in used), None)
+    if unknown is None:
+        return
+    known = [
+        size if isinstance(size, str) else f"{value.name}.{axis}"
+        for value in inputs
+        for axis, size in enumerate(describe(value).shape)
+        if not isinstance(size, int)
+    ]
+    raise InvalidArgument(
+        f"--dim {unknown}: no random input has that dimension"
+        f"{did_you_mean(unknown, dict.fromkeys(known))}",
+        hint=None if known else "all sizes are fixed: leave --dim out",
+    )
 
 
 def _refuse_missing(inputs: Sequence[ir.Value]) -> None:

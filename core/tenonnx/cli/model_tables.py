@@ -34,4 +34,4 @@ def print_placement(placement: dict[str, Any], *, every: bool) -> None:
             + (f" and {more} more (--nodes)" if more else "")
         )
     if not placement["elsewhere"]:
-        lines("every node is where it was wanted first")
+        lines("every node runs on the provider of first choice")
