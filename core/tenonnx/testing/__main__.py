@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from typing import Final
 
 # The suite's real models need every column of a product summed in one order, which OpenBLAS
 # keeps only while it does not share a product out among threads. It asks when numpy is imported.
@@ -17,16 +18,41 @@ from tenonnx.plugins.manager import default_plugins
 from tenonnx.testing.score import Score
 from tenonnx.testing.suite import run_suite
 
+AS_WRITTEN: Final = argparse.RawDescriptionHelpFormatter
+HELP: Final = """Runs ONNX's test suite on a provider, with the CPU provider behind it.
+
+A table shows where the cases run: on the provider, by an operator's function body, with numpy in
+place of a missing function, or on the CPU provider, with the reason. It also names the functions
+that an array library lacks, and packages that are missing.
+
+examples:
+  python -m tenonnx.testing torch
+  python -m tenonnx.testing mine --plugin my_provider.py --cases test_conv
+
+exit codes:
+  0  all cases that ran passed
+  1  some failed
+  2  none could run
+"""
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Prints the score; returns 0 if all cases that ran passed, 1 if not, 2 if none could run."""
-    parser = argparse.ArgumentParser(prog="python -m tenonnx.testing", description=__doc__)
-    parser.add_argument("provider", metavar="NAME:OPTION=VALUE,...", help="the provider")
-    parser.add_argument(
-        "--cases", default="test_", metavar="PREFIX", help="how the names of the cases begin"
+    parser = argparse.ArgumentParser(
+        prog="python -m tenonnx.testing", description=HELP, formatter_class=AS_WRITTEN
     )
     parser.add_argument(
-        "--plugin", metavar="FILE.py", action="append", default=[], help="add a plug-in from a file"
+        "provider", metavar="NAME:OPTION=VALUE,...", help="a provider, and its options if any"
+    )
+    parser.add_argument(
+        "--cases", default="test_", metavar="PREFIX", help="run the cases with this prefix"
+    )
+    parser.add_argument(
+        "--plugin",
+        metavar="FILE.py",
+        action="append",
+        default=[],
+        help="load a plug-in from a file; may be repeated",
     )
     parsed = parser.parse_args(arguments)
     score = Score()

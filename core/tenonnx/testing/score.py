@@ -106,6 +106,12 @@ def has_node(session: InferenceSession, operator: str) -> bool:
     return any(assignment.node.op_type == name for assignment in session.placement)
 
 
+def why_declined(session: InferenceSession, provider: str) -> str:
+    """Returns a provider's reason for the first node that it declined, if there is one."""
+    reasons = (each.reasons.get(provider) for each in session.placement.elsewhere())
+    return next(filter(None, reasons), "")
+
+
 def by_numpy(session: InferenceSession, provider: str) -> str:
     """Returns the functions that numpy computed in a library's place, of a provider's nodes."""
     found: set[str] = set()

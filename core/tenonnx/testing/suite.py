@@ -25,6 +25,7 @@ from tenonnx.testing.score import (
     missing_function,
     missing_package,
     operator_of,
+    why_declined,
 )
 from tenonnx.testing.subject import Subject
 
@@ -128,7 +129,9 @@ def _run(name: str, case: Callable[..., None], subject: Subject, score: Score) -
     score.passed["none" if not own else "some" if others else "all"] += 1
     helped = by_numpy(opened.session, subject.name)
     outcome = Outcome.HELPED if helped else _outcome(case, opened, bool(own), bool(others))
-    score.count(outcome, opened.operator, helped)
+    declined = outcome in (Outcome.PARTLY, Outcome.ELSEWHERE)
+    reason = why_declined(opened.session, subject.name) if declined else ""
+    score.count(outcome, opened.operator, helped or reason)
 
 
 def _check(case: Callable[..., None], open_model: _Opened) -> None:
