@@ -102,7 +102,7 @@ def build_source(output: Path) -> Path:
     """Builds the source distribution, and makes sure of its size."""
     build = "import sys; from tools import backend; print(backend.build_sdist(sys.argv[1]))"
     run = [sys.executable, "-c", build, str(output.absolute())]
-    name = subprocess.run(run, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    name = subprocess.run(run, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
     source = output / name.splitlines()[-1]
     check_size(source, MOST_SOURCE_BYTES)
     return source
