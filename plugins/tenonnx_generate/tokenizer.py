@@ -183,8 +183,8 @@ class Tokenizer:
             found = (with_tools and named.get("tool_use")) or named.get("default")
         if not isinstance(found, str):
             raise Refused(
-                f"{self._about.folder} has no chat template",
-                hint="give one as template_str, or tokens of the prompt instead",
+                f"{self._about.folder} has no chat template, so it takes prompts and no messages",
+                hint="add its model's chat_template.jinja, or give one as template_str",
             )
         return found
 

@@ -92,7 +92,7 @@ def test_the_report_says_who_holds_what_and_holds_neither(
     constants = [registry.constant(bytes([n] * 4), ir.DataType.FLOAT, ()) for n in range(3)]
     registry.attach(first, "constants", constants)
     private = " ".join(str(registry.report()).splitlines()[4].split())
-    assert private == "private 12 B 12 B 3 3 pieces of memory constants"
+    assert private == "private 12 B 12 B 3 constants 3 pieces of memory"
     del constants
 
     del second

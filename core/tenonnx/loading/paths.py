@@ -93,7 +93,10 @@ def missing(path: str) -> NoSuchFile:
     if not path:
         return NoSuchFile("the model's path is empty")
     if "://" in path:
-        return NoSuchFile(f"{path} is an address, not a path", hint="Download the model first.")
+        return NoSuchFile(
+            f"{path} is an address, not a path",
+            hint="Download the model first; tenonnx_ray.fetched(address) returns a path.",
+        )
     if os.path.isdir(path):  # noqa: PTH112 - a name that is too long is no error there
         models = sorted(entry.name for entry in Path(path).glob("*.onnx"))
         hint = f"The folder has {', '.join(models[:5])}." if models else "It has no .onnx file."

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 SMAPS = Path("/proc/self/smaps")
 
+DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
+"""The names of side files; a table shows their beginning."""
+
 
 @dataclass(frozen=True)
 class StorageRow:
@@ -86,8 +89,8 @@ class MemoryReport:
                 _size(row.size),
                 _size(row.resident),
                 str(row.weights),
-                row.label,
                 ", ".join(row.holders),
+                DIGEST.sub(r"\1…", row.label),
             )
             for row in _with_pieces_merged(self.storages)
         ]
@@ -95,7 +98,7 @@ class MemoryReport:
         return "\n".join(
             [
                 totals,
-                *_table(("kind", "size", "resident", "weights", "storage", "held by"), storages),
+                *_table(("kind", "size", "resident", "weights", "held by", "storage"), storages),
                 *_table(("holder", "weights", "size"), holders),
             ]
         )
