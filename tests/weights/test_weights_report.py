@@ -86,8 +86,8 @@ def test_the_report_says_who_holds_what_and_holds_neither(
     assert report.storages[0].weights == 3
     lines = str(report).splitlines()
     assert lines[0].startswith("mapped 32.0 KiB · derived 0 B · resident ")
-    assert lines[2].split() == ["kind", "size", "resident", "weights", "storage", "held", "by"]
-    assert lines[3].endswith(f"{path}  first, second")
+    assert lines[2].split() == ["kind", "size", "resident", "weights", "held", "by", "storage"]
+    assert lines[3].endswith(f"first, second  {path}")
     assert lines[-1].split() == ["second", "1", "64", "B"]
     constants = [registry.constant(bytes([n] * 4), ir.DataType.FLOAT, ()) for n in range(3)]
     registry.attach(first, "constants", constants)
