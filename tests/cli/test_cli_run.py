@@ -118,6 +118,17 @@ def test_random_integers_are_small(cli: Cli, folder: Path, dtype: int, expected:
     assert set(np.load("y.npy").tolist()) == set(expected)
 
 
+def test_an_unknown_dimension_is_told_from_those_there_are(cli: Cli, folder: Path) -> None:
+    for shape, told in (
+        ([None, 2], "has that dimension (there are: x.0)"),
+        ([2], "all sizes are fixed: leave --dim out"),
+    ):
+        path = save(folder, [node("Neg", "x", "y")], [value("x", FLOAT, shape)], [value("y")])
+        result = cli("run", path, "-i", "random", "--dim", "batch=1")
+        assert result.exit_code == 2
+        assert told in result.stderr
+
+
 def test_unnamed_dimensions_are_set_by_axis(cli: Cli, folder: Path) -> None:
     inputs = [value("x", FLOAT, [None, 2, None])]
     path = save(folder, [node("Neg", "x", "y")], inputs, [value("y", FLOAT, None)])
@@ -196,6 +207,7 @@ def test_not_all_outputs_are_numbers(cli: Cli, folder: Path) -> None:
         (("-i", "x=double.npy"), "input 'x': expected tensor(float) of shape ['batch', 16], got"),
         (("-i", "x=[1, 2]"), "got rank 1 (shape [2])"),
         (("-i", "random", "--dim", "batsch=2"), "that dimension; did you mean 'batch'?"),
+        (("-i", "random", "--dim", "x.2=2"), "has that dimension (there are: batch)"),
         (("-i", "random", "--dim", "batch"), "--dim batch: expected NAME=SIZE, such as batch=4"),
         (("-i", "random", "-p", "cpuu"), "unknown provider 'cpuu'; did you mean 'cpu'?"),
         (("-i", "random", "-p", "cpu:x"), "--provider cpu:x: expected cpu:option=value"),

@@ -82,6 +82,8 @@ def test_texts_end_before_others_and_keep_to_schemas(tmp_path: Path) -> None:
     for schema in (tmp_path / "schema.json", '{"enum": ["a", "with"]}'):
         done = run(*how, "--json-schema", schema)
         assert json.loads(done.stdout) in ("a", "with"), done.output
+        assert "not complete" not in done.stderr
+    assert "complete after 1 tokens" in run(*how, "--json-schema", schema, "-n", 1).stderr
 
 
 def test_a_chat_reads_only_what_is_new(tmp_path: Path) -> None:
