@@ -113,7 +113,7 @@ BIG_FUNCTIONS: dict[str, str] = {}
 
 
 OF_THE_REPOSITORY = {
-    *("docs", "kernel_listing", "layering", "retired_words", "site"),
+    *("docs", "kernel_listing", "layering", "retired_words", "site", "tasks"),
     *("cold_start", "concurrency", "other_systems", "release"),
 }
 """Tests of no one package."""
