@@ -332,9 +332,12 @@ class ArrayProvider(Provider):
     def lacks(self, node: ir.Node) -> str | None:
         """Returns why the library cannot run a node whose kernel there is; ``None`` if it can."""
         if self.elements is not None:
+            from tenonnx.dtypes import dtype_of
+
             for value in (*node.inputs, *node.outputs):
-                if value is not None and value.dtype and value.dtype.name not in self.elements:
-                    return f"no elements of type {value.dtype.name}"
+                element = dtype_of(value)
+                if element is not None and element.name not in self.elements:
+                    return f"no elements of type {element.name}"
         return None
 
     def compile(self, segment: Segment) -> Sequence[Step]:

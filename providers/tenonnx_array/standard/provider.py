@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.dtypes import dtype_of
 from tenonnx.graph import subgraphs
 from tenonnx.operators import Namespace
 from tenonnx.provider import HOST, Device
@@ -78,7 +79,7 @@ class StandardProvider(ArrayProvider):
         if any(subgraphs(node)):
             return "it runs no operators with graphs"
         for value in (*node.inputs, *node.outputs):
-            element = None if value is None else value.dtype
+            element = dtype_of(value)
             if element is not None and DTYPES.get(element.value) not in self.xp.own:
                 return f"{self.namespace} has no elements of type {element.name}"
         return None
