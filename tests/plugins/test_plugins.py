@@ -203,6 +203,18 @@ def test_a_plugin_in_a_file(tmp_path: Path) -> None:
     assert "from-file" in plugins.transforms
 
 
+def test_a_file_is_loaded_once(tmp_path: Path) -> None:
+    path = tmp_path / "twice.py"
+    path.write_text("import tenonnx\n" + transform_plugin("t"))
+    plugins = tenonnx.PluginSet()
+    try:
+        plugins.register_file(path)
+        with pytest.raises(tenonnx.PluginError, match="is loaded already"):
+            plugins.register_file(path)
+    finally:
+        sys.modules.pop(path.stem, None)
+
+
 def test_a_file_named_like_a_module_does_not_replace_it(tmp_path: Path) -> None:
     import json
 

@@ -138,6 +138,8 @@ class PluginSet(Catalogue):
         spec = importlib.util.spec_from_file_location(path.stem, path)
         if not path.is_file() or spec is None or spec.loader is None:
             raise PluginError(f"no plug-in file {path}", hint="give the path of a .py file")
+        if any(each.distribution == str(path) and not each.error for each in self.records):
+            raise PluginError(f"{path} is loaded already", hint="name it once")
         module = importlib.util.module_from_spec(spec)
         # Its dataclasses look their module up; a module of that name that is there already stays.
         ours = sys.modules.setdefault(path.stem, module) is module
