@@ -18,7 +18,7 @@ from tenonnx.plans import Unkept, admitted
 if TYPE_CHECKING:
     from tenonnx.options import SessionOptions
 
-VERSION = "plan 5"
+VERSION = "plan 6"
 
 PATH, STATE = 5, 6
 """Which of the facts are the model's path, and its file's state."""

@@ -11,7 +11,7 @@ import numpy as np
 from tenonnx.plans import Unkept
 from tenonnx.weights.mapping import Mapping
 from tenonnx.weights.sidefile import running_system
-from tenonnx.weights.storage import PROCESS, UINT8, Memory, Storage, element
+from tenonnx.weights.storage import CONTENT, PROCESS, Memory, Storage, by_content, element
 
 if TYPE_CHECKING:
     from tenonnx.weights.registry import WeightRegistry
@@ -69,7 +69,8 @@ class Stores:
             return "derived", (Path(storage.path).name, storage.key, state)
         if not isinstance(storage, Memory) or storage.size > LARGEST:
             raise Unkept(f"weights lie in {storage.label}")
-        return "small", (storage.key if lasts else None, _bytes_of(storage))
+        content = _bytes_of(storage)
+        return "small", (storage.key if lasts else by_content(content), content)
 
 
 class Gathered(Stores):
@@ -95,7 +96,7 @@ class Gathered(Stores):
         storage = weight.storage
         if not isinstance(storage, Mapping):
             kind, (_, content), place = super().reference(weight)
-            return kind, (None, content), place
+            return kind, (by_content(content), content), place
         if id(storage) not in self._bases:
             self.end += -self.end % ALIGNMENT
             self._bases[id(storage)] = self.end
@@ -122,16 +123,20 @@ class Opened:
     def __init__(self, registry: WeightRegistry, files: dict[str, Mapping]) -> None:
         self._registry, self._files = registry, files
         self._derived: dict[str, Storage] = {}
+        self._weights: dict[tuple[Any, ...], Weight] = {}
 
     def weight(self, kind: str, name: Any, place: tuple[Any, ...]) -> Weight:
-        """Returns the weight at a place.
+        """Returns the weight at a place, which a plan and its captures ask for each.
 
         Raises:
             Unkept: A side file is gone.
         """
-        offset, number, shape, strides = place
-        storage = self._storage(kind, name)
-        return self._registry._weight(storage, offset, element(number), shape, strides)
+        if (found := self._weights.get((name, place))) is None:
+            offset, number, shape, strides = place
+            storage = self._storage(kind, name)
+            found = self._registry._weight(storage, offset, element(number), shape, strides)
+            self._weights[name, place] = found
+        return found
 
     def _storage(self, kind: str, name: Any) -> Storage:
         if kind == "file":
@@ -146,8 +151,8 @@ class Opened:
             self._derived[key] = self._registry._share(key, found)
         return self._derived[key]
 
-    def _small(self, key: str | None, content: bytes) -> Storage:
-        if key is None:
-            return self._registry.constant(content, UINT8, (len(content),)).storage
-        owner = np.frombuffer(content, np.uint8).copy()
+    def _small(self, key: str, content: bytes) -> Storage:
+        owner = np.frombuffer(content, np.uint8)
+        if not key.startswith(CONTENT):
+            owner = owner.copy()
         return self._registry._share(key, Memory(owner, "private", key))

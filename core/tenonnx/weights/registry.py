@@ -32,6 +32,7 @@ from tenonnx.weights.storage import (
     Storage,
     as_bytes,
     as_dtype,
+    by_content,
     byte_size,
     dtype_of,
     is_packed,
@@ -152,7 +153,7 @@ class WeightRegistry:
         For bytes that nobody else holds. Reads each of them once, to name them. From 64 KiB on
         they go to a side file, as derived weights do.
         """
-        key, size = f"bytes:{digest(content)}", len(content)
+        key, size = by_content(content), len(content)
         array = as_bytes(memoryview(content))
         if size >= SIDE_FILE_BYTES and self.side_files.folder is not None:
             fill = functools.partial(np.copyto, src=array)

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
+from tenonnx.digest import digest
 from tenonnx.errors import InvalidArgument
 from tenonnx.lazy_modules import onnx_ir as ir
 
@@ -22,6 +23,9 @@ Kind: TypeAlias = Literal["mapped", "derived", "private", "borrowed"]
 
 PROCESS = os.urandom(8).hex()
 """Part of every key that means nothing to another process."""
+
+CONTENT = "bytes:"
+"""What the key of bytes begins with that are named by what they are."""
 
 Element: TypeAlias = "ir.DataType | int"
 """An ONNX element type. One of ``PLAIN`` may be its number: onnx_ir, and ml_dtypes with it, take
@@ -38,6 +42,11 @@ PLAIN: Final[dict[int, tuple[str, np.dtype[Any]]]] = {
 
 UINT8 = 2
 """The number of bytes' element type."""
+
+
+def by_content(content: bytes) -> str:
+    """Returns the key of bytes that are named by what they are."""
+    return f"{CONTENT}{digest(content)}"
 
 
 @functools.cache
