@@ -163,7 +163,8 @@ def sources(entries: Sequence[installed.EntryPoint]) -> tuple[Any, ...]:
     Raises:
         Unkept: It has changed since this process began, which may have imported either.
     """
-    states = tuple((root, _state_of_code(root, whose)) for root, whose in packages(entries))
+    lists: dict[str, tuple[int, ...]] = {}
+    states = tuple((root, _state_of_code(root, whose, lists)) for root, whose in packages(entries))
     return tuple(map(tuple, entries)), states, installed.installations()
 
 
@@ -174,15 +175,25 @@ def packages(entries: Sequence[installed.EntryPoint]) -> list[tuple[str, str]]:
     return sorted(roots.items())
 
 
-def _state_of_code(package: str, distribution: str) -> Any:
-    """Returns the state of a package's files: of the list of them, if they are installed."""
+def _state_of_code(
+    package: str, distribution: str, lists: dict[str, tuple[int, ...]]
+) -> tuple[Any, ...] | None:
+    """Returns the state of a package's files: of the list of them, if they are installed.
+
+    Args:
+        package: Its name.
+        distribution: What it is of.
+        lists: The states of the lists that were looked at, by their folders.
+    """
     folder = folder_of(package)
     if folder is None:
         return None
     info = installed.folder(distribution)
     found: dict[str, tuple[int, ...]] = {}
     if info is not None and os.path.dirname(info) == os.path.dirname(folder):  # noqa: PTH120
-        found["RECORD"] = state_of(f"{info}/RECORD")
+        if info not in lists:
+            lists[info] = state_of(f"{info}/RECORD")
+        found["RECORD"] = lists[info]
     elif os.path.isdir(folder):  # noqa: PTH112
         found.update(modules(folder))
     else:
@@ -195,11 +206,7 @@ def _state_of_code(package: str, distribution: str) -> Any:
 @functools.cache
 def folder_of(package: str) -> str | None:
     """Returns the folder of a package, or the file of a module, without importing it."""
-    spec = installed.spec(package)
-    if spec is None:
-        return None
-    folders = list(spec.submodule_search_locations or ())
-    return folders[0] if folders else spec.origin
+    return installed.place(package)
 
 
 def modules(folder: str) -> Iterator[tuple[str, tuple[int, ...]]]:
