@@ -182,7 +182,8 @@ def _arguments(code: Sequence[int]) -> int:
 def _launches(
     code: Sequence[int], things: Sequence[Any]
 ) -> tuple[list[tuple[int, JitKernel]], list[tuple[int, int]]]:
-    kernels = {entry_of(kernel.run): kernel for kernel in KERNELS if kernel.run is not None}
+    loaded = (kernel for kernel in KERNELS if not kernel.is_put_off and kernel.run is not None)
+    kernels = {entry_of(kernel.run): kernel for kernel in loaded if kernel.run is not None}
     entries, pointers, number = [], list[tuple[int, int]](), 0
     for place in _places(code, at.LAUNCHES):
         if (kernel := kernels.get(code[place + RUN])) is None:

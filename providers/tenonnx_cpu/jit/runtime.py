@@ -44,6 +44,8 @@ PREBUILT, CACHED, COMPILED, COMPILING, NUMPY = (
 )  # fmt: skip
 """States of a kernel; see ``JitKernel.state``."""
 
+READY = frozenset({PREBUILT, CACHED, COMPILED})
+
 NO_NUMBA = "numba is not installed: pip install 'tenonnx[jit]'"
 
 KERNELS: list[JitKernel] = []
@@ -91,27 +93,54 @@ class JitKernel:
         name: The function in it, decorated with ``compiling.kernel``.
 
     Attributes:
-        run: The compiled function; ``None`` until it is ready, perhaps for ever.
+        run: The compiled function; ``None`` until it is ready, perhaps for ever. That of a kernel
+            whose code object is there and was put off has no value: it is loaded when it is asked
+            for, of the many kernels that a plan names and few runs call.
         state: ``prebuilt``, ``cached`` or ``compiled`` if it is ready, by its origin;
             ``compiling`` if it will be; ``numpy`` if it never will; empty before a request.
         reason: Why it never will be ready.
         file: The name of the code object that it was loaded from, if it was.
+        is_put_off: Whether it is to be loaded when ``run`` is asked for.
     """
 
-    __slots__ = ("file", "module", "name", "reason", "run", "state")
+    __slots__ = ("file", "is_put_off", "module", "name", "reason", "run", "state")
 
     def __init__(self, module: str, name: str) -> None:
         self.module = module
         self.name = name
         self.run: Callable[..., Any] | None = None
         self.state = self.reason = self.file = ""
+        self.is_put_off = False
         KERNELS.append(self)
         if (module, name) in REOPENED:
-            self.request()
+            self.put_off()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles which kernel it is: a plan that has it asks for it again."""
         return handle, (self.module, self.name, self.file)
+
+    def __getattr__(self, name: str) -> Any:
+        """Loads the kernel; for a slot without a value, which only ``run`` can be."""
+        if name != "run":
+            raise AttributeError(f"kernels have no {name}")
+        # Its file was there; should it be damaged, numpy does the same, and a warning says why.
+        if not self._load():
+            self.fail(f"{self.file} cannot be loaded")
+        return self.run
+
+    def put_off(self) -> None:
+        """Asks for the kernel, and if its code object is there loads it when it is called."""
+        ASKING.get().setdefault(self, 0.0)
+        if self.is_put_off or self.state in READY:
+            return
+        if jit_mode() != "0" and has_code_objects():
+            for path in self._places():
+                if os.path.exists(path):  # noqa: PTH110 - sooner
+                    self._found_at(path)
+                    self.is_put_off = True
+                    del self.run
+                    return
+        self.request()
 
     def request(self, *, works: bool = True) -> None:
         """Has the kernel compiled or loaded, now or in the background, as ``TENONNX_JIT`` says.
@@ -121,7 +150,7 @@ class JitKernel:
         """
         demand = ASKING.get()
         demand.setdefault(self, 0.0)
-        if self.run is not None:
+        if self.is_put_off or self.run is not None:
             return
         mode = jit_mode()
         if mode == "0" or (self.state and mode != "wait"):
@@ -156,10 +185,11 @@ class JitKernel:
         Args:
             compiled: It has just been compiled for this process.
         """
-        if self.run is not None:
+        if not self.is_put_off and self.run is not None:
             return True
-        if not has_code_objects():
-            return False
+        return has_code_objects() and self._load(compiled=compiled)
+
+    def _load(self, *, compiled: bool = False) -> bool:
         for path in self._places():
             if (found := code_object.find(path, [code_object.ENTRY])) is not None:
                 break
@@ -167,10 +197,16 @@ class JitKernel:
             return False
         if code_object.origin(pool_memory.FIND):
             pool_memory.start()
+        self._found_at(path)
+        if compiled:
+            self.state = COMPILED
         self.run = code_object.builtin(self.name, found[code_object.ENTRY])
-        self.file = path.name
-        self.state = COMPILED if compiled else PREBUILT if path.parent == installed() else CACHED
+        self.is_put_off = False
         return True
+
+    def _found_at(self, path: Path) -> None:
+        self.file = path.name
+        self.state = PREBUILT if path.parent == installed() else CACHED
 
     def compile(self) -> None:
         """Loads the kernel from the disk cache, or compiles it; a failure is logged, not raised."""
@@ -205,6 +241,8 @@ class JitKernel:
     def fail(self, reason: object) -> None:
         """Leaves what the kernel is for to numpy, and says so."""
         self.state, self.reason = NUMPY, str(reason)
+        if self.is_put_off:
+            self.is_put_off, self.run = False, None
         log.warning("the JIT kernel %s stays on numpy: %s", self, reason)
         if isinstance(reason, BaseException):
             log.debug("", exc_info=reason)
@@ -227,8 +265,8 @@ def reopen(kernels: Iterable[JitKernel]) -> str | None:
     REOPENED.update(wanted)
     for each in tuple(KERNELS):
         if (each.module, each.name) in wanted:
-            each.request()
-            if each.run is None:
+            each.put_off()
+            if each.state not in READY:
                 return f"the kernel {each} does not exist"
     return None
 
