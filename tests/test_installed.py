@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import sys
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tenonnx import installed
@@ -74,3 +76,48 @@ def test_archives_are_left_to_the_library(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.syspath_prepend(archive)
     assert installed.entry_points("toy") == [("z", "json", "packed", "3")]
     assert installed.version("packed") == "3"
+
+
+def origin(name: str) -> str | None:
+    spec = importlib.util.find_spec(name)
+    if spec is None:
+        return None
+    folders = list(spec.submodule_search_locations or ())
+    return folders[0] if folders else spec.origin
+
+
+def test_places_of_this_environment() -> None:
+    known = importlib.metadata.packages_distributions()
+    names = [*filter(str.isidentifier, known), "json", "math", "sys", "bisect", "no_such_package"]
+    assert "numpy" in names
+    unloaded = [name for name in names if name not in sys.modules]
+    assert {name: installed.place(name) for name in unloaded} == {
+        name: origin(name) for name in unloaded
+    }
+    assert installed.place("numpy") == str(Path(np.__file__).parent)
+
+
+@pytest.mark.parametrize("hiding", ["toys/__init__.py", "toys.py", "toys/more.py", "toys"])
+def test_what_comes_first_hides_packages(
+    hiding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    for file in (second / "toys" / "__init__.py", first / hiding):
+        file.parent.mkdir(parents=True)
+        file.touch()
+    monkeypatch.setattr(sys, "path", [str(first), str(second), *sys.path])
+    installed.entry_points("toy")  # looks at the folders
+    assert installed.place("toys") == origin("toys")
+    hides = {"toys/__init__.py": first / "toys", "toys.py": first / "toys.py"}
+    assert origin("toys") == str(hides.get(hiding, second / "toys"))
+
+
+def test_packages_in_archives_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "toys").mkdir()
+    (tmp_path / "toys" / "__init__.py").touch()
+    archive = tmp_path / "packed.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.writestr("toys/__init__.py", "")
+    monkeypatch.setattr(sys, "path", [str(archive), str(tmp_path), *sys.path])
+    installed.entry_points("toy")
+    assert installed.place("toys") == origin("toys") == str(archive / "toys")

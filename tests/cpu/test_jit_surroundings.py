@@ -321,6 +321,49 @@ def test_without_numba_a_kernel_says_what_to_install(
     assert "pip install 'tenonnx[jit]'" in caplog.text
 
 
+@pytest.fixture
+def put_off(monkeypatch: pytest.MonkeyPatch) -> runtime.JitKernel:
+    """A kernel whose code object is there, as a plan that was kept asks for it."""
+    pytest.importorskip("numba")
+    if not code_object.SUPPORTED:
+        pytest.skip("kernels are loaded by numba here")
+    monkeypatch.setenv("TENONNX_JIT", "wait")
+    monkeypatch.setattr(runtime, "KERNELS", [])
+    monkeypatch.setattr(runtime, "REOPENED", set())
+    runtime.JitKernel("conv.boxes", "suppress").request()
+    runtime.KERNELS.clear()
+    runtime.reopen([runtime.JitKernel("conv.boxes", "suppress")])
+    (found,) = runtime.KERNELS
+    return found
+
+
+def test_a_plans_kernel_is_loaded_when_it_is_asked_for(put_off: runtime.JitKernel) -> None:
+    assert put_off.is_put_off
+    assert put_off.state in {runtime.CACHED, runtime.PREBUILT}
+    put_off.request()
+    assert put_off.is_put_off
+    assert put_off.run is not None
+    assert not put_off.is_put_off
+    assert put_off.load()
+
+
+def test_a_plans_kernel_that_is_damaged_is_left_to_numpy(
+    put_off: runtime.JitKernel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(code_object, "find", lambda *_: None)
+    assert put_off.run is None
+    assert (put_off.state, put_off.is_put_off) == (runtime.NUMPY, False)
+    assert f"conv.boxes.suppress stays on numpy: {put_off.file} cannot be loaded" in caplog.text
+
+
+def test_a_plans_kernel_without_a_code_object_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "KERNELS", [])
+    monkeypatch.setattr(runtime, "REOPENED", set())
+    monkeypatch.setenv("TENONNX_JIT", "0")
+    told = runtime.reopen([runtime.JitKernel("conv.boxes", "suppress")])
+    assert told == "the kernel conv.boxes.suppress does not exist"
+
+
 @pytest.mark.parametrize("python_ends", [False, True])
 def test_a_threads_memory_outlives_python(
     python_ends: bool, monkeypatch: pytest.MonkeyPatch

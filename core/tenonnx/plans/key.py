@@ -182,7 +182,7 @@ def _state_of_code(
 
     Args:
         package: Its name.
-        distribution: What it is of.
+        distribution: Its distribution.
         lists: The states of the lists that were looked at, by their folders.
     """
     folder = folder_of(package)
