@@ -25,7 +25,7 @@ PROCESS = os.urandom(8).hex()
 """Part of every key that means nothing to another process."""
 
 CONTENT = "bytes:"
-"""What the key of bytes begins with that are named by what they are."""
+"""The beginning of keys of bytes that are named by their content."""
 
 Element: TypeAlias = "ir.DataType | int"
 """An ONNX element type. One of ``PLAIN`` may be its number: onnx_ir, and ml_dtypes with it, take
