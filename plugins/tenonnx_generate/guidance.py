@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -25,8 +26,11 @@ KINDS = {
 }
 """Kinds of guidance, and what the library makes grammars of them by."""
 
-FEW, SMALL = 8, 256
-"""Tokens are taken one by one if no more than one of ``FEW`` words of bits has any, of many."""
+FEW = 16
+"""Tokens are taken one by one if at most one of so many may come."""
+
+KEPT = 64
+"""Sets of tokens that are kept: a text comes to the same ones again."""
 
 _vocabularies: WeakKeyDictionary[Model, Any] = WeakKeyDictionary()
 _making = threading.Lock()
@@ -65,6 +69,50 @@ class Guidance:
         return Guide(self._matcher(self._tokens, self._grammar, log_level=0), self._size)
 
 
+class Allowed:
+    """Tokens that may come next.
+
+    Args:
+        words: A bit for each token.
+        size: How many tokens the model has.
+    """
+
+    def __init__(self, words: bytes, size: int) -> None:
+        bits = np.unpackbits(np.frombuffer(words, np.uint8), count=size, bitorder="little")
+        self._size, self._few = size, FEW * np.count_nonzero(bits) <= size
+        self._which: NDArray = bits.nonzero()[0] if self._few else bits.view(np.bool_)
+
+    def mask(self) -> NDArray:
+        """Returns which they are, [vocabulary] of booleans."""
+        if not self._few:
+            return self._which
+        made = np.zeros(self._size, np.bool_)
+        made[self._which] = True
+        return made
+
+    def held(self, scores: NDArray) -> NDArray:
+        """Returns scores [vocabulary], those of other tokens being ``NEVER``."""
+        if not self._few:
+            return np.where(self._which, scores, NEVER)
+        result = np.full_like(scores, NEVER)
+        result[self._which] = scores[self._which]
+        return result
+
+    def best(self, scores: NDArray) -> tuple[int, np.floating[Any]]:
+        """Returns the likeliest with its score, which is ``NEVER`` if there is none."""
+        if not self._few:
+            held = self.held(scores)
+            token = held.argmax()
+            return int(token), held[token]
+        if not len(self._which):
+            return 0, NEVER
+        token = self._which[scores.take(self._which).argmax()]
+        return int(token), scores[token]
+
+
+_allowed = functools.lru_cache(KEPT)(Allowed)
+
+
 class Guide:
     """Where a text is in a grammar.
 
@@ -76,30 +124,15 @@ class Guide:
     def __init__(self, matcher: Any, size: int) -> None:
         self._matcher, self._size = matcher, size
 
-    def allowed(self) -> NDArray:
-        """Returns which tokens may come next, [vocabulary] of booleans.
+    def allowed(self) -> Allowed:
+        """Returns which tokens may come next.
 
         Raises:
             RuntimeException: The library gave up.
         """
-        return _unpacked(self._words())[: self._size].view(np.bool_)
-
-    def held(self, scores: NDArray) -> NDArray:
-        """Returns scores [vocabulary], those of tokens that may not come next being ``NEVER``.
-
-        Raises:
-            RuntimeException: The library gave up.
-        """
-        words = self._words()
-        if len(words) <= SMALL or FEW * np.count_nonzero(words) > len(words):
-            return np.where(_unpacked(words)[: self._size].view(np.bool_), scores, NEVER)
-        places = words.nonzero()[0]
-        bits = _unpacked(words[places]).nonzero()[0]
-        tokens = places[bits >> 5] * 32 + (bits & 31)
-        tokens = tokens[: np.searchsorted(tokens, self._size)]
-        result = np.full_like(scores, NEVER)
-        result[tokens] = scores[tokens]
-        return result
+        words = self._matcher.compute_bitmask()
+        self._check()
+        return _allowed(words, self._size)
 
     def take(self, token: int) -> None:
         """Goes on by a token.
@@ -121,19 +154,9 @@ class Guide:
         for token in tokens:
             self.take(token)
 
-    def _words(self) -> NDArray:
-        words = np.frombuffer(self._matcher.compute_bitmask(), np.uint32)
-        self._check()
-        return words
-
     def _check(self) -> None:
         if self._matcher.is_error():
             raise RuntimeException(f"guidance cannot go on: {self._matcher.get_error()}")
-
-
-def _unpacked(words: NDArray) -> NDArray:
-    """Returns the bits of words, one to a byte."""
-    return np.unpackbits(words.view(np.uint8), bitorder="little")
 
 
 def vocabulary(model: Model) -> Any:

@@ -62,9 +62,13 @@ class Search:
         Raises:
             RuntimeException: No logit is a number, or no token may come.
         """
-        scores = self.scores(logits, sequence)
-        token = self._drawn(scores) if self.draws else int(scores.argmax())
-        if not scores[token] > NEVER:
+        if self.draws:
+            scores = self.scores(logits, sequence)
+            token = self._drawn(scores)
+            score = scores[token]
+        else:
+            token, score = self._best(self.adjusted(logits, sequence))
+        if not score > NEVER:
             raise RuntimeException("no token may come next, or the logits are no numbers")
         if self.guide is not None:
             self.guide.take(token)
@@ -105,7 +109,7 @@ class Search:
     def scores(self, logits: NDArray, sequence: NDArray) -> NDArray:
         """Returns logits after penalties, and without tokens that may not come."""
         scores = self.adjusted(logits, sequence)
-        return scores if self.guide is None else self.guide.held(scores)
+        return scores if self.guide is None else self.guide.allowed().held(scores)
 
     def adjusted(self, logits: NDArray, sequence: NDArray) -> NDArray:
         """Returns logits after penalties, and without tokens that may not come yet."""
@@ -136,6 +140,13 @@ class Search:
     def drawn(self, tokens: NDArray, chances: NDArray) -> int:
         """Returns one of some tokens by their chances, which need not add up to 1."""
         return self._picked(tokens, np.cumsum(chances))
+
+    def _best(self, scores: NDArray) -> tuple[int, np.floating[Any]]:
+        """Returns the likeliest token that may come, with its score."""
+        if self.guide is not None:
+            return self.guide.allowed().best(scores)
+        token = int(scores.argmax())
+        return token, scores[token]
 
     def _drawn(self, scores: NDArray) -> int:
         return self._picked(*self._reached(scores))

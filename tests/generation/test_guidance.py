@@ -19,7 +19,7 @@ pytest.importorskip("llguidance", reason="the extra generate is not installed")
 import tenonnx
 from tenonnx_generate import Generator, GeneratorParams, Model, Tokenizer
 from tenonnx_generate.errors import Refused, Unsupported
-from tenonnx_generate.guidance import Guidance
+from tenonnx_generate.guidance import Allowed, Guidance, _allowed
 
 SCHEMAS = int(os.environ.get("TENONNX_TEST_SCHEMAS", "25"))
 PROMPT = [84, 104, 101]
@@ -158,16 +158,29 @@ def test_what_guidance_cannot_do(model: Model, tmp_path: Path) -> None:
         made.generate_next_token()
 
 
+@pytest.mark.parametrize("few", [1, 10_000])
 @pytest.mark.parametrize("pattern", ["[0-9]+", "[a-z ]+"])
-@pytest.mark.parametrize("small", [0, 256])
 def test_scores_are_held_to_the_tokens_that_are_allowed(
-    tmp_path: Path, pattern: str, small: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, pattern: str, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tenonnx_generate.guidance.SMALL", small)
-    monkeypatch.setattr("tenonnx_generate.guidance.FEW", 2)
+    monkeypatch.setattr("tenonnx_generate.guidance.FEW", few)
+    _allowed.cache_clear()
     model = Model(write_folder(tmp_path / "folder"))
-    guide = Guidance(model, "regex", pattern).guide()
-    scores = np.random.default_rng(0).standard_normal(model.description.vocabulary, np.float32)
+    guide, size = Guidance(model, "regex", pattern).guide(), model.description.vocabulary
+    words = guide._matcher.compute_bitmask()
+    bits = [bool(words[token // 8] >> token % 8 & 1) for token in range(size)]
+    assert 0 < sum(bits) < size
     allowed = guide.allowed()
-    assert 0 < allowed.sum() < len(allowed)
-    np.testing.assert_array_equal(guide.held(scores), np.where(allowed, scores, -np.inf))
+    np.testing.assert_array_equal(allowed.mask(), bits)
+    scores = np.random.default_rng(0).standard_normal(size, np.float32)
+    held = np.where(bits, scores, -np.inf)
+    np.testing.assert_array_equal(allowed.held(scores), held)
+    assert allowed.best(scores) == (held.argmax(), held.max())
+    assert guide.allowed() is allowed, "a set of tokens is made once"
+
+
+@pytest.mark.parametrize("few", [1, 10_000])
+def test_of_no_tokens_none_is_the_best(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenonnx_generate.guidance.FEW", few)
+    assert Allowed(bytes(4), 20).best(np.ones(20, np.float32))[1] == -np.inf
+    assert Allowed(b"\xff" * 4, 20).best(np.full(20, -np.inf, np.float32))[1] == -np.inf
