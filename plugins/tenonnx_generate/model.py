@@ -53,7 +53,7 @@ class Model:
         self.outputs = {arg.name: arg for arg in self.session.get_outputs()}
         self.caches = dict(self._find_caches())
         """The output that continues each cache, by the cache's input."""
-        self.in_place = any(
+        self.in_place = self.type in ENCODERS and any(
             report.name == "caches-in-place" and report.modified
             for report in self.session.transforms
         )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import onnx
 import pytest
+from encoders import write_encoded
 from folders import configuration, decoder, write_folder
 
 import tenonnx
@@ -151,3 +153,16 @@ def test_options_of_the_folder_count(tmp_path: Path) -> None:
     wrong = Model(write_folder(tmp_path / "b", search={"tempreature": 1}))
     with pytest.raises(Refused, match="did you mean 'temperature'"):
         GeneratorParams(wrong)
+
+
+@pytest.mark.usefixtures("keeps_plans")
+@pytest.mark.parametrize("write", [write_folder, write_encoded])
+def test_a_kept_plan_is_opened_without_the_model(
+    tmp_path: Path, write: Callable[[Path], Path]
+) -> None:
+    folder = write(tmp_path / "folder")
+    first, second = Model(folder), Model(folder)
+    assert list(second.session.load_times) == ["open"]
+    assert second.session._reader is not None
+    assert "session" not in vars(second.session._reader)
+    assert second.in_place == first.in_place == (write is write_encoded)

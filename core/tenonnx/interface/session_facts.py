@@ -61,6 +61,7 @@ class Session:
     _placed: Placement
     _counts: Mapping[str, int]
     _reports: list[TransformReport]
+    _reported: tuple[tuple[Any, ...], ...]
     _read: ir.Model
 
     _reader: Reader | None = None
@@ -83,8 +84,12 @@ class Session:
 
     @property
     def transforms(self) -> list[TransformReport]:
-        """A report of each transform."""
-        return self._whole._reports
+        """A report of each transform; of a plan that was kept, as it was when it was made."""
+        if self._reader is None:
+            return self._reports
+        from tenonnx.transforms import TransformReport  # a kept plan is opened without
+
+        return [TransformReport(*fields) for fields in self._reported]
 
     @property
     def _model(self) -> ir.Model:

@@ -84,6 +84,7 @@ def parts_of(session: Session) -> Parts:
         model.graph.name or "",
         writes_of(plan._lowering, code),
         session._placed.counts(),
+        tuple(map(dataclasses.astuple, session._reports)),
     )
 
 

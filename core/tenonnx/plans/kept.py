@@ -39,6 +39,7 @@ class Parts(NamedTuple):
         name: The graph's.
         writes: The outputs that steps can write into buffers.
         counts: How many nodes each provider runs.
+        reports: The fields of each transform's report.
     """
 
     providers: list[Provider]
@@ -52,6 +53,7 @@ class Parts(NamedTuple):
     name: str
     writes: tuple[Write, ...]
     counts: dict[str, int]
+    reports: tuple[tuple[Any, ...], ...]
 
     def run(self) -> Code:
         """Returns the function that runs the model."""

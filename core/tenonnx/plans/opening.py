@@ -233,7 +233,7 @@ class ReopenedSession(Session):
         self._registry = default_registry()
         self._providers, self._signature, self._said = parts.providers, parts.signature, parts.said
         self._observers, self._weights, self._told = [], parts.weights, parts.metadata
-        self._counts = parts.counts
+        self._counts, self._reported = parts.counts, parts.reports
         threads = bound(self._options.intra_op_num_threads)
         self._reader = reader = Reader(path, state, functools.partial(unopened, path))
         self._plan = KeptPlan(parts, threads, reader.plan)
