@@ -1,4 +1,4 @@
-"""A process that compares tenonnx_generate with itself: prefixes, guidance, rows, generators."""
+"""A process that compares tenonnx_generate with itself: prefixes, guidance, rows, adapters."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import gc
 import json
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import tenonnx_generate as og
+from bench.generate.adapted import Adapted
 from bench.generate.child import private_bytes
 
 PROMPT, CACHED, NEW, TURNS = 512, 480, 24, 9
@@ -83,6 +86,13 @@ class Own:
         return private_bytes() - before
 
 
+def adapters(job: dict[str, Any]) -> tuple[float, float]:
+    """Returns seconds of a step of four rows, each with its adapter and all with the same."""
+    with tempfile.TemporaryDirectory() as place:
+        model = Adapted(Path(job["folder"]), Path(place) / "adapted")
+        return pair(lambda: model.step(different=True), lambda: model.step(different=False))
+
+
 def main(job: dict[str, Any]) -> None:
     """Measures, and tells."""
     own = Own(job)
@@ -92,6 +102,7 @@ def main(job: dict[str, Any]) -> None:
         "guidance": pair(lambda: own.token(guided=True), lambda: own.token()),
         "four at once": (four, 4 * one),
         "four beams": pair(lambda: own.token(beams=4), lambda: own.token(rows=4)),
+        "four adapters": adapters(job),
         "growth": own.growth(),
     }
     print(json.dumps(facts), flush=True)

@@ -26,6 +26,7 @@ OWN = {
     "cached prefix": ("first token, 480 of 512 tokens cached", "none cached"),
     "guidance": ("a token, held to a schema", "free"),
     "four beams": ("a token of four beams", "a token of each of four rows"),
+    "four adapters": ("a token of each of four rows, four adapters", "one adapter"),
     "four at once": ("a token of each of four rows", "four tokens of one row"),
 }
 """Rows that are compared with other rows of tenonnx."""

@@ -155,6 +155,19 @@ def test_language_models_are_told_beside_genai_and_themselves(tmp_path: Path) ->
     assert found["equal tokens, greedy"].mine == "2 of 3"
 
 
+def test_a_folder_gets_adapters_of_its_rows(tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers")
+    folder = ROOT / "examples" / "generate" / "model"
+    module = bench("generate.adapted")
+    products = module.write_adapted(folder, tmp_path / "without")
+    assert len({name for name, *_ in products}) == len(products) > 1
+    adapted = module.Adapted(folder, tmp_path / "with")
+    assert adapted.step(different=True) > 0
+    assert adapted.step(different=False) > 0
+    asked = {arg.name for arg in adapted.model.session.get_inputs() if "lora" in arg.name}
+    assert len(asked) == 2 * len(products)
+
+
 def test_serving_is_held_to_its_bounds() -> None:
     report = bench("serve.report")
 
