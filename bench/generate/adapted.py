@@ -34,19 +34,21 @@ def write_adapted(source: Path, folder: Path) -> list[tuple[str, int, int]]:
     for node in model.graph.node:
         if node.op_type == "DequantizeLinear" and node.input[0] in shapes:
             shapes[node.output[0]] = shapes[node.input[0]]
-    nodes, found = [], []
+    nodes: list[Any] = []
+    found: list[tuple[str, int, int]] = []
     for node in model.graph.node:
         nodes.append(node)
-        sizes = product_sizes(node, shapes)
-        if sizes is not None and node.output[0] != logits:
+        product = product_sizes(node, shapes)
+        if product is not None and node.output[0] != logits:
             name = f"{len(found)}"
             nodes += beside(node, name)
-            found.append((name, *sizes))
+            found.append((name, *product))
     del model.graph.node[:]
     model.graph.node.extend(nodes)
     kind = onnx.TensorProto.FLOAT
     for name, rows, columns in found:
-        for which, dims in (("A", [rows, "rank"]), ("B", ["rank", columns])):
+        sizes: dict[str, list[int | str | None]] = {"A": [rows, "rank"], "B": ["rank", columns]}
+        for which, dims in sizes.items():
             info = onnx.helper.make_tensor_value_info(f"lora_{which}.{name}", kind, dims)
             model.graph.input.append(info)
     onnx.save(model, folder / "model.onnx")

@@ -11,6 +11,7 @@ from tenonnx_generate.config import NAME, Config
 from tenonnx_generate.errors import Unsupported
 from tenonnx_generate.fields import names_of, number_of, providers_of, section_of, text_of
 from tenonnx_generate.files import inside
+from tenonnx_generate.suppression import NOTHING, Suppressed, suppressed_in
 
 DECODERS = {
     *("chatglm", "decoder", "ernie4_5", "gemma", "gemma2", "gemma3_text", "gemma3n_text", "glm"),
@@ -81,6 +82,7 @@ class Description:
         session: ``session_options`` as they stand.
         search: ``search`` as it stands.
         speech: The file that says how features of sounds are made; empty where none is named.
+        suppressed: Tokens that may not come, of a model with an encoder.
     """
 
     folder: Path
@@ -101,6 +103,7 @@ class Description:
     session: dict[str, Any]
     search: dict[str, Any]
     speech: str = ""
+    suppressed: Suppressed = NOTHING
 
 
 def describe(config: Config) -> Description:
@@ -139,6 +142,7 @@ def describe(config: Config) -> Description:
         session=session,
         search=section_of(config.document, "search", {}),
         speech=_speech(section_of(model, "speech", {})),
+        suppressed=suppressed_in(config.folder, vocabulary) if kind in ENCODERS else NOTHING,
     )
 
 

@@ -66,7 +66,13 @@ class Generator:
         self._decoder = Decoder(model, rows, self._limit, in_place=in_place)
         held = params.guidance
         self._searches = [
-            Search(options, self._about.eos, row, held.guide() if held is not None else None)
+            Search(
+                options,
+                self._about.eos,
+                row,
+                held.guide() if held is not None else None,
+                self._about.suppressed,
+            )
             for row in range(rows)
         ]
         self._chunk = options["chunk_size"] or CHUNK
@@ -315,7 +321,7 @@ class Generator:
 
     def _guide(self, row: int, prompt: int) -> None:
         """Has guidance begin after so many tokens, and take those that follow them."""
-        self._prompts[row] = prompt
+        self._prompts[row] = self._searches[row].begin = prompt
         if (guide := self._searches[row].guide) is not None:
             guide.restart(self._sequence(row)[prompt:].tolist())
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx_generate.errors import Refused
+from tenonnx_generate.errors import Refused, Unsupported
 from tenonnx_generate.search import Search, log_probabilities
 from tenonnx_generate.stops import StopStrings
 from tenonnx_generate.tensor import Tensor
@@ -189,6 +189,17 @@ class Request:
         """
         mail: deque[EngineEvent] = deque()
         return TurnStream(self._begun(tokens, turn_options, mail), mail)
+
+    def set_draft_tokens(self, tokens: Any) -> None:  # noqa: ARG002 - onnxruntime-genai's
+        """Is not to be had: an engine's steps check no drafted tokens.
+
+        Raises:
+            Unsupported: Always.
+        """
+        raise Unsupported(
+            "an engine takes no draft tokens",
+            hint="a Generator checks them: see GeneratorParams.set_draft_model",
+        )
 
     def cancel_turn(self, turn_id: int) -> bool:
         """Ends a turn where it is: its slot is free for others. Says whether it was on."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx import RuntimeException
+from tenonnx_generate.suppression import NOTHING, Suppressed
 
 if TYPE_CHECKING:
     from tenonnx_generate.guidance import Guide
@@ -29,8 +30,10 @@ class Search:
         eos: Tokens that end a text.
         row: The number of its sequence in the batch: each draws numbers of its own.
         guide: What the text is held to, if anything.
+        suppressed: Tokens that may not come.
 
     Attributes:
+        begin: How long the sequence is when the first token after a prompt is chosen.
         draws: Tokens are drawn; if not, the likeliest is taken.
     """
 
@@ -40,8 +43,11 @@ class Search:
         eos: tuple[int, ...],
         row: int,
         guide: Guide | None = None,
+        suppressed: Suppressed = NOTHING,
     ) -> None:
         self.guide = guide
+        self.begin = -1
+        self._never, self._not_first = map(list, (suppressed.always, suppressed.first))
         self._penalty = options["repetition_penalty"]
         self._least = options["min_length"]
         self._repeated = options["no_repeat_ngram_size"]
@@ -114,14 +120,21 @@ class Search:
     def adjusted(self, logits: NDArray, sequence: NDArray) -> NDArray:
         """Returns logits after penalties, and without tokens that may not come yet."""
         ends_early = len(sequence) < self._least and bool(self._eos)
-        if self._penalty == 1 and not ends_early and not self._repeated:
+        begins = len(sequence) == self.begin and bool(self._not_first)
+        plain = self._penalty == 1 and not self._repeated and not self._never
+        if plain and not ends_early and not begins:
             return logits
         scores = logits.astype(np.float32)
         if self._penalty != 1:
             said = scores[sequence]
             scores[sequence] = np.where(said < 0, said * self._penalty, said / self._penalty)
-        if ends_early:
-            scores[self._eos] = NEVER
+        for applies, tokens in (
+            (True, self._never),
+            (begins, self._not_first),
+            (ends_early, self._eos),
+        ):
+            if applies:
+                scores[tokens] = NEVER
         if 0 < self._repeated <= len(sequence):
             scores[_completions(sequence, self._repeated)] = NEVER
         return scores

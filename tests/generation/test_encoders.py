@@ -12,6 +12,7 @@ import pytest
 from encoders import (
     CONTEXT,
     START,
+    VOCABULARY,
     encoded,
     followed,
     greedy,
@@ -149,6 +150,51 @@ def test_beams_of_each_sound(speech: Model, sounds: list[Path], in_place: str) -
             START, 14, EOS, 3, early=True, penalty=1.0,
         )  # fmt: skip
         assert answers[3 * sequence : 3 * sequence + 3] == expected
+
+
+def test_tokens_that_are_suppressed(speech: Model, sounds: list[Path], tmp_path: Path) -> None:
+    named = inputs(speech, sounds[:1])
+    states = encoded(named["audio_features"].as_numpy()[0])
+    free = greedy(states, START, 30)
+    never, first = free[-1], free[len(START)]
+    assert never != first
+    folder = write_encoded(tmp_path / "folder")
+    told = {"suppress_tokens": [never], "begin_suppress_tokens": [first], "max_length": 448}
+    (folder / "generation_config.json").write_text(json.dumps(told))
+    expected = list(START)
+    while len(expected) < 30:
+        logits = followed(states, expected)[-1]
+        logits[[never, *([first] if len(expected) == len(START) else [])]] = -np.inf
+        expected.append(int(logits.argmax()))
+    assert EOS not in expected
+    model = Model(folder)
+    made = generator(model, max_length=30)
+    made.set_inputs(inputs(model, sounds[:1]))
+    for _ in range(2):
+        while not made.is_done():
+            made.generate_next_token()
+        assert made.get_sequence(0).tolist() == expected
+        made.rewind_to(len(START))
+    made = generator(model, num_beams=2, max_length=30)
+    made.set_inputs(inputs(model, sounds[:1]))
+    for text in found(made, 1):
+        assert never not in text[len(START) :]
+        assert text[len(START)] != first
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ([1], "is a JSON list"),
+        ({"suppress_tokens": 7}, "expected a list of tokens"),
+        ({"begin_suppress_tokens": [1, VOCABULARY]}, f"has {VOCABULARY}; expected numbers from"),
+    ],
+)
+def test_suppression_that_cannot_be(tmp_path: Path, told: Any, said: str) -> None:
+    folder = write_encoded(tmp_path / "folder")
+    (folder / "generation_config.json").write_text(json.dumps(told))
+    with pytest.raises(Refused, match=said):
+        Model(folder)
 
 
 def test_another_sound_after_going_back(speech: Model, sounds: list[Path]) -> None:

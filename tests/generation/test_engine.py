@@ -335,6 +335,8 @@ def test_what_is_too_much_is_refused(model: Model, tmp_path: Path) -> None:
             call(value)
     with pytest.raises(Refused, match="no search option 'max_length'"):
         options.set_search_options(max_length=3)
+    with pytest.raises(Unsupported, match="takes no draft tokens"):
+        requests[2].set_draft_tokens([1])
     with pytest.raises(Refused, match="max_batch_size is 0"):
         Engine(model, max_batch_size=0)
     changed = {"past_present_share_buffer": False}

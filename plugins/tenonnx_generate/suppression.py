@@ -1,0 +1,56 @@
+"""Tokens that texts of a model do not have, such as sounds that are no words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tenonnx.records import record
+from tenonnx_generate.errors import Refused
+from tenonnx_generate.files import CONFIG_LIMIT, parse_object, read_text
+
+NAME = "generation_config.json"
+"""What transformers keeps of a model's texts, in the same folder."""
+
+
+@record
+class Suppressed:
+    """Tokens that may not come.
+
+    Attributes:
+        always: They never do.
+        first: They are not the first after a prompt.
+    """
+
+    always: tuple[int, ...] = ()
+    first: tuple[int, ...] = ()
+
+
+NOTHING = Suppressed()
+
+
+def suppressed_in(folder: Path, vocabulary: int) -> Suppressed:
+    """Returns what a folder says; nothing if it has no such file.
+
+    Raises:
+        Refused: The file is no JSON, or a token is none of the model's.
+    """
+    path = folder / NAME
+    if not path.is_file():
+        return NOTHING
+    told = parse_object(read_text(path, CONFIG_LIMIT), str(path))
+    lists = (_tokens(told, f"{which}suppress_tokens", vocabulary) for which in ("", "begin_"))
+    return Suppressed(*lists)
+
+
+def _tokens(told: Mapping[str, Any], key: str, vocabulary: int) -> tuple[int, ...]:
+    listed = told.get(key) or []
+    if not isinstance(listed, list) or len(listed) > vocabulary:
+        raise Refused(f"{key} in {NAME} is {listed!r:.60}; expected a list of tokens")
+    for token in listed:
+        if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < vocabulary:
+            raise Refused(
+                f"{key} in {NAME} has {token!r:.60}; expected numbers from 0 to {vocabulary - 1}"
+            )
+    return tuple(listed)
