@@ -58,18 +58,19 @@ class Encoded(NamedTuple):
 
     def addressed(self) -> tuple[NDArray, NDArray]:
         """Returns words and things; numbers lie behind the code, as integers and as floats."""
-        known = [(word, self.things[n]) for word, n in self.pointers]
-        numbers = sum(not isinstance(thing, np.ndarray) for _, thing in known)
-        words = np.zeros(len(self.code) + 2 * numbers, np.int64)
         end = len(self.code)
-        words[:end] = self.code
-        for word, thing in known:
-            if isinstance(thing, np.ndarray):
-                words[word] = id(thing)
+        numbers = [n for _, n in self.pointers if not isinstance(self.things[n], np.ndarray)]
+        words = np.zeros(end + 2 * len(numbers), np.int64)
+        values = [self.things[n] for n in numbers]
+        words[end::2] = list(map(_integer, values))
+        words[end:].view(np.float64)[1::2] = values
+        place, code = words.ctypes.data + 8 * end, self.code.copy()
+        for word, n in self.pointers:
+            if isinstance(thing := self.things[n], np.ndarray):
+                code[word] = id(thing)
             else:
-                words[word] = words.ctypes.data + 8 * end
-                write_number(thing, words[end : end + 2])
-                end += 2
+                code[word], place = place, place + 16
+        words[:end] = code
         objects = np.empty(len(self.things), object)
         for n, thing in enumerate(self.things):
             objects[n] = thing
@@ -124,5 +125,9 @@ def is_fixed(array: Any) -> bool:
 
 def write_number(number: Any, words: NDArray) -> None:
     """Writes a number to two words: as an integer, 0 if it is none, and as a float."""
-    words[0] = 0 if isinstance(number, float | np.floating) else int(number)
+    words[0] = _integer(number)
     words[1:].view(np.float64)[0] = float(number)
+
+
+def _integer(number: Any) -> int:
+    return 0 if isinstance(number, float | np.floating) else int(number)
