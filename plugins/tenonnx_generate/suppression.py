@@ -11,7 +11,7 @@ from tenonnx_generate.errors import Refused
 from tenonnx_generate.files import CONFIG_LIMIT, parse_object, read_text
 
 NAME = "generation_config.json"
-"""What transformers keeps of a model's texts, in the same folder."""
+"""The file in which transformers keeps how a model generates, in the same folder."""
 
 
 @record
