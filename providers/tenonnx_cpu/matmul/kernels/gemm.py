@@ -133,10 +133,10 @@ def make_product(kind: str) -> Any:
             ahead = source + kk * b_row
             if k + kk >= depth:
                 ahead = b_block + wide * b_column if follows else 0
-            if BY_PANELS and in_lines and kind == "f32" and high <= HIGHEST:
+            if BY_PANELS and kind == "f32" and high <= HIGHEST:
                 multiply_panels(
-                    high, wide, kk, a_block + k * a_column, a_row, a_column, source, b_row,
-                    sums, sums_row, ADD if k else ZERO, ahead, packed,
+                    high, wide, kk, a_block + k * a_column, a_row, a_column,
+                    source, b_row, b_column, sums, sums_row, ADD if k else ZERO, ahead, packed,
                 )  # fmt: skip
                 continue
             whole = wide // COLUMNS * COLUMNS if in_lines and kind == "f32" else 0

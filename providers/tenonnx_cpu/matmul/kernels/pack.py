@@ -19,7 +19,7 @@ from tenonnx_cpu.jit.vectors.lanes import LANES, lanes_below, load_masked
 from tenonnx_cpu.jit.vectors.memory import store_float
 from tenonnx_cpu.jit.vectors.shared import shared, under
 from tenonnx_cpu.jit.vectors.vector import F16, F32, I16, I32, I64, Builder, Value
-from tenonnx_cpu.matmul.kernels.tile import COLUMNS, VECTORS
+from tenonnx_cpu.matmul.kernels.tile import BY_PANELS, COLUMNS, VECTORS
 
 WIDTH = {"f32": 4, "f16": 2, "bf16": 2}
 """Bytes of an element as it lies in memory."""
@@ -90,16 +90,52 @@ def copy_some(
     v.loop(b, count, [source, target], step)
 
 
-@shared("tenonnx_pack_square", [(kind,) for kind in WIDTH])
-def copy_square(
-    b: Builder, kind: str, /, source: Value, stride: Value, last: Value, target: Value
-) -> None:
-    """Transposes ``LANES`` rows, ``stride`` apart; after ``last`` that row comes again."""
+@shared("tenonnx_pack_squares", [(kind,) for kind in WIDTH])
+def copy_squares(
+    b: Builder, kind: str, /, source: Value, stride: Value, last: Value, count: Value,
+    target: Value,
+) -> None:  # fmt: skip
+    """Transposes ``LANES`` rows, ``stride`` apart, by squares; after ``last`` that row comes again.
+
+    Rows of the next panel are brought along, where there is one panel at a time.
+    """
     numbers = [b.select(b.icmp_signed("<", I64(n), last), I64(n), last) for n in range(LANES)]
-    lines = [b.add(source, b.mul(stride, number)) for number in numbers]
-    rows = [widened(b, kind, line, LANES) for line in lines]
-    for n, column in enumerate(v.transpose(b, rows)):
-        v.store(b, column, b.add(target, I64(4 * COLUMNS * n)), 4)
+    starts = [b.add(source, b.mul(stride, number)) for number in numbers]
+    panel = b.mul(stride, I64(COLUMNS))
+
+    def step(index: Value, carried: list[Value]) -> list[Value]:
+        near = b.mul(index, I64(WIDTH[kind] * LANES))
+        lines = [b.add(start, near) for start in starts]
+        for line in lines if BY_PANELS else ():
+            v.prefetch(b, b.add(line, panel))
+        if LANES == 8 and kind == "f32":
+            columns = transposed_halves(b, lines)
+        else:
+            columns = v.transpose(b, [widened(b, kind, line, LANES) for line in lines])
+        for n, column in enumerate(columns):
+            v.store(b, column, b.add(carried[0], I64(4 * COLUMNS * n)), 4)
+        return [b.add(carried[0], I64(4 * COLUMNS * LANES))]
+
+    v.loop(b, count, [target], step)
+
+
+def transposed_halves(b: Builder, lines: list[Value]) -> list[Value]:
+    """Returns the columns of 8 rows of 8 float32: halves of rows are joined as they are loaded."""
+    half, columns = v.vector(F32, 4), []
+    for start in (0, 16):
+        parts = [v.load(b, half, b.add(line, I64(start)), 4) for line in lines]
+        rows = [v.shuffle(b, parts[n], parts[n + 4], range(8)) for n in range(4)]
+        pairs = [
+            v.shuffle(b, rows[n], rows[n + 1], order)
+            for n in (0, 2)
+            for order in ((0, 8, 1, 9, 4, 12, 5, 13), (2, 10, 3, 11, 6, 14, 7, 15))
+        ]
+        columns += [
+            v.shuffle(b, pairs[n], pairs[n + 2], order)
+            for n in (0, 1)
+            for order in ((0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15))
+        ]
+    return columns
 
 
 def make_pack(kind: str) -> Any:
@@ -109,7 +145,7 @@ def make_pack(kind: str) -> Any:
     zeros or other elements of B beyond ``columns``; strides are in bytes.
     """
     width = WIDTH[kind]
-    load_one, rows_of, square_of = make_load(kind), under(copy_rows, kind), under(copy_square, kind)
+    load_one, rows_of, squares = make_load(kind), under(copy_rows, kind), under(copy_squares, kind)
 
     @helper
     def pack(b: Any, b_row: Any, b_column: Any, depth: Any, columns: Any, panel: Any) -> None:
@@ -122,10 +158,9 @@ def make_pack(kind: str) -> Any:
         first = 0
         if b_row == width:
             first = depth // LANES * LANES
-            for row in range(0, first, LANES):
-                for column in range(0, columns, LANES):
-                    source, last = b + row * width + column * b_column, columns - column - 1
-                    square_of(source, b_column, last, panel + 4 * (row * COLUMNS + column))
+            for column in range(0, columns, LANES):
+                source, last = b + column * b_column, columns - column - 1
+                squares(source, b_column, last, first // LANES, panel + 4 * column)
         for row in range(first, depth):
             for column in range(COLUMNS):
                 x = np.float32(0)

@@ -7,8 +7,18 @@ from typing import Any
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.matmul.kernels import DEPTH, EDGE
 from tenonnx_cpu.matmul.kernels.block import CACHE_WAY, PANEL, copy_lines, multiply_piece, split
-from tenonnx_cpu.matmul.kernels.pack import copy_some
-from tenonnx_cpu.matmul.kernels.tile import COLUMNS, KEEP, PACED, ROWS, WIDE, multiply_tile
+from tenonnx_cpu.matmul.kernels.pack import make_pack
+from tenonnx_cpu.matmul.kernels.tile import (
+    CACHE_LINE,
+    COLUMNS,
+    KEEP,
+    PACED,
+    ROWS,
+    WIDE,
+    multiply_tile,
+)
+
+pack = make_pack("f32")
 
 ROOM = EDGE - COLUMNS * DEPTH
 """Floats of a copy of A, behind a panel."""
@@ -17,8 +27,8 @@ ROOM = EDGE - COLUMNS * DEPTH
 @helper
 def multiply_panels(
     rows: Any, columns: Any, depth: Any,
-    a: Any, a_row: Any, a_column: Any, b: Any, b_row: Any, c: Any, c_row: Any, mode: Any,
-    ahead: Any, memory: Any,
+    a: Any, a_row: Any, a_column: Any, b: Any, b_row: Any, b_column: Any,
+    c: Any, c_row: Any, mode: Any, ahead: Any, memory: Any,
 ) -> None:  # fmt: skip
     """Computes ``C = A @ B`` or ``C += A @ B``.
 
@@ -29,12 +39,14 @@ def multiply_panels(
         a: Address of A.
         a_row: Bytes from row to row of A.
         a_column: Bytes from column to column of A.
-        b: Address of B, whose columns are adjacent.
+        b: Address of B.
         b_row: Bytes from row to row of B.
+        b_column: Bytes from column to column of B.
         c: Address of C, whose columns are adjacent.
         c_row: Bytes from row to row of C.
         mode: ``ZERO`` or ``ADD``.
-        ahead: Address of the block of B that comes next; 0 if unknown.
+        ahead: Address of the block of B that comes next; 0 if unknown. It is brought along if
+            columns are adjacent.
         memory: Address of ``WORKSPACE`` floats.
     """
     copy, copy_row = memory + PANEL * DEPTH, 4 * (depth + 16)
@@ -46,12 +58,14 @@ def multiply_panels(
             copy_lines(left, left_row, copy, copy_row, some, depth)
             left, left_row = copy, copy_row
         for column in range(0, columns, COLUMNS):
-            follows = b + 4 * (column + COLUMNS)
+            follows = b + b_column * (column + COLUMNS)
             if column + COLUMNS >= columns:
                 follows = ahead if first + some >= rows else b
+            # The line that a panel begins in is that which the panel before ended in.
+            follows = (follows + CACHE_LINE - 1) // CACHE_LINE * CACHE_LINE
             multiply_panel(
                 some, min(COLUMNS, columns - column), depth, left, left_row, a_column,
-                b + 4 * column, b_row, c + first * c_row + 4 * column, c_row, mode,
+                b + b_column * column, b_row, b_column, c + first * c_row + 4 * column, c_row, mode,
                 follows, memory,
             )  # fmt: skip
 
@@ -59,14 +73,14 @@ def multiply_panels(
 @helper
 def multiply_panel(
     rows: Any, span: Any, depth: Any,
-    a: Any, a_row: Any, a_column: Any, b: Any, b_row: Any, c: Any, c_row: Any, mode: Any,
-    ahead: Any, memory: Any,
+    a: Any, a_row: Any, a_column: Any, b: Any, b_row: Any, b_column: Any,
+    c: Any, c_row: Any, mode: Any, ahead: Any, memory: Any,
 ) -> None:  # fmt: skip
     """Does the same for ``COLUMNS`` or less; all but the first tile bring the next panel along."""
     edge = memory + 4 * EDGE
     high = split(rows, ROWS, 1)
-    if span < COLUMNS:
-        copy_some(b, b_row, depth, span, memory)
+    if span < COLUMNS or b_column != 4:
+        pack(b, b_row, b_column, depth, span, memory)
         for row in range(0, rows, high):
             multiply_piece(
                 min(high, rows - row), span, depth, a + row * a_row, a_row, a_column, memory, PANEL,

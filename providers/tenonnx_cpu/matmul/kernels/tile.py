@@ -86,7 +86,8 @@ def multiply_tile(
         if form == PACED:
             v.prefetch(b, b.add(ahead, b.mul(b.lshr(index, panel), ahead_step)))
         elif form == KEEP and BY_PANELS:
-            v.prefetch(b, b.add(line, b.mul(b_row, I64(AHEAD))), 1)
+            # What a row of the panel begins in came with the panel before.
+            v.prefetch(b, b.add(b.add(line, I64(CACHE_LINE - 4)), b.mul(b_row, I64(AHEAD))), 1)
         else:
             for n in range(LINES):
                 v.prefetch(b, b.add(soon, I64(CACHE_LINE * n)))
