@@ -24,6 +24,7 @@ from tenonnx_cpu.matmul.kernels.block import (
 from tenonnx_cpu.matmul.kernels.epilogue import EXTRAS, finish_rows
 from tenonnx_cpu.matmul.kernels.pack import WIDTH, make_pack
 from tenonnx_cpu.matmul.kernels.panels import multiply_panels
+from tenonnx_cpu.matmul.kernels.runs import fits_runs, multiply_runs
 from tenonnx_cpu.matmul.kernels.tile import ADD, BY_PANELS, CACHE_LINE, COLUMNS, ROWS, ZERO
 
 TASK = 1 << 19
@@ -167,6 +168,14 @@ def make_product(kind: str) -> Any:
         packed = memory.ctypes.data + 4 * WORKSPACE * worker
         starts = (offsets[item, 0] + top * a.strides[0], offsets[item, 1])
         above = item * rows + top
+        if kind == "f32" and fits_runs(high, last - first, a, b):
+            multiply_runs(
+                high, last - first, b.shape[0], a.ctypes.data + starts[0], a.strides[0],
+                b.ctypes.data + starts[1] + 4 * first, b.strides[0],
+                c.ctypes.data + 4 * (above * columns + first), 4 * columns, packed,
+            )  # fmt: skip
+            finish_rows(c, above, above + high, first, last, extras)
+            return
         if kind == "f32" and fits_band(rows, a, b):
             multiply_band(
                 rows, last - first, b.shape[0], a.ctypes.data + starts[0], a.strides[0],

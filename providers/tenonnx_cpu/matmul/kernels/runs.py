@@ -1,0 +1,109 @@
+"""Products of few tiles of rows on AVX2: B is read in place, in one run, ahead of its use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenonnx_cpu.jit.compiling import helper
+from tenonnx_cpu.matmul.kernels import DEPTH, EDGE
+from tenonnx_cpu.matmul.kernels.block import CACHE_WAY, PANEL, copy_lines, multiply_piece, split
+from tenonnx_cpu.matmul.kernels.pack import copy_some
+from tenonnx_cpu.matmul.kernels.tile import (
+    ADD,
+    BY_PANELS,
+    CACHE_LINE,
+    COLUMNS,
+    PACED,
+    ROWS,
+    ZERO,
+    multiply_tile,
+)
+
+MOST = 3 * ROWS
+"""Rows up to which a panel is not worth packing."""
+
+CHUNK, DEEPEST, SHALLOWEST = 1 << 15, 64, 32
+"""Elements of B that are read at a time, and its rows: two such fit the second-level cache."""
+
+
+@helper
+def fits_runs(rows: Any, columns: Any, a: Any, b: Any) -> Any:
+    """Says whether A has few rows, and a task's part of B short ones that tiles can read in place.
+
+    These begin a cache line alike, and do not all come to one set of the cache.
+    """
+    if not BY_PANELS or rows > MOST or columns * SHALLOWEST > CHUNK:
+        return False
+    adjacent = a.strides[1] == 4 and b.strides[1] == 4
+    return adjacent and b.strides[0] % CACHE_LINE == 0 and b.strides[0] % CACHE_WAY != 0
+
+
+@helper
+def multiply_runs(
+    rows: Any, columns: Any, depth: Any,
+    a: Any, a_row: Any, b: Any, b_row: Any, c: Any, c_row: Any, memory: Any,
+) -> None:  # fmt: skip
+    """Computes ``C = A @ B`` for a task's columns.
+
+    Args:
+        rows: Of A and C, ``MOST`` at most.
+        columns: Of B and C.
+        depth: Columns of A, rows of B.
+        a: Address of A, whose columns are adjacent.
+        a_row: Bytes from row to row of A.
+        b: Address of B, whose columns are adjacent.
+        b_row: Bytes from row to row of B.
+        c: Address of C, whose columns are adjacent.
+        c_row: Bytes from row to row of C.
+        memory: Address of ``WORKSPACE`` floats.
+    """
+    deep = split(depth, min(DEEPEST, CHUNK // columns), 1)
+    copy, copy_row = memory + PANEL * DEPTH, 4 * (deep + 16)
+    for k in range(0, depth, deep):
+        kk = min(deep, depth - k)
+        copy_lines(a + 4 * k, a_row, copy, copy_row, rows, kk)
+        source = b + k * b_row
+        multiply_run(
+            rows, columns, kk, copy, copy_row, source, b_row, c, c_row, ADD if k else ZERO,
+            source + kk * b_row if k + kk < depth else 0, memory,
+        )  # fmt: skip
+
+
+@helper
+def multiply_run(
+    rows: Any, columns: Any, depth: Any,
+    a: Any, a_row: Any, b: Any, b_row: Any, c: Any, c_row: Any, mode: Any,
+    ahead: Any, memory: Any,
+) -> None:  # fmt: skip
+    """Does the same for some rows of B, and brings those ``ahead`` along, line by line."""
+    edge, high, pace = memory + 4 * EDGE, split(rows, ROWS, 1), 0
+    while (2 << pace) * high <= rows + high - 1:
+        pace += 1
+    share, line, run = -(-depth // (1 << pace)), 0, -(-4 * columns // CACHE_LINE)
+    column = 0
+    while column < columns:
+        panel = b + 4 * column
+        span = min(COLUMNS - panel % CACHE_LINE // 4, columns - column)
+        if span < COLUMNS:
+            copy_some(panel, b_row, depth, span, memory)
+        for row in range(0, rows, high):
+            count, left, place = (
+                min(high, rows - row),
+                a + row * a_row,
+                c + row * c_row + 4 * column,
+            )
+            soon, step = left, 0
+            if span < COLUMNS:
+                multiply_piece(
+                    count, span, depth, left, a_row, 4, memory, PANEL, place, c_row, mode, edge,
+                    soon, step,
+                )  # fmt: skip
+                continue
+            if ahead and line < run * depth:
+                soon, step = ahead + line // run * b_row + line % run * CACHE_LINE, CACHE_LINE
+                line += share
+            multiply_tile(
+                count + PACED, left, a_row, 4, panel, b_row, depth, place, c_row, mode,
+                soon, step, pace,
+            )  # fmt: skip
+        column += span
