@@ -22,7 +22,7 @@ from tenonnx_cpu.matmul.kernels.tile import (
 MOST = 3 * ROWS
 """Rows up to which a panel is not worth packing."""
 
-CHUNK, DEEPEST, SHALLOWEST = 1 << 15, 64, 32
+CHUNK, DEEPEST, SHALLOWEST = 3 << 14, 64, 48
 """Elements of B that are read at a time, and its rows: two such fit the second-level cache."""
 
 
