@@ -18,6 +18,9 @@ BESIDE: Final = {
 }
 """Modules about nodes beside operators whose names begin so; nothing for other graphs."""
 
+LATER: Final = ("elementwise.doubles",)
+"""Modules with kernels that a module of the listing imports for the few nodes that need them."""
+
 
 def _by_operator() -> dict[tuple[str, str], list[str]]:
     found: dict[tuple[str, str], list[str]] = {}
@@ -45,5 +48,5 @@ def import_for(operators: Iterable[tuple[str, str]]) -> None:
 
 def import_all() -> None:
     """Imports all of them."""
-    for name in LISTING:
+    for name in (*LISTING, *LATER):
         importlib.import_module(f"tenonnx_cpu.{name}")
