@@ -133,7 +133,8 @@ def place(path: Path, content: bytes) -> dict[str, int]:
     """Loads a code object that has no file, by the name that its file would have; see ``load``."""
     with _lock:
         if path.name not in _loaded:
-            _enter(path, _map(len(content), content), len(content), frozenset(), (path.name,))
+            base, size = _map(len(content), content), len(content)
+            _enter(path, base, size, frozenset(), (path.name,), whole=False)
         return _loaded[path.name]
 
 
@@ -163,7 +164,8 @@ def _load(path: Path, wanted: Set[str], above: tuple[str, ...]) -> dict[str, int
     if path.name in above:
         raise Damaged(f"{path.name} needs itself")
     if path.name not in _loaded:
-        descriptor = open_trusted(path, own_code() if path.parent == installed() else None)
+        like = own_code() if path.parent == installed() else None
+        descriptor = open_trusted(path, like)
         try:
             status = os.fstat(descriptor)
             size = status.st_size
@@ -172,7 +174,7 @@ def _load(path: Path, wanted: Set[str], above: tuple[str, ...]) -> dict[str, int
             base = _map(size, descriptor)
         finally:
             os.close(descriptor)
-        _enter(path, base, size, wanted, (*above, path.name))
+        _enter(path, base, size, wanted, (*above, path.name), whole=like is not None)
         if time.time() - status.st_mtime > DAY:
             with contextlib.suppress(OSError):
                 os.utime(path)  # so that it is known to be in use
@@ -181,10 +183,12 @@ def _load(path: Path, wanted: Set[str], above: tuple[str, ...]) -> dict[str, int
     return _loaded[path.name]
 
 
-def _enter(path: Path, base: int, size: int, wanted: Set[str], above: tuple[str, ...]) -> None:
+def _enter(
+    path: Path, base: int, size: int, wanted: Set[str], above: tuple[str, ...], *, whole: bool
+) -> None:
     """Makes a mapped code object ready; one that is of no use is unmapped."""
     try:
-        header, start = _header(path.name, base, size)
+        header, start = _header(path.name, base, size, whole=whole)
         if not wanted <= header.exports.keys():
             raise Damaged(f"{path.name} is another code object")
         for name in header.needs:
@@ -216,13 +220,21 @@ def _beside(path: Path, name: str) -> Path:
     return path.with_name(name)
 
 
-def _header(name: str, base: int, size: int) -> tuple[Header, int]:
-    """Returns a code object's header, and where its code begins."""
+def _header(name: str, base: int, size: int, *, whole: bool) -> tuple[Header, int]:
+    """Returns a code object's header, and where its code begins.
+
+    Args:
+        name: The code object's.
+        base: Where it is.
+        size: Its bytes.
+        whole: It is as whole as the Python code beside it, which has no checksum either.
+    """
     from tenonnx_cpu.jit.code.header import unpack  # with the first code object
 
     content = _memory(base, size)
-    mark, checksum, start, whole = FRONT.unpack_from(content)
-    if mark != MARK or whole != size or zlib.crc32(content[CHECKED:]) != checksum:
+    mark, checksum, start, length = FRONT.unpack_from(content)
+    is_whole = mark == MARK and length == size
+    if not is_whole or (not whole and zlib.crc32(content[CHECKED:]) != checksum):
         raise Damaged(f"{name} is not a whole code object")
     if not FRONT.size < start <= size or start % mmap.PAGESIZE:
         raise Damaged(f"{name} has no header")
@@ -231,11 +243,16 @@ def _header(name: str, base: int, size: int) -> tuple[Header, int]:
 
 def _memory(base: int, size: int) -> memoryview:
     """Returns memory at an address; an array of ctypes would first make a type for each size."""
+    made: memoryview = _view()(base, size, WRITABLE)
+    return made
+
+
+@functools.cache
+def _view() -> Callable[..., Any]:
     view = ctypes.pythonapi.PyMemoryView_FromMemory
     view.restype = ctypes.py_object
     view.argtypes = [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int]
-    made: memoryview = view(base, size, WRITABLE)
-    return made
+    return view
 
 
 @functools.cache
