@@ -164,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed.output.mkdir(parents=True, exist_ok=True)
     target = parsed.output / f"transforms{'-quick' if parsed.quick else ''}.json"
     kept = report.read(target) if parsed.names else []
-    variables = {"NUMBA_CACHE_DIR": str(cache_folder().parent)}
+    variables = {"NUMBA_CACHE_DIR": str(Path(cache_folder()).parent)}
     if parsed.quick:
         variables = {"TENONNX_JIT": os.environ.get("TENONNX_JIT", "0")}
     rows: list[Row] = []

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+import tenonnx
+import tenonnx_array
+import tenonnx_cpu
 from tenonnx_cpu.jit.code import code_object
 from tenonnx_cpu.jit.runtime import has_numba
 
@@ -29,9 +32,9 @@ print(json.dumps(sorted(n for n in new if type(sys.modules[n]).__name__ != "Lazy
 
 SELDOM = {
     "asyncio", "concurrent.futures.thread", "copy", "dataclasses", "difflib", "email", "hashlib",
-    "importlib.metadata", "llvmlite", "logging", "multiprocessing", "numba", "onnx", "onnx_ir",
-    "onnxscript", "platform", "platformdirs", "pluggy", "random", "rich", "shutil", "subprocess",
-    "sympy", "tempfile", "torch", "typer", "uuid",
+    "fnmatch", "importlib.metadata", "llvmlite", "logging", "multiprocessing", "numba", "onnx",
+    "onnx_ir", "onnxscript", "pathlib", "platform", "platformdirs", "pluggy", "random", "rich",
+    "shutil", "subprocess", "sympy", "tempfile", "torch", "typer", "urllib.parse", "uuid",
 }  # fmt: skip
 """Modules that take a millisecond or much more, and that few sessions need."""
 
@@ -53,11 +56,13 @@ def imported(jit: str, kernels: str, tmp_path_factory: pytest.TempPathFactory) -
     """The imports of a second process, which opens the plan that the first one kept."""
     environment = {**os.environ, "TENONNX_JIT": jit, "TENONNX_PLUGINS": ""}
     environment["NUMBA_CACHE_DIR"] = kernels
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    own = [str(Path(each.__file__).parents[1]) for each in (tenonnx, tenonnx_array, tenonnx_cpu)]
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (*own, *sys.path)))
     environment["TENONNX_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
     for _ in range(2):
         done = subprocess.run(
-            [sys.executable, "-c", ANSWER, str(DIGITS)],
+            # -S: what finds an editable install imports pathlib.
+            [sys.executable, "-S", "-c", ANSWER, str(DIGITS)],
             env=environment, capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr

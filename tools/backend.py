@@ -155,7 +155,7 @@ def compile_kind(kind: str, folder: Path, kernels: Iterable[str] = ()) -> Path:
     for name, error in errors.items():
         if error:
             raise RuntimeError(f"{name}: {error}")
-    write_index(target)
+    write_index(str(target))
     return target
 
 
@@ -184,7 +184,8 @@ def with_kernels(plain: Path, kinds: Mapping[str, Path], system: str) -> Path:
     from tenonnx_cpu.jit.code.ahead import kept_in
     from tenonnx_cpu.jit.code.cpu import INSTALLED
 
-    inside = INSTALLED.relative_to(INSTALLED.parents[1]).as_posix()
+    package = Path(INSTALLED).parent
+    inside = Path(INSTALLED).relative_to(package.parent).as_posix()
     made = plain.with_name(plain.name.replace("-none-any.whl", f"-none-{system}.whl"))
     with ZipFile(plain) as source, ZipFile(made, "w", ZIP_DEFLATED, compresslevel=9) as target:
         files = {entry: source.read(entry) for entry in source.infolist()}

@@ -30,7 +30,7 @@ TIMEOUT = 180.0
 @functools.cache
 def kernels() -> str:
     """Returns the folder of compiled kernels that users have: only side files are made anew."""
-    return str(cache_folder().parent)
+    return str(Path(cache_folder()).parent)
 
 
 @contextlib.contextmanager

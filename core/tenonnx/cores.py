@@ -6,14 +6,15 @@ import functools
 import math
 import os
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
-OWN = Path("/proc/self/cgroup")
+OWN = "/proc/self/cgroup"
 """A Linux process's control groups, a line ``number:controllers:path`` for each hierarchy."""
 
-GROUPS = Path("/sys/fs/cgroup")
+GROUPS = "/sys/fs/cgroup"
 """Where they are."""
+
+Path: TypeAlias = str | os.PathLike[str]
 
 LIMITS: Final = {1: ("cpu.cfs_quota_us", "cpu.cfs_period_us"), 2: ("cpu.max",)}
 """Files of a group that hold a quota and its period, in microseconds, by version."""
@@ -60,7 +61,7 @@ def cpu_quota(own: Path, groups: Path) -> float | None:
 
 def control_groups(
     controller: str, own: Path = OWN, groups: Path = GROUPS
-) -> Iterator[tuple[Path, int]]:
+) -> Iterator[tuple[str, int]]:
     """Yields the folders of the control groups that may limit a process, and their version.
 
     They are those that it is in, and all above. There are none on other systems than Linux.
@@ -71,27 +72,34 @@ def control_groups(
         groups: Where they are. In a container that may be its own group, whatever ``own`` says.
     """
     try:
-        hierarchies = own.read_text().splitlines()
+        hierarchies = text_of(own).splitlines()
     except OSError:
         return
     for line in hierarchies:
         _, controllers, path = line.split(":", 2)
         if not controllers:
-            root, version = groups, 2
+            root, version = os.fspath(groups), 2
         elif controller in controllers.split(","):
-            root, version = groups / controller, 1
+            root, version = os.path.join(groups, controller), 1
         else:
             continue
-        group = root / path.lstrip("/")
-        yield group, version
-        while group != root:
-            group = group.parent
-            yield group, version
+        yield root, version
+        group = root
+        for name in path.split("/"):
+            if name:
+                group = os.path.join(group, name)
+                yield group, version
 
 
-def _quota(group: Path, files: tuple[str, ...]) -> float | None:
+def text_of(path: Path) -> str:
+    """Returns what a file says."""
+    with open(path) as file:
+        return file.read()
+
+
+def _quota(group: str, files: tuple[str, ...]) -> float | None:
     try:
-        quota, period = " ".join((group / name).read_text() for name in files).split()
+        quota, period = " ".join(text_of(os.path.join(group, name)) for name in files).split()
     except OSError:
         return None
     return None if quota in ("max", "-1") else int(quota) / int(period)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tenonnx.cores import GROUPS, OWN, control_groups
+from tenonnx.cores import GROUPS, OWN, Path, control_groups, text_of
 from tenonnx.interruption import fill
 from tenonnx.memory import allowed
 from tenonnx.operators import Array, Namespace
@@ -65,7 +64,7 @@ def filled(xp: Namespace, shape: Sequence[int], value: Any, dtype: Any) -> Array
 def available_memory() -> float:
     """Bytes that can be used without swapping; all of the memory where the system is not Linux."""
     try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
+        for line in text_of("/proc/meminfo").splitlines():
             if line.startswith("MemAvailable:"):
                 return min(int(line.split()[1]) * 1024, _left_in_groups())
     except OSError:
@@ -80,11 +79,12 @@ def _left_in_groups(own: Path = OWN, groups: Path = GROUPS) -> float:
     return min((_left(*group) for group in control_groups("memory", own, groups)), default=math.inf)
 
 
-def _left(group: Path, version: int) -> float:
+def _left(group: str, version: int) -> float:
     limit, used, cache = _FILES[version]
     try:
-        lines = (group / "memory.stat").read_text().splitlines()
+        lines = text_of(f"{group}/memory.stat").splitlines()
         stat = dict(line.split() for line in lines)
-        return int((group / limit).read_text()) - int((group / used).read_text()) + int(stat[cache])
+        left = int(text_of(f"{group}/{limit}")) - int(text_of(f"{group}/{used}"))
+        return left + int(stat[cache])
     except (OSError, ValueError, KeyError):  # no group, no limit ("max"), or an older kernel
         return math.inf

@@ -187,7 +187,7 @@ def test_a_forked_child_loads_and_runs(product: Path, warm: str) -> None:
         stop = threading.Event()
         def look():
             while not stop.is_set():
-                code_object.find(code_object.Path("nowhere.image"))
+                code_object.find("nowhere.image")
         thread = threading.Thread(target=look)
         thread.start()
         y = run(opened("0"))
@@ -297,7 +297,7 @@ def test_calls_leave_no_references() -> None:
 
 def test_damaged_images_are_not_loaded(tmp_path: Path) -> None:
     softmax()
-    whole = code_path(Path(norms.__file__), "softmax").read_bytes()
+    whole = Path(code_path(norms.__file__, "softmax")).read_bytes()
     for number, length in enumerate([0, 1, 23, 24, 100, 4096, len(whole) // 2, len(whole) - 1]):
         path = tmp_path / f"short-{number}.image"
         path.write_bytes(whole[:length])

@@ -35,7 +35,7 @@ def compile_kernel(source: str, name: str, options: tuple[str, ...]) -> Any:
         f'#include "{HEADER.name}"\n{source}\nextern "C" void launch(const unsigned* shape, void** '
         f"given) {{ hosted::launch({name}, shape, given); }}\n"
     )
-    path = library(text, "-O1", "-w", *options, str(runtime()))
+    path = library(text, "-O0", "-w", *options, str(runtime()))
     return Launch(ctypes.CDLL(str(path)))
 
 

@@ -129,7 +129,7 @@ def with_raw_data(model: onnx.ModelProto) -> onnx.ModelProto:
     return copy
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
 @given(model=models())
 def test_skeleton_and_views_are_the_model(model: onnx.ModelProto) -> None:
     data = model.SerializeToString()
@@ -186,7 +186,7 @@ def test_every_truncation_is_an_error_or_a_whole_model(registry: WeightRegistry)
 
 
 @pytest.mark.filterwarnings("ignore")
-@settings(deadline=None, max_examples=600, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=1500, suppress_health_check=list(HealthCheck))
 @given(
     changes=st.lists(st.tuples(st.integers(0, 10**6), st.integers(1, 255)), min_size=1, max_size=3)
 )

@@ -83,7 +83,7 @@ def held(session: tenonnx.InferenceSession) -> int:
 def file_of_captures() -> Path:
     """Returns the file of the only plan's captures."""
     (plan,) = files.files()
-    return captures.path_of(plan)
+    return Path(captures.path_of(plan))
 
 
 def assert_same(some: list[Any], others: list[Any]) -> None:

@@ -22,7 +22,7 @@ from tenonnx.weights.sidefile import HEADER, MAGIC, SideFiles
 def planted(folder: Path) -> Path:
     """A side file that is whole, with other numbers in it than are asked for."""
     SideFiles(folder).write("key", "name", FLOAT, (COUNT,), lambda out: np.copyto(out, 666))
-    return SideFiles(folder)._path("key")
+    return Path(SideFiles(folder)._path("key"))
 
 
 def answers(folder: Path) -> str:
@@ -62,7 +62,7 @@ def test_planted_folders(plant: str, planted: Path, caplog: pytest.LogCaptureFix
 @pytest.mark.parametrize("kind", ["link", "pipe"])
 def test_planted_drafts(kind: str, folder: Path, tmp_path: Path) -> None:
     folder.mkdir()
-    draft = SideFiles(folder)._path("key").with_suffix(".draft")
+    draft = Path(SideFiles(folder)._path("key")).with_suffix(".draft")
     (tmp_path / "victim").write_bytes(b"content")
     draft.symlink_to(tmp_path / "victim")
     if kind == "pipe":
@@ -97,5 +97,5 @@ def test_a_header_that_claims_to_be_longer_than_it_is(planted: Path) -> None:
 
 def test_another_weights_file(planted: Path) -> None:
     write(SideFiles(planted.parent), "other")
-    SideFiles(planted.parent)._path("other").replace(planted)
+    Path(SideFiles(planted.parent)._path("other")).replace(planted)
     assert SideFiles(planted.parent).find("key", "name") is None

@@ -21,7 +21,7 @@ from tenonnx.weights.sidefile import HEADER_BYTES, SideFiles
 
 def age(folder: Path, key: str, seconds: int) -> None:
     """Has a side file used a while ago."""
-    path = SideFiles(folder)._path(key)
+    path = Path(SideFiles(folder)._path(key))
     os.utime(path, (time.time() - seconds, path.stat().st_mtime))
 
 
@@ -55,8 +55,8 @@ def test_files_that_nobody_uses_for_a_month_go(folder: Path) -> None:
     for key in days:
         age(folder, key, days[key] * 24 * 3600)
     files = SideFiles(folder)
-    assert set(files.room.prune()) == {files._path("a"), files._path("c")}
-    assert files.files() == [files._path("b")]
+    assert set(files.room.prune()) == {Path(files._path("a")), Path(files._path("c"))}
+    assert files.files() == [Path(files._path("b"))]
 
 
 def test_plans_and_side_files_share_their_room(
@@ -69,18 +69,17 @@ def test_plans_and_side_files_share_their_room(
     files = SideFiles.from_environment()
     assert write(SideFiles(tmp_path / "weights"), "a") is not None
     age(tmp_path / "weights", "a", 60)
-    plan = plans.path_of("b" * 64)
-    assert plan is not None
+    plan = Path(plans.path_of("b" * 64) or "")
     plans.write(plan, b"", bytes(size - 1000), ())
     os.utime(plan, (time.time() - 30, plan.stat().st_mtime))
     assert write(files, "c") is not None
-    assert files.files() == [files._path("c")]
+    assert files.files() == [Path(files._path("c"))]
     assert plan.exists()
     plans.write(plan.with_suffix(".captures"), b"", bytes(size - 1000), ())
     assert not plan.exists()
     with pytest.raises(OSError, match="no room"):
         plans.write(plan, b"", bytes(size), ())
-    assert files.files() == [files._path("c")]
+    assert files.files() == [Path(files._path("c"))]
 
 
 def test_the_folder_is_not_searched_for_every_file(
@@ -113,7 +112,7 @@ def test_the_environment_says_where_and_how_much(
     monkeypatch.setenv("TENONNX_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("TENONNX_CACHE_SIZE", "12345")
     files = SideFiles.from_environment()
-    assert (files.folder, files.room.limit) == (tmp_path / "weights", 12345)
+    assert (files.folder, files.room.limit) == (str(tmp_path / "weights"), 12345)
     monkeypatch.setenv("TENONNX_CACHE_SIZE", "12 GB")
     with pytest.raises(InvalidArgument, match="TENONNX_CACHE_SIZE must be a number of bytes"):
         SideFiles.from_environment()
@@ -123,7 +122,7 @@ def test_the_environment_says_where_and_how_much(
     monkeypatch.delenv("TENONNX_CACHE_SIZE")
     monkeypatch.delenv("TENONNX_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert SideFiles.from_environment().folder == tmp_path / "xdg" / "tenonnx" / "weights"
+    assert SideFiles.from_environment().folder == str(tmp_path / "xdg" / "tenonnx" / "weights")
 
 
 def test_switched_off_everything_is_private() -> None:

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tenonnx.cli import memory
@@ -89,6 +90,7 @@ def blas() -> Iterator[Finding]:
 
 def cache() -> Iterator[Finding]:
     """Looks at the folder in which derived weights are kept."""
+    from tenonnx.weights.folder import existing
     from tenonnx.weights.registry import default_registry
     from tenonnx.weights.trusted import POSIX, folder_fault
 
@@ -101,13 +103,13 @@ def cache() -> Iterator[Finding]:
         reason = "switched off by TENONNX_CACHE=0"
         yield Finding("note", "weight cache", reason if POSIX else "not for this system")
         return
-    existing = next(p for p in (folder, *folder.parents) if p.exists())
+    there = existing(folder)
     try:
-        if fault := folder_fault(str(folder)):
+        if fault := folder_fault(folder):
             path, what, hint = fault
             yield Finding("problem", "weight cache", f"{path} is not used, because it {what}", hint)
             return
-        tempfile.TemporaryFile(dir=existing).close()
+        tempfile.TemporaryFile(dir=there).close()
     except OSError as error:
         yield Finding(
             "problem",
@@ -117,8 +119,8 @@ def cache() -> Iterator[Finding]:
             "make it writable, or set TENONNX_CACHE_DIR to a folder that is",
         )
         return
-    used = sum(p.stat().st_size for p in folder.glob("*") if p.is_file())
-    free = shutil.disk_usage(existing).free
+    used = sum(p.stat().st_size for p in Path(folder).glob("*") if p.is_file())
+    free = shutil.disk_usage(there).free
     yield Finding("ok", "weight cache", f"{folder}, {size(used)} used, {size(free)} free")
 
 

@@ -54,10 +54,10 @@ def limits() -> dict[str, int]:
     return found
 
 
-def cgroup_limit(own: Path = OWN, groups: Path = GROUPS) -> int | None:
+def cgroup_limit(own: str | Path = OWN, groups: str | Path = GROUPS) -> int | None:
     """Returns the lowest limit of ``control_groups``; ``None`` if none has one."""
     found = control_groups("memory", own, groups)
-    limits = [_read_limit(group / LIMIT_FILES[version]) for group, version in found]
+    limits = [_read_limit(Path(group, LIMIT_FILES[version])) for group, version in found]
     return min((limit for limit in limits if limit is not None), default=None)
 
 

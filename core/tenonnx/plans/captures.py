@@ -11,7 +11,6 @@ import os
 import pickle
 import weakref
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 log = logger("tenonnx.plans")
 
 
-def take(plan: Path, identity: Identity, namespace: dict[str, Any], found: Surroundings) -> bool:
+def take(plan: str, identity: Identity, namespace: dict[str, Any], found: Surroundings) -> bool:
     """Has a plan's captures replayed, if they were kept; says whether they were.
 
     Args:
@@ -54,12 +53,12 @@ def take(plan: Path, identity: Identity, namespace: dict[str, Any], found: Surro
     return True
 
 
-def path_of(plan: Path) -> Path:
+def path_of(plan: str | os.PathLike[str]) -> str:
     """Returns where the captures of a plan are, or are to be."""
-    return plan.with_suffix(files.CAPTURES)
+    return os.path.splitext(plan)[0] + files.CAPTURES
 
 
-def keep_after_first_run(session: Session, plan: Path) -> None:
+def keep_after_first_run(session: Session, plan: str) -> None:
     """Keeps the captures of a session's plan when it has run."""
     own = session._plan
     if not any(_captured(own._code.namespace)):
@@ -98,12 +97,12 @@ def _kept(namespace: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             log.info("captures of %s are not kept: %s", name, why)
 
 
-def _keep(session: Session, plan: Path) -> None:
+def _keep(session: Session, plan: str) -> None:
     from tenonnx.plans.pickling import Pickler, dumped
     from tenonnx.plans.weights import Stores
 
     try:
-        identity = tuple(Identity.of(os.stat(plan)))  # noqa: PTH116 - as for other files
+        identity = tuple(Identity.of(os.stat(plan)))
         captures = dict(_kept(session._plan._code.namespace))
         if not captures:
             return

@@ -6,13 +6,16 @@ import errno
 import os
 import struct
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tenonnx.digest import BYTES, digest
 from tenonnx.records import NamedTuple
 from tenonnx.weights.folder import PLANS, cache_room, cache_root, note_use
 from tenonnx.weights.mapping import Mapping
 from tenonnx.weights.trusted import is_trusted, open_trusted, write_trusted
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MAGIC = b"tenonnx\x02"
 HEADER = struct.Struct(f"<8s{2 * BYTES}sQQQ")
@@ -39,18 +42,18 @@ class File(NamedTuple):
     mapping: Mapping
 
 
-def folder() -> Path | None:
+def folder() -> str | None:
     """Returns the folder of plans; ``None`` if nothing is to be kept."""
-    return None if os.environ.get("TENONNX_CACHE") == "0" else cache_root() / "plans"
+    return None if os.environ.get("TENONNX_CACHE") == "0" else os.path.join(cache_root(), "plans")
 
 
-def path_of(key: str) -> Path | None:
+def path_of(key: str) -> str | None:
     """Returns where the plan of a key is or is to be; ``None`` if none is to be kept."""
     found = folder()
-    return None if found is None else found / f"{key[:48]}{SUFFIX}"
+    return None if found is None else os.path.join(found, f"{key[:48]}{SUFFIX}")
 
 
-def read(path: Path) -> File:
+def read(path: str | os.PathLike[str]) -> File:
     """Maps a plan's file.
 
     Raises:
@@ -76,7 +79,9 @@ def read(path: Path) -> File:
     return File(whole[start:middle], whole[middle : middle + parts], apart, mapping)
 
 
-def write(path: Path, checks: bytes, parts: bytes, apart: Iterable[memoryview]) -> None:
+def write(
+    path: str | os.PathLike[str], checks: bytes, parts: bytes, apart: Iterable[memoryview]
+) -> None:
     """Writes a plan's file, at once or not at all, and makes room for it.
 
     Raises:
@@ -107,4 +112,6 @@ def files(patterns: Sequence[str] = PLANS[:1]) -> list[Path]:
     found = folder()
     if found is None or not is_trusted(found):
         return []
-    return [path for each in patterns for path in found.glob(each)]
+    from pathlib import Path  # few processes list them
+
+    return [path for each in patterns for path in Path(found).glob(each)]

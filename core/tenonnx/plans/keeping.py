@@ -8,7 +8,6 @@ import marshal
 import os
 import pickle
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from tenonnx.formats import HEADER_BYTES
@@ -27,7 +26,7 @@ BESIDE = frozenset({"__builtins__", "clock"})
 """Names that every plan has, and this one's code does not use."""
 
 
-def keep(facts: tuple[Any, ...], path: Path, session: Session, mapped: Iterable[str]) -> None:
+def keep(facts: tuple[Any, ...], path: str, session: Session, mapped: Iterable[str]) -> None:
     """Keeps a session's plan for other processes.
 
     Args:
@@ -108,7 +107,7 @@ def refuse(session: Session) -> None:
 
 def _refuse_format(path: Any, plugins: Catalogue) -> None:
     """Raises Unkept for a model that a plug-in of others reads, from whatever files it likes."""
-    with open(path, "rb") as file:  # noqa: PTH123 - any path-like
+    with open(path, "rb") as file:
         header = file.read(HEADER_BYTES)
     for name, candidate in plugins.formats.items():
         owner = plugins.owner("format", name)

@@ -73,7 +73,7 @@ def facts(
     refuse_registered(entries)
     return (
         VERSION, installed.release(), sys.version, OPTIMIZED, np.__version__,
-        os.path.abspath(path), state_of(path),  # noqa: PTH100 - a string, and often
+        os.path.abspath(path), state_of(path),
         tuple(options_of(options)), plain(requests), plain(provider_options), tuple(disabled),
         tuple(variables()), sources(entries),
     )  # fmt: skip
@@ -117,7 +117,7 @@ def state_of(path: str) -> tuple[int, ...]:
         Unkept: It cannot be looked at.
     """
     try:
-        status = os.stat(path)  # noqa: PTH116 - any path-like
+        status = os.stat(path)
     except (OSError, ValueError) as error:
         raise Unkept(f"{path} cannot be looked at: {error}") from error
     times = status.st_mtime_ns, status.st_ctime_ns
@@ -190,11 +190,11 @@ def _state_of_code(
         return None
     info = installed.folder(distribution)
     found: dict[str, tuple[int, ...]] = {}
-    if info is not None and os.path.dirname(info) == os.path.dirname(folder):  # noqa: PTH120
+    if info is not None and os.path.dirname(info) == os.path.dirname(folder):
         if info not in lists:
             lists[info] = state_of(f"{info}/RECORD")
         found["RECORD"] = lists[info]
-    elif os.path.isdir(folder):  # noqa: PTH112
+    elif os.path.isdir(folder):
         found.update(modules(folder))
     else:
         found[folder] = state_of(folder)

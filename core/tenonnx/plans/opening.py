@@ -22,8 +22,6 @@ from tenonnx.weights.locks import Locks
 from tenonnx.weights.registry import default_registry
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tenonnx.operators import OperatorTable
     from tenonnx.options import SessionOptions
     from tenonnx.planning.plan import Observer, Plan
@@ -108,7 +106,7 @@ def opened(
 
 
 def _opened(
-    path: Path, file: files.File, options: SessionOptions, registry: WeightRegistry
+    path: str, file: files.File, options: SessionOptions, registry: WeightRegistry
 ) -> tuple[Parts, bool]:
     from tenonnx.plans import unpickling  # for those who find a plan
 
@@ -213,7 +211,7 @@ class ReopenedSession(Session):
         source, _, providers, more = self._recipe
         if not shipped.is_claimed(source, self._options):
             return None
-        path = os.path.abspath(source)  # noqa: PTH100 - a string
+        path = os.path.abspath(source)
         state, registry = key.state_of(path), default_registry()
         asked = self._options, providers, more, self._disabled
         return Found(shipped.opened(path, *asked, registry), path, state, captured=False)

@@ -104,17 +104,17 @@ def _sources(root: str, distribution: str) -> Iterator[str]:
     place = key.folder_of(root)
     if place is None:
         return
-    above = os.path.dirname(place)  # noqa: PTH120 - strings, and many
+    above = os.path.dirname(place)
     info = installed.folder(distribution)
-    if info is not None and os.path.dirname(info) == above:  # noqa: PTH120
+    if info is not None and os.path.dirname(info) == above:
         listed = _listed(info)
         yield from (line for top in (root, f"{root}.py") for line in listed.get(top, ()))
         return
     from hashlib import sha256
 
-    files = [path for path, _ in key.modules(place)] if os.path.isdir(place) else [place]  # noqa: PTH112
+    files = [path for path, _ in key.modules(place)] if os.path.isdir(place) else [place]
     for path in files:
-        with open(path, "rb") as file:  # noqa: PTH123
+        with open(path, "rb") as file:
             content = file.read()
         stamp = base64.urlsafe_b64encode(sha256(content).digest()).decode().rstrip("=")
         relative = os.path.relpath(path, above).replace(os.sep, "/")

@@ -40,7 +40,7 @@ def is_claimed(source: Any, options: SessionOptions) -> bool:
     if not (options.trust_compiled_plan or _is_below(path)):
         return False
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 - a string, and often
+        with open(path, "rb") as file:
             return is_compiled(file.read(64))
     except OSError:
         return False
@@ -48,7 +48,7 @@ def is_claimed(source: Any, options: SessionOptions) -> bool:
 
 def _is_below(path: str) -> bool:
     folders = os.environ.get(key.TRUST_VARIABLE, "").split(os.pathsep)
-    tops = [os.path.join(os.path.realpath(each), "") for each in folders if each]  # noqa: PTH118
+    tops = [os.path.join(os.path.realpath(each), "") for each in folders if each]
     return any(path.startswith(top) for top in tops)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -58,7 +57,7 @@ class Stores:
 
     def _of(self, storage: Storage) -> tuple[str, Any]:
         if isinstance(storage, Mapping) and storage.kind == "mapped":
-            path = os.path.abspath(storage.path)  # noqa: PTH100 - a string, as mappings have
+            path = os.path.abspath(storage.path)
             self.files[path] = storage
             return "file", path
         lasts = PROCESS not in storage.key
@@ -66,7 +65,7 @@ class Stores:
             if not lasts:
                 raise Unkept("a side file is of no key that other processes know")
             state = running_system(), tuple(storage.identity)
-            return "derived", (Path(storage.path).name, storage.key, state)
+            return "derived", (os.path.basename(storage.path), storage.key, state)
         if not isinstance(storage, Memory) or storage.size > LARGEST:
             raise Unkept(f"weights lie in {storage.label}")
         content = _bytes_of(storage)

@@ -12,11 +12,14 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tenonnx.errors import InvalidArgument
 from tenonnx.records import NamedTuple
 from tenonnx.weights.trusted import is_trusted
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MODULES = ".modules"
 WEIGHTS, PLANS = "*.weight", ("*.plan", "*.captures", f"*{MODULES}")
@@ -30,16 +33,18 @@ LEEWAY = 1 << 30
 """Bytes that a process may write before it looks again how much there is."""
 
 
-def cache_root() -> Path:
+def cache_root() -> str:
     """Returns the folder: ``TENONNX_CACHE_DIR``, or ``tenonnx`` in the user's cache folder."""
     if given := os.environ.get("TENONNX_CACHE_DIR"):
-        return Path(given)
+        return given
     if sys.platform == "linux":  # as platformdirs says, sooner than it is imported
-        caches = Path(os.environ.get("XDG_CACHE_HOME", ""))
-        return (caches if caches.is_absolute() else Path("~/.cache").expanduser()) / "tenonnx"
+        caches = os.environ.get("XDG_CACHE_HOME", "")
+        if not os.path.isabs(caches):
+            caches = os.path.expanduser("~/.cache")
+        return os.path.join(caches, "tenonnx")
     import platformdirs
 
-    return Path(platformdirs.user_cache_dir("tenonnx"))
+    return str(platformdirs.user_cache_dir("tenonnx"))
 
 
 class Kept(NamedTuple):
@@ -95,18 +100,21 @@ class Room:
         own: Files that this process uses, which are not deleted for others.
     """
 
-    def __init__(self, folder: Path, patterns: Sequence[str], limit: int | None = None) -> None:
+    def __init__(self, folder: str, patterns: Sequence[str], limit: int | None = None) -> None:
         self.folder, self.limit = folder, limit
-        self.own: set[Path] = set()
+        self.own: set[str] = set()
         self._patterns = tuple(patterns)
         self._left = 0
 
     def files(self) -> Iterator[Path]:
         """Yields the files that there are."""
+        from pathlib import Path  # few processes look
+
         for pattern in self._patterns:
             inside, _, name = pattern.rpartition("/")
-            if is_trusted(self.folder / inside):
-                yield from (self.folder / inside).glob(name)
+            folder = Path(self.folder, inside)
+            if is_trusted(folder):
+                yield from folder.glob(name)
 
     def take(self, nbytes: int) -> bool:
         """Deletes files until so many bytes fit; none, and returns false, if they never will."""
@@ -121,10 +129,13 @@ class Room:
 
     def _look(self, nbytes: int) -> list[Path] | None:
         """Looks how much there is; returns what was deleted, ``None`` if there is no room."""
+        from pathlib import Path  # few processes look
+
         files = sorted(kept(self.files()))
         used = sum(each.size for each in files)
         excess = used + nbytes - self.limit_at(used)
-        others = [each for each in files if each.path not in self.own]
+        own = set(map(Path, self.own))
+        others = [each for each in files if each.path not in own]
         if excess > sum(each.size for each in others):
             return None
         going = []
@@ -140,12 +151,18 @@ class Room:
         """Returns the limit where files take so many bytes."""
         if self.limit is not None:
             return self.limit
-        existing = next(path for path in (self.folder, *self.folder.parents) if path.exists())
-        free = _free(existing) + used
+        free = _free(existing(self.folder)) + used
         return min(max(16 << 30, free // 10), free // 2)
 
 
-def _free(folder: Path) -> int:
+def existing(folder: str) -> str:
+    """Returns the folder, or the first one above it that is there."""
+    while not os.path.exists(folder) and (above := os.path.dirname(folder)) != folder:
+        folder = above
+    return folder or os.curdir
+
+
+def _free(folder: str) -> int:
     """Returns the bytes that are free where a folder is."""
     if hasattr(os, "statvfs"):  # shutil says so, too, but takes longer to import
         status = os.statvfs(folder)
@@ -170,5 +187,5 @@ def cache_room() -> Room | None:
 
 
 @functools.cache
-def _room(folder: Path, limit: int | None) -> Room:
+def _room(folder: str, limit: int | None) -> Room:
     return Room(folder, EVERY, limit)

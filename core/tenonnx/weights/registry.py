@@ -101,11 +101,11 @@ class WeightRegistry:
             Fail: The file cannot be opened.
         """
         try:
-            identity = Identity.of(os.stat(path))  # noqa: PTH116 - any path-like
+            identity = Identity.of(os.stat(path))
         except OSError as error:
             raise Fail(f"{os.fspath(path)} cannot be opened: {error.strerror}") from error
         if (noted := NOTED.get()) is not None:
-            noted.add(os.path.abspath(path))  # noqa: PTH100 - any path-like
+            noted.add(os.path.abspath(path))
         with self.locks.table:
             known = self._storages.get(identity)
             if isinstance(known, Mapping):

@@ -14,7 +14,7 @@ import os
 import struct
 import zlib
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -41,6 +41,9 @@ from tenonnx.weights.trusted import (
     open_trusted,
     warn_once,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 log = logger(__name__)
 
@@ -77,8 +80,8 @@ class SideFiles:
         limit: int | None = None,
         room: Room | None = None,
     ) -> None:
-        self.folder = Path(folder) if folder is not None and POSIX else None
-        self.room = room or Room(self.folder or Path(), [WEIGHTS], limit)
+        self.folder = os.fspath(folder) if folder is not None and POSIX else None
+        self.room = room or Room(self.folder or os.curdir, [WEIGHTS], limit)
         self._checked: set[Identity] = set()
         self._swept = False
 
@@ -86,7 +89,7 @@ class SideFiles:
     def from_environment(cls) -> SideFiles:
         """Returns those that ``TENONNX_CACHE``, ``TENONNX_CACHE_DIR`` and ``_SIZE`` define."""
         room = cache_room()
-        return cls(None) if room is None else cls(room.folder / "weights", room=room)
+        return cls(None) if room is None else cls(os.path.join(room.folder, "weights"), room=room)
 
     def find(self, key: str, name: str) -> SideFile | None:
         """Maps the weight of a key; ``None`` if there is none, or it is damaged or not trusted.
@@ -108,15 +111,15 @@ class SideFiles:
             name: The key the mapping gets.
             state: The result of ``state_of`` for the other process's mapping.
         """
-        if self.folder is None or os.path.basename(file) != file:  # noqa: PTH119 - a string
+        if self.folder is None or os.path.basename(file) != file:
             return None
         boot, identity = state
         if boot and boot == running_system():
             self._checked.add(Identity(*identity))
-        found = self._found(self.folder / file, None, name)
+        found = self._found(os.path.join(self.folder, file), None, name)
         return None if found is None else found.mapping
 
-    def _found(self, path: Path, key: str | None, name: str) -> SideFile | None:
+    def _found(self, path: str, key: str | None, name: str) -> SideFile | None:
         try:
             mapping = Mapping(
                 path, kind="derived", key=name, skip=HEADER_BYTES, opening=open_trusted
@@ -127,7 +130,7 @@ class SideFiles:
         except (ValueError, KeyError, TypeError) as error:
             log.info("%s is damaged and will be rebuilt: %s", path, error)
             with contextlib.suppress(OSError):
-                path.unlink()
+                os.unlink(path)
             return None
         self.room.own.add(path)
         note_use(path, mapping.identity.mtime_ns)
@@ -152,15 +155,17 @@ class SideFiles:
         """
         if self.folder is None:
             return None
-        from tenonnx.weights import draft  # few processes write
+        from pathlib import Path  # few processes write
 
-        path = self._path(key)
+        from tenonnx.weights import draft
+
+        folder, path = Path(self.folder), Path(self._path(key))
         size = HEADER_BYTES + byte_size(dtype, shape)
         try:
-            make_folder(self.folder)
+            make_folder(folder)
             if not self._swept:
                 self._swept = True
-                draft.sweep_drafts(self.folder)
+                draft.sweep_drafts(folder)
             if not self.room.take(size):
                 return None
             with draft.locked_draft(path.with_suffix(".draft")) as descriptor:
@@ -186,16 +191,18 @@ class SideFiles:
         for path in self.files():
             path.unlink(missing_ok=True)
 
-    def _path(self, key: str) -> Path:
+    def _path(self, key: str) -> str:
         # Another version of tenonnx may compute the same thing otherwise.
         assert self.folder is not None
-        return self.folder / f"{digest(f'{VERSION} {release()} {key}')}.weight"
+        return os.path.join(self.folder, f"{digest(f'{VERSION} {release()} {key}')}.weight")
 
     def files(self) -> list[Path]:
         """Returns the side files that there are."""
         if self.folder is None or not is_trusted(self.folder):
             return []
-        return list(self.folder.glob(WEIGHTS))
+        from pathlib import Path  # few processes list them
+
+        return list(Path(self.folder).glob(WEIGHTS))
 
     def _read(self, mapping: Mapping, key: str | None) -> SideFile:
         """Returns what a mapped side file holds; ValueError, KeyError or TypeError if damaged."""
@@ -231,7 +238,8 @@ class SideFiles:
 def running_system() -> str:
     """Returns a name that the system has until it is started anew; empty if it has none."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
     except OSError:
         return ""
 

@@ -12,7 +12,6 @@ import os
 import threading
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
 
 from tenonnx.weights.trusted import NOFOLLOW, make_folder
 from tenonnx_cpu.jit.code.cache import cache_folder
@@ -39,12 +38,12 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextlib.contextmanager
-def claimed(path: Path) -> Iterator[bool]:
+def claimed(path: str) -> Iterator[bool]:
     """Claims a code object, unless another process has; yields whether anybody else may have it.
 
     Threads of this process do not keep one another out. Where there is no such file, nothing does.
     """
-    place = zlib.crc32(path.name.encode()) % BYTES
+    place = zlib.crc32(os.path.basename(path).encode()) % BYTES
     with _lock:
         mine = place not in _own
         free = _is_free(place) if mine else True
@@ -83,5 +82,5 @@ def _descriptor() -> int | None:
     flags = os.O_RDWR | os.O_CREAT | NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
     with contextlib.suppress(OSError):
         make_folder(cache_folder())
-        return os.open(cache_folder() / FILE, flags, 0o600)
+        return os.open(os.path.join(cache_folder(), FILE), flags, 0o600)
     return None

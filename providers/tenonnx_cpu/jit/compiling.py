@@ -116,18 +116,18 @@ class Kernel:
 
     def _builtin(self, name: str) -> Callable[..., Any]:
         """Returns the code object's entry as a function of CPython's."""
-        path = code_path(Path(self.function.__code__.co_filename), name)
+        path = code_path(self.function.__code__.co_filename, name)
         found = code_object.find(path, [ENTRY])
         return code_object.builtin(name, (found or self._build(name, path))[ENTRY])
 
     def keep(self, name: str) -> None:
         """Compiles it into the disk cache, unless it is there, and does not load it."""
-        path = code_path(Path(self.function.__code__.co_filename), name)
+        path = code_path(self.function.__code__.co_filename, name)
         with global_compiler_lock, _frozen():
-            if not path.exists():
+            if not os.path.exists(path):
                 self._build(name, path)
 
-    def _build(self, name: str, path: Path) -> dict[str, int]:
+    def _build(self, name: str, path: str) -> dict[str, int]:
         dispatcher = helper(self.function)
         dispatcher.compile(self.signature)
         compiled = dispatcher.overloads[self.signature]
@@ -192,7 +192,7 @@ def kernel(
 def declared() -> dict[str, Kernel]:
     """Imports all modules of kernels; returns what they declare by name: ``norm.norms.softmax``."""
     found: dict[str, Kernel] = {}
-    for path in sorted(ROOT.glob("*/kernels/[!_]*.py")):
+    for path in sorted(Path(ROOT).glob("*/kernels/[!_]*.py")):
         name = f"{path.parts[-3]}.{path.stem}"
         made = vars(importlib.import_module(module_of(name))).items()
         found |= {f"{name}.{own}": each for own, each in made if isinstance(each, Kernel)}
@@ -227,13 +227,13 @@ class _Locator(caching._CacheLocator):
         self._py_file = file
 
     def get_cache_path(self) -> str:
-        return str(cache_folder())
+        return cache_folder()
 
     def ensure_cache_path(self) -> None:
         make_folder(cache_folder())
 
     def get_source_stamp(self) -> str:
-        return source_stamp(Path(self._py_file))
+        return source_stamp(self._py_file)
 
     def get_disambiguator(self) -> str:
         # Versions side by side, as two environments have them, keep a file each.

@@ -18,7 +18,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import InvalidArgument
@@ -135,7 +134,7 @@ class JitKernel:
             return
         if jit_mode() != "0" and has_code_objects():
             for path in self._places():
-                if os.path.exists(path):  # noqa: PTH110 - sooner
+                if os.path.exists(path):
                     self._found_at(path)
                     self.is_put_off = True
                     del self.run
@@ -169,14 +168,15 @@ class JitKernel:
             self.state = COMPILING
             demand.wait_for(self, works=works)
 
-    def path(self) -> Path:
+    def path(self) -> str:
         """Returns where its code object is, or is to be."""
         return code_path(source_of(self.module), self.name)
 
-    def _places(self) -> Iterator[Path]:
+    def _places(self) -> Iterator[str]:
         """Yields where its code object may be."""
         if file := FILES.get((self.module, self.name)):
-            yield from (folder / file for folder in (installed(), cache_folder()) if folder)
+            folders = installed(), cache_folder()
+            yield from (os.path.join(folder, file) for folder in folders if folder)
         yield self.path()
 
     def load(self, *, compiled: bool = False) -> bool:
@@ -204,9 +204,9 @@ class JitKernel:
         self.is_put_off = False
         return True
 
-    def _found_at(self, path: Path) -> None:
-        self.file = path.name
-        self.state = PREBUILT if path.parent == installed() else CACHED
+    def _found_at(self, path: str) -> None:
+        folder, self.file = os.path.split(path)
+        self.state = PREBUILT if folder == installed() else CACHED
 
     def compile(self) -> None:
         """Loads the kernel from the disk cache, or compiles it; a failure is logged, not raised."""
@@ -351,9 +351,11 @@ def warm_up(tell: Callable[[str, float], None], *, everything: bool) -> dict[str
 def _compile_ahead(kernels: Sequence[str], tell: Callable[[str, float], None]) -> None:
     """Has worker processes compile kernels into the cache; what they cannot is left to this one."""
     if kernels and code_object.SUPPORTED and has_numba():
+        from pathlib import Path
+
         from tenonnx_cpu.jit.code.ahead import compile_ahead
         from tenonnx_cpu.jit.code.child import Died
 
         kind = chosen.kind if (chosen := target()) else NATIVE
         with contextlib.suppress(Died, OSError):
-            compile_ahead(kind, cache_folder(), tell, kernels)
+            compile_ahead(kind, Path(cache_folder()), tell, kernels)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -32,7 +32,7 @@ def optimize(module: Any) -> None:
     builder.getModulePassManager().run(module, builder)
 
 
-def build(module: Any, exports: Sequence[str], path: Path) -> dict[str, int]:
+def build(module: Any, exports: Sequence[str], path: str) -> dict[str, int]:
     """Makes a code object of an optimized module, keeps it as a file and loads it.
 
     Returns:
@@ -51,17 +51,17 @@ def build(module: Any, exports: Sequence[str], path: Path) -> dict[str, int]:
     keep(path, content)
     _sign()
     if compiles_only():
-        return code_object.promise(path.name, exports)
+        return code_object.promise(os.path.basename(path), exports)
     return code_object.find(path, exports) or code_object.place(path, content)
 
 
 def _sign() -> None:
     """Keeps which version of numba compiles into the folder."""
     if signed(cache_folder()) != compiler():
-        keep(cache_folder() / COMPILER, str(compiler()).encode())
+        keep(os.path.join(cache_folder(), COMPILER), str(compiler()).encode())
 
 
-def keep(path: Path, content: bytes) -> None:
+def keep(path: str, content: bytes) -> None:
     """Writes a file of the cache; that it cannot be kept is no error."""
     with contextlib.suppress(OSError):
         write_trusted(path, content)

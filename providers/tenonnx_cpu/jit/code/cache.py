@@ -7,7 +7,7 @@ import functools
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from tenonnx.weights.folder import forget_unused as unused_forgotten
 from tenonnx.weights.trusted import is_trusted, open_trusted, read_trusted
 from tenonnx_cpu.jit.code.cpu import architecture, description, installed, own_code, target
 from tenonnx_cpu.jit.code.sources import INDEX, ROOT, Sources
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PROCESSOR = (
     "vendor_id", "cpu family", "model", "flags",
@@ -33,29 +36,32 @@ COMPILER = "compiler"
 
 
 @functools.cache
-def cache_folder() -> Path:
+def cache_folder() -> str:
     """Returns the folder: ``NUMBA_CACHE_DIR``, or one beside side files."""
-    return Path(os.environ.get("NUMBA_CACHE_DIR") or cache_root() / "numba", "tenonnx")
+    folder = os.environ.get("NUMBA_CACHE_DIR") or os.path.join(cache_root(), "numba")
+    return os.path.join(folder, "tenonnx")
 
 
-def code_path(file: Path, name: str) -> Path:
+def code_path(file: str, name: str) -> str:
     """Returns where the code of a kernel, or of a module's shared functions, is or may be kept.
 
     That is the cache, unless a code object is installed that is trusted.
     """
     start = f"{name_of(file)}.{name}-{source_stamp(file)[:16]}"
     if (folder := installed()) is not None:
-        path = folder / f"{start}-{_installed_stamp(folder)[:16]}.image"
+        path = os.path.join(folder, f"{start}-{_installed_stamp(folder)[:16]}.image")
         with contextlib.suppress(OSError):
             os.close(open_trusted(path, own_code()))
             return path
-    return cache_folder() / f"{start}-{machine_stamp(compiler())[:16]}.image"
+    return os.path.join(cache_folder(), f"{start}-{machine_stamp(compiler())[:16]}.image")
 
 
-def name_of(file: Path) -> str:
+def name_of(file: str) -> str:
     """Returns a module's name as kernels have it; see ``sources.module_of``."""
-    inside = file.relative_to(ROOT) if file.is_relative_to(ROOT) else Path(file.name)
-    return ".".join(part for part in inside.with_suffix("").parts if part != "kernels")
+    within = f"{ROOT}{os.sep}"
+    inside = file.removeprefix(within) if file.startswith(within) else os.path.basename(file)
+    parts = os.path.splitext(inside)[0].split(os.sep)
+    return ".".join(part for part in parts if part != "kernels")
 
 
 @functools.cache
@@ -67,16 +73,16 @@ def compiler() -> str | None:
     return version("numba") or signed(cache_folder())
 
 
-def signed(folder: Path) -> str | None:
+def signed(folder: str) -> str | None:
     """Returns the version of numba that last compiled into a folder."""
     like = own_code() if folder == installed() else None
     with contextlib.suppress(OSError, UnicodeError):
-        return read_trusted(folder / COMPILER, like).decode("ascii")
+        return read_trusted(os.path.join(folder, COMPILER), like).decode("ascii")
     return None
 
 
 @functools.cache
-def _installed_stamp(folder: Path) -> str:
+def _installed_stamp(folder: str) -> str:
     return machine_stamp(signed(folder))
 
 
@@ -104,7 +110,7 @@ def _processor() -> Iterator[str | None]:
     yield from (os.environ.get(name) for name in VARIABLES)
 
 
-def source_stamp(path: Path) -> str:
+def source_stamp(path: str) -> str:
     """Returns a digest of a module of this package and of all that it imports; see ``Sources``."""
     return _sources().stamp(path)
 
@@ -116,15 +122,17 @@ def refuse_changed() -> None:
 
 @functools.cache
 def _sources() -> Sources:
-    shipped = None if (folder := installed()) is None else folder / INDEX
-    return Sources(cache_folder() / f"{digest(str(ROOT))[:16]}.sources", shipped)
+    shipped = None if (folder := installed()) is None else os.path.join(folder, INDEX)
+    return Sources(os.path.join(cache_folder(), f"{digest(ROOT)[:16]}.sources"), shipped)
 
 
 def cached_files() -> Iterator[Path]:
     """Yields the files that are kept."""
+    from pathlib import Path  # few processes list them
+
     with contextlib.suppress(OSError):
         if is_trusted(cache_folder()):
-            yield from (path for path in cache_folder().iterdir() if path.is_file())
+            yield from (path for path in Path(cache_folder()).iterdir() if path.is_file())
 
 
 def forget_unused() -> list[Path]:

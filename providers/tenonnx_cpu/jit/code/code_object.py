@@ -20,8 +20,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable, Set
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -54,6 +53,9 @@ ARRAY = "tenonnx_ndarray"
 
 DAY = 24 * 3600
 """Seconds after which a file that is used is marked as used again."""
+
+
+Path: TypeAlias = str | os.PathLike[str]
 
 
 class Damaged(ValueError):
@@ -118,7 +120,7 @@ def load(path: Path, exports: Iterable[str] = ()) -> dict[str, int]:
         LookupError: A symbol is nowhere.
     """
     with _lock:
-        return _load(path, frozenset(exports), ())
+        return _load(os.fspath(path), frozenset(exports), ())
 
 
 def find(path: Path, exports: Iterable[str] = ()) -> dict[str, int] | None:
@@ -131,11 +133,13 @@ def find(path: Path, exports: Iterable[str] = ()) -> dict[str, int] | None:
 
 def place(path: Path, content: bytes) -> dict[str, int]:
     """Loads a code object that has no file, by the name that its file would have; see ``load``."""
+    path = os.fspath(path)
+    name = os.path.basename(path)
     with _lock:
-        if path.name not in _loaded:
+        if name not in _loaded:
             base, size = _map(len(content), content), len(content)
-            _enter(path, base, size, frozenset(), (path.name,), whole=False)
-        return _loaded[path.name]
+            _enter(path, base, size, frozenset(), (name,), whole=False)
+        return _loaded[name]
 
 
 def define(name: str, address: int) -> None:
@@ -159,38 +163,40 @@ def origin(name: str) -> str | None:
     return _origins.get(name)
 
 
-def _load(path: Path, wanted: Set[str], above: tuple[str, ...]) -> dict[str, int]:
+def _load(path: str, wanted: Set[str], above: tuple[str, ...]) -> dict[str, int]:
     """Loads a code object for those above it, which need it."""
-    if path.name in above:
-        raise Damaged(f"{path.name} needs itself")
-    if path.name not in _loaded:
-        like = own_code() if path.parent == installed() else None
+    folder, name = os.path.split(path)
+    if name in above:
+        raise Damaged(f"{name} needs itself")
+    if name not in _loaded:
+        like = own_code() if folder == installed() else None
         descriptor = open_trusted(path, like)
         try:
             status = os.fstat(descriptor)
             size = status.st_size
             if size < FRONT.size:
-                raise Damaged(f"{path.name} is not a whole code object")
+                raise Damaged(f"{name} is not a whole code object")
             base = _map(size, descriptor)
         finally:
             os.close(descriptor)
-        _enter(path, base, size, wanted, (*above, path.name), whole=like is not None)
+        _enter(path, base, size, wanted, (*above, name), whole=like is not None)
         if time.time() - status.st_mtime > DAY:
             with contextlib.suppress(OSError):
                 os.utime(path)  # so that it is known to be in use
-    if not wanted <= _loaded[path.name].keys():
-        raise Damaged(f"{path.name} is another code object")
-    return _loaded[path.name]
+    if not wanted <= _loaded[name].keys():
+        raise Damaged(f"{name} is another code object")
+    return _loaded[name]
 
 
 def _enter(
-    path: Path, base: int, size: int, wanted: Set[str], above: tuple[str, ...], *, whole: bool
+    path: str, base: int, size: int, wanted: Set[str], above: tuple[str, ...], *, whole: bool
 ) -> None:
     """Makes a mapped code object ready; one that is of no use is unmapped."""
+    own = os.path.basename(path)
     try:
-        header, start = _header(path.name, base, size, whole=whole)
+        header, start = _header(own, base, size, whole=whole)
         if not wanted <= header.exports.keys():
-            raise Damaged(f"{path.name} is another code object")
+            raise Damaged(f"{own} is another code object")
         for name in header.needs:
             if name not in _loaded:
                 _load(_beside(path, name), frozenset(), above)
@@ -208,16 +214,16 @@ def _enter(
             ADDRESS.pack_into(memory, start + word, found[name])
     exports = {name: code + offset for name, offset in header.exports.items()}
     _symbols.update(exports)
-    _origins.update(dict.fromkeys(exports, path.name))
-    _loaded[path.name] = exports
+    _origins.update(dict.fromkeys(exports, own))
+    _loaded[own] = exports
 
 
-def _beside(path: Path, name: str) -> Path:
+def _beside(path: str, name: str) -> str:
     """Returns where the code object is that another one needs."""
     folder = installed()
-    if folder is not None and os.path.exists(f"{folder}/{name}"):  # noqa: PTH110 - sooner
-        return folder / name
-    return path.with_name(name)
+    if folder is not None and os.path.exists(there := os.path.join(folder, name)):
+        return there
+    return os.path.join(os.path.dirname(path), name)
 
 
 def _header(name: str, base: int, size: int, *, whole: bool) -> tuple[Header, int]:

@@ -8,7 +8,6 @@ import importlib
 import os
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 
 from tenonnx.errors import InvalidArgument
 from tenonnx.lazy_modules import logger
@@ -20,7 +19,10 @@ log = logger("tenonnx.jit")
 VARIABLE = "TENONNX_PROCESSOR"
 NATIVE = "native"
 
-INSTALLED = Path(__file__).parents[2] / "kernels"
+PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+"""The folder of ``tenonnx_cpu``."""
+
+INSTALLED = os.path.join(PACKAGE, "kernels")
 """Where an installed package has code objects: a folder for each target CPU, by its name."""
 
 V3 = frozenset(["abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"])
@@ -134,15 +136,15 @@ def target() -> Target | None:
 @functools.cache
 def own_code() -> os.stat_result:
     """Returns the status of this folder: who can write code here can write kernels as well."""
-    return Path(__file__).parent.stat()
+    return os.stat(os.path.dirname(__file__))
 
 
 @functools.cache
-def installed() -> Path | None:
+def installed() -> str | None:
     """Returns the folder of installed code objects for what kernels are compiled for, if one is."""
     if compiles_only() or (chosen := target()) is None:
         return None
-    folder = INSTALLED / chosen.kind
+    folder = os.path.join(INSTALLED, chosen.kind)
     try:
         require_installed(folder, own_code())
     except OSError:
@@ -275,7 +277,8 @@ def _own_features() -> frozenset[str]:
 def _told() -> frozenset[str]:
     """Returns what Linux tells a process on AArch64, also under an emulator that tells no more."""
     try:
-        words = memoryview(Path("/proc/self/auxv").read_bytes()).cast("Q").tolist()
+        with open("/proc/self/auxv", "rb") as file:
+            words = memoryview(file.read()).cast("Q").tolist()
     except (OSError, TypeError):  # TypeError: it is of words of 32 bits
         return frozenset()
     entries = dict(zip(words[::2], words[1::2], strict=True))
@@ -306,7 +309,7 @@ def description() -> dict[str, str]:
     """Returns what Linux tells of the first processor; nothing elsewhere."""
     facts: dict[str, str] = {}
     try:
-        with Path("/proc/cpuinfo").open() as lines:
+        with open("/proc/cpuinfo") as lines:
             for line in lines:
                 name, colon, text = line.partition(":")
                 if not colon:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import zlib
-from pathlib import Path
 
 from tenonnx.weights.trusted import read_trusted
 
@@ -31,7 +30,7 @@ def pack(library: Library) -> bytes:
     return bytes(whole)
 
 
-def read(path: Path) -> Library | None:
+def read(path: str) -> Library | None:
     """Returns the library that a file holds; ``None`` if it holds none, or is not trusted."""
     try:
         whole = read_trusted(path)

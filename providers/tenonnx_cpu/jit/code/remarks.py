@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tenonnx_cpu.jit.code.cache import cache_folder, compiler
 from tenonnx_cpu.jit.code.cpu import installed, installed_kinds, lacks, target
 from tenonnx_cpu.jit.runtime import has_code_objects, has_numba, jit_mode
@@ -24,7 +26,7 @@ def kernels() -> Remark:
     if has_numba():
         by = f"numba {compiler()} into {cache_folder()}"
         return f"kernels for {kind}, compiled on demand by {by}", None
-    if has_code_objects() and any(cache_folder().glob("*.image")):
+    if has_code_objects() and any(Path(cache_folder()).glob("*.image")):
         text = f"kernels that numba {compiler()} compiled into {cache_folder()}, else numpy"
         return text, None
     if kinds := installed_kinds():

@@ -14,17 +14,16 @@ import re
 import time
 import zlib
 from collections.abc import Mapping
-from pathlib import Path
 
 from tenonnx.digest import digest
 from tenonnx.records import NamedTuple
 from tenonnx.weights.trusted import read_trusted, write_trusted
-from tenonnx_cpu.jit.code.cpu import own_code
+from tenonnx_cpu.jit.code.cpu import PACKAGE, own_code
 
 IMPORT, WORD = r"(?m)^from (tenonnx_cpu[\w.]*) import (.*)", r"\w+"
 """Compiled when a file is looked through, which few processes do."""
 
-ROOT = Path(__file__).parents[2]
+ROOT = PACKAGE
 
 INDEX = "sources"
 """The file beside installed kernels that tells what they were compiled from."""
@@ -39,12 +38,13 @@ BEGAN = time.time_ns() - 10_000_000
 def module_of(name: str) -> str:
     """Returns the full name of a module of kernels: ``family.name``, or ``jit`` and more."""
     family, _, own = name.partition(".")
-    return f"{ROOT.name}.{name}" if family == "jit" else f"{ROOT.name}.{family}.kernels.{own}"
+    package = os.path.basename(ROOT)
+    return f"{package}.{name}" if family == "jit" else f"{package}.{family}.kernels.{own}"
 
 
-def source_of(name: str) -> Path:
+def source_of(name: str) -> str:
     """Returns the file of a module of kernels."""
-    return ROOT.parent.joinpath(*module_of(name).split(".")).with_suffix(".py")
+    return f"{os.path.join(os.path.dirname(ROOT), *module_of(name).split('.'))}.py"
 
 
 class Changed(RuntimeError):
@@ -79,7 +79,7 @@ class Sources:
         installed: Another one, which came with the files.
     """
 
-    def __init__(self, index: Path, installed: Path | None = None) -> None:
+    def __init__(self, index: str, installed: str | None = None) -> None:
         self._index = index
         self._known: dict[str, Source] = {}
         self._indexed = _read(index)
@@ -88,7 +88,7 @@ class Sources:
         self._stamps: dict[str, str] = {}
         self._wrote_little = False
 
-    def stamp(self, path: Path) -> str:
+    def stamp(self, path: str) -> str:
         """Returns a digest of a module of this package and of all that it imports from it.
 
         Raises:
@@ -146,11 +146,13 @@ class Sources:
         write_trusted(self._index, _packed(known))
 
 
-def write_index(folder: Path) -> None:
+def write_index(folder: str) -> None:
     """Writes what the kernels of this package are compiled from, to be installed beside them."""
-    sources = Sources(folder / INDEX)
-    for path in sorted((*ROOT.glob("jit/**/*.py"), *ROOT.glob("*/kernels/*.py"))):
-        sources.stamp(path)
+    from pathlib import Path  # few processes look for all of them
+
+    sources, root = Sources(os.path.join(folder, INDEX)), Path(ROOT)
+    for path in sorted((*root.glob("jit/**/*.py"), *root.glob("*/kernels/*.py"))):
+        sources.stamp(str(path))
     sources.keep_for_installing()
 
 
@@ -164,7 +166,7 @@ def _packed(known: Mapping[str, Source]) -> bytes:
     return b"%d\n%b" % (zlib.crc32(text), text)
 
 
-def _read(index: Path, like: os.stat_result | None = None) -> dict[str, Source]:
+def _read(index: str, like: os.stat_result | None = None) -> dict[str, Source]:
     """Returns what an index knows; nothing if it is not whole, or not trusted."""
     found = {}
     try:
@@ -184,8 +186,8 @@ def _state(status: os.stat_result) -> str:
 
 def _status(name: str) -> os.stat_result:
     """Returns the status of a file that has not changed."""
-    path = os.path.join(ROOT, name)  # noqa: PTH118 - ten times as fast, for fifty files
-    status = os.stat(path)  # noqa: PTH116
+    path = os.path.join(ROOT, name)
+    status = os.stat(path)
     if status.st_ctime_ns > BEGAN:
         raise Changed(f"{name} has changed since this process began: restart the process")
     return status
@@ -193,7 +195,7 @@ def _status(name: str) -> os.stat_result:
 
 def _look_at(name: str, state: str, before: Source | None) -> Source:
     """Reads a file; what it imports is looked for unless it is as it was before."""
-    with open(os.path.join(ROOT, name), "rb", buffering=0) as file:  # noqa: PTH118, PTH123 - faster
+    with open(os.path.join(ROOT, name), "rb", buffering=0) as file:
         text = file.read()
     _status(name)
     content = digest(text)
@@ -215,11 +217,12 @@ def _modules() -> dict[str, str]:
     """Returns the files of this package's modules by name."""
     found = {}
     for folder, _, files in os.walk(ROOT):
-        inside = Path(folder).relative_to(ROOT)
-        package = ".".join((ROOT.name, *inside.parts))
+        inside = os.path.relpath(folder, ROOT)
+        parts = [] if inside == os.curdir else inside.split(os.sep)
+        package = ".".join((os.path.basename(ROOT), *parts))
         for file in files:
-            if file == "__init__.py" and inside.parts:
-                found[package] = str(inside / file)
+            if file == "__init__.py" and parts:
+                found[package] = os.path.join(*parts, file)
             elif file.endswith(".py"):
-                found[f"{package}.{file.removesuffix('.py')}"] = str(inside / file)
+                found[f"{package}.{file.removesuffix('.py')}"] = os.path.join(*parts, file)
     return found

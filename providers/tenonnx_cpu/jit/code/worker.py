@@ -132,7 +132,7 @@ def _is_kept(name: str) -> bool:
 
     module, _, own = name.rpartition(".")
     getattr(_module(module), own).compile(own)
-    return code_path(source_of(module), own).exists()
+    return os.path.exists(code_path(source_of(module), own))
 
 
 def _sweep_drafts() -> None:

@@ -11,6 +11,7 @@ import ctypes
 import functools
 import hashlib
 import inspect
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -177,35 +178,34 @@ def load() -> None:
         for file, functions in _groups.items():
             if file in _loaded:
                 continue
-            _loaded[file] = (_code_object if code_object.SUPPORTED else _library)(
-                Path(file), functions
-            )
+            make = _code_object if code_object.SUPPORTED else _library
+            _loaded[file] = make(file, functions)
             for function in functions:
                 llvm.add_symbol(function.name, code_object.address_of(function.name))
 
 
-def files() -> list[Path]:
+def files() -> list[str]:
     """Returns the files of modules whose functions have code objects, of those imported so far."""
-    return [Path(file) for file in sorted(_groups)]
+    return sorted(_groups)
 
 
-def keep(file: Path) -> None:
+def keep(file: str) -> None:
     """Compiles a module's functions into the disk cache, unless they are there."""
     with global_compiler_lock:
         path = code_path(file, IMAGE)
-        if not path.exists():
-            _build(path, file, _groups[str(file)])
+        if not os.path.exists(path):
+            _build(path, file, _groups[file])
 
 
 def promise() -> None:
     """Tells kernels that are compiled in which code objects the functions are, or will be."""
     for file, functions in _groups.items():
-        code_object.promise(
-            code_path(Path(file), IMAGE).name, [function.name for function in functions]
-        )
+        path = code_path(file, IMAGE)
+        names = [function.name for function in functions]
+        code_object.promise(os.path.basename(path), names)
 
 
-def _code_object(file: Path, functions: Sequence[Shared]) -> dict[str, int]:
+def _code_object(file: str, functions: Sequence[Shared]) -> dict[str, int]:
     path = code_path(file, IMAGE)
     names = [function.name for function in functions]
     if found := code_object.find(path, names):
@@ -213,31 +213,33 @@ def _code_object(file: Path, functions: Sequence[Shared]) -> dict[str, int]:
     return _build(path, file, functions)
 
 
-def _build(path: Path, file: Path, functions: Sequence[Shared]) -> dict[str, int]:
+def _build(path: str, file: str, functions: Sequence[Shared]) -> dict[str, int]:
     names = [function.name for function in functions]
     module = llvm.parse_assembly(str(_module(numba_target.context(), file, functions)))
     building.optimize(module)
     return building.build(module, names, path)
 
 
-def _module(context: Any, file: Path, functions: Sequence[Shared]) -> ir.Module:
-    library = context.codegen().create_library(file.stem)
-    module = library.create_ir_module(file.stem)
+def _module(context: Any, file: str, functions: Sequence[Shared]) -> ir.Module:
+    stem = Path(file).stem
+    library = context.codegen().create_library(stem)
+    module = library.create_ir_module(stem)
     for function in functions:
         function.define(module)
     return module
 
 
-def _library(file: Path, functions: Sequence[Shared]) -> Any:
+def _library(file: str, functions: Sequence[Shared]) -> Any:
     """Has numba keep the functions, where no code objects are made."""
     codegen = cpu_target.target_context.codegen()
     compiled = compiler(), codegen.magic_tuple()
     machine = hashlib.sha256(repr(compiled).encode()).hexdigest()
-    path = cache_folder() / f"{file.stem}-{source_stamp(file)[:16]}-{machine[:16]}.library"
+    stem = Path(file).stem
+    path = os.path.join(cache_folder(), f"{stem}-{source_stamp(file)[:16]}-{machine[:16]}.library")
     if (kept := library_file.read(path)) is not None:
         library = codegen.unserialize_library(kept)
     else:
-        library = codegen.create_library(f"tenonnx.{file.stem}")
+        library = codegen.create_library(f"tenonnx.{stem}")
         library.enable_object_caching()
         library.add_ir_module(_module(cpu_target.target_context, file, functions))
         library.finalize()
