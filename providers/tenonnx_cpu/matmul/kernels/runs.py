@@ -22,7 +22,7 @@ from tenonnx_cpu.matmul.kernels.tile import (
 MOST = 3 * ROWS
 """Rows up to which a panel is not worth packing."""
 
-CHUNK, DEEPEST, SHALLOWEST = 3 << 14, 64, 48
+CHUNK, SHALLOWEST = 3 << 14, 48
 """Elements of B that are read at a time, and its rows: two such fit the second-level cache."""
 
 
@@ -57,7 +57,7 @@ def multiply_runs(
         c_row: Bytes from row to row of C.
         memory: Address of ``WORKSPACE`` floats.
     """
-    deep = split(depth, min(DEEPEST, CHUNK // columns), 1)
+    deep = split(depth, min(DEPTH, CHUNK // columns), 1)
     copy, copy_row = memory + PANEL * DEPTH, 4 * (deep + 16)
     for k in range(0, depth, deep):
         kk = min(deep, depth - k)
