@@ -81,6 +81,7 @@ class Allowed:
         bits = np.unpackbits(np.frombuffer(words, np.uint8), count=size, bitorder="little")
         self._size, self._few = size, FEW * np.count_nonzero(bits) <= size
         self._which: NDArray = bits.nonzero()[0] if self._few else bits.view(np.bool_)
+        self._which.flags.writeable = False  # all texts that come to the set share it
 
     def mask(self) -> NDArray:
         """Returns which they are, [vocabulary] of booleans."""

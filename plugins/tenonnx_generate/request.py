@@ -191,7 +191,7 @@ class Request:
         return TurnStream(self._begun(tokens, turn_options, mail), mail)
 
     def set_draft_tokens(self, tokens: Any) -> None:  # noqa: ARG002 - onnxruntime-genai's
-        """Is not to be had: an engine's steps check no drafted tokens.
+        """Refuses drafted tokens: the steps of an engine check none.
 
         Raises:
             Unsupported: Always.
