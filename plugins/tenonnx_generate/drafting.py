@@ -152,7 +152,7 @@ class PatternDrafter:
 def _allowed(tokens: list[int], guide: Guide) -> list[int]:
     """Returns tokens up to the first one that may not come."""
     for place, token in enumerate(tokens):
-        if not guide.allowed().mask()[token]:
+        if token not in guide.allowed():
             return tokens[:place]
         guide.take(token)
     return tokens

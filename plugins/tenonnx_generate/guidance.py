@@ -79,17 +79,12 @@ class Allowed:
 
     def __init__(self, words: bytes, size: int) -> None:
         bits = np.unpackbits(np.frombuffer(words, np.uint8), count=size, bitorder="little")
-        self._size, self._few = size, FEW * np.count_nonzero(bits) <= size
+        self._few = FEW * np.count_nonzero(bits) <= size
         self._which: NDArray = bits.nonzero()[0] if self._few else bits.view(np.bool_)
         self._which.flags.writeable = False  # all texts that come to the set share it
 
-    def mask(self) -> NDArray:
-        """Returns which they are, [vocabulary] of booleans."""
-        if not self._few:
-            return self._which
-        made = np.zeros(self._size, np.bool_)
-        made[self._which] = True
-        return made
+    def __contains__(self, token: int) -> bool:
+        return bool((self._which == token).any() if self._few else self._which[token])
 
     def held(self, scores: NDArray) -> NDArray:
         """Returns scores [vocabulary], those of other tokens being ``NEVER``."""

@@ -171,7 +171,7 @@ def test_scores_are_held_to_the_tokens_that_are_allowed(
     bits = [bool(words[token // 8] >> token % 8 & 1) for token in range(size)]
     assert 0 < sum(bits) < size
     allowed = guide.allowed()
-    np.testing.assert_array_equal(allowed.mask(), bits)
+    np.testing.assert_array_equal([token in allowed for token in range(len(bits))], bits)
     scores = np.random.default_rng(0).standard_normal(size, np.float32)
     held = np.where(bits, scores, -np.inf)
     np.testing.assert_array_equal(allowed.held(scores), held)
