@@ -1,4 +1,4 @@
-"""An encoder like BERT and one decoding step like GPT's, as exporters write them."""
+"""An encoder like BERT, a ViT and a decoding step like GPT's, as exporters write them."""
 
 from __future__ import annotations
 
@@ -73,6 +73,32 @@ def encoder(
     mask_feed = np.tile(seen_tokens, (batch, 1))
     ids = np.random.default_rng(1).integers(0, vocabulary, (batch, LENGTH))
     return proto, {"ids": ids, "mask": mask_feed}
+
+
+def vision(
+    *, layers: int = 12, width: int = 768, heads: int = 12, image: int = 224, patch: int = 16
+) -> tuple[onnx.ModelProto, Feeds]:
+    """An image classifier like ViT: patches as tokens, and norms before attention."""
+    b = Builder()
+    size, count = width // heads, (image // patch) ** 2
+    kernel = b.normal(width, 3, patch, patch)
+    x = b("Conv", "image", kernel, b.small(width), strides=[patch] * 2, kernel_shape=[patch] * 2)
+    x = b("Transpose", b("Reshape", x, b.ints(0, width, count)), perm=[0, 2, 1])
+    x = b("Concat", b.small(1, 1, width), x, axis=1)
+    x = b("Add", x, b.small(1, count + 1, width))
+    for _ in range(layers):
+        normed = layer_norm(b, x, width)
+        parts = (linear(b, normed, width, width) for _ in range(3))
+        q, k, v = (split_heads(b, part, heads, size) for part in parts)
+        x = b("Add", x, linear(b, join_heads(b, attend(b, q, k, v, size), width), width, width))
+        hidden = gelu(b, linear(b, layer_norm(b, x, width), width, 4 * width))
+        x = b("Add", x, linear(b, hidden, 4 * width, width))
+    first = b("Gather", layer_norm(b, x, width), b.scalar(0), axis=1)
+    b("Gemm", first, b.normal(width, 1000), b.small(1000), out="scores")
+    pixels = np.random.default_rng(1).standard_normal((1, 3, image, image), dtype=np.float32)
+    return b.model({"image": (FLOAT, [1, 3, image, image])}, {"scores": (FLOAT, [1, 1000])}), {
+        "image": pixels
+    }
 
 
 def rms_norm(b: Builder, x: str, width: int) -> str:

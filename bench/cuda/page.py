@@ -40,9 +40,10 @@ In bold what is more than it may be."""
 
 
 def page(content: Mapping[str, Any]) -> str:
-    """Returns the page of what was found, and of what was not."""
+    """Returns the page of what was found and what was not, with a ``remark`` if there is one."""
     versions = ", ".join(f"{name} {content[name]}" for name in ("cupy", "torch") if name in content)
     lines = [f"# {content['device']}", "", f"{versions}; {machine_line(content)}", ""]
+    lines += [content["remark"], ""] if "remark" in content else []
     found = content["found"]
     if tests := found.get(TESTS):
         lines += [test_line(tests), ""]

@@ -12,7 +12,7 @@ from bench.builder import Feeds
 from bench.convnets import resnet50
 from bench.cuda.halved import halved
 from bench.llm import HEADS, INNER, WIDTH, phi3
-from bench.transformers import encoder
+from bench.transformers import encoder, vision
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,12 @@ def _encoder(small: bool) -> dict[str, int]:
     return {"layers": 12, "width": 768, "heads": 12, "vocabulary": 30522}
 
 
+def _vision(small: bool) -> dict[str, int]:
+    if small:
+        return {"layers": 1, "width": 64, "heads": 2, "image": 32, "patch": 8}
+    return {"layers": 12, "width": 768, "heads": 12, "image": 224, "patch": 16}
+
+
 def _decoder(small: bool) -> dict[str, int]:
     if small:
         return {"layers": 1, "width": 128, "inner": 256, "heads": 2}
@@ -53,6 +59,12 @@ def _bert(small: bool) -> Any:
     from bench.cuda.twins import Encoder
 
     return Encoder(**_encoder(small))
+
+
+def _vit(small: bool) -> Any:
+    from bench.cuda.twins import Vision
+
+    return Vision(**_vision(small))
 
 
 def _resnet(small: bool) -> Any:
@@ -89,6 +101,24 @@ ROWS: dict[str, Row] = {
     ),
     "bert-base": Row("BERT-base, 128 tokens", lambda small: encoder(**_encoder(small)), _bert),
     "resnet50": Row("ResNet-50, one image", _small_resnet, _resnet),
+    "vit-fp16": Row(
+        "ViT-base in float16, one image",
+        lambda small: halved(*vision(**_vision(small))),
+        _vit,
+        half=True,
+    ),
+    "resnet50-fp16": Row(
+        "ResNet-50 in float16, one image",
+        lambda small: halved(*_small_resnet(small)),
+        _resnet,
+        half=True,
+    ),
+    "bert-base-8-fp16": Row(
+        "BERT-base in float16, 8 times 128 tokens",
+        lambda small: halved(*encoder(batch=8, **_encoder(small))),
+        _bert,
+        half=True,
+    ),
     "decode-fp16": Row(
         "4 layers of Phi-3-mini in float16, 1 token after 128",
         lambda small: halved(*phi3(form="float", **_decoder(small))),
@@ -126,11 +156,22 @@ ROWS: dict[str, Row] = {
         half=True,
         streams=True,
     ),
+    "vit": Row("ViT-base, one image", lambda small: vision(**_vision(small)), _vit),
+    "bert-base-8": Row(
+        "BERT-base, 8 times 128 tokens", lambda small: encoder(batch=8, **_encoder(small)), _bert
+    ),
+    "prefill-nbits-fp16": Row(
+        "4 layers of Phi-3-mini, int4 as MatMulNBits, activations in float16, 512 tokens after 1",
+        lambda small: halved(
+            *phi3(form="nbits", tokens=8 if small else 512, past=1, **_decoder(small))
+        ),
+        _phi3,
+        half=True,
+    ),
     "prefill-nbits": Row(
         "4 layers of Phi-3-mini, int4 as MatMulNBits, 512 tokens after 1",
         lambda small: phi3(form="nbits", tokens=8 if small else 512, past=1, **_decoder(small)),
         _phi3,
-        half=True,
     ),
 }
 """In the order of what one would know first, for a device may be lent for minutes."""

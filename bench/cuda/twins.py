@@ -47,6 +47,43 @@ class Encoder(nn.Module):
         return x
 
 
+class VisionLayer(nn.Module):
+    """A layer of ViT: what is added was normalized before."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.o = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
+
+    def forward(self, x: Any) -> Any:
+        """Returns [batch, length, width]."""
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+                   for part in self.qkv(self.norms[0](x)).chunk(3, -1))  # fmt: skip
+        mixed = F.scaled_dot_product_attention(q, k, v)
+        x = x + self.o(mixed.transpose(1, 2).flatten(2))
+        return x + self.down(F.gelu(self.up(self.norms[1](x))))
+
+
+class Vision(nn.Module):
+    """ViT, with a classifier of its first token."""
+
+    def __init__(self, layers: int, width: int, heads: int, image: int, patch: int) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, width, patch, patch)
+        self.first = nn.Parameter(torch.zeros(1, 1, width))
+        self.places = nn.Parameter(torch.zeros(1, (image // patch) ** 2 + 1, width))
+        self.layers = nn.Sequential(*(VisionLayer(width, heads) for _ in range(layers)))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 1000)
+
+    def forward(self, image: Any) -> Any:
+        """Returns [batch, 1000]."""
+        x = self.patches(image).flatten(2).transpose(1, 2)
+        x = torch.cat([self.first.expand(len(x), 1, -1), x], 1) + self.places
+        return self.head(self.norm(self.layers(x))[:, 0])
+
+
 class Bottleneck(nn.Module):
     """Three convolutions and the way around them."""
 
