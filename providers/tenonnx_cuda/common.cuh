@@ -22,6 +22,15 @@ __device__ inline unsigned short float_to_half(float x) {
 }
 #endif
 
+// A kernel that FOLLOWS may start while the one before it ends (compute capability 9.0), and waits
+// here: above it, only what no other kernel writes is read.
+__device__ inline void follow() {
+#ifdef FOLLOWS
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 __device__ inline float number(f32 x) { return x; }
 __device__ inline float number(f16 x) { return half_to_float(x.bits); }
 __device__ inline float number(bf16 x) { return __uint_as_float((unsigned)x.bits << 16); }

@@ -15,6 +15,7 @@ from tenonnx.errors import EPFail
 from tenonnx.operators import Array, Namespace
 from tenonnx_cuda.cudnn.plans import Cudnn, cudnn_of
 from tenonnx_cuda.cupy_stream import CupyStream, no_room
+from tenonnx_cuda.launching import Launch, launch_function, launched
 from tenonnx_cuda.matmul.cublas import products
 from tenonnx_cuda.namespace import DeviceNamespace
 from tenonnx_cuda.platform import Grid, Launcher, NDArray, View
@@ -24,6 +25,9 @@ PORTABLE_MAPPED_READ_ONLY = 0x01 | 0x02 | 0x08
 
 NO_MEMORY = 2
 """cudaErrorMemoryAllocation."""
+
+FOLLOWED = 12040
+"""CUDA's version from which on a graph captures kernels that follow each other closely."""
 
 SAME_ADDRESS = 91
 """cudaDevAttrCanUseHostPointerForRegisteredMem."""
@@ -213,13 +217,25 @@ class CupyPlatform:
     @functools.cache  # noqa: B019 - platforms live as long as the process, and graphs need all
     def compile(self, source: str, name: str, options: Sequence[str]) -> Launcher:
         """Compiles a kernel with NVRTC; cupy keeps the result on disk."""
+        launch = None if "-DALONE=1" in options else self._launch
+        if launch is not None:
+            options = (*options, "-DFOLLOWS")
         module = self._cupy.RawModule(code=source, options=("-std=c++17", *options))
         with self._device:
-            return functools.partial(_launcher, self._cupy.cuda, module.get_function(name))
+            function = module.get_function(name)
+        return functools.partial(_launcher, self._cupy.cuda, function, launch)
+
+    @functools.cached_property
+    def _launch(self) -> Any:
+        """The driver's function for kernels that follow; ``None`` where none may."""
+        runtime = self._cupy.cuda.runtime
+        if self.capability < (9, 0) or runtime.driverGetVersion() < FOLLOWED:
+            return None
+        return launch_function()
 
 
 def _launcher(
-    cuda: Any, function: Any, grid: Grid, block: Grid, arguments: Sequence[Any]
+    cuda: Any, function: Any, follow: Any, grid: Grid, block: Grid, arguments: Sequence[Any]
 ) -> Callable[..., None]:
     """Returns what puts addresses among arguments that lie in memory as the driver takes them.
 
@@ -233,15 +249,23 @@ def _launcher(
             ctypes.memmove(first + width * i, each.tobytes(), each.itemsize)
     each_at = [first + width * i for i in range(len(arguments))]
     pointers = (ctypes.c_void_p * len(arguments))(*each_at)
-    sizes = [*grid, *[1] * (3 - len(grid)), *block, *[1] * (3 - len(block))]
+    sizes = tuple(map(int, (*grid, *[1] * (3 - len(grid)), *block, *[1] * (3 - len(block)))))
     kernel, stream, given = function.kernel, cuda.get_current_stream, ctypes.addressof(pointers)
-    launch, shape, held = cuda.driver.launchKernel, tuple(map(int, sizes)), (pointers, kernel)
+    held = pointers, kernel
+    if follow is None:
+        plain = cuda.driver.launchKernel
+
+        def launch(on: int) -> None:
+            plain(kernel.ptr, *sizes, 0, on, given, 0)
+
+    else:
+        launch = functools.partial(launched, follow, Launch.of(sizes), kernel.ptr, given)
 
     def start(*addresses: int) -> None:
         assert held, "what the driver reads is there"
         for place, address in zip(places, addresses, strict=True):
             cells[place] = address
-        launch(kernel.ptr, *shape, 0, stream().ptr, given, 0)
+        launch(stream().ptr)
 
     return start
 

@@ -23,6 +23,8 @@ LARGEST_LIMIT = 2**62
 DEFAULT_MATH = 0
 """CUBLAS_DEFAULT_MATH: float32 is multiplied as it is."""
 
+_making = threading.Lock()
+
 _capturing = threading.Lock()
 """cupy has one allocator of pinned memory for all threads."""
 
@@ -38,15 +40,15 @@ def no_room(error: Exception) -> OutOfDeviceMemoryError:
 class Ordered:
     """Device and stream of a thread, for as long as it is entered; by any number of threads."""
 
-    def __init__(self, device: Any, stream: Any) -> None:
-        self._device, self._stream = device, stream
+    def __init__(self, device: Any, owner: CupyStream) -> None:
+        self._device, self._owner = device, owner
 
     def __enter__(self) -> None:
         self._device.__enter__()
-        self._stream.__enter__()
+        self._owner.stream.__enter__()
 
     def __exit__(self, *error: object) -> None:
-        self._stream.__exit__(*error)
+        self._owner.stream.__exit__(*error)
         self._device.__exit__(*error)
 
 
@@ -69,14 +71,11 @@ class CupyStream:
     ) -> None:
         self._cupy, self._device, self._math_mode = cupy, device, TF32 if tf32 else DEFAULT_MATH
         self._cublas = importlib.import_module("cupy_backends.cuda.libs.cublas")
+        self._made: dict[str, Any] = {}
         if address:
-            self._stream = cupy.cuda.Stream.from_external(_Foreign(address))
-        else:
-            self._stream = cupy.cuda.Stream(non_blocking=True)
-        self._ordered = Ordered(device, self._stream)
+            self._made["runs"] = cupy.cuda.Stream.from_external(_Foreign(address))
+        self._ordered = Ordered(device, self)
         self.replaying = threading.RLock()
-        # Pools have what was freed on one stream for that stream alone.
-        self._captures = cupy.cuda.Stream(non_blocking=True)
         self._pool = cupy.cuda.MemoryPool()
         self._of_graphs = cupy.cuda.MemoryPool(functools.partial(_for_graphs, cupy.cuda))
         if limit < LARGEST_LIMIT:
@@ -85,11 +84,22 @@ class CupyStream:
                 self._of_graphs.set_limit(size=limit)
         weakref.finalize(self, _empty, device, self._pool, self._of_graphs).atexit = False
 
+    @property
+    def stream(self) -> Any:
+        """The stream of runs; four take 2 MiB of a device, so an idle session has none."""
+        return self._made.get("runs") or self._make("runs")
+
+    def _make(self, name: str) -> Any:
+        with _making, self._device:
+            if name not in self._made:
+                self._made[name] = self._cupy.cuda.Stream(non_blocking=True)
+            return self._made[name]
+
     @contextmanager
     def active(self) -> Iterator[None]:
         """Makes device, stream, pool and precision this thread's."""
         cuda, cublas, mode = self._cupy.cuda, self._cublas, self._math_mode
-        with self._device, self._stream, cuda.using_allocator(self._pool.malloc):
+        with self._device, self.stream, cuda.using_allocator(self._pool.malloc):
             handle = self._device.cublas_handle  # this thread's, and everybody's in it
             before = cublas.getMathMode(handle)
             if before != mode:
@@ -121,7 +131,8 @@ class CupyStream:
         stream of their own: what other threads do on this one meanwhile would be captured, and not
         done.
         """
-        cuda, capture = self._cupy.cuda, self._captures
+        # Pools have what was freed on one stream for that stream alone.
+        cuda, capture = self._cupy.cuda, self._made.get("captures") or self._make("captures")
         allocator = cuda.using_allocator(self._of_graphs.malloc)
         with self.active(), self._no_uploads(), capture, allocator:
             capture.begin_capture()
@@ -137,7 +148,7 @@ class CupyStream:
 
     def _launch(self, graph: Any) -> None:
         """Starts a graph, which writes to this stream's pool."""
-        graph.launch(self._stream)
+        graph.launch(self.stream)
 
     @contextmanager
     def _no_uploads(self) -> Iterator[None]:
@@ -161,11 +172,12 @@ class CupyStream:
 
     def wait_event(self, event: Any) -> None:
         """Lets what comes now start after an event."""
-        self._stream.wait_event(event)
+        self.stream.wait_event(event)
 
     def synchronize(self) -> None:
         """Waits for everything on the stream."""
-        self._stream.synchronize()
+        if "runs" in self._made:
+            self.stream.synchronize()
 
 
 class _Foreign:

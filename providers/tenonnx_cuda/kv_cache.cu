@@ -16,6 +16,7 @@ typedef unsigned char unit;
 // that are `apart`. A thread for each unit.
 extern "C" __global__ void extend(
     const unit* from, unit* to, long long count, long long each, long long apart, long long start) {
+    follow();
     const long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (at < count) to[at / each * apart + start + at % each] = from[at];
 }

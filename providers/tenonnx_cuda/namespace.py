@@ -1,8 +1,8 @@
 """cupy's functions, where they differ from numpy's mended.
 
-cupy 14 has bfloat16, but chooses among such elements in float32 and does not accumulate them. Its
-remainder is ``a - floor(a / b) * b``, which is NaN for an infinite divisor. Its generators draw
-other numbers, so numpy's are brought over: a seed means the same on every provider.
+cupy 14 has bfloat16, but chooses among such elements in float32, and neither accumulates nor sorts
+them. Its remainder is ``a - floor(a / b) * b``, which is NaN for an infinite divisor. Its
+generators draw other numbers, so numpy's are brought over: a seed means the same everywhere.
 """
 
 from __future__ import annotations
@@ -75,6 +75,15 @@ class DeviceNamespace:
         if a.dtype != BFLOAT16:
             return self._cupy.cumprod(a, axis, dtype)
         return self._cupy.cumprod(a.astype(np.float32), axis).astype(dtype or BFLOAT16)
+
+    def unique(self, ar: Array, *wanted: Any, **more: Any) -> Any:
+        """Returns the elements that there are, in order, and what else is wanted of them."""
+        if ar.dtype != BFLOAT16:
+            return self._cupy.unique(ar, *wanted, **more)
+        found = self._cupy.unique(ar.astype(np.float32), *wanted, **more)
+        if not isinstance(found, tuple):
+            return found.astype(BFLOAT16)
+        return found[0].astype(BFLOAT16), *found[1:]
 
     def remainder(self, a: Array, b: Array) -> Array:
         """Returns remainders of the divisor's sign."""

@@ -26,6 +26,9 @@ ELEMENTS: Final = {
 
 INCLUDE: Final = re.compile(r'^#include "([\w/]+)\.cuh".*$', re.MULTILINE)
 
+ALONE: Final = {"ALONE": 1}
+"""The macro of kernels that multiply for long: one that waits beside them takes of their room."""
+
 NULL: Final = np.uintp(0)
 """A pointer to nothing, as an argument."""
 

@@ -14,6 +14,9 @@ from tenonnx_cuda.cudnn.operations import ELEMENTS
 
 DTYPES = {number: dtype for dtype, number in ELEMENTS.items()}
 KINDS = {0: np.float64, 4: np.int64, 11: np.bool_}
+
+TILE = 256
+"""Keys that cuDNN loads at once."""
 """The element type of results inside a graph."""
 
 
@@ -105,6 +108,9 @@ class Run:
             m, n, k = (self.length(operation, axis, i) for axis in "MNK")
             result[i] = np.nan
             result[i, :, :m, :n] = a[i, :, :m, :k] @ b[i, :, :k, :n]
+            if k is not None:  # the rest of a tile is multiplied by 0, and a NaN stays
+                rest = b[i, :, k : -(-k // TILE) * TILE, :n]
+                result[i, :, :m, :n] += 0 * rest.sum(1, keepdims=True)
         return result
 
     def length(self, operation: Described, axis: str, batch: int) -> int | None:

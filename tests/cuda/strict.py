@@ -290,6 +290,17 @@ def accumulated(function: Any) -> Any:
     return call
 
 
+def unsorted(function: Any) -> Any:
+    """As cupy does it: Thrust has no bfloat16."""
+
+    def call(a: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_bfloat16(a):
+            raise NotImplementedError("Sorting arrays with dtype 'bfloat16' is not supported")
+        return function(a, *args, **kwargs)
+
+    return call
+
+
 def remainder(a: Any, b: Any) -> Any:
     """As cupy does it."""
     if getattr(a, "dtype", np.dtype(int)).kind in "biu":
@@ -326,6 +337,7 @@ DIFFERENT = {
     "triu": widened(np.triu),
     "cumsum": accumulated(np.cumsum),
     "cumprod": accumulated(np.cumprod),
+    **{name: unsorted(getattr(np, name)) for name in ("sort", "argsort", "unique")},
     "remainder": remainder,
     "matmul": matmul,
 }

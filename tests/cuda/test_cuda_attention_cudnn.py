@@ -126,6 +126,32 @@ def test_prompts_of_several_lengths(totals: tuple[int, int]) -> None:
     assert library.started
 
 
+def test_what_has_not_run_is_not_captured(caplog: pytest.LogCaptureFixture) -> None:
+    """The first start of a plan does what a graph would not repeat."""
+    kind, caches = onnx.TensorProto.FLOAT16, [(2, 2, "n", size) for size in (64, 72)]
+    given = zip(("k", "v", "pk", "pv"), 2 * caches, strict=True)
+    made = model(
+        [node("Neg", "q", "a"), node("Attention", "a k v _ pk pv", "y nk nv", is_causal=1)],
+        [value("q", kind, (2, 4, "s", 64)), *(value(name, kind, shape) for name, shape in given)],
+        [value("y", kind, None), value("nk", kind, None), value("nv", kind, None)],
+        opset=23,
+    )  # fmt: skip
+    platform, library = emulated.FakePlatform(), Library()
+    platform.cudnn = cudnn(library)
+    provider = emulated.provider_on(platform)
+    session = emulated.session(made, provider, provider_options={"enable_cuda_graph": True})
+    q, k, v = heads(np.float16, keys=QUERIES)
+    past = [draw(i, 2, 2, 200, size, dtype=np.float16) for i, size in enumerate((64, 72), 3)]
+    whole = [np.concatenate(pair, 2) for pair in zip(past, (k, v), strict=True)]
+    expected = attended(-q, *whole, before=200, causal=True)
+    feeds = {"q": q, "k": k, "v": v, "pk": past[0], "pv": past[1]}
+    with caplog.at_level(logging.WARNING, "tenonnx"):
+        for _ in range(4):
+            close(session.run(None, feeds)[0], expected, np.float16)
+    assert "a run is not captured, and goes on without: cuDNN has not run attention" in caplog.text
+    assert len(library.started) == 4
+
+
 def test_one_kernel_serves_all_lengths() -> None:
     library = Library()
     connected = cudnn(library)

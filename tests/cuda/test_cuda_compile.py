@@ -90,13 +90,9 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         | {"BY_ROWS": by_rows, "K_BLOCK": 32, "N_BLOCK": 1}
         for t, b, s, z, by_rows in (("f16", 4, 0, 1, 1), ("bf16", 8, 1, 0, 0), ("f32", 2, 0, 2, 1))
     ],
-    "matmul/gemv": [
-        {"T": t, "ROWS": rows, "ACTIVATED": function_of(activation)}
-        for t, rows, activation in (("f16", 1, ""), ("bf16", 4, "GeluTanh"), ("f16", 2, "Relu"))
-    ],
     "quantized/nbits_mma": [
         {"T": t, "S": t, "BITS": b, "SIGNED": s, "MIDDLE": 8, "ZERO": z, "TILES": n}
-        | {"K_BLOCK": 32, "WHOLE": whole, "K_STEP": step, "PADDED": int(step == 1)}
+        | {"K_BLOCK": 32, "WHOLE": whole, "K_STEP": step, "PADDED": int(step == 1), "EARLY": whole}
         for t, b, s, z, n, whole, step in (
             ("f32", 4, 0, 1, 8, 1, 1),
             ("bf16", 8, 1, 0, 4, 0, "k_step"),
@@ -109,7 +105,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     ],
     "quantized/nbits_mma_columns": [
         {"T": t, "S": t, "Y": y, "BITS": b, "SIGNED": s, "MIDDLE": 0, "ZERO": z}
-        | {"K_BLOCK": 32, "N_BLOCK": 1, "N_STEP": n_step, "STEP": step, "TILES": n}
+        | {"K_BLOCK": 32, "N_BLOCK": 1, "N_STEP": n_step, "STEP": step, "TILES": n, "EARLY": z}
         for t, y, b, s, z, n_step, step, n in (
             ("f16", "f16", 4, 1, 0, 1, 32, 4),
             ("f32", "f32", 8, 0, 1, "n_step", 16, 8),
@@ -159,8 +155,16 @@ def test_kernels_compile(name: str, capability: int, tmp_path: Path) -> None:
     """With NVRTC in all variants; nvcc takes seconds for each, so with it in the first."""
     if nvrtc() is None and capability > 80 and not EVERY:
         pytest.skip("nvcc compiles for one device, unless TENONNX_CUDA_EVERY_CASE is set")
+    follows = {"FOLLOWS": 1} if capability >= 90 else {}
     for macros in VARIANTS[name][: None if nvrtc() else 1]:
-        check_compiles(source(name), macros, capability, tmp_path)
+        check_compiles(source(name), {**macros, **follows}, capability, tmp_path)
+
+
+def test_every_kernel_waits_for_those_before() -> None:
+    """Where the device starts one while another one ends."""
+    for path in (*FOLDER.rglob("*.cu"), *FOLDER.rglob("*.cuh")):
+        kernels = path.read_text().split("__global__")[1:]
+        assert all("follow();" in kernel for kernel in kernels), path
 
 
 def test_shared_memory_fits_everywhere() -> None:

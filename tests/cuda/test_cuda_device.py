@@ -27,11 +27,20 @@ MISSING = why_unusable(CUDAExecutionProvider)
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(MISSING is not None, reason=str(MISSING))]
 
 
+ZERO = "numpy's 1.9e-7 is expected where cuFFT gives the 0 that it stands for"
+
+GAPS = {
+    name: why
+    for name, why in contract.TestEmulated.gaps.items()
+    if name != "test_attention_4d_causal_fp16_expanded"  # cupy rounds it less often than numpy
+} | dict.fromkeys(("test_dft_inverse", "test_dft_inverse_opset19"), ZERO)
+
+
 class TestCuda(ProviderTests):
     provider: ClassVar[str | type[Provider]] = "cuda"
     options: ClassVar[Mapping[str, Any]] = contract.TestEmulated.options
     cases: ClassVar[str] = contract.TestEmulated.cases
-    gaps: ClassVar[Mapping[str, str]] = contract.TestEmulated.gaps
+    gaps: ClassVar[Mapping[str, str]] = GAPS
     frameworks: ClassVar[tuple[str, ...]] = ("cupy", "cupyx")
     copies: ClassVar[str] = "weights pass through pinned buffers, which cupy keeps"
 

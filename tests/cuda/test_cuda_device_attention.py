@@ -128,7 +128,7 @@ def test_keys_of_several_lengths(causal: int) -> None:
 @pytest.mark.parametrize("graphed", [False, True])
 def test_prompts_of_several_lengths(graphed: bool, beyond: float) -> None:
     """Behind a cache with room, of which nothing is known beyond its sequences' ends."""
-    steps, room, size = 80, 192, 64
+    steps, room, size = 80, 448, 64
     session = None
     for seed, totals in enumerate([(150, 90), (120, 160), (80, 81), (192, 80)]):
         ends = np.array(totals)

@@ -7,14 +7,10 @@ from typing import Any
 import hosted
 import numpy as np
 import pytest
-import strict
-from emulated import FakePlatform
 from kernel_calls import BFLOAT16, FLOATS, chosen, close, draw, needs_compiler
 
 from tenonnx_contrib.fused import FUNCTIONS, fused_conv
 from tenonnx_cuda.elementwise.formulas import ENDINGS
-from tenonnx_cuda.matmul.epilogue import Epilogue
-from tenonnx_cuda.matmul.gemv import product_of_few
 from tenonnx_cuda.norm import rows
 from tenonnx_cuda.sources import ELEMENTS, header
 
@@ -212,36 +208,6 @@ def test_complex_numbers_are_not_scattered_without_their_imaginary_parts() -> No
     for op, where in (("ScatterElements", indices), ("ScatterND", indices[:, :1])):
         run = chosen(op, 18, reduction="add", plain=lambda data, *_: data)
         np.testing.assert_array_equal(run(x, where, x[:1]), x)
-
-
-@needs_compiler
-@pytest.mark.parametrize("dtype", FLOATS[1:], ids=str)
-@pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("rows", [(1,), (1, 3)], ids=str)
-def test_products_of_few_rows(dtype: Any, turned: bool, rows: tuple[int, ...]) -> None:
-    """Rows and columns of the matrix are no multiples of what a block takes, and lie apart."""
-    K, N = (536, 517) if turned else (67, 2072)
-    wide = (
-        draw(1, N, K + 8, dtype=dtype)[:, 8:].T if turned else draw(1, K, N + 8, dtype=dtype)[:, 8:]
-    )
-    x, bias, added = (draw(s, *shape, dtype=dtype) for s, shape in enumerate(
-        ((*rows, K), (1, N), (*rows, N)), 2))  # fmt: skip
-    platform = FakePlatform()
-    given = [strict.wrap(a) for a in (x, wide, bias, added)]
-    product = x.astype(np.float64) @ wide.astype(np.float64)
-    y = product_of_few(platform, *given[:2])
-    assert y is not None
-    close(y.held, product, dtype)
-    sum_ = 0.5 * product + 2 * added.astype(np.float64) + bias.astype(np.float64)
-    for activation, expected in (("Relu", np.maximum(sum_, 0)), ("GeluTanh", gelu_by_tanh(sum_))):
-        epilogue = Epilogue(0.5, 2.0, given[3], given[2], activation)
-        y = product_of_few(platform, *given[:2], epilogue)
-        assert y is not None
-        close(y.held, expected, dtype)
-
-
-def gelu_by_tanh(x: Any) -> Any:
-    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
 
 @needs_compiler

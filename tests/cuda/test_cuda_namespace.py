@@ -38,6 +38,16 @@ def test_choices_keep_their_type(other: Any) -> None:
     np.testing.assert_array_equal(found.astype(np.float32), expected.astype(np.float32))
 
 
+def test_distinct_bfloat16s_are_in_order() -> None:
+    m = np.array([[2, -1], [np.inf, 2]], ml_dtypes.bfloat16)
+    wide = np.unique(m.astype(np.float32), return_inverse=True, return_counts=True)
+    found = xp.unique(strict.wrap(m), return_inverse=True, return_counts=True)
+    assert found[0].held.dtype == m.dtype
+    for actual, expected in zip(found, wide, strict=True):
+        np.testing.assert_array_equal(actual.held.astype(expected.dtype), expected)
+    np.testing.assert_array_equal(xp.unique(strict.wrap(m)).held.astype(np.float32), wide[0])
+
+
 def test_bfloat16_is_cut_and_accumulated() -> None:
     m = np.arange(9).reshape(3, 3).astype(ml_dtypes.bfloat16)
     given = strict.wrap(m)

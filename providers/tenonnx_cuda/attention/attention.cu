@@ -24,6 +24,7 @@ extern "C" __global__ void attend(
     long long mask_b, long long mask_h, long long mask_s, int mask_keys,
     int offset, int left, int right, float scale, float softcap,
     int parts, int span, float* acc_out, share* stats) {
+    follow();
     __shared__ float q_tile[ROWS][SIZE + 1];
     __shared__ float k_tile[COLUMNS][SIZE + 1];
     __shared__ float v_tile[COLUMNS][VALUE];

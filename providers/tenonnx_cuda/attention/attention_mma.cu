@@ -81,6 +81,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP, BLOCKS) attend_tensor
     long long mask_b, long long mask_h, long long mask_s, int mask_keys,
     int offset, int left, int right, float scale, float softcap,
     int parts, int span, float* acc_out, share* stats) {
+    follow();
     const int lane = threadIdx.x % WARP, lane_group = lane / 4, place = lane % 4;
     const int rows = queries * group, batch = blockIdx.z, heads = group * gridDim.y;
 #if STAGED
@@ -145,6 +146,20 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP, BLOCKS) attend_tensor
         if (base < start || base >= stop) continue;
 #else
     for (int base = start; base < stop; base += KEYS) {
+        // Both are asked for before either is waited for; those beyond the last are it, and unseen.
+        sixteen keys_read[KEYS / 8][SIZE / 32];
+        few values_read[KEYS / 16][RUNS][4];
+        UNROLL for (int t = 0; t < KEYS / 8; ++t) {
+            const long long key = min(base + 8 * t + lane_group, length - 1);
+            UNROLL for (int s = 0; s < SIZE / 32; ++s)
+                keys_read[t][s] = *(const sixteen*)(k + key * k_s + 32 * s + 8 * place);
+        }
+        UNROLL for (int u = 0; u < KEYS / 16; ++u)
+            UNROLL for (int j = 0; j < 4; ++j) {
+                const long long key = min(base + 16 * u + 2 * place + j % 2 + 8 * (j / 2), length - 1);
+                UNROLL for (int n = 0; n < RUNS; ++n)
+                    values_read[u][n][j] = *(const few*)(v + key * v_s + (8 * n + lane_group) * EACH);
+            }
 #endif
         float score[KEYS / 8][4];
         UNROLL for (int t = 0; t < KEYS / 8; ++t) {
@@ -154,9 +169,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP, BLOCKS) attend_tensor
                 const T* from_tile = &key_tile[stage][8 * t + lane_group][32 * s + 8 * place];
                 const sixteen words = *(const sixteen*)from_tile;
 #else
-                const long long key = base + 8 * t + lane_group;
-                sixteen words = {{0, 0, 0, 0}};
-                if (key < length) words = *(const sixteen*)(k + key * k_s + 32 * s + 8 * place);
+                const sixteen words = keys_read[t][s];
 #endif
                 UNROLL for (int h = 0; h < 2; ++h) {
                     const unsigned a[4] = {factor[s][0][2 * h], factor[s][1][2 * h],
@@ -224,18 +237,15 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP, BLOCKS) attend_tensor
             const unsigned a[4] = {both(low[0], low[1]), both(low[2], low[3]),
                                    both(high[0], high[1]), both(high[2], high[3])};
             UNROLL for (int n = 0; n < RUNS; ++n) {
+#if STAGED
                 few line[4];
                 UNROLL for (int j = 0; j < 4; ++j) {
                     const int step = 16 * u + 2 * place + j % 2 + 8 * (j / 2);
-                    const int column = (8 * n + lane_group) * EACH;
-#if STAGED
-                    line[j] = *(const few*)&value_tile[stage][step][column];
-#else
-                    const long long key = base + step;
-                    UNROLL for (int w = 0; w < EACH / 2; ++w) line[j].words[w] = 0;
-                    if (key < length) line[j] = *(const few*)(v + key * v_s + column);
-#endif
+                    line[j] = *(const few*)&value_tile[stage][step][(8 * n + lane_group) * EACH];
                 }
+#else
+                const few* line = values_read[u][n];
+#endif
                 // Column `lane_group` of product e is element lane_group * EACH + e of v.
                 UNROLL for (int e = 0; e < EACH; ++e) {
                     unsigned b[2];

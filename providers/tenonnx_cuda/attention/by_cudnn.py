@@ -20,8 +20,9 @@ from tenonnx_cuda.attention.attention_graph import (
     Y,
 )
 from tenonnx_cuda.attention.flash import FROM_ZERO, Heads, Task
-from tenonnx_cuda.capture.tracer import DynamicNumber, cannot_capture
+from tenonnx_cuda.capture.tracer import DynamicNumber, cannot_capture, is_capturing
 from tenonnx_cuda.cudnn.operations import Tensor
+from tenonnx_cuda.platform import CannotCaptureError
 from tenonnx_cuda.sources import THREADS, Kernel, blocks, is_aligned, pointer
 
 LEAST: Final = 64
@@ -37,7 +38,10 @@ ASKED_FOR: Final = 8
 """The bit of ``sdpa_kernel`` that asks for cuDNN."""
 
 WARPS: Final = 4
-"""Of a block of ``blank``: as ``unseen.cu`` says."""
+"""Of a block of ``blank`` and ``clear``: as ``unseen.cu`` says."""
+
+TILE: Final = 256
+"""Keys that cuDNN's kernels load at once at most."""
 
 
 def by_cudnn(task: Task) -> bool:
@@ -45,6 +49,8 @@ def by_cudnn(task: Task) -> bool:
     cudnn = task.site.platform.cudnn
     if cudnn is None or not suits(task) or (what := described(task)) is None:
         return False
+    if is_capturing() and not cudnn.has_run(what):
+        raise CannotCaptureError(f"cuDNN has not run {what} yet")
     plan = cudnn.plan(what, {})
     if plan is None:
         return False
@@ -55,6 +61,8 @@ def by_cudnn(task: Task) -> bool:
         arrays[BIAS] = spread(task, what.bias)
     if what.lengths:
         arrays[QUERIES], arrays[KEYS] = counted(task)
+        if task.sight.offset == FROM_ZERO:  # the node's own caches
+            clear(task)
     if not cudnn.does(what, plan, arrays, task.site.xp):
         return False
     if may_see_nothing(task):
@@ -137,6 +145,14 @@ def counted(task: Task) -> tuple[Array, Array]:
     sizes = map(np.int32, (q.batch, q.steps, task.k.steps, first(task)))
     kernel(task, "count")(blocks(q.batch), (THREADS,), (task.sight.lengths, *counts, *sizes))
     return counts
+
+
+def clear(task: Task) -> None:
+    """Writes zeros behind each sequence's values: cuDNN multiplies what is there by 0."""
+    v, tail = task.v, min(task.v.steps, TILE)
+    grid = (-(-tail // WARPS), v.heads, v.batch)
+    arguments = (task.sight.lengths, v.array, np.int32(v.steps), np.int32(TILE))
+    kernel(task, "clear")(grid, (WARPS * 32,), (*arguments, *map(np.int64, v.strides)))
 
 
 def may_see_nothing(task: Task) -> bool:

@@ -21,6 +21,7 @@ extern "C" __global__ void append(
     int steps, int heads, int groups, int size, int width, int capacity, int turned, int angles,
     int interleaved, long long q_b, long long q_h, long long q_s, long long k_b, long long k_h,
     long long k_s, long long v_b, long long v_h, long long v_s) {
+    follow();
     const long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (last && at < batch) lengths[at] = last[at] + 1;
     const int all = (heads + groups) * size + groups * width;
@@ -61,6 +62,7 @@ extern "C" __global__ void append(
 extern "C" __global__ void carry(
     const unit* past_keys, const unit* past_values, unit* keys, unit* values, long long rows,
     long long held_keys, long long room_keys, long long held_values, long long room_values) {
+    follow();
     const bool is_key = blockIdx.y == 0;
     const long long held = is_key ? held_keys : held_values, room = is_key ? room_keys : room_values;
     const unit* past = is_key ? past_keys : past_values;

@@ -11,7 +11,7 @@ import numpy as np
 from tenonnx.operators import Array
 from tenonnx_cuda.capture.tracer import DynamicNumber
 from tenonnx_cuda.kernel_selection import Site, same_element
-from tenonnx_cuda.sources import LARGEST_GRID, Kernel, is_aligned, pointer
+from tenonnx_cuda.sources import ALONE, LARGEST_GRID, Kernel, is_aligned, pointer
 
 LARGEST: Final = 256
 """Elements of a head up to which its tiles fit in a block's shared memory."""
@@ -31,8 +31,12 @@ BLOCKS: Final = 528
 """Warps, and blocks, that a device is kept busy by: with fewer tiles than that, their keys are
 shared out."""
 
-LEAST_KEYS: Final = 64
+LEAST_KEYS: Final = 32
 """Keys of a share at least."""
+
+JOINING: Final = 256
+"""Threads that join the shares of a row, and at most four times as many shares: as ``shares.cuh``
+says."""
 
 FARTHEST: Final = 1 << 30
 """Keys that a window reaches at most: kernels add them to positions, as ints."""
@@ -219,7 +223,13 @@ def by_tiles(task: Task) -> None:
     q = task.q
     large = max(q.size, task.v.size) > LARGEST // 2
     rows = 1 if q.steps == 1 else 4 if q.steps <= 4 else 8 if large else 16
-    macros = {**task.macros, "ROWS": rows, "COLUMNS": 16 if large else 32, "THREADS": THREADS}
+    macros = {
+        **task.macros,
+        "ROWS": rows,
+        "COLUMNS": 16 if large else 32,
+        "THREADS": THREADS,
+        **ALONE,
+    }
     tiles = -(-q.steps // rows)
     shares = Shares.of(task, BLOCKS // (tiles * q.heads * q.batch))
     launch = task.site.kernel("attention/attention", "attend", **macros)
@@ -235,6 +245,7 @@ def on_tensor_cores(task: Task) -> None:
     shares = Shares.of(task, UNITS // (tiles * k.heads * q.batch))
     staged = shares.parts == 1 and tiles >= WARPS
     macros = {**task.macros, "EACH": 8 if v.size % 64 == 0 else 4, "STAGED": int(staged)}
+    macros |= ALONE if staged else {}
     launch = task.site.kernel("attention/attention_mma", "attend_tensor", **macros)
     grid = (-(-tiles * shares.parts // WARPS), k.heads, q.batch)
     launch(grid, (WARPS * 32,), (*task.arguments, *shares.arguments))
@@ -285,4 +296,4 @@ class Shares:
         sizes = map(np.int32, (self.parts, q.heads, q.steps))
         arrays = (self.sums, self.stats, pointer(task.sight.sinks), task.y)
         rows = q.batch * q.heads * q.steps
-        launch((rows,), (32,), (*arrays, *sizes, *map(np.int64, task.strides)))
+        launch((rows,), (JOINING,), (*arrays, *sizes, *map(np.int64, task.strides)))

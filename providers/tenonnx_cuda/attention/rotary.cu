@@ -9,6 +9,7 @@ extern "C" __global__ void rotate(
     const T* x, const T* cosines, const T* sines, const long long* ids, T* y,
     int batch, int steps, int heads, int size, int turned, int interleaved, long long positions,
     long long stride_b, long long stride_s, long long stride_h) {
+    follow();
     const int half = turned / 2, each = half + size - turned;
     const long long place = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (place >= (long long)batch * steps * heads * each) return;
@@ -36,6 +37,7 @@ extern "C" __global__ void turn(
     const T* x, const T* cosines, const T* sines, T* y, long long x_a, long long x_b, long long x_c,
     long long c_a, long long c_b, long long c_c, long long s_a, long long s_b, long long s_c,
     int b_size, int c_size, int half, long long count) {
+    follow();
     const long long place = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (place >= count) return;
     const int i = place % half;

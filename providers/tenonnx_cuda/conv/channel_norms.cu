@@ -5,6 +5,7 @@
 extern "C" __global__ void batch_norm(
     const T* x, const T* scale, const T* bias, const T* mean, const T* variance, T* y,
     long long count, int channels, int places, float epsilon) {
+    follow();
     const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
     const int channel = LAST ? i % channels : i / places % channels;
@@ -17,6 +18,7 @@ extern "C" __global__ void batch_norm(
 extern "C" __global__ void group_norm(
     const T* x, const T* scale, const T* bias, T* y, int size, int shared, int places,
     float epsilon) {
+    follow();
     __shared__ float sums[WARP];
     const int groups = gridDim.x, first = blockIdx.x * size, count = size * places;
     const long long image = (long long)blockIdx.y * groups * count;

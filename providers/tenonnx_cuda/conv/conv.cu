@@ -25,6 +25,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) convolve(
     const T* x, const T* w, float* partial, int groups, int channels, int maps, int slices,
     int slice, int height, int width, int out_height, int out_width, int stride_h, int stride_w,
     int dilation_h, int dilation_w, int pad_h, int pad_w) {
+    follow();
     __shared__ float w_tile[TILE][DEPTH + 4];
     __shared__ float x_tile[DEPTH][TILE + 8];
     const int depth = channels * WINDOW, places = out_height * out_width;

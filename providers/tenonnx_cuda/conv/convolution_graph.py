@@ -27,6 +27,7 @@ from tenonnx_cuda.cudnn.plans import (
     REDUCED_SUMS,
     RUNTIME_COMPILATION,
     TENSOR_CORE,
+    TRANSFORMED,
     Graph,
     Notes,
 )
@@ -122,7 +123,7 @@ class Convolution(NamedTuple):
         """
         refused = {REDUCED_SUMS, NONDETERMINISTIC}
         if self.dtype == np.float32 and not self.tf32:
-            refused |= {TENSOR_CORE, DOWN_CONVERT}
+            refused |= {TENSOR_CORE, DOWN_CONVERT, *TRANSFORMED}
         ready = RUNTIME_COMPILATION not in notes.behavior
         return ready and notes.numerical.isdisjoint(refused)
 

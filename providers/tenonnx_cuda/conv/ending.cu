@@ -10,6 +10,7 @@
 extern "C" __global__ void finish(
     const S* sums, const T* bias, const T* extra, T* y, int slices, long long count,
     int all_maps, int inner, float alpha, float beta) {
+    follow();
     const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
     float total = bias ? number(bias[i / inner % all_maps]) : 0.0f;

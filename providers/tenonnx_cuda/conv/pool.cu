@@ -7,6 +7,7 @@ extern "C" __global__ void pool(
     const T* x, T* y, long long count, int channels, int height, int width, int out_height,
     int out_width, int kernel_h, int kernel_w, int stride_h, int stride_w, int dilation_h,
     int dilation_w, int pad_h, int pad_w, int before_h, int before_w, int after_h, int after_w) {
+    follow();
     const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
     const long long outer = LAST ? i / channels : i;
@@ -37,6 +38,7 @@ extern "C" __global__ void pool(
 // warp each, or with LAST 32, a lane each.
 extern "C" __global__ void __launch_bounds__(256) pool_whole(
     const T* x, T* y, int channels, int batch, int places) {
+    follow();
     __shared__ float shares[8][WARP + 1];
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     float total = MAXIMUM ? -INF : 0.0f;

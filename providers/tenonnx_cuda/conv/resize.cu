@@ -7,6 +7,7 @@ extern "C" __global__ void resize(
     const T* x, T* y, const int* rows, const float* by_row, const int* columns,
     const float* by_column, long long count, int channels, int height, int width, int out_height,
     int out_width, int taps_h, int taps_w) {
+    follow();
     const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
     const long long place = LAST ? i / channels : i;

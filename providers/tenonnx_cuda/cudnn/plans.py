@@ -25,6 +25,9 @@ HEURISTICS: Final = (3, 2)
 TENSOR_CORE, DOWN_CONVERT, REDUCED_SUMS, NONDETERMINISTIC = 0, 1, 2, 4
 """``CUDNN_NUMERICAL_NOTE_*``."""
 
+TRANSFORMED: Final = (3, 5, 6, 7, 8)
+"""The notes on FFT and on Winograd's tiles, whose factors are sums that were rounded."""
+
 RUNTIME_COMPILATION: Final = 0
 """CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION."""
 
@@ -171,6 +174,12 @@ class Cudnn:
             found = self._plans.pop(what) if what in self._plans else self._chosen(what, addresses)
             self._plans[what] = found
             return found
+
+    def has_run(self, what: Computation) -> bool:
+        """Says whether a plan for it was started: the first time may do what no graph repeats."""
+        with self._lock:
+            plan = self._plans.get(what)
+            return plan is not None and bool(plan.packs)
 
     def does(
         self, what: Computation, plan: Plan, arrays: Mapping[int, Array | None], xp: Namespace

@@ -19,6 +19,7 @@ typedef unsigned word;
 
 extern "C" __global__ void scatter(
     E* data, const long long* targets, const E* updates, long long count, long long size) {
+    follow();
     const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count || targets[i] < 0 || targets[i] >= size) return;
     char* at = (char*)(data + targets[i]);

@@ -13,6 +13,7 @@ typedef E element;
 extern "C" __global__ void write_steps(
     element* cache, const element* update, const long long* firsts, long long count, long long outer,
     long long limit, long long length, long long inner) {
+    follow();
     const long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (at >= count) return;
     const long long i = at % inner, s = at / inner % length, o = at / inner / length % outer;

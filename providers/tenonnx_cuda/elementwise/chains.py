@@ -61,6 +61,7 @@ class Chain:
         lines.append(f"        put(&made.each[e], y{len(self.nodes) - 1});")
         return "\n".join([
             f'extern "C" __global__ void chain({parameters}T* y, unsigned count) {{',
+            "    follow();",
             "    const unsigned first = (blockIdx.x * blockDim.x + threadIdx.x) * WIDTH;",
             "    if (first >= count) return;",
             *reads,

@@ -1,1 +1,1 @@
-"""Products of matrices: cuBLAS, cuBLASLt, and a kernel for a few rows."""
+"""Products of matrices: cuBLAS, and cuBLASLt."""

@@ -13,7 +13,6 @@ from tenonnx_cuda.elementwise.formulas import ENDINGS
 from tenonnx_cuda.fuse import Fused, Scope, fusion
 from tenonnx_cuda.kernel_selection import Site, same_element
 from tenonnx_cuda.matmul.epilogue import epilogue_of
-from tenonnx_cuda.matmul.gemv import product_of_few
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -79,9 +78,8 @@ def linear_call(site: Site, beta: float, activation: str = "") -> Callable[..., 
         epilogue = epilogue_of(others, shape, alpha, beta, activation)
         if epilogue is None or a.shape[-1] != b.shape[0]:
             return None
-        y = product_of_few(site.platform, a, b, epilogue)
-        if y is None and (others or activation):
-            y = products.ended(a, b, epilogue, tf32=site.tf32)
-        return y
+        if not (others or activation):
+            return None
+        return products.ended(a, b, epilogue, tf32=site.tf32)
 
     return call

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tenonnx.operators import Array
 from tenonnx_array.linalg import product
 from tenonnx_cuda.kernel_selection import Call, Site, choose, same_element
-from tenonnx_cuda.matmul.gemv import product_of_few
 from tenonnx_cuda.matmul.linear import linear_call
 
 
@@ -14,10 +13,7 @@ def matmul(site: Site, plain: Call) -> Call:
     """MatMul; the array kernel would write float32 copies of factors of 16 bits first."""
 
     def call(A: Array, B: Array) -> Array:
-        if same_element(A, B) is None:
-            return plain(A, B)
-        y = product_of_few(site.platform, A, B)
-        return product(site.xp, A, B) if y is None else y
+        return plain(A, B) if same_element(A, B) is None else product(site.xp, A, B)
 
     return call
 

@@ -9,6 +9,7 @@
 extern "C" __global__ void __launch_bounds__(THREADS) normalize(
     const T* x, const T* skip, const T* extra, const T* scale, const T* bias, T* y, T* total,
     float* mean_out, float* deviation_out, int n, float epsilon, int rms) {
+    follow();
     __shared__ float shared[WARP];
     const size_t row = (size_t)blockIdx.x * n;
     float s[HELD][WIDTH] = {};
@@ -38,6 +39,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) normalize(
 extern "C" __global__ void __launch_bounds__(THREADS) normalize_long(
     const T* x, const T* skip, const T* extra, const T* scale, const T* bias, T* y, T* total,
     float* mean_out, float* deviation_out, int n, float epsilon, int rms) {
+    follow();
     __shared__ float shared[WARP];
     const size_t row = (size_t)blockIdx.x * n;
     float s[HELD][WIDTH], sum = 0.0f, squares = 0.0f;

@@ -12,6 +12,7 @@ __device__ inline float power(float v, float most, int is_log, const T* x) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) softmax(const T* x, T* y, int n, int is_log) {
+    follow();
     __shared__ float shared[WARP];
     const size_t row = (size_t)blockIdx.x * n;
     float v[HELD][WIDTH] = {}, most = -INF, sum = 0.0f;
@@ -31,6 +32,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) softmax(const T* x, T* y, 
 // The same of rows that no block holds, which are read three times; the second time from the cache.
 extern "C" __global__ void __launch_bounds__(THREADS) softmax_long(
     const T* x, T* y, int n, int is_log) {
+    follow();
     __shared__ float shared[WARP];
     x += (size_t)blockIdx.x * n;
     y += (size_t)blockIdx.x * n;

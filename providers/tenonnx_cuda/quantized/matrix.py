@@ -27,6 +27,7 @@ class Matrix:
         by_rows: Whether a row is what x is multiplied with: the matrix is [N, K].
         places: Elements of K that share a scale and the step to the next one, then of N.
         zero_row: Elements of a padded row of packed zeros; 0 if they are not padded.
+        constant: No kernel writes it.
     """
 
     weight: Array
@@ -40,6 +41,7 @@ class Matrix:
     by_rows: bool
     places: tuple[int, int, int, int]
     zero_row: int = 0
+    constant: bool = False
 
     @property
     def per_word(self) -> int:

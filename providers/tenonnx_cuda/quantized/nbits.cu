@@ -7,6 +7,7 @@
 extern "C" __global__ void rows_product(
     const T* x, const unsigned* w, const S* scales, const void* zeros, T* y, int M, int N, int K,
     int k_block, int k_step, int n_block, int n_step, int zero_row) {
+    follow();
     const levels l = {scales, zeros, k_block, k_step, n_block, n_step, zero_row};
     const int n = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP, lane = threadIdx.x % WARP;
     const int first = blockIdx.y * ROWS, words = K / PER;
@@ -35,6 +36,7 @@ extern "C" __global__ void rows_product(
 extern "C" __global__ void columns_product(
     const T* x, const unsigned* w, const S* scales, const void* zeros, float* partial,
     int M, int N, int K, int slice, int k_block, int k_step, int n_block, int n_step) {
+    follow();
     const levels l = {scales, zeros, k_block, k_step, n_block, n_step, 0};
     const int word = blockIdx.x * blockDim.x + threadIdx.x, words = N / PER;
     const int first = blockIdx.z * ROWS, start = blockIdx.y * slice;

@@ -20,6 +20,9 @@ TILE_BYTES: Final = 32 << 20
 """Dequantized weights that exist at any one time: most of them are in the device's cache yet when
 they are read."""
 
+EVEN: Final = 128
+"""Of which dequantized rows are a multiple: odd sizes take cuBLAS several times as long."""
+
 SLICES: Final = 256
 """Blocks that a product by columns is cut into at least, so that all of a device reads."""
 
@@ -86,7 +89,8 @@ def by_tiles(site: Site, x: Array, matrix: Matrix) -> Array:
     Where those are parts of sums, these are float32 until they are whole.
     """
     outer = matrix.rows if matrix.by_rows else matrix.columns
-    step = max(1, min(matrix.rows, TILE_BYTES // (matrix.columns * x.dtype.itemsize)))
+    step = TILE_BYTES // (matrix.columns * x.dtype.itemsize)
+    step = min(matrix.rows, max(step - step % EVEN, EVEN))
     whole = matrix.by_rows or step == matrix.rows
     y = site.xp.empty((len(x), outer), x.dtype if whole else np.float32)
     for start in range(0, matrix.rows, step):
@@ -131,7 +135,7 @@ def matmul_nbits(site: Site, plain: Call) -> Call | None:
     bits, size = site.attribute("bits", 4), site.attribute("block_size", 32)
     if site.attribute("weight_prepacked", 0) or bits not in (2, 4, 8) or not size or K % size:
         return None
-    each = 8 // bits
+    each, constant = 8 // bits, is_constant(site)
     padded = -(-(K // size) // each) * each
 
     def call(
@@ -144,7 +148,7 @@ def matmul_nbits(site: Site, plain: Call) -> Call | None:
     ) -> Array:
         matrix = Matrix(
             B, scales, zero_points, bits, 0, 1 << (bits - 1), N, K, True, (size, 1, 1, K // size),
-            padded,
+            padded, constant,
         )  # fmt: skip
         sizes = B.size * each, scales.size * size
         if groups is not None or not matrix.fits(A) or sizes != (N * K, N * K):
@@ -164,16 +168,24 @@ def dequantize_matmul(site: Site, plain: Call) -> Call:
     transposed = bool(site.attribute("transposed", 0))
     of_rows, of_columns = steps(columns, axis, size)
     places = (*of_columns, *of_rows) if transposed else (*of_rows, *of_columns)
+    constant = is_constant(site)
 
     def call(x: Array, weight: Array, scales: Array, zero_points: Array | None = None) -> Array:
         matrix = Matrix(
-            weight, scales, zero_points, bits, signed, 0, rows, columns, transposed, places
-        )
+            weight, scales, zero_points, bits, signed, 0, rows, columns, transposed, places,
+            constant=constant,
+        )  # fmt: skip
         if not matrix.fits(x):
             return plain(x, weight, scales, zero_points)
         return product(site, x, matrix)
 
     return call
+
+
+def is_constant(site: Site) -> bool:
+    """Says whether the matrix, its scales and its zeros are all weights."""
+    given = site.node.inputs[1:4]
+    return all(site.weight(i) is not None for i, x in enumerate(given, 1) if x is not None)
 
 
 def steps(columns: int, axis: int, size: int) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -81,12 +81,13 @@ struct row_levels {
 };
 
 // y[m, n] = sum over k of x[m, k] * W[n, k], for ROWS of x in a block. K is a multiple of STEP, of
-// CHUNK if WHOLE, and rows are multiples of 16 bytes. A scale is of K_BLOCK neighbors, a power of 2
+// CHUNK if WHOLE, and rows are multiples of 16 bytes; EARLY if no kernel writes the matrix. A scale is of K_BLOCK neighbors, a power of 2
 // from STEP on; rows of zeros begin with a byte if they are PADDED. The grid: M by ROWS, N by LINES. The arguments of `levels` are those of nbits.cu.
 extern "C" __global__ void __launch_bounds__(WARPS * WARP) tensor_product(
     const H* x, const unsigned char* w, const S* scales, const void* zeros, T* y,
     int M, int N, int K, int k_step, int n_block, int n_step, int zero_row) {
     __shared__ line staged[WARPS][STAGES][LINES];
+    if (!EARLY) follow();
     const levels l = {scales, zeros, K_BLOCK, k_step, n_block, n_step, zero_row};
     const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     const int group = lane / 4, place = lane % 4, first = blockIdx.y * LINES;
@@ -133,6 +134,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP) tensor_product(
     }
     UNROLL for (int s = 0; s < STAGES - 1; ++s) fetch(warp + s * WARPS, s);
     look(warp);
+    if (EARLY) follow();
     const unsigned char* const mine = staged[warp][0][group].bytes + place * BITS;
     unsigned stage = 0;
     for (int chunk = warp; chunk < chunks; chunk += WARPS, stage = (stage + 1) % STAGES) {

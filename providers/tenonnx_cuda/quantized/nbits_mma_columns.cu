@@ -53,11 +53,12 @@ __device__ inline unsigned zeros_of(const levels& l, int k, int n) {
 }
 
 // y[s, m, n] = sum over the slice s of k of x[m, k] * W[k, n], in the type Y, for ROWS of x in a
-// block. K and slice are multiples of STEP, rows of 16 bytes, and a scale is of K_BLOCK neighbors,
+// block. EARLY if no kernel writes the matrix. K and slice are multiples of STEP, rows of 16 bytes, and a scale is of K_BLOCK neighbors,
 // a multiple of STEP. The grid: M by ROWS, N by WIDTH, slices. The arguments of `levels` are those of nbits.cu.
 extern "C" __global__ void __launch_bounds__(WARPS * WARP) tensor_columns(
     const H* x, const unsigned* w, const S* scales, const void* zeros, Y* y,
     int M, int N, int K, int slice, int k_step, int n_step) {
+    if (!EARLY) follow();
     __shared__ four_rows staged[WARPS][STAGES][STEP / 4];
     const levels l = {scales, zeros, K_BLOCK, k_step, N_BLOCK, n_step, 0};
     const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
@@ -97,6 +98,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP) tensor_columns(
     }
     UNROLL for (int s = 0; s < STAGES - 1; ++s) fetch(start + (warp + s * WARPS) * STEP, s);
     look(start + warp * STEP);
+    if (EARLY) follow();
     unsigned stage = 0;
     for (int base = start + warp * STEP; base < stop; base += WARPS * STEP, stage = (stage + 1) % STAGES) {
         const word_levels now = next_scales;

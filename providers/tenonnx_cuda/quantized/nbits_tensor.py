@@ -9,7 +9,7 @@ import numpy as np
 from tenonnx.operators import Array
 from tenonnx_cuda.kernel_selection import Site
 from tenonnx_cuda.quantized.matrix import Matrix
-from tenonnx_cuda.sources import ELEMENTS, LARGEST_GRID, THREADS, blocks, is_aligned, pointer
+from tenonnx_cuda.sources import ALONE, ELEMENTS, LARGEST_GRID, THREADS, blocks, is_aligned, pointer
 
 BFLOAT16: Final = next(dtype for dtype, name in ELEMENTS.items() if name == "bf16")
 
@@ -19,8 +19,10 @@ PARTS: Final = {dtype: 3 if name == "f32" else 1 for dtype, name in ELEMENTS.ite
 TILES: Final = (1, 2, 4, 8)
 """Tiles of 8 columns that a warp may have."""
 
-MOST_COLUMNS: Final = 128
-"""That a product may have: with more of them it is faster to write the matrix down for cuBLAS."""
+MOST_COLUMNS: Final = {True: 32, False: 64}
+MOST_PARTS: Final = 96
+"""Columns that a product may have, by whether the matrix lies by rows, and of parts of float32s:
+beyond it is faster to write the matrix down for cuBLAS (measured on an H200)."""
 
 LINES: Final = 16
 STEP: Final = 32
@@ -48,7 +50,8 @@ def suits_tensor_cores(site: Site, x: Array, matrix: Matrix) -> bool:
     levels = matrix.zeros is None or matrix.zeros.dtype == np.uint8
     if not site.has_tensor_cores or not levels or not is_aligned(x, matrix.weight):
         return False
-    if len(x) * PARTS[x.dtype] > MOST_COLUMNS or matrix.rows > LARGEST_GRID * LINES:
+    most = MOST_COLUMNS[matrix.by_rows] if PARTS[x.dtype] == 1 else MOST_PARTS
+    if len(x) * PARTS[x.dtype] > most or matrix.rows > LARGEST_GRID * LINES:
         return False
     if matrix.by_rows:
         even = matrix.columns % STEP == 0 and matrix.columns * matrix.bits % 128 == 0
@@ -127,7 +130,8 @@ def by_rows(site: Site, x: Array, matrix: Matrix, tiles: int) -> Array:
     whole_chunks = matrix.columns % (CHUNK_BITS // matrix.bits) == 0 and is_aligned(matrix.scales)
     macros = {"TILES": tiles, "K_BLOCK": block_of(matrix), "WHOLE": int(whole_chunks),
               "K_STEP": k_step if k_step < 2 else "k_step", "PADDED": int(zero_row > 0),
-              **matrix.macros(x)}  # fmt: skip
+              "EARLY": int(matrix.constant), **matrix.macros(x)}  # fmt: skip
+    macros |= ALONE if tiles > 1 else {}
     launch = site.kernel("quantized/nbits_mma", "tensor_product", **macros)
     sizes = (count, outer, matrix.columns, k_step, n_block, n_step, zero_row)
     arrays = (factors(site, x), matrix.weight, matrix.scales, pointer(matrix.zeros), y)
@@ -150,7 +154,8 @@ def by_columns(site: Site, x: Array, matrix: Matrix, tiles: int) -> Array:
     side_by_side = is_aligned(*(a for a in (matrix.scales, matrix.zeros) if a is not None))
     macros = {"TILES": tiles, "STEP": step, "K_BLOCK": k_block if k_step else step,
               "N_BLOCK": n_block, "N_STEP": 1 if n_step == 1 and side_by_side else "n_step",
-              "Y": ELEMENTS[dtype], **matrix.macros(x)}  # fmt: skip
+              "Y": ELEMENTS[dtype], "EARLY": int(matrix.constant), **matrix.macros(x)}  # fmt: skip
+    macros |= ALONE if tiles > 1 else {}
     launch = site.kernel("quantized/nbits_mma_columns", "tensor_columns", **macros)
     arrays = (factors(site, x), matrix.weight, matrix.scales, pointer(matrix.zeros), y)
     sizes = (count, outer, inner, length, k_step, n_step)

@@ -1,6 +1,7 @@
 // Rows of float32 as three rows of bfloat16 each, of which the later are what is left of the number.
 
 extern "C" __global__ void split(const f32* x, bf16* parts, int rows, int columns) {
+    follow();
     const int column = blockIdx.x * blockDim.x + threadIdx.x;
     if (column >= columns) return;
     for (int row = blockIdx.y; row < rows; row += gridDim.y) {
