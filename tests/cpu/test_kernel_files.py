@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -172,6 +173,16 @@ def test_the_folder_is_the_one_that_platformdirs_names(
     assert cache_root() == platformdirs.user_cache_dir("tenonnx")
     monkeypatch.setenv("TENONNX_CACHE_DIR", "given")
     assert cache_root() == "given"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it is platformdirs that says it")
+def test_a_user_without_a_home_has_a_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container whose user has no entry: `~` stays what it is."""
+    for name in ("TENONNX_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    expected = Path(tempfile.gettempdir(), f"cache-{os.getuid()}", "tenonnx")
+    assert Path(cache_root()) == expected
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe"])

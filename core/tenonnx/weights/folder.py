@@ -41,6 +41,10 @@ def cache_root() -> str:
         caches = os.environ.get("XDG_CACHE_HOME", "")
         if not os.path.isabs(caches):
             caches = os.path.expanduser("~/.cache")
+        if not os.path.isabs(caches):  # a user without a home, as in some containers
+            import tempfile
+
+            caches = os.path.join(tempfile.gettempdir(), f"cache-{os.getuid()}")
         return os.path.join(caches, "tenonnx")
     import platformdirs
 
