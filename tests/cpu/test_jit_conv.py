@@ -46,6 +46,9 @@ DENSE = [
     Case((1, 64, 28, 28), 24, (1, 1)),
     Case((3, 40, 7, 7), 30, (1, 1)),
     Case((1, 300, 14, 14), 70, (1, 1)),
+    Case((1, 1024, 7, 7), 70, (1, 1)),
+    Case((1, 33, 37, 14), 300, (1, 1)),
+    Case((1, 65, 23, 19), 90, (3, 3), strides=(2, 2), pads=(1, 1, 1, 1)),
     Case((1, 2048, 7, 7), 33, (1, 1)),
     Case((1, 512, 3, 5), 15, (1, 1)),
     Case((1, 20, 33, 65), 16, (1, 1), strides=(2, 2)),
@@ -79,12 +82,12 @@ SINGLE = [
 ]  # fmt: skip
 """Those of one window, or of few."""
 
-FEW_PLACES = [DENSE[n] for n in (6, 11, 20, 21, 23)]
+FEW_PLACES = [DENSE[n] for n in (9, 14, 23, 24, 26)]
 """Those of few windows and rows, which fill the panels of short vectors alone."""
 
 TILED = [
     Case((1, 64, 56, 56), 64, (3, 3), pads=(1, 1, 1, 1)),
-    Case((1, 40, 14, 13), 70, (3, 3), pads=(1, 1, 1, 1)),
+    Case((1, 40, 18, 17), 70, (3, 3), pads=(1, 1, 1, 1)),
     Case((3, 33, 17, 9), 32, (3, 3), pads=(0, 1, 2, 0)),
     Case((1, 32, 4, 201), 45, (3, 3)),
     Case((1, 32, 160, 131), 33, (3, 3), pads=(2, 2, 2, 2)),

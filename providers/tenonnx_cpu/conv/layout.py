@@ -17,6 +17,7 @@ import numpy as np
 from tenonnx.records import NamedTuple, field, record
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.kernels import CONV_FIELDS, VECTOR
+from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.kernel_selection import NDArray
 
 COLUMNS_PER_TASK = 448
@@ -28,6 +29,9 @@ PLANES = 48 << 10
 """Floats of planes at most, so that they stay in the second-level cache."""
 TASKS_PER_THREAD = 4
 TILE_ROWS = 14
+COPIED_ROWS = ROWS_PER_TASK if cpu().lanes == 8 else TILE_ROWS
+"""Rows of weights that are copied if they would share sets of the cache: all where kernels
+multiply panel by panel (``tenonnx_cpu.matmul.kernels.tile.BY_PANELS``)."""
 
 
 @record
@@ -100,14 +104,17 @@ def layout(
     pitch += 16 * (pitch % 256 == 0)
     copied = 0 if direct else block * len(planes) * plane
     copy = part.rows * pitch + max(copied, VECTOR * length) + 4 * VECTOR
-    edge = copy + TILE_ROWS * (length + 16)
-    work = edge + VECTOR * (length + 16)
+    shared = channels * len(taps) % 1024 == 0
+    edge = copy + (max(TILE_ROWS, min(part.rows, COPIED_ROWS)) if shared else 0) * (length + 16)
+    panel = -(-(edge + VECTOR // 8 * (length + 16)) // 16) * 16
+    work = panel + VECTOR * length
     tasks = images * part.number_in(rows, windows.output)
     numbers = numbers_of(
         CONV_FIELDS, batch=shape[0], groups=group, rows=rows, channels=channels,
         **places_of(windows), taps=len(taps), direct=int(direct), plane=plane, line=line,
         reach=reach, task_rows=part.rows, task_height=part.height, task_width=part.width,
-        block=block, tasks=tasks, pitch=pitch, work=work, copy=copy, edge=edge, **volume._asdict(),
+        block=block, tasks=tasks, pitch=pitch, work=work, copy=copy, edge=edge,
+        panel=panel, **volume._asdict(),
     )  # fmt: skip
     return Layout(
         numbers,

@@ -23,6 +23,7 @@ from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.kernels import WINOGRAD_FIELDS
 from tenonnx_cpu.conv.kernels.winograd_matrices import HEAD, PANEL, matrices
 from tenonnx_cpu.conv.layout import TILE_ROWS, Layout, numbers_of
+from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.kernel_selection import NDArray
 
 if TYPE_CHECKING:
@@ -34,8 +35,11 @@ DEPTHS = {2: 64, 4: 16}
 LEAST_CHANNELS = {2: 32, 4: 64}
 """Below, transforming tiles takes longer than the products that it saves, or is less exact."""
 
-FETCH = 32
-"""Products that a weight must be worth: it takes room, and time to be brought from memory."""
+FETCH = 72 if cpu().lanes == 8 else 32
+"""Products that a weight must be worth: it takes room, and time to be brought from memory.
+
+With AVX2, weights of a size that processors of that kind rarely keep in a cache take longer.
+"""
 
 BLOCK = 128 << 10
 """Floats of transformed image that stay in the second-level cache, beside weights."""

@@ -15,7 +15,7 @@ CONV_FIELDS = (
     "batch", "groups", "rows", "channels", "height", "width", "out_height", "out_width",
     "stride_y", "stride_x", "top", "taps", "direct", "plane", "line", "reach",
     "task_rows", "task_height", "task_width", "block", "tasks", "pitch", "work", "copy", "edge",
-    "depth", "out_depth", "taps_z", "stride_z", "step_z", "front",
+    "panel", "depth", "out_depth", "taps_z", "stride_z", "step_z", "front",
 )  # fmt: skip
 """The names of ``Layout.numbers``, in elements:
 
@@ -23,7 +23,8 @@ CONV_FIELDS = (
 of which a window ends ``reach`` below the one it begins in;
 a task makes ``task_rows`` channels of ``task_height`` rows of ``task_width`` elements, summing over
 ``block`` input channels at a time, in ``work`` floats of memory: the product, whose rows are
-``pitch`` apart, planes, from ``copy`` on rows of A and from ``edge`` on columns of B.
+``pitch`` apart, planes, from ``copy`` on rows of A, from ``edge`` on columns of B and from
+``panel`` on a panel of it.
 
 Every image of the result is one of ``out_depth`` of a volume, and convolves images of ``depth`` of
 them, ``taps_z`` of each of the volume's channels, as channels of its own.

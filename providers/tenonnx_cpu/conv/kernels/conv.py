@@ -9,9 +9,10 @@ import numpy as np
 from tenonnx_cpu.conv.kernels import CONV_FIELDS
 from tenonnx_cpu.conv.kernels.finish import finish_of
 from tenonnx_cpu.conv.kernels.planes import pack_planes
+from tenonnx_cpu.conv.kernels.result import Result, Room, Rows
 from tenonnx_cpu.conv.kernels.rows import place_lines
 from tenonnx_cpu.conv.kernels.signature import CONVOLUTION, WINDOWS
-from tenonnx_cpu.conv.kernels.strip import Result, Room, Rows, multiply_image, multiply_strip
+from tenonnx_cpu.conv.kernels.strip import multiply_image, multiply_strip
 from tenonnx_cpu.conv.kernels.tasks import part_of
 from tenonnx_cpu.jit.compiling import helper, kernel
 from tenonnx_cpu.jit.threads.parallel_for import parallel
@@ -36,7 +37,7 @@ def convolve_part(arguments: Any, task: Any, worker: Any) -> None:
     source = x.ctypes.data + image * (sizes.channels // sizes.taps_z) * sizes.depth * area
     work = memory.ctypes.data + 4 * sizes.work * worker
     c, packed = Rows(work, 4 * sizes.pitch), work + 4 * sizes.task_rows * sizes.pitch
-    room = Room(work + 4 * sizes.copy, work + 4 * sizes.edge)
+    room = Room(work + 4 * sizes.copy, work + 4 * sizes.edge, work + 4 * sizes.panel)
     for channel in range(0, sizes.channels, sizes.block):
         some = min(sizes.block, sizes.channels - channel)
         a = Rows(w.ctypes.data + row * a_row + 4 * channel * sizes.taps, a_row)

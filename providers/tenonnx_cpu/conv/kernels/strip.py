@@ -2,65 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-
+from tenonnx_cpu.conv.kernels.edge import multiply_edge
 from tenonnx_cpu.conv.kernels.finish import activate_lines
+from tenonnx_cpu.conv.kernels.panels import multiply_panels
 from tenonnx_cpu.conv.kernels.planes import pack_columns, pack_panel
+from tenonnx_cpu.conv.kernels.result import Result, Rows, right_of, target_of
 from tenonnx_cpu.conv.kernels.rows import copy_row
-from tenonnx_cpu.conv.kernels.tile import DOT_ROWS, DOTS, multiply_dots, multiply_taps
+from tenonnx_cpu.conv.kernels.tile import DOTS, LISTED, multiply_taps
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.vectors.lanes import LANES
-from tenonnx_cpu.matmul.kernels.block import split
-from tenonnx_cpu.matmul.kernels.tile import ADD, COLUMNS, ROWS, VECTORS
+from tenonnx_cpu.matmul.kernels.block import CACHE_WAY, split
+from tenonnx_cpu.matmul.kernels.tile import BY_PANELS, COLUMNS, ROWS, VECTORS
+
+FEW = 64
+"""Rows up to which a panel of B is not worth a copy, and results had better be written in lines."""
 
 TOLD = 16
 """Lines of the cache of each row that ``ahead`` means: a tile tells as many lines as it is deep."""
-
-
-class Rows(NamedTuple):
-    """The address of the first of some rows, and bytes from row to row."""
-
-    start: Any
-    apart: Any
-
-
-class Room(NamedTuple):
-    """Addresses of floats to work in, ``ROWS`` and ``DOTS`` times ``depth + 16``."""
-
-    copy: Any
-    edge: Any
-
-
-class Result(NamedTuple):
-    """The place of complete sums in the result.
-
-    Attributes:
-        y: Address of all of it.
-        place: Of the first element, in floats.
-        apart: Floats from channel to channel.
-        channel: The first one's number among scales and shifts.
-        finish: The operations on sums.
-    """
-
-    y: Any
-    place: Any
-    apart: Any
-    channel: Any
-    finish: Any
-
-
-class Target(NamedTuple):
-    """The arrays and numbers of a tile besides its factors; see ``multiply_taps``."""
-
-    before: Any
-    rows: Any
-    added: Any
-    scale: Any
-    shift: Any
-    low: Any
-    high: Any
 
 
 @helper
@@ -86,6 +46,9 @@ def multiply_strip(
         soon: As many rows of B that come next, which memory is told; at address 0 if there are
             none. Other threads may have made them, and no cache of this one has them then.
     """
+    if BY_PANELS and rows > FEW:
+        multiply_panels(rows, depth, columns, a, b, offsets, c, mode, last, result, room, soon)
+        return
     high = split(rows, ROWS, 1)
     dots = columns % LANES if columns % LANES <= DOTS else 0
     pitch = 4 * depth + 64
@@ -95,7 +58,7 @@ def multiply_strip(
         count = min(high, rows - row)
         left = Rows(a.start + row * a.apart, a.apart)
         beyond = left.start + count * a.apart if row + count < rows else a.start + 4 * depth
-        if a.apart % 4096 == 0 and columns > dots:
+        if a.apart % CACHE_WAY == 0 and columns > dots:
             # Rows so far apart would share few places in the cache, where they are to stay.
             for i in range(count):
                 copy_row(left.start + i * a.apart, room.copy + i * pitch, depth)
@@ -109,7 +72,7 @@ def multiply_strip(
                 told += depth // TOLD
             span = columns - dots - column
             multiply_taps(
-                VECTORS // 2 if span <= LANES else VECTORS, count, left.start, left.apart,
+                VECTORS // 2 if span <= LANES else VECTORS, count, LISTED, left.start, left.apart,
                 b + 4 * column, offsets, depth, right_of(target.before, column),
                 target.before.apart, right_of(target.rows, column), target.rows.apart,
                 right_of(target.added, column), target.added.apart, target.scale, target.shift,
@@ -150,46 +113,4 @@ def multiply_image(
         multiply_strip(
             rows, depth, columns - whole, a, packed, panel,
             Rows(c.start + 4 * whole, c.apart), mode, last, rest, room, Rows(0, 0),
-        )  # fmt: skip
-
-
-@helper
-def target_of(row: Any, c: Any, mode: Any, last: Any, result: Any) -> Any:
-    """Returns what tiles from a row on read and write."""
-    finish, ones, zeros = result.finish, result.finish.units, result.finish.units + 256
-    rows, nothing = Rows(c.start + row * c.apart, c.apart), Rows(zeros, 0)
-    before = rows if mode == ADD else nothing
-    if not last:
-        low, high = np.float32(-np.inf), np.float32(np.inf)
-        return Target(before, rows, nothing, ones, zeros, low, high)
-    start, apart = 4 * (result.place + row * result.apart), 4 * result.apart
-    channel = 4 * (result.channel + row)
-    return Target(
-        before, Rows(result.y + start, apart),
-        Rows(finish.residual + start, apart) if finish.residual else nothing,
-        finish.scale + channel, finish.shift + channel, finish.low, finish.high,
-    )  # fmt: skip
-
-
-@helper
-def right_of(rows: Any, column: Any) -> Any:
-    """Returns the address of a column of the first row, or of what stands for all rows."""
-    return rows.start + (4 * column if rows.apart else 0)
-
-
-@helper
-def multiply_edge(
-    rows: Any, columns: Any, a: Any, edge: Any, depth: Any, target: Any, column: Any
-) -> None:
-    """Multiplies rows of A by the last few columns, from ``column`` on, which ``edge`` has."""
-    before, added = right_of(target.before, column), right_of(target.added, column)
-    made = right_of(target.rows, column)
-    for i in range(0, rows, DOT_ROWS):
-        multiply_dots(
-            min(DOT_ROWS, rows - i), columns, a.start + i * a.apart, a.apart,
-            edge.start, edge.apart, depth,
-            before + i * target.before.apart, target.before.apart,
-            made + i * target.rows.apart, target.rows.apart,
-            added + i * target.added.apart, target.added.apart,
-            target.scale + 4 * i, target.shift + 4 * i, target.low, target.high,
         )  # fmt: skip

@@ -22,21 +22,30 @@ from tenonnx_cpu.jit.vectors.lanes import (
 from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.tiles import Rows, add_products, addresses, number, side_by_side
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
-from tenonnx_cpu.matmul.kernels.tile import ROWS, VECTORS
+from tenonnx_cpu.matmul.kernels.tile import BY_PANELS, COLUMNS, ROWS, VECTORS
 
 DOTS = LANES // 4
 """Columns at most that are better multiplied along the depth than side by side in a vector."""
 DOT_ROWS = 7 if cpu().registers == 32 else 4
 
+LISTED, KEEP, PACED = 0, 1, 2
+"""Forms of a tile: B lies at the places listed; so it does, and is copied; or it is a copy, and
+another panel at the places listed is brought along at a pace."""
+
+FORMS = [(VECTORS // 2, LISTED), (VECTORS, LISTED)] + [
+    (VECTORS, KEEP),
+    (VECTORS, PACED),
+] * BY_PANELS
+
 
 @shared(
     "tenonnx_taps",
-    [(vectors, rows) for vectors in (VECTORS // 2, VECTORS) for rows in range(1, ROWS + 1)],
+    [(vectors, rows, form) for vectors, form in FORMS for rows in range(1, ROWS + 1)],
     last=(F32, F32),
 )
 def multiply_taps(
-    b: Builder, vectors: int, rows: int, /, a: Value, a_row: Value, right: Value, offsets: Value,
-    depth: Value, c: Value, c_row: Value, y: Value, y_row: Value, residual: Value,
+    b: Builder, vectors: int, rows: int, form: int, /, a: Value, a_row: Value, right: Value,
+    offsets: Value, depth: Value, c: Value, c_row: Value, y: Value, y_row: Value, residual: Value,
     residual_row: Value, scale: Value, shift: Value, ahead: Value, ahead_row: Value,
     columns: Value, low: Value, high: Value,
 ) -> None:  # fmt: skip
@@ -57,6 +66,8 @@ def multiply_taps(
         scale: Address of a factor per row.
         shift: Address of a summand per row.
         ahead: Address of rows that will be read next, ``ahead_row`` bytes apart: memory is told.
+            ``KEEP`` copies B there, a panel's row after another. The rows that ``PACED`` tells
+            are at the offsets, each for as many steps as ``ahead_row`` bits count.
         columns: How many of a row of Y are written, and of the residual read; any more are all.
         low: The least result; NaN stays NaN.
         high: The greatest result.
@@ -66,14 +77,25 @@ def multiply_taps(
 
     def step(index: Value, carried: list[Value]) -> list[Value]:
         pointers, sums = carried[:count], carried[count:]
-        place = v.load(b, I64, b.add(offsets, b.mul(index, I64(8))), 8)
-        line = b.add(right, place)
-        tell_ahead(b, index, ahead, ahead_row)
-        xs = side_by_side(b, KIND, line, vectors)
+        number_of = b.lshr(index, ahead_row) if form == PACED else index
+        place = v.load(b, I64, b.add(offsets, b.mul(number_of, I64(8))), 8)
+        panel_row = b.mul(index, I64(4 * COLUMNS))
+        xs = side_by_side(b, KIND, b.add(right, panel_row if form == PACED else place), vectors)
+        if form == PACED:
+            v.prefetch(b, b.add(ahead, place))
+        elif form == KEEP:
+            for n, x in enumerate(xs):
+                v.store(b, x, b.add(b.add(ahead, panel_row), I64(4 * LANES * n)), 4)
+        else:
+            tell_ahead(b, index, ahead, ahead_row)
         ys = [number(b, address) for address in left.at(b, pointers)]
         products = add_products(b, v.fma, ys, xs, sums)
         return [*(b.add(pointer, I64(4)) for pointer in pointers), *products]
 
+    # A row may be in a page of its own. The line that it begins in came with the columns before.
+    for start, apart in ((y, y_row), (residual, residual_row)) if form in (KEEP, PACED) else ():
+        for line in addresses(b, start, apart, range(rows)):
+            v.prefetch(b, b.add(line, I64(4 * LANES * vectors - 4)), 1)
     zeros = [v.constant(KIND, 0.0)] * (rows * vectors)
     sums = v.loop(b, depth, [*left.pointers, *zeros], step)[count:]
     lows, highs = v.splat(b, low, LANES), v.splat(b, high, LANES)
