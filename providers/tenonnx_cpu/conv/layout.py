@@ -16,7 +16,7 @@ import numpy as np
 
 from tenonnx.records import NamedTuple, field, record
 from tenonnx_array.windows import Windows
-from tenonnx_cpu.conv.kernels import CONV_FIELDS, VECTOR
+from tenonnx_cpu.conv.kernels import CONV_FIELDS, FEW, VECTOR
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.kernel_selection import NDArray
 
@@ -88,7 +88,8 @@ def layout(
     windows, volume = flattened(windows)
     channels, rows = shape[1] * volume.taps_z // group, rows // group
     direct = is_direct(windows) and volume == Volume()
-    planes, taps = seen_by(windows, is_line(windows))
+    single = is_line(windows) or by_lines(windows, rows)
+    planes, taps = seen_by(windows, single)
     images = shape[0] * group * volume.out_depth
     part = split_tasks(images, rows, windows.output, threads, across=is_line(windows))
     line = part.width + max(tap.column for tap in taps)
@@ -114,7 +115,7 @@ def layout(
         **places_of(windows), taps=len(taps), direct=int(direct), plane=plane, line=line,
         reach=reach, task_rows=part.rows, task_height=part.height, task_width=part.width,
         block=block, tasks=tasks, pitch=pitch, work=work, copy=copy, edge=edge,
-        panel=panel, **volume._asdict(),
+        panel=panel, together=1 if single else part.height, **volume._asdict(),
     )  # fmt: skip
     return Layout(
         numbers,
@@ -187,6 +188,22 @@ def is_direct(windows: Windows) -> bool:
 def is_line(windows: Windows) -> bool:
     """Says whether images have one line, and so has the result."""
     return windows.size[0] == windows.output[0] == windows.kernel[0] == 1
+
+
+WIDE = 5
+"""Columns of kernels from which on planes of all columns take longer than loads not aligned."""
+
+
+def by_lines(windows: Windows, rows: int) -> bool:
+    """Says whether lines of the result are multiplied one by one.
+
+    Images then have a plane for each of the phases of columns, which are packed faster than one for
+    each column. What taps see is not aligned, which costs little where two vectors fill a line of
+    the cache, if lines of the result fill tiles; and weights are read again for every line.
+    """
+    lanes, width, (_, kernel) = cpu().lanes, windows.output[-1], windows.kernel
+    fills = width % lanes == 0 and (width % (2 * lanes) == 0 or width >= 8 * lanes)
+    return lanes == 8 and rows <= FEW and fills and kernel >= max(WIDE, windows.strides[1] + 1)
 
 
 class Tap(NamedTuple):

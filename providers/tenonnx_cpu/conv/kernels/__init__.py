@@ -8,6 +8,9 @@ from __future__ import annotations
 VECTOR = 32
 """A row of the product is a multiple of it; at least as many as a tile has columns."""
 
+FEW = 64
+"""Rows up to which a panel of B is not worth a copy, and results had better be written in lines."""
+
 UNROLLED_WINDOWS = ((3, 1), (3, 2), (5, 1), (5, 2), (7, 1), (2, 2))
 """Square kernels, and strides along a line, that have code of their own."""
 
@@ -15,13 +18,14 @@ CONV_FIELDS = (
     "batch", "groups", "rows", "channels", "height", "width", "out_height", "out_width",
     "stride_y", "stride_x", "top", "taps", "direct", "plane", "line", "reach",
     "task_rows", "task_height", "task_width", "block", "tasks", "pitch", "work", "copy", "edge",
-    "panel", "depth", "out_depth", "taps_z", "stride_z", "step_z", "front",
+    "panel", "together", "depth", "out_depth", "taps_z", "stride_z", "step_z", "front",
 )  # fmt: skip
 """The names of ``Layout.numbers``, in elements:
 
 ``rows`` and ``channels`` are a group's; ``plane`` elements are a plane, and ``line`` a row of it,
 of which a window ends ``reach`` below the one it begins in;
-a task makes ``task_rows`` channels of ``task_height`` rows of ``task_width`` elements, summing over
+a task makes ``task_rows`` channels of ``task_height`` rows of ``task_width`` elements, of which
+``together`` follow one another as a window sees them, summing over
 ``block`` input channels at a time, in ``work`` floats of memory: the product, whose rows are
 ``pitch`` apart, planes, from ``copy`` on rows of A, from ``edge`` on columns of B and from
 ``panel`` on a panel of it.

@@ -49,10 +49,27 @@ def convolve_part(arguments: Any, task: Any, worker: Any) -> None:
             )  # fmt: skip
         else:
             pack_part(source, channel, some, slice_z, part, sizes, planes, packed)
-            multiply_strip(
-                part.rows, some * sizes.taps, part.columns, a, packed, offsets.ctypes.data, c,
-                mode, last, result, room, Rows(0, 0),
+            multiply_lines(
+                part, some * sizes.taps, a, packed, offsets.ctypes.data, c, mode, last, result,
+                room, sizes,
             )  # fmt: skip
+
+
+@helper
+def multiply_lines(
+    part: Any, depth: Any, a: Any, packed: Any, offsets: Any, c: Any, mode: Any, last: Any,
+    result: Any, room: Any, sizes: Any,
+) -> None:  # fmt: skip
+    """Multiplies by packed planes, as many lines at a time as follow one another there."""
+    width = part.columns // part.lines
+    for line in range(0, part.lines, sizes.together):
+        place = result.place + line * sizes.out_width
+        multiply_strip(
+            part.rows, depth, min(sizes.together, part.lines - line) * width, a,
+            packed + 4 * line * sizes.line, offsets, Rows(c.start + 4 * line * width, c.apart),
+            mode, last, Result(result.y, place, result.apart, result.channel, result.finish), room,
+            Rows(0, 0),
+        )  # fmt: skip
 
 
 @helper

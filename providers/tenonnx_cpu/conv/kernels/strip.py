@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tenonnx_cpu.conv.kernels import FEW
 from tenonnx_cpu.conv.kernels.edge import multiply_edge
 from tenonnx_cpu.conv.kernels.finish import activate_lines
 from tenonnx_cpu.conv.kernels.panels import multiply_panels
@@ -13,11 +14,8 @@ from tenonnx_cpu.conv.kernels.rows import copy_row
 from tenonnx_cpu.conv.kernels.tile import DOTS, LISTED, multiply_taps
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.vectors.lanes import LANES
-from tenonnx_cpu.matmul.kernels.block import CACHE_WAY, split
+from tenonnx_cpu.matmul.kernels.block import CACHE_WAY
 from tenonnx_cpu.matmul.kernels.tile import BY_PANELS, COLUMNS, ROWS, VECTORS
-
-FEW = 64
-"""Rows up to which a panel of B is not worth a copy, and results had better be written in lines."""
 
 TOLD = 16
 """Lines of the cache of each row that ``ahead`` means: a tile tells as many lines as it is deep."""
@@ -49,13 +47,15 @@ def multiply_strip(
     if BY_PANELS and rows > FEW:
         multiply_panels(rows, depth, columns, a, b, offsets, c, mode, last, result, room, soon)
         return
-    high = split(rows, ROWS, 1)
+    tiles = -(-rows // ROWS)
     dots = columns % LANES if columns % LANES <= DOTS else 0
     pitch = 4 * depth + 64
     pack_columns(b + 4 * (columns - dots), offsets, depth, dots, room.edge, pitch)
     told = 0 if soon.start else depth
-    for row in range(0, rows, high):
-        count = min(high, rows - row)
+    for tile in range(tiles):
+        # A tile of two rows would wait for its own sums.
+        row = tile * rows // tiles
+        count = (tile + 1) * rows // tiles - row
         left = Rows(a.start + row * a.apart, a.apart)
         beyond = left.start + count * a.apart if row + count < rows else a.start + 4 * depth
         if a.apart % CACHE_WAY == 0 and columns > dots:
