@@ -8,6 +8,7 @@ public: plug-ins of others may import it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -192,7 +193,23 @@ def _told(node: ir.Node, given: Sequence[Sizes]) -> Sizes:
 
 def _reshaped(node: ir.Node, given: Sequence[Sizes]) -> Sizes:
     said = attribute(node, "shape", None)  # before opset 5
-    return _told(node, given) if said is None else (None,) * len(said)
+    if said is not None:
+        return (None,) * len(said)
+    told, x = integers_of(operand(node, 1)), given[0]
+    if told is None or _is_open(x):
+        return _told(node, given)
+    zero_copies = not attribute(node, "allowzero", 0)
+    copied = [*x, *[None] * len(told)]
+    made = [
+        size if size > 0 else copied[axis] if size == 0 and zero_copies else None
+        for axis, size in enumerate(told)
+    ]
+    rest = [size for axis, size in enumerate(made) if told[axis] != -1]
+    if told.count(-1) == 1 and None not in x and None not in rest:
+        count, others = math.prod(filter(None, x)), math.prod(filter(None, rest))
+        if 0 not in x and count % others == 0:  # else the run refuses, or there is nothing
+            made[told.index(-1)] = count // others
+    return tuple(made)
 
 
 def _expanded(node: ir.Node, given: Sequence[Sizes]) -> Sizes:
@@ -250,6 +267,14 @@ def _convolved(_: ir.Node, given: Sequence[Sizes]) -> Sizes:
     return (x[0], w[0], *[None] * (len(w) - 2))
 
 
+def _attended(_: ir.Node, given: Sequence[Sizes]) -> Sizes:
+    """Returns the sizes of heads apart: those of queries, and the last of values."""
+    q, v = given[0], given[2] if len(given) > 2 else UNKNOWN
+    if _is_open(q) or len(q) != 4 or len(v) != 4:
+        return _any_sizes(q)
+    return (*q[:3], v[3])
+
+
 def _reduced(node: ir.Node, given: Sequence[Sizes]) -> Sizes:
     return _any_sizes(given[0]) if attribute(node, "keepdims", 1) == 1 else UNKNOWN
 
@@ -284,8 +309,9 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
         "BatchNormalization CumSum DequantizeLinear Dropout GroupNormalization LogSoftmax": _first,
         "InstanceNormalization LayerNormalization QuantizeLinear RMSNormalization": _first,
         "ScatterElements ScatterND Softmax Trilu": _first,
-        "Attention AveragePool ConvTranspose GatherElements GlobalAveragePool": _same_rank,
+        "AveragePool ConvTranspose GatherElements GlobalAveragePool": _same_rank,
         "GlobalMaxPool MaxPool Pad Resize Slice Split TfIdfVectorizer Tile": _same_rank,
+        "Attention": _attended,
         "Concat": _joined,
         "Expand": _expanded,
         "Conv": _convolved,
