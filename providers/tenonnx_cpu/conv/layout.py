@@ -32,6 +32,8 @@ TILE_ROWS = 14
 COPIED_ROWS = ROWS_PER_TASK if cpu().lanes == 8 else TILE_ROWS
 """Rows of weights that are copied if they would share sets of the cache: all where kernels
 multiply panel by panel (``tenonnx_cpu.matmul.kernels.tile.BY_PANELS``)."""
+SHARED = 1024
+"""Floats after which addresses come to the same set of the first-level cache again."""
 
 
 @record
@@ -100,32 +102,45 @@ def layout(
     step = math.prod(windows.size) if direct else plane * len(planes)
     within = [tap.plane * plane + tap.line * line + tap.column for tap in taps]
     offsets = 4 * np.add.outer(np.arange(block) * step, within).ravel()
-    columns = part.height * part.width
-    pitch = -(-columns // VECTOR) * VECTOR
-    pitch += 16 * (pitch % 256 == 0)
     copied = 0 if direct else block * len(planes) * plane
-    copy = part.rows * pitch + max(copied, VECTOR * length) + 4 * VECTOR
-    shared = channels * len(taps) % 1024 == 0
-    edge = copy + (max(TILE_ROWS, min(part.rows, COPIED_ROWS)) if shared else 0) * (length + 16)
-    panel = -(-(edge + VECTOR // 8 * (length + 16)) // 16) * 16
-    work = panel + VECTOR * length
+    room = _room(part, length, copied, channels * len(taps) % SHARED == 0)
     tasks = images * part.number_in(rows, windows.output)
     numbers = numbers_of(
         CONV_FIELDS, batch=shape[0], groups=group, rows=rows, channels=channels,
         **places_of(windows), taps=len(taps), direct=int(direct), plane=plane, line=line,
         reach=reach, task_rows=part.rows, task_height=part.height, task_width=part.width,
-        block=block, tasks=tasks, pitch=pitch, work=work, copy=copy, edge=edge,
-        panel=panel, together=1 if single else part.height, **volume._asdict(),
+        block=block, tasks=tasks, **room, together=1 if single else part.height, **volume._asdict(),
     )  # fmt: skip
     return Layout(
         numbers,
         min(threads, tasks),
-        work,
+        room["work"],
         output,
         fixed(offsets),
         fixed(np.arange(length) * 4 * VECTOR),
         fixed(planes),
     )
+
+
+def _room(part: Part, length: int, copied: int, shared: bool) -> dict[str, int]:
+    """Returns where a worker's memory has what ``CONV_FIELDS`` says, and how much it is.
+
+    Args:
+        part: What a task makes.
+        length: Rows of B that are summed over at a time.
+        copied: Floats of planes.
+        shared: Whether rows of A share sets of the cache, and are copied.
+    """
+    columns = part.height * part.width
+    pitch = -(-columns // VECTOR) * VECTOR
+    pitch += 16 * (pitch % 256 == 0)
+    copy = part.rows * pitch + max(copied, VECTOR * length) + 4 * VECTOR
+    rows = max(TILE_ROWS, min(part.rows, COPIED_ROWS)) if shared else 0
+    edge = copy + rows * (length + 16)
+    panel = -(-(edge + VECTOR // 8 * (length + 16)) // 16) * 16
+    return {
+        "pitch": pitch, "copy": copy, "edge": edge, "panel": panel, "work": panel + VECTOR * length
+    }  # fmt: skip
 
 
 def _block(channels: int, taps: int, planes: int, windows: Windows, chain: int) -> int:
