@@ -85,11 +85,12 @@ class RowAdapters:
         self._filled = [UNKNOWN] * rows
         self._buffers: dict[str, NDArray] = {}
         self._without = {name: inputs.without(name) for name in inputs.asked | inputs.by_row}
+        self._latest: dict[bool, tuple[tuple[Any, ...], dict[str, NDArray]]] = {}
 
     def given(
         self, first: int, count: int, adapters: Mapping[int, Adapter | None]
     ) -> dict[str, NDArray]:
-        """Returns the inputs of a run of some rows.
+        """Returns the inputs of a run of some rows: the same object while the adapters stay.
 
         Args:
             first: The first of the rows.
@@ -97,9 +98,15 @@ class RowAdapters:
             adapters: The adapter of each row whose result counts.
         """
         different = set(adapters.values())
-        if len(different) > 1:
-            return self._of_rows(first, count, adapters)
-        adapter = next(iter(different), None)
+        alone = len(different) < 2
+        key = (*different,) if alone else (first, count, *adapters.items())
+        latest = self._latest.get(alone)
+        if latest is None or latest[0] != key:
+            made = self._of_one(*different) if alone else self._of_rows(first, count, adapters)
+            latest = self._latest[alone] = key, made
+        return latest[1]
+
+    def _of_one(self, adapter: Adapter | None = None) -> dict[str, NDArray]:
         given = {**self._without, **(adapter.parameters if adapter else {})}
         rows = self._inputs.by_row
         return {name: array[None] if name in rows else array for name, array in given.items()}

@@ -39,6 +39,8 @@ class Decoder:
         self.lengths = [0] * rows
         self._adapters = RowAdapters(model.adapter_inputs, rows)
         self._bindings: dict[tuple[Any, ...], IOBinding] = {}
+        self._bound: dict[IOBinding, Mapping[str, NDArray]] = {}
+        """The inputs of adapters that a binding has, which stays."""
         self._latest: IOBinding | None = None
         self._inputs: dict[str, NDArray] = {}
         self._places: dict[str, int] = {}
@@ -76,9 +78,13 @@ class Decoder:
         given = self._adapters.given(first, count, adapters)
         session = self._model.whole_session if every else self._model.session
         binding = self._binding(session, first, count, *given)
-        self._inputs = self._made_inputs(tokens, lengths) | given
-        for name, array in self._inputs.items():
+        made = self._made_inputs(tokens, lengths)
+        self._inputs = made | given
+        new = made if self._bound.get(binding) is given else self._inputs
+        for name, array in new.items():
             binding.bind_cpu_input(name, array)
+        if self.in_place:
+            self._bound[binding] = given
         session.run_with_iobinding(binding)
         self._latest = binding
         if not self.in_place:
@@ -102,6 +108,7 @@ class Decoder:
             for name, array in arrays.items()
         }
         self._bindings.clear()
+        self._bound.clear()
         self.lengths[:] = [0] * len(own)
 
     def output(self, name: str) -> NDArray:

@@ -19,6 +19,7 @@ from tenonnx_generate import (
     RequestOptions,
     TurnOptions,
 )
+from tenonnx_generate.adapter_inputs import RowAdapters
 from tenonnx_generate.errors import Missing, Refused
 
 PROMPT = [84, 104, 101, 32, 119]
@@ -118,6 +119,33 @@ def test_rows_with_different_adapters_answer_as_alone(
         assert request.tokens.tolist()[len(PROMPT) :] == expected
     # Only the caches that were made with the same adapter are of use.
     assert [cached[request] for request in requests] == [0, 0, 0, 0, 0, 4, 4]
+
+
+def test_inputs_are_made_anew_only_when_adapters_change(
+    adapted: dict[str, tuple[Model, Adapters]],
+) -> None:
+    model, adapters = adapted["empty"]
+    some = [adapters.used_by(model, model, name) for name in "012"]
+    rows = RowAdapters(model.adapter_inputs, 3)
+
+    def values(given: dict[str, Any]) -> list[Any]:
+        return [array.copy() for _, array in sorted(given.items())]
+
+    first, one = {0: some[0], 1: some[1]}, {2: some[2]}
+    before = rows.given(0, 2, first)
+    expected, alone = values(before), values(rows.given(2, 1, one))
+    assert rows.given(0, 2, dict(first)) is before
+    assert rows.given(2, 1, dict(one)) is rows.given(0, 1, {0: some[2]})
+    for others in ({0: some[2], 1: some[1]}, {0: some[1], 1: some[0]}, {1: some[1], 2: some[2]}):
+        rows.given(min(others), 2, others)
+        again = rows.given(0, 2, first)
+        for array, wanted in zip(values(again), expected, strict=True):
+            # Room for the highest rank stays when it was needed once.
+            np.testing.assert_array_equal(array[:, : wanted.shape[1], : wanted.shape[2]], wanted)
+        for array, wanted in zip(values(rows.given(2, 1, one)), alone, strict=True):
+            np.testing.assert_array_equal(array, wanted)
+    for adapter in some:
+        adapter.users.clear()
 
 
 def test_rows_without_the_operands_of_products_are_run_apart(
