@@ -32,7 +32,10 @@ FEW = 16
 KEPT = 64
 """Sets of tokens that are kept: a text comes to the same ones again."""
 
-_vocabularies: WeakKeyDictionary[Model, Any] = WeakKeyDictionary()
+GRAMMARS, KEPT_LENGTH = 16, 1 << 16
+"""Grammars of a model that are kept, and how many characters each may have."""
+
+_vocabularies: WeakKeyDictionary[Model, Vocabulary] = WeakKeyDictionary()
 _making = threading.Lock()
 
 
@@ -54,19 +57,47 @@ class Guidance:
             raise Refused(f"there is no guidance {kind!r}{did_you_mean(kind, KINDS)}")
         if not isinstance(data, str) or len(data) > CONFIG_LIMIT:
             raise Refused(f"{kind} is no text of at most {CONFIG_LIMIT} characters")
-        self._matcher = needed("llguidance").LLMatcher
-        self._tokens = vocabulary(model)
-        self._size = model.description.vocabulary
-        try:
-            self._grammar = getattr(self._matcher, KINDS[kind])(data)
-        except ValueError as error:
-            raise Refused(f"{kind} is wrong: {error}") from None
-        if wrong := self._matcher.validate_grammar(self._grammar, self._tokens):
-            raise Refused(f"{kind} is wrong: {wrong}")
+        vocabulary = vocabulary_of(model)
+        matcher = vocabulary.matcher if len(data) <= KEPT_LENGTH else vocabulary.made
+        self._vocabulary, self._first = vocabulary, matcher(kind, data)
 
     def guide(self) -> Guide:
         """Returns what a text from its beginning on is held to."""
-        return Guide(self._matcher(self._tokens, self._grammar, log_level=0), self._size)
+        return Guide(self._first.deep_copy(), self._vocabulary)
+
+
+class Vocabulary:
+    """A model's tokens as the library has them, and the latest grammars and sets of tokens.
+
+    Copies of a matcher share what it has found out: which bytes may follow at each place of the
+    grammar is computed once for all texts, as far as they come to the same ones.
+
+    Args:
+        tokens: As the library has them.
+        size: How many tokens the model has.
+    """
+
+    def __init__(self, tokens: Any, size: int) -> None:
+        self.tokens = tokens
+        self.allowed = functools.lru_cache(KEPT)(functools.partial(Allowed, size=size))
+        """Returns the tokens of a mask, the same for the same mask while they are kept."""
+        self.matcher = functools.lru_cache(GRAMMARS)(self.made)
+        """Returns what ``made`` does, the same for the same grammar while it is kept."""
+
+    def made(self, kind: str, data: str) -> Any:
+        """Returns a matcher at the beginning of a text.
+
+        Raises:
+            Refused: The grammar is wrong.
+        """
+        matcher = needed("llguidance").LLMatcher
+        try:
+            grammar = getattr(matcher, KINDS[kind])(data)
+        except ValueError as error:
+            raise Refused(f"{kind} is wrong: {error}") from None
+        if wrong := matcher.validate_grammar(grammar, self.tokens):
+            raise Refused(f"{kind} is wrong: {wrong}")
+        return matcher(self.tokens, grammar, log_level=0)
 
 
 class Allowed:
@@ -82,6 +113,7 @@ class Allowed:
         self._few = FEW * np.count_nonzero(bits) <= size
         self._which: NDArray = bits.nonzero()[0] if self._few else bits.view(np.bool_)
         self._which.flags.writeable = False  # all texts that come to the set share it
+        self._tokens: list[int] = self._which.tolist() if self._few else []
 
     def __contains__(self, token: int) -> bool:
         return bool((self._which == token).any() if self._few else self._which[token])
@@ -100,13 +132,11 @@ class Allowed:
             held = self.held(scores)
             token = held.argmax()
             return int(token), held[token]
-        if not len(self._which):
+        if not self._tokens:
             return 0, NEVER
-        token = self._which[scores.take(self._which).argmax()]
-        return int(token), scores[token]
-
-
-_allowed = functools.lru_cache(KEPT)(Allowed)
+        own = scores[self._which]
+        place = own.argmax()
+        return self._tokens[place], own[place]
 
 
 class Guide:
@@ -114,21 +144,15 @@ class Guide:
 
     Args:
         matcher: The library's.
-        size: How many tokens the model has.
+        vocabulary: The tokens; it keeps what copies of the matcher share.
     """
 
-    def __init__(self, matcher: Any, size: int) -> None:
-        self._matcher, self._size = matcher, size
+    def __init__(self, matcher: Any, vocabulary: Vocabulary) -> None:
+        self._matcher, self._vocabulary = matcher, vocabulary
 
     def allowed(self) -> Allowed:
-        """Returns which tokens may come next.
-
-        Raises:
-            RuntimeException: The library gave up.
-        """
-        words = self._matcher.compute_bitmask()
-        self._check()
-        return _allowed(words, self._size)
+        """Returns which tokens may come next; if the library gave up, one that ``take`` refuses."""
+        return self._vocabulary.allowed(self._matcher.compute_bitmask())
 
     def take(self, token: int) -> None:
         """Goes on by a token.
@@ -136,13 +160,13 @@ class Guide:
         Raises:
             RuntimeException: It may not come, or the library gave up.
         """
-        if not self._matcher.is_stopped():
-            self._matcher.consume_token(token)
+        matcher = self._matcher
+        if matcher.is_stopped() or not matcher.consume_token(token):
             self._check()
 
     def copy(self) -> Guide:
         """Returns another that is at the same place, and goes on by itself."""
-        return Guide(self._matcher.deep_copy(), self._size)
+        return Guide(self._matcher.deep_copy(), self._vocabulary)
 
     def restart(self, tokens: Sequence[int] = ()) -> None:
         """Goes back to the beginning, and on by some tokens."""
@@ -152,11 +176,13 @@ class Guide:
 
     def _check(self) -> None:
         if self._matcher.is_error():
+            # Its limits are of all texts that share it: the next ones begin with another.
+            self._vocabulary.matcher.cache_clear()
             raise RuntimeException(f"guidance cannot go on: {self._matcher.get_error()}")
 
 
-def vocabulary(model: Model) -> Any:
-    """Returns the library's form of a model's tokens, which takes it a while and is made once.
+def vocabulary_of(model: Model) -> Vocabulary:
+    """Returns a model's tokens as the library has them, which takes it a while and is made once.
 
     Raises:
         Refused: The model has no token that ends a text, or the library cannot read its tokens.
@@ -177,5 +203,5 @@ def vocabulary(model: Model) -> Any:
                 )
             except (ValueError, RuntimeError) as error:
                 raise Refused(f"{path} cannot guide: {error}") from error
-            _vocabularies[model] = made
+            _vocabularies[model] = Vocabulary(made, about.vocabulary)
         return _vocabularies[model]

@@ -19,7 +19,7 @@ pytest.importorskip("llguidance", reason="the extra generate is not installed")
 import tenonnx
 from tenonnx_generate import Generator, GeneratorParams, Model, Tokenizer
 from tenonnx_generate.errors import Refused, Unsupported
-from tenonnx_generate.guidance import Allowed, Guidance, _allowed
+from tenonnx_generate.guidance import Allowed, Guidance
 
 SCHEMAS = int(os.environ.get("TENONNX_TEST_SCHEMAS", "25"))
 PROMPT = [84, 104, 101]
@@ -164,7 +164,6 @@ def test_scores_are_held_to_the_tokens_that_are_allowed(
     tmp_path: Path, pattern: str, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tenonnx_generate.guidance.FEW", few)
-    _allowed.cache_clear()
     model = Model(write_folder(tmp_path / "folder"))
     guide, size = Guidance(model, "regex", pattern).guide(), model.description.vocabulary
     words = guide._matcher.compute_bitmask()
@@ -184,3 +183,29 @@ def test_of_no_tokens_none_is_the_best(few: int, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("tenonnx_generate.guidance.FEW", few)
     assert Allowed(bytes(4), 20).best(np.ones(20, np.float32))[1] == -np.inf
     assert Allowed(b"\xff" * 4, 20).best(np.full(20, -np.inf, np.float32))[1] == -np.inf
+
+
+def test_a_grammar_is_read_once_until_a_text_fails(model: Model) -> None:
+    first, again = (Guidance(model, "regex", "[0-9]{3}") for _ in range(2))
+    assert first._first is again._first
+    one, other = first.guide(), again.guide()
+    one.take(ord("1"))
+    assert other.allowed() is first.guide().allowed(), "texts go on by themselves"
+    with pytest.raises(tenonnx.RuntimeException, match="cannot go on"):
+        one.take(ord("a"))
+    anew = Guidance(model, "regex", "[0-9]{3}")
+    assert anew._first is not first._first
+    for guide in (other, anew.guide()):
+        for character in "123":
+            guide.take(ord(character))
+
+
+def test_after_a_failure_no_token_is_taken(model: Model) -> None:
+    guide = Guidance(model, "regex", "[0-9]{3}").guide()
+    for _ in range(2):
+        with pytest.raises(tenonnx.RuntimeException, match="cannot go on"):
+            guide.take(ord("a"))
+    scores = np.zeros(model.description.vocabulary, np.float32)
+    token, _ = guide.allowed().best(scores)
+    with pytest.raises(tenonnx.RuntimeException, match="cannot go on"):
+        guide.take(token)

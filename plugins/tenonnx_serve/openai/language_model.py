@@ -11,7 +11,7 @@ import numpy as np
 
 from tenonnx import InferenceSession
 from tenonnx_generate import Config, Generator, GeneratorParams, Model, Tokenizer
-from tenonnx_generate.guidance import vocabulary
+from tenonnx_generate.guidance import vocabulary_of
 from tenonnx_serve.config import ModelConfig, rows_of, threads_of
 from tenonnx_serve.openai.errors import Wrong
 from tenonnx_serve.settings import Settings
@@ -108,7 +108,7 @@ class LanguageModel:
         """Returns a token's bytes, which may be a part of a character."""
         if not self.model.description.eos:  # which the library wants
             return self.tokenizer.decode([token]).encode()
-        found: bytes = vocabulary(self.model).decode_bytes([token])
+        found: bytes = vocabulary_of(self.model).tokens.decode_bytes([token])
         return b"" if found == b"<[%d]>" % token else found  # how it writes those that are none
 
     def check_length(self, prompt: int, most: int | None, limit: int, param: str) -> int:
