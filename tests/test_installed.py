@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import os
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -122,3 +124,24 @@ def test_packages_in_archives_are_found(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(sys, "path", [str(archive), str(tmp_path), *sys.path])
     installed.entry_points("toy")
     assert installed.place("toys") == origin("toys") == str(archive / "toys")
+
+
+def test_entry_points_are_read_again_when_a_folder_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installed, "_announced", {})
+    put(tmp_path, "one", "1", "[toy]\na = json\n")
+    long_ago = time.time_ns() - 10 * installed.SETTLED
+    os.utime(tmp_path, ns=(long_ago, long_ago))
+
+    def names() -> set[str]:
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "path", [str(tmp_path)])
+            return {entry.name for entry in installed.entry_points("toy")}
+
+    assert names() == {"a"}
+    with monkeypatch.context() as patch:
+        patch.setattr(installed, "read", None)
+        assert names() == {"a"}
+    put(tmp_path, "two", "1", "[toy]\nb = json\n")
+    assert names() == {"a", "b"}

@@ -11,6 +11,7 @@ import functools
 import importlib
 import os
 import sys
+import time
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec, PathFinder, all_suffixes
 from typing import Any
@@ -19,6 +20,13 @@ from tenonnx.records import NamedTuple
 
 INFO = (".dist-info", ".egg-info")
 ALIKE = str.maketrans("_.", "--")
+
+SETTLED = 2_000_000_000
+"""Nanoseconds after which a folder's time of change tells any further change: clocks of file
+systems have steps."""
+
+_announced: dict[str, tuple[Any, list[EntryPoint]]] = {}
+"""What was found under a name, and the states of the folders on the path when it was."""
 
 
 class EntryPoint(NamedTuple):
@@ -44,9 +52,39 @@ class EntryPoint(NamedTuple):
 
 
 def entry_points(group: str) -> list[EntryPoint]:
-    """Returns what installed distributions announce under a name."""
+    """Returns what installed distributions announce under a name.
+
+    They are read again when a folder on the path has changed: no distribution comes or goes
+    without that.
+    """
+    state = _settled(tuple(sys.path))
+    if state is not None and group in _announced and _announced[group][0] == state:
+        return list(_announced[group][1])
     for known in (_folders, _names, _has_archives):
         known.cache_clear()
+    found = list(_entry_points(group))
+    if state is not None:
+        _announced[group] = state, found
+    return list(found)
+
+
+def _settled(path: tuple[str, ...]) -> Any:
+    """Returns the states of the folders on a path; ``None`` if a change may leave them alike."""
+    if _finders():
+        return None
+    states = []
+    for folder in path:
+        try:
+            status = os.stat(folder or ".")  # noqa: PTH116 - a string
+        except OSError:
+            states.append((folder, 0, 0, 0))
+        else:
+            states.append((folder, status.st_dev, status.st_ino, status.st_mtime_ns))
+    newest = max((changed for *_, changed in states), default=0)
+    return None if newest > time.time_ns() - SETTLED else states
+
+
+def _entry_points(group: str) -> Iterator[EntryPoint]:
     if _elsewhere():
         from importlib import metadata
 
@@ -55,15 +93,14 @@ def entry_points(group: str) -> list[EntryPoint]:
             for e in metadata.entry_points(group=group)
             if e.dist is not None
         ]
-        return list(dict.fromkeys(found))
+        yield from dict.fromkeys(found)
+        return
     heading = f"[{group}]"
-    announced = []
     for folder in _folders(tuple(sys.path)).values():
         if heading in (text := read(folder, "entry_points.txt")):
             whose = _name_and_version(folder)
             for name, _, value in _section(text, heading):
-                announced.append(EntryPoint(name.strip(), value.strip(), *whose))
-    return announced
+                yield EntryPoint(name.strip(), value.strip(), *whose)
 
 
 def version(distribution: str) -> str | None:
@@ -101,10 +138,15 @@ def _version(distribution: str, path: tuple[str, ...]) -> str | None:
 
 def _elsewhere() -> bool:
     """Says whether distributions may be in other places than folders on the path."""
+    return _finders() or _has_archives(tuple(sys.path))
+
+
+def _finders() -> bool:
+    """Says whether others than folders are asked for distributions."""
     return any(
         finder is not PathFinder and hasattr(finder, "find_distributions")
         for finder in sys.meta_path
-    ) or _has_archives(tuple(sys.path))
+    )
 
 
 @functools.cache

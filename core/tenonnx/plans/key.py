@@ -195,7 +195,7 @@ def _state_of_code(
             lists[info] = state_of(f"{info}/RECORD")
         found["RECORD"] = lists[info]
     elif os.path.isdir(folder):
-        found.update(modules(folder))
+        found.update(_first_seen(folder))
     else:
         found[folder] = state_of(folder)
     if max((state[-1] for state in found.values()), default=0) > BEGAN:
@@ -207,6 +207,15 @@ def _state_of_code(
 def folder_of(package: str) -> str | None:
     """Returns the folder of a package, or the file of a module, without importing it."""
     return installed.place(package)
+
+
+@functools.cache
+def _first_seen(folder: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Returns ``modules``, as they were when the process looked first.
+
+    It has imported most of them by then. Later states would be those of other processes' plans.
+    """
+    return tuple(modules(folder))
 
 
 def modules(folder: str) -> Iterator[tuple[str, tuple[int, ...]]]:
