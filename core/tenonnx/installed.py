@@ -26,7 +26,7 @@ SETTLED = 2_000_000_000
 systems have steps."""
 
 _announced: dict[str, tuple[Any, list[EntryPoint]]] = {}
-"""What was found under a name, and the states of the folders on the path when it was."""
+"""Entry points by the names that they were looked for, and the states of folders on the path."""
 
 
 class EntryPoint(NamedTuple):

@@ -86,7 +86,9 @@ def make_multiply(bits: int, kind: str) -> Any:
 
 def make_columns(bits: int, kind: str) -> Any:
     """Returns what multiplies 1 to 4 rows by a task's columns of codes of so many bits."""
-    multiply_columns = make_multiply(bits, kind)
+    # Three rows of bytes as two and one: a fourth, of anything, takes longer than codes read again
+    # from the cache. Reals of fewer rows would be rounded otherwise.
+    multiply_columns, apart = make_multiply(bits, kind), kind == "bytes"
 
     @parallel
     def compute_columns(arguments: Any, task: Any, worker: Any) -> None:
@@ -95,9 +97,15 @@ def make_columns(bits: int, kind: str) -> Any:
         padded = activations[0].shape[0]
         left = task * span
         right = min(columns, left + span)
+        whole = 2 if apart and rows == 3 else rows
         multiply_columns(
-            rows, padded, 0, activations, weights, 0, c, group, left, right, scratch[worker]
-        )
+            whole, 2 if whole < rows else padded, 0, activations, weights, 0, c,
+            group, left, right, scratch[worker],
+        )  # fmt: skip
+        if whole < rows:
+            multiply_columns(
+                1, 1, whole, activations, weights, 0, c, group, left, right, scratch[worker]
+            )
         finish_rows(c, 0, rows, left, right, extras)
 
     return compute_columns
