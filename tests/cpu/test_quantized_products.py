@@ -122,6 +122,17 @@ def test_products_of_every_shape(bits: int, by_column: bool, zeros: bool, activa
                 problem.check(rows, activations)
 
 
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_a_few_rows_of_bytes_are_what_each_is_alone(bits: int, zeros: bool) -> None:
+    matrix = Problem(bits, 256, 72, 32, by_column=True, zeros=zeros).matrix
+    request(matrix, "int8")
+    x = np.random.default_rng(5).standard_normal((4, 256)).astype(np.float32)
+    alone = [done(matmul_q(row[None], matrix, 1))[0].copy() for row in x]
+    for rows in (2, 3, 4):
+        np.testing.assert_array_equal(done(matmul_q(x[:rows], matrix, 1)), alone[:rows])
+
+
 @pytest.mark.parametrize("by_column", [True, False])
 @pytest.mark.parametrize("activations", ["int8", "float32"])
 @pytest.mark.parametrize("rows", [1, 3, 40])
