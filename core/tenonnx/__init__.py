@@ -12,31 +12,31 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from tenonnx import lazy_modules
-from tenonnx.errors import (
-    DeviceReset as DeviceReset,
-    EngineError as EngineError,
-    EPFail as EPFail,
-    Fail as Fail,
-    InvalidArgument as InvalidArgument,
-    InvalidGraph as InvalidGraph,
-    InvalidProtobuf as InvalidProtobuf,
-    ModelLoadCanceled as ModelLoadCanceled,
-    ModelLoaded as ModelLoaded,
-    ModelRequiresCompilation as ModelRequiresCompilation,
-    NoModel as NoModel,
-    NoSuchFile as NoSuchFile,
-    NotFound as NotFound,
-    NotImplemented as NotImplemented,  # noqa: A004 - onnxruntime's name
-    NotSupported as NotSupported,
-    PluginError as PluginError,
-    RuntimeException as RuntimeException,
-    TenonnxError as TenonnxError,
-)
 
 lazy_modules.install()
 
 if TYPE_CHECKING:
     from tenonnx.custom_ops import operator as operator
+    from tenonnx.errors import (
+        DeviceReset as DeviceReset,
+        EngineError as EngineError,
+        EPFail as EPFail,
+        Fail as Fail,
+        InvalidArgument as InvalidArgument,
+        InvalidGraph as InvalidGraph,
+        InvalidProtobuf as InvalidProtobuf,
+        ModelLoadCanceled as ModelLoadCanceled,
+        ModelLoaded as ModelLoaded,
+        ModelRequiresCompilation as ModelRequiresCompilation,
+        NoModel as NoModel,
+        NoSuchFile as NoSuchFile,
+        NotFound as NotFound,
+        NotImplemented as NotImplemented,  # noqa: A004 - onnxruntime's name
+        NotSupported as NotSupported,
+        PluginError as PluginError,
+        RuntimeException as RuntimeException,
+        TenonnxError as TenonnxError,
+    )
     from tenonnx.formats import Format as Format
     from tenonnx.hookspecs import hookimpl as hookimpl
     from tenonnx.interface.adapter import (
@@ -154,6 +154,11 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "custom_ops": "operator",
+    "errors": """
+        DeviceReset EngineError EPFail Fail InvalidArgument InvalidGraph InvalidProtobuf
+        ModelLoadCanceled ModelLoaded ModelRequiresCompilation NoModel NoSuchFile NotFound
+        NotImplemented NotSupported PluginError RuntimeException TenonnxError
+    """,
     "formats": "Format",
     "hookspecs": "hookimpl",
     "interface.adapter": "AdapterFormat LoraAdapter",
@@ -203,13 +208,7 @@ that only need a decorator stay cheap.
 
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
-_ERRORS = (
-    name
-    for name, each in list(vars().items())
-    if isinstance(each, type) and issubclass(each, TenonnxError)
-)
-
-__all__ = sorted([*_MODULE_OF, *_ERRORS])
+__all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:

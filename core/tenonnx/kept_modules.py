@@ -2,7 +2,8 @@
 
 For each module Python searches folders, and opens, reads and checks a file of bytecode. For the
 sixty modules that open a kept plan, these are two fifths of all system calls. One mapped file has
-the bytecode of all modules that sessions of earlier processes imported.
+the bytecode of all modules that sessions of earlier processes imported; ``keeping_modules`` writes
+it.
 
 A module is taken from there if its source is in the state that it was in, as with Python's own
 bytecode; otherwise Python imports it as ever. The first module of a package, which says where the
@@ -11,26 +12,24 @@ others are, always comes from its folder.
 
 from __future__ import annotations
 
-import atexit
 import marshal
 import os
 import struct
 import sys
-import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType, ModuleType
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from tenonnx.digest import digest
+from tenonnx.digest import BYTES, digest
 from tenonnx.lazy_modules import logger
-from tenonnx.weights.folder import MODULES, cache_room, cache_root, note_use
+from tenonnx.weights.folder import MODULES, cache_root, note_use
 from tenonnx.weights.mapping import Mapping
-from tenonnx.weights.trusted import open_trusted, write_trusted
+from tenonnx.weights.trusted import open_trusted
 
-MARK = b"modules1"
-FRONT = struct.Struct("<8sIIQ")
-"""The mark, the checksum and the bytes of the list that follows, and the bytes of all."""
+MARK = b"modules2"
+FRONT = struct.Struct(f"<8s{2 * BYTES}sIQ")
+"""The mark, the digest and the bytes of the list that follows, and the bytes of all."""
 
 PACKAGE = "tenonnx"
 
@@ -68,10 +67,10 @@ class Finder:
     def __init__(self, path: str) -> None:
         mapping = Mapping(path, kind="derived", opening=open_trusted)
         whole = mapping.buffer
-        mark, checksum, length, size = FRONT.unpack_from(whole)
+        mark, told, length, size = FRONT.unpack_from(whole)
         self._start = FRONT.size + length
         listed = whole[FRONT.size : self._start]
-        if mark != MARK or size != len(whole) or zlib.crc32(listed) != checksum:
+        if mark != MARK or size != len(whole) or digest(listed).encode() != told:
             raise ValueError("it is not a whole file of modules")
         self.entries: dict[str, Entry] = marshal.loads(listed)
         self._whole = whole
@@ -102,7 +101,7 @@ class Finder:
 
 
 _finder: Finder | None = None
-_installed = _keeps = False
+_installed = False
 
 
 def install() -> None:
@@ -139,69 +138,3 @@ def state_of(source: str) -> State | None:
     except OSError:
         return None
     return status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
-
-
-def keep_at_exit() -> None:
-    """Has the modules kept that this process has when it ends, as reading them all takes long."""
-    global _keeps
-    if not _keeps:
-        _keeps = True
-        if (path := path_of()) is not None:
-            atexit.register(keep, path)
-
-
-def keep(path: str) -> None:
-    """Keeps the modules that this process has imported, beside those that others kept."""
-    known = {} if _finder is None else _finder.entries
-    new = [name for name in _imported() if name not in known or not _is_ours(name)]
-    if not new or not os.path.isdir(os.path.dirname(path)):  # it may have been a test's
-        return
-    codes: dict[str, tuple[Any, bytes | memoryview]] = {}
-    for name, entry in known.items():
-        if state_of(entry[0]) == entry[3]:
-            codes[name] = entry[:4], _finder.code(entry)  # type: ignore[union-attr]
-    for name in new:
-        if (found := _compiled(name)) is not None:
-            codes[name] = found
-    try:
-        _write(path, codes)
-    except (OSError, ValueError) as why:  # nothing depends on it
-        log.info("modules are not kept: %s", why)
-
-
-def _imported() -> Iterable[str]:
-    return [n for n in list(sys.modules) if n.startswith(PACKAGE) and "." in n]
-
-
-def _is_ours(name: str) -> bool:
-    return isinstance(getattr(sys.modules.get(name), "__loader__", None), Loader)
-
-
-def _compiled(name: str) -> tuple[Any, bytes] | None:
-    """Returns an entry's beginning and a module's code, if it is of a file that has not changed."""
-    spec = getattr(sys.modules.get(name), "__spec__", None)
-    if spec is None or type(spec.loader) not in (SourceFileLoader, Loader) or not spec.origin:
-        return None
-    before = state_of(spec.origin)
-    try:
-        code = SourceFileLoader.get_code(spec.loader, name)
-    except (OSError, SyntaxError, ImportError):
-        return None
-    if code is None or before is None or state_of(spec.origin) != before:
-        return None
-    is_package = spec.submodule_search_locations is not None
-    return (spec.origin, spec.cached, is_package, before), marshal.dumps(code)
-
-
-def _write(path: str, codes: dict[str, tuple[Any, bytes | memoryview]]) -> None:
-    entries, place = {}, 0
-    for name, (begin, code) in codes.items():
-        entries[name] = (*begin, place, len(code))
-        place += len(code)
-    listed = marshal.dumps(entries)
-    size = FRONT.size + len(listed) + place
-    front = FRONT.pack(MARK, zlib.crc32(listed), len(listed), size)
-    content = [front, listed, *(code for _, code in codes.values())]
-    room = cache_room()
-    if room is not None and room.take(size):
-        write_trusted(path, *content)

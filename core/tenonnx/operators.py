@@ -18,7 +18,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from tenonnx.errors import InvalidArgument, PluginError
+from tenonnx import errors
+from tenonnx.errors import InvalidArgument
 from tenonnx.records import field, record
 
 Array: TypeAlias = Any
@@ -186,7 +187,9 @@ class OperatorTable:
             PluginError: No name is given, or the table has the kernel already.
         """
         if not names or not isinstance(names[0], str):
-            raise PluginError("a kernel needs its operator's name: @table.op('Softmax', since=13)")
+            raise errors.PluginError(
+                "a kernel needs its operator's name: @table.op('Softmax', since=13)"
+            )
 
         def decorate(function: F) -> F:
             if like:
@@ -229,7 +232,7 @@ class OperatorTable:
         key = (kernel.domain, kernel.op_type)
         versions = self._kernels.get(key, {})
         if kernel.since in versions:
-            raise PluginError(f"{kernel} is already in this table")
+            raise errors.PluginError(f"{kernel} is already in this table")
         self._kernels[key] = versions | {kernel.since: kernel}
 
     def update(self, *others: OperatorTable) -> OperatorTable:

@@ -8,7 +8,6 @@ and ``collections.namedtuple`` a constructor.
 
 from __future__ import annotations
 
-import functools
 from collections import _tuplegetter  # type: ignore[attr-defined]  # of its named tuples
 from collections.abc import Callable, Iterable
 from types import CodeType, FunctionType
@@ -53,6 +52,26 @@ else:
         def __getnewargs__(self) -> tuple[Any, ...]:
             return tuple(self)
 
+    new = tuple.__new__
+    # Of most records: to compile one takes as long as to make three classes.
+    SHORT = (
+        lambda _cls: new(_cls, ()),
+        lambda _cls, a: new(_cls, (a,)),
+        lambda _cls, a, b: new(_cls, (a, b)),
+        lambda _cls, a, b, c: new(_cls, (a, b, c)),
+        lambda _cls, a, b, c, d: new(_cls, (a, b, c, d)),
+        lambda _cls, a, b, c, d, e: new(_cls, (a, b, c, d, e)),
+        lambda _cls, a, b, c, d, e, f: new(_cls, (a, b, c, d, e, f)),
+        lambda _cls, a, b, c, d, e, f, g: new(_cls, (a, b, c, d, e, f, g)),
+        lambda _cls, a, b, c, d, e, f, g, h: new(_cls, (a, b, c, d, e, f, g, h)),
+        lambda _cls, a, b, c, d, e, f, g, h, i: new(_cls, (a, b, c, d, e, f, g, h, i)),
+        lambda _cls, a, b, c, d, e, f, g, h, i, j: new(_cls, (a, b, c, d, e, f, g, h, i, j)),
+        lambda _cls, a, b, c, d, e, f, g, h, i, j, k: new(_cls, (a, b, c, d, e, f, g, h, i, j, k)),
+        lambda _cls, a, b, c, d, e, f, g, h, i, j, k, m: new(
+            _cls, (a, b, c, d, e, f, g, h, i, j, k, m)
+        ),
+    )
+
     class _NamedTuples(type):
         """Makes what ``typing.NamedTuple`` would, and compiles nothing for it."""
 
@@ -69,14 +88,15 @@ else:
         code = _code(len(names)).replace(co_name="__new__", co_varnames=("_cls", *names))
         return FunctionType(code, MAKING, "__new__", tuple(defaults.values()) or None)
 
-    @functools.cache
     def _code(count: int) -> CodeType:
         """Returns the code of all named tuples of so many fields, which differ in names alone."""
+        if count < len(SHORT):
+            return SHORT[count].__code__
         given = "".join(f"a{number}, " for number in range(count))
         made: CodeType = eval(f"lambda _cls, {given}: new(_cls, ({given}))").__code__
         return made
 
-    MAKING = {"new": tuple.__new__, "__builtins__": {}}
+    MAKING = {"new": new, "__builtins__": {}}
 
     class _Bases:
         def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[Any, ...]:

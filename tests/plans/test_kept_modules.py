@@ -13,7 +13,8 @@ import pytest
 from plan_models import saved
 
 from tenonnx import kept_modules
-from tenonnx.kept_modules import Finder, keep, state_of
+from tenonnx.keeping_modules import keep
+from tenonnx.kept_modules import Finder, state_of
 from tenonnx.weights.trusted import Untrusted
 
 NAMES = "tenonnx_extra", "tenonnx_extra.inner", "tenonnx_extra.inner.leaf", "tenonnx_extra.plain"

@@ -6,7 +6,8 @@ import warnings
 from collections.abc import Mapping
 from typing import Literal
 
-from tenonnx.errors import InvalidArgument, NotFound, NotSupported, did_you_mean
+from tenonnx import errors
+from tenonnx.errors import InvalidArgument, NotSupported, did_you_mean
 from tenonnx.lazy_modules import logger
 from tenonnx.records import NamedTuple
 
@@ -276,7 +277,7 @@ def found_entry(key: str, entries: Mapping[str, str], kind: str) -> str:
     try:
         return entries[key]
     except KeyError:
-        raise NotFound(
+        raise errors.NotFound(
             f"no {kind} configuration entry {key!r}{did_you_mean(key, entries)}"
         ) from None
 

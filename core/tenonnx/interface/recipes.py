@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tenonnx.errors import InvalidArgument, InvalidGraph, NoSuchFile
+from tenonnx import errors
+from tenonnx.errors import InvalidArgument
 from tenonnx.interface.config import DATA_FOLDER
 from tenonnx.options import SessionOptions
 from tenonnx.provider import Provider
@@ -109,7 +110,7 @@ def rebuilt(build: Callable[..., Any], source: Any) -> Any:
     """
     try:
         return build(source)
-    except (NoSuchFile, InvalidGraph) as error:
+    except (errors.NoSuchFile, errors.InvalidGraph) as error:
         if isinstance(source, str):
             here = f"A session travels as its path: put the model and its data at {source} here."
             error.hint = f"{error.hint} {here}" if error.hint else here

@@ -6,8 +6,8 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from tenonnx import interruption
-from tenonnx.errors import InvalidArgument, ModelLoadCanceled
+from tenonnx import errors, interruption
+from tenonnx.errors import InvalidArgument
 from tenonnx.interface.config import RUN_KEYS, check_entry, found_entry
 from tenonnx.interruption import Stopped
 
@@ -134,7 +134,9 @@ class LoadLimit:
             Stopped: The time is over.
         """
         if self._options._cancelled:
-            raise ModelLoadCanceled("set_load_cancellation_flag(True) was called on the options")
+            raise errors.ModelLoadCanceled(
+                "set_load_cancellation_flag(True) was called on the options"
+            )
         if self._end is not None and time.perf_counter() > self._end:
             raise Stopped(
                 f"loading was stopped while {interruption.stage()}: it takes longer than "

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tenonnx.errors import InvalidArgument, MalformedGraph, did_you_mean
+from tenonnx import errors
+from tenonnx.errors import InvalidArgument, did_you_mean
 from tenonnx.interruption import MOVED, pieces
 from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.records import record
@@ -218,7 +219,7 @@ def _element_dtype(value: ir.Value) -> np.dtype[Any] | None:
     if not isinstance(kind, ir.TensorType):
         return None
     if kind.dtype == ir.DataType.UNDEFINED:
-        raise MalformedGraph(f"input {value.name!r} is of tensors without an element type")
+        raise errors.MalformedGraph(f"input {value.name!r} is of tensors without an element type")
     return kind.dtype.numpy()
 
 

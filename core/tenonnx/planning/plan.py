@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from tenonnx.errors import NodeFailed, NodeMisused, OutOfMemory, RuntimeException
+from tenonnx import errors
 from tenonnx.interruption import Stopped, check, copied, lines, raised_by_handler
 from tenonnx.lazy_modules import Package
 from tenonnx.planning.quiet import quietly
@@ -286,7 +286,7 @@ class Plan:
 
         nodes = culprit.nodes if isinstance(culprit, Step) else (culprit,)
         if wrong := next(filter(None, map(misfit, nodes)), None):
-            return NodeMisused(wrong)
+            return errors.NodeMisused(wrong)
         return _failure(error)(blame(nodes, error))
 
 
@@ -302,11 +302,11 @@ class _Checking:
 CHECKING = _Checking()
 
 
-def _failure(error: Exception) -> type[RuntimeException]:
+def _failure(error: Exception) -> type[errors.RuntimeException]:
     """Returns what a node's failure is called."""
     if isinstance(error, MemoryError):
-        return OutOfMemory
-    return NodeMisused if isinstance(error, TypeError) else NodeFailed
+        return errors.OutOfMemory
+    return errors.NodeMisused if isinstance(error, TypeError) else errors.NodeFailed
 
 
 def _fan_out(observers: Sequence[Observer]) -> Callable[..., None]:
@@ -344,7 +344,7 @@ def _copied(output: Any) -> Any:
         return copied(output)
     except MemoryError as error:
         found = f"{output.dtype}{list(output.shape)}"
-        raise OutOfMemory(f"an output needs more memory than there is: {found}") from error
+        raise errors.OutOfMemory(f"an output needs more memory than there is: {found}") from error
 
 
 def _settle(output: Any, inputs: Sequence[Any], given: set[int]) -> Any:
@@ -362,7 +362,7 @@ def _settle(output: Any, inputs: Sequence[Any], given: set[int]) -> Any:
     if isinstance(output, np.generic):
         return np.asarray(output)
     if isinstance(output, tuple):
-        raise RuntimeException(
+        raise errors.RuntimeException(
             f"an output is a tuple of {len(output)} values, so its kernel returns several",
             hint="register it with multiple=True, or with outputs=2 for tenonnx.operator",
         )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.errors import NodeFailed
+from tenonnx import errors
 from tenonnx.interruption import Stopped, lines, raised_by_handler
 from tenonnx.planning.plan import Code, Plan, settled
 from tenonnx.provider import Step
@@ -133,7 +133,9 @@ class KeptPlan(Plan):
         try:
             whole = self._whole()
         except Exception as why:  # the model may be gone, or another one
-            return NodeFailed(f"{type(error).__name__}: {error}", hint=f"of which node: {why}")
+            return errors.NodeFailed(
+                f"{type(error).__name__}: {error}", hint=f"of which node: {why}"
+            )
         part = vars(error).get("step")
         if isinstance(part, Step) and not part.nodes:
             names = [value.name for value in part.outputs]

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tenonnx import kept_modules
 from tenonnx.cores import bound
 from tenonnx.digest import digest
 from tenonnx.errors import Fail
@@ -242,14 +241,15 @@ class ReopenedSession(Session):
         """Keeps the plan for later processes, if it can be; it was read from these files."""
         if self._sought is None:
             return
-        from tenonnx.plans.keeping import keep  # for those who find none
+        from tenonnx import keeping_modules  # for those who find none
+        from tenonnx.plans.keeping import keep
 
         try:
             keep(self._sought.facts, self._sought.path, self, mapped)
         except Unkept as why:
             log.info("the plan is not kept: %s", why)
         else:
-            kept_modules.keep_at_exit()
+            keeping_modules.keep_at_exit()
             captures.keep_after_first_run(self, self._sought.path)
 
 
