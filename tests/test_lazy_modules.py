@@ -311,3 +311,45 @@ def test_what_is_imported_counts_as_old() -> None:
     assert child(counted.format(before="")) == "True False True"
     assert child(counted.format(before="gc.disable()")) == "False False True"
     assert child(counted.format(before="gc.freeze()")).startswith("True True")
+
+
+def test_a_first_session_does_without_logging_and_sharded_devices() -> None:
+    assert child(
+        """
+            import sys
+            import tenonnx
+            tenonnx.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
+            names = "logging", "onnx_ir._multi_device"
+            print({type(sys.modules[name]).__name__ for name in names})
+            import onnx_ir
+            from onnx_ir import *
+            from onnx_ir import ModelConfiguration
+            import onnx_ir._multi_device as devices
+            print(ModelConfiguration is devices.ModelConfiguration, ShardingSpec.__module__)
+            print(onnx_ir.ModelConfiguration is ModelConfiguration, hasattr(onnx_ir, "Sharding"))
+            """,
+        str(DIGITS),
+    ).splitlines() == ["{'LazyModule'}", "True onnx_ir", "True False"]
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_who_listens_to_onnx_ir_hears_it(early: bool) -> None:
+    assert child(
+        """
+            import sys
+            if sys.argv[2] == "True":
+                import logging
+                logging.basicConfig(level=logging.DEBUG, stream=sys.stdout)
+            import tenonnx
+            tenonnx.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
+            import logging
+            logging.basicConfig(level=logging.DEBUG, stream=sys.stdout)
+            import onnx_ir
+            onnx_ir.serde.logger.debug("heard")
+            onnx_ir.serde.logger.warning("that")
+            print(len(logging.getLogger("onnx_ir").handlers))
+            print(len(logging.getLogger("onnx_ir.serde").filters))
+            """,
+        str(DIGITS),
+        str(early),
+    ).splitlines()[-4:] == ["DEBUG:onnx_ir.serde:heard", "WARNING:onnx_ir.serde:that", "1", "1"]

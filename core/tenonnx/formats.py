@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import NotSupported, PluginError, TenonnxError
+from tenonnx.lazy_modules import logger
 from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.loading.supplied import NOTHING, Supplied
 from tenonnx.records import record
@@ -16,7 +16,7 @@ from tenonnx.records import record
 if TYPE_CHECKING:
     from tenonnx.weights.registry import WeightRegistry
 
-log = logging.getLogger("tenonnx")
+log = logger("tenonnx")
 
 HEADER_BYTES = 64
 """How much of a file or buffer a format's ``sniff`` sees."""

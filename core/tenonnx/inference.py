@@ -5,16 +5,15 @@ This module is public: plug-ins of others may import it.
 
 from __future__ import annotations
 
-import logging
-
 import onnx
 import onnx_ir as ir
 
 from tenonnx.dtypes import binding
 from tenonnx.graph import nodes
+from tenonnx.lazy_modules import logger
 from tenonnx.type_names import SCALAR
 
-log = logging.getLogger("tenonnx")
+log = logger("tenonnx")
 
 LARGE_BYTES = 1024
 """Larger tensors say no shapes that are computed with; inference needs their own alone."""

@@ -17,7 +17,7 @@ from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
-from tenonnx.lazy_modules import PACKAGE_OF_ENUMS, bind_enums
+from tenonnx.lazy_modules import PACKAGE_OF_ENUMS, bind_enums, has_logging, logger
 
 if TYPE_CHECKING:
     from importlib.abc import Loader  # takes longer to import than all of this
@@ -53,10 +53,12 @@ LAZY = {
         {
             "concurrent.futures",
             "json",
+            "logging",
             "shutil",
             "tempfile",
             "typing_extensions",
             "onnx_ir._io",
+            "onnx_ir._multi_device",
             "onnx_ir._safetensors",
             "onnx_ir.external_data",
             "onnx_ir.passes",
@@ -213,6 +215,7 @@ class LazyImports:
             sys.meta_path.remove(finder)
             for name, loader in finder.loaders.items():
                 loader.leave(name)
+            _part_from(module)
 
 
 class LazyModuleFinder:
@@ -246,6 +249,42 @@ class LazyModuleFinder:
         return made
 
 
+class Later:
+    """Stands for a name of a lazy module, which a package that is imported takes for its own."""
+
+    def __init__(self, module: ModuleType, name: str) -> None:
+        self._of = module, name
+
+    def found(self) -> Any:
+        """Returns the object, with the attributes that the package has set meanwhile."""
+        said = {key: value for key, value in vars(self).items() if key != "_of"}
+        found = _attribute(*self._of)
+        for key, value in said.items():
+            setattr(found, key, value)
+        return found
+
+
+class Package(ModuleType):
+    """A package with names that are looked up when they are first asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        later = self.__dict__["_later"].get(name)
+        if later is None:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        found = vars(self)[name] = later.found()
+        return found
+
+
+def _part_from(package: ModuleType) -> None:
+    """Has a package without the names of lazy modules until somebody asks it for one."""
+    later = {name: each for name, each in vars(package).items() if type(each) is Later}
+    if later:
+        for name in later:
+            del vars(package)[name]
+        package.__class__ = Package
+        vars(package)["_later"] = later
+
+
 def _attribute(module: ModuleType, name: str) -> Any:
     if isinstance(loader := module.__loader__, LazyModuleLoader):
         loader.run(module)
@@ -271,6 +310,15 @@ def _function_of_metadata(metadata: ModuleType, name: str) -> Callable[..., Any]
 def _function_alone(module: ModuleType, name: str) -> Callable[..., Any] | None:
     """Stands for a function, not for a class or a constant, as names tell them apart."""
     return _function(module, name) if name.islower() else None
+
+
+def _loggers(logging: ModuleType, name: str) -> Callable[..., Any] | None:
+    """Answers with loggers that are made when something is said."""
+
+    def get(of: str | None = None) -> Any:
+        return logger(of) if of and not has_logging() else _attribute(logging, name)(of)
+
+    return get if name == "getLogger" else None
 
 
 def _of_typing(extensions: ModuleType, name: str) -> Any:
@@ -300,9 +348,11 @@ def _deprecated(extensions: ModuleType, message: str, **options: Any) -> Callabl
 
 ANSWERS: dict[str, Callable[[ModuleType, str], Any]] = {
     "importlib.metadata": _function_of_metadata,
+    "logging": _loggers,
     "onnx.external_data_helper": _function_alone,
     "onnx.onnx_cpp2py_export": lambda _, name: name == "ONNX_ML",
     "onnx_ir._io": _function_alone,
+    "onnx_ir._multi_device": Later,
     "onnx_ir._safetensors": _function_alone,
     "sympy": _function,
     "typing_extensions": _of_typing,

@@ -12,8 +12,9 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
+from collections.abc import Callable
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from types import ModuleType
+from types import MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -86,7 +87,10 @@ class Package:
 
 
 class _Logger:
-    """Stands for a logger, as ``logging`` takes long to import, and few processes say anything."""
+    """Stands for a logger, as ``logging`` takes long to import, and few processes say anything.
+
+    As long as nobody has imported it, nobody has asked for more than warnings.
+    """
 
     def __init__(self, name: str) -> None:
         self._logged_as = name
@@ -94,14 +98,48 @@ class _Logger:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        if name in BELOW_WARNINGS and not has_logging():
+            return BELOW_WARNINGS[name]
         import logging
 
-        return getattr(logging.getLogger(self._logged_as), name)
+        while _arrangements:
+            _arrangements.pop()(logging)
+        found = getattr(logging.getLogger(self._logged_as), name)
+        if isinstance(found, MethodType):
+            setattr(self, name, found)  # some are asked for with every value of a graph
+        return found
+
+
+WARNING = 30
+"""The level of that name in ``logging``."""
+
+BELOW_WARNINGS: dict[str, Callable[..., Any]] = {
+    "debug": lambda *_, **__: None,
+    "info": lambda *_, **__: None,
+    "isEnabledFor": lambda level: level >= WARNING,
+}
+"""The methods of a logger that say nothing unless ``logging`` is told to."""
+
+_arrangements: list[Callable[[Any], object]] = []
 
 
 def logger(name: str) -> Logger:
     """Returns a logger that is made when something is said."""
     return cast("Logger", _Logger(name))
+
+
+def has_logging() -> bool:
+    """Says whether ``logging`` has run in this process."""
+    found = sys.modules.get("logging")
+    return found is not None and type(found).__name__ != "LazyModule"
+
+
+def with_logging(arrange: Callable[[Any], object]) -> None:
+    """Calls a function with ``logging``, now if that is there, else before it is first used."""
+    if has_logging():
+        arrange(sys.modules["logging"])
+    else:
+        _arrangements.append(arrange)
 
 
 ENUM_NAMES = frozenset({"AttributeType", "DataType"})

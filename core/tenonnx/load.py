@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import os
 import sys
 from collections.abc import Iterable
@@ -25,6 +24,7 @@ from tenonnx.errors import (
     WithoutGraph,
 )
 from tenonnx.graph import label, nodes
+from tenonnx.lazy_modules import logger
 from tenonnx.loading.map_types import has_maps, note_map_types, take_map_types
 from tenonnx.loading.paths import DataFolders, missing
 from tenonnx.loading.protos import graphs, read_quietly
@@ -36,14 +36,11 @@ from tenonnx.loading.wire import COMPILED, skim
 if TYPE_CHECKING:
     from tenonnx.weights.registry import WeightRegistry
 
-log = logging.getLogger("tenonnx.plans")
+log = logger("tenonnx.plans")
 
 TENSOR, TENSORS = ir.AttributeType.TENSOR, ir.AttributeType.TENSORS
 GRAPH, GRAPHS = ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS
 WITH_TENSORS = frozenset({TENSOR, TENSORS, GRAPH, GRAPHS})
-
-# Of a malformed graph the exception says all; without a handler it would be said twice.
-logging.getLogger("onnx_ir").addHandler(logging.NullHandler())
 
 Roots = Iterable[str | os.PathLike[str]]
 

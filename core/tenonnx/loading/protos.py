@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import onnx
 
 from tenonnx.errors import MalformedGraph
+from tenonnx.lazy_modules import WARNING, with_logging
+
+if TYPE_CHECKING:
+    from logging import LogRecord
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -114,9 +117,15 @@ def read_quietly(read: Callable[[P], R], proto: P) -> R:
         _reading.now = False
 
 
-def _is_wanted(record: logging.LogRecord) -> bool:
-    return record.levelno >= logging.WARNING or not getattr(_reading, "now", False)
+def _is_wanted(record: LogRecord) -> bool:
+    return record.levelno >= WARNING or not getattr(_reading, "now", False)
+
+
+def _arrange(logging: Any) -> None:
+    # Of a malformed graph the exception says all; without a handler it would be said twice.
+    logging.getLogger("onnx_ir").addHandler(logging.NullHandler())
+    logging.getLogger("onnx_ir.serde").addFilter(_is_wanted)
 
 
 _reading = threading.local()
-logging.getLogger("onnx_ir.serde").addFilter(_is_wanted)
+with_logging(_arrange)

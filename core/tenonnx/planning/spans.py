@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from tenonnx.planning.lower import is_constant
 from tenonnx.provider import HOST, Step
+from tenonnx.records import changeable, field
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -16,7 +16,7 @@ LEAST = 2
 """Steps from which on it pays to make one of them."""
 
 
-@dataclass
+@changeable
 class Span:
     """Consecutive steps, and where the values are that they exchange.
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from tenonnx.custom_ops import GLOBAL
 from tenonnx.errors import EPFail, InvalidArgument, TenonnxError, did_you_mean
+from tenonnx.lazy_modules import logger
 from tenonnx.operators import OperatorTable
 from tenonnx.options import SessionOptions
 from tenonnx.plugins.manager import PluginSet, default_plugins
 from tenonnx.provider import HOST, Provider, why_unusable
 
-log = logging.getLogger("tenonnx")
+log = logger("tenonnx")
 
 ProviderRequest: TypeAlias = "str | tuple[str, Mapping[str, Any]] | Provider"
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import logging
 import os
 import sys
 import threading
@@ -23,6 +22,7 @@ import pluggy
 
 from tenonnx import hookspecs, installed
 from tenonnx.errors import PluginError, did_you_mean
+from tenonnx.lazy_modules import logger
 from tenonnx.plugins.catalogue import DISTRIBUTION, Catalogue, PluginRecord, one_line
 from tenonnx.plugins.checks import check_api, check_hooks, refused
 
@@ -36,8 +36,11 @@ COMMANDS = f"{GROUP}.commands"
 SLOW_SECONDS = 5.0
 """How long a plug-in may load before the log says who keeps everybody waiting."""
 
-log = logging.getLogger("tenonnx")
-trace = logging.getLogger("tenonnx.hooks")
+DEBUG = 10
+"""The level of that name in ``logging``."""
+
+log = logger("tenonnx")
+trace = logger("tenonnx.hooks")
 
 
 class _Manager(pluggy.PluginManager):
@@ -239,7 +242,7 @@ class PluginSet(Catalogue):
                     raise PluginError(f"its {hook} is a wrapper; there is nothing to wrap")
                 start = time.perf_counter()
                 result = found.function(*(arguments[name] for name in found.argnames))
-                if trace.isEnabledFor(logging.DEBUG):
+                if trace.isEnabledFor(DEBUG):
                     seconds = time.perf_counter() - start
                     name = self._manager.get_name(plugin)
                     trace.debug("%s of plug-in %s took %.1f ms", hook, name, seconds * 1e3)
@@ -254,7 +257,7 @@ def _watched(record: PluginRecord) -> Iterator[None]:
         "plug-in %r of %s has been loading for %g s; TENONNX_BLOCK_PLUGINS=%s does without it",
         *(record.name, record.distribution, SLOW_SECONDS, record.name),
     )
-    timer = threading.Timer(SLOW_SECONDS, log.warning, told)
+    timer = threading.Timer(SLOW_SECONDS, lambda: log.warning(*told))
     timer.daemon = True
     timer.start()
     try:
