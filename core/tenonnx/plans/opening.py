@@ -117,7 +117,9 @@ def _opened(
     mapped = {each: registry.map(each) for each in checks["files"]}
     parts, surroundings = revived(file.parts, file.apart, mapped, options, registry)
     _refuse_changed(checks["files"])
-    return parts, captures.take(path, file.mapping.identity, parts.namespace, surroundings)
+    captured = captures.take(path, file.mapping.identity, parts.namespace, surroundings)
+    surroundings.stores.forget()
+    return parts, captured
 
 
 def revived(

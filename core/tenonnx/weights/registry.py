@@ -262,7 +262,7 @@ class WeightRegistry:
 
     def attach(self, holder: object, name: str, weights: Iterable[Weight]) -> None:
         """Notes for the report that an object uses some weights; keeps neither alive."""
-        holding = Holding(weakref.ref(holder), name, weakref.WeakSet(weights))
+        holding = Holding(weakref.ref(holder), name, _references(weights))
         with self.locks.table:
             self._holdings = [*(h for h in self._holdings if h.holder() is not None), holding]
 
@@ -350,6 +350,10 @@ class WeightRegistry:
         """Returns the storage that has the key; keys of different kinds of storage differ."""
         with self.locks.table:
             return cast("S", self._storages.setdefault(key, storage))
+
+
+def _references(weights: Iterable[Weight]) -> tuple[weakref.ref[Weight], ...]:
+    return tuple(map(weakref.ref, dict.fromkeys(weights)))
 
 
 _locks = Locks()

@@ -56,6 +56,11 @@ WORTH = 16 << 10
 """The size of a weight from which processes share weights derived from it."""
 
 
+NOWHERE: dict[str, Any] = {}
+NO_DEVICES: set[str] = set()
+"""The uploads of all weights that are on no device: there may be a hundred thousand."""
+
+
 class Weight:
     """An immutable tensor somewhere in a storage. A registry hands it out; nobody builds it.
 
@@ -103,8 +108,8 @@ class Weight:
         self._dtype = dtype
         self.shape = shape
         self.strides = strides
-        self.uploads: dict[str, Any] = {}
-        self.placed: set[str] = set()
+        self.uploads: dict[str, Any] = NOWHERE
+        self.placed: set[str] = NO_DEVICES
         self._registry = registry
         self._host: Weight | None = None
 
@@ -152,6 +157,9 @@ class Weight:
         """
         if device.id == "cpu":
             return self._on_host()
+        with self._registry.locks.table:
+            if self.uploads is NOWHERE:
+                self.uploads, self.placed = {}, set()
         with self._registry.locks.only_one("upload", device.id, id(self)):
             if device.id not in self.uploads and isinstance(device, Keeper):
                 self.uploads[device.id] = device.place(self)
@@ -225,7 +233,7 @@ class Holding(NamedTuple):
 
     holder: weakref.ref[object]
     name: str
-    weights: weakref.WeakSet[Weight]
+    weights: tuple[weakref.ref[Weight], ...]
 
 
 def weight_in(tensor: object) -> Weight | None:
