@@ -9,7 +9,7 @@ import numpy as np
 
 from tenonnx import interruption
 from tenonnx.operators import Array, Namespace
-from tenonnx_array.ml.walk import IN_SET, Nodes, Walk
+from tenonnx_array.ml.walk import IN_SET, Nodes, Walk, distinct
 
 AGGREGATES: dict[str, tuple[float, np.ufunc]] = {
     "AVERAGE": (0.0, np.add),
@@ -171,7 +171,7 @@ def _reach(nodes: Nodes, leaves: int) -> tuple[Array, Array, Array, int]:
         depths[tree] = depth
         tree, node = np.repeat(tree, 2), branches[node].ravel()
         if is_shared:  # a node is visited once a level, by however many branches
-            keys = np.unique(tree * span + node + leaves)
+            keys = distinct(tree * span + node + leaves)
             tree, node = keys // span, keys % span - leaves
 
 
@@ -193,7 +193,7 @@ def _groups(xp: Namespace, only: Array | None) -> list[tuple[Array | slice, slic
     """Returns the trees, and the targets that they vote for."""
     if only is None:
         return [(slice(None), slice(None))]
-    voted = np.unique(only[only >= 0]).tolist()
+    voted = distinct(only[only >= 0]).tolist()
     return [(xp.asarray(np.flatnonzero(only == t)), slice(t, t + 1)) for t in voted]
 
 

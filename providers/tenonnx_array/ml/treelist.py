@@ -9,7 +9,7 @@ import numpy as np
 from tenonnx.loading.long_lists import LongList
 from tenonnx.operators import Array
 from tenonnx.records import NamedTuple
-from tenonnx_array.ml.walk import EQ, GT, GTE, LEQ, LT, NEQ, Nodes
+from tenonnx_array.ml.walk import EQ, GT, GTE, LEQ, LT, NEQ, Nodes, distinct
 
 Ints = Sequence[int]
 
@@ -139,7 +139,7 @@ class Scattered:
     """
 
     def __init__(self, tree: Array, node: Array) -> None:
-        self.trees, self._nodes = np.unique(tree), np.unique(node)
+        self.trees, self._nodes = distinct(tree), distinct(node)
         keys = self._key(tree, node)
         self._order = np.argsort(keys)
         self._keys = keys[self._order]

@@ -13,7 +13,7 @@ from tenonnx_array.ml.forest import AGGREGATES, MOST, Forest, check_range
 from tenonnx_array.ml.post import TRANSFORMS, labels_of, pair, rows, transform_of
 from tenonnx_array.ml.staged import StagedTable
 from tenonnx_array.ml.treelist import Ints, TreeList, check_lengths, flags
-from tenonnx_array.ml.walk import Nodes
+from tenonnx_array.ml.walk import Nodes, distinct
 
 table = StagedTable("ai.onnx.ml")
 op = table.op
@@ -232,7 +232,7 @@ def tree_ensemble_classifier(
     base = _either(base_values, base_values_as_tensor)
     if base.size and (len(labels) != 2 or base.size != 1):
         check_lengths(len(labels), base_values=base)
-    voted = np.unique(class_ids)
+    voted = distinct(class_ids)
     if base.size == 1 and len(labels) == 2 and 1 in voted:
         base = np.array([0.0 if len(voted) == 1 else base[0], 0.0])
     decide = _decision(voted, len(labels), weights, base, post_transform)

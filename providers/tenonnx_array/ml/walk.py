@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tenonnx.operators import Array, Namespace
-from tenonnx.records import NamedTuple
+from tenonnx.records import NamedTuple, record
 
 LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(7)
 """The test of a node on its feature and its split, in TreeEnsemble-5's enumeration."""
@@ -22,7 +20,16 @@ CULL = 4
 """Levels between two removals of the walks that have reached a leaf."""
 
 
-@dataclass(frozen=True)
+def distinct(numbers: Array) -> Array:
+    """Returns different integers in order, as ``numpy.unique`` does.
+
+    That imports ``numpy.ma``, which takes a tenth of the time until a forest's first answer.
+    """
+    ordered = np.sort(numbers, axis=None)
+    return ordered[np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))]
+
+
+@record
 class Nodes:
     """Interior nodes of all trees, as numpy arrays of one length.
 
