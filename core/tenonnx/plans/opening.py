@@ -117,9 +117,7 @@ def _opened(
     mapped = {each: registry.map(each) for each in checks["files"]}
     parts, surroundings = revived(file.parts, file.apart, mapped, options, registry)
     _refuse_changed(checks["files"])
-    captured = captures.take(path, file.mapping.identity, parts.namespace, surroundings)
-    surroundings.stores.forget()
-    return parts, captured
+    return parts, captures.take(path, file.mapping.identity, parts.namespace, surroundings)
 
 
 def revived(

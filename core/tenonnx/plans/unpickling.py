@@ -69,6 +69,11 @@ def inside(
     strides: tuple[int, ...],
 ) -> np.ndarray[Any, Any]:
     """Returns another view of the memory that a weight lies in."""
+    own = weight.array
+    if own.flags.c_contiguous and own.dtype.isbuiltin == 1 and start >= 0 and own.size:
+        steps = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]
+        if min(steps, default=0) >= 0 and start + sum(steps) + dtype.itemsize <= own.nbytes:
+            return np.ndarray(shape, dtype, own, start, strides)
     storage = weight.storage
     first = weight.offset + start
     flat = weight._registry.view(storage, 0, storage.size, UINT8, (storage.size,))

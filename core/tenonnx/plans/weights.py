@@ -137,10 +137,6 @@ class Opened:
             self._weights[name, place] = found
         return found
 
-    def forget(self) -> None:
-        """Lets go of the places, when a plan and its captures have been made."""
-        self._weights.clear()
-
     def _storage(self, kind: str, name: Any) -> Storage:
         if kind == "file":
             return self._files[name]

@@ -115,7 +115,7 @@ def take_report(
     people = []
     for holding in holdings:
         if holding.holder() is not None:
-            held = [weight for each in holding.weights if (weight := each()) is not None]
+            held = [w for each in holding.weights if (w := each()) is not None]
             people.append(HolderRow(holding.name, len(held), sum(w.nbytes for w in held)))
             for weight in held:
                 holders[weight.storage.key].add(holding.name)

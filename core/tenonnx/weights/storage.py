@@ -115,8 +115,11 @@ class Memory:
     def __init__(self, owner: NDArray, kind: Kind, key: str | None = None) -> None:
         self.owner = owner
         self.kind = kind
-        self.address, end = byte_bounds(owner)
-        self.size = end - self.address
+        if owner.flags.c_contiguous:  # most are, and to compute bounds takes longer
+            self.address, self.size = owner.__array_interface__["data"][0], owner.nbytes
+        else:
+            self.address, end = byte_bounds(owner)
+            self.size = end - self.address
         self.key = key or f"memory:{PROCESS}:{next(_serial):x}"
 
     @property
