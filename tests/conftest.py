@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -56,6 +58,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--guard-rows", metavar="FILE", help="run one rows_*.py of tests/guard alone")
 
 
+KERNELS = ".pytest_cache/kernels"
+"""The folder of compiled kernels, which all tests share and the next run finds."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Takes the kernels that ``pip install .`` compiled for this processor, if it did.
+
+    They are for a target CPU by name; so are then all that tests compile.
+    """
+    from tenonnx.errors import InvalidArgument
+    from tenonnx_cpu.jit.code.cpu import VARIABLE, lacks, parse
+
+    if VARIABLE in os.environ or "NUMBA_CACHE_DIR" in os.environ:
+        return
+    for folder in config.rootpath.glob("build/kernels/*/*/tenonnx"):
+        with contextlib.suppress(InvalidArgument):
+            if not lacks(parse(folder.parent.name)):
+                os.environ[VARIABLE] = folder.parent.name
+                shared = config.rootpath / KERNELS / "tenonnx"
+                shared.mkdir(parents=True, exist_ok=True)
+                for path in folder.iterdir():
+                    if not (shared / path.name).exists():
+                        shutil.copy2(path, shared)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """Shares the whole suite out among as many processes as cores, unless ``-n`` says otherwise.
@@ -85,9 +112,8 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session")
 def kernels(pytestconfig: pytest.Config) -> str:
-    """The folder of compiled kernels, which all tests share and the next run finds."""
-    folder = pytestconfig.rootpath / ".pytest_cache" / "kernels"
-    return os.environ.get("NUMBA_CACHE_DIR", str(folder))
+    """The folder of compiled kernels (``KERNELS``)."""
+    return os.environ.get("NUMBA_CACHE_DIR", str(pytestconfig.rootpath / KERNELS))
 
 
 @pytest.fixture(scope="session")

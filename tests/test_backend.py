@@ -104,7 +104,7 @@ def test_an_install_has_the_kernels_of_this_processor(
     backend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def compiled(kind: str, folder: Path) -> Path:
-        (folder / "tenonnx").mkdir()
+        (folder / "tenonnx").mkdir(parents=True)
         for name in ("compiler", "one.image"):
             (folder / "tenonnx" / name).write_text(kind)
         return folder / "tenonnx"
@@ -112,13 +112,38 @@ def test_an_install_has_the_kernels_of_this_processor(
     monkeypatch.setattr(backend, "why_none", lambda: "")
     monkeypatch.setattr(backend, "best_kind", lambda: "x86-64-v3")
     monkeypatch.setattr(backend, "compile_kind", compiled)
+    monkeypatch.setattr(backend, "KEPT", tmp_path / "kept")
     monkeypatch.setattr(backend.sysconfig, "get_platform", lambda: "linux-x86_64")
-    name = backend.build_wheel(str(tmp_path))
+    made = tmp_path / "made"
+    made.mkdir()
+    name = backend.build_wheel(str(made))
     assert name == "tenonnx-0.1.0-py3-none-linux_x86_64.whl"
-    assert [path.name for path in tmp_path.iterdir()] == [name]
-    with zipfile.ZipFile(tmp_path / name) as file:
+    assert [path.name for path in made.iterdir()] == [name]
+    with zipfile.ZipFile(made / name) as file:
         assert "tenonnx_cpu/kernels/x86-64-v3/one.image" in file.namelist()
         check_record(file)
+
+
+def test_the_next_install_finds_what_was_compiled_from_the_same_sources(
+    backend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tenonnx_cpu.jit.code import sources
+
+    monkeypatch.setattr(backend, "KEPT", tmp_path / "kept")
+    folder = backend.kept_folder()
+    (folder / "x86-64-v3").mkdir(parents=True)
+    assert backend.kept_folder() == folder
+    assert [*folder.iterdir()] == [folder / "x86-64-v3"]
+    write = sources.write_index
+
+    def other(folder: str) -> None:
+        write(folder)
+        with Path(folder, sources.INDEX).open("a") as index:
+            index.write("another source")
+
+    monkeypatch.setattr(sources, "write_index", other)
+    assert backend.kept_folder() != folder
+    assert not folder.exists()
 
 
 @pytest.mark.usefixtures("plain")

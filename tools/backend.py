@@ -17,6 +17,7 @@ import hashlib
 import os
 import platform
 import re
+import shutil
 import sys
 import sysconfig
 import tempfile
@@ -49,6 +50,9 @@ __all__ = [
 
 ROOT = Path(__file__).parents[1]
 VARIABLE = "TENONNX_BUILD_KERNELS"
+
+KEPT = ROOT / "build" / "kernels"
+"""Where compiled kernels are kept for the next wheel of the same sources, and for the tests."""
 
 PACKAGES = ("core", "providers", "plugins")
 """Where this project's packages are, which compile the kernels."""
@@ -89,10 +93,8 @@ def build_wheel(
         say(reason)
         return plain.name
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            kind = best_kind()
-            compiled = compile_kind(kind, Path(folder))
-            made = with_kernels(plain, {kind: compiled}, _platform())
+        kind = best_kind()
+        made = with_kernels(plain, {kind: compile_kind(kind, kept_folder())}, _platform())
     except Exception as error:  # numba and LLVM raise anything, and the plain wheel does
         say(f"they could not be compiled ({error})")
         return plain.name
@@ -132,6 +134,27 @@ def best_kind() -> str:
     if found := best_of(map(parse, KINDS)):
         return found.kind
     raise LookupError(f"this processor is none of {', '.join(KINDS)}")
+
+
+def kept_folder() -> Path:
+    """Returns the folder of ``KEPT`` for what is compiled from these sources; deletes the others.
+
+    What it holds is of the same sources, compiler, Python and processor.
+    """
+    _import_packages()
+    from tenonnx.digest import digest
+    from tenonnx.installed import version
+    from tenonnx_cpu.jit.code.cache import machine_stamp
+    from tenonnx_cpu.jit.code.sources import INDEX, write_index
+
+    with tempfile.TemporaryDirectory() as folder:
+        write_index(folder)
+        sources = Path(folder, INDEX).read_text("ascii")
+    name = digest(f"{machine_stamp(version('numba'))}\n{sources}")[:16]
+    for other in KEPT.glob("*"):
+        if other.name != name:
+            shutil.rmtree(other)
+    return KEPT / name
 
 
 def compile_kind(kind: str, folder: Path, kernels: Iterable[str] = ()) -> Path:

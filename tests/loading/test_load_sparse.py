@@ -119,7 +119,7 @@ def test_sparse_tensors_count_together(registry: WeightRegistry) -> None:
     assert message.startswith("sparse tensor 's33' takes 2,000,132 bytes when dense")
 
 
-@settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_sparse_tensors_are_what_they_say(registry: WeightRegistry, data: st.DataObject) -> None:
     dims = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
@@ -135,7 +135,7 @@ def test_sparse_tensors_are_what_they_say(registry: WeightRegistry, data: st.Dat
     np.testing.assert_array_equal(weight(model, "s").array, expected.reshape(dims))
 
 
-@settings(deadline=None, max_examples=500, suppress_health_check=list(HealthCheck))
+@settings(max_examples=4 * settings().max_examples, suppress_health_check=list(HealthCheck))
 @given(place=st.integers(0, 10**6), change=st.integers(1, 255))
 def test_damaged_sparse_tensors(registry: WeightRegistry, place: int, change: int) -> None:
     damaged = bytearray(sparse_model(sparse("s", [7, 8], [1, 5], [6])).SerializeToString())

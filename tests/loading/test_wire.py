@@ -129,7 +129,7 @@ def with_raw_data(model: onnx.ModelProto) -> onnx.ModelProto:
     return copy
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(model=models())
 def test_skeleton_and_views_are_the_model(model: onnx.ModelProto) -> None:
     data = model.SerializeToString()
@@ -186,7 +186,7 @@ def test_every_truncation_is_an_error_or_a_whole_model(registry: WeightRegistry)
 
 
 @pytest.mark.filterwarnings("ignore")
-@settings(deadline=None, max_examples=1500, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10 * settings().max_examples, suppress_health_check=list(HealthCheck))
 @given(
     changes=st.lists(st.tuples(st.integers(0, 10**6), st.integers(1, 255)), min_size=1, max_size=3)
 )
@@ -208,7 +208,7 @@ def test_flipped_bytes_are_an_error_or_what_onnx_reads(
 
 
 @pytest.mark.filterwarnings("ignore")
-@settings(deadline=None, max_examples=500, suppress_health_check=list(HealthCheck))
+@settings(max_examples=4 * settings().max_examples, suppress_health_check=list(HealthCheck))
 @given(data=st.binary(max_size=400))
 def test_random_bytes_are_an_error(registry: WeightRegistry, data: bytes) -> None:
     loads(data, registry)
