@@ -55,7 +55,7 @@ def save_inline(mib: int, path: Path, *, offset: int) -> Feeds:
 
 
 def _offsets(content: bytes, proto: onnx.ModelProto) -> list[int]:
-    """Where the bytes of each weight begin in the serialized model."""
+    """The start of each weight's bytes in the serialized model."""
     offsets: list[int] = []
     for tensor in proto.graph.initializer:
         offsets.append(content.index(tensor.raw_data[:64], offsets[-1] if offsets else 0))

@@ -21,7 +21,7 @@ CHAIN = 200
 
 @dataclass(frozen=True)
 class Settings:
-    """How much is measured.
+    """The extent of the measurement.
 
     Attributes:
         quick: Small models, one round, and bounds on time not looked at.

@@ -1,4 +1,4 @@
-"""How long it takes until a session is there."""
+"""The time until a session is there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long models run in one warm session."""
+"""The time that models run in one warm session."""
 
 from __future__ import annotations
 

@@ -43,12 +43,12 @@ EXPORTED = (*NAMES, *(f"{name}{OLDER}" for name in ("bert", "gpt2", "llama", "t5
 CHOICES = (*BUILT, INT8, ARCHITECTURES, *EXPORTED)
 
 AGAIN = 4
-"""How often a pair is measured again that seems to be slower or larger."""
+"""The number of repeated measurements of a pair that seems to be slower or larger."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Where and how long pairs are measured."""
+    """The place and duration of measuring pairs."""
 
     folder: Path
     seconds: float

@@ -1,4 +1,4 @@
-"""How many processors a process takes itself to have."""
+"""The number of processors that a process takes itself to have."""
 
 from __future__ import annotations
 

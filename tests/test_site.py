@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tenonnx import errors
+
 HOOKS = runpy.run_path(str(Path(__file__).parents[1] / "tools" / "mkdocs_hooks.py"))
 DOCS = Path(__file__).parents[1] / "docs"
 SHOWN = "".join((DOCS / page).read_text() for page in ("api.md", "reference.md"))
@@ -44,6 +46,21 @@ def test_links_lead_to_pages_and_to_the_repository(place: str, target: str, expe
 @pytest.mark.parametrize("name", re.findall(r"^::: (\S+)", SHOWN, re.MULTILINE))
 def test_the_interface_that_is_shown_is_there_and_says_what_it_is(name: str) -> None:
     assert inspect.getdoc(pkgutil.resolve_name(name))
+
+
+def test_pages_that_messages_name_are_there() -> None:
+    project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text())["project"]
+    assert project["urls"]["Documentation"] == errors.DOCUMENTATION
+    assert f"site_url: {errors.DOCUMENTATION}/\n" in (DOCS.parent / "mkdocs.yml").read_text()
+    folders = [DOCS.parent / name for name in ("core", "plugins", "providers")]
+    found = set()
+    for path in (path for folder in folders for path in folder.rglob("*.py")):
+        source = path.read_text()
+        found |= set(re.findall(r"\{page\(['\"]([\w/-]+)['\"]\)\}", source))
+        for text in re.findall(r"(?m)^.*\bdocs/\w+.*$", source):
+            assert '"' not in text.replace('"""', ""), f"{path}: a wheel has no {text.strip()}"
+    assert len(found) >= 3
+    assert all(DOCS.joinpath(f"{name}.md").exists() for name in found)
 
 
 def test_links_to_code_are_text_where_no_repository_is_known() -> None:

@@ -61,7 +61,7 @@ PLACES = {
     "plugins/tenonnx_torch/provider.py": "what torch has no kernel for",
     "plugins/tenonnx_training/rules.py": "what no gradient flows through",
 }
-"""Where collections of operators' names are, and why they are no traits."""
+"""The places of collections of operators' names, and why they are no traits."""
 
 
 def names_of(node: ast.AST) -> Iterator[str]:

@@ -52,10 +52,10 @@ ROOT = Path(__file__).parents[1]
 VARIABLE = "TENONNX_BUILD_KERNELS"
 
 KEPT = ROOT / "build" / "kernels"
-"""Where compiled kernels are kept for the next wheel of the same sources, and for the tests."""
+"""The folder of compiled kernels for the next wheel of the same sources, and for the tests."""
 
 PACKAGES = ("core", "providers", "plugins")
-"""Where this project's packages are, which compile the kernels."""
+"""The folders of this project's packages, which compile the kernels."""
 
 SYSTEMS = ("linux-x86_64", "linux-aarch64")
 """Those that have code objects, of 64 bits and with glibc, for which numba has wheels."""

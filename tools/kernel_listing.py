@@ -19,12 +19,12 @@ PACKAGES = {
     "tenonnx_contrib": (ROOT / "plugins" / "tenonnx_contrib", "com.microsoft"),
     "tenonnx_cpu": (ROOT / "providers" / "tenonnx_cpu", "ai.onnx"),
 }
-"""Where a package is, and the domain of the operators that are listed without one."""
+"""The folder of a package, and the domain of the operators that are listed without one."""
 
 HAS_KERNELS = re.compile(r"^(table\b.*= |@(specialize|fusion)\()", re.MULTILINE)
 
 INTRODUCTION = '''\
-"""Which module is for which operators; it is imported when one of them is first needed.
+"""The module of each operator; it is imported when one of its operators is first needed.
 
 Written by `python tools/kernel_listing.py`; a test checks that it is up to date.
 """

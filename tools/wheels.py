@@ -40,7 +40,7 @@ TOOLS = ("hypothesis", "pytest", "scipy")
 """Further packages for tests of kernels."""
 
 TESTS = "tests tests/operators"
-"""Where tests import from: not from this tree's packages."""
+"""The folders from which tests import: not this tree's packages."""
 
 TRIED = tuple(
     f"tests/cpu/test_{name}.py"

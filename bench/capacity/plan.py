@@ -34,7 +34,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Fit:
-    """How many replicas a node holds.
+    """The number of replicas that a node holds.
 
     Attributes:
         by_memory: As its memory allows.
@@ -46,7 +46,7 @@ class Fit:
 
     @property
     def replicas(self) -> int:
-        """How many: what is scarcer decides."""
+        """The number: the scarcer resource decides."""
         return min(self.by_memory, self.by_cores)
 
 

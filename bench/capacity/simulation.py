@@ -37,7 +37,7 @@ class Times:
 
 @dataclass(frozen=True)
 class Scaling:
-    """When replicas are added: as Ray Serve's ``autoscaling_config`` says it.
+    """The rule by which replicas are added: as Ray Serve's ``autoscaling_config`` says it.
 
     Attributes:
         least: Replicas at the beginning.

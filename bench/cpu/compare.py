@@ -30,7 +30,7 @@ PEER_LIMIT = 1.1
 
 @dataclass(frozen=True)
 class Settings:
-    """How much is measured.
+    """The extent of the measurement.
 
     Attributes:
         rounds: Turns of each engine.

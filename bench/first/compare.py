@@ -27,7 +27,7 @@ TIMEOUT = 300.0
 
 @dataclass(frozen=True)
 class Settings:
-    """How much is measured.
+    """The extent of the measurement.
 
     Attributes:
         rounds: Processes per state.

@@ -27,7 +27,7 @@ LEAST = {
     ("grpc", KSERVE): 1.2,
     ("batch", APART): 1.5,
 }
-"""How many times the other's requests a second there are to be, at least."""
+"""The least ratio to the other's requests a second."""
 
 MORE_MIB, WORKER_MIB = 15, 110
 """Private MiB that the model may add to a worker; what each may take besides the weights."""

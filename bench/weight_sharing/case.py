@@ -127,7 +127,7 @@ class Weights:
 
 
 def data_path(model: Path) -> Path:
-    """Where a model's external data lies."""
+    """The place of a model's external data."""
     return model.with_suffix(".data")
 
 

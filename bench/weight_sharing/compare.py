@@ -32,7 +32,7 @@ Facts = dict[str, Any]
 
 @dataclass(frozen=True)
 class Settings:
-    """How much is measured.
+    """The extent of the measurement.
 
     Attributes:
         scale: The models' size; 1 is full size.

@@ -200,7 +200,7 @@ _HOMES = {
     "weights.registry": "Weight WeightRegistry default_registry",
     "weights.tensors": "WeightTensor",
 }
-"""Where each name lives that is imported above for type checkers.
+"""The module of each name that is imported above for type checkers.
 
 A module is imported when one of its names is first used, so that ``import tenonnx`` and plug-ins
 that only need a decorator stay cheap.

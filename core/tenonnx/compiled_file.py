@@ -29,7 +29,7 @@ HEADER = struct.Struct(f"<16s6Q{2 * BYTES}s")
 
 
 class Header(NamedTuple):
-    """Where the parts of a compiled file are.
+    """The places of the parts of a compiled file.
 
     Attributes:
         size: The file's bytes.

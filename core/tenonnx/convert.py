@@ -27,7 +27,7 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True)
 class Layout:
-    """How a model's weights are written.
+    """The layout in which a model's weights are written.
 
     Attributes:
         inline: Keep them inside the ``.onnx`` file.

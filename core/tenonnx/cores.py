@@ -1,4 +1,4 @@
-"""How many processors this process may use, and the control groups that limit it."""
+"""The number of processors that this process may use, and the control groups that limit it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OWN = "/proc/self/cgroup"
 """A Linux process's control groups, a line ``number:controllers:path`` for each hierarchy."""
 
 GROUPS = "/sys/fs/cgroup"
-"""Where they are."""
+"""The folder of control groups."""
 
 Path: TypeAlias = str | os.PathLike[str]
 

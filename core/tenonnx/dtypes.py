@@ -35,7 +35,7 @@ TYPED: Final = {
     "SkipSimplifiedLayerNormalization": 2,
     "Attention": 1,
 }
-"""Which input has the type of the first output, of com.microsoft's; of the others, the first."""
+"""The input that has the first output's type, of com.microsoft's; of the others it is the first."""
 
 
 def dtype_of(value: ir.Value | None) -> ir.DataType | None:

@@ -37,6 +37,13 @@ if TYPE_CHECKING:
         WithoutGraph as WithoutGraph,
     )
 
+DOCUMENTATION = "https://tenonnx.github.io/tenonnx"
+
+
+def page(name: str) -> str:
+    """Returns the address of a page of the documentation; ``plugins`` is docs/plugins.md."""
+    return f"{DOCUMENTATION}/{name}/"
+
 
 class TenonnxError(Exception):
     """The problem and, in ``hint``, its remedy.

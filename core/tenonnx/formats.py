@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 log = logger("tenonnx")
 
 HEADER_BYTES = 64
-"""How much of a file or buffer a format's ``sniff`` sees."""
+"""The bytes of a file or buffer that a format's ``sniff`` sees."""
 
 
 @record

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 NEARLY: Final = "nearly "
-"""How the note of a near miss begins."""
+"""The beginning of the note of a near miss."""
 
 MOST: Final = 8
 """The most near misses in a report; those that differ in names alone count as one."""

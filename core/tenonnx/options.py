@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from tenonnx.errors import InvalidArgument, NotSupported, did_you_mean
+from tenonnx.errors import InvalidArgument, NotSupported, did_you_mean, page
 from tenonnx.interface.config import SESSION_KEYS, check_entry, found_entry, set_attribute
 from tenonnx.interface.enums import ExecutionMode, ExecutionOrder
 from tenonnx.interface.enums import GraphOptimizationLevel as GraphOptimizationLevel
@@ -250,7 +250,7 @@ class SessionOptions:
             f"{path} holds kernels against onnxruntime's own interface, which are not to be "
             "called from elsewhere",
             hint="write them as Python functions: @tenonnx.operator('my.domain::MyOp'), or as a "
-            "plug-in (see docs/plugins.md)",
+            f"plug-in: see {page('plugins')}",
         )
 
     def set_provider_selection_policy(self, policy: int) -> None:

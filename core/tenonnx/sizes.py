@@ -1,4 +1,4 @@
-"""How long the axes of values are, as it follows before a model runs.
+"""The lengths of values' axes, as they follow before a model runs.
 
 Transforms need the sizes of single values, most of which files do not declare. Results are cached.
 They follow from the inputs, which runs check, and from weights; declared sizes of results are used
@@ -23,7 +23,7 @@ ANY: Final = -1
 UNKNOWN: Final[Sizes] = (ANY,)
 
 SIZES: Final = "tenonnx.sizes"
-"""Where a value remembers its sizes."""
+"""The key under which a value remembers its sizes."""
 
 CLASSICAL: Final = "ai.onnx.ml"
 

@@ -143,7 +143,7 @@ class Search:
 
 
 class Limits(NamedTuple):
-    """How many sequences a beam search keeps, and for how long, as its operators are told.
+    """The number of sequences of a beam search, and their lengths, as its operators are told.
 
     Attributes:
         longest: Tokens of a sequence at most.

@@ -23,7 +23,7 @@ FOUR_BITS = np.array(
 
 
 class Format(NamedTuple):
-    """How a block lies in memory."""
+    """The layout of a block in memory."""
 
     name: str
     elements: int

@@ -13,7 +13,7 @@ from tenonnx_array.quant import round_to
 
 
 class Store:
-    """How a cache keeps its numbers: as they are, or divided by a scale and rounded.
+    """The form of a cache's numbers: as they are, or divided by a scale and rounded.
 
     Args:
         kind: NONE, PER_TENSOR or PER_CHANNEL.

@@ -162,7 +162,7 @@ def varlen_ngram_hash_mapping(
 
 
 class Requests:
-    """Where requests lie one behind the other, each behind ``before`` tokens of history.
+    """The places of requests one behind the other, each behind ``before`` tokens of history.
 
     Attributes:
         lengths: Their tokens, ``[batch]``.

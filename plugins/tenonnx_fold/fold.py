@@ -66,7 +66,7 @@ class Unfit(Exception):
 
 @dataclass
 class Budget:
-    """How many bytes folding may make.
+    """The most bytes that folding makes.
 
     Attributes:
         growth: The most bytes of one result beyond its sources.

@@ -1,4 +1,4 @@
-"""How large a result will be, for operators whose kernels ask for its memory without looking."""
+"""The size of a result, for operators whose kernels ask for its memory without looking."""
 
 from __future__ import annotations
 

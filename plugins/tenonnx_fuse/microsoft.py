@@ -181,7 +181,7 @@ def gated_norm(node: ir.Node) -> Made:
 
 
 def linear_attention_gate(node: ir.Node) -> Made:
-    """How much states keep, and how much is written to them."""
+    """The shares of states and of updates that are kept."""
     a, bias, scale, b = (operand(node, place) for place in range(4))
     if dtype_of(bias) != ir.DataType.FLOAT:
         raise Refusal("its bias is not known to be of float32")

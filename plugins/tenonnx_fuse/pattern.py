@@ -20,7 +20,7 @@ from tenonnx.traits import COMMUTATIVE
 from tenonnx_fuse.known import number_of, weight_of
 
 TOLERANCE = {ir.DataType.FLOAT16: 1e-3, ir.DataType.BFLOAT16: 8e-3}
-"""How far a constant may be from what it stands for, relatively: as far as its type rounds it."""
+"""The relative error of a constant that stands for a number: as far as its type rounds it."""
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Found:
 
     @property
     def reached(self) -> int:
-        """How many nodes matched at most."""
+        """The most nodes that matched."""
         return len(self._reached)
 
     @property

@@ -22,7 +22,7 @@ NO_ADAPTER, UNKNOWN = 0, -1
 
 
 class AdapterInputs:
-    """Which inputs of a graph adapters give.
+    """The inputs of a graph that adapters give.
 
     Args:
         asked: Inputs that have no value of their own.

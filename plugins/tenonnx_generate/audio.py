@@ -54,7 +54,7 @@ class Clip:
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
+        """Its length."""
         return self.frames / self.rate
 
     def samples(self, rate: int, first: int, count: int) -> NDArray:

@@ -26,10 +26,10 @@ from tenonnx_generate.turns import (
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
 ROWS = 4
-"""How many requests a step serves, unless the engine is told otherwise."""
+"""The number of requests that a step serves, unless the engine is told otherwise."""
 
 WAITING = 256
-"""How many turns may wait for a slot."""
+"""The most turns that wait for a slot."""
 
 SCHEDULED = 512
 """Tokens of prompts that are run between two tokens of the others."""

@@ -140,7 +140,7 @@ class Allowed:
 
 
 class Guide:
-    """Where a text is in a grammar.
+    """The state of a text in a grammar.
 
     Args:
         matcher: The library's.

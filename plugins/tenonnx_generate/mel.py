@@ -23,7 +23,7 @@ DEPTH = 8.0
 
 @record
 class Mel:
-    """How samples become features.
+    """The computation of features from samples.
 
     Attributes:
         bands: Bands of the mel scale; a feature each.

@@ -64,12 +64,12 @@ class Model:
 
     @property
     def type(self) -> str:
-        """Which architecture it is, such as ``llama``."""
+        """The architecture, such as ``llama``."""
         return self.description.type
 
     @property
     def device_type(self) -> str:
-        """Where it runs."""
+        """The device that it runs on."""
         return "cpu"
 
     @cached_property

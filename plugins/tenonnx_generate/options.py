@@ -92,7 +92,7 @@ def checked_option(
 
 
 class GeneratorParams:
-    """How a generator chooses tokens, at first as the folder's ``search`` says.
+    """A generator's choice of tokens, at first as the folder's ``search`` says.
 
     Args:
         model: The model whose options they are.
@@ -202,5 +202,5 @@ class GeneratorParams:
 
     @property
     def max_length(self) -> int:
-        """How many tokens a sequence may have, its prompt included."""
+        """The most tokens of a sequence, its prompt included."""
         return int(self._values["max_length"]) or self._about.context

@@ -59,7 +59,7 @@ class Search:
 
     @functools.cached_property
     def _random(self) -> np.random.Generator:
-        """Where numbers are drawn from; many texts need none, nor the modules for it."""
+        """The source of random numbers; many texts need none, nor the modules for it."""
         return np.random.default_rng(None if self._seed[0] < 0 else self._seed)
 
     def choose(self, logits: NDArray, sequence: NDArray) -> int:

@@ -1,4 +1,4 @@
-"""Which slot of the caches holds which tokens."""
+"""The tokens that each slot of the caches holds."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class Slots:
 
     @property
     def left(self) -> int:
-        """How many tokens of what turns have left there are."""
+        """The number of tokens that turns have left."""
         return sum(len(slot.tokens) for slot in self._slots if not slot.busy)
 
     def _common(self, row: int, tokens: NDArray, adapter: int) -> int:

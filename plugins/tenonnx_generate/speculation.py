@@ -1,4 +1,4 @@
-"""How tokens are drafted, and what came of it."""
+"""The drafting of tokens, and its results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HALF = 0.5
 
 
 class Width:
-    """How many tokens a round drafts.
+    """The number of tokens that a round drafts.
 
     With ``min_adaptive_k`` that many at first and at least: one more after a round whose tokens
     were all accepted, one less after one of which less than half were. With ``cooldown``, at the

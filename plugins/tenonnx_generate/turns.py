@@ -53,7 +53,7 @@ class EngineEventFlags(enum.IntFlag):
 
 @record
 class TurnUsage:
-    """How many tokens a turn had; of one that goes on, all are 0.
+    """The numbers of a turn's tokens; of one that goes on, all are 0.
 
     Attributes:
         prompt_tokens: Those that it was begun with.
@@ -114,7 +114,7 @@ class RequestOptions:
 
 
 class TurnOptions:
-    """How a turn chooses its tokens, at first as the folder's ``search`` says.
+    """The choice of a turn's tokens, at first as the folder's ``search`` says.
 
     Args:
         request: The request that gets the turn.

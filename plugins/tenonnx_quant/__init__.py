@@ -33,7 +33,7 @@ _HOMES = {
     "quantize_static": "quantize",
     "quantize_weights": "quantize",
 }
-"""Where public names live; a module is imported when one is used, as models rarely are made."""
+"""The modules of public names; one is imported when it is used, as models rarely are made."""
 
 __all__ = [
     "DynamicScheme",

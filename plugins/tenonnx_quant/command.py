@@ -44,7 +44,7 @@ class Mode(enum.StrEnum):
 
 
 class Method(enum.StrEnum):
-    """How ranges are found."""
+    """The method that finds ranges."""
 
     MINMAX = "minmax"
     PERCENTILE = "percentile"
@@ -52,7 +52,7 @@ class Method(enum.StrEnum):
 
 
 class Form(enum.StrEnum):
-    """Which operators the quantized model has."""
+    """The operators of the quantized model."""
 
     QDQ = "qdq"
     INTEGER = "integer"

@@ -23,7 +23,7 @@ MATRIX_PRODUCTS: Final = Selection(("MatMul", "Gemm"))
 
 @dataclass(frozen=True)
 class DynamicScheme:
-    """How products are quantized.
+    """The scheme that quantizes products.
 
     Attributes:
         per_channel: Whether every column, or channel, of a weight has a scale of its own.

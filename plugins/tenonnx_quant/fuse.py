@@ -10,7 +10,7 @@ from tenonnx.records import record
 from tenonnx.sizes import operand
 
 DOMAIN = "ai.tenonnx"
-"""Where the fused operator lives; it is made by the transform and never found in a file."""
+"""The domain of the fused operator; the transform makes it, and no file has it."""
 
 BITS = {
     ir.DataType.INT8: (8, 1),

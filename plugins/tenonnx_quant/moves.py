@@ -20,7 +20,7 @@ SCALES = 1e-30, 1e30
 
 
 class Code(NamedTuple):
-    """How integers of 8 or 16 bits stand for numbers: ``(integer - zero) * scale``."""
+    """The numbers that integers of 8 or 16 bits stand for: ``(integer - zero) * scale``."""
 
     scale: float
     zero: int

@@ -37,10 +37,11 @@ class Report:
 
     Attributes:
         written: The files, the model itself last.
-        quantized: Weights, or nodes of a dynamic scheme, that were quantized.
+        quantized: The number of weights, or of nodes (``counted``), that were quantized.
         bytes_before: The bytes of the original model's tensors.
         bytes_after: The bytes of the quantized model's tensors.
         accuracy: The error of every output on the calibration data; empty without data.
+        counted: ``weight``; ``node`` if activations are quantized as well.
     """
 
     written: Sequence[Path]
@@ -48,13 +49,12 @@ class Report:
     bytes_before: int
     bytes_after: int
     accuracy: Sequence[Accuracy] = ()
+    counted: str = "weight"
 
     def __str__(self) -> str:
         mib = [size / 2**20 for size in (self.bytes_before, self.bytes_after)]
-        first = (
-            f"{self.quantized or 'nothing'} quantized: tensors take {mib[1]:.2f} MiB instead of "
-            f"{mib[0]:.2f} MiB"
-        )
+        number = f"{self.quantized} {self.counted}{'s' * (self.quantized != 1)}"
+        first = f"{number} quantized: tensors take {mib[1]:.2f} MiB instead of {mib[0]:.2f} MiB"
         return "\n".join([first, *map(str, self.accuracy)])
 
 
@@ -108,7 +108,9 @@ def quantize_weights(
         Fail: The files cannot be written; whatever was there before is still there.
     """
     chosen = scheme or WeightScheme()
-    return _quantize(source, target, lambda model, _: rewrite_weights(model, chosen), Job(**job))
+    return _quantize(
+        source, target, lambda model, _: rewrite_weights(model, chosen), Job(**job), "weight"
+    )
 
 
 def quantize_dynamic(
@@ -119,7 +121,9 @@ def quantize_dynamic(
     Arguments and errors are those of ``quantize_weights``.
     """
     chosen = scheme or DynamicScheme()
-    return _quantize(source, target, lambda model, _: rewrite_dynamic(model, chosen), Job(**job))
+    return _quantize(
+        source, target, lambda model, _: rewrite_dynamic(model, chosen), Job(**job), "node"
+    )
 
 
 def quantize_static(
@@ -135,10 +139,13 @@ def quantize_static(
         target,
         lambda model, feeds: rewrite_static(model, feeds, chosen, task.progress),
         task,
+        "node",
     )
 
 
-def _quantize(source: Any, target: str | os.PathLike[str], rewrite: Rewrite, job: Job) -> Report:
+def _quantize(
+    source: Any, target: str | os.PathLike[str], rewrite: Rewrite, job: Job, counted: str
+) -> Report:
     original = job.load(source)
     inputs = [v.name or "" for v in original.graph.inputs if not v.is_initializer()]
     feeds = None if job.data is None else open_feeds(job.data, inputs, job.batch, job.samples)
@@ -153,7 +160,7 @@ def _quantize(source: Any, target: str | os.PathLike[str], rewrite: Rewrite, job
     if feeds is not None:
         job.progress("comparing with the original", 1.0)
         accuracy = compare(original, written[-1], feeds())
-    return Report(written, count, before, after, accuracy)
+    return Report(written, count, before, after, accuracy, counted)
 
 
 def _prepare(model: ir.Model) -> None:

@@ -97,7 +97,7 @@ class Integers:
 
 @dataclass(frozen=True)
 class Blocks:
-    """How scales divide a tensor.
+    """The division of a tensor by scales.
 
     Attributes:
         shape: The tensor's.

@@ -31,7 +31,7 @@ EVERYTHING: Final = Selection((*PRODUCTS, *ELEMENTWISE, *MOVERS))
 
 @dataclass(frozen=True)
 class StaticScheme:
-    """How weights and activations are quantized, both to 8 bits.
+    """The scheme that quantizes weights and activations, both to 8 bits.
 
     Attributes:
         method: How ranges are found: ``minmax``, ``percentile`` or ``entropy``.

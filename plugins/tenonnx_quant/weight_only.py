@@ -24,7 +24,7 @@ MATRIX_PRODUCTS: Final = Selection(PRODUCTS)
 
 @dataclass(frozen=True)
 class WeightScheme:
-    """How weights are quantized.
+    """The scheme that quantizes weights.
 
     Attributes:
         bits: 4 or 8.

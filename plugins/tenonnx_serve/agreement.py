@@ -23,7 +23,7 @@ from tenonnx_serve.channel import ChannelClosed
 logger = logging.getLogger("tenonnx.serve")
 
 COMMIT_SECONDS = 10.0
-"""How long a worker may take to commit before it is killed."""
+"""Seconds that a worker may take to commit before it is killed."""
 
 
 class Member(Protocol):

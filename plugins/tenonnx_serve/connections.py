@@ -21,10 +21,10 @@ MAX_HEADERS = 256
 """The most headers of a request, with trailers."""
 
 HEAD_SECONDS = 20.0
-"""How long a head may take to come, from its first byte."""
+"""Seconds in which a head has to come, from its first byte."""
 
 HOLD_SECONDS = 0.02
-"""How long to wait for the rest of a request that may be answered at once: many clients send head
+"""Seconds to wait for the rest of a request that may be answered at once: many clients send head
 and body in two pieces."""
 
 

@@ -1,4 +1,4 @@
-"""Where models are: a file, a model's folder, or a repository in Triton's layout.
+"""The places of models: a file, a model's folder, or a repository in Triton's layout.
 
 ::
 

@@ -35,7 +35,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Batching:
-    """How requests to a model are joined.
+    """The joining of requests to a model.
 
     Attributes:
         largest: Rows of one run; 1 joins none.

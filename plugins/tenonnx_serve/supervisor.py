@@ -25,10 +25,10 @@ from tenonnx_serve.processes import Worker, spawn
 logger = logging.getLogger("tenonnx.serve")
 
 DEATHS_AT_START = 3
-"""How often in a row a worker may die before the server has ever been ready."""
+"""The most deaths of workers in a row before the server has ever been ready."""
 
 TELL_SECONDS = 2.0
-"""How long to wait for workers' counts before their last known counts are used."""
+"""Seconds to wait for workers' counts before their last known counts are used."""
 
 
 @dataclasses.dataclass(frozen=True)

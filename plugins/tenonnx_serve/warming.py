@@ -27,7 +27,7 @@ RUNS = 3
 """Runs of each batch size: the second run of new shapes is captured, the third one replayed."""
 
 KERNEL_SECONDS = 600.0
-"""How long to wait for kernels to compile."""
+"""Seconds to wait for kernels to compile."""
 
 MAX_SECONDS = 60.0
 """The time after which no further batch size is warmed up."""

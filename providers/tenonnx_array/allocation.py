@@ -21,7 +21,7 @@ _FILES = {
     1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache"),
     2: ("memory.max", "memory.current", "file"),
 }
-"""Where a control group says what it may have and has, and how its statistics call the cache."""
+"""A control group's files of its limit and its use, and the cache's name in its statistics."""
 
 
 def check_allocation(xp: Namespace, shape: Sequence[int], dtype: Any) -> None:

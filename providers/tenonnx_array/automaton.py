@@ -19,7 +19,7 @@ LARGEST = 20_000
 """States at most."""
 
 MOST_REPEATS = 1000
-"""How often anything may be asked for, in repeats of repeats too: as in RE2."""
+"""The most repeats of anything, repeats of repeats included: as in RE2."""
 
 REMEMBERED = 20_000
 """Steps that are remembered at most."""

@@ -35,7 +35,7 @@ class Given(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """How an operator is cut: the axis of each input, ``None`` of what all chunks take whole.
+    """The cut of an operator: the axis of each input, ``None`` of what all chunks take whole.
 
     ``output`` is the axis of all outputs.
     """

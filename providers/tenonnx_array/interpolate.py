@@ -21,7 +21,7 @@ LONGEST = 1 << 21
 
 
 class Axis(NamedTuple):
-    """How one axis changes: its lengths, and the scale and region that the node gives."""
+    """The change of one axis: its lengths, and the scale and region that the node gives."""
 
     length: int
     resized: int

@@ -218,7 +218,7 @@ def stoppable(call: Callable[..., Any], node: ir.Node) -> Callable[..., Any]:
 
 
 class ArrayDevice:
-    """Where the arrays of a namespace live, unless that is the process's memory as numpy has it.
+    """The memory of a namespace's arrays, unless it is the process's own as numpy has it.
 
     Args:
         namespace: The module's name; it is imported when the first array is moved.

@@ -21,7 +21,7 @@ op = table.op
 
 
 class Side(NamedTuple):
-    """Where a region begins along one axis, and how long it is."""
+    """A region's start along one axis, and its length."""
 
     start: Array
     extent: Array

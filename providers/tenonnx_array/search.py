@@ -1,4 +1,4 @@
-"""Where the greatest and the least are: ArgMax, ArgMin, TopK."""
+"""Places of the greatest and the least: ArgMax, ArgMin, TopK."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Taps(NamedTuple):
 
 @record
 class Windows:
-    """Where a kernel lands on the spatial axes (D1, ..., Dn) of an (N, C, D1, ..., Dn) array.
+    """The places of a kernel on the spatial axes (D1, ..., Dn) of an (N, C, D1, ..., Dn) array.
 
     Along an axis, window ``o`` reads the positions ``o * stride - begin + k * dilation`` for every
     ``k`` in ``range(kernel)``. Positions outside ``range(size)`` are padding, which no tap covers:

@@ -1,4 +1,4 @@
-"""Which module is for which operators; it is imported when one of them is first needed.
+"""The module of each operator; it is imported when one of its operators is first needed.
 
 Written by `python tools/kernel_listing.py`; a test checks that it is up to date.
 """

@@ -72,7 +72,7 @@ class CPUExecutionProvider(ArrayProvider):
 
     @functools.cached_property
     def threads(self) -> int:
-        """How many threads a kernel may use: as many as the session says, or as there are."""
+        """The number of threads that a kernel may use: the session's, or that of the cores."""
         most = most_threads()
         asked = self.session_options.intra_op_num_threads
         return min(asked, most) if asked > 0 else most

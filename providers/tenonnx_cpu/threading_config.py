@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tenonnx.options import SessionOptions
 
 THREADS: ContextVar[int] = ContextVar("tenonnx_threads", default=1)
-"""How many threads the session being compiled may use, for what is made far from its provider."""
+"""The number of threads of the session being compiled, for parts that lie far from its provider."""
 
 TASKS = 4
 """Tasks of a loop for each thread that shares it."""

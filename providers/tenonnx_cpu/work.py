@@ -1,4 +1,4 @@
-"""How long numpy takes for a node, roughly: which kernel is to be compiled first."""
+"""An estimate of numpy's time for a node, by which kernels are compiled in order."""
 
 from __future__ import annotations
 

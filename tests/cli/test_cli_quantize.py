@@ -24,7 +24,7 @@ def test_a_model_in_four_bits(cli: Cli, folder: Path) -> None:
     done = cli("quantize", DIGITS / "digits.onnx", "int4.onnx", "--inline")
     assert done.exit_code == 0, done.output
     assert "wrote int4.onnx" in done.stdout
-    assert "1 quantized: tensors take 0.10 MiB instead of 0.13 MiB" in done.stdout
+    assert "1 weight quantized: tensors take 0.10 MiB instead of 0.13 MiB" in done.stdout
     operators = {n.op_type for n in onnx.load(folder / "int4.onnx").graph.node}
     assert "DequantizeLinear" in operators
 
@@ -40,7 +40,7 @@ def test_calibration_and_its_report(cli: Cli, images: str) -> None:
     assert "finding ranges" in done.stderr
     others = ("--uint8", "--method", "entropy", "--exclude", "conv1", "--force")
     done = cli(*command, "--data", images, *others)
-    assert "5 quantized" in done.stdout
+    assert "5 nodes quantized" in done.stdout
     assert "logits: max error" in done.stdout
 
 

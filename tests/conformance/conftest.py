@@ -7,6 +7,6 @@ import pytest
 
 @pytest.fixture
 def onnx_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the suite may write the data that it generates for its real models."""
+    """A folder in which the suite may write the data that it generates for its real models."""
     monkeypatch.setenv("ONNX_MODELS", str(tmp_path))
     return tmp_path

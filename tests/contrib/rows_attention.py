@@ -12,7 +12,7 @@ FEW, SMALL = 2, 6
 
 
 def filled(totals: list[int], length: int, total: int) -> Callable[[int, Any], Any]:
-    """Where the answers for a ragged batch are specified."""
+    """The places where the answers for a ragged batch are specified."""
 
     def known(output: int, answer: Any) -> Any:
         last = np.array(totals)

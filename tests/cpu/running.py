@@ -94,5 +94,5 @@ def cells(one: tenonnx.InferenceSession) -> list[Any]:
 
 
 def captures(one: tenonnx.InferenceSession) -> list[int]:
-    """How many captures each step has that could have some."""
+    """The number of captures of each step that could have some."""
     return [len(cell) // 2 - 1 for cell in cells(one)]

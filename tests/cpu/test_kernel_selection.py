@@ -1,4 +1,4 @@
-"""Which function looks at an operator's nodes."""
+"""The function that looks at an operator's nodes."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def test_other_kinds_are_refused(asked: str, machine: Machine) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where an installed package would have images."""
+    """The folder in which an installed package would have images."""
     monkeypatch.setattr(processor, "INSTALLED", tmp_path)
     return tmp_path
 

@@ -1,4 +1,4 @@
-"""Where on a kernel is what numpy's is, and captured with the nodes around it."""
+"""The operator Where on a kernel is as numpy's, and captured with the nodes around it."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 LARGE = 5792
-"""How many rows and columns a matrix of 134 MB has."""
+"""The number of rows, and of columns, of a matrix of 134 MB."""
 
 
 def private_mib(pid: int | str) -> float:

@@ -43,7 +43,7 @@ if __name__ == "__main__":
 
 
 class Ports:
-    """Where a server listens."""
+    """The address of a server."""
 
     def __init__(self) -> None:
         self.http, self.grpc = free_port(), free_port()

@@ -21,7 +21,7 @@ PLUGINS = tenonnx.PluginSet()
 PLUGINS.register(Plain())
 
 ROUNDING = {"float16": 4e-3, "float32": 2e-5, "float64": 1e-9}
-"""How far results may be apart, of what the greatest is."""
+"""The greatest difference of results, as a part of the greatest of them."""
 
 
 def session(

@@ -17,7 +17,7 @@ MAX_PLACES = 50_000
 
 @dataclass(frozen=True)
 class Place:
-    """Where something lies: an offset to a table or vector of a kind, a length, a number."""
+    """A place: an offset to a table or vector of a kind, a length, a number."""
 
     at: int
     width: int

@@ -1,4 +1,4 @@
-"""Which token is chosen."""
+"""The choice of a token."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ PATIENCE = 300
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """How trials are run.
+    """The way trials are run.
 
     Attributes:
         selection: Which, as ``selection.trials`` names them.

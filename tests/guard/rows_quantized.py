@@ -11,7 +11,7 @@ from trial import Trial, chain, one
 
 KINDS = {2: ml_dtypes.uint2, 4: ml_dtypes.uint4, 8: np.uint8}
 ROUNDED = 2e-2
-"""How near results are whose activations are rounded to 8 bits."""
+"""The tolerance of results whose activations are rounded to 8 bits."""
 
 
 def _nbits(bits: int, rows: int, depth: int, level: int, zeros: bool) -> Trial:

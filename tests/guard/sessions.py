@@ -18,7 +18,7 @@ from tenonnx_cpu.jit import scratch
 from tenonnx_cpu.jit.runtime import KERNELS
 
 CAPTURED: Counter[str] = Counter()
-"""How many captures each kernel has."""
+"""The number of captures of each kernel."""
 
 COPIES: dict[Any, NDArray] = {}
 """The memory of constants, kept until a trial is over."""

@@ -166,7 +166,7 @@ FLOATS = [float("nan"), float("inf"), -float("inf"), 0.0, -1.0, 3e38, 1e-38]
 
 
 UNKNOWN = float("inf")
-"""How near results are that nothing specifies: any, but in memory that is theirs."""
+"""The tolerance of results that nothing specifies: any, but in memory that is theirs."""
 
 
 def unreal(trial: Trial) -> Iterator[Trial]:

@@ -15,7 +15,7 @@ from models import BOOL, FLOAT, INT64, graph, model, node, value
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 GRACE_SECONDS = 0.05
-"""How long a run may go on computing."""
+"""Seconds that a run may go on computing."""
 
 
 def endless_loop() -> Any:

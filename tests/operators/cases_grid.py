@@ -30,7 +30,7 @@ def mirrored(where: float, low: float, high: float) -> float:
 
 
 def along(place: float, n: int, mode: str, padding: str, align: bool) -> dict[int, float]:
-    """Which elements of an axis a place in [-1, 1] reads, and their weights."""
+    """The elements of an axis that a place in [-1, 1] reads, and their weights."""
     at = (place + 1) / 2 * (n - 1) if align else ((place + 1) * n - 1) / 2
     edges = (0, n - 1) if align else (-0.5, n - 0.5)
     if padding == "reflection" and mode != "cubic":

@@ -1,4 +1,4 @@
-"""Which (operator, version) pairs the specification has, and which ones a test runs."""
+"""The (operator, version) pairs of the specification, and those that a test runs."""
 
 from __future__ import annotations
 

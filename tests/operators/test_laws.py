@@ -113,7 +113,7 @@ UNARY: dict[str, Callable[[Any], Any]] = {
     "ThresholdedRelu": lambda x: np.where(x > 1, x, 0),
 }  # fmt: skip
 LIMITS = {"Softsign": [math.inf, -math.inf]}
-"""Where a formula has no value in numpy and the operator's is for the implementation to say."""
+"""Arguments for which a formula has no value in numpy, and an implementation chooses one."""
 
 
 @pytest.mark.parametrize("op", UNARY)

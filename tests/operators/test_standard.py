@@ -68,7 +68,7 @@ def frozen_library() -> Any:
 
 
 class FrozenDevice(StandardDevice):
-    """Where frozen arrays are."""
+    """The device of frozen arrays."""
 
     xp = frozen_library()
 

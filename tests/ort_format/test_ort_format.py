@@ -209,7 +209,7 @@ def test_onnxruntime_loads_what_is_written(path: Path, tmp_path: Path) -> None:
 
 
 def test_the_tables_say_what_onnxruntime_says(tmp_path: Path) -> None:
-    """Which arguments stand for which type: as in the file that onnxruntime wrote."""
+    """Arguments and the types that they stand for: as in the file that onnxruntime wrote."""
     theirs = resolver(NESTED[0].read_bytes())
     ours = resolver(written(NESTED[0], tmp_path).read_bytes())
     assert ours == theirs

@@ -1,4 +1,4 @@
-"""How many threads numpy's products use, within runs and after them."""
+"""Threads of numpy's products, within runs and after them."""
 
 from __future__ import annotations
 

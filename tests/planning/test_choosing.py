@@ -1,4 +1,4 @@
-"""Which provider runs a model: requests that fit, that do not, and what is said about them."""
+"""The provider that runs a model: requests that fit, that do not, and their messages."""
 
 from __future__ import annotations
 

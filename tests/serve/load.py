@@ -33,7 +33,7 @@ class Told:
 
     @property
     def count(self) -> int:
-        """How many answers came."""
+        """The number of answers."""
         return sum(self.answers.values())
 
 

@@ -16,5 +16,5 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where side files go."""
+    """The folder of side files."""
     return tmp_path / "side"

@@ -1,4 +1,4 @@
-"""Where side files cannot be written, weights are private."""
+"""Weights are private if side files cannot be written."""
 
 from __future__ import annotations
 

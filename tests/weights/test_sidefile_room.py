@@ -1,4 +1,4 @@
-"""How much room side files take, and where."""
+"""The room that side files take, and its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files are trusted, and how they are written."""
+"""Trusted files, and the way they are written."""
 
 from __future__ import annotations
 

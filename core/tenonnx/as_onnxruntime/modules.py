@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import tenonnx
 from tenonnx.as_onnxruntime.family import FamilyFinder
-from tenonnx.errors import Fail
+from tenonnx.errors import Fail, page
 
 NAME: Final = "onnxruntime"
 VERSION: Final = "1.32.0"
@@ -54,7 +54,7 @@ class Stand(ModuleType):
             return getattr(tenonnx, name)
         except AttributeError:
             raise AttributeError(
-                f"{self.__name__} is tenonnx here, which has no {name!r} (see docs/onnxruntime.md)"
+                f"{self.__name__} is tenonnx here, which has no {name!r}: see {page('onnxruntime')}"
             ) from None
 
     def __dir__(self) -> list[str]:

@@ -14,7 +14,7 @@ NOTHING: Final[list[str]] = []
 
 
 class Level(enum.StrEnum):
-    """Which graph transforms run: those of a level and of the levels below it."""
+    """The graph transforms that run: those of a level and of the levels below it."""
 
     NONE = "none"
     BASIC = "basic"

@@ -19,7 +19,7 @@ else:
 
 ROLLUP = Path("/proc/self/smaps_rollup")
 LIMIT_FILES = {1: "memory.limit_in_bytes", 2: "memory.max"}
-"""Which file of a control group holds its limit, by version."""
+"""The file of a control group that holds its limit, by version."""
 
 
 def private_bytes() -> int | None:

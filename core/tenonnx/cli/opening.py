@@ -36,7 +36,7 @@ POLL_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class Request:
-    """How a model is to be opened."""
+    """The options with which a model is opened."""
 
     providers: Sequence[str] = ()
     level: Level = Level.ALL

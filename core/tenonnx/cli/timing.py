@@ -159,7 +159,7 @@ GAIN = 0.03
 
 @dataclass(frozen=True)
 class Settling:
-    """How long a call took to become as fast as it gets.
+    """The time that a call took to become as fast as it gets.
 
     Attributes:
         seconds: How long it was run.

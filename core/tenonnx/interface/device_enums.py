@@ -23,7 +23,7 @@ class OrtMemType(enum.IntEnum):
 
 
 class OrtSparseFormat(enum.IntEnum):
-    """How a sparse tensor notes where its values belong."""
+    """The way in which a sparse tensor notes the places of its values."""
 
     ORT_SPARSE_UNDEFINED = 0
     ORT_SPARSE_COO = 1
@@ -76,7 +76,7 @@ class OrtCompileApiFlags(enum.IntFlag):
 
 
 class ModelPackageWriteMode(enum.IntEnum):
-    """How onnxruntime writes packages of models."""
+    """The way in which onnxruntime writes packages of models."""
 
     PRESERVE = 0
     DENSE = 1

@@ -83,7 +83,7 @@ class OrtDevice:
 
 @dataclass(frozen=True)
 class OrtMemoryInfo:
-    """Where tensors are."""
+    """The device of tensors."""
 
     name: str
     allocator_type: OrtAllocatorType = OrtAllocatorType.ORT_DEVICE_ALLOCATOR
@@ -110,7 +110,7 @@ class OrtMemoryInfo:
 
 @dataclass
 class OrtArenaCfg:
-    """How onnxruntime's arenas grow; accepted, there is none here."""
+    """The growth of onnxruntime's arenas; accepted, there is none here."""
 
     max_mem: int = 0
     arena_extend_strategy: int = -1

@@ -13,7 +13,7 @@ from tenonnx.options import SessionOptions
 from tenonnx.provider import Provider
 
 MOST_BYTES = 16 << 20
-"""How large a model may be that travels as its bytes."""
+"""The most bytes of a model that travels as its bytes."""
 
 
 class Unkept:

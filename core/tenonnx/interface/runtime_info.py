@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
-from tenonnx.errors import InvalidArgument, NotSupported, PluginError
+from tenonnx.errors import InvalidArgument, NotSupported, PluginError, page
 from tenonnx.installed import release
 from tenonnx.interface.devices import OrtEpDevice, ep_devices
 from tenonnx.operators import Kernel
@@ -189,7 +189,7 @@ def register_execution_provider_library(name: str, path: str) -> None:
     if not str(path).endswith(".py"):
         raise NotSupported(
             f"{path} holds the provider {name} against onnxruntime's own interface",
-            hint="a provider is a Python class here: see docs/plugins.md",
+            hint=f"a provider is a Python class here: see {page('plugins')}",
         )
     default_plugins().register_file(path)
 

@@ -79,7 +79,7 @@ class Session:
 
     @property
     def _node_counts(self) -> dict[str, int]:
-        """How many nodes each provider runs, by its name; a kept plan has it without a model."""
+        """The number of nodes of each provider, by its name; a kept plan has it without a model."""
         return self._placed.counts() if self._reader is None else dict(self._counts)
 
     @property

@@ -39,7 +39,7 @@ class CsrView:
         return self._inner
 
     def outer(self) -> NDArray:
-        """Where every row's values start, and the number of values at the end."""
+        """The start of every row's values, and the number of values at the end."""
         return self._outer
 
 
@@ -128,7 +128,7 @@ class SparseTensor:
         return self._shape
 
     def format(self) -> OrtSparseFormat:
-        """How it notes where values belong."""
+        """The way in which it notes the places of values."""
         return self._layout
 
     def data_type(self) -> str:
@@ -136,7 +136,7 @@ class SparseTensor:
         return f"sparse_{type_name(ir.TensorType(ir.DataType.from_numpy(self._values.dtype)))}"
 
     def device_name(self) -> str:
-        """Where it is: always on the host."""
+        """Its device: always the host."""
         return "cpu"
 
     def as_coo_view(self) -> CooView:

@@ -1,4 +1,4 @@
-"""Where a model's external data may lie."""
+"""The folders in which a model's external data may lie."""
 
 from __future__ import annotations
 

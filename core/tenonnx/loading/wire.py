@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tenonnx.loading.long_lists import LongList
 
 COMPILED = b"tenonnx compiled"
-"""How files begin that have a model's plan beside it; see ``tenonnx.compiled_file``."""
+"""The first bytes of files that have a model's plan beside it; see ``tenonnx.compiled_file``."""
 
 THRESHOLD = 128
 """Tensor contents shorter than this stay in the skeleton."""

@@ -128,7 +128,7 @@ def choose_buffers(
 
 
 _views: dict[int, tuple[weakref.ref[NDArray], tuple[int, int]]] = {}
-"""Where views lie. A view never moves, and asking takes a microsecond."""
+"""The addresses of views. A view never moves, and asking takes a microsecond."""
 
 
 def _extent(array: NDArray) -> tuple[int, int]:
@@ -147,7 +147,7 @@ def _extent(array: NDArray) -> tuple[int, int]:
 
 
 class Memory:
-    """Where some arrays lie.
+    """The addresses of some arrays.
 
     Args:
         arrays: They.

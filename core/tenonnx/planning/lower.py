@@ -176,7 +176,7 @@ class Lowering:
             self.home[output] = next(h for h in homes if h) if len(ids) == 1 else HOST
 
     def home_of(self, value: ir.Value) -> Device | None:
-        """Where a value is; ``None`` for a constant, which is wherever it is asked for."""
+        """The device of a value; ``None`` for a constant, which is on any that needs it."""
         if is_constant(value):
             return None
         return self.home.get(value, HOST)

@@ -9,7 +9,7 @@ from typing import Literal
 
 from tenonnx import functions, interruption
 from tenonnx import graph as graphs
-from tenonnx.errors import EPFail, InvalidGraph, MalformedGraph, UnknownOperator
+from tenonnx.errors import EPFail, InvalidGraph, MalformedGraph, UnknownOperator, page
 from tenonnx.lazy_modules import onnx
 from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.provider import Provider, Segment
@@ -231,7 +231,7 @@ def _remedy(
     if domains:
         return (
             f"install a plug-in that has the operators of {', '.join(domains)}, or write one: "
-            "docs/recipes/write-an-operator-in-a-script.md; the command line loads a file with "
+            f"{page('recipes/write-an-operator-in-a-script')}; the command line loads a file with "
             "`tenonnx --plugin FILE.py ...`"
         )
     operators = (str(node.op_type) for node in nodes)

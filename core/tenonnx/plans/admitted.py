@@ -1,4 +1,4 @@
-"""Which code a plan may name: this project's, and that of plug-ins that are installed now."""
+"""The code that a plan may name: this project's, and that of plug-ins that are installed now."""
 
 from __future__ import annotations
 

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 VERSION = "plan 6"
 
 PATH, STATE = 5, 6
-"""Which of the facts are the model's path, and its file's state."""
+"""The indices of the facts that are the model's path, and its file's state."""
 
 BEGAN = time.time_ns() - 10_000_000
-"""When this process began to import what is here; clocks of file systems are a little behind."""
+"""The time of this process's first import of code; clocks of file systems are a little behind."""
 
 OPTIMIZED = sys.flags.optimize
 """Python's level of optimization. Some levels drop constants by which functions are found."""

@@ -1,4 +1,4 @@
-"""Which providers a session gets, with which options: those asked for that are usable here."""
+"""The providers of a session, with their options: those asked for that are usable here."""
 
 from __future__ import annotations
 

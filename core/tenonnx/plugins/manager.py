@@ -34,7 +34,7 @@ COMMANDS = f"{GROUP}.commands"
 """The entry points of plug-ins that programs without a command line need not import."""
 
 SLOW_SECONDS = 5.0
-"""How long a plug-in may load before the log says who keeps everybody waiting."""
+"""Seconds that a plug-in may load before the log names it as the cause of waiting."""
 
 DEBUG = 10
 """The level of that name in ``logging``."""

@@ -33,7 +33,7 @@ class Outcome(StrEnum):
 
 @dataclass
 class Score:
-    """How a provider does in the suite, with the CPU's behind it.
+    """A provider's results in the suite, with the CPU's behind it.
 
     Attributes:
         passed: Cases that pass, by how many of their nodes were the provider's: "all", "some"
@@ -51,7 +51,7 @@ class Score:
 
     @property
     def cases(self) -> int:
-        """How many ran."""
+        """The number of cases that ran."""
         return sum(self.passed.values()) + len(self.failed)
 
     @property

@@ -91,7 +91,7 @@ class TransformTests:
             assert not again, f"a second run changed {onnx.printer.to_text(proto)}"
 
     def test_it_leaves_the_rest_alone(self, plugins: PluginSet) -> None:
-        """Where it says that it changed nothing, it changed nothing."""
+        """A transform that reports no change made none."""
         for proto in self.untouched():
             _, modified, _ = self._applied(proto, plugins)
             assert not modified, f"it rewrote {onnx.printer.to_text(proto)}"

@@ -27,7 +27,7 @@ EVERY = (f"weights/{WEIGHTS}", *(f"plans/{each}" for each in PLANS))
 """The files of a cache that share its room; kernels are as many as there are, and small."""
 
 UNUSED_SECONDS = 30 * 24 * 3600
-"""How long a file is kept that no process uses: of older models, older sources, other machines."""
+"""Seconds for which an unused file is kept: of older models, older sources, other machines."""
 
 LEEWAY = 1 << 30
 """Bytes that a process may write before it looks again how much there is."""

@@ -87,7 +87,7 @@ class Storage(Protocol):
 
     @property
     def address(self) -> int:
-        """Where it begins."""
+        """The address of its first byte."""
         ...
 
     @property

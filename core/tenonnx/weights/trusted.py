@@ -23,7 +23,7 @@ from tenonnx.lazy_modules import logger
 log = logger("tenonnx.cache")
 
 OPEN = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
-"""How files are opened: without O_NONBLOCK a named pipe would wait for a writer."""
+"""The flags for opening files: without O_NONBLOCK a named pipe would wait for a writer."""
 NOFOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Device(Protocol):
-    """Where a weight may be needed."""
+    """A device that may need a weight."""
 
     @property
     def id(self) -> str:

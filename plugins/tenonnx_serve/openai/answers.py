@@ -18,7 +18,7 @@ FINGERPRINT: Final = f"tenonnx-{tenonnx.__version__}"
 
 
 class Answers(abc.ABC):
-    """How answers to one request are written.
+    """The form of the answers to one request.
 
     Args:
         model: Who answers.

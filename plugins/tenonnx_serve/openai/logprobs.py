@@ -1,4 +1,4 @@
-"""How likely tokens were, as answers have it."""
+"""Tokens' probabilities, as answers have them."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ THINKING = ("<think>", "</think>")
 
 @record
 class Form:
-    """How a model writes calls.
+    """The form in which a model writes calls.
 
     Attributes:
         begin: Comes before a call, or before the list of them.
@@ -39,7 +39,7 @@ class Form:
 
 
 AS_TEMPLATES = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-"""How templates write arguments, so that there is one way to write them."""
+"""The form in which templates write arguments, so that there is one way to write them."""
 
 FORMS = (
     Form("<tool_call>", "\n", "</tool_call>"),

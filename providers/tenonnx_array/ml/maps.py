@@ -78,7 +78,7 @@ CASTS: dict[str, tuple[Callable[[Any], Any], Any, type]] = {
     "TO_INT64": (int, 0, np.int64),
     "TO_STRING": (lambda value: value if isinstance(value, str) else f"{value:f}", "0.f", object),
 }
-"""How to cast a value, what fills a gap, and the dtype of the result."""
+"""The cast of a value, the filling of a gap, and the dtype of the result."""
 
 
 @op("ZipMap", host="all")

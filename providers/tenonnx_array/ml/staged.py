@@ -10,7 +10,7 @@ from tenonnx.operators import Kernel, Namespace, OperatorTable
 from tenonnx.records import record
 
 INPUTS = {"ArrayFeatureExtractor": (2, 2), "FeatureVectorizer": (1, math.inf)}
-"""How many inputs operators take, at least and at most, where that is not one."""
+"""The fewest and the most inputs of operators that may have other than one."""
 
 
 @record

@@ -72,17 +72,17 @@ class StandardArray:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many elements each axis has."""
+        """The number of elements of each axis."""
         return tuple(self.array.shape)
 
     @property
     def ndim(self) -> int:
-        """How many axes it has."""
+        """The number of its axes."""
         return len(self.array.shape)
 
     @property
     def size(self) -> int:
-        """How many elements it has."""
+        """The number of its elements."""
         count = 1
         for n in self.array.shape:
             count *= n

@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # listing the providers must not import these
 
 
 class StandardDevice(ArrayDevice):
-    """Where the library creates arrays when it is not told where."""
+    """The device on which the library creates arrays unless it is told another."""
 
     def upload(self, array: np.ndarray[Any, Any]) -> Any:
         """Returns the library's array for a numpy array."""

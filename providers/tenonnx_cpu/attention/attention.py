@@ -32,7 +32,7 @@ Pair: TypeAlias = tuple[Any, Any]
 
 @record
 class Rule:
-    """How scores come about, and which keys a query sees.
+    """The computation of scores, and the keys that a query sees.
 
     Attributes:
         scale: The factor of products.

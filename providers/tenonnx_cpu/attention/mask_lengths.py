@@ -1,4 +1,4 @@
-"""How many tokens a mask has by row, and in all, as decoders compute it for their attention."""
+"""The number of a mask's tokens, by row and in all, as decoders compute it for their attention."""
 
 from __future__ import annotations
 

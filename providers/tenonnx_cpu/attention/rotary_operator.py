@@ -24,7 +24,7 @@ EACH_ITS_OWN = np.empty((0, 0), np.int64)
 
 @dataclass(frozen=True)
 class Turn:
-    """How heads are turned.
+    """The turning of heads.
 
     Attributes:
         heads: How many there are in inputs of three axes; 0 if that is not said.

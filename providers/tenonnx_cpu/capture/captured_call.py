@@ -21,7 +21,7 @@ from tenonnx_cpu.jit.scratch import scratch
 NDArray: TypeAlias = np.ndarray[Any, Any]
 
 DATA = object.__basicsize__
-"""Where numpy's arrays have the address of their first element (``PyArrayObject_fields``)."""
+"""The offset of the address of an array's first element (``PyArrayObject_fields``)."""
 
 word_at = ctypes.c_ssize_t.from_address
 
@@ -189,7 +189,7 @@ def same_of(array: NDArray) -> Same:
 
 
 class _Input(NamedTuple):
-    """Where an input lies in memory, and whether it may lie elsewhere in another call."""
+    """The place of an input in memory, and whether it may be another in another call."""
 
     position: int
     address: int

@@ -95,7 +95,7 @@ class CapturedRun:
 
     @property
     def scratch(self) -> int:
-        """How many bytes of scratch memory it needs."""
+        """The bytes of scratch memory that it needs."""
         return self._scratch
 
     @property

@@ -1,4 +1,4 @@
-"""How inputs get longer from one run to the next, such as a cache by a token."""
+"""Growth of inputs from one run to the next, such as a cache's by a token."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Varies(Exception):
 
 
 class Growth(NamedTuple):
-    """How a span's inputs differ from those of the run before.
+    """The difference of a span's inputs from those of the run before.
 
     Attributes:
         forms: The later run's.

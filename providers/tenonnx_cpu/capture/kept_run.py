@@ -26,7 +26,7 @@ SMALL = 16 << 10
 """Bytes below which arrays lie together in one."""
 
 RUN, ARGUMENTS = 1, 5
-"""Where a launch has its kernel's entry, and where its arguments begin."""
+"""The offsets of a launch's entry into its kernel, and of its arguments."""
 
 
 class Packed(NamedTuple):

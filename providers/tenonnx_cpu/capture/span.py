@@ -155,7 +155,7 @@ class Tracer:
 
     @functools.cached_property
     def _numbers(self) -> tuple[list[tuple[list[int | None], list[int]]], list[int]]:
-        """Where each step finds its inputs and leaves its outputs, constants being nowhere.
+        """The places of each step's inputs and outputs, constants being nowhere.
 
         And where the span's outputs are. The span's inputs come first.
         """

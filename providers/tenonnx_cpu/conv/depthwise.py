@@ -1,4 +1,4 @@
-"""How work on one channel at a time is cut into tasks: depthwise convolution and pooling."""
+"""Tasks of work on one channel at a time: depthwise convolution and pooling."""
 
 from __future__ import annotations
 

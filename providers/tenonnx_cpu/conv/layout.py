@@ -1,4 +1,4 @@
-"""How a convolution of a given shape is cut into tasks, for the kernels in ``jit``.
+"""The tasks of a convolution of a given shape, for the kernels in ``jit``.
 
 Of every input channel a task makes planes, one for each phase of the kernel's rows and each of its
 columns: what a column of the kernel meets, window by window, with zeros for padding. All that a
@@ -161,7 +161,7 @@ def places_of(windows: Windows) -> dict[str, int]:
 
 
 class Volume(NamedTuple):
-    """How windows move along the depth of a volume; an image has none."""
+    """The moves of windows along the depth of a volume; an image has none."""
 
     depth: int = 1
     out_depth: int = 1
@@ -222,7 +222,7 @@ def by_lines(windows: Windows, rows: int) -> bool:
 
 
 class Tap(NamedTuple):
-    """Which plane a tap of the kernel sees, and where in it the first window does."""
+    """The plane that a tap of the kernel sees, and the first window's place in it."""
 
     plane: int
     line: int

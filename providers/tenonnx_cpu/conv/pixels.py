@@ -1,4 +1,4 @@
-"""How a convolution is cut into tasks whose products have places as rows and channels as columns.
+"""Tasks of a convolution, whose products have places as rows and channels as columns.
 
 Channels of the result are the lanes of vectors, so that a few places fill as much of a tile as
 many, and a result may have its channels last. What places see is read where it is, number by

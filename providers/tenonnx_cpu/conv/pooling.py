@@ -29,7 +29,7 @@ POOL_VOLUME = JitKernel("conv.pool_volume", "pool_volume_f32")
 AVERAGE = JitKernel("conv.pool", "average_f32")
 
 Counts: TypeAlias = tuple[NDArray, ...]
-"""How many elements count for windows along the depth, the lines and the columns."""
+"""The number of elements that count for windows along the depth, the lines and the columns."""
 
 NOTHING = np.empty(0, np.float32)
 SERIAL = 1 << 16
@@ -95,7 +95,7 @@ def pool(site: Site, plain: Call) -> Call | None:
 
 @record
 class Pooling:
-    """How images or volumes of one shape are pooled.
+    """The pooling of images or volumes of one shape.
 
     Attributes:
         kernel: What does it.

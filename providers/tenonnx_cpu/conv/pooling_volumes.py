@@ -1,4 +1,4 @@
-"""How pooling of volumes is cut into tasks: windows over slices, and along the depth."""
+"""Tasks of pooling volumes: windows over slices, and along the depth."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def specialize_resize(site: Site, plain: Call) -> Call | None:
 
 @record
 class Cut:
-    """How images of a shape are resized.
+    """The resizing of images of a shape.
 
     Attributes:
         output: The result's shape.

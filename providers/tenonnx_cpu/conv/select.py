@@ -1,4 +1,4 @@
-"""Which kernel convolves images of a form, and how it is cut: what is tried first, what next."""
+"""The choice of a kernel for images of a form, and of its tasks, in the order of trial."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def request(weight: NDArray | None) -> None:
 
 @record
 class Plan:
-    """How to convolve images of a shape.
+    """The convolution of images of a shape.
 
     Attributes:
         kernel: What does it.

@@ -125,7 +125,7 @@ class Phases:
 
     @property
     def count(self) -> int:
-        """How many phases a channel has."""
+        """The number of phases of a channel."""
         return math.prod(self.strides)
 
 

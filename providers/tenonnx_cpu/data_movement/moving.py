@@ -46,7 +46,7 @@ UNKNOWN, VIEW = object(), object()
 
 @record
 class Moves:
-    """How the elements of a result are moved.
+    """The moves of a result's elements.
 
     Attributes:
         shape: The result's.

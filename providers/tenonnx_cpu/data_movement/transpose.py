@@ -172,7 +172,7 @@ def _joins(value: ir.Value, view: ir.Value) -> bool:
 
 @record
 class Cut:
-    """How an array is written in another order.
+    """The way in which an array is written in another order.
 
     Attributes:
         numbers: ``TRANSPOSE_FIELDS``.

@@ -1,4 +1,4 @@
-"""Where on float32: masks that are applied between products."""
+"""The operator Where on float32: masks that are applied between products."""
 
 from __future__ import annotations
 

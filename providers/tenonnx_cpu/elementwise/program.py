@@ -23,7 +23,7 @@ Shape: TypeAlias = tuple[int, ...]
 Form: TypeAlias = tuple[Shape, Shape]
 """An array's shape and strides in bytes."""
 Axis: TypeAlias = tuple[int, tuple[int, ...]]
-"""How long it is, and every array's stride along it in elements."""
+"""Its length, and every array's stride along it in elements."""
 
 RUN = JitKernel("elementwise.program", "run_program")
 NOTHING = np.zeros(1, np.float32)

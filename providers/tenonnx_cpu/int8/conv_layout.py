@@ -1,4 +1,4 @@
-"""How a convolution of bytes is cut into tasks, whose products have places as rows.
+"""Tasks of a convolution of bytes, whose products have places as rows.
 
 Products of bytes are summed four at a time. What a place sees is some runs of adjacent bytes, of a
 line of windows if they are not dilated, else of one tap, and each run is some fours; weights beyond
@@ -40,7 +40,7 @@ SLACK = 64
 
 @record
 class Form:
-    """How the bytes of an image lie.
+    """The layout of an image's bytes.
 
     Attributes:
         shape: ``(N, C, H, W)``.

@@ -106,7 +106,7 @@ class ByteWeights:
 
     @property
     def rows(self) -> int:
-        """How many channels the result has."""
+        """The number of channels of the result."""
         return self.shape[0]
 
     def launch(self, x: NDArray, origin: NDArray, finish: Finish) -> Launch | None:

@@ -22,7 +22,7 @@ BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 
 @record
 class QuantizedType:
-    """How bytes stand for numbers: ``(byte - zero) * scale``.
+    """The numbers that bytes stand for: ``(byte - zero) * scale``.
 
     Attributes:
         scale: One number, or one per channel.
@@ -64,7 +64,7 @@ class QuantizedType:
 
     @property
     def flip(self) -> int:
-        """Which bits are inverted to make signed bytes unsigned, 128 more."""
+        """The bits that are inverted to make signed bytes unsigned, 128 more."""
         return 128 if self.dtype == np.int8 else 0
 
     def same(self, other: QuantizedType) -> bool:

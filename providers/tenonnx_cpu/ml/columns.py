@@ -34,7 +34,7 @@ ENOUGH = 1 << 11
 
 
 class Column(NamedTuple):
-    """How a column is encoded.
+    """The encoding of a column.
 
     Attributes:
         nodes: What does it.

@@ -17,7 +17,7 @@ LOOK_UP = JitKernel("ml.words", "look_up")
 
 HEAD = object.__basicsize__
 LENGTH, STATE = HEAD, HEAD + 16
-"""Where a ``str`` has its length and its state (``PyASCIIObject``); between them is its hash."""
+"""Offsets of a ``str``'s length and state (``PyASCIIObject``); between them is its hash."""
 
 
 FEW = 1 << 12

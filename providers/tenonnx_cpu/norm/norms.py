@@ -116,7 +116,7 @@ def is_read(values: Iterable[ir.Value]) -> bool:
 
 
 OUTPUTS = {"LayerNormalization": 3, "RMSNormalization": 1, "SimplifiedLayerNormalization": 2}
-"""How many outputs normalizations have; after the first one come mean and deviation."""
+"""The number of outputs of normalizations; after the first one come mean and deviation."""
 
 
 @specialize(*OUTPUTS)

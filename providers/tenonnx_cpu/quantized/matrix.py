@@ -85,7 +85,7 @@ class Quantized:
 
     @property
     def sums(self) -> int:
-        """How many sums of blocks of a row the products need: zero points are times these."""
+        """The number of a row's sums of blocks that products need: zero points are times these."""
         return 0 if self.zeros is None else int(self.scales.shape[1])
 
     @property

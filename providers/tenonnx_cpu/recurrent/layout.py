@@ -1,4 +1,4 @@
-"""How a recurrent layer of a given shape is cut into tasks, and what lies where in its memory."""
+"""The tasks of a recurrent layer of a given shape, and the layout of its memory."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from tenonnx_cpu.recurrent.layout import GATES, Sizes, layout
 RUN = JitKernel("recurrent.layer", "run_layer")
 
 DIRECTIONS = {"forward": (1, 0), "reverse": (1, 1), "bidirectional": (2, 0)}
-"""How many there are, and whether the first one runs backwards."""
+"""The number of directions, and whether the first one runs backwards."""
 
 USUAL = {"LSTM": ["sigmoid", "tanh", "tanh"], "GRU": ["sigmoid", "tanh"], "RNN": ["tanh"]}
 ABSENT = np.zeros(0, np.float32)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 WEIGHTS = ((1, 8, 9), (2, 10, 11))
-"""Where the inputs' and the recurrent weights are, with their scales and zero points."""
+"""The places of the inputs' and the recurrent weights, with their scales and zero points."""
 
 
 @fusion("DynamicQuantizeLSTM", domain="com.microsoft")

@@ -17,7 +17,7 @@ from tenonnx_cpu.threading_config import shared_out
 TOP_K = JitKernel("reduce.topk", "top_k")
 
 SHARE, FEW = 4, 512
-"""How many times the elements that are wanted a row has, unless there are so few in all: numpy
+"""The least ratio of a row's elements to those that are wanted, unless there are so few: numpy
 sorts others as fast."""
 
 ENOUGH = 1 << 15

@@ -78,7 +78,7 @@ def function_of_what_nothing_makes() -> onnx.ModelProto:
 
 
 def zero_points_of_another_type() -> onnx.ModelProto:
-    """Which kernels took for signed."""
+    """Arguments that kernels took for signed."""
     nodes = [
         node("QuantizeLinear", "x s z", "q"),
         node("DequantizeLinear", "q s z", "d"),
