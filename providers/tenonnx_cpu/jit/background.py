@@ -45,7 +45,7 @@ PAUSE_SECONDS = 0.1
 then starts no compiler."""
 
 LINGER_SECONDS = 3.0
-"""How long the compiler waits for the next session: starting another takes it a second."""
+"""Seconds that the compiler waits for the next session: starting another takes it a second."""
 
 OTHERS_SECONDS = 0.1
 """The interval of checks whether other processes have compiled their kernels."""
@@ -265,7 +265,7 @@ def _room() -> Iterator[None]:
 
 
 class Timing:
-    """How long kernels take to compile here."""
+    """The time that kernels take to compile here."""
 
     seconds = 1.5
     """For one of them; what is measured replaces the guess soon."""

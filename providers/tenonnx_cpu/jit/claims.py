@@ -1,4 +1,4 @@
-"""Which kernels a process compiles, so that others with the same cache compile others meanwhile.
+"""Claims of kernels: one process compiles a kernel, others with the same cache compile others.
 
 A claim is a lock on a byte of one file in the cache. The system ends it with the process, however
 that ends, and does not hand it on to forked children.

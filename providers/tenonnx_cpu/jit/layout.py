@@ -51,6 +51,6 @@ ROOM_WORDS = 3
 """A row: the thread, the address of its memory, how many bytes it has."""
 
 DESCR, FLAGS = object.__basicsize__ + 40, object.__basicsize__ + 48
-"""Where numpy's arrays have their dtype and flags (``PyArrayObject_fields``)."""
+"""The offsets of the dtype and flags of numpy's arrays (``PyArrayObject_fields``)."""
 
 ALIGNED, WRITEABLE = 0x100, 0x400

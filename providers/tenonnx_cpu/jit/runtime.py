@@ -1,4 +1,4 @@
-"""Which JIT kernels are ready, and who compiles the others. Nothing here imports numba.
+"""The JIT kernels, ready or to be compiled. Nothing here imports numba.
 
 Kernels in the disk cache are loaded when they are requested, in less than a millisecond each and
 without numba, on systems that have code objects of machine code (``code.code_object``).

@@ -46,7 +46,7 @@ def convolve_groups(arguments: Any, task: Any, worker: Any) -> None:
 
 
 class Image(NamedTuple):
-    """Where windows find some channels of an image, a vector of them at each place.
+    """The places of an image's channels for windows, a vector of channels at each place.
 
     Attributes:
         start: Address of its first place.

@@ -1,4 +1,4 @@
-"""Which part of the result a task makes."""
+"""The part of the result that a task makes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which panels of B have sums of two products with any uint8 that fit int16.
+"""Panels of B whose sums of two products with any uint8 fit int16.
 
 Of a pair of weights v and w the greatest sum is ``255 * (max(v, 0) + max(w, 0))``, the least
 ``255 * (min(v, 0) + min(w, 0))``. They fit if what 255 is multiplied by is 128 at most, -128 at

@@ -16,7 +16,7 @@ from tenonnx_cpu.jit.code.cpu import compiles_only
 from tenonnx_cpu.jit.code.linking import link
 
 SPEED = 3
-"""How much LLVM optimizes, of 3."""
+"""LLVM's level of optimization, of 3."""
 
 
 def machine() -> Any:

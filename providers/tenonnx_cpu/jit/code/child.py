@@ -14,7 +14,7 @@ VARIABLES = {"OPENBLAS_NUM_THREADS": "1", "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHT
 errors, which numba makes and drops whenever it looks for the definition that fits."""
 
 CLOSE_SECONDS = 0.5
-"""How long it may take to end by itself."""
+"""Seconds that it may take to end by itself."""
 
 Process: TypeAlias = "subprocess.Popen[bytes]"
 

@@ -23,7 +23,7 @@ PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 """The folder of ``tenonnx_cpu``."""
 
 INSTALLED = os.path.join(PACKAGE, "kernels")
-"""Where an installed package has code objects: a folder for each target CPU, by its name."""
+"""The folder of an installed package's code objects: one for each target CPU, by its name."""
 
 V3 = frozenset(["abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"])
 V4 = V3 | frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"])

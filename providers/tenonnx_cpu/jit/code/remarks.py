@@ -1,4 +1,4 @@
-"""Which kernels a process has, for people."""
+"""The kernels that a process has, for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which source a kernel is compiled from: a digest of its module and of all that it imports.
+"""The source of a kernel: a digest of its module and of all that it imports.
 
 An index beside the kernels tells the digests of files that are as they were when it was written, so
 that no process reads them again. One that is installed with kernels tells what each file imports,
@@ -32,7 +32,7 @@ UNKNOWN = "-"
 """The state of a file that somebody else installs."""
 
 BEGAN = time.time_ns() - 10_000_000
-"""When this process began to import what is here; clocks of file systems are a little behind."""
+"""The time of this process's first import of code; clocks of file systems are a little behind."""
 
 
 def module_of(name: str) -> str:

@@ -1,4 +1,4 @@
-"""How a thread that is in a kernel finds that it is to stop.
+"""The look by which a thread in a kernel finds that it is to stop.
 
 Between two tasks, the thread that asked for a loop looks at a clock, and every few hundredths of a
 second at Python: signals are handled, and ``interrupts.look`` is called. An exception of either

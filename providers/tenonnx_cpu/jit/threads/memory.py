@@ -18,7 +18,7 @@ WORDS = 96
 LOCK, WORD, CALLED, DATA, SLEEPERS, STARTED, SIZE, SPINS, MUTEX, CONDITION = (
     0, 8, 16, 17, 24, 25, 26, 27, 32, 64
 )  # fmt: skip
-"""Where things are in the pool's memory, in words of 8 bytes; what is written often, far apart."""
+"""Offsets in the pool's memory, in words of 8 bytes; words that are written often lie far apart."""
 
 KEY, LOOK, LOCAL, ROOMS, STOPS, FORKS = 18, 19, 20, 21, 22, 23
 """Of threads that look whether they are to stop: the system's key of a thread's own word; addresses

@@ -18,7 +18,7 @@ CHAINS = 4
 """Vectors compared side by side, so that none waits for the one before it."""
 
 LOWEST = -87.33
-"""Where e**x begins to be less than a normal number."""
+"""The x below which e**x is less than a normal number."""
 
 LEAST = v.constant(KIND, float("-inf"))
 """The start of a maximum, and the value of lanes beyond a row's end."""

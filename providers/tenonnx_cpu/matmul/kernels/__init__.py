@@ -13,19 +13,19 @@ COLUMNS_AT_MOST = 256
 """Columns of B that are packed at a time."""
 
 EDGE = DEPTH * COLUMNS_AT_MOST
-"""Where the tile begins that sticks out of the result."""
+"""The start of the tile that sticks out of the result."""
 
 COPY = EDGE + 512
-"""Where the copy of a tile's rows of A begins."""
+"""The start of the copy of a tile's rows of A."""
 
 COPY_ROW = DEPTH + 16
 """Floats from row to row of that copy; a power of two would put all rows into one cache set."""
 
 NUMBERS = COPY + 16 * COPY_ROW
-"""Where scales and zero points of a panel lie; before it is more than the tallest tile needs."""
+"""The place of a panel's scales and zero points, behind more than the tallest tile needs."""
 
 SUMS = NUMBERS + 128
-"""Where a block of the result is summed that lies between those of other threads."""
+"""The place for the sums of a block of the result that lies between those of other threads."""
 
 SUMS_AT_MOST = 1 << 16
 """Floats of such a block."""
@@ -37,13 +37,13 @@ BYTES_DEPTH = 512
 """Rows of codes that are packed at a time as bytes; in floats, a fourth of that for a column."""
 
 BYTES_NUMBERS = COLUMNS_AT_MOST * BYTES_DEPTH // 4
-"""Where their scales begin: one for 16 rows at least."""
+"""The start of their scales: one for 16 rows at least."""
 
 BYTES_STARTS = BYTES_NUMBERS + COLUMNS_AT_MOST * BYTES_DEPTH // 16
-"""Where the first values of their sums begin: as many."""
+"""The start of the first values of their sums: as many."""
 
 BYTES_WORDS = BYTES_STARTS + COLUMNS_AT_MOST * BYTES_DEPTH // 16
-"""Where a panel's codes lie before they are unpacked."""
+"""The place of a panel's codes before they are unpacked."""
 
 LINES_SPAN = 8192
 """Columns of a task at most: rows of codes are read in long runs."""
