@@ -82,6 +82,13 @@ def test_what_tests_are_told_of_a_block_is_not_shown(info: str, expected: str) -
     assert HOOKS["site_info"](info) == expected
 
 
+def test_short_code_and_the_punctuation_behind_it_stay_together() -> None:
+    shown = HOOKS["on_page_content"]("<p>By <code>--top-k</code>, or not.</p>", page=None)
+    assert shown == '<p>By <span class="whole"><code>--top-k</code>,</span> or not.</p>'
+    block = "<pre><code>a = 1\nb = 2</code></pre>"
+    assert HOOKS["on_page_content"](block) == block
+
+
 def test_a_package_index_gets_no_relative_link() -> None:
     root = Path(__file__).parents[1]
     shown = HOOKS["absolute_links"]((root / "README.md").read_text(), "https://host/tenonnx")

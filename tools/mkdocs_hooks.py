@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FENCE = re.compile(r"^```(?P<info>[^\n]*)(?P<code>\n.*?^```)$", re.MULTILINE | re.DOTALL)
 BADGES = re.compile(r"^(\[!\[[^\]]*\]\(https://\S+\)\]\(\S+\)\n)+\n", re.MULTILINE)
+SHORT = re.compile(r"<code>[^<\n]{1,30}</code>[,.;:)]*")
 LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
 PAGES = {
     "README.md": "index.md",
@@ -55,6 +56,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return site_link(found["text"], found["target"], place, repository)
 
     return rewritten(BADGES.sub("", markdown), linked, site_info)
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """Keeps short code and the punctuation behind it in one line, which needs ``site.css``."""
+    return SHORT.sub(r'<span class="whole">\g<0></span>', html)
 
 
 def absolute_links(markdown: str, repository: str) -> str:
