@@ -100,6 +100,12 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         option.dist = "loadfile"
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    """Has no garbage collected while tests are: a fifth of the time is spent on that."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Hides the tests from the garbage collector.
 
@@ -108,6 +114,7 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import strict
 from kernel_calls import BFLOAT16, FLOATS, chosen, close, draw, needs_compiler
+from test_cuda_contract import EVERY
 
 from tenonnx_cuda.attention import choosing
 from tenonnx_cuda.attention.flash import Heads
@@ -113,13 +114,19 @@ def test_attention_of_large_heads() -> None:
           np.float32)  # fmt: skip
 
 
+SIZES = [(np.float16, 32, 64), (BFLOAT16, 64, 32), (np.float16, 96, 96), (np.float32, 24, 40)]
+QUERIES = [1, 3, 21]
+SHARED = (
+    list(itertools.product(SIZES, QUERIES)) if EVERY else zip(SIZES, [*QUERIES, 1], strict=True)
+)
+"""All of them; else each size and each number of queries once, as they take long."""
+
+
 @needs_compiler
-@pytest.mark.parametrize(("dtype", "size", "values"), [
-    (np.float16, 32, 64), (BFLOAT16, 64, 32), (np.float16, 96, 96), (np.float32, 24, 40),
-], ids=str)  # fmt: skip
-@pytest.mark.parametrize("queries", [1, 3, 21])
-def test_attention_that_shares_keys_out(dtype: Any, size: int, values: int, queries: int) -> None:
+@pytest.mark.parametrize(("sizes", "queries"), SHARED, ids=str)
+def test_attention_that_shares_keys_out(sizes: tuple[Any, int, int], queries: int) -> None:
     """With so many keys that a few queries' go to several warps, on tensor cores or without."""
+    dtype, size, values = sizes
     q = draw(0, 2, 6, queries, size, dtype=dtype)
     k, v = draw(1, 2, 2, 150, size, dtype=dtype), draw(2, 2, 2, 150, values, dtype=dtype)
     past = draw(3, 2, 2, 77, size, dtype=dtype), draw(4, 2, 2, 77, values, dtype=dtype)
