@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rounded import ROUNDED
 
 import tenonnx
 from tenonnx.testing import ProviderTests
@@ -27,6 +28,7 @@ spec.loader.exec_module(mlx_provider)
 class TestMlx(ProviderTests):
     provider = mlx_provider.MlxExecutionProvider
     cases = "test_[acefgmnr]*"
+    gaps = ROUNDED
     copies = "MLX holds arrays in memory of its own"
     examples = 5
 
@@ -37,7 +39,7 @@ def test_it_takes_part_in_classifying_digits() -> None:
     options = tenonnx.SessionOptions(plugins=plugins)
     model = EXAMPLES / "digits/digits.onnx"
     session = tenonnx.InferenceSession(model, options, providers=["mlx"])
-    assert session.placement.counts() == {"MlxExecutionProvider": 6}
+    assert session.placement.counts() == {"MlxExecutionProvider": len(session.model.graph)}
     held_out = np.load(EXAMPLES / "digits/heldout.npz")
     images = held_out["images"].astype(np.float32)[:, None] / 16
     (logits,) = session.run(None, {"image": images})
