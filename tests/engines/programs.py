@@ -35,10 +35,10 @@ def answers(address: str) -> bool:
         return False
 
 
-def posted(address: str, body: object) -> tuple[int, Any]:
+def posted(address: str, body: object, kind: str = "application/json") -> tuple[int, Any]:
     """Returns the status of an answer, and what it says: of status 200, what its JSON means."""
-    headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(address, json.dumps(body).encode(), headers)
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    request = urllib.request.Request(address, data, {"Content-Type": kind})
     try:
         with urllib.request.urlopen(request, timeout=30) as answer:
             return answer.status, json.load(answer)

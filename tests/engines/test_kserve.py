@@ -106,6 +106,9 @@ def test_its_clients_and_tritons_get_answers(server: Ports, weight: Any) -> None
     for inputs in ([], [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]):
         assert posted(f"{server.address}/v2/models/m/infer", {"inputs": inputs})[0] in (400, 422)
     assert posted(f"{server.address}/v1/models/m:predict", {"instances": "a"})[0] == 400
+    curl = "application/x-www-form-urlencoded"  # as `curl -d` states it
+    for body, status in (({"instances": X.tolist()}, 200), ([1], 400), (b"{", 400)):
+        assert posted(f"{server.address}/v1/models/m:predict", body, curl)[0] == status
     with urllib.request.urlopen(f"{server.address}/v2/models/m", timeout=30) as answer:
         told = json.load(answer)
     assert told["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}]
