@@ -92,8 +92,9 @@ def generate(
         ),
     ] = "",
     draft_tokens: Annotated[
-        int, typer.Option(help="Tokens that it proposes at once.", min=1, max=MOST_DRAFTED)
-    ] = 3,
+        int | None,
+        typer.Option(help="Tokens that it proposes at once (3).", min=1, max=MOST_DRAFTED),
+    ] = None,
     seed: Annotated[
         int, typer.Option(help="Seed of random choices; -1: another one each time.")
     ] = -1,

@@ -94,7 +94,7 @@ class Writer(Figures):
         schema: A JSON schema that each text is held to; none if empty.
         adapter: An adapter, as ``FILE`` or ``NAME=FILE``; none if empty.
         draft: The folder of a model that drafts tokens; none if empty.
-        drafted: How many it drafts at once.
+        drafted: The number of tokens drafted at once; by default the folder's, or 3 for ``draft``.
 
     Raises:
         Refused: The model takes sounds, or beams would end before strings.
@@ -108,7 +108,7 @@ class Writer(Figures):
         schema: str = "",
         adapter: str = "",
         draft: str = "",
-        drafted: int = 3,
+        drafted: int | None = None,
     ) -> None:
         super().__init__()
         if model.encoder is not None and model.encoder.audio is not None:
@@ -122,8 +122,12 @@ class Writer(Figures):
         if schema:
             params.set_guidance("json_schema", schema)
         if draft:
-            params.set_speculative_options(max_draft_tokens=drafted)
+            params.set_speculative_options(max_draft_tokens=drafted or 3)
             params.set_draft_model(Model(draft))
+        elif drafted:
+            if not params.drafts:
+                raise Refused("no model drafts tokens", hint="--draft FOLDER names one")
+            params.set_speculative_options(max_draft_tokens=drafted)
         self._beams = params.get_search_options()["num_beams"] > 1
         if self._beams and stops:
             raise Refused(

@@ -145,6 +145,7 @@ def test_drafts_leave_the_text_as_it_is() -> None:
     ([EXAMPLE / "model", "--beams", 2, "--temperature", 1], 2, "do_sample draws them"),
     ([EXAMPLE / "model", "--beams", 2, "--draft", EXAMPLE / "model"], 2, "num_beams is 2"),
     ([EXAMPLE / "model", "--draft", "nowhere"], 3, "is no folder"),
+    ([EXAMPLE / "model", "--draft-tokens", 3], 2, "no model drafts tokens"),
     (["nowhere"], 3, "is no folder"),
     (["--chat", "--prompt", "x", EXAMPLE / "model"], 2, "takes neither"),
     ([EXAMPLE / "model", "--prompt", "a" * 2000], 2, "more than max_length"),
