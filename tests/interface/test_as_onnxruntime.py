@@ -110,7 +110,7 @@ def test_inner_modules_and_their_exceptions(folder: Path) -> None:
         try:
             state.no_such_name
         except AttributeError as error:
-            assert "docs/onnxruntime.md" in str(error)
+            assert "https://tenonnx.github.io/tenonnx/onnxruntime/" in str(error)
         """,
     )
 
