@@ -29,6 +29,7 @@ def found(name: str, text: str) -> list[tuple[int, str]]:
         ("docs/a.md", "The file\nthat these are of.\n", 2),
         ("core/tenonnx/a.py", "# A file.\n# The folder it is in.\n", 2),
         ("core/tenonnx/a.py", 'x = 1\n"""What it is."""\n', 2),
+        ("core/tenonnx/a.py", 'x = 1\n"""How many there are."""\n', 2),
         ("core/tenonnx/a.py", "x = 1  # what it is made\n# of.\n", 1),
     ],
 )

@@ -205,7 +205,7 @@ def attention(
 
 
 def operations(queries: int, keys: int) -> float:
-    """How many there are in causal attention."""
+    """The number of operations of causal attention."""
     heads, _, size = HEADS
     return 4 * heads * queries * (keys if queries == 1 else keys - queries / 2) * size
 

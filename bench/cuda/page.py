@@ -16,7 +16,7 @@ SMALL: Final = "small "
 OURS: Final = ("tenonnx", "tenonnx graph")
 
 BOUNDS: Final = {"torch eager": 1.0, "torch.compile": 1.1, "torch graph": None, "limit": 1.3}
-"""How many times as long as each a run may take: torch's ways, and reading all weights once."""
+"""The limits of a run's time, relative to torch's ways and to reading all weights once."""
 
 UNITS: Final = ("GB/s", "TFLOP/s", "host µs")
 

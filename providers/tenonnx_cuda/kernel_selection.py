@@ -109,7 +109,7 @@ MODULES: Final = (
     *("conv.resizing", "matmul.linear", "matmul.matmul", "norm.residual", "norm.rows"),
     "quantized.nbits",
 )
-"""Where choices and fusions are; they register themselves."""
+"""The modules of choices and fusions, which register themselves."""
 
 _choices: dict[tuple[str, str], Choice] = {}
 

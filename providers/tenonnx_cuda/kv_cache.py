@@ -60,7 +60,7 @@ class Room:
 
     @property
     def capacity(self) -> int:
-        """How many steps there may be."""
+        """The number of steps that it has room for."""
         return int(self.array.shape[self.axis])
 
     def holds(self, array: Array, axis: int) -> bool:

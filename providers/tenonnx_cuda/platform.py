@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NDArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 Grid: TypeAlias = tuple[int, ...]
-"""How many blocks, or threads of a block, there are along each axis."""
+"""The number of blocks, or of threads of a block, along each axis."""
 
 
 Launcher: TypeAlias = Callable[[Grid, Grid, Sequence[Any]], Callable[..., None]]
@@ -98,7 +98,7 @@ class CannotCaptureError(RuntimeError):
 
 @dataclass(frozen=True)
 class View:
-    """Where in a block an array lies, or in another array.
+    """The place of an array in a block, or in another array.
 
     Attributes:
         offset: Bytes from its start.

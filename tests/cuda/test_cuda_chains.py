@@ -137,7 +137,7 @@ def test_periods(shape: tuple[int, ...], whole: tuple[int, ...], period: int | N
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_threads_take_several_elements_of_many(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where they lie even; a number, a row and a row that does not are read as they have to be."""
+    """Rows that lie even; a number, a row and a row that does not are read as they have to be."""
     kind, tolerance = TYPES[dtype]
     monkeypatch.setattr(chains, "MANY", 1)
     draws = np.random.default_rng(0)

@@ -161,7 +161,7 @@ def test_kernels_compile(name: str, capability: int, tmp_path: Path) -> None:
 
 
 def test_every_kernel_waits_for_those_before() -> None:
-    """Where the device starts one while another one ends."""
+    """Devices that start a kernel while another one ends."""
     for path in (*FOLDER.rglob("*.cu"), *FOLDER.rglob("*.cuh")):
         kernels = path.read_text().split("__global__")[1:]
         assert all("follow();" in kernel for kernel in kernels), path

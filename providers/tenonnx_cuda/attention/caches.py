@@ -23,7 +23,7 @@ Pair: TypeAlias = "tuple[Any, Any]"
 
 @dataclass(frozen=True)
 class Turn:
-    """How heads turn, and where they go.
+    """The turning of heads, and their destinations.
 
     Attributes:
         cosines: (positions, turned / 2), or ``None`` if they do not.

@@ -1,4 +1,4 @@
-"""Which of the kernels attends."""
+"""The choice of a kernel for attention."""
 
 from __future__ import annotations
 

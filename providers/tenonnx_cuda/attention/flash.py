@@ -69,7 +69,7 @@ class Heads:
 
     @property
     def capacity(self) -> int:
-        """How many steps there may be."""
+        """The number of steps that it has room for."""
         return self.room or self.steps
 
     @classmethod

@@ -74,7 +74,7 @@ class UnknownPlaceError(LookupError):
 
 
 class Places:
-    """Where arrays are in sources: what is given, then what is made, then what is held.
+    """The places of arrays in sources: given ones, then made ones, then held ones.
 
     Args:
         given: The inputs on the device.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Role(NamedTuple):
-    """How an input says how long caches are.
+    """The way in which an input states the length of caches.
 
     Attributes:
         kind: Of ``DynamicCall``: ``caches``, ``along`` or ``numbers``.

@@ -93,7 +93,7 @@ class Convolution(NamedTuple):
 
     @property
     def forms(self) -> range:
-        """How many of the endings are done: what has no engine is left out from the end."""
+        """The number of endings that are done: one without an engine is left out from the end."""
         return range(len(self.endings), -1, -1)
 
     def graph(self, backend: Backend, form: int) -> Graph:

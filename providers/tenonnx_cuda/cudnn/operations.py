@@ -41,7 +41,7 @@ PROPAGATE: Final = 1
 
 
 class Tensor(NamedTuple):
-    """Where the elements of an array are."""
+    """The places of an array's elements."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]

@@ -41,7 +41,7 @@ CANDIDATES: Final = 6
 """Ways that are tried."""
 
 ROUNDS: Final = 3
-"""How often a plan is timed."""
+"""The number of times that a plan is timed."""
 
 MOST: Final = 512
 """Plans that are kept: those that were asked for last."""

@@ -1,4 +1,4 @@
-"""Which element types a graph's values have, as far as its schemas tell without shapes.
+"""The element types of a graph's values, as far as its schemas tell without shapes.
 
 A device has no strings and no elements narrower than a byte, so a provider has to know what a node
 takes before it runs. Models rarely say it of every value.

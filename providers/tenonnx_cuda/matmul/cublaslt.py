@@ -111,7 +111,7 @@ class Descriptor:
 
 @dataclass
 class Plan:
-    """How a problem is solved.
+    """The solution of a problem.
 
     Attributes:
         operation: Its descriptor.

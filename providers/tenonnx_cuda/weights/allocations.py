@@ -1,4 +1,4 @@
-"""Which stretches of the weights' bytes go to a device, and into which of its allocations."""
+"""Stretches of the weights' bytes that go to a device, and their allocations there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ALLOCATION_BYTES: Final = 64 << 20
 """Small stretches share an allocation of this size; one that is larger has its own."""
 
 ALIGNMENT: Final = 256
-"""Where a stretch may start: what cudaMalloc guarantees, and vector loads and tensor cores need."""
+"""The alignment of stretches: cudaMalloc guarantees it, vector loads and tensor cores need it."""
 
 
 @dataclass(frozen=True)
