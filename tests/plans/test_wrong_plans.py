@@ -24,6 +24,7 @@ from plan_models import (
 )
 
 import tenonnx
+from tenonnx.plans.key import state_of
 
 
 def touched(path: Path) -> None:
@@ -119,6 +120,15 @@ def test_a_wrong_plan_is_never_used(
     assert is_kept(opened(path))
     how = CHANGES[change](path, monkeypatch)
     assert not is_kept(opened(path, **how))
+
+
+def test_a_file_that_is_written_twice_in_a_tick_of_the_clock(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    states = set()
+    for number in range(20):
+        path.write_bytes(bytes([number]))
+        states.add(state_of(path))
+    assert len(states) == 20
 
 
 def test_external_data_that_changed(tmp_path: Path) -> None:
