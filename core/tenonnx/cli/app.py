@@ -116,11 +116,19 @@ def _take_without(context: typer.Context, values: list[str]) -> list[str]:
     return values
 
 
+class _Told(logging.Handler):
+    """Writes to whatever standard error is by then: a handler may outlive a stream."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Writes a line."""
+        typer.echo(self.format(record), err=True)
+
+
 def _trace_hooks(context: typer.Context, value: bool) -> None:
     """Sends the log of hooks to standard error while the command runs."""
     if not value:
         return
-    handler = logging.StreamHandler()
+    handler = _Told()
     handler.setFormatter(logging.Formatter("hook: %(message)s"))
     log = logging.getLogger("tenonnx.hooks")
     level, propagate = log.level, log.propagate
