@@ -51,7 +51,7 @@ def test_forms_belong_to_modes(cli: Cli, folder: Path) -> None:
     domains = {n.op_type for n in onnx.load(folder / "out.onnx").graph.node if n.domain}
     assert domains == {"MatMulNBits"}
     done = cli("quantize", model, "out.onnx", "--mode", "dynamic", "--operator", "Conv", "--force")
-    assert "3 quantized" in done.stdout
+    assert "3 nodes quantized" in done.stdout
     done = cli("quantize", model, "out.onnx", "--mode", "static", "--format", "integer")
     assert done.exit_code == 2
     assert "--mode static has no form integer" in done.stderr
