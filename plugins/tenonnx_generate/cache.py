@@ -1,4 +1,4 @@
-"""Memory for keys and values that grows in place."""
+"""Memory for keys and values that grows in place, on the host or a device."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from tenonnx import RuntimeException
+from tenonnx.planning.on_devices import lends
+from tenonnx.provider import HOST, Device
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -19,17 +21,21 @@ NO_RESERVE = 0x4000
 """Linux's ``MAP_NORESERVE``, which Python names from 3.13 on."""
 
 
-def reserve(shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray:
-    """Returns zeros that take memory page by page, as they are written.
+def reserve(shape: Sequence[int], dtype: np.dtype[Any], device: Device = HOST) -> Any:
+    """Returns zeros, an array of a device; those of the host take memory as they are written.
 
     A cache lies there at its greatest length from the beginning: what a sequence never reaches
-    are addresses and nothing else.
+    are addresses and nothing else. A device's memory is taken at once.
 
     Raises:
-        RuntimeException: There are not as many addresses.
+        RuntimeException: There is not as much memory, or not as many addresses.
     """
     count = math.prod(shape)
     try:
+        if lends(device):
+            made = device.upload(np.zeros(tuple(shape), dtype))
+            device.synchronize()  # sessions of other streams read it, too
+            return made
         if sys.platform != "linux" or not count:
             return np.zeros(tuple(shape), dtype)
         kind = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE
@@ -45,8 +51,16 @@ def reserve(shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray:
     return np.frombuffer(pages, dtype).reshape(tuple(shape))
 
 
-def give_back(reserved: NDArray, row: int) -> None:
-    """Gives the whole pages of a row of what ``reserve`` returned back; they are zeros then."""
+def write(device: Device, target: Any, source: Any) -> None:
+    """Overwrites a part of a cache with another one that it has nothing in common with."""
+    if lends(device):
+        device.write(target, source)
+    else:
+        target[...] = source
+
+
+def give_back(reserved: Any, row: int) -> None:
+    """Gives the host's whole pages of a row of what ``reserve`` returned back; then zeros."""
     base: Any = reserved
     while isinstance(base, np.ndarray) and base.base is not None:
         base = base.base

@@ -11,8 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from tenonnx.cli import arguments
+from tenonnx.cli import arguments, completion
 from tenonnx.cli.memory import private_bytes
+from tenonnx.cli.opening import parse_provider
 from tenonnx.cli.output import emit_json, note, size
 from tenonnx_generate.errors import Refused
 from tenonnx_generate.files import CONFIG_LIMIT, read_text
@@ -33,6 +34,7 @@ Examples:
   tenonnx generate whisper --audio speech.wav --language en
   tenonnx generate folder --prompt "The" --beams 4
   tenonnx generate folder --prompt "The" --draft small-folder
+  tenonnx generate folder --prompt "The" --provider cuda:enable_cuda_graph=1
   tenonnx generate folder -n 200 --temperature 0.8 --top-p 0.95 --seed 7 < text.txt
 """
 
@@ -98,9 +100,21 @@ def generate(
     seed: Annotated[
         int, typer.Option(help="Seed of random choices; -1: another one each time.")
     ] = -1,
+    providers: Annotated[
+        list[str],
+        typer.Option(
+            "--provider",
+            "-p",
+            metavar="NAME:OPTION=VALUE,...",
+            autocompletion=completion.providers,
+            help="A provider and its options; may be repeated, in order of preference. "
+            "Default: the folder's.",
+        ),
+    ] = arguments.NOTHING,
     as_json: arguments.Json = False,
 ) -> None:
     """Generates text."""
+    from tenonnx_generate.config import Config
     from tenonnx_generate.model import Model
     from tenonnx_generate.transcribing import Transcriber
     from tenonnx_generate.writing import Writer
@@ -121,7 +135,10 @@ def generate(
     if audio and (chat or json_schema or adapter or draft):
         raise Refused("--audio takes no --chat, --json-schema, --adapter or --draft")
     start = time.perf_counter()
-    model = Model(folder)
+    config = Config(folder)
+    if providers:
+        config.set_providers(map(parse_provider, providers))
+    model = Model(config)
     writer = (
         Transcriber(model, search, stop, prompt, language)
         if audio

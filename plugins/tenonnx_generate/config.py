@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,16 @@ class Config:
         """Sets an option of a provider, which is added if it is not there."""
         self.append_provider(name)
         next(entry for entry in self._providers() if name in entry)[name][str(key)] = str(value)
+
+    def set_providers(self, providers: Iterable[tuple[str, Mapping[str, str]]]) -> None:
+        """Replaces the providers by others, in order of preference; the CPU's comes last.
+
+        Args:
+            providers: Their names, a plug-in's among them, and options. Opening the model checks
+                them.
+        """
+        self.clear_providers()
+        self._providers().extend({name: dict(options)} for name, options in providers)
 
     def _providers(self) -> list[dict[str, dict[str, Any]]]:
         found = self._session_options().setdefault("provider_options", [])

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx import InferenceSession, IOBinding, OrtValue
+from tenonnx.provider import HOST
 from tenonnx_generate.adapter_inputs import RowAdapters
-from tenonnx_generate.cache import give_back, reserve
+from tenonnx_generate.cache import give_back, reserve, write
 from tenonnx_generate.model import Model
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ NDArray = np.ndarray[Any, np.dtype[Any]]
 
 
 class Decoder:
-    """A model's session, bound to the caches of a batch of sequences.
+    """A model's session, bound to the caches of a batch of sequences, which are on its device.
 
     Args:
         model: The model.
@@ -44,15 +45,16 @@ class Decoder:
         self._latest: IOBinding | None = None
         self._inputs: dict[str, NDArray] = {}
         self._places: dict[str, int] = {}
-        self._caches: dict[str, NDArray] = {}
-        self._fed: dict[str, NDArray] = {}
+        self._device = model.session.device
+        self._caches: dict[str, Any] = {}
+        self._fed: dict[str, Any] = {}
         self._sequences = rows
-        self._grown: list[dict[str, NDArray]] = [{} for _ in range(rows)]
+        self._grown: list[dict[str, Any]] = [{} for _ in range(rows)]
         if in_place:
             for name in model.caches:
                 # Layers with a window want room for one, whatever the sequence may be.
                 shape = model.cache_shape(name, rows, max(capacity, model.description.window))
-                self._caches[name] = reserve(shape, model.cache_dtype(name))
+                self._caches[name] = reserve(shape, model.cache_dtype(name), self._device)
 
     def run(
         self,
@@ -102,11 +104,11 @@ class Decoder:
         """
         self._sequences = sequences
         own = range(len(self.lengths))
-        self._fed = {
+        self._fed = {}
+        for name, array in arrays.items():
             # Rows that are run at once want one each.
-            name: array[[self._fed_row(row, array) for row in own]] if self.in_place else array
-            for name, array in arrays.items()
-        }
+            each = array[[self._fed_row(row, array) for row in own]] if self.in_place else array
+            self._fed[name] = self._device.upload(each)
         self._bindings.clear()
         self._bound.clear()
         self.lengths[:] = [0] * len(own)
@@ -117,11 +119,7 @@ class Decoder:
         Raises:
             KeyError: There was no run, or it has no such output.
         """
-        if self._latest is None:
-            raise KeyError(name)
-        if not self._places:
-            self._places = {name: place for place, name in enumerate(self._bound_names())}
-        array: NDArray = self._latest.get_outputs()[self._places[name]].numpy()
+        array: NDArray = self._value(name).numpy()
         return array
 
     def input(self, name: str) -> NDArray:
@@ -135,7 +133,7 @@ class Decoder:
     def copy(self, source: int, target: int, length: int, same: int = 0) -> None:
         """Gives a row the first tokens of another's caches; it has ``same`` of them already."""
         for cache in self._caches.values():
-            cache[target, :, same:length] = cache[source, :, same:length]
+            write(self._device, cache[target, :, same:length], cache[source, :, same:length])
         self._grown[target] = self._grown[source]
         self.lengths[target] = length
 
@@ -143,9 +141,10 @@ class Decoder:
         """Has two rows change places."""
         longest = max(self.lengths[first], self.lengths[second])
         for cache in self._caches.values():
-            held = cache[first, :, :longest].copy()
-            cache[first, :, :longest] = cache[second, :, :longest]
-            cache[second, :, :longest] = held
+            one, other = cache[first, :, :longest], cache[second, :, :longest]
+            held = self._device.download(one).copy()
+            write(self._device, one, other)
+            write(self._device, other, self._device.upload(held))
         lengths = self.lengths
         lengths[first], lengths[second] = lengths[second], lengths[first]
 
@@ -157,7 +156,7 @@ class Decoder:
 
     def _bound_names(self) -> list[str]:
         """Returns the outputs in the order in which they were bound."""
-        caches = list(self._model.caches.values()) if self.in_place else []
+        caches = list(self._model.caches.values())
         return [*caches, *(name for name in self._model.outputs if name not in caches)]
 
     def _binding(self, session: InferenceSession, first: int, count: int, *given: str) -> IOBinding:
@@ -167,22 +166,23 @@ class Decoder:
         """
         if not self.in_place:
             binding = session.io_binding()
-            for name in self._model.outputs:
-                binding.bind_output(name)
-            self._bind_fed(binding, first, count)
             grown = self._grown[first]
-            for name in self._model.caches:
+            for name, present in self._model.caches.items():
                 held = grown.get(name)
                 if held is None:
                     shape = self._model.cache_shape(name, 1, 0)
-                    held = np.zeros(shape, self._model.cache_dtype(name))
-                binding.bind_cpu_input(name, held[:, :, : self.lengths[first]])
+                    held = self._device.upload(np.zeros(shape, self._model.cache_dtype(name)))
+                self._bind(binding, name, held[:, :, : self.lengths[first]])
+                binding.bind_output(present, self._device)
+            for name in self._bound_names()[len(self._model.caches) :]:
+                binding.bind_output(name)
+            self._bind_fed(binding, first, count)
             return binding
         found = self._bindings.get((session, first, count, *given))
         if found is None:
             found = self._bindings[session, first, count, *given] = session.io_binding()
             for name, present in self._model.caches.items():
-                value = OrtValue(self._caches[name][first : first + count])
+                value = OrtValue(self._caches[name][first : first + count], self._device)
                 found.bind_ortvalue_input(name, value)
                 found.bind_ortvalue_output(present, value)
             for name in self._bound_names()[len(self._model.caches) :]:
@@ -193,17 +193,32 @@ class Decoder:
     def _bind_fed(self, binding: IOBinding, first: int, count: int) -> None:
         for name, array in self._fed.items():
             start = first if self.in_place else self._fed_row(first, array)
-            binding.bind_cpu_input(name, array[start : start + count])
+            self._bind(binding, name, array[start : start + count])
+
+    def _bind(self, binding: IOBinding, name: str, array: Any) -> None:
+        """Binds an input to an array of the device."""
+        if self._device is HOST:
+            binding.bind_cpu_input(name, array)
+        else:
+            binding.bind_ortvalue_input(name, OrtValue(array, self._device))
 
     def _fed_row(self, row: int, array: NDArray) -> int:
         """Returns the row of an encoder's array that a row of the caches reads."""
         return row % self._sequences // (self._sequences // len(array))
 
     def _keep(self, row: int) -> None:
-        """Keeps the caches that a run returned."""
+        """Keeps the caches that a run returned, where they are."""
         self._grown[row] = {
-            name: self.output(present) for name, present in self._model.caches.items()
+            name: self._value(present).value for name, present in self._model.caches.items()
         }
+
+    def _value(self, name: str) -> OrtValue:
+        """Returns an output of the latest run, wherever it is."""
+        if self._latest is None:
+            raise KeyError(name)
+        if not self._places:
+            self._places = {name: place for place, name in enumerate(self._bound_names())}
+        return self._latest.get_outputs()[self._places[name]]
 
     def _made_inputs(self, tokens: NDArray, lengths: Sequence[int]) -> dict[str, NDArray]:
         """Returns ids, mask and positions, as far as the graph asks for them."""

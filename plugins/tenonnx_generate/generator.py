@@ -76,7 +76,7 @@ class Generator:
             for row in range(rows)
         ]
         self._chunk = options["chunk_size"] or CHUNK
-        self._tokens = reserve((rows, self._limit), np.dtype(np.int32))
+        self._tokens: NDArray = reserve((rows, self._limit), np.dtype(np.int32))
         self._counts = [0] * rows
         self._ended = [False] * rows
         self._next = np.full(rows, self._about.pad, np.int32)

@@ -69,8 +69,8 @@ class Model:
 
     @property
     def device_type(self) -> str:
-        """The device that it runs on."""
-        return "cpu"
+        """The device that it runs on, without its number."""
+        return self.session.device.id.partition(":")[0]
 
     @cached_property
     def whole_session(self) -> InferenceSession:

@@ -162,7 +162,7 @@ def test_values_stay_on_the_device_between_runs() -> None:
     log.clear()
     for _ in range(5):
         binding.bind_ortvalue_input("x", state)
-        binding._devices["y"], binding._outputs["y"] = device, None
+        binding.bind_output("y", device)
         session.run_with_iobinding(binding)
         (state,) = binding.get_outputs()
     assert log == []
@@ -209,7 +209,7 @@ def test_outputs_on_the_device_are_no_views_of_inputs_or_weights() -> None:
     binding = session.io_binding()
     binding.bind_ortvalue_input("x", x)
     for name in ("same", "weight"):
-        binding._devices[name], binding._outputs[name] = device, None
+        binding.bind_output(name, device)
     session.run_with_iobinding(binding)
     same, weight = binding.get_outputs()
     assert not np.shares_memory(same.value.held, x.value.held)

@@ -127,8 +127,8 @@ class Generation:
         for name, cache in self.there.items():
             binding.bind_ortvalue_input(name, cache)
         binding.bind_output("logits")
-        for name in PAIRS.values():  # as bind_output does, which knows devices by name
-            binding._outputs[name], binding._devices[name] = None, self._device
+        for name in PAIRS.values():
+            binding.bind_output(name, self._device)
         self.session.run_with_iobinding(binding)
         logits, *present = binding.get_outputs()
         expected, *caches = self._reference.run(None, {**feeds, **self.past})

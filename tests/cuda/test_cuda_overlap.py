@@ -176,7 +176,7 @@ def test_weights_that_bodies_get_and_outputs_that_are_weights_are_waited_for() -
     binding.bind_ortvalue_input("x", OrtValue(device.upload(x), device))
     binding.bind_cpu_input("on", np.array(False))
     for name in "yzW":
-        binding._devices[name], binding._outputs[name] = device, None
+        binding.bind_output(name, device)
     session.run_with_iobinding(binding)
     np.testing.assert_array_equal(binding.get_outputs()[2].numpy(), weight)
 

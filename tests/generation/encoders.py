@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import onnx
-from folders import BOS, EOS, PAD, tokenizer
 
+from generation.folders import BOS, EOS, PAD, tokenizer
 from models import FLOAT, INT64, model, node, value
 
 NDArray = np.ndarray[Any, np.dtype[Any]]

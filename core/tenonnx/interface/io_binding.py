@@ -120,7 +120,7 @@ class IOBinding:
     def bind_output(
         self,
         name: str,
-        device_type: str = "cpu",
+        device_type: str | Device = "cpu",
         device_id: int = 0,
         element_type: Any = None,
         shape: Sequence[int] | None = None,
@@ -130,7 +130,8 @@ class IOBinding:
 
         Args:
             name: The output's name.
-            device_type: Where the output is to be: ``cpu``, ``cuda``.
+            device_type: Where the output is to be: ``cpu``, ``cuda``, or such as a session's
+                ``device``.
             device_id: The device's number.
             element_type: With an address: a numpy dtype, or a number of ``onnx.TensorProto``.
             shape: With an address: the sizes of the array there.
@@ -144,7 +145,7 @@ class IOBinding:
             array = _array_at(device_type, device_id, element_type, shape or (), buffer_ptr)
             self._outputs[name] = array
         else:
-            self._devices[name] = find_device(device_type, device_id)
+            self._devices[name] = _device_of(device_type, device_id)
             self._outputs[name] = None
 
     def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
@@ -314,10 +315,14 @@ def _array_of(given: Any) -> Any:
     return given.value if here and type(given.value) is np.ndarray else given
 
 
+def _device_of(given: str | Device, number: int) -> Device:
+    return find_device(given, number) if isinstance(given, str) else given
+
+
 def _array_at(
-    device_type: str, device_id: int, element_type: Any, shape: Sequence[int], address: int
+    device_type: str | Device, device_id: int, element_type: Any, shape: Sequence[int], address: int
 ) -> OrtValue:
-    device: Any = find_device(device_type, device_id)
+    device: Any = _device_of(device_type, device_id)
     dtype = element_dtype(element_type)
     if dtype.hasobject:
         raise InvalidArgument("strings are no memory to be bound", hint="bind an array instead")
@@ -325,7 +330,7 @@ def _array_at(
         return OrtValue(device.at(address, dtype, tuple(shape)), device)
     if device is not HOST:
         raise InvalidArgument(
-            f"memory of {device_type} is bound by address", hint="bind an OrtValue instead"
+            f"memory of {device.id} is bound by address", hint="bind an OrtValue instead"
         )
     count = int(np.prod(shape, dtype=np.int64))
     memory = (ctypes.c_ubyte * (count * dtype.itemsize)).from_address(address)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tenonnx.interface.profiling import Profiler
     from tenonnx.planning.placement import Placement
     from tenonnx.planning.plan import Plan
-    from tenonnx.provider import KernelState, Provider
+    from tenonnx.provider import Device, KernelState, Provider
     from tenonnx.transforms import TransformReport
     from tenonnx.weights.registry import Weight, WeightRegistry
 
@@ -201,6 +201,18 @@ class Session:
         preferred = self._providers[0].name
         device = next((found for found in devices if found.ep_name == preferred), None)
         return [device for _ in self._signature.inputs]
+
+    @property
+    def device(self) -> Device:
+        """The preferred provider's memory, if it lends its arrays; else the host's.
+
+        A run neither copies nor moves inputs and outputs that are bound there, such as caches.
+        """
+        from tenonnx.planning.on_devices import lends
+        from tenonnx.provider import HOST
+
+        device = self._providers[0].device
+        return device if lends(device) else HOST
 
     def create_ortvalue_from_shape_and_type(
         self,

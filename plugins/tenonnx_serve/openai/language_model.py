@@ -145,11 +145,7 @@ def too_long(asked: str, context: int, param: str) -> Wrong:
 def _configure(config: Config, settings: Settings, threads: int) -> None:
     """Has a folder's model opened as the server was told, whatever the folder says."""
     if settings.providers:
-        config.clear_providers()
-        for name, options in settings.providers:
-            config.append_provider(name)
-            for key, value in options:
-                config.set_provider_option(name, key, value)
+        config.set_providers((name, dict(options)) for name, options in settings.providers)
     if threads:
         told = {"intra_op_num_threads": threads}
         config.overlay(json.dumps({"model": {"decoder": {"session_options": told}}}))
