@@ -8,6 +8,7 @@ how long Python takes to start it.
 from __future__ import annotations
 
 import argparse
+import importlib
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -275,6 +276,7 @@ def cases() -> dict[str, Callable[[], dict[str, float]]]:
             found[f"int4 {layout} {dtype} x {rows}"] = product(rows, dtype, by_rows=by_rows)
     for rows in (1, 2, 4, 16, 64, 512):
         found[f"cuBLAS float16 x {rows}"] = cublas(rows, "float16")
+    found["cuBLAS float32 x 512"] = cublas(512, "float32")
     for keys in (512, 4096, 32768):
         found[f"attention float16, 1 after {keys - 1}"] = attention(1, keys, "float16")
     for queries, cudnn in itertools.product((512, 2048, 8192), (True, False)):
@@ -290,6 +292,16 @@ def cases() -> dict[str, Callable[[], dict[str, float]]]:
     return found
 
 
+def round_factors() -> None:
+    """Lets cuBLAS round factors of float32 to 10 bits, as a session does unless it is told not."""
+    import cupy
+
+    from tenonnx_cuda.matmul.cublas import TF32
+
+    cublas = importlib.import_module("cupy_backends.cuda.libs.cublas")
+    cublas.setMathMode(cupy.cuda.Device().cublas_handle, TF32)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Times all kernels, or some."""
     parser = argparse.ArgumentParser(prog="python -m bench.cuda.kernels", description=__doc__)
@@ -297,6 +309,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--after", default="", metavar="NAME", help="only what comes after a name")
     parsed = parser.parse_args(arguments)
     wanted = tuple(parsed.names) or ("",)
+    round_factors()
     report({n: case for n, case in cases().items() if n.startswith(wanted)}, parsed.after)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx import DeviceReset
 from tenonnx.operators import Array
 from tenonnx_cuda.matmul.cublas import TF32
 from tenonnx_cuda.platform import CannotCaptureError, Graph, OutOfDeviceMemoryError
@@ -22,6 +23,10 @@ LARGEST_LIMIT = 2**62
 
 DEFAULT_MATH = 0
 """CUBLAS_DEFAULT_MATH: float32 is multiplied as it is."""
+
+LOST = {214, 220, 700, 702, 710, *range(714, 720)}
+"""Errors of memory and links that cannot be corrected, wild accesses, kernels that take too long,
+failed assertions, wild instructions: after them each call of the process fails."""
 
 _making = threading.Lock()
 
@@ -37,6 +42,15 @@ def no_room(error: Exception) -> OutOfDeviceMemoryError:
     )
 
 
+def raise_lost(error: object) -> None:
+    """Raises an error that says what to do, if an error is one of a device that was lost."""
+    if getattr(error, "status", None) in LOST and isinstance(error, Exception):
+        raise DeviceReset(
+            f"this process has lost the device: {error}",
+            hint="start another process; `compute-sanitizer python ...` names the kernel",
+        ) from error
+
+
 class Ordered:
     """Device and stream of a thread, for as long as it is entered; by any number of threads."""
 
@@ -48,8 +62,11 @@ class Ordered:
         self._owner.stream.__enter__()
 
     def __exit__(self, *error: object) -> None:
-        self._owner.stream.__exit__(*error)
-        self._device.__exit__(*error)
+        try:
+            self._owner.stream.__exit__(*error)
+            self._device.__exit__(*error)
+        finally:
+            raise_lost(error[1])
 
 
 class CupyStream:
@@ -98,21 +115,29 @@ class CupyStream:
     @contextmanager
     def active(self) -> Iterator[None]:
         """Makes device, stream, pool and precision this thread's."""
+        try:
+            with self._device, self.stream, self._cupy.cuda.using_allocator(self._pool.malloc):
+                yield from self._rounded()
+        except Exception as error:
+            raise_lost(error)
+            raise
+
+    def _rounded(self) -> Iterator[None]:
+        """Has cuBLAS round as the session asks, in the stream's context."""
         cuda, cublas, mode = self._cupy.cuda, self._cublas, self._math_mode
-        with self._device, self.stream, cuda.using_allocator(self._pool.malloc):
-            handle = self._device.cublas_handle  # this thread's, and everybody's in it
-            before = cublas.getMathMode(handle)
+        handle = self._device.cublas_handle  # this thread's, and everybody's in it
+        before = cublas.getMathMode(handle)
+        if before != mode:
+            cublas.setMathMode(handle, mode)
+        try:
+            yield
+        except cuda.memory.OutOfMemoryError as error:
+            # What the pool keeps for later is what may make room now.
+            self._pool.free_all_blocks()
+            raise no_room(error) from error
+        finally:
             if before != mode:
-                cublas.setMathMode(handle, mode)
-            try:
-                yield
-            except cuda.memory.OutOfMemoryError as error:
-                # What the pool keeps for later is what may make room now.
-                self._pool.free_all_blocks()
-                raise no_room(error) from error
-            finally:
-                if before != mode:
-                    cublas.setMathMode(handle, before)
+                cublas.setMathMode(handle, before)
 
     def ordered(self) -> Ordered:
         """Makes device and stream this thread's."""
@@ -177,7 +202,8 @@ class CupyStream:
     def synchronize(self) -> None:
         """Waits for everything on the stream."""
         if "runs" in self._made:
-            self.stream.synchronize()
+            with self._ordered:
+                self.stream.synchronize()
 
 
 class _Foreign:

@@ -14,6 +14,7 @@ from kernel_calls import BFLOAT16, chosen, close, draw, needs_compiler
 from test_cuda_attention import attended
 
 from models import model, node, value
+from tenonnx_cuda.capture.graph import GraphedSteps
 
 pytestmark = needs_compiler  # of kernels around cuDNN's
 
@@ -126,7 +127,8 @@ def test_prompts_of_several_lengths(totals: tuple[int, int]) -> None:
     assert library.started
 
 
-def test_what_has_not_run_is_not_captured(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("able", [True, False])
+def test_what_has_not_run_is_not_captured(caplog: pytest.LogCaptureFixture, able: bool) -> None:
     """The first start of a plan does what a graph would not repeat."""
     kind, caches = onnx.TensorProto.FLOAT16, [(2, 2, "n", size) for size in (64, 72)]
     given = zip(("k", "v", "pk", "pv"), 2 * caches, strict=True)
@@ -136,7 +138,7 @@ def test_what_has_not_run_is_not_captured(caplog: pytest.LogCaptureFixture) -> N
         [value("y", kind, None), value("nk", kind, None), value("nv", kind, None)],
         opset=23,
     )  # fmt: skip
-    platform, library = emulated.FakePlatform(), Library()
+    platform, library = emulated.FakePlatform(), Library(Engine(serves_all=able))
     platform.cudnn = cudnn(library)
     provider = emulated.provider_on(platform)
     session = emulated.session(made, provider, provider_options={"enable_cuda_graph": True})
@@ -148,8 +150,12 @@ def test_what_has_not_run_is_not_captured(caplog: pytest.LogCaptureFixture) -> N
     with caplog.at_level(logging.WARNING, "tenonnx"):
         for _ in range(4):
             close(session.run(None, feeds)[0], expected, np.float16)
-    assert "a run is not captured, and goes on without: cuDNN has not run attention" in caplog.text
-    assert len(library.started) == 4
+    said = "a run is not captured, and goes on without: cuDNN has not run attention"
+    assert (said in caplog.text) == able
+    assert len(library.started) == (4 if able else 0)
+    calls = [step.call for step in session.plan.steps]
+    replays = sum(call.replays for call in calls if isinstance(call, GraphedSteps))
+    assert (replays > 0) != able
 
 
 def test_one_kernel_serves_all_lengths() -> None:

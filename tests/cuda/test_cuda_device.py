@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -255,3 +257,39 @@ def test_a_generation_updates_its_caches_in_place(graphed: bool) -> None:
         np.testing.assert_allclose(cache.numpy(), past[name], atol=1e-4)
         assert cache.data_ptr() == places[name]
     assert run.replays == (8 if graphed else 0)
+
+
+LOSING = """
+import sys, traceback
+import cupy, numpy as np, tenonnx
+
+def run(session, feeds={"h0": np.ones((2, 64), np.float32)}):
+    try:
+        session.run(None, feeds)
+    except tenonnx.DeviceReset as error:
+        assert "this process has lost the device" in str(error), error
+        print("told")
+
+opened = lambda: tenonnx.InferenceSession(sys.argv[1], providers=[("cuda", how), "cpu"])
+how = {"enable_cuda_graph": sys.argv[2]}
+session = opened()
+for _ in range(3):
+    run(session)
+wild = cupy.RawKernel('extern "C" __global__ void wild(float* x) { x[1ull << 45] = 1; }', "wild")
+wild((1,), (1,), (cupy.zeros(1, np.float32),))
+run(session)
+run(session)
+try:
+    run(opened())
+except tenonnx.TenonnxError as error:
+    print("told")
+print("alive", flush=True)
+"""
+
+
+@pytest.mark.parametrize("graph", ["0", "1"])
+def test_a_device_that_was_lost_is_told(tmp_path: Path, graph: str) -> None:
+    """Another kernel's wild access ends all of a process's work there, but not the process."""
+    command = [sys.executable, "-c", LOSING, str(mlp(tmp_path, 64, 1)), graph]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.split() == ["told", "told", "told", "alive"], done.stdout + done.stderr

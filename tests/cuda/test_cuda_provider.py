@@ -16,6 +16,7 @@ from hooks import RELU, X
 from models import model, node, value
 from tenonnx.plugins.choosing import make_options
 from tenonnx.provider import why_unusable
+from tenonnx_cuda.cupy_stream import raise_lost
 from tenonnx_cuda.machine import Machine, visible
 from tenonnx_cuda.options import UNLIMITED, CudaOptions
 from tenonnx_cuda.provider import CUDAExecutionProvider
@@ -248,3 +249,30 @@ def test_arithmetic_on_shapes_is_done_where_shapes_are() -> None:
     np.testing.assert_array_equal(z, table[2:3])
     # x goes there, and the row's number; both outputs come back.
     assert sorted(entry[0] for entry in log) == ["to_device"] * 2 + ["to_host"] * 2
+
+
+class Failure(RuntimeError):
+    """As cupy's, which have CUDA's number."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__("cudaErrorIllegalAddress: an illegal memory access was encountered")
+        self.status = status
+
+
+def test_a_lost_device_is_told_from_other_failures() -> None:
+    with pytest.raises(tenonnx.DeviceReset, match="this process has lost the device: cudaErrorIll"):
+        raise_lost(Failure(700))
+    for other in (Failure(1), ValueError("700"), None):
+        raise_lost(other)
+
+
+def test_a_node_on_a_lost_device_says_so() -> None:
+    class Losing:
+        def active(self) -> None:
+            raise tenonnx.DeviceReset("this process has lost the device")
+
+    session = emulated.session(RELU)
+    stream = session._providers[0].device.stream
+    stream.active = Losing().active
+    with pytest.raises(tenonnx.DeviceReset, match=r"Relu.*lost the device"):
+        session.run(None, {"x": X})

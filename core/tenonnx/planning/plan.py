@@ -302,8 +302,10 @@ class _Checking:
 CHECKING = _Checking()
 
 
-def _failure(error: Exception) -> type[errors.RuntimeException]:
+def _failure(error: Exception) -> type[errors.TenonnxError]:
     """Returns what a node's failure is called."""
+    if isinstance(error, errors.DeviceReset):
+        return errors.DeviceReset
     if isinstance(error, MemoryError):
         return errors.OutOfMemory
     return errors.NodeMisused if isinstance(error, TypeError) else errors.NodeFailed

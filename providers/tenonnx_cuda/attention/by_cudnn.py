@@ -49,7 +49,7 @@ def by_cudnn(task: Task) -> bool:
     cudnn = task.site.platform.cudnn
     if cudnn is None or not suits(task) or (what := described(task)) is None:
         return False
-    if is_capturing() and not cudnn.has_run(what):
+    if is_capturing() and not cudnn.is_settled(what):
         raise CannotCaptureError(f"cuDNN has not run {what} yet")
     plan = cudnn.plan(what, {})
     if plan is None:

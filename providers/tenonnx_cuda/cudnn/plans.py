@@ -175,11 +175,14 @@ class Cudnn:
             self._plans[what] = found
             return found
 
-    def has_run(self, what: Computation) -> bool:
-        """Says whether a plan for it was started: the first time may do what no graph repeats."""
+    def is_settled(self, what: Computation) -> bool:
+        """Says whether it may be captured: cuDNN has no way for it, or has started its plan.
+
+        The first start may do what no graph repeats.
+        """
         with self._lock:
             plan = self._plans.get(what)
-            return plan is not None and bool(plan.packs)
+            return what.family in self._refused or (plan is not None and bool(plan.packs))
 
     def does(
         self, what: Computation, plan: Plan, arrays: Mapping[int, Array | None], xp: Namespace
