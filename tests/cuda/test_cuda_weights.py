@@ -204,6 +204,24 @@ def test_what_does_not_fit_leaves_what_is_there(registry: WeightRegistry) -> Non
     np.testing.assert_array_equal(there.array(small).held, small.array)
 
 
+def test_sessions_that_are_gone_make_room() -> None:
+    """A graph is a cycle, and holds its weights until the collector comes by."""
+    platform = FakePlatform(capacity=5000)
+    provider = provider_on(platform)
+    gc.disable()
+    try:
+        for seed in range(3):
+            weights = {"W": np.full((1024,), seed, np.float32)}
+            made = model([node("Add", "x W", "y")], [value("x")], [value("y")], weights)
+            opened = session(made, provider, weights=WeightRegistry())
+            (y,) = opened.run(None, {"x": np.ones(1024, np.float32)})
+            assert (y == seed + 1).all()
+            settle()
+            del opened
+    finally:
+        gc.enable()
+
+
 def test_a_transfer_that_fails_is_begun_again(registry: WeightRegistry) -> None:
     platform = FakePlatform()
     there = device_weights(platform)
