@@ -14,6 +14,8 @@ from onnx import TensorProto
 from running import run
 from windows_oracle import convolve
 
+pytest.importorskip("llvmlite", reason="it calls a function of AVX2's kernels by its name")
+
 from models import node
 from tenonnx_cpu.int8.conv_weights import pairs_fit
 from tenonnx_cpu.int8.kernels.fitting import see_pairs
