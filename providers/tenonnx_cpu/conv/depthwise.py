@@ -8,6 +8,7 @@ import functools
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.kernels import CHANNELS_FIELDS, DEPTHWISE_FIELDS, UNROLLED_WINDOWS
 from tenonnx_cpu.conv.layout import TASKS_PER_THREAD, Layout, fixed, numbers_of, places_of, seen_by
+from tenonnx_cpu.jit.code.cpu import cpu
 
 LINE = 16
 """The alignment of a plane's line: the floats of a vector."""
@@ -95,6 +96,9 @@ NARROW, WIDE = 8, 16
 VECTORS = 1536
 """Vectors of places of the image at most, so that they stay in the second-level cache."""
 
+CACHED = 5 << 10
+"""Floats of the lines that ``GROUP`` channels see, so that they stay in the first-level cache."""
+
 BAND = 96 << 10
 """Floats of all channels of the lines that a task sees, so that they do as well."""
 
@@ -129,11 +133,14 @@ def channels_layout(
     sums = 0 if from_last else ((lines - 1) * stride + kernel) * width + GROUP
     work = GROUP * (sums + (0 if to_last else lines * out_width + GROUP))
     tasks = batch * -(-out_height // lines) * -(-channels // together)
+    cached = lines
+    if cpu().lanes < GROUP and from_last and to_last:
+        cached = min(lines, max(1, (CACHED // (GROUP * width) - kernel) // stride + 1))
     numbers = numbers_of(
         CHANNELS_FIELDS, batch=batch, channels=channels, height=height, width=width,
         out_height=out_height, out_width=out_width, top=top, left=left, stride=stride,
         kernel=kernel, task_channels=together, task_height=lines,
         variant=variant_of(windows), from_last=int(from_last), to_last=int(to_last), sums=sums,
-        work=work, tasks=tasks,
+        work=work, together=cached, tasks=tasks,
     )  # fmt: skip
     return Layout(numbers, min(threads, tasks), work, (batch, channels, out_height, out_width))

@@ -52,10 +52,11 @@ first window begins.
 CHANNELS_FIELDS = (
     "batch", "channels", "height", "width", "out_width", "out_height", "top", "left", "stride",
     "kernel", "task_channels", "task_height", "variant", "from_last", "to_last", "sums",
-    "work", "tasks",
+    "work", "together", "tasks",
 )  # fmt: skip
 """The same for ``channels_layout``: a task makes ``task_channels`` channels of ``task_height``
-lines of the result. Images have their channels first or last, and so has the result. The ``work``
+lines of the result, ``together`` lines of a few channels at a time. Images have their channels
+first or last, and so has the result. The ``work``
 floats of a thread are vectors of a place each: of the image, if its channels are first, and from
 ``sums`` on of results, if theirs are.
 """

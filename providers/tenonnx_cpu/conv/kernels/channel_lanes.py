@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tenonnx_cpu.conv.kernels.signature import UNROLLED
+from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.lanes import (
     KIND,
@@ -11,16 +12,21 @@ from tenonnx_cpu.jit.vectors.lanes import (
     clipped,
     lanes_below,
     load_masked,
+    read,
     store_masked,
     vectors_for,
+    write,
 )
 from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
 
 VECTOR = 4 * LANES
 
-TOGETHER = 7
+TOGETHER = 7 if cpu().registers == 32 else 4
 """Windows side by side that are summed together: sums and weights of 3 x 3 fill the registers."""
+
+WHOLE = LANES == 8
+"""Whether code for all lanes is apart: with AVX2, a store of some lanes takes a dozen cycles."""
 
 
 @shared("tenonnx_spread_lines")
@@ -148,73 +154,86 @@ def slide_channels(
     """
     taps = [(y, x) for y in range(kernel) for x in range(kernel)]
     low, high = v.splat(b, low, LANES), v.splat(b, high, LANES)
-    mask = lanes_below(b, channels)
-    factor, summand = load_masked(b, scale, mask), load_masked(b, shift, mask)
+    some_lanes = lanes_below(b, channels)
     known = {
         (y, x): v.load(b, KIND, b.add(weights, I64(VECTOR * (y * kernel + x))), 4) for y, x in taps
     }
     given = b.icmp_signed("!=", residual, I64(0))
     added = b.select(given, residual, zeros)
 
-    def store(total: Value, place: Value) -> None:
-        other = b.add(added, b.select(given, place, I64(0)))
-        x = b.fadd(v.fma(b, total, factor, summand), load_masked(b, other, mask))
-        store_masked(b, clipped(b, x, low, high), b.add(target, place), mask)
+    def slide(mask: Value | None) -> None:
+        factor, summand = read(b, scale, mask), read(b, shift, mask)
 
-    def line(index: Value, carried: list[Value]) -> list[Value]:
-        made = b.mul(index, target_line)
-        seen: Seen = []
-        for y in range(kernel):
-            row = b.add(top, b.add(b.mul(index, I64(stride)), I64(y)))
-            valid = b.icmp_unsigned("<", row, height)
-            start = b.add(source, b.mul(row, source_line))
-            seen.append((b.select(valid, start, zeros), b.select(valid, source_place, I64(0))))
+        def store(total: Value, place: Value) -> None:
+            other = b.add(added, b.select(given, place, I64(0)))
+            x = b.fadd(v.fma(b, total, factor, summand), read(b, other, mask))
+            write(b, clipped(b, x, low, high), b.add(target, place), mask)
 
-        def some(wide: int, window: Value, padded: bool) -> None:
-            column = b.add(left, b.mul(window, I64(stride)))
-            columns = [b.add(column, I64(x)) for x in range((wide - 1) * stride + kernel)]
-            there = [b.icmp_unsigned("<", each, width) for each in columns]
-            sums = [v.constant(KIND, 0.0)] * wide
-            for y, (start, place) in enumerate(seen):
-                here = b.add(start, b.mul(column, place))
-                for x, valid in enumerate(there):
-                    address = b.select(valid, here, zeros) if padded else here
-                    value = load_masked(b, address, mask)
-                    here = b.add(here, place)
-                    for n in range(wide):
-                        tap = x - n * stride
-                        if 0 <= tap < kernel:
-                            sums[n] = v.fma(b, value, known[y, tap], sums[n])
-            result = b.add(made, b.mul(window, target_place))
-            for total in sums:
-                store(total, result)
-                result = b.add(result, target_place)
+        def line(index: Value, carried: list[Value]) -> list[Value]:
+            made = b.mul(index, target_line)
+            seen: Seen = []
+            for y in range(kernel):
+                row = b.add(top, b.add(b.mul(index, I64(stride)), I64(y)))
+                valid = b.icmp_unsigned("<", row, height)
+                start = b.add(source, b.mul(row, source_line))
+                seen.append((b.select(valid, start, zeros), b.select(valid, source_place, I64(0))))
 
-        def block(index: Value, carried: list[Value]) -> list[Value]:
-            # The last ones are among those before, if that many are not left.
-            window, most = b.mul(index, I64(TOGETHER)), b.sub(count, I64(TOGETHER))
-            window = b.select(b.icmp_signed("<", window, most), window, most)
-            column = b.add(left, b.mul(window, I64(stride)))
-            end = b.add(column, I64((TOGETHER - 1) * stride + kernel))
-            inside = b.and_(b.icmp_signed(">=", column, I64(0)), b.icmp_signed("<=", end, width))
-            with b.if_else(inside) as (plain, padded):
-                with plain:
-                    some(TOGETHER, window, padded=False)
-                with padded:
-                    some(TOGETHER, window, padded=True)
+            def some(wide: int, window: Value, padded: bool) -> None:
+                column = b.add(left, b.mul(window, I64(stride)))
+                columns = [b.add(column, I64(x)) for x in range((wide - 1) * stride + kernel)]
+                there = [b.icmp_unsigned("<", each, width) for each in columns]
+                sums = [v.constant(KIND, 0.0)] * wide
+                for y, (start, place) in enumerate(seen):
+                    here = b.add(start, b.mul(column, place))
+                    for x, valid in enumerate(there):
+                        address = b.select(valid, here, zeros) if padded else here
+                        value = read(b, address, mask)
+                        here = b.add(here, place)
+                        for n in range(wide):
+                            tap = x - n * stride
+                            if 0 <= tap < kernel:
+                                sums[n] = v.fma(b, value, known[y, tap], sums[n])
+                result = b.add(made, b.mul(window, target_place))
+                for total in sums:
+                    store(total, result)
+                    result = b.add(result, target_place)
+
+            def block(index: Value, carried: list[Value]) -> list[Value]:
+                # The last ones are among those before, if that many are not left.
+                window, most = b.mul(index, I64(TOGETHER)), b.sub(count, I64(TOGETHER))
+                window = b.select(b.icmp_signed("<", window, most), window, most)
+                column = b.add(left, b.mul(window, I64(stride)))
+                end = b.add(column, I64((TOGETHER - 1) * stride + kernel))
+                inside = b.and_(
+                    b.icmp_signed(">=", column, I64(0)), b.icmp_signed("<=", end, width)
+                )
+                with b.if_else(inside) as (plain, padded):
+                    with plain:
+                        some(TOGETHER, window, padded=False)
+                    with padded:
+                        some(TOGETHER, window, padded=True)
+                return []
+
+            def alone(window: Value, carried: list[Value]) -> list[Value]:
+                some(1, window, padded=True)
+                return []
+
+            enough = b.icmp_signed(">=", count, I64(TOGETHER))
+            blocks = b.sdiv(b.add(count, I64(TOGETHER - 1)), I64(TOGETHER))
+            v.loop(b, b.select(enough, blocks, I64(0)), [], block)
+            v.loop(b, b.select(enough, I64(0), count), [], alone)
             return []
 
-        def alone(window: Value, carried: list[Value]) -> list[Value]:
-            some(1, window, padded=True)
-            return []
+        v.loop(b, lines, [], line)
 
-        enough = b.icmp_signed(">=", count, I64(TOGETHER))
-        blocks = b.sdiv(b.add(count, I64(TOGETHER - 1)), I64(TOGETHER))
-        v.loop(b, b.select(enough, blocks, I64(0)), [], block)
-        v.loop(b, b.select(enough, I64(0), count), [], alone)
-        return []
-
-    v.loop(b, lines, [], line)
+    if WHOLE:
+        with b.if_else(b.icmp_signed(">=", channels, I64(LANES)), likely=True) as (whole, some_):
+            with whole:
+                slide(None)
+            with some_:
+                slide(some_lanes)
+    else:
+        slide(some_lanes)
 
 
 Seen = list[tuple[Value, Value]]

@@ -16,6 +16,8 @@ from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.named import named
 
 VECTOR = 4 * LANES
+GROUP = 16
+"""The floats of a line of the cache: its vectors are computed one after the other."""
 
 channels_sizes = named("ChannelsSizes", CHANNELS_FIELDS)
 
@@ -31,11 +33,14 @@ def convolve_groups(arguments: Any, task: Any, worker: Any) -> None:
     first, top = task % groups * sizes.task_channels, strip * sizes.task_height
     lines = min(sizes.task_height, sizes.out_height - top)
     stop = min(sizes.channels, first + sizes.task_channels)
-    for channel in range(first, stop, LANES):
-        some = min(LANES, sizes.channels - channel)
-        image = image_of(x, sizes, item, channel, some, top, lines, work)
-        weights = w.ctypes.data + 4 * sizes.kernel * sizes.kernel * channel
-        slide(image, weights, y, finish, sizes, item, channel, some, top, lines, work)
+    for group in range(first, stop, GROUP):
+        for line in range(top, top + lines, sizes.together):
+            count = min(sizes.together, top + lines - line)
+            for channel in range(group, min(stop, group + GROUP), LANES):
+                some = min(LANES, sizes.channels - channel)
+                image = image_of(x, sizes, item, channel, some, line, count, work)
+                weights = w.ctypes.data + 4 * sizes.kernel * sizes.kernel * channel
+                slide(image, weights, y, finish, sizes, item, channel, some, line, count, work)
     if sizes.to_last:
         place = (item * sizes.out_height + top) * sizes.out_width
         start, count = y + 4 * (place * sizes.channels + first), lines * sizes.out_width
