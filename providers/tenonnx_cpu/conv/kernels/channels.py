@@ -113,10 +113,12 @@ def slide(
             place, sizes.out_width, lines, added, scale, shift, zeros, finish.low, finish.high,
         )  # fmt: skip
         return
+    # Behind the last place of an image there is nothing; a copy has all lanes.
+    some = channels if sizes.from_last else LANES
     sums, none, endless = work + VECTOR * sizes.sums, -np.float32(np.inf), np.float32(np.inf)
     slide_channels(
         sizes.variant, image.start, image.line, image.place, image.top, image.left, image.height,
-        image.width, weights, LANES, sums, VECTOR * sizes.out_width, VECTOR, sizes.out_width,
+        image.width, weights, some, sums, VECTOR * sizes.out_width, VECTOR, sizes.out_width,
         lines, 0, ones, zeros, zeros, none, endless,
     )  # fmt: skip
     start, count = 4 * ((item * sizes.channels + channel) * area + first), lines * sizes.out_width
