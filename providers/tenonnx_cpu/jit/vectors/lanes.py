@@ -9,13 +9,16 @@ from numba.core import cgutils
 
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.vector import F32, I32, I64, Builder, Value
+from tenonnx_cpu.jit.vectors.vector import F32, I8, I32, I64, Builder, Value
 
 LANES = cpu().lanes
 """float32 elements of a vector."""
 
 KIND = v.vector(F32, LANES)
 MASK = v.vector(ir.IntType(1), LANES)
+
+BY_PIECES = 8
+"""Lanes of AVX2's vectors: some processors take 20 cycles to store some of the lanes of one."""
 
 
 def lanes_below(b: Builder, count: Value) -> Value:
@@ -41,12 +44,33 @@ def load_masked(b: Builder, address: Value, mask: Value, others: Value | None = 
 
 
 def store_masked(b: Builder, value: Value, address: Value, mask: Value) -> None:
-    """Stores the lanes of a mask."""
+    """Stores the lanes of a mask, which are the first ones, as ``lanes_below`` says."""
+    if LANES == BY_PIECES:
+        _store_pieces(b, value, address, b.bitcast(mask, I8))
+        return
     pointer = b.inttoptr(address, KIND.as_pointer())
     name = f"llvm.masked.store.v{LANES}f32.p0"
     kind = ir.FunctionType(v.VOID, [KIND, KIND.as_pointer(), I32, MASK])
     function = cgutils.get_or_insert_function(b.module, kind, name)
     b.call(function, [value, pointer, I32(4), mask])
+
+
+def _store_pieces(b: Builder, value: Value, address: Value, bits: Value) -> None:
+    """Stores all of eight lanes, or the first four, two and one of those that are left."""
+    with b.if_else(b.icmp_unsigned("==", bits, I8(255)), likely=True) as (whole, some):
+        with whole:
+            v.store(b, value, address, 4)
+        with some:
+            lanes = LANES // 2
+            while lanes:
+                low, high = (v.shuffle(b, value, value, range(n, n + lanes)) for n in (0, lanes))
+                full = b.icmp_unsigned("!=", b.and_(bits, I8(1 << (lanes - 1))), I8(0))
+                with b.if_then(full):
+                    v.store(b, low, address, 4)
+                value = b.select(full, high, low)
+                address = b.select(full, b.add(address, I64(4 * lanes)), address)
+                bits = b.select(full, b.lshr(bits, I8(lanes)), bits)
+                lanes //= 2
 
 
 def read(b: Builder, address: Value, mask: Value | None, others: Value | None = None) -> Value:
