@@ -35,11 +35,14 @@ DEPTHS = {2: 64, 4: 16}
 LEAST_CHANNELS = {2: 32, 4: 64}
 """Below, transforming tiles takes longer than the products that it saves, or is less exact."""
 
-FETCH = 72 if cpu().lanes == 8 else 32
+FETCH, NEAR = (72, 16) if cpu().lanes == 8 else (32, 32)
 """Products that a weight must be worth: it takes room, and time to be brought from memory.
 
-With AVX2, weights of a size that processors of that kind rarely keep in a cache take longer.
+With AVX2, weights of a size that processors of that kind rarely keep in a cache take longer; up to
+``FEW`` numbers of a tap, a run finds them ``NEAR``.
 """
+
+FEW = 1 << 14
 
 BLOCK = 128 << 10
 """Floats of transformed image that stay in the second-level cache, beside weights."""
@@ -81,14 +84,14 @@ def tile_size(batch: int, rows: int, channels: int, windows: Windows) -> int:
     plain = windows.kernel == (3, 3) and windows.strides == windows.dilations == (1, 1)
     if not plain:
         return 0
-    height, width = windows.output
-    costs = {0: 9.0 * (batch * height * width + FETCH)}
+    (height, width), fetch = windows.output, NEAR if rows * channels <= FEW else FETCH
+    costs = {0: 9.0 * (batch * height * width + fetch)}
     for size, least in LEAST_CHANNELS.items():
         if min(rows, channels) < least:
             continue
         tiles = batch * -(-height // size) * -(-width // size)
         transforms = TRANSFORM / rows + TRANSFORM / channels
-        costs[size] = (size + 2) ** 2 * (tiles * (1 + transforms) + FETCH)
+        costs[size] = (size + 2) ** 2 * (tiles * (1 + transforms) + fetch)
     return min(costs, key=costs.__getitem__)
 
 
