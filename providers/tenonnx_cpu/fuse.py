@@ -30,6 +30,9 @@ QUANTIZED = 30
 CHOSEN = 40
 """Products with chosen matrices: attention takes such a product with all that is made of it."""
 
+PAIRED = 45
+"""Two anchors of which the second alone reads the first: each would be taken with what follows."""
+
 WIDENED = 60
 """Products with a widened matrix: an anchor takes a bias and an activation besides."""
 

@@ -17,6 +17,7 @@ LISTING: Final = {
     "conv.boxes": "NonMaxSuppression",
     "conv.channel_norms": "GroupNormalization InstanceNormalization",
     "conv.conv": "Conv",
+    "conv.expanded": "Conv",
     "conv.optimized": (
         "com.microsoft::FusedConv com.microsoft::NhwcConv com.microsoft::NhwcFusedConv "
         "com.microsoft::NhwcMaxPool"

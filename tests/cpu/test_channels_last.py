@@ -11,7 +11,8 @@ from scipy import special
 from windows_oracle import convolve
 
 from models import node
-from tenonnx_cpu.conv import conv, layout_assignment
+from tenonnx_cpu.conv import conv, expanded, layout_assignment
+from tenonnx_cpu.conv.expanded import EXPANDED
 from tenonnx_cpu.conv.layout_assignment import SUITED
 from tenonnx_cpu.conv.select import CHANNELS, CONV, DEPTHWISE, PIXELS
 from tenonnx_cpu.data_movement.transpose import TRANSPOSE
@@ -103,6 +104,7 @@ def expected(block: Block, x: Any, r: Any, weights: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("threads", [1, 4])
 def test_block(block: Block, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     places, channels = Watch(PIXELS, monkeypatch), Watch(CHANNELS, monkeypatch)
+    both = Watch(EXPANDED, monkeypatch)
     nodes, weights = graph(block)
     x = floats(*block.x, seed=9)
     size = [
@@ -113,9 +115,47 @@ def test_block(block: Block, threads: int, monkeypatch: pytest.MonkeyPatch) -> N
     feeds = {"x": x} | ({"r": r} if block.residual else {})
     y = run(nodes, feeds, "y", weights, threads=threads)
     # The last one's result is the graph's, and has its channels first.
-    assert (places.calls, channels.calls) == (1 + block.expands, 1)
+    fused = block.expands and expanded.SUITED
+    calls = 1 + (block.expands and not fused), 1 - fused, fused
+    assert (places.calls, channels.calls, both.calls) == calls
     assert y.flags.c_contiguous
     np.testing.assert_allclose(y, expected(block, x, r, weights), rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("last", [True, False])
+@pytest.mark.parametrize("lines", [1, 2, 7])
+@pytest.mark.parametrize(
+    ("kernel", "stride", "pads"),
+    [(3, 1, [1] * 4), (3, 2, [1] * 4), (5, 2, [7, 0, 9, 1]), (7, 1, [0] * 4), (2, 2, [5] * 4)],
+)
+def test_expanded_band_by_band(
+    kernel: int, stride: int, pads: list[int], lines: int, last: bool, threads: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Lines that two bands see are kept, and windows may see padding alone."""
+    both, panel = Watch(EXPANDED, monkeypatch), expanded.PANEL
+    monkeypatch.setattr(expanded, "BAND", panel * 17 * ((lines - 1) * stride + kernel))
+    monkeypatch.setattr(expanded, "LONGEST", 1 << 17)
+    expanded.expanded_layout.cache_clear()
+    x, w, b = floats(2, 6, 23, 17), floats(43, 6, 1, 1, seed=1), floats(43, seed=2)
+    v, c = floats(43, 1, kernel, kernel, seed=3), floats(43, seed=4)
+    slid = {"group": 43, "strides": [stride] * 2, "pads": pads}
+    nodes = [node("Conv", "x w b", "a"), node("LeakyRelu", "a", "e", alpha=0.1)]
+    nodes += [node("Conv", "e v c", "d", **slid), node("Relu", "d", "r")]
+    nodes += [node("Conv", "r u", "z")]
+    u = floats(5, 43, 1, 1, seed=5)
+    if last:
+        nodes = [node("Conv", "i t", "x", strides=[1, 1]), *nodes]
+    t = floats(6, 6, 1, 1, seed=6)
+    weights = {"w": w, "b": b, "v": v, "c": c, "u": u} | ({"t": t} if last else {})
+    z = run(nodes, {"i" if last else "x": x}, "z", weights, threads=threads)
+    expanded.expanded_layout.cache_clear()
+    assert both.calls == expanded.SUITED
+    made = convolve(convolve(x, t) if last else x, w) + b[:, None, None]
+    made = convolve(np.where(made < 0, 0.1 * made, made), v, **slid) + c[:, None, None]
+    wanted = convolve(np.maximum(made, 0), u)
+    np.testing.assert_allclose(z, wanted, rtol=1e-4, atol=1e-5 * np.abs(wanted).max())
 
 
 def test_what_others_read_has_its_channels_first(monkeypatch: pytest.MonkeyPatch) -> None:

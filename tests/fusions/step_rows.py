@@ -60,6 +60,33 @@ def patches(d: Draft) -> None:
     d.add("Transpose", y, perm=[0, 2, 3, 1])
 
 
+def expanded(d: Draft) -> None:
+    """A convolution of single places, and the depthwise one that reads its result."""
+    x = d.input(
+        "x", *d.choose([(2, 3), (1, 3), (0, 3), (2, 4)]), *d.choose([(9, 7), (2, 1), (0, 7)])
+    )
+    w = d.weight(d.floats(6, 3, *d.choose([(1, 1), (3, 3)])))
+    bias = [d.weight(d.floats(*d.choose([(6,), (5,)])))] if d.choose([True, False]) else []
+    more = d.choose([{}, {"strides": [2, 2]}, {"pads": [1] * 4}, {"auto_pad": "SAME_UPPER"}])
+    y = d.add("Conv", x, w, *bias, **more)
+    if d.choose([False, True]):
+        given = [d.weight(d.random.random(6).astype(np.float32) + 0.5) for _ in range(4)]
+        y = d.add("BatchNormalization", y, *given)
+    if d.choose([False, True]):
+        y = d.both("Add", y, d.input("z", *d.choose([(2, 6, 9, 7), (6, 1, 1)])))
+    y = d.add("Clip", y, d.number(0.0, 0), d.number(6.0, 0)) if d.choose([True, False]) else y
+    group, kernel = d.choose([6, 3, 1]), d.choose([(3, 3), (5, 5), (3, 5), (4, 4)])
+    v = d.weight(d.floats(d.choose([6, 12]), 6 // group, *kernel))
+    sides = [d.weight(d.floats(6))] if d.choose([True, False]) else []
+    more = d.choose(
+        [{}, {"strides": [2, 2]}, {"strides": [2, 1]}, {"dilations": [2, 2]}, {"pads": [-1] * 4},
+         {"pads": [9, 0, 9, 2]}, {"auto_pad": "SAME_LOWER"}]
+    )  # fmt: skip
+    y = d.add("Conv", y, v, *sides, group=group, **more)
+    y = d.add(d.choose(["Relu", "HardSwish"]), y) if d.choose([True, False]) else y
+    d.add("Conv", y, d.weight(d.floats(4, d.weights[v].shape[0], 1, 1)))
+
+
 def conv(d: Draft) -> None:
     """A convolution, a norm, what is added and an activation."""
     y, rows = image(d, d.choose([(3, 3), (3,), (1, 1)]), d.choose([6, 2]))
@@ -348,6 +375,7 @@ ROWS = {
     "norm.norms:fuse_skip": skip,
     "conv.patches:fuse_patches": patches,
     "conv.conv:fuse_conv": conv,
+    "conv.expanded:fuse_expanded": expanded,
     "conv.transposed:fuse_conv_transpose": transposed,
     "conv.optimized:fuse_fused_conv": optimized,
     "conv.optimized:fuse_channels_last": channels_last,

@@ -48,6 +48,23 @@ ROWS = [
         strides=[2, 2],
         pads=[1] * 4,
     ),
+    chain(
+        "Conv expanded",
+        [
+            ("Conv", [f32(1, 5, 23, 14), f32(43, 5, 1, 1), f32(43)], {}),
+            ("Clip", [..., np.float32(0), np.float32(6)], {}),
+            ("Conv", [..., f32(43, 1, 3, 3), f32(43)], {"group": 43, "pads": [1] * 4}),
+            ("LeakyRelu", [...], {}),
+            ("Conv", [..., f32(7, 43, 1, 1)], {}),
+        ],
+    ),
+    chain(
+        "Conv channels last, then first",
+        [
+            ("Conv", [f32(1, 5, 23, 14), f32(43, 5, 1, 1), f32(43)], {}),
+            ("Conv", [..., f32(43, 1, 3, 3), f32(43)], {"group": 43, "pads": [1] * 4}),
+        ],
+    ),
     one("Conv pixels", "Conv", [f32(1, 8, 5, 5), f32(8, 8, 5, 5), f32(8)], constants=(1, 2)),
     one("Conv line", "Conv", [f32(2, 7, 33), f32(9, 7, 4), f32(9)], constants=(1, 2), strides=[3]),
     one("Conv volume", "Conv", [f32(1, 3, 6, 7, 8), f32(4, 3, 3, 3, 3)], constants=(1,)),

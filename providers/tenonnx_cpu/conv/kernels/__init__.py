@@ -61,6 +61,18 @@ floats of a thread are vectors of a place each: of the image, if its channels ar
 ``sums`` on of results, if theirs are.
 """
 
+EXPANDED_FIELDS = (
+    "depth", "channels", "height", "width", "pixel", "out_height", "out_width", "top", "left",
+    "stride", "kernel", "variant", "task_channels", "task_height", "together", "kept", "band",
+    "work", "tasks",
+)  # fmt: skip
+"""The same for ``expanded_layout``: a task makes ``task_channels`` channels of ``task_height``
+lines of the result, ``together`` lines of a panel of channels at a time. What a place of the image
+between is made of are ``depth`` numbers, which begin ``pixel`` elements after those of the place
+before. The ``work`` floats of a thread are lines of it, all channels of a panel for each place:
+``kept`` of each panel for the next band, and from ``band`` on what windows see.
+"""
+
 PIXELS_FIELDS = (
     "rows", "planes", "height", "line", "out_height", "out_width", "stride_y", "pixel", "top",
     "left", "padded", "taps_y", "plane", "copied", "depth", "last", "task_rows", "task_height",
