@@ -38,7 +38,17 @@ SELDOM = {
 }  # fmt: skip
 """Modules that take a millisecond or much more, and that few sessions need."""
 
-OWN = {"0": 75, "wait": 67}
+LATER = {
+    "ml_dtypes",
+    "onnx.checker",
+    "onnx.helper",
+    "onnx.serialization",
+    "onnx_ir.passes",
+    "sympy",
+}
+"""Modules that take as long, and that a first process does not need for a small network either."""
+
+OWN = {"0": 76, "wait": 67}
 """Modules of this project that a small network brings, without kernels and with them: 0.15 ms each,
 whatever is in them."""
 
@@ -52,13 +62,16 @@ def jit(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def imported(jit: str, kernels: str, tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The imports of a second process, which opens the plan that the first one kept."""
+def processes(
+    jit: str, kernels: str, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[set[str], set[str]]:
+    """The imports of a first process, and of a second, which opens the plan that it kept."""
     environment = {**os.environ, "TENONNX_JIT": jit, "TENONNX_PLUGINS": ""}
     environment["NUMBA_CACHE_DIR"] = kernels
     own = [str(Path(each.__file__).parents[1]) for each in (tenonnx, tenonnx_array, tenonnx_cpu)]
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (*own, *sys.path)))
     environment["TENONNX_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
+    told = []
     for _ in range(2):
         done = subprocess.run(
             # -S: what finds an editable install imports pathlib.
@@ -66,7 +79,14 @@ def imported(jit: str, kernels: str, tmp_path_factory: pytest.TempPathFactory) -
             env=environment, capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-    return set(json.loads(done.stdout))
+        told.append(set(json.loads(done.stdout)))
+    return told[0], told[1]
+
+
+@pytest.fixture(scope="module")
+def imported(processes: tuple[set[str], set[str]]) -> set[str]:
+    """The imports of a second process."""
+    return processes[1]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere platformdirs names the cache folder")
@@ -74,8 +94,17 @@ def test_a_first_answer_needs_no_more_than_it_uses(imported: set[str]) -> None:
     assert not imported & SELDOM
 
 
-def test_with_kernels_it_needs_no_types_of_elements(jit: str, imported: set[str]) -> None:
-    assert ("ml_dtypes" in imported) is (jit == "0")
+def test_no_process_needs_more_types_of_elements(imported: set[str]) -> None:
+    assert "ml_dtypes" not in imported
+
+
+def test_a_first_process_needs_no_more_than_reads_and_compiles(
+    jit: str, processes: tuple[set[str], set[str]]
+) -> None:
+    if "numba" in processes[0]:
+        pytest.skip(f"kernels are compiled here, TENONNX_JIT={jit}")
+    assert not processes[0] & LATER
+    assert {"onnx.onnx_ml_pb2", "onnx_ir"} <= processes[0]
 
 
 def test_a_first_answer_takes_few_modules(jit: str, imported: set[str]) -> None:

@@ -26,8 +26,11 @@ LAZY = {
     "onnx": frozenset(
         {
             "calendar",
+            "google.protobuf.descriptor_database",
+            "google.protobuf.internal.python_edition_defaults",
             "google.protobuf.internal.python_message",
             "google.protobuf.json_format",
+            "google.protobuf.text_encoding",
             "google.protobuf.text_format",
             "importlib.metadata",
             "onnx.checker",
@@ -40,6 +43,7 @@ LAZY = {
             "onnx.onnx_cpp2py_export",
             "onnx.parser",
             "onnx.printer",
+            "onnx.serialization",
             "onnx.shape_inference",
             "onnx.utils",
             "onnx.version_converter",
@@ -54,6 +58,7 @@ LAZY = {
             "concurrent.futures",
             "json",
             "logging",
+            "ml_dtypes",
             "shutil",
             "tempfile",
             "typing_extensions",

@@ -52,9 +52,11 @@ def _enums_alone() -> ModuleType | None:
             return None  # it imports the package, which may be waiting for this
         from importlib.util import module_from_spec  # imported for this alone
 
+        from tenonnx.lazy_types import run
+
         module = sys.modules[ENUMS] = module_from_spec(spec)
         try:
-            exec(code, vars(module))  # what its loader would do, but it has the code already
+            run(code, vars(module))  # what its loader would do, but it has the code already
         except BaseException:
             del sys.modules[ENUMS]
             raise

@@ -6,7 +6,7 @@ import numpy as np
 
 from tenonnx import Array, Namespace, OperatorTable
 from tenonnx.interruption import pieces
-from tenonnx_array.dtypes import DTYPES
+from tenonnx_array.dtypes import dtype_of
 from tenonnx_contrib.block_formats import FORMATS, Format, decoded
 
 LONGEST = 1 << 20
@@ -44,7 +44,7 @@ def gather_packed(
     if indices.size and not len(data):
         raise ValueError("expected data of at least one row, found none")
     rows = np.where((indices >= 0) & (indices < len(data)), indices, 0).reshape(-1)
-    y = np.empty((len(rows), K), DTYPES[output_dtype])
+    y = np.empty((len(rows), K), dtype_of(output_dtype))
     with np.errstate(invalid="ignore", over="ignore"):
         for some in pieces(len(rows), y.size, LONGEST):
             y[some] = decoded(data[rows[some]], form).astype(y.dtype)

@@ -1,52 +1,92 @@
 """ONNX element types (``TensorProto.DataType``) and the numpy dtypes that hold them at run time.
 
 Types narrower than a byte are ml_dtypes arrays with one element per byte; strings are object
-arrays of ``str``.
+arrays of ``str``. Nothing here imports ml_dtypes, which takes long, before one of its types is
+asked for: an array that has one cannot be there without it.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tenonnx.lazy_modules import onnx_ir as ir
 
-_KINDS = [ir.DataType(number) for number in range(1, 29)]
-
-DTYPES: dict[int, np.dtype[Any]] = {int(kind): kind.numpy() for kind in _KINDS}
-"""``TensorProto.DataType`` to numpy dtype."""
-
-DATA_TYPES: dict[np.dtype[Any], int] = {dtype: number for number, dtype in DTYPES.items()}
-"""The reverse of ``DTYPES``."""
-
-BFLOAT16 = DTYPES[16]
-
-FLOATS = frozenset(kind.numpy() for kind in _KINDS if kind.is_floating_point())
-"""Every real floating type. ``dtype.kind`` cannot tell: ml_dtypes' are all of kind V."""
-
-SMALL_FLOATS = FLOATS - {DTYPES[1], DTYPES[11]}
-"""Floating types of 16 bits and less, which need a float32 accumulator."""
-
-INTEGERS = frozenset(kind.numpy() for kind in _KINDS if kind.is_integer())
-"""Every integer type, including those of 2 and 4 bits; not bool."""
-
-BITS = {kind.numpy(): kind.bitwidth for kind in _KINDS if kind != ir.DataType.STRING}
-"""Bits per element in a model file; at run time an element takes at least a byte."""
+NUMBERS = range(1, 29)
+"""``TensorProto.DataType`` of all element types."""
 
 
+@functools.cache
 def dtype_of(data_type: int) -> np.dtype[Any]:
     """Return the numpy dtype of a ``TensorProto.DataType``.
 
     Raises:
         ValueError: No element type has that number.
     """
-    if data_type not in DTYPES:
-        raise ValueError(f"expected an element type from 1 to {max(DTYPES)}, found {data_type}")
-    return DTYPES[data_type]
+    if data_type not in NUMBERS:
+        raise ValueError(f"expected an element type from 1 to {max(NUMBERS)}, found {data_type}")
+    return ir.DataType(data_type).numpy()
+
+
+def every_dtype() -> list[np.dtype[Any]]:
+    """Return the dtypes of all element types."""
+    return [dtype_of(number) for number in NUMBERS]
+
+
+def data_type_of(dtype: Any) -> ir.DataType | None:
+    """Return the element type that a dtype holds; ``None`` for other dtypes and other objects."""
+    if not isinstance(dtype, np.dtype):
+        return None
+    try:
+        kind = ir.DataType.from_numpy(dtype)
+    except TypeError:
+        return None
+    return kind if kind.numpy() == dtype else None  # it takes structures of bytes for some, too
+
+
+class Dtypes(dict[Any, bool]):
+    """A set of dtypes, which is asked whether it contains one and remembers what was asked for."""
+
+    __contains__ = dict.__getitem__  # which calls __missing__, at C's pace
+
+    def __init__(self, belongs: Callable[[ir.DataType], bool]) -> None:
+        super().__init__()
+        self._belongs = belongs
+
+    def __missing__(self, dtype: Any) -> bool:
+        if (kind := data_type_of(dtype)) is None:
+            return False
+        found = self[dtype] = self._belongs(kind)
+        return found
+
+
+FLOATS = Dtypes(lambda kind: kind.is_floating_point())
+"""Every real floating type. ``dtype.kind`` cannot tell: ml_dtypes' are all of kind V."""
+
+SMALL_FLOATS = Dtypes(lambda kind: kind.is_floating_point() and int(kind) not in (1, 11))
+"""Floating types of 16 bits and less, which need a float32 accumulator."""
+
+INTEGERS = Dtypes(lambda kind: kind.is_integer())
+"""Every integer type, including those of 2 and 4 bits; not bool."""
+
+
+@functools.lru_cache(maxsize=256)
+def bits_of(dtype: np.dtype[Any]) -> int | None:
+    """Return the bits per element in a model file; at run time an element takes at least a byte.
+
+    ``None`` for strings, and for what is no element type.
+    """
+    kind = data_type_of(dtype)
+    return None if kind is None or kind == ir.DataType.STRING else kind.bitwidth
 
 
 def accumulator(dtype: Any) -> np.dtype[Any]:
     """Return the dtype to compute in: float32 for the small floats, else the dtype itself."""
     dtype = np.dtype(dtype)
-    return DTYPES[1] if dtype in SMALL_FLOATS else dtype
+    return FLOAT32 if dtype in SMALL_FLOATS else dtype
+
+
+FLOAT32 = np.dtype(np.float32)

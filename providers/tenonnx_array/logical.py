@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tenonnx.operators import Array, Namespace, OperatorTable
-from tenonnx_array.dtypes import BITS, dtype_of
+from tenonnx_array.dtypes import bits_of, dtype_of
 from tenonnx_array.legacy import limited_broadcast
 
 table = OperatorTable()
@@ -54,8 +54,8 @@ def bit_shift(xp: Namespace, x: Array, y: Array, *, direction: str) -> Array:
 def bit_cast(xp: Namespace, x: Array, *, to: int) -> Array:  # noqa: ARG001 - a view needs no xp
     """Return a view of the same bits as another dtype of the same width."""
     dtype = dtype_of(to)
-    if dtype.kind == "O" or BITS.get(x.dtype) != BITS[dtype]:
+    if dtype.kind == "O" or bits_of(x.dtype) != bits_of(dtype):
         raise ValueError(
-            f"expected a dtype of {BITS.get(x.dtype)} bits like {x.dtype}'s, found {dtype}"
+            f"expected a dtype of {bits_of(x.dtype)} bits like {x.dtype}'s, found {dtype}"
         )
     return x.view(dtype)

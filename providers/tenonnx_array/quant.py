@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
-from tenonnx_array.cast import convert
-from tenonnx_array.dtypes import BITS, DTYPES, FLOATS, INTEGERS, accumulator, dtype_of
+from tenonnx_array.cast import E8M0, convert
+from tenonnx_array.dtypes import FLOAT32, FLOATS, INTEGERS, accumulator, bits_of, dtype_of
 
 table = OperatorTable()
 op = table.op
 
-FLOAT32, UINT8, POWER_OF_TWO = DTYPES[1], DTYPES[2], DTYPES[24]
+UINT8 = np.dtype(np.uint8)
 
 
 @op("QuantizeLinear", since=23)
@@ -83,7 +83,8 @@ def dequantize_linear(
     if zero_point is not None:
         y -= to_float32(zero_point)
     y *= scale.astype(FLOAT32, copy=False)
-    return y.astype(FLOAT32 if dtype == POWER_OF_TWO else dtype, copy=False).reshape(x.shape)
+    is_exponent = dtype.kind == "V" and dtype.name == E8M0
+    return y.astype(FLOAT32 if is_exponent else dtype, copy=False).reshape(x.shape)
 
 
 @op("DynamicQuantizeLinear", since=11, multiple=True)
@@ -106,9 +107,9 @@ def division_dtype(x: np.dtype[Any], scale: np.dtype[Any]) -> np.dtype[Any]:
 
     A float8e8m0 scale is an exponent and divides in x's type; integers divide as real numbers.
     """
-    if scale == POWER_OF_TWO:
+    if scale.kind == "V" and scale.name == E8M0:
         return x if x in FLOATS else FLOAT32
-    return scale if scale in FLOATS else DTYPES[11]
+    return scale if scale in FLOATS else np.dtype(np.float64)
 
 
 def round_to(
@@ -130,7 +131,7 @@ def round_to(
         value = value + zero_point.astype(value.dtype)
     if dtype not in INTEGERS:
         return convert(xp, value, dtype, saturate=saturate)
-    bits = BITS[dtype]
+    bits = bits_of(dtype) or 8
     low = 0 if dtype.name.startswith("u") else -(2 ** (bits - 1))
     value = xp.clip(value, low, low + 2**bits - 1)
     # A byte between: ml_dtypes converts float32 to int4 a hundred times slower than int8.
@@ -139,7 +140,7 @@ def round_to(
 
 def to_float32(x: Array) -> Array:
     """Return a quantized tensor as float32."""
-    if x.dtype in INTEGERS and BITS[x.dtype] < 8:
+    if x.dtype in INTEGERS and (bits_of(x.dtype) or 8) < 8:
         x = x.astype(np.int8)
     return x.astype(FLOAT32)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from tenonnx.operators import Namespace
 from tenonnx.provider import Device
-from tenonnx_array.dtypes import DATA_TYPES
+from tenonnx_array.dtypes import every_dtype
 from tenonnx_array.standard.array import REFUSALS, StandardArray
 from tenonnx_array.standard.elementwise import Elementwise
 from tenonnx_array.standard.functions import FUNCTIONS, SAME
@@ -55,7 +55,7 @@ class StandardNamespace:
         placed: Mapping[str, Any] | None = None,
     ) -> None:
         self.library, self.device, self.placed = library, device, dict(placed or {})
-        found = {dtype: dtype_of(library, dtype) for dtype in DATA_TYPES}
+        found = {dtype: dtype_of(library, dtype) for dtype in every_dtype()}
         self.own = {dtype: own for dtype, own in found.items() if own is not None}
         self.numpys = {own: dtype for dtype, own in self.own.items()}
         self.by_numpy: Counter[str] = Counter()

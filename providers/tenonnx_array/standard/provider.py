@@ -12,7 +12,7 @@ from tenonnx.dtypes import dtype_of
 from tenonnx.graph import subgraphs
 from tenonnx.operators import Namespace
 from tenonnx.provider import HOST, Device
-from tenonnx_array.dtypes import BFLOAT16, DTYPES
+from tenonnx_array.dtypes import dtype_of as element_dtype
 from tenonnx_array.provider import ArrayDevice, ArrayProvider
 
 if TYPE_CHECKING:  # listing the providers must not import these
@@ -31,7 +31,7 @@ class StandardDevice(ArrayDevice):
         own = dtype_of(self.xp, array.dtype)
         if own is None:
             raise ValueError(f"{self.namespace} has no elements of type {array.dtype.name}")
-        if array.dtype != BFLOAT16:
+        if array.dtype.name != "bfloat16":
             return self.xp.asarray(array, dtype=own)
         return self.xp.astype(self.xp.asarray(array.astype(np.float32)), own)
 
@@ -39,7 +39,7 @@ class StandardDevice(ArrayDevice):
         """Returns a numpy array that its reader may write to, for the library's array."""
         if array.dtype != getattr(self.xp, "bfloat16", None):
             return super().download(array)
-        return super().download(self.xp.astype(array, self.xp.float32)).astype(BFLOAT16)
+        return super().download(self.xp.astype(array, self.xp.float32)).astype(element_dtype(16))
 
 
 class StandardProvider(ArrayProvider):
@@ -80,7 +80,7 @@ class StandardProvider(ArrayProvider):
             return "it runs no operators with graphs"
         for value in (*node.inputs, *node.outputs):
             element = dtype_of(value)
-            if element is not None and DTYPES.get(element.value) not in self.xp.own:
+            if element and element_dtype(element.value) not in self.xp.own:
                 return f"{self.namespace} has no elements of type {element.name}"
         return None
 

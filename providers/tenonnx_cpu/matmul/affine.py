@@ -12,7 +12,7 @@ from tenonnx_cpu.activation import ACTIVATION, NONE
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.kernel_selection import Call, NDArray
-from tenonnx_cpu.matmul.product import F32, KINDS, Epilogue, product_launch, request
+from tenonnx_cpu.matmul.product import F32, Epilogue, kind_of, product_launch, request
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -60,7 +60,7 @@ def fuse_affine(node: ir.Node, scope: Scope) -> Fused | None:
         return None
     sources = () if found.cast is None else (found.cast,)
     inputs = dict.fromkeys((node.inputs[0], *inputs_of([*sources, *walk.nodes])))
-    request(KINDS[found.weights.dtype])
+    request(kind_of(found.weights.dtype))
     make = functools.partial(_call, found, walk, scope.threads)
     return scope.fused(walk.nodes, inputs, make, sources)
 
@@ -120,6 +120,6 @@ def widening(node: ir.Node, scope: Scope) -> tuple[ir.Node | None, NDArray | Non
     """Returns the Cast that makes a product's constant B float32, and B in 16 bits."""
     cast = scope.maker(node.inputs[1], "Cast")
     weight = None if cast is None else scope.site(cast).constant(0)
-    if cast is None or weight is None or KINDS.get(weight.dtype, "f32") == "f32":
+    if cast is None or weight is None or kind_of(weight.dtype) in ("", "f32"):
         return None, None
     return (cast, weight) if scope.site(cast).attribute("to", 0) == FLOAT else (None, None)

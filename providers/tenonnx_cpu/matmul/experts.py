@@ -15,9 +15,9 @@ from tenonnx_cpu.matmul.kernels import WORKSPACE
 from tenonnx_cpu.matmul.product import (
     F32,
     GEMV,
-    KINDS,
     NO_BIAS,
     NO_RESIDUAL,
+    kind_of,
     product,
     request,
 )
@@ -45,11 +45,11 @@ def fuse_choice(node: ir.Node, scope: Scope) -> Fused | None:
 def _fused(node: ir.Node, matmul: ir.Node, scope: Scope, *, is_left: bool) -> Fused | None:
     site = scope.site(node)
     stack = site.constant(0)
-    if stack is None or stack.ndim != 3 or stack.dtype not in KINDS:
+    if stack is None or stack.ndim != 3 or not kind_of(stack.dtype):
         return None
     if site.attribute("axis", 0) or site.attribute("batch_dims", 0):
         return None
-    request(KINDS[stack.dtype])
+    request(kind_of(stack.dtype))
     inputs = (node.inputs[0], node.inputs[1], matmul.inputs[1 if is_left else 0])
     plain = scope.fallback((node, matmul), inputs, matmul.outputs[0])
     deep, threads = node.op_type == "GatherND", scope.threads
@@ -87,7 +87,7 @@ def chosen_product(x: NDArray, stack: NDArray, places: NDArray, threads: int) ->
     result = empty((x.shape[0], columns))
     if x.shape[0] > FEW:
         return result if _by_matrix(x, stack, places, threads, result) else None
-    kind = KINDS[stack.dtype]
+    kind = kind_of(stack.dtype)
     run = GEMV[kind].run
     if run is None:
         return None

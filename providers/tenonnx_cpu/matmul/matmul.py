@@ -10,7 +10,7 @@ from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.fuse import WIDENED, Fused, Scope, fusion
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.affine import widening
-from tenonnx_cpu.matmul.product import F32, KINDS, Epilogue, product, product_launch, request
+from tenonnx_cpu.matmul.product import F32, Epilogue, kind_of, product, product_launch, request
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def matmul(site: Site, plain: Call) -> Call | None:
     """Products of float32, and of 16-bit floats whose B is widened in the cache."""
     weight = site.constant(1)
-    if weight is not None and weight.dtype not in KINDS:
+    if weight is not None and not kind_of(weight.dtype):
         return None
-    request("f32" if weight is None else KINDS[weight.dtype])
+    request("f32" if weight is None else kind_of(weight.dtype))
     return _matmul_call(site, plain)
 
 
@@ -40,7 +40,7 @@ def _matmul_call(site: Site, plain: Call) -> Capturable:
 
 def _narrow(a: NDArray, b: NDArray, threads: int, plain: Call) -> Any:
     """Multiplies 16-bit floats as float32; only A and the result are ever copied."""
-    if a.dtype != b.dtype or a.dtype not in KINDS:
+    if a.dtype != b.dtype or not kind_of(a.dtype):
         return plain(a, b)
     result = product(a.astype(np.float32), b, threads)
     return plain(a, b) if result is None else result.astype(a.dtype)
@@ -78,7 +78,7 @@ def fuse_widened(node: ir.Node, scope: Scope) -> Fused | None:
     cast, weight = widening(node, scope)
     if cast is None or weight is None or (node.version or 1) < 7:
         return None
-    request(KINDS[weight.dtype])
+    request(kind_of(weight.dtype))
     inputs = (node.inputs[0], cast.inputs[0], *node.inputs[2:])
     make = _matmul_call if node.op_type == "MatMul" else _gemm_call
     return scope.fused((node,), inputs, lambda plain: make(scope.site(node), plain), (cast,))

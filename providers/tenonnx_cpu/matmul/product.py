@@ -7,12 +7,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from tenonnx.records import record
 from tenonnx_cpu.activation import NONE, Activation
-from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.buffers import empty, is_half
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.runtime import JitKernel
@@ -21,11 +20,11 @@ from tenonnx_cpu.kernel_selection import NDArray
 from tenonnx_cpu.matmul.kernels import WORKSPACE
 
 F32 = np.dtype(np.float32)
-KINDS = {F32: "f32", np.dtype(np.float16): "f16", np.dtype(ml_dtypes.bfloat16): "bf16"}
+KINDS = ("f32", "f16", "bf16")
 """Elements of B that kernels widen as they read them."""
 
-GEMM = {kind: JitKernel("matmul.gemm", f"gemm_{kind}") for kind in KINDS.values()}
-GEMV = {kind: JitKernel("matmul.gemv", f"gemv_{kind}") for kind in KINDS.values()}
+GEMM = {kind: JitKernel("matmul.gemm", f"gemm_{kind}") for kind in KINDS}
+GEMV = {kind: JitKernel("matmul.gemv", f"gemv_{kind}") for kind in KINDS}
 
 FEW_ROWS, FEW_DOTS = 8, 16
 """Rows of A up to which B is streamed, when its columns or its rows are adjacent."""
@@ -62,6 +61,13 @@ class Epilogue:
 PLAIN = Epilogue()
 
 
+def kind_of(dtype: np.dtype[Any]) -> str:
+    """Returns which of ``KINDS`` a dtype is; ``""`` if it is none."""
+    if dtype == F32:
+        return "f32"
+    return ("f16" if dtype.char == "e" else "bf16") if is_half(dtype) else ""
+
+
 def request(kind: str) -> None:
     """Has the kernels for B of a kind of elements compiled."""
     GEMM[kind].request()
@@ -96,8 +102,8 @@ def product_launch(
         ``None`` if no kernel takes these arrays, or the one that does is not ready: empty,
         unaligned or of other types, or their shapes do not fit.
     """
-    kind = KINDS.get(b.dtype)
-    if kind is None or a.dtype != F32 or a.ndim < 2 or b.ndim < 2:
+    kind = kind_of(b.dtype)
+    if not kind or a.dtype != F32 or a.ndim < 2 or b.ndim < 2:
         return None
     depth, columns = b.shape[-2:]
     if a.shape[-1] != depth or not (a.size and b.size and a.flags.aligned and b.flags.aligned):

@@ -12,7 +12,7 @@ from tenonnx_cpu.buffers import F32, contiguous
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import done
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
-from tenonnx_cpu.matmul.product import KINDS, product
+from tenonnx_cpu.matmul.product import kind_of, product
 from tenonnx_cpu.matmul.product import request as request_products
 from tenonnx_cpu.quantized.matrix import Quantized
 from tenonnx_cpu.quantized.product import Activations, activations_at, matmul_q, request
@@ -111,11 +111,11 @@ def mixture_of_experts(site: Site, plain: Call) -> Call | None:
 
 def _of_numbers(site: Site, stack: int, bias: int) -> Dense | None:
     matrices, biases = site.constant(stack), site.constant(bias)
-    if matrices is None or matrices.dtype not in KINDS or matrices.ndim != 3:
+    if matrices is None or not kind_of(matrices.dtype) or matrices.ndim != 3:
         return None
     if site.given(bias) and not _are_biases(biases, matrices.shape[:2]):
         return None
-    request_products(KINDS[matrices.dtype])
+    request_products(kind_of(matrices.dtype))
     return Dense(matrices, biases, site.threads)
 
 
@@ -126,7 +126,7 @@ def _are_biases(biases: NDArray | None, shape: tuple[int, ...]) -> bool:
 
 def _of_codes(site: Site, stack: int, scale: int, bias: int, zero: int) -> DenseOfCodes | None:
     codes, scales, biases, zeros = (site.constant(n) for n in (stack, scale, bias, zero))
-    if codes is None or scales is None or codes.dtype != np.uint8 or scales.dtype not in KINDS:
+    if codes is None or scales is None or codes.dtype != np.uint8 or not kind_of(scales.dtype):
         return None
     if codes.ndim != 3 or (site.given(bias) and not _are_biases(biases, codes.shape[:2])):
         return None

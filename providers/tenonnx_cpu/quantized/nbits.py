@@ -9,7 +9,7 @@ import numpy as np
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import done
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
-from tenonnx_cpu.matmul.product import KINDS, product
+from tenonnx_cpu.matmul.product import kind_of, product
 from tenonnx_cpu.matmul.product import request as request_products
 from tenonnx_cpu.quantized.matrix import Quantized
 from tenonnx_cpu.quantized.product import activations_at, matmul_q, request
@@ -35,7 +35,7 @@ def matmul_nbits(site: Site, plain: Call) -> Call | None:
     starts = np.arange(0, weights.depth, weights.block)
 
     def call(a: NDArray, *constants: NDArray | None) -> Any:
-        if a.dtype not in KINDS:
+        if not kind_of(a.dtype):
             return plain(a, *constants)
         x = a.astype(np.float32, copy=False)
         made = matmul_q(x, weights, threads, bias, activations=activations)
@@ -51,7 +51,7 @@ def matmul_nbits(site: Site, plain: Call) -> Call | None:
 
 def _weights(site: Site) -> Quantized | None:
     codes, scales, zeros, groups = (site.constant(position) for position in (1, 2, 3, 4))
-    if codes is None or codes.dtype != np.uint8 or scales is None or scales.dtype not in KINDS:
+    if codes is None or codes.dtype != np.uint8 or scales is None or not kind_of(scales.dtype):
         return None
     depth, columns = site.attribute("K", 0), site.attribute("N", 0)
     bits, block = site.attribute("bits", 4), site.attribute("block_size", 0)
@@ -84,7 +84,7 @@ def _real_offsets(site: Site, weights: Quantized) -> NDArray | None:
     ``(middle - zero_point) * scale``, (columns, blocks); ``None`` without such zero points.
     """
     zeros = site.constant(3)
-    if zeros is None or zeros.dtype not in KINDS or zeros.size != weights.scales.size:
+    if zeros is None or not kind_of(zeros.dtype) or zeros.size != weights.scales.size:
         return None
     shape = weights.scales.shape
     return site.derived(
