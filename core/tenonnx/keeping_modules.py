@@ -12,7 +12,7 @@ from typing import Any
 
 from tenonnx import kept_modules
 from tenonnx.digest import digest
-from tenonnx.kept_modules import FRONT, MARK, PACKAGE, Loader, log, state_of
+from tenonnx.kept_modules import FRONT, MARK, PACKAGE, Direct, Loader, log, state_of
 from tenonnx.weights.folder import cache_room
 from tenonnx.weights.trusted import write_trusted
 
@@ -59,7 +59,11 @@ def _is_ours(name: str) -> bool:
 def _compiled(name: str) -> tuple[Any, bytes] | None:
     """Returns an entry's beginning and a module's code, if it is of a file that has not changed."""
     spec = getattr(sys.modules.get(name), "__spec__", None)
-    if spec is None or type(spec.loader) not in (SourceFileLoader, Loader) or not spec.origin:
+    if (
+        spec is None
+        or type(spec.loader) not in (SourceFileLoader, Direct, Loader)
+        or not spec.origin
+    ):
         return None
     before = state_of(spec.origin)
     try:

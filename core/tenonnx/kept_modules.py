@@ -6,8 +6,9 @@ the bytecode of all modules that sessions of earlier processes imported; ``keepi
 it.
 
 A module is taken from there if its source is in the state that it was in, as with Python's own
-bytecode; otherwise Python imports it as ever. The first module of a package, which says where the
-others are, always comes from its folder.
+bytecode; otherwise from its folder. There, a plain module with bytecode that fits is found with two
+looks at files, where Python makes six; all others are left to Python. The first module of a
+package, which says where the others are, always comes from its folder.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import os
 import struct
 import sys
 from collections.abc import Sequence
+from importlib._bootstrap_external import MAGIC_NUMBER  # importlib.util's: its import takes longer
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType, ModuleType
 from typing import TypeAlias
@@ -32,6 +34,12 @@ FRONT = struct.Struct(f"<8s{2 * BYTES}sIQ")
 """The mark, the digest and the bytes of the list that follows, and the bytes of all."""
 
 PACKAGE = "tenonnx"
+
+BYTECODE = struct.Struct("<4sIII")
+"""The front of a file of bytecode: Python's number, how it is checked, its source's state."""
+
+LARGEST = 1 << 20
+"""Bytes of a file of bytecode that is read in one go; any of this project's is a tenth of it."""
 
 log = logger("tenonnx.plans")
 
@@ -51,6 +59,60 @@ class Loader(SourceFileLoader):
         """Returns the kept code, and later, should somebody ask, what Python has."""
         kept, self.kept = self.kept, None
         return super().get_code(fullname) if kept is None else marshal.loads(kept)
+
+
+class Direct(SourceFileLoader):
+    """Loads a module from its folder: its bytecode, if that fits the source."""
+
+    status: os.stat_result | None = None
+    bytecode = ""
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        """Returns the code, by Python's own way unless it is there already and plain."""
+        status, self.status = self.status, None
+        code = None if status is None else _read(self.bytecode, status)
+        if code is None or code.co_filename != self.path:
+            return super().get_code(fullname)
+        return code
+
+
+def _read(bytecode: str, source: os.stat_result) -> CodeType | None:
+    """Returns the code in a file of bytecode if it is of a source in this state."""
+    try:
+        descriptor = os.open(bytecode, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        content = os.read(descriptor, LARGEST)
+    finally:
+        os.close(descriptor)
+    state = int(source.st_mtime) & 0xFFFFFFFF, source.st_size & 0xFFFFFFFF
+    if len(content) == LARGEST or content[:16] != BYTECODE.pack(MAGIC_NUMBER, 0, *state):
+        return None
+    return marshal.loads(memoryview(content)[16:])  # type: ignore[no-any-return] # as it began
+
+
+class DirectFinder:
+    """Finds modules of this project that are a file in the folder of their package."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Returns the spec of such a module; ``None`` for others, which Python looks for."""
+        if path is None or not fullname.startswith(PACKAGE) or len(path) != 1:
+            return None
+        name, folder = fullname.rpartition(".")[2], path[0]
+        source = f"{folder}/{name}.py"
+        try:
+            status = os.stat(source)
+        except OSError:
+            return None
+        loader = Direct(fullname, source)
+        loader.status = status
+        loader.bytecode = f"{folder}/__pycache__/{name}.{sys.implementation.cache_tag}.pyc"
+        spec = ModuleSpec(fullname, loader, origin=source)
+        spec.has_location, spec.cached = True, loader.bytecode
+        return spec
 
 
 class Finder:
@@ -110,7 +172,13 @@ def install() -> None:
     if _installed:
         return
     _installed = True
-    if PathFinder not in sys.meta_path or (path := path_of()) is None:
+    if PathFinder not in sys.meta_path:
+        return
+    # Finders of others, such as those of test runners, which rewrite modules, come before.
+    place = sys.meta_path.index(PathFinder)
+    if sys.pycache_prefix is None and not sys.flags.optimize:  # else bytecode has other names
+        sys.meta_path.insert(place, DirectFinder())
+    if (path := path_of()) is None:
         return
     try:
         _finder = Finder(path)
@@ -119,8 +187,7 @@ def install() -> None:
     except Exception as error:  # a damaged file may say anything
         log.info("%s is damaged and will be made again: %s", path, error)
         return
-    # Finders of others, such as those of test runners, which rewrite modules, come before.
-    sys.meta_path.insert(sys.meta_path.index(PathFinder), _finder)
+    sys.meta_path.insert(place, _finder)
 
 
 def path_of() -> str | None:

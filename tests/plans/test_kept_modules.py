@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import py_compile
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ from plan_models import saved
 
 from tenonnx import kept_modules
 from tenonnx.keeping_modules import keep
-from tenonnx.kept_modules import Finder, state_of
+from tenonnx.kept_modules import Direct, DirectFinder, Finder, state_of
 from tenonnx.weights.trusted import Untrusted
 
 NAMES = "tenonnx_extra", "tenonnx_extra.inner", "tenonnx_extra.inner.leaf", "tenonnx_extra.plain"
@@ -61,6 +63,44 @@ def test_modules_are_as_python_imports_them(file: str, monkeypatch: pytest.Monke
         assert isinstance(now["__loader__"], kept_modules.Loader) is ("." in name)
         assert now["__loader__"].get_source(name) == Path(now["__file__"]).read_text()
         assert now["__loader__"].get_code(name) is not None
+
+
+@pytest.mark.usefixtures("package")
+def test_modules_in_folders_are_as_python_imports_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {name: vars(sys.modules.pop(name)) for name in NAMES}
+    monkeypatch.setattr(sys, "meta_path", [DirectFinder(), *sys.meta_path])
+    for name in NAMES:
+        __import__(name)
+        now = vars(sys.modules[name])
+        for fact in ("__file__", "__cached__", "__package__", "__path__", "value"):
+            assert now.get(fact) == before[name].get(fact)
+        assert (type(now["__loader__"]) is Direct) is (name in (NAMES[2], NAMES[3]))
+        assert now["__loader__"].get_source(name) == Path(now["__file__"]).read_text()
+        assert now["__loader__"].get_code(name) is not None
+
+
+@pytest.mark.parametrize("bytecode", ["none", "cut", "old", "of another Python", "elsewhere"])
+def test_bytecode_that_does_not_fit_is_not_run(
+    package: Path, bytecode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = package / "plain.py"
+    file = Path(str(sys.modules.pop(NAMES[3]).__cached__))
+    py_compile.compile(str(source), cfile=str(file))
+    if bytecode == "none":
+        file.unlink()
+    elif bytecode == "cut":
+        file.write_bytes(file.read_bytes()[:10])
+    elif bytecode == "of another Python":
+        file.write_bytes(b"abcd" + file.read_bytes()[4:])
+    elif bytecode == "elsewhere":
+        py_compile.compile(str(source), dfile="/somewhere/else.py", cfile=str(file))
+    else:
+        source.write_text("value = 'newer one'\n")
+    monkeypatch.setattr(sys, "meta_path", [DirectFinder(), *sys.meta_path])
+    module = importlib.import_module(NAMES[3])
+    assert type(module.__loader__) is Direct
+    assert module.value == ("newer one" if bytecode == "old" else "plain")
+    assert module.__spec__.loader.get_code(NAMES[3]).co_filename == str(source)  # type: ignore[union-attr]
 
 
 def test_a_changed_source_is_imported_anew(file: str, package: Path) -> None:
