@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 from collections.abc import Iterator
+
+_loads = itertools.count()
+
+
+def first_load() -> bool:
+    """Says whether no model was loaded before: most of what is made then are modules."""
+    return next(_loads) == 0
 
 
 @contextlib.contextmanager
