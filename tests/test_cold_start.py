@@ -124,3 +124,25 @@ def test_frozen_dataclasses_are_records(imported: set[str]) -> None:
         and about.frozen
     ]
     assert not found
+
+
+COLLECTIONS = """
+import gc, sys
+import numpy, tenonnx
+tenonnx.InferenceSession
+searches = []
+gc.callbacks.append(lambda phase, facts: searches.append((phase, facts["generation"])))
+sessions = [tenonnx.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])]
+kept = [[] for _ in range(10)]
+print(searches)
+"""
+
+
+def test_what_a_first_load_makes_is_not_searched_for_garbage() -> None:
+    environment = {**os.environ, "TENONNX_JIT": "0", "TENONNX_CACHE": "0", "TENONNX_PLUGINS": ""}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    done = subprocess.run(
+        [sys.executable, "-c", COLLECTIONS, str(DIGITS)],
+        env=environment, capture_output=True, text=True, check=True, timeout=120,
+    )  # fmt: skip
+    assert done.stdout.strip() == "[]"
