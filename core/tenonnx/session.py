@@ -88,8 +88,7 @@ class InferenceSession(ReopenedSession):
         provider_options: Sequence[Mapping[str, Any]] | None,
     ) -> None:
         limit = LoadLimit(self._given)
-        lasting = collector.first_load()
-        with collector.paused(lasting=lasting), interruption.limited(limit):
+        with collector.paused(lasting=collector.first_load()), interruption.limited(limit):
             self._options = effective(self._given)
             self._narrowed: dict[tuple[int, ...], Plan] = {}
             self._profiler: Profiler | None = None
