@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import marshal
 import os
@@ -21,6 +20,7 @@ from tenonnx.plans.rewriting import writes_of
 from tenonnx.plans.weights import Stores
 from tenonnx.plugins.catalogue import Catalogue
 from tenonnx.plugins.choosing import plugins_of
+from tenonnx.records import names_of
 
 BESIDE = frozenset({"__builtins__", "clock"})
 """Names that every plan has, and this one's code does not use."""
@@ -78,13 +78,18 @@ def parts_of(session: Session) -> Parts:
         namespace,
         session._signature,
         session._said,
-        dataclasses.astuple(metadata_of(model)),
+        _fields(metadata_of(model)),
         session._weights,
         model.graph.name or "",
         writes_of(plan._lowering, code),
         session._placed.counts(),
-        tuple(map(dataclasses.astuple, session._reports)),
+        tuple(map(_fields, session._reports)),
     )
+
+
+def _fields(made: Any) -> tuple[Any, ...]:
+    """Returns the values of a record; ``dataclasses.astuple`` copies them, and what they hold."""
+    return tuple(getattr(made, name) for name in names_of(type(made)))
 
 
 def refuse(session: Session) -> None:
