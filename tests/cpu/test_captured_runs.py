@@ -86,21 +86,35 @@ def test_results_are_the_same(threads: int, monkeypatch: pytest.MonkeyPatch) -> 
     """Steps by machine code: for shapes that come once, again, or in turns."""
     plain, one = uncaptured(monkeypatch, threads), opened(threads)
     assert not captures(plain)
-    shapes = [(2, 5)] * 5 + [(1, 1)] * 4 + [(2, 5), (1, 1), (3, 9), (40, 17)] * 4
+    shapes = [(2, 5)] * 5 + [(1, 1)] * 4 + [(2, 5), (1, 1), (3, 9), (40, 17)] * 4 + [(4, 4)]
     for seed, shape in enumerate(shapes):
         feeds = given(shape, seed)
         same(one.run(None, feeds), plain.run(None, feeds))
     found = captures(one)
     assert len(found) == 1 < 10 <= len(one._plan.steps)
-    assert set(found) == {2}, "the first one, and the one that came twice in a row"
+    assert set(found) == {4}, "the first one, and those that came again"
 
 
 def test_captures_are_few() -> None:
     one = opened()
-    for length in range(1, 9):
+    for length in range(1, 2 * capturable.KEPT):
         for _ in range(4):
             one.run(None, given((1, length)))
     assert set(captures(one)) == {capturable.KEPT}
+
+
+def test_shapes_that_take_turns_do_not_drive_out_captures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there are more of them than captures: those that are there stay, and are replayed."""
+    one, traced = opened(), []
+    original = span.Tracer._call
+    monkeypatch.setattr(span.Tracer, "_call", lambda *a: traced.append(1) or original(*a))
+    for most in (capturable.KEPT, capturable.KEPT + 3):
+        for _ in range(3):
+            traced.clear()
+            for length in range(1, most + 1):
+                one.run(None, given((1, length)))
+        assert set(captures(one)) == {capturable.KEPT}
+        assert len(traced) == most - capturable.KEPT
 
 
 def test_a_step_gives_up_on_shapes_that_never_come_again() -> None:

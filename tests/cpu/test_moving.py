@@ -124,6 +124,14 @@ def test_shapes_that_never_come_again_are_numpys(kernel: Watch) -> None:
     assert kernel.calls == 1, "the first one"
 
 
+def test_shapes_that_take_turns_are_the_kernels(kernel: Watch) -> None:
+    one = session([node("Concat", "x x", "y", axis=0)], {"x": floats(1, 2)}, "y")
+    for length in (3, 5, 7) * 4:
+        x = floats(length, 2)
+        np.testing.assert_array_equal(one.run(None, {"x": x})[0], np.concatenate([x, x]))
+    assert kernel.calls == 10, "all but where the second and the third come first"
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(-1, 9), min_size=1, max_size=40))
 def test_runs_are_of_adjacent_elements(places: list[int]) -> None:

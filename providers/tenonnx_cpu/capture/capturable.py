@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 REPLAY = JitKernel("capture.replay", "replay")
 
-KEPT = 4
+KEPT = 8
 """Captured calls that a step keeps."""
 
 PATIENCE = 64
-"""Calls with other shapes than the call before after which a step is not captured any more."""
+"""Calls of shapes that are not captured after which a step is not captured any more."""
 
 
 @record
@@ -155,15 +155,15 @@ def attach(
     if not COUNTED:
         return plain
     if REPLAY.run is None:
+        from tenonnx_cpu.capture.waiting import Waiting  # before machine code is there
+
         return Waiting(tracer, plain, wrapped) if compiles() else plain
     cell = Cell((_services(), tracer))
     cell.__wrapped__ = wrapped
     return code_object.builtin("replay", code_object.entry_of(REPLAY.run), cell)
 
 
-def replay_once(
-    words: Any, things: Any, inputs: tuple[Any, ...], otherwise: Callable[..., Any]
-) -> Any:
+def replay_once(words: Any, things: Any, inputs: Any, otherwise: Callable[..., Any]) -> Any:
     """Replays a capture, or calls something else with the inputs if it does not fit them."""
     scratch(int(words[at.SCRATCH]))
     return _replay(Cell((_services(), lambda _cell, *given: otherwise(*given), words, things)))(
@@ -190,36 +190,18 @@ def again(cell: Cell, inputs: tuple[Any, ...]) -> Any:
     return _replay(cell)(*inputs)
 
 
+def captures_of(cell: Cell) -> int:
+    """Returns how many captures there are."""
+    return len(cell) // 2 - 1
+
+
 def keep(cell: Cell, run: CapturedRun) -> int:
     """Has a captured run replayed from now on; returns how many there are."""
     if len(cell) >= 2 + 2 * KEPT:
         del cell[2:4]
     cell.extend(run.encode())
     cell.scratch = max(cell.scratch, run.scratch)
-    return len(cell) // 2 - 1
-
-
-class Waiting:
-    """Calls steps without captures until machine code is there that replays them."""
-
-    __slots__ = ("__wrapped__", "_call", "_plain", "_tracer")
-
-    def __init__(
-        self, tracer: Callable[..., Any], plain: Callable[..., Any], wrapped: Callable[..., Any]
-    ) -> None:
-        self.__wrapped__ = wrapped
-        self._tracer, self._plain = tracer, plain
-        self._call: Callable[..., Any] = self._look
-
-    def __call__(self, *inputs: Any) -> Any:
-        """Returns the results."""
-        return self._call(*inputs)
-
-    def _look(self, *inputs: Any) -> Any:
-        if REPLAY.run is None:
-            return self._plain(*inputs)
-        self._call = attach(self._tracer, self._plain, self.__wrapped__)
-        return self._call(*inputs)
+    return captures_of(cell)
 
 
 class Cell(list[Any]):
@@ -311,6 +293,30 @@ def key_of(x: Any) -> Any:
     return x.shape, x.strides, x.dtype
 
 
+class Recent:
+    """The latest calls of a step: shapes that come again are worth a capture."""
+
+    _keys: Sequence[Any] = ()
+
+    def are_worth(self, key: Any, captures: int) -> bool:
+        """Says whether a call's inputs are to be captured; the call is the latest from now on.
+
+        The first ones are; others when they come again, while there is room for captures, and then
+        when they come twice in a row: shapes that take turns would drive out each other's.
+
+        Args:
+            key: What tells captures of such inputs apart.
+            captures: How many there are.
+        """
+        latest = self._keys
+        self.add([key])
+        return not latest or key in (latest if captures < KEPT else latest[-1:])
+
+    def add(self, keys: Iterable[Any]) -> None:
+        """Adds calls with such inputs."""
+        self._keys = [*self._keys, *keys][-KEPT:]
+
+
 class _Tracer:
     """The call for inputs that no capture of a step fits.
 
@@ -325,7 +331,7 @@ class _Tracer:
         self._step = step
         self._constants = constants
         self._patience = PATIENCE
-        self._last: Any = None
+        self._recent = Recent()
 
     def attached(self) -> Callable[..., Any]:
         """Returns what a step calls."""
@@ -337,7 +343,7 @@ class _Tracer:
 
     def resume(self, keys: Sequence[Any]) -> None:
         """Goes on from captures of such inputs."""
-        self._last = keys[-1]
+        self._recent.add(keys)
 
     def untraced(self, *inputs: Any) -> Any:
         """Returns the results."""
@@ -355,13 +361,11 @@ class _Tracer:
             return self._step(*inputs)
         self._patience -= 1
         key = [key_of(x) for x in inputs]
-        is_known = self._last in (None, key)
-        self._last = key
-        if not is_known:
+        if not self._recent.are_worth(key, captures_of(cell)):
             return self._step(*inputs)
         result, captured = self._step.traced(inputs, self._constants)
         if captured is not None:
-            from tenonnx_cpu.capture.captured_run import alone
+            from tenonnx_cpu.capture.captured_run import alone  # not where nothing is captured
 
             keep(cell, alone(captured))
         return result

@@ -23,8 +23,10 @@ from tenonnx_cpu.capture.capturable import (
     PATIENCE,
     Capturable,
     Cell,
+    Recent,
     again,
     attach,
+    captures_of,
     keep,
     key_of,
     lacks_scratch,
@@ -79,7 +81,7 @@ class Tracer:
         self._steps, self._inputs, self._outputs = steps, tuple(inputs), tuple(outputs)
         self._patience = PATIENCE
         self._kept: list[Any] = []
-        self._last: Any = None
+        self._recent = Recent()
         self._keys: list[Any] = []
         self._forms: tuple[Any, ...] = ()
         self._dynamic: tuple[DynamicRun, ...] = ()
@@ -97,7 +99,8 @@ class Tracer:
 
     def resume(self, keys: Sequence[Any]) -> None:
         """Goes on from captures of such inputs."""
-        self._kept, self._last = list(keys), keys[-1]
+        self._kept = list(keys)
+        self._recent.add(keys)
 
     @functools.cached_property
     def parts(self) -> tuple[Step, ...]:
@@ -129,8 +132,7 @@ class Tracer:
         key = [key_of(x) for x in inputs]
         if key in self._kept:  # its kernels refuse what is in the inputs
             return self.untraced(*inputs)
-        trace = Trace(captures=self._last in (None, key))
-        self._last = key
+        trace = Trace(captures=self._recent.are_worth(key, captures_of(cell)))
         results = self._followed(functools.partial(self._trace, trace), inputs)
         if trace.captures:
             self._keep(cell, key, inputs, trace.calls)

@@ -13,7 +13,7 @@ import numpy as np
 
 from tenonnx.records import record
 from tenonnx_cpu.buffers import empty
-from tenonnx_cpu.capture.capturable import PATIENCE, Capturable
+from tenonnx_cpu.capture.capturable import KEPT, PATIENCE, Capturable
 from tenonnx_cpu.capture.launch import Launch, is_fixed
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
@@ -136,7 +136,7 @@ class Mover:
         self._threads = threads
         self._fills = functools.cache(lambda dtype: fill.astype(dtype).view(np.uint8))
         self._patience = PATIENCE
-        self._seen: tuple[Any, Any] = None, UNKNOWN
+        self._found: dict[Any, Any] = {}
         MOVE.request()
 
     def call(self, *given: Any) -> Any:
@@ -180,20 +180,23 @@ class Mover:
         return all(array.dtype == dtype and array.flags.aligned for array in arrays)
 
     def _moves(self, arrays: Sequence[Any]) -> Any:
-        if not self._patience or not self.takes(arrays):
+        if not self.takes(arrays):
             return None
-        forms = [(array.shape, array.strides) for array in arrays]
-        seen, found = self._seen
-        if forms != seen:
-            self._seen = forms, UNKNOWN
+        forms = tuple((array.shape, array.strides) for array in arrays)
+        if forms not in self._found:
+            if not self._patience:
+                return None
             self._patience -= 1
+            is_first = not self._found
+            latest = [*self._found.items(), (forms, UNKNOWN)][-KEPT:]
+            self._found = dict(latest)
             # To find out how takes longer than numpy does: for the first shapes, and those that
             # come again.
-            if seen is not None:
+            if not is_first:
                 return None
+        found = self._found.get(forms, UNKNOWN)
         if found is UNKNOWN:
-            found = self._trace(arrays)
-            self._seen = forms, found
+            self._found[forms] = found = self._trace(arrays)
         return found
 
 
