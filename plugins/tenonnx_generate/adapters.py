@@ -37,7 +37,7 @@ class Adapter:
     def __init__(self, name: str, path: str | os.PathLike[str]) -> None:
         self.name, self.number = name, next(NUMBERS)
         self.users: WeakSet[object] = WeakSet()
-        if not os.path.isfile(path):  # noqa: PTH113 - any path-like
+        if not os.path.isfile(path):
             raise Missing(f"{os.fspath(path)} does not exist")
         self._mapped = LoraAdapter()
         self._mapped.Load(path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from tenonnx_generate.errors import Missing, Refused
@@ -39,20 +38,21 @@ class Config:
     """
 
     def __init__(self, config_path: str | os.PathLike[str]) -> None:
-        path = Path(config_path)
-        self.folder = path.parent if path.name == NAME else path
-        if not self.folder.is_dir():
+        path = os.fspath(config_path)
+        is_file = os.path.basename(path) == NAME
+        self.folder = (os.path.dirname(path) or os.curdir) if is_file else path
+        if not os.path.isdir(self.folder):
             raise Missing(
                 f"{self.folder} is no folder",
                 hint=f"name the folder of a language model, which has {NAME}",
             )
-        file = self.folder / NAME
-        if not file.is_file():
+        file = os.path.join(self.folder, NAME)
+        if not os.path.isfile(file):
             raise Missing(
                 f"{self.folder} has no {NAME}",
                 hint="onnxruntime_genai.models.builder writes it beside the model",
             )
-        self.document = parse_object(read_text(file, CONFIG_LIMIT), str(file))
+        self.document = parse_object(read_text(file, CONFIG_LIMIT), file)
 
     def overlay(self, text: str) -> None:
         """Merges a JSON object into what there is: objects by key, all else is replaced.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from tenonnx.records import record
@@ -85,9 +84,9 @@ class Description:
         suppressed: Tokens that may not come, of a model with an encoder.
     """
 
-    folder: Path
+    folder: str
     type: str
-    path: Path
+    path: str
     vocabulary: int
     context: int
     bos: int | None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,7 +52,7 @@ class EncoderDescription:
         start: The token that a text begins with; ``None`` where callers say it.
     """
 
-    path: Path
+    path: str
     inputs: dict[str, str]
     outputs: dict[str, str]
     fed: dict[str, str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from pathlib import Path
+import os
 from typing import Any
 
 from tenonnx_generate.errors import Missing, NotInstalled, Refused
@@ -32,22 +32,24 @@ def needed(module: str) -> Any:
         raise NotInstalled(f"{module} is not installed", hint=EXTRA) from error
 
 
-def inside(folder: Path, name: str) -> Path:
+def inside(folder: str, name: str) -> str:
     """Returns the path of a file that a configuration names.
 
     Raises:
         Refused: It would lie outside the folder.
         Missing: It is not there.
     """
-    if not name or "\0" in name or Path(name).is_absolute() or ".." in Path(name).parts:
+    parts = name.replace(os.altsep or os.sep, os.sep).split(os.sep)
+    rooted = os.path.isabs(name) or os.path.splitdrive(name)[0]
+    if not name or "\0" in name or rooted or os.pardir in parts:
         raise Refused(f"{name!r} is no file inside of {folder}")
-    path = folder / name
-    if not path.is_file():
+    path = os.path.join(folder, name)
+    if not os.path.isfile(path):
         raise Missing(f"{path} does not exist", hint="the folder is not whole: fetch it again")
     return path
 
 
-def read_text(path: Path, limit: int) -> str:
+def read_text(path: str | os.PathLike[str], limit: int) -> str:
     """Returns a file's text.
 
     Raises:
@@ -55,7 +57,7 @@ def read_text(path: Path, limit: int) -> str:
         Refused: It has more bytes than ``limit``, or is no UTF-8.
     """
     try:
-        with path.open("rb") as file:
+        with open(path, "rb") as file:
             content = file.read(limit + 1)
     except FileNotFoundError:
         raise Missing(f"{path} does not exist") from None

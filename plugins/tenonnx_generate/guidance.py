@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -193,7 +194,7 @@ def vocabulary_of(model: Model) -> Vocabulary:
         raise Refused("guidance wants a token that ends the text, and the model has none")
     with _making:
         if model not in _vocabularies:
-            path = about.folder / "tokenizer.json"
+            path = os.path.join(about.folder, "tokenizer.json")
             text = read_text(path, TOKENIZER_LIMIT).strip()
             if not text.startswith("{"):  # which the library would take for a name
                 raise Refused(f"{path} is no tokenizer")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -163,13 +164,13 @@ def _described(model: Model) -> Mel:
     """Returns how a folder says that features are made."""
     about = model.description
     name = about.speech or CONFIG
-    if not (about.folder / name).is_file():
+    if not os.path.isfile(os.path.join(about.folder, name)):
         raise Missing(
             f"{about.folder} has no {name}",
             hint="onnxruntime_genai.models.builder writes it beside the model",
         )
     path = inside(about.folder, name)
-    document = parse_object(read_text(path, CONFIG_LIMIT), str(path))
+    document = parse_object(read_text(path, CONFIG_LIMIT), path)
     section = document.get("feature_extraction")
     sequence = section.get("sequence") if isinstance(section, dict) else None
     found: dict[str, int] = {}
@@ -182,7 +183,7 @@ def _described(model: Model) -> Mel:
         raise Refused(
             f"{path} has no n_mel, the number of bands", hint=f"{NAME} names another file?"
         )
-    return _checked(found, str(path))
+    return _checked(found, path)
 
 
 def _checked(found: dict[str, Any], path: str) -> Mel:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from tenonnx.records import record
@@ -30,16 +30,16 @@ class Suppressed:
 NOTHING = Suppressed()
 
 
-def suppressed_in(folder: Path, vocabulary: int) -> Suppressed:
+def suppressed_in(folder: str, vocabulary: int) -> Suppressed:
     """Returns what a folder says; nothing if it has no such file.
 
     Raises:
         Refused: The file is no JSON, or a token is none of the model's.
     """
-    path = folder / NAME
-    if not path.is_file():
+    path = os.path.join(folder, NAME)
+    if not os.path.isfile(path):
         return NOTHING
-    told = parse_object(read_text(path, CONFIG_LIMIT), str(path))
+    told = parse_object(read_text(path, CONFIG_LIMIT), path)
     lists = (_tokens(told, f"{which}suppress_tokens", vocabulary) for which in ("", "begin_"))
     return Suppressed(*lists)
 

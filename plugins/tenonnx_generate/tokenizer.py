@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,8 +42,8 @@ class Tokenizer:
 
     def __init__(self, model: Model) -> None:
         self._about = model.description
-        path = self._about.folder / "tokenizer.json"
-        if not path.is_file():
+        path = os.path.join(self._about.folder, "tokenizer.json")
+        if not os.path.isfile(path):
             raise Missing(
                 f"{self._about.folder} has no tokenizer.json",
                 hint="transformers writes one: AutoTokenizer.from_pretrained(...).save_pretrained",
@@ -161,9 +161,9 @@ class Tokenizer:
 
     def _configuration(self) -> dict[str, Any]:
         if self._settings is None:
-            path = self._about.folder / "tokenizer_config.json"
-            text = read_text(path, CONFIG_LIMIT) if path.is_file() else "{}"
-            self._settings = parse_object(text, str(path))
+            path = os.path.join(self._about.folder, "tokenizer_config.json")
+            text = read_text(path, CONFIG_LIMIT) if os.path.isfile(path) else "{}"
+            self._settings = parse_object(text, path)
         return self._settings
 
     def chat_template(self, *, with_tools: bool = False) -> str:
@@ -172,8 +172,8 @@ class Tokenizer:
         Raises:
             Refused: There is none.
         """
-        path = self._about.folder / "chat_template.jinja"
-        if path.is_file():
+        path = os.path.join(self._about.folder, "chat_template.jinja")
+        if os.path.isfile(path):
             return read_text(path, CONFIG_LIMIT)
         found = self._configuration().get("chat_template")
         if isinstance(found, list):
@@ -199,7 +199,7 @@ class Tokenizer:
         return named
 
 
-def _opened(text: str, path: Path) -> Any:
+def _opened(text: str, path: str) -> Any:
     """Returns the library's tokenizer.
 
     Raises:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from tenonnx_generate.errors import Refused
@@ -37,5 +38,5 @@ def check_vocabulary(model: Model, draft: Model) -> None:
 
 
 def _tokenizer(model: Model) -> str | None:
-    path = model.description.folder / "tokenizer.json"
-    return read_text(path, TOKENIZER_LIMIT) if path.is_file() else None
+    path = os.path.join(model.description.folder, "tokenizer.json")
+    return read_text(path, TOKENIZER_LIMIT) if os.path.isfile(path) else None

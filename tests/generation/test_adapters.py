@@ -84,7 +84,7 @@ def test_a_generator_is_the_graph_with_its_matrices(
             made.set_active_adapter(adapters, name)
         made.append_tokens(PROMPT)
         made.generate_next_token()
-        path = None if name is None else model.description.folder / f"{name}.onnx_adapter"
+        path = None if name is None else Path(model.description.folder) / f"{name}.onnx_adapter"
         expected = bare(model, path, made.get_sequence(0).tolist())
         np.testing.assert_allclose(made.get_logits()[0, 0], expected, rtol=1e-3, atol=1e-3)
         said.add(tuple(alone(model, adapters, name, PROMPT)))
@@ -177,7 +177,7 @@ def test_changing_adapters_runs_the_last_token_again(
 
 def test_a_file_is_mapped_once_and_counted(adapted: dict[str, tuple[Model, Adapters]]) -> None:
     model, adapters = adapted["empty"]
-    path = model.description.folder / "0.onnx_adapter"
+    path = Path(model.description.folder) / "0.onnx_adapter"
     other = Adapters(model)
     other.load(path, "same")
     arrays = [each.used_by(model, model, name).parameters["lora_A0"]

@@ -12,7 +12,7 @@ from tenonnx.interface.devices import find_device
 from tenonnx.interface.sparse_tensor import SparseTensor
 from tenonnx.interface.value_types import describe_value, element_dtype, onnx_type
 from tenonnx.lazy_modules import onnx_ir as ir
-from tenonnx.planning.on_devices import lends
+from tenonnx.lending import lends
 from tenonnx.provider import HOST, Device
 
 NDArray = np.ndarray[Any, np.dtype[Any]]

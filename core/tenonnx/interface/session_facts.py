@@ -208,7 +208,7 @@ class Session:
 
         A run neither copies nor moves inputs and outputs that are bound there, such as caches.
         """
-        from tenonnx.planning.on_devices import lends
+        from tenonnx.lending import lends
         from tenonnx.provider import HOST
 
         device = self._providers[0].device

@@ -239,7 +239,8 @@ class Plan:
     def _for_devices(
         self, sources: Sequence[Device], targets: Sequence[Device], *, bound: bool
     ) -> RunOnDevices:
-        from tenonnx.planning.on_devices import RunOnDevices, lends  # for those who have devices
+        from tenonnx.lending import lends  # for those who have devices
+        from tenonnx.planning.on_devices import RunOnDevices
 
         there = [device if lends(device) else None for device in targets]
         direct = tuple(

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from tenonnx.interruption import check
 from tenonnx.planning.bound import direct_outputs
-from tenonnx.planning.lower import Lowering
 from tenonnx.planning.plan import Code
 from tenonnx.planning.writing import writer
 from tenonnx.provider import Step
 from tenonnx.records import NamedTuple
+
+if TYPE_CHECKING:
+    from tenonnx.planning.lower import Lowering
 
 T = TypeVar("T")
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
+from tenonnx.plans.later import Later
+from tenonnx_cpu.attention.token_counts import counted
 from tenonnx_cpu.fuse import PATTERN, Fused, Scope, fusion
-from tenonnx_cpu.kernel_selection import NDArray
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -43,7 +41,7 @@ def fuse_mask_lengths(node: ir.Node, scope: Scope) -> Fused | None:
     rest = [scope.plain(each).call for each in (node, *lengths, shape, *total)]
     inputs = mask, node.inputs[1], lengths[0].inputs[1], total[0].inputs[1]
     outputs = lengths[1].outputs[0], total[1].outputs[0]
-    return Fused(nodes, inputs, outputs, _call(int(place.item()), rest))
+    return Fused(nodes, inputs, outputs, counted(int(place.item()), Later(rest)))
 
 
 def _behind(node: ir.Node, operator: str, scope: Scope) -> tuple[ir.Node, ir.Node] | None:
@@ -56,17 +54,3 @@ def _behind(node: ir.Node, operator: str, scope: Scope) -> tuple[ir.Node, ir.Nod
     if cast is None or scope.site(cast).attribute("to", 0) != INT32:
         return None
     return found, cast
-
-
-def _call(place: int, rest: list[Callable[..., Any]]) -> Callable[..., Any]:
-    add_up, subtract, shorten, shape_of, take, shorten_it = rest
-
-    def call(mask: NDArray, axes: NDArray, less: NDArray, place_: NDArray) -> Any:
-        if mask.ndim == 2 and mask.dtype == less.dtype == np.int64:
-            lengths = np.add.reduce(mask, 1)
-            lengths -= less
-            return lengths.astype(np.int32), np.array(mask.shape[place], np.int32)
-        lengths = shorten(subtract(add_up(mask, axes), less))
-        return lengths, shorten_it(take(shape_of(mask), place_))
-
-    return call

@@ -1,0 +1,80 @@
+"""The call of steps with caches among them: by itself, as the process of a kept plan needs no more.
+
+It takes results and caches from where they are bound; ``cached_span`` makes it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenonnx.plans.later import Later
+from tenonnx_cpu.capture.cached_step import is_memory_of
+from tenonnx_cpu.capture.capturable import Cell
+from tenonnx_cpu.capture.launch import is_fixed
+
+if TYPE_CHECKING:
+    from tenonnx_cpu.capture.kept_run import KeptRun
+
+
+class CachedSpan:
+    """The call of a span's steps.
+
+    Args:
+        apart: An ``Apart``.
+        in_place: Takes the span's inputs, and writes to the caches among them.
+        caches: Which outputs are caches, and the inputs that they continue.
+        lengths: Inputs that say how many tokens there are.
+    """
+
+    def __init__(
+        self,
+        apart: Later,
+        in_place: Callable[..., Any],
+        caches: Mapping[int, int],
+        lengths: Sequence[int],
+    ) -> None:
+        self._apart, self._in_place = apart, in_place
+        self._caches, self._lengths = tuple(caches.items()), tuple(lengths)
+
+    def run(self, *inputs: Any, _outs: Sequence[Any] = ()) -> Any:
+        """Returns the results; caches are buffers' memory if they are in them already."""
+        if not _outs:
+            return self._apart.open().untraced(*inputs)
+        for output, place in self._caches:
+            if not is_memory_of(_outs[output], inputs[place]):
+                return self._apart.open().into(inputs, _outs)
+        given = list(inputs)
+        for output, place in self._caches:
+            given[place] = _outs[output]
+        for place in self._lengths:
+            if is_fixed(given[place]):  # its elements would be a part of the capture
+                given[place] = np.array(given[place])
+        made = list(self._in_place(*given))
+        for output, place in self._caches:
+            made[output] = _buffer_of(made[output], given[place])
+        return tuple(made)
+
+    def __checked__(self) -> Callable[..., Any]:
+        """Returns what calls its steps one after the other, and looks each time whether to stop."""
+        return functools.partial(self._apart.open().checked, Cell())
+
+    def __captures__(self, names: Mapping[int, str]) -> list[KeptRun]:
+        """Returns what was captured, for a plan that is kept."""
+        own = getattr(self._in_place, "__self__", None)
+        return own.__captures__(names) if isinstance(own, Cell) else []
+
+    def __take__(self, captures: Iterable[KeptRun], namespace: Mapping[str, Any]) -> None:
+        """Has what a plan was kept with replayed."""
+        own = getattr(self._in_place, "__self__", None)
+        if isinstance(own, Cell):
+            own.__take__(captures, namespace)
+
+
+def _buffer_of(made: Any, buffer: Any) -> Any:
+    """Returns a buffer if a result is a view of the whole of it; else the result."""
+    root = buffer if buffer.base is None else buffer.base
+    return buffer if made is buffer or made.base is buffer or made.base is root else made
