@@ -1,0 +1,71 @@
+"""The first token of a process that opens the folder of a model whose plan is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+from folders import write_folder
+
+import tenonnx
+import tenonnx_array
+import tenonnx_cpu
+import tenonnx_generate
+from tenonnx_cpu.jit.code import code_object
+from tenonnx_cpu.jit.runtime import has_numba
+
+TOKEN = """
+import json, sys
+import tenonnx_generate as og
+model = og.Model(sys.argv[1])
+made = og.Generator(model, og.GeneratorParams(model))
+made.append_tokens([5, 6, 7])
+made.generate_next_token()
+new = [name for name, each in sys.modules.items() if type(each).__name__ != "LazyModule"]
+print(json.dumps(sorted(new)))
+"""
+
+COMPILING = {
+    *("tenonnx.functions", "tenonnx.graph", "tenonnx.planning.codegen", "tenonnx.planning.fusion"),
+    *("tenonnx.planning.lower", "tenonnx.planning.placement", "tenonnx_array.elementwise"),
+    *("tenonnx_array.reduce", "tenonnx_cpu.capture.captured_run", "tenonnx_cpu.capture.span"),
+}
+"""Modules that compile a model, or compute its nodes without kernels."""
+
+OTHERS = {
+    *("jinja2", "llguidance", "logging", "ml_dtypes", "numpy.random", "onnx", "onnx_ir", "pathlib"),
+    *("pydantic", "tokenizers", "urllib.parse"),
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere platformdirs names the cache folder")
+@pytest.mark.skipif(not (has_numba() and code_object.SUPPORTED), reason="there are no kernels")
+def test_a_first_token_needs_no_more_than_it_uses(kernels: str, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "folder")
+    graph = onnx.load(folder / "model.onnx")
+    (sums,) = (node for node in graph.graph.node if node.op_type == "ReduceSum")
+    sums.attribute.append(onnx.helper.make_attribute("keepdims", 0))  # as exporters write it
+    onnx.save(graph, folder / "model.onnx")
+    packages = (tenonnx, tenonnx_array, tenonnx_cpu, tenonnx_generate)
+    own = [str(Path(each.__file__ or "").parents[1]) for each in packages]
+    environment = {
+        **os.environ,
+        "TENONNX_JIT": "wait",
+        "TENONNX_PLUGINS": "",
+        "NUMBA_CACHE_DIR": kernels,
+        "TENONNX_CACHE_DIR": str(tmp_path / "cache"),
+        "PYTHONPATH": os.pathsep.join(filter(None, (*own, *sys.path))),
+    }
+    for _ in range(2):
+        # -S: what finds an editable install imports pathlib.
+        command = [sys.executable, "-S", "-c", TOKEN, str(folder)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    found = set(json.loads(done.stdout))
+    assert "tenonnx_generate.decoder" in found
+    assert sorted(found & (COMPILING | OTHERS)) == []
