@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import io
 import json
 import logging
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,9 @@ from onnx import TensorProto
 from small import Cli, Write, mlp_outputs
 
 from models import FLOAT, INT64, model, node, value
+from tenonnx.cli.app import _Told
 from tenonnx.cli.opening import kept_plans
+from tenonnx.cli.state import _Sentences
 from tenonnx.errors import InvalidArgument
 from tenonnx.planning.plan import Plan
 from tenonnx.provider import KernelState
@@ -348,7 +352,17 @@ def test_warnings_of_the_log_are_sentences(cli: Cli, mlp: str) -> None:
         patch.setattr(logging.root, "handlers", [])
         patch.setattr("tenonnx.cli.feeds.parse_dims", warn)
         result = cli("run", mlp, "-i", "random")
+        assert not logging.root.handlers, "the log ends with the command"
     assert "warning: compiling 3 kernels\n" in result.stderr
+
+
+def test_the_log_of_a_thread_that_outlives_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it writes to is closed by then, which is no error of the thread's."""
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed)
+    for handler in (_Sentences(), _Told()):
+        handler.handle(logging.makeLogRecord({"levelno": logging.WARNING, "msg": "late"}))
 
 
 @pytest.mark.usefixtures("keeps_plans")

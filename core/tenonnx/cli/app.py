@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import Annotated, Any
 
@@ -121,7 +122,8 @@ class _Told(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Writes a line."""
-        typer.echo(self.format(record), err=True)
+        with contextlib.suppress(ValueError):  # another thread's, and the stream is closed by then
+            typer.echo(self.format(record), err=True)
 
 
 def _trace_hooks(context: typer.Context, value: bool) -> None:
@@ -202,7 +204,7 @@ def tenonnx_options(
     del plugin, no_plugin, trace_hooks, version
     state = state_of(context)
     state.verbosity = verbose
-    state.start_logging()
+    context.call_on_close(state.start_logging())
 
 
 for name, command, text in (

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -57,10 +60,15 @@ class State:
             plugins.register_file(file)
         return plugins
 
-    def start_logging(self) -> None:
-        """Sends the log to standard error: warnings, or more if it is to be verbose."""
-        levels = (logging.WARNING, logging.INFO, logging.DEBUG)
-        logging.basicConfig(level=levels[min(self.verbosity, 2)], handlers=[_Sentences()])
+    def start_logging(self) -> Callable[[], None]:
+        """Sends the log to standard error: warnings, or more if it is to be verbose.
+
+        Returns:
+            What ends that.
+        """
+        levels, handler = (logging.WARNING, logging.INFO, logging.DEBUG), _Sentences()
+        logging.basicConfig(level=levels[min(self.verbosity, 2)], handlers=[handler])
+        return functools.partial(logging.root.removeHandler, handler)
 
 
 class _Sentences(logging.Handler):
@@ -71,10 +79,11 @@ class _Sentences(logging.Handler):
         from tenonnx.cli.output import note, say
 
         kind, text = record.levelname.lower(), record.getMessage()
-        if record.levelno >= logging.WARNING:
-            say(kind, text)
-        else:
-            note(f"{kind}: {record.name}: {text}")
+        with contextlib.suppress(ValueError):  # another thread's, and the stream is closed by then
+            if record.levelno >= logging.WARNING:
+                say(kind, text)
+            else:
+                note(f"{kind}: {record.name}: {text}")
 
 
 def state_of(context: typer.Context) -> State:

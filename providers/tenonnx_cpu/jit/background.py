@@ -55,7 +55,11 @@ PATIENCE = 30.0
 
 
 class Background:
-    """The kernels to compile, the sessions that need them, and the thread that compiles."""
+    """The kernels to compile, the sessions that need them, and the thread that compiles.
+
+    Attributes:
+        announced: The kernels of which it was said that they are compiled.
+    """
 
     def __init__(self) -> None:
         self._reset()
@@ -65,6 +69,7 @@ class Background:
         self._changed = threading.Condition(threading.RLock())
         self._demands: list[Demand] = []
         self._failed: dict[JitKernel, str] = {}
+        self.announced: set[JitKernel] = set()
         self._busy: dict[JitKernel, tuple[float, float]] = {}
         self._current: JitKernel | None = None
         self._thread: threading.Thread | None = None
@@ -293,7 +298,15 @@ def compile_beside(kernel: JitKernel) -> None:
 
 
 def announce(model: str, kernels: Collection[JitKernel]) -> None:
-    """Says that kernels are compiled for a model, and for about how long."""
+    """Says that kernels are compiled for a model, and for about how long.
+
+    Nothing is said if it was said of most of them for another session: a model that drafts for
+    another one, and a graph that is opened twice, have nearly the same.
+    """
+    new = set(kernels) - QUEUE.announced
+    QUEUE.announced |= new
+    if 2 * len(new) <= len(kernels):
+        return
     logger.warning(
         "compiling %d kernel%s for %s, about %.0f s; runs are slower until then",
         len(kernels),
