@@ -38,8 +38,8 @@ COMPILING = {
 """Modules that compile a model, or compute its nodes without kernels."""
 
 OTHERS = {
-    *("jinja2", "llguidance", "logging", "ml_dtypes", "numpy.random", "onnx", "onnx_ir", "pathlib"),
-    *("pydantic", "tokenizers", "urllib.parse"),
+    *("dataclasses", "jinja2", "llguidance", "logging", "ml_dtypes", "numpy.random", "onnx"),
+    *("onnx_ir", "pathlib", "pydantic", "tokenizers", "urllib.parse"),
 }
 
 

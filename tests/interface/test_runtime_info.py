@@ -12,7 +12,7 @@ import pytest
 
 import tenonnx
 from models import model, node, value
-from tenonnx.interface.devices import find_device
+from tenonnx.interface.named_devices import find_device
 from tenonnx.options import PROCESS_DEFAULTS
 
 
@@ -141,7 +141,7 @@ def test_a_device_is_made_once_while_somebody_has_it(monkeypatch: pytest.MonkeyP
         made.append(None)
         return [SimpleNamespace(device=type("Device", (), {"id": "cuda:0"})())]
 
-    monkeypatch.setattr("tenonnx.interface.devices.why_unusable", lambda _: None)
+    monkeypatch.setattr("tenonnx.interface.named_devices.why_unusable", lambda _: None)
     monkeypatch.setattr("tenonnx.plugins.choosing.choose_providers", choose)
     first = find_device("cuda")
     assert find_device("cuda", 0) is first

@@ -104,7 +104,7 @@ def _own(name: str) -> dict[str, Any]:
 
             return {n: getattr(module, n) for module in (blockwise, state) for n in module.__all__}
         case "onnxruntime_inference_collection":
-            from tenonnx.interface.devices import DEVICE_TYPES
+            from tenonnx.interface.named_devices import DEVICE_TYPES
             from tenonnx.interface.session_facts import Session
 
             return {"Session": Session, "get_ort_device_type": DEVICE_TYPES.__getitem__}

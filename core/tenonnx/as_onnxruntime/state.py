@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import onnx
 
-from tenonnx.interface.devices import DEVICE_TYPES
 from tenonnx.interface.devices import OrtDevice as NamedDevice
+from tenonnx.interface.named_devices import DEVICE_TYPES
 from tenonnx.interface.runtime_info import kernels_by_provider
 from tenonnx.options import SessionOptions
 from tenonnx.records import NamedTuple

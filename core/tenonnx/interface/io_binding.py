@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.errors import InvalidArgument, did_you_mean
-from tenonnx.interface.devices import find_device
+from tenonnx.interface.named_devices import find_device
 from tenonnx.interface.ort_value import OrtValue, OrtValueVector
 from tenonnx.interface.repeated_run import RepeatedRun
 from tenonnx.interface.value_types import element_dtype

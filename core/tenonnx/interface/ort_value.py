@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tenonnx.errors import InvalidArgument
-from tenonnx.interface.devices import find_device
-from tenonnx.interface.sparse_tensor import SparseTensor
-from tenonnx.interface.value_types import describe_value, element_dtype, onnx_type
+from tenonnx.interface.named_devices import find_device
+from tenonnx.interface.value_types import describe_value, element_dtype, is_sparse, onnx_type
 from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.lending import lends
 from tenonnx.provider import HOST, Device
+
+if TYPE_CHECKING:
+    from tenonnx.interface.sparse_tensor import SparseTensor
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -143,7 +145,7 @@ class OrtValue:
         Raises:
             InvalidArgument: The value is sparse.
         """
-        if isinstance(self.value, SparseTensor):
+        if is_sparse(self.value):
             raise InvalidArgument("the value is sparse", hint="see as_sparse_tensor()")
         if self.value is None or isinstance(self.value, list | dict):
             return self.value
@@ -159,7 +161,7 @@ class OrtValue:
         Raises:
             InvalidArgument: The value is none.
         """
-        if not isinstance(self.value, SparseTensor):
+        if not is_sparse(self.value):
             raise InvalidArgument(f"the value is {self.data_type()}, not sparse")
         return self.value
 
@@ -187,7 +189,7 @@ class OrtValue:
         Raises:
             InvalidArgument: The value is no tensor.
         """
-        if isinstance(self.value, SparseTensor):
+        if is_sparse(self.value):
             return self.value.dense_shape()
         return list(self._tensor().shape)
 
@@ -227,7 +229,7 @@ class OrtValue:
 
     def is_sparse_tensor(self) -> bool:
         """Says whether it is a sparse tensor."""
-        return isinstance(self.value, SparseTensor)
+        return is_sparse(self.value)
 
     def update_inplace(self, data: Any) -> None:
         """Overwrites the tensor with an array or another value.
@@ -279,7 +281,7 @@ class OrtValue:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles the contents; the copy is on the host."""
-        return OrtValue, (self.value if isinstance(self.value, SparseTensor) else self.numpy(),)
+        return OrtValue, (self.value if is_sparse(self.value) else self.numpy(),)
 
     def __repr__(self) -> str:
         shape = self.shape() if self.is_tensor() else ""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
 from tenonnx.errors import InvalidArgument
-from tenonnx.interface.sparse_tensor import SparseTensor
 from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.type_names import element_name
+
+if TYPE_CHECKING:
+    from tenonnx.interface.sparse_tensor import SparseTensor
 
 
 def element_dtype(element_type: Any) -> np.dtype[Any]:
@@ -33,11 +35,20 @@ def onnx_type(array: Any) -> ir.DataType:
     return ir.DataType.STRING if dtype.kind in "OUS" else ir.DataType.from_numpy(dtype)
 
 
+def is_sparse(value: Any) -> TypeGuard[SparseTensor]:
+    """Says whether a value is a sparse tensor."""
+    if isinstance(value, np.ndarray):
+        return False
+    from tenonnx.interface.sparse_tensor import SparseTensor  # few values are sparse
+
+    return isinstance(value, SparseTensor)
+
+
 def describe_value(value: Any) -> str:
     """Returns the name of the type that a value has."""
     if value is None:
         return "optional()"
-    if isinstance(value, SparseTensor):
+    if is_sparse(value):
         return value.data_type()
     if isinstance(value, list):
         return f"seq({describe_value(value[0]) if value else ''})"
