@@ -65,6 +65,7 @@ PUBLIC_MODULES = {
     "tenonnx.functions",
     "tenonnx.inference",
     "tenonnx.interruption",
+    "tenonnx.lending",
     "tenonnx.load",
     "tenonnx.near_misses",
     "tenonnx.records",

@@ -357,7 +357,7 @@ def test_warnings_of_the_log_are_sentences(cli: Cli, mlp: str) -> None:
 
 
 def test_the_log_of_a_thread_that_outlives_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it writes to is closed by then, which is no error of the thread's."""
+    """Its stream is closed by then, which is no error of the thread's."""
     closed = io.StringIO()
     closed.close()
     monkeypatch.setattr(sys, "stderr", closed)

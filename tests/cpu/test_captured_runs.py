@@ -104,7 +104,7 @@ def test_captures_are_few() -> None:
 
 
 def test_shapes_that_take_turns_do_not_drive_out_captures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there are more of them than captures: those that are there stay, and are replayed."""
+    """Captures stay, and are replayed, where there are more shapes than captures."""
     one, traced = opened(), []
     original = span.Tracer._call
     monkeypatch.setattr(span.Tracer, "_call", lambda *a: traced.append(1) or original(*a))
