@@ -25,7 +25,7 @@ from tenonnx.interruption import Limit
 from tenonnx.options import SessionOptions, checked, effective
 from tenonnx.plans.opening import ReopenedSession
 from tenonnx.provider import HOST, Device
-from tenonnx.weights.registry import noted
+from tenonnx.weights.mapping import noted
 
 if TYPE_CHECKING:  # imported when first used: the others save the time
     from tenonnx.interface.io_binding import IOBinding
@@ -144,8 +144,8 @@ class InferenceSession(ReopenedSession):
 
             kind, built = "uri" if self._model_path else "array", time.perf_counter_ns()
             self.watch(Profiler(self._placed, plugins, moments[0], moments[1], built, kind))
-        self._weights = tuple(session_builder.weights_of(model))
-        registry.attach(self, options.logid or str(model.graph.name or "session"), self._weights)
+        self._weights = session_builder.weights_of(model)
+        registry.attach(self, options.logid or str(model.graph.name or "session"))
         self._moments = (*moments, time.perf_counter_ns())
 
     def _again(self) -> Callable[[str], InferenceSession]:

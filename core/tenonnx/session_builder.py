@@ -12,6 +12,7 @@ from tenonnx import graph as graphs
 from tenonnx.errors import Fail, InvalidArgument, NotSupported
 from tenonnx.formats import Format, load_model
 from tenonnx.interface import config
+from tenonnx.later import Later
 from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.loading.declared import forget_unknown_sizes
 from tenonnx.loading.supplied import Supplied
@@ -20,7 +21,7 @@ from tenonnx.plugins.choosing import plugins_of
 from tenonnx.plugins.manager import PluginSet
 from tenonnx.provider import HOST
 from tenonnx.transforms import Transform, select
-from tenonnx.weights.registry import Weight, WeightRegistry, default_registry
+from tenonnx.weights.registry import WeightRegistry, default_registry
 from tenonnx.weights.weight import weight_in
 from tenonnx.wellformed import check_names, check_types
 
@@ -178,12 +179,9 @@ def take_overridable(model: Any) -> dict[str, Any]:
     return defaults
 
 
-def weights_of(model: Any) -> Iterable[Weight]:
-    """Yields the weights that a model refers to, each once."""
-    seen: set[Weight] = set()
-    for graph in graphs.graphs(model):
-        for value in graph.initializers.values():
-            weight = weight_in(value.const_value)
-            if weight is not None and weight not in seen:
-                seen.add(weight)
-                yield weight
+def weights_of(model: Any) -> Later:
+    """Returns the weights that a model refers to, each once."""
+    values = (v for graph in graphs.graphs(model) for v in graph.initializers.values())
+    found = dict.fromkeys(weight_in(value.const_value) for value in values)
+    found.pop(None, None)
+    return Later(tuple(found))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tenonnx.interface.metadata import ModelMetadata
     from tenonnx.interface.ort_value import OrtValue
     from tenonnx.interface.profiling import Profiler
+    from tenonnx.later import Later
     from tenonnx.planning.placement import Placement
     from tenonnx.planning.plan import Plan
     from tenonnx.provider import Device, KernelState, Provider
@@ -51,7 +52,7 @@ class Session:
     _providers: list[Provider]
     _registry: WeightRegistry
     _signature: Signature
-    _weights: tuple[Weight, ...]
+    _weights: Later
     _recipe: tuple[Any, ...]
     _fallback: bool
     _said: tuple[bool, ...]
@@ -283,7 +284,8 @@ class Session:
     @property
     def weights(self) -> tuple[Weight, ...]:
         """The weights that the model as it runs refers to, each once."""
-        return self._weights
+        found: tuple[Weight, ...] = self._weights.open()
+        return found
 
     @property
     def registry(self) -> WeightRegistry:

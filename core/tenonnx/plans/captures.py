@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tenonnx.interface.session_facts import Session
     from tenonnx.planning.plan import Code
     from tenonnx.plans.unpickling import Surroundings
+    from tenonnx.plans.weights import Pool
 
 log = logger("tenonnx.plans")
 
@@ -58,8 +59,14 @@ def path_of(plan: str | os.PathLike[str]) -> str:
     return os.path.splitext(plan)[0] + files.CAPTURES
 
 
-def keep_after_first_run(session: Session, plan: str) -> None:
-    """Keeps the captures of a session's plan when it has run."""
+def keep_after_first_run(session: Session, plan: str, pool: Pool) -> None:
+    """Keeps the captures of a session's plan when it has run.
+
+    Args:
+        session: It.
+        plan: The plan's file.
+        pool: The small weights that are there.
+    """
     own = session._plan
     if not any(_captured(own._code.namespace)):
         return
@@ -70,7 +77,7 @@ def keep_after_first_run(session: Session, plan: str) -> None:
         def run(*inputs: Any) -> tuple[Any, ...]:
             outputs = code.run(*inputs)
             if (session := there()) is not None and session._plan.unwatch(run, code):
-                _keep(session, plan)
+                _keep(session, plan, pool)
             return outputs
 
         return code._replace(run=run)
@@ -97,7 +104,7 @@ def _kept(namespace: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             log.info("captures of %s are not kept: %s", name, why)
 
 
-def _keep(session: Session, plan: str) -> None:
+def _keep(session: Session, plan: str, pool: Pool) -> None:
     from tenonnx.plans.pickling import Pickler, dumped
     from tenonnx.plans.weights import Stores
 
@@ -106,7 +113,7 @@ def _keep(session: Session, plan: str) -> None:
         captures = dict(_kept(session._plan._code.namespace))
         if not captures:
             return
-        pickler = Pickler(Stores(session.registry), session._options, session._providers)
+        pickler = Pickler(Stores(session.registry, pool), session._options, session._providers)
         content, apart = dumped(pickler, captures)
         text = io.BytesIO()
         pickle.Pickler(text, pickle.HIGHEST_PROTOCOL).dump(identity)

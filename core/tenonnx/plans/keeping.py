@@ -17,7 +17,7 @@ from tenonnx.plans.kept import Parts
 from tenonnx.plans.key import STATE
 from tenonnx.plans.pickling import pickled
 from tenonnx.plans.rewriting import writes_of
-from tenonnx.plans.weights import Stores
+from tenonnx.plans.weights import Pool, Stores
 from tenonnx.plugins.catalogue import Catalogue
 from tenonnx.plugins.choosing import plugins_of
 from tenonnx.records import names_of
@@ -26,8 +26,8 @@ BESIDE = frozenset({"__builtins__", "clock"})
 """Names that every plan has, and this one's code does not use."""
 
 
-def keep(facts: tuple[Any, ...], path: str, session: Session, mapped: Iterable[str]) -> None:
-    """Keeps a session's plan for other processes.
+def keep(facts: tuple[Any, ...], path: str, session: Session, mapped: Iterable[str]) -> Pool:
+    """Keeps a session's plan for other processes; returns the small weights that are with it.
 
     Args:
         facts: What it depends on.
@@ -55,6 +55,7 @@ def keep(facts: tuple[Any, ...], path: str, session: Session, mapped: Iterable[s
         files.write(path, text.getvalue(), parts, [each.raw() for each in apart])
     except OSError as error:
         raise Unkept(f"{path} cannot be written: {error.strerror}") from error
+    return stores.pool
 
 
 def _states(mapped: Iterable[str], stores: Stores) -> dict[str, tuple[int, ...]]:

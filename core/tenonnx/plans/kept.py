@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from tenonnx.interface.signature import Signature
+    from tenonnx.later import Later
     from tenonnx.planning.lower import Lowering
     from tenonnx.plans.rewriting import Write
     from tenonnx.provider import Provider
-    from tenonnx.weights.weight import Weight
 
 
 class Parts(NamedTuple):
@@ -35,7 +35,7 @@ class Parts(NamedTuple):
         signature: The model's inputs and outputs.
         said: Of each output, whether the model says all of its type.
         metadata: What the model says of itself: the fields of ``ModelMetadata``.
-        weights: Those that the model refers to.
+        weights: Those that the model refers to, a tuple.
         name: The graph's.
         writes: The outputs that steps can write into buffers.
         counts: How many nodes each provider runs.
@@ -49,7 +49,7 @@ class Parts(NamedTuple):
     signature: Signature
     said: tuple[bool, ...]
     metadata: tuple[Any, ...]
-    weights: tuple[Weight, ...]
+    weights: Later
     name: str
     writes: tuple[Write, ...]
     counts: dict[str, int]

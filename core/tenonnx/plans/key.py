@@ -18,7 +18,7 @@ from tenonnx.plans import Unkept, admitted
 if TYPE_CHECKING:
     from tenonnx.options import SessionOptions
 
-VERSION = "plan 6"
+VERSION = "plan 7"
 
 PATH, STATE = 5, 6
 """The indices of the facts that are the model's path, and its file's state."""

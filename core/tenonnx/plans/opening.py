@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tenonnx.planning.plan import Observer, Plan
     from tenonnx.plans.kept import Parts
     from tenonnx.plans.unpickling import Surroundings
+    from tenonnx.plans.weights import Pool
     from tenonnx.provider import Provider
     from tenonnx.weights.mapping import Mapping as File
     from tenonnx.weights.registry import WeightRegistry
@@ -53,12 +54,14 @@ class Found(NamedTuple):
         path: The model's.
         state: The model's file's.
         captured: Whether it has captures of a first run.
+        pool: Its small weights, if captures are to be kept.
     """
 
     parts: Parts
     path: str
     state: tuple[int, ...]
     captured: bool
+    pool: Pool | None = None
 
 
 def may_be_claimed(options: SessionOptions) -> bool:
@@ -88,8 +91,11 @@ def wanted(
 
 def opened(
     plan: Wanted, options: SessionOptions, registry: WeightRegistry
-) -> tuple[Parts, bool] | None:
-    """Returns what was kept of a plan, and whether its captures were; ``None`` if nothing fits."""
+) -> tuple[Parts, bool, Pool] | None:
+    """Returns what was kept of a plan, whether its captures were, and its small weights.
+
+    ``None`` if nothing fits.
+    """
     try:
         file = files.read(plan.path)
     except OSError:
@@ -106,7 +112,7 @@ def opened(
 
 def _opened(
     path: str, file: files.File, options: SessionOptions, registry: WeightRegistry
-) -> tuple[Parts, bool]:
+) -> tuple[Parts, bool, Pool]:
     from tenonnx.plans import unpickling  # for those who find a plan
 
     checks = unpickling.plain(file.checks)
@@ -117,7 +123,8 @@ def _opened(
     mapped = {each: registry.map(each) for each in checks["files"]}
     parts, surroundings = revived(file.parts, file.apart, mapped, options, registry)
     _refuse_changed(checks["files"])
-    return parts, captures.take(path, file.mapping.identity, parts.namespace, surroundings)
+    captured = captures.take(path, file.mapping.identity, parts.namespace, surroundings)
+    return parts, captured, surroundings.stores.settled()
 
 
 def revived(
@@ -197,8 +204,8 @@ class ReopenedSession(Session):
             return False
         self._take(found, unopened)
         self._moments = (start, time.perf_counter_ns())
-        if self._sought is not None and not found.captured:
-            captures.keep_after_first_run(self, self._sought.path)
+        if self._sought is not None and not found.captured and found.pool is not None:
+            captures.keep_after_first_run(self, self._sought.path, found.pool)
         return True
 
     def _shipped(self) -> Found | None:
@@ -221,12 +228,15 @@ class ReopenedSession(Session):
         self._sought = wanted(source, self._options, providers, more, self._disabled)
         found = opened(self._sought, self._options, default_registry())
         facts = self._sought.facts
-        return None if found is None else Found(found[0], facts[PATH], facts[STATE], found[1])
+        if found is None:
+            return None
+        parts, captured, pool = found
+        return Found(parts, facts[PATH], facts[STATE], captured, pool)
 
     def _take(self, found: Found, unopened: Callable[[str], Session]) -> None:
         from tenonnx.plans.kept import KeptPlan  # for those who find one
 
-        parts, path, state, _ = found
+        parts, path, state = found[:3]
         self._registry = default_registry()
         self._providers, self._signature, self._said = parts.providers, parts.signature, parts.said
         self._observers, self._weights, self._told = [], parts.weights, parts.metadata
@@ -235,7 +245,7 @@ class ReopenedSession(Session):
         self._reader = reader = Reader(path, state, functools.partial(unopened, path))
         self._plan = KeptPlan(parts, threads, reader.plan)
         name = self._options.logid or parts.name or "session"
-        self._registry.attach(self, name, self._weights)
+        self._registry.attach(self, name)
 
     def _keep(self, mapped: Iterable[str]) -> None:
         """Keeps the plan for later processes, if it can be; it was read from these files."""
@@ -245,12 +255,12 @@ class ReopenedSession(Session):
         from tenonnx.plans.keeping import keep
 
         try:
-            keep(self._sought.facts, self._sought.path, self, mapped)
+            pool = keep(self._sought.facts, self._sought.path, self, mapped)
         except Unkept as why:
             log.info("the plan is not kept: %s", why)
         else:
             keeping_modules.keep_at_exit()
-            captures.keep_after_first_run(self, self._sought.path)
+            captures.keep_after_first_run(self, self._sought.path, pool)
 
 
 class Reader:

@@ -11,17 +11,21 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from tenonnx.later import Later
 from tenonnx.plans import Unkept, by_reference, stand_ins
 from tenonnx.plans.admitted import NAMES, global_of, require
-from tenonnx.plans.later import Later
+from tenonnx.plans.stand_ins import GraphFacts
 from tenonnx.plans.unpickling import (
     element_type,
     host,
     inside,
     later_at,
+    node_at,
     of_weight,
+    pooled,
     provider_at,
     session_options,
+    value_at,
     weight_at,
 )
 from tenonnx.plans.weights import Stores
@@ -51,6 +55,7 @@ class Pickler(pickle.Pickler):
         providers: The session's.
         later: Takes the pickles of what is made when it is asked for, and arrays beside them.
             ``None`` for one of these, and whatever else is opened when there are providers.
+        graph: Takes the values and nodes; ``None`` where they are kept with what has them.
 
     Attributes:
         apart: Large arrays.
@@ -62,12 +67,13 @@ class Pickler(pickle.Pickler):
         options: SessionOptions,
         providers: Sequence[Provider],
         later: list[Pickled] | None = None,
+        graph: GraphFacts | None = None,
     ) -> None:
         self._file, self.apart = io.BytesIO(), list[pickle.PickleBuffer]()
         beside = functools.partial(_is_small, self.apart)
         super().__init__(self._file, pickle.HIGHEST_PROTOCOL, buffer_callback=beside)
         self._stores, self._options = stores, options
-        self._providers, self._later = providers, later
+        self._providers, self._later, self._graph = providers, later, graph
         self._numbers = {id(each): number for number, each in enumerate(providers)}
 
     def pickled(self, thing: Any) -> Pickled:
@@ -82,6 +88,8 @@ class Pickler(pickle.Pickler):
             return self._put_off(thing.open())
         if self._later is None and (number := self._numbers.get(id(thing))) is not None:
             return provider_at, (number,)
+        if kind is np.ndarray:
+            return self._array(thing)
         if (reduced := REDUCERS.get(kind)) is not None:
             return reduced(thing)
         if kind is Weight:
@@ -92,15 +100,45 @@ class Pickler(pickle.Pickler):
             if global_of(thing.__module__, thing.__qualname__) is not thing:
                 raise Unkept(f"{thing!r} is not what its module calls so")
             return NotImplemented
-        return _of_ir(thing) if kind.__module__.startswith("onnx_ir") else NotImplemented
+        return self._of_ir(thing) if kind.__module__.startswith("onnx_ir") else NotImplemented
 
     def _put_off(self, thing: Any) -> Any:
         """Pickles something by itself."""
         if self._later is None:
             return Later, (thing,)
-        made = Pickler(self._stores, self._options, self._providers).pickled(thing)
-        self._later.append(made)
+        pickler = Pickler(self._stores, self._options, self._providers, graph=self._graph)
+        self._later.append(pickler.pickled(thing))
         return later_at, (len(self._later) - 1,)
+
+    def _array(self, array: np.ndarray[Any, Any]) -> Any:
+        """Returns how to keep an array: a weight's by where it lies."""
+        owner = root(array).base
+        if not isinstance(owner, Weight):
+            return NotImplemented
+        shape, dtype, strides = array.shape, array.dtype, array.strides
+        start = array.__array_interface__["data"][0] - owner.storage.address - owner.offset
+        if (place := self._stores.small(owner)) is not None:
+            return pooled, (place + start, dtype, shape, strides)
+        if start == 0 and shape == owner.shape:
+            whole = owner.array
+            if dtype == whole.dtype and strides == whole.strides:
+                return of_weight, (owner,)
+        return inside, (owner, start, dtype, shape, strides)
+
+    def _of_ir(self, thing: Any) -> Any:
+        """Returns a stand-in for a part of a graph."""
+        name = type(thing).__name__
+        if name == "Value":
+            if self._graph is not None:
+                return value_at, (self._graph.values.number(thing),)
+            return stand_ins.Value, stand_ins.of_value(thing)
+        if name == "Node":
+            if self._graph is not None:
+                return node_at, (self._graph.nodes.number(thing),)
+            return stand_ins.Node, stand_ins.of_node(thing)
+        if name in ("DataType", "AttributeType"):
+            return element_type, (name, int(thing))
+        raise Unkept(f"something refers to an onnx_ir.{name}")
 
 
 def _is_small(apart: list[pickle.PickleBuffer], buffer: pickle.PickleBuffer) -> bool:
@@ -108,18 +146,6 @@ def _is_small(apart: list[pickle.PickleBuffer], buffer: pickle.PickleBuffer) -> 
         return True
     apart.append(buffer)
     return False
-
-
-def _array(array: np.ndarray[Any, Any]) -> Any:
-    owner = root(array).base
-    if isinstance(owner, Weight):
-        start = array.__array_interface__["data"][0] - owner.storage.address - owner.offset
-        if start == 0 and array.shape == owner.shape:
-            whole = owner.array
-            if array.dtype == whole.dtype and array.strides == whole.strides:
-                return of_weight, (owner,)
-        return inside, (owner, start, array.dtype, array.shape, array.strides)
-    return NotImplemented
 
 
 def _builtin(function: Any) -> Any:
@@ -155,18 +181,6 @@ def _host(_: HostDevice) -> Any:
     return host, ()
 
 
-def _of_ir(thing: Any) -> Any:
-    """Returns a stand-in for a part of a graph."""
-    name = type(thing).__name__
-    if name == "Value":
-        return stand_ins.Value, stand_ins.of_value(thing)
-    if name == "Node":
-        return stand_ins.Node, stand_ins.of_node(thing)
-    if name in ("DataType", "AttributeType"):
-        return element_type, (name, int(thing))
-    raise Unkept(f"something refers to an onnx_ir.{name}")
-
-
 def _dtype(dtype: np.dtype[Any]) -> Any:
     """Keeps a dtype so that the same object comes back, as it is asked whether it is."""
     return np.dtype, (dtype.str,)
@@ -174,13 +188,13 @@ def _dtype(dtype: np.dtype[Any]) -> Any:
 
 REDUCERS: dict[type, Any] = {
     **{type(np.dtype(kind)): _dtype for kind in "?bBhHiIlLqQefdFDgGO"},
-    np.ndarray: _array,
     np.ufunc: by_reference.reduced_numpy,
     type(np.stack): by_reference.reduced_numpy,
     BuiltinFunctionType: _builtin,
     CellType: by_reference.reduced_cell,
     FunctionType: _function,
     HostDevice: _host,
+    GraphFacts: lambda graph: (tuple, (graph.facts(),)),
     MethodType: by_reference.reduced_method,
     ModuleType: _module,
     by_reference.LRU: by_reference.reduced_cache,
@@ -194,13 +208,18 @@ def pickled(parts: Parts, stores: Stores, options: SessionOptions) -> Pickled:
     Raises:
         Unkept: Something of it cannot be kept.
     """
-    later: list[Pickled] = []
-    main, beside = dumped(Pickler(stores, options, parts.providers, later), parts)
-    every = [(main, beside), *later]
-    apart = [*beside]
+    later, graph, apart = list[Pickled](), GraphFacts(), list[pickle.PickleBuffer]()
+    providers = parts.providers
+    main, beside = dumped(Pickler(stores, options, providers, later, graph), parts)
+    later.append(dumped(Pickler(stores, options, providers, graph=graph), graph))
+    name, small = stores.pool.close()
+    if small:
+        apart.append(pickle.PickleBuffer(small))
+    apart += beside
     for content, arrays in later:
         apart += [pickle.PickleBuffer(content), *arrays]
-    return pickle.dumps(tuple(len(arrays) for _, arrays in every)) + main, apart
+    counts = tuple(len(arrays) for _, arrays in [(main, beside), *later])
+    return pickle.dumps((small and name, stores.derived(), counts)) + main, apart
 
 
 def dumped(pickler: Pickler, thing: Any) -> Pickled:

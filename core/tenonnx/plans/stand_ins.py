@@ -6,11 +6,12 @@ nodes; whatever else is asked of a graph is asked of the model, which is then re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from tenonnx.later import Later
 from tenonnx.plans import Unkept
 from tenonnx.weights.storage import is_packed, unpack
 
@@ -18,7 +19,21 @@ INITIALIZER, INPUT, OUTPUT, USED = 1, 2, 4, 8
 """The facts about a value: flags."""
 
 
-class Value:
+class _Late:
+    """A stand-in that may be made before what is known of it is read."""
+
+    __slots__ = ("_fill",)
+    _fill: Callable[[], tuple[Any, ...]]
+
+    def __getattr__(self, name: str) -> Any:
+        """Takes all that is known, when something is asked that it does not have yet."""
+        if name not in type(self).__slots__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        type(self).__init__(self, *self._fill())
+        return object.__getattribute__(self, name)
+
+
+class Value(_Late):
     """Stands for an ``onnx_ir.Value``."""
 
     __slots__ = ("_dims", "_facts", "_number", "const_value", "name")
@@ -33,6 +48,10 @@ class Value:
     ) -> None:
         self.name, self.const_value = name, const_value
         self._facts, self._number, self._dims = facts, number, dims
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        given = self.name, self._facts, self._number, self._dims, self.const_value
+        return Value, given
 
     def is_initializer(self) -> bool:
         """Says whether it has a value of its own."""
@@ -129,7 +148,7 @@ class Attributes(dict[str, Attribute]):
         return self
 
 
-class Node:
+class Node(_Late):
     """Stands for an ``onnx_ir.Node`` without graphs."""
 
     __slots__ = ("attributes", "domain", "inputs", "name", "op_type", "outputs", "version")
@@ -146,10 +165,73 @@ class Node:
         self.name, self.inputs, self.outputs = name, inputs, outputs
         self.attributes = Attributes((each[0], Attribute(*each)) for each in attributes)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        kind = self.domain, self.op_type, self.version
+        attributes = tuple((a.name, a._number, a.value) for a in self.attributes.values())
+        return Node, (kind, self.name, self.inputs, self.outputs, attributes)
+
     @property
     def metadata_props(self) -> dict[str, str]:
         """Nothing is known of where it came from."""
         return {}
+
+
+class Graph:
+    """The values and nodes of a plan, each of which has one stand-in.
+
+    Args:
+        read: Returns what is known of the nodes, and of the values.
+    """
+
+    def __init__(self, read: Callable[[], Any]) -> None:
+        self._read = Later(make=read)
+        self._nodes: dict[int, Node] = {}
+        self._values: dict[int, Value] = {}
+
+    def node(self, number: int) -> Node:
+        """Returns the stand-in for a node."""
+        if (found := self._nodes.get(number)) is None:
+            found = Node.__new__(Node)
+            found._fill = lambda: self._read.open()[0][number]
+        return self._nodes.setdefault(number, found)
+
+    def value(self, number: int) -> Value:
+        """Returns the stand-in for a value."""
+        if (found := self._values.get(number)) is None:
+            found = Value.__new__(Value)
+            found._fill = lambda: self._read.open()[1][number]
+        return self._values.setdefault(number, found)
+
+
+class Numbered:
+    """Parts of a graph, numbered as they are met."""
+
+    def __init__(self) -> None:
+        self.met: list[Any] = []
+        self._numbers: dict[int, int] = {}
+
+    def number(self, thing: Any) -> int:
+        """Returns a part's number."""
+        if id(thing) not in self._numbers:
+            self._numbers[id(thing)] = len(self.met)
+            self.met.append(thing)
+        return self._numbers[id(thing)]
+
+
+class GraphFacts:
+    """The values and nodes that a plan refers to, and those that these do."""
+
+    def __init__(self) -> None:
+        self.nodes, self.values = Numbered(), Numbered()
+
+    def facts(self) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+        """Returns what stand-ins for nodes, and those for values, are made of."""
+        nodes = [of_node(node) for node in self.nodes.met]
+        for node in self.nodes.met:
+            for value in (*node.inputs, *node.outputs):
+                if value is not None:
+                    self.values.number(value)
+        return nodes, [of_value(value) for value in self.values.met]
 
 
 def of_value(value: Any) -> tuple[Any, ...]:

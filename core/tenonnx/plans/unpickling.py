@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.later import Later
 from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.plans import Unkept
 from tenonnx.plans.admitted import global_of
-from tenonnx.plans.later import Later
+from tenonnx.plans.stand_ins import Graph, Node, Value
 from tenonnx.plans.weights import Opened
 from tenonnx.provider import HOST, HostDevice
 from tenonnx.records import NamedTuple
@@ -35,12 +36,14 @@ class Surroundings(NamedTuple):
         options: The session's.
         providers: The plan's, as soon as they are made.
         later: The pickles of what is made when it is asked for, and the arrays beside them.
+        graph: The plan's values and nodes.
     """
 
     stores: Opened
     options: SessionOptions
     providers: list[Provider]
     later: Sequence[tuple[memoryview, Sequence[memoryview]]] = ()
+    graph: Graph | None = None
 
 
 OPENING: ContextVar[Surroundings] = ContextVar("tenonnx_opening")
@@ -49,6 +52,13 @@ OPENING: ContextVar[Surroundings] = ContextVar("tenonnx_opening")
 def weight_at(kind: str, name: Any, place: tuple[Any, ...]) -> Weight:
     """Returns a weight of the plan that is opened."""
     return OPENING.get().stores.weight(kind, name, place)
+
+
+def pooled(
+    start: int, dtype: np.dtype[Any], shape: tuple[int, ...], strides: tuple[int, ...] | None
+) -> np.ndarray[Any, Any]:
+    """Returns a view of the bytes of small weights."""
+    return np.ndarray(shape, dtype, OPENING.get().stores.small, start, strides)
 
 
 def session_options() -> SessionOptions:
@@ -96,6 +106,22 @@ def later_at(number: int) -> Later:
     return Later(make=lambda: loaded(*surroundings.later[number], surroundings))
 
 
+def value_at(number: int) -> Value:
+    """Returns a value of the plan that is opened."""
+    return _graph().value(number)
+
+
+def node_at(number: int) -> Node:
+    """Returns a node of the plan that is opened."""
+    return _graph().node(number)
+
+
+def _graph() -> Graph:
+    if (found := OPENING.get().graph) is None:
+        raise Unkept("the plan has no graph")
+    return found
+
+
 def host() -> HostDevice:
     """Returns the host."""
     return HOST
@@ -128,10 +154,14 @@ def unpickled(
         Unkept: They are not to be had here.
     """
     file, places = io.BytesIO(content), iter(apart)
-    own, *counts = _Plain(file).load()
+    pool, derived, (own, *counts) = _Plain(file).load()
+    surroundings.stores.require(derived)
+    if pool:
+        surroundings.stores.take_pool(pool, next(places))
     beside = list(itertools.islice(places, own))
     later = [(next(places), list(itertools.islice(places, count))) for count in counts]
-    surroundings = surroundings._replace(later=later)
+    graph = Graph(lambda: loaded(*later[-1], surroundings))
+    surroundings = surroundings._replace(later=later, graph=graph)
     parts: Parts = _load(file, beside, surroundings)
     surroundings.providers[:] = parts.providers
     return parts, surroundings

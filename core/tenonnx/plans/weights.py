@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -10,7 +11,16 @@ import numpy as np
 from tenonnx.plans import Unkept
 from tenonnx.weights.mapping import Mapping
 from tenonnx.weights.sidefile import running_system
-from tenonnx.weights.storage import CONTENT, PROCESS, Memory, Storage, by_content, element
+from tenonnx.weights.storage import (
+    CONTENT,
+    PROCESS,
+    UINT8,
+    Memory,
+    NDArray,
+    Storage,
+    by_content,
+    element,
+)
 
 if TYPE_CHECKING:
     from tenonnx.weights.registry import WeightRegistry
@@ -23,9 +33,49 @@ LARGEST = 64 << 10
 ALIGNMENT = 64
 """Of weights in a file."""
 
+WORD = 16
+"""That of small ones, as of memory that is allocated."""
+
 
 Place: TypeAlias = "tuple[int, int, tuple[int, ...], tuple[int, ...] | None]"
 """A weight in a storage: offset, element type, logical shape, strides if it is not contiguous."""
+
+
+class Pool:
+    """The bytes of a plan's small weights, in one piece beside its pickles.
+
+    Args:
+        opened: The storage of the piece, in a plan that was opened.
+    """
+
+    def __init__(self, opened: Storage | None = None) -> None:
+        self._opened, self._closed = opened, opened is not None
+        self._places: dict[bytes, int] = {}
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def place_of(self, storage: Storage) -> int | None:
+        """Returns where a small storage's bytes are, adding them; ``None`` if it cannot have them.
+
+        Args:
+            storage: Of any size.
+        """
+        if storage is self._opened:
+            return 0
+        if not _is_small(storage) or (self._closed and not self._places):
+            return None
+        content = _bytes_of(storage)
+        if (place := self._places.get(content)) is None and not self._closed:
+            place = self._places[content] = self._size
+            self._pieces.append(content + bytes(-len(content) % WORD))
+            self._size += len(self._pieces[-1])
+        return place
+
+    def close(self) -> tuple[str, bytes]:
+        """Returns what names the bytes, and these, to which no others can be added any more."""
+        content = b"".join(self._pieces)
+        self._closed, self._pieces = True, []
+        return by_content(content), content
 
 
 class Stores:
@@ -33,13 +83,15 @@ class Stores:
 
     Args:
         registry: Of the weights.
+        pool: Has the bytes of small weights, or takes them.
 
     Attributes:
         files: Models' files, by path.
     """
 
-    def __init__(self, registry: WeightRegistry) -> None:
+    def __init__(self, registry: WeightRegistry, pool: Pool | None = None) -> None:
         self._registry = registry
+        self.pool = Pool() if pool is None else pool
         self.files: dict[str, Mapping] = {}
         self._known: dict[int, tuple[str, Any]] = {}
 
@@ -50,10 +102,21 @@ class Stores:
             Unkept: No other process can have it.
         """
         storage = weight.storage
+        shape, number = weight.shape, int(weight._dtype)
+        if (place := self.pool.place_of(storage)) is not None:
+            return "small", _lasting(weight), (place + weight.offset, number, shape, weight.strides)
         if id(storage) not in self._known:
             self._known[id(storage)] = self._of(storage)
-        place = weight.offset, int(weight._dtype), weight.shape, weight.strides
-        return *self._known[id(storage)], place
+        return *self._known[id(storage)], (weight.offset, number, shape, weight.strides)
+
+    def small(self, weight: Weight) -> int | None:
+        """Returns where a small weight is among the bytes of all; ``None`` for others."""
+        place = self.pool.place_of(weight.storage)
+        return None if place is None else place + weight.offset
+
+    def derived(self) -> list[Any]:
+        """Returns what names the side files that weights lie in."""
+        return [name for kind, name in self._known.values() if kind == "derived"]
 
     def _of(self, storage: Storage) -> tuple[str, Any]:
         if isinstance(storage, Mapping) and storage.kind == "mapped":
@@ -66,10 +129,10 @@ class Stores:
                 raise Unkept("a side file is of no key that other processes know")
             state = running_system(), tuple(storage.identity)
             return "derived", (os.path.basename(storage.path), storage.key, state)
-        if not isinstance(storage, Memory) or storage.size > LARGEST:
+        if not _is_small(storage):
             raise Unkept(f"weights lie in {storage.label}")
         content = _bytes_of(storage)
-        return "small", (storage.key if lasts else by_content(content), content)
+        return "alone", (storage.key if lasts else by_content(content), content)
 
 
 class Gathered(Stores):
@@ -94,8 +157,7 @@ class Gathered(Stores):
         """Returns where a weight is going to lie; the file is called by an empty path."""
         storage = weight.storage
         if not isinstance(storage, Mapping):
-            kind, (_, content), place = super().reference(weight)
-            return kind, (by_content(content), content), place
+            return super().reference(weight)
         if id(storage) not in self._bases:
             self.end += -self.end % ALIGNMENT
             self._bases[id(storage)] = self.end
@@ -105,10 +167,22 @@ class Gathered(Stores):
         return "file", "", (offset, int(weight._dtype), weight.shape, weight.strides)
 
 
-def _bytes_of(storage: Memory) -> bytes:
+def _is_small(storage: Storage) -> bool:
+    return isinstance(storage, Memory) and storage.size <= LARGEST
+
+
+def _bytes_of(storage: Storage) -> bytes:
     import ctypes  # is loaded, by what maps files
 
     return ctypes.string_at(storage.address, storage.size)
+
+
+def _lasting(weight: Weight) -> str:
+    """Returns a small weight's key, which names its bytes by what they are if it must."""
+    own, key = weight.storage.key, weight.key
+    if PROCESS not in key:
+        return key
+    return by_content(_bytes_of(weight.storage)) + key.removeprefix(own)
 
 
 class Opened:
@@ -117,31 +191,62 @@ class Opened:
     Args:
         registry: Where weights are to be.
         files: Models' files by path, mapped and known to be what they were.
+
+    Attributes:
+        pool: The storage of small weights, if there are any.
+        small: Their bytes.
     """
+
+    pool: Storage | None = None
+    small: NDArray
 
     def __init__(self, registry: WeightRegistry, files: dict[str, Mapping]) -> None:
         self._registry, self._files = registry, files
         self._derived: dict[str, Storage] = {}
         self._weights: dict[tuple[Any, ...], Weight] = {}
 
+    def take_pool(self, key: str, content: memoryview) -> None:
+        """Takes the bytes of small weights, and what names them."""
+        memory = Memory(np.frombuffer(content, np.uint8), "derived", key)
+        self.pool = self._registry._share(key, memory)
+        # Whoever has a view of them has a weight, as with other weights.
+        self.small = self._registry.view(self.pool, 0, memory.size, UINT8, (memory.size,)).array
+
     def weight(self, kind: str, name: Any, place: tuple[Any, ...]) -> Weight:
-        """Returns the weight at a place, which a plan and its captures ask for each.
+        """Returns the weight at a place.
 
         Raises:
             Unkept: A side file is gone.
         """
+        offset, number, shape, strides = place
+        if kind == "small":
+            assert self.pool is not None, "its bytes are there"
+            return self._registry._named(name, self.pool, offset, element(number), shape, strides)
         if (found := self._weights.get((name, place))) is None:
-            offset, number, shape, strides = place
             storage = self._storage(kind, name)
             found = self._registry._weight(storage, offset, element(number), shape, strides)
             self._weights[name, place] = found
         return found
 
+    def settled(self) -> Pool:
+        """Lets go of what is known of places, once all have their weights; returns small ones."""
+        self._weights.clear()
+        return Pool(self.pool)
+
+    def require(self, derived: Iterable[Any]) -> None:
+        """Makes sure that side files are there, and are as long as this is.
+
+        Raises:
+            Unkept: One is gone.
+        """
+        for name in derived:
+            self._storage("derived", name)
+
     def _storage(self, kind: str, name: Any) -> Storage:
         if kind == "file":
             return self._files[name]
-        if kind == "small":
-            return self._small(*name)
+        if kind == "alone":
+            return self._alone(*name)
         file, key, state = name
         if key not in self._derived:
             found = self._registry.side_files.again(file, key, state)
@@ -150,7 +255,7 @@ class Opened:
             self._derived[key] = self._registry._share(key, found)
         return self._derived[key]
 
-    def _small(self, key: str, content: bytes) -> Storage:
+    def _alone(self, key: str, content: bytes) -> Storage:
         owner = np.frombuffer(content, np.uint8)
         if not key.startswith(CONTENT):
             owner = owner.copy()

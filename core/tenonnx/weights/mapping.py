@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import mmap
 import os
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +24,20 @@ if TYPE_CHECKING:
 
 MAP_FAILED = ctypes.c_void_p(-1).value
 MAP_FIXED = 0x10  # Linux, the BSDs and macOS agree on it; the mmap module does not name it
+
+
+NOTED: ContextVar[set[str] | None] = ContextVar("NOTED", default=None)
+"""The collector of mapped files, while there is one."""
+
+
+@contextlib.contextmanager
+def noted() -> Iterator[set[str]]:
+    """Yields a set of the files that are mapped meanwhile."""
+    token = NOTED.set(found := set[str]())
+    try:
+        yield found
+    finally:
+        NOTED.reset(token)
 
 
 class Identity(NamedTuple):

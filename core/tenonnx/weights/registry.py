@@ -6,12 +6,10 @@ nobody uses any more is gone.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextvars import ContextVar
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -21,7 +19,7 @@ from tenonnx.digest import digest
 from tenonnx.errors import Fail, InvalidArgument
 from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.weights.locks import Locks
-from tenonnx.weights.mapping import Identity, Mapping
+from tenonnx.weights.mapping import NOTED, Identity, Mapping
 from tenonnx.weights.sidefile import SideFiles
 from tenonnx.weights.storage import (
     PROCESS,
@@ -54,20 +52,7 @@ SIDE_FILE_BYTES = 64 * 1024
 
 COPY_BYTES = 16 * 1024 * 1024
 
-NOTED: ContextVar[set[str] | None] = ContextVar("NOTED", default=None)
-"""The collector of mapped files, while there is one."""
-
 S = TypeVar("S", bound=Storage)
-
-
-@contextlib.contextmanager
-def noted() -> Iterator[set[str]]:
-    """Yields a set of the files that are mapped meanwhile."""
-    token = NOTED.set(found := set[str]())
-    try:
-        yield found
-    finally:
-        NOTED.reset(token)
 
 
 class WeightRegistry:
@@ -260,9 +245,16 @@ class WeightRegistry:
             key, weight.dtype, weight.shape, functools.partial(_copy_into, weight)
         )
 
-    def attach(self, holder: object, name: str, weights: Iterable[Weight]) -> None:
-        """Notes for the report that an object uses some weights; keeps neither alive."""
-        holding = Holding(weakref.ref(holder), name, _references(weights))
+    def attach(self, holder: object, name: str, weights: Iterable[Weight] | None = None) -> None:
+        """Notes for the report that an object uses some weights; keeps neither alive.
+
+        Args:
+            holder: The object.
+            name: Its name.
+            weights: Those; ``None`` if they are to be had as the holder's ``weights``.
+        """
+        own = None if weights is None else tuple(map(weakref.ref, dict.fromkeys(weights)))
+        holding = Holding(weakref.ref(holder), name, own)
         with self.locks.table:
             self._holdings = [*(h for h in self._holdings if h.holder() is not None), holding]
 
@@ -270,10 +262,11 @@ class WeightRegistry:
         """Returns what the weights take, where, and who holds them."""
         from tenonnx.weights.report import take_report
 
+        # A holder may make its weights as it is asked.
+        held = [(h.name, h.held()) for h in list(self._holdings) if h.holder() is not None]
         with self.locks.table:
             storages, weights = list(self._storages.values()), list(self._weights.values())
-            holdings = list(self._holdings)
-        return take_report(storages, weights, holdings)
+        return take_report(storages, weights, held)
 
     def _weight(
         self,
@@ -286,6 +279,18 @@ class WeightRegistry:
         key = f"{storage.key}+{offset:x}:{name_of(dtype)}{list(shape)}"
         if strides is not None:
             key += f"/{list(strides)}"
+        return self._named(key, storage, offset, dtype, shape, strides)
+
+    def _named(
+        self,
+        key: str,
+        storage: Storage,
+        offset: int,
+        dtype: Element,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...] | None,
+    ) -> Weight:
+        """Returns the weight of a key; if there is none yet, at a place that has its bytes."""
         with self.locks.table:
             weight = self._weights.get(key)
             if weight is None:
@@ -350,10 +355,6 @@ class WeightRegistry:
         """Returns the storage that has the key; keys of different kinds of storage differ."""
         with self.locks.table:
             return cast("S", self._storages.setdefault(key, storage))
-
-
-def _references(weights: Iterable[Weight]) -> tuple[weakref.ref[Weight], ...]:
-    return tuple(map(weakref.ref, dict.fromkeys(weights)))
 
 
 _locks = Locks()

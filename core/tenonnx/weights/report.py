@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 from numpy.lib.array_utils import byte_bounds
 
+from tenonnx.weights.mapping import Mapping
+
 if TYPE_CHECKING:
     from tenonnx.weights.storage import Kind, Storage
-    from tenonnx.weights.weight import Holding, Weight
+    from tenonnx.weights.weight import Weight
 
 SMAPS = Path("/proc/self/smaps")
 
@@ -105,21 +107,21 @@ class MemoryReport:
 
 
 def take_report(
-    storages: Sequence[Storage], weights: Sequence[Weight], holdings: Sequence[Holding]
+    storages: Sequence[Storage],
+    weights: Sequence[Weight],
+    holdings: Sequence[tuple[str, Sequence[Weight]]],
 ) -> MemoryReport:
-    """Returns the report on some storages and the weights in them."""
+    """Returns the report on some storages, the weights in them, and those that each holder has."""
     counts: dict[str, int] = defaultdict(int)
     holders: dict[str, set[str]] = defaultdict(set)
     for weight in weights:
         counts[weight.storage.key] += 1
     people = []
-    for holding in holdings:
-        if holding.holder() is not None:
-            held = [w for each in holding.weights if (w := each()) is not None]
-            people.append(HolderRow(holding.name, len(held), sum(w.nbytes for w in held)))
-            for weight in held:
-                holders[weight.storage.key].add(holding.name)
-    resident = _resident([s for s in storages if s.kind in ("mapped", "derived")])
+    for name, held in holdings:
+        people.append(HolderRow(name, len(held), sum(w.nbytes for w in held)))
+        for weight in held:
+            holders[weight.storage.key].add(name)
+    resident = _resident([s for s in storages if isinstance(s, Mapping)])
     rows = [
         StorageRow(
             storage.kind,

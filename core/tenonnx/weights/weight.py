@@ -233,7 +233,13 @@ class Holding(NamedTuple):
 
     holder: weakref.ref[object]
     name: str
-    weights: tuple[weakref.ref[Weight], ...]
+    weights: tuple[weakref.ref[Weight], ...] | None
+
+    def held(self) -> list[Weight]:
+        """Returns those of them that there are."""
+        if self.weights is not None:
+            return [weight for each in self.weights if (weight := each()) is not None]
+        return list(getattr(self.holder(), "weights", ()))
 
 
 def weight_in(tensor: object) -> Weight | None:

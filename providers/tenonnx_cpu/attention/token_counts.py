@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tenonnx.plans.later import Later
+from tenonnx.later import Later
 
 NDArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.plans.later import Later
+from tenonnx.later import Later
 from tenonnx_cpu.capture.cached_step import is_memory_of
 from tenonnx_cpu.capture.capturable import Cell
 from tenonnx_cpu.capture.launch import is_fixed

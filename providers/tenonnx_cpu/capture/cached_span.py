@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tenonnx.later import Later
 from tenonnx.planning import spans
-from tenonnx.plans.later import Later
 from tenonnx.provider import Step
 from tenonnx_cpu.capture.cached_replay import CachedSpan
 from tenonnx_cpu.capture.cached_step import CACHES, LENGTHS, CachedStep

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.plans.later import Later
+from tenonnx.later import Later
 from tenonnx.records import record
 from tenonnx_cpu.buffers import COUNTED, apart
 from tenonnx_cpu.capture.launch import Launch, done, is_fixed

@@ -1,4 +1,4 @@
-"""Something of a plan that few runs need: it is made when it is first asked for."""
+"""Something that few runs need: it is made when it is first asked for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Later:
-    """Something that is kept apart in a plan.
+    """Something that may be kept apart in a plan.
 
     Args:
         thing: It, where it is made already.
