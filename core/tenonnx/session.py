@@ -92,10 +92,10 @@ class InferenceSession(ReopenedSession):
             self._options = effective(self._given)
             self._narrowed: dict[tuple[int, ...], Plan] = {}
             self._profiler: Profiler | None = None
-            if not self._reopen(self._again()):
+            if not self._reopen(again := self._again()):
                 with noted() as mapped:
                     self._build(providers, provider_options)
-                self._keep(mapped)
+                self._keep(mapped, again)
         file = (self._model_path or "").rpartition(os.sep)[2]
         for provider in self._providers:
             provider.opened(file or str(self._model.graph.name or "a model"))

@@ -7,7 +7,6 @@ cleared, about 0.5 us per KiB. Here a buffer stays until its thread ends or othe
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import math
 import sys
 import threading
@@ -15,6 +14,8 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
+
+from tenonnx.memory import trim
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 Buffer: TypeAlias = tuple[NDArray, tuple[int, int]]
@@ -93,13 +94,7 @@ def drop_idle() -> None:
     before = _pool.bytes
     _pool.drop_idle()
     if before - _pool.bytes >= MUCH:
-        _trim()
-
-
-def _trim() -> None:
-    """Has the allocator give back what is free: glibc's keeps up to 64 MiB of what was large."""
-    with contextlib.suppress(AttributeError, OSError, TypeError):  # of other allocators
-        ctypes.CDLL(None).malloc_trim(0)
+        trim()
 
 
 @contextlib.contextmanager

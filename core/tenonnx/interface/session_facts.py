@@ -268,12 +268,13 @@ class Session:
     def load_times(self) -> dict[str, float]:
         """The seconds that each stage of building the session took; ``transforms`` has more.
 
-        ``open`` is the only stage where an earlier session kept the plan.
+        ``open`` is the only stage where an earlier session kept the plan, and the last one where
+        a model is so large that the session opens what it has kept.
         """
-        spans = zip(self._moments, self._moments[1:], strict=False)
-        stages = STAGES if self._told is None else KEPT_STAGES
+        spans = list(zip(self._moments, self._moments[1:], strict=False))
+        stages = KEPT_STAGES if len(spans) == 1 else (*STAGES, *KEPT_STAGES)
         return {
-            stage: (end - start) / 1e9 for stage, (start, end) in zip(stages, spans, strict=True)
+            stage: (end - start) / 1e9 for stage, (start, end) in zip(stages, spans, strict=False)
         }
 
     @property

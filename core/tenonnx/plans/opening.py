@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,6 +14,7 @@ from tenonnx.digest import digest
 from tenonnx.errors import Fail
 from tenonnx.interface.session_facts import Session
 from tenonnx.lazy_modules import logger
+from tenonnx.memory import trim
 from tenonnx.plans import Unkept, captures, files, key
 from tenonnx.plans.admitted import global_of
 from tenonnx.plans.key import PATH, STATE, TRUST_VARIABLE
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from tenonnx.weights.registry import WeightRegistry
 
 log = logger("tenonnx.plans")
+
+MANY = 4000
+"""Nodes and weights of a model that is not held any longer than until its plan is kept."""
 
 
 class Wanted(NamedTuple):
@@ -204,9 +209,12 @@ class ReopenedSession(Session):
             return False
         self._take(found, unopened)
         self._moments = (start, time.perf_counter_ns())
+        self._keep_captures(found)
+        return True
+
+    def _keep_captures(self, found: Found) -> None:
         if self._sought is not None and not found.captured and found.pool is not None:
             captures.keep_after_first_run(self, self._sought.path, found.pool)
-        return True
 
     def _shipped(self) -> Found | None:
         """Returns the plan of a compiled file that is said to be trusted."""
@@ -247,8 +255,13 @@ class ReopenedSession(Session):
         name = self._options.logid or parts.name or "session"
         self._registry.attach(self, name)
 
-    def _keep(self, mapped: Iterable[str]) -> None:
-        """Keeps the plan for later processes, if it can be; it was read from these files."""
+    def _keep(self, mapped: Iterable[str], unopened: Callable[[str], Session]) -> None:
+        """Keeps the plan for later processes, if it can be.
+
+        Args:
+            mapped: The files that it was read from.
+            unopened: As for ``_reopen``.
+        """
         if self._sought is None:
             return
         from tenonnx import keeping_modules  # for those who find none
@@ -260,7 +273,29 @@ class ReopenedSession(Session):
             log.info("the plan is not kept: %s", why)
         else:
             keeping_modules.keep_at_exit()
-            captures.keep_after_first_run(self, self._sought.path, pool)
+            if not (self._is_large() and self._slim(unopened)):
+                captures.keep_after_first_run(self, self._sought.path, pool)
+
+    def _is_large(self) -> bool:
+        graph = self._read.graph
+        return len(graph) + len(graph.initializers) >= MANY
+
+    def _slim(self, unopened: Callable[[str], Session]) -> bool:
+        """Takes the plan that was just kept in place of the model and all that was made of it.
+
+        A model's nodes and weights take some 4 KiB each, of which runs need a tenth.
+        """
+        moments = self._moments
+        if (found := self._kept()) is None:
+            return False
+        for name in ("_read", "_placed", "_reports", "_plan"):
+            del vars(self)[name]
+        self._take(found, unopened)
+        gc.collect()
+        trim()
+        self._moments = (*moments, time.perf_counter_ns())
+        self._keep_captures(found)
+        return True
 
 
 class Reader:

@@ -248,15 +248,13 @@ class WeightRegistry:
     def attach(self, holder: object, name: str, weights: Iterable[Weight] | None = None) -> None:
         """Notes for the report that an object uses some weights; keeps neither alive.
 
-        Args:
-            holder: The object.
-            name: Its name.
-            weights: Those; ``None`` if they are to be had as the holder's ``weights``.
+        ``None`` stands for those that it has as its ``weights`` when a report is made.
         """
         own = None if weights is None else tuple(map(weakref.ref, dict.fromkeys(weights)))
         holding = Holding(weakref.ref(holder), name, own)
         with self.locks.table:
-            self._holdings = [*(h for h in self._holdings if h.holder() is not None), holding]
+            others = [h for h in self._holdings if h.holder() is not None and h[:2] != holding[:2]]
+            self._holdings = [*others, holding]
 
     def report(self) -> MemoryReport:
         """Returns what the weights take, where, and who holds them."""
