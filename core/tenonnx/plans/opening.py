@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tenonnx import collector
 from tenonnx.cores import bound
 from tenonnx.digest import digest
 from tenonnx.errors import Fail
@@ -210,6 +211,7 @@ class ReopenedSession(Session):
         self._take(found, unopened)
         self._moments = (start, time.perf_counter_ns())
         self._keep_captures(found)
+        collector.age_once()
         return True
 
     def _keep_captures(self, found: Found) -> None:
