@@ -64,7 +64,7 @@ class MemoryReport:
         resident: Bytes of all mapped files that are in this process's resident set.
         private: Bytes in memory of this process alone that the registry made.
         borrowed: Bytes in memory that belongs to callers.
-        derived: Bytes of side files that are mapped.
+        derived: Bytes of side files that are mapped, and of small weights in plans that are.
         device: Bytes uploaded to devices.
         storages: One row for each storage.
         holders: One row for each holder.
