@@ -353,29 +353,3 @@ def test_who_listens_to_onnx_ir_hears_it(early: bool) -> None:
         str(DIGITS),
         str(early),
     ).splitlines()[-4:] == ["DEBUG:onnx_ir.serde:heard", "WARNING:onnx_ir.serde:that", "1", "1"]
-
-
-def test_element_types_of_numpy_need_no_others() -> None:
-    assert child(
-        """
-            import sys
-            import numpy as np
-            from tenonnx_array import dtypes, elementwise, precision, reduce, special
-            kinds = [np.dtype(each) for each in ("e", "f", "i", "?", "D", "U3", "M8[s]", "V2")]
-            for said in (dtypes.FLOATS, dtypes.SMALL_FLOATS, dtypes.INTEGERS):
-                print(*(int(said[kind]) for kind in kinds), sep="")
-            print("ml_dtypes" in sys.modules, len(dtypes.INTEGERS) < 20)
-            import ml_dtypes
-            small = [np.dtype(ml_dtypes.bfloat16), np.dtype(ml_dtypes.int4)]
-            pair = dtypes.SMALL_FLOATS, dtypes.INTEGERS
-            print(*(said[kind] for said in pair for kind in small))
-            print(dtypes.BITS[small[1]], dtypes.accumulator(small[0]))
-            """
-    ).split("\n") == [
-        "11000000",
-        "10000000",
-        "00100000",
-        "False True",
-        "True False False True",
-        "4 float32",
-    ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import itertools
 from collections.abc import Iterator
@@ -32,22 +31,8 @@ def paused(*, lasting: bool = False) -> Iterator[None]:
     try:
         yield
     finally:
-        if lasting:
-            _age()
+        if lasting and not gc.get_freeze_count():  # else the caller has frozen objects
+            gc.freeze()
+            gc.unfreeze()  # into the oldest generation
         if enabled:
             gc.enable()
-
-
-@functools.cache
-def age_once() -> None:
-    """Has what the first session of the process has made count as old at once.
-
-    Not later ones: old garbage is searched for when many objects have grown old by searches.
-    """
-    _age()
-
-
-def _age() -> None:
-    if not gc.get_freeze_count():  # else the caller has frozen objects
-        gc.freeze()
-        gc.unfreeze()  # into the oldest generation

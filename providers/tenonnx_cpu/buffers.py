@@ -15,8 +15,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tenonnx.memory import trim
-
 NDArray: TypeAlias = np.ndarray[Any, Any]
 Buffer: TypeAlias = tuple[NDArray, tuple[int, int]]
 """Memory; where an aligned array begins in it, and how many bytes it has."""
@@ -94,6 +92,8 @@ def drop_idle() -> None:
     before = _pool.bytes
     _pool.drop_idle()
     if before - _pool.bytes >= MUCH:
+        from tenonnx.memory import trim  # few processes have as much
+
         trim()
 
 

@@ -9,13 +9,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tenonnx import collector
 from tenonnx.cores import bound
 from tenonnx.digest import digest
 from tenonnx.errors import Fail
 from tenonnx.interface.session_facts import Session
 from tenonnx.lazy_modules import logger
-from tenonnx.memory import trim
 from tenonnx.plans import Unkept, captures, files, key
 from tenonnx.plans.admitted import global_of
 from tenonnx.plans.key import PATH, STATE, TRUST_VARIABLE
@@ -211,7 +209,6 @@ class ReopenedSession(Session):
         self._take(found, unopened)
         self._moments = (start, time.perf_counter_ns())
         self._keep_captures(found)
-        collector.age_once()
         return True
 
     def _keep_captures(self, found: Found) -> None:
@@ -287,6 +284,8 @@ class ReopenedSession(Session):
 
         A model's nodes and weights take some 4 KiB each, of which runs need a tenth.
         """
+        from tenonnx.memory import trim  # for large models
+
         moments = self._moments
         if (found := self._kept()) is None:
             return False

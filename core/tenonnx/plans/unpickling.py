@@ -15,7 +15,6 @@ from tenonnx.later import Later
 from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.plans import Unkept
 from tenonnx.plans.admitted import global_of
-from tenonnx.plans.stand_ins import Graph, Node, Value
 from tenonnx.plans.weights import Opened
 from tenonnx.provider import HOST, HostDevice
 from tenonnx.records import NamedTuple
@@ -25,6 +24,7 @@ from tenonnx.weights.weight import Weight
 if TYPE_CHECKING:
     from tenonnx.options import SessionOptions
     from tenonnx.plans.kept import Parts
+    from tenonnx.plans.stand_ins import Graph, Node, Value
     from tenonnx.provider import Provider
 
 
@@ -36,14 +36,14 @@ class Surroundings(NamedTuple):
         options: The session's.
         providers: The plan's, as soon as they are made.
         later: The pickles of what is made when it is asked for, and the arrays beside them.
-        graph: The plan's values and nodes.
+        graph: The plan's values and nodes, a ``Graph``.
     """
 
     stores: Opened
     options: SessionOptions
     providers: list[Provider]
     later: Sequence[tuple[memoryview, Sequence[memoryview]]] = ()
-    graph: Graph | None = None
+    graph: Later = Later()
 
 
 OPENING: ContextVar[Surroundings] = ContextVar("tenonnx_opening")
@@ -117,9 +117,9 @@ def node_at(number: int) -> Node:
 
 
 def _graph() -> Graph:
-    if (found := OPENING.get().graph) is None:
+    if (found := OPENING.get().graph.open()) is None:
         raise Unkept("the plan has no graph")
-    return found
+    return found  # type: ignore[no-any-return]  # it is one
 
 
 def host() -> HostDevice:
@@ -160,8 +160,13 @@ def unpickled(
         surroundings.stores.take_pool(pool, next(places))
     beside = list(itertools.islice(places, own))
     later = [(next(places), list(itertools.islice(places, count))) for count in counts]
-    graph = Graph(lambda: loaded(*later[-1], surroundings))
-    surroundings = surroundings._replace(later=later, graph=graph)
+
+    def graph() -> Graph:
+        from tenonnx.plans.stand_ins import Graph  # for those who have some of it
+
+        return Graph(lambda: loaded(*later[-1], surroundings))
+
+    surroundings = surroundings._replace(later=later, graph=Later(make=graph))
     parts: Parts = _load(file, beside, surroundings)
     surroundings.providers[:] = parts.providers
     return parts, surroundings
