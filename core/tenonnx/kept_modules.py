@@ -79,7 +79,7 @@ class Direct(SourceFileLoader):
 def _read(bytecode: str, source: os.stat_result) -> CodeType | None:
     """Returns the code in a file of bytecode if it is of a source in this state."""
     try:
-        descriptor = os.open(bytecode, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(bytecode, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     except OSError:
         return None
     try:

@@ -30,7 +30,7 @@ def rows(provider: str, fusions: Fusions[Any]) -> Iterator[str]:
             found.setdefault(tuple(parts), []).append(f"`{'::'.join(filter(None, entry.place))}`")
     for parts_of, operators in found.items():
         taken = " + ".join(parts_of)
-        yield f"| {provider} | {', '.join(sorted(operators))} | {taken} |"
+        yield f"| {provider} | {', '.join(sorted(set(operators)))} | {taken} |"
 
 
 def test_the_table_is_what_is_declared() -> None:
