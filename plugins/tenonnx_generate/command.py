@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tenonnx.cli import arguments, completion
+from tenonnx.cli import arguments
 from tenonnx.cli.memory import private_bytes
 from tenonnx.cli.opening import parse_provider
 from tenonnx.cli.output import emit_json, note, size
@@ -101,15 +101,7 @@ def generate(
         int, typer.Option(help="Seed of random choices; -1: another one each time.")
     ] = -1,
     providers: Annotated[
-        list[str],
-        typer.Option(
-            "--provider",
-            "-p",
-            metavar="NAME:OPTION=VALUE,...",
-            autocompletion=completion.providers,
-            help="A provider and its options; may be repeated, in order of preference. "
-            "Default: the folder's.",
-        ),
+        list[str], arguments.provider_option("Default: the folder's.")
     ] = arguments.NOTHING,
     as_json: arguments.Json = False,
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 
@@ -23,6 +23,17 @@ class Level(enum.StrEnum):
     ALL = "all"
 
 
+def provider_option(default: str) -> Any:
+    """Returns ``--provider``; a sentence says which there are without it."""
+    return typer.Option(
+        "--provider",
+        "-p",
+        metavar="NAME:OPTION=VALUE,...",
+        autocompletion=completion.providers,
+        help=f"A provider and its options; may be repeated, in order of preference. {default}",
+    )
+
+
 Model: TypeAlias = Annotated[
     str,
     typer.Argument(
@@ -33,15 +44,7 @@ Model: TypeAlias = Annotated[
     ),
 ]
 Providers: TypeAlias = Annotated[
-    list[str],
-    typer.Option(
-        "--provider",
-        "-p",
-        metavar="NAME:OPTION=VALUE,...",
-        autocompletion=completion.providers,
-        help="A provider and its options; may be repeated, in order of preference. "
-        "Default: every provider that is usable.",
-    ),
+    list[str], provider_option("Default: every provider that is usable.")
 ]
 Contenders: TypeAlias = Annotated[
     list[str],
