@@ -19,6 +19,8 @@ from serve.servers import Running, double, serving
 from tenonnx_serve.access import Access
 from tenonnx_serve.settings import Settings
 
+pytestmark = pytest.mark.usefixtures("short_runs")
+
 PATH = "/v2/models/model/infer"
 DATA = np.arange(8, dtype=np.float32).reshape(2, 4)
 

@@ -27,6 +27,9 @@ TWO = """g (float[n,2] x, int64[n,2] k, string[n] s) => (float[n,2] y, string[n]
     d = Cast<to=1>(k)  y = Add(x, d)  t = Identity(s)  z = Add(k, k) }"""
 
 
+pytestmark = pytest.mark.usefixtures("short_runs")
+
+
 class Served:
     """A core whose runs are known to be short."""
 
