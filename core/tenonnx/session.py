@@ -129,7 +129,7 @@ class InferenceSession(ReopenedSession):
         session_builder.save_optimized(model, options, plugins.formats)
         moments.append(time.perf_counter_ns())
 
-        self._read = model
+        self._read, self._parting = model, session_builder.part_with_weights(model)
         interruption.enter("nodes were placed")
         self._placed = place(model, self._providers, context.hosts)
         session_builder.refuse_cpu(self._placed.counts(), options)

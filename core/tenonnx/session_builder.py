@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -177,6 +178,24 @@ def take_overridable(model: Any) -> dict[str, Any]:
         weight = weight_in(tensor)
         defaults[value.name] = weight.on(HOST) if weight else graphs.array_of(tensor)
     return defaults
+
+
+def part_with_weights(model: ir.Model) -> weakref.finalize[..., Any]:
+    """Has a model's graphs let go of their weights when the model goes, unless that is detached.
+
+    Nodes and values refer to each other: they stay until Python's collector comes by, which counts
+    objects, not bytes.
+    """
+    parting = weakref.finalize(model, _let_go_of_weights, model.graph)
+    parting.atexit = False
+    return parting
+
+
+def _let_go_of_weights(graph: ir.Graph) -> None:
+    bodies = (body for node in graphs.nodes(graph) for _, body in graphs.subgraphs(node))
+    for each in (graph, *bodies):
+        for value in each.initializers.values():
+            value.const_value = None
 
 
 def weights_of(model: Any) -> Later:

@@ -205,7 +205,7 @@ def test_what_does_not_fit_leaves_what_is_there(registry: WeightRegistry) -> Non
 
 
 def test_sessions_that_are_gone_make_room() -> None:
-    """A graph is a cycle, and holds its weights until the collector comes by."""
+    """Python's collector need not come by."""
     platform = FakePlatform(capacity=5000)
     provider = provider_on(platform)
     gc.disable()

@@ -14,6 +14,7 @@ from tenonnx.options import SessionOptions
 from tenonnx.records import names_of
 
 if TYPE_CHECKING:
+    import weakref
     from typing import Protocol
 
     from tenonnx.interface.assigned import OrtEpAssignedSubgraph
@@ -64,6 +65,7 @@ class Session:
     _reports: list[TransformReport]
     _reported: tuple[tuple[Any, ...], ...]
     _read: ir.Model
+    _parting: weakref.finalize[..., Any]
 
     _reader: Reader | None = None
     """Reads the model for facts that a kept plan lacks."""
@@ -301,6 +303,7 @@ class Session:
     @property
     def model(self) -> Any:
         """The ``onnx_ir.Model`` as it runs, after transforms; not to be changed."""
+        self._whole._parting.detach()  # the caller may keep a part of it
         return self._model
 
 

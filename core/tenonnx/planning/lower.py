@@ -91,6 +91,7 @@ class Lowering:
 
     def __init__(self, placement: Placement) -> None:
         self.home: dict[ir.Value, Device] = {}
+        self._model = placement.model  # its weights go with it
         self.block = self._lower(placement)
         self.outputs: tuple[ir.Value, ...] = tuple(placement.graph.outputs)
 

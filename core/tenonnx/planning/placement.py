@@ -53,12 +53,17 @@ class PlacedControl(NamedTuple):
 
 @record
 class Placement:
-    """A graph cut into pieces, in the order in which they run."""
+    """A graph cut into pieces, in the order in which they run.
+
+    Attributes:
+        model: The graph's model, with which its weights go; ``None`` of a graph inside another.
+    """
 
     graph: ir.Graph
     items: tuple[PlacedSegment | PlacedControl, ...]
     assignments: tuple[Assignment, ...]
     preferred: str
+    model: ir.Model | None = None
 
     def __iter__(self) -> Iterator[Assignment]:
         """Yields every node's assignment, those in subgraphs after the node that holds them."""
@@ -107,7 +112,7 @@ def place(
         MalformedGraph: One of them differs from its operator's schema.
     """
     try:
-        return _place_graph(model.graph, providers)
+        return _place_graph(model.graph, providers, model)
     except _Unsupported:
 
         def supported(node: ir.Node) -> bool:
@@ -119,14 +124,16 @@ def place(
         unsupported = functions.expand_unsupported(model, supported)
     if unsupported:
         raise _not_implemented(unsupported, providers, others)
-    return _place_graph(model.graph, providers)
+    return _place_graph(model.graph, providers, model)
 
 
 class _Unsupported(Exception):
     """No provider supports a node as it is."""
 
 
-def _place_graph(graph: ir.Graph, providers: Sequence[Provider]) -> Placement:
+def _place_graph(
+    graph: ir.Graph, providers: Sequence[Provider], model: ir.Model | None = None
+) -> Placement:
     assignments: list[Assignment] = []
     chosen: list[tuple[Provider | None, ir.Node]] = []
     for node in graph:
@@ -141,7 +148,7 @@ def _place_graph(graph: ir.Graph, providers: Sequence[Provider]) -> Placement:
             items.append(_place_control(holder, providers, own))
         elif own is not None:
             items.append(own)
-    return Placement(graph, tuple(items), tuple(assignments), providers[0].name)
+    return Placement(graph, tuple(items), tuple(assignments), providers[0].name, model)
 
 
 def _choose(node: ir.Node, providers: Sequence[Provider]) -> tuple[Provider | None, dict[str, str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import mmap
 import threading
 import warnings
@@ -17,7 +16,7 @@ from tenonnx.operators import Array
 from tenonnx.weights.mapping import Mapping
 from tenonnx.weights.storage import is_packed
 from tenonnx.weights.weight import Weight
-from tenonnx_cuda.platform import Block, OutOfDeviceMemoryError, Platform, View
+from tenonnx_cuda.platform import Block, Platform, View
 from tenonnx_cuda.weights.allocations import Allocation, Stretch, merged, pack, stretch_of
 from tenonnx_cuda.weights.staging import Staging
 from tenonnx_cuda.weights.uploads import Upload
@@ -123,7 +122,7 @@ class DeviceWeights:
             if self._exchange is not None:
                 self._share(allocation, self._exchange, kept)
                 continue
-            block = self._allocated(allocation.nbytes)
+            block = self._platform.allocate(allocation.nbytes)
             for offset, stretch in allocation.parts:
                 kept.append(Extent(stretch, block, offset))
                 copies.append((stretch, block, offset))
@@ -133,17 +132,6 @@ class DeviceWeights:
         for weight in absent:
             self._hold(weight)
         return send
-
-    def _allocated(self, nbytes: int) -> Block:
-        """Returns memory, that of sessions which are gone if there is no other.
-
-        Their graphs are cycles, which hold weights until Python's collector comes by.
-        """
-        try:
-            return self._platform.allocate(nbytes)
-        except OutOfDeviceMemoryError:
-            gc.collect()
-            return self._platform.allocate(nbytes)
 
     def _sender(
         self, copies: Sequence[tuple[Stretch, Block, int]], kept: Sequence[Extent]
@@ -239,7 +227,7 @@ class DeviceWeights:
 
     def _alone(self, weight: Weight) -> Extent:
         stretch = stretch_of(weight)
-        block = self._allocated(stretch.nbytes)
+        block = self._platform.allocate(stretch.nbytes)
         self._staging.copy([(stretch, block, 0)])
         extent = self._held[weight] = self._note(Extent(stretch, block, 0))
         return extent
