@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import threading
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -162,9 +164,10 @@ def test_nothing_is_captured_while_kernels_are_compiled(monkeypatch: pytest.Monk
     assert set(captures(one)) == {1}
 
 
-def test_sessions_that_are_there_before_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel that replays captures may be compiled after a session was opened."""
-    with monkeypatch.context() as patch:
+@contextlib.contextmanager
+def late_replay() -> Iterator[None]:
+    """Has the kernel that replays captures not be compiled yet."""
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runtime, "KERNELS", [])
         patch.setattr(runtime, "REOPENED", set())
         late = capturable.JitKernel("capture.replay", "replay")
@@ -172,6 +175,25 @@ def test_sessions_that_are_there_before_the_kernel(monkeypatch: pytest.MonkeyPat
         patch.setenv("TENONNX_JIT", "1")
         patch.setattr(capturable, "REPLAY", late)
         patch.setattr(capturable, "compiles", lambda: True)
+        yield
+
+
+def test_steps_that_wait_for_the_kernel_go_with_their_session() -> None:
+    with late_replay():
+        one = opened()
+        one.run(None, given((2, 5)))
+    (step,) = one._plan._lowering.block.items
+    there = weakref.ref(step.call.__wrapped__)
+    gc.collect()
+    gc.disable()
+    del one, step
+    gc.enable()
+    assert there() is None
+
+
+def test_sessions_that_are_there_before_the_kernel() -> None:
+    """The kernel that replays captures may be compiled after a session was opened."""
+    with late_replay():
         one = opened()
         wanted = one.run(None, given((2, 5)))
     names = {kernel_name(step.call) for step in one._plan.steps}

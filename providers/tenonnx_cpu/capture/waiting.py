@@ -18,14 +18,12 @@ class Waiting:
     ) -> None:
         self.__wrapped__ = wrapped
         self._tracer, self._plain = tracer, plain
-        self._call: Callable[..., Any] = self._look
+        self._call: Callable[..., Any] | None = None
 
     def __call__(self, *inputs: Any) -> Any:
         """Returns the results."""
-        return self._call(*inputs)
-
-    def _look(self, *inputs: Any) -> Any:
-        if capturable.REPLAY.run is None:
-            return self._plain(*inputs)
-        self._call = capturable.attach(self._tracer, self._plain, self.__wrapped__)
+        if self._call is None:
+            if capturable.REPLAY.run is None:
+                return self._plain(*inputs)
+            self._call = capturable.attach(self._tracer, self._plain, self.__wrapped__)
         return self._call(*inputs)
