@@ -7,19 +7,21 @@ it.
 
 A module is taken from there if its source is in the state that it was in, as with Python's own
 bytecode; otherwise from its folder. There, a plain module with bytecode that fits is found with two
-looks at files, where Python makes six; all others are left to Python. The first module of a
-package, which says where the others are, always comes from its folder.
+looks at files, where Python makes six; all others are left to Python. So are found the modules of
+packages that every session imports. The first module of a package, which says where the others are,
+always comes from its folder.
 """
 
 from __future__ import annotations
 
+import functools
 import marshal
 import os
 import struct
 import sys
 from collections.abc import Sequence
 from importlib._bootstrap_external import MAGIC_NUMBER  # importlib.util's: its import takes longer
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType, ModuleType
 from typing import TypeAlias
 
@@ -35,11 +37,16 @@ FRONT = struct.Struct(f"<8s{2 * BYTES}sIQ")
 
 PACKAGE = "tenonnx"
 
+OTHERS = "google.protobuf.", "onnx.", "onnx_ir.", "pluggy."
+"""The beginnings of names of modules that every session imports with its first model."""
+
 BYTECODE = struct.Struct("<4sIII")
 """The front of a file of bytecode: Python's number, how it is checked, its source's state."""
 
-LARGEST = 1 << 20
-"""Bytes of a file of bytecode that is read in one go; any of this project's is a tenth of it."""
+LARGEST = 1 << 16
+"""Bytes of a file of bytecode that is read in one go; any of this project's is half of it.
+
+More would be memory that is mapped for each file anew."""
 
 log = logger("tenonnx.plans")
 
@@ -93,15 +100,18 @@ def _read(bytecode: str, source: os.stat_result) -> CodeType | None:
 
 
 class DirectFinder:
-    """Finds modules of this project that are a file in the folder of their package."""
+    """Finds modules of ours and of ``OTHERS`` that are a file in the folder of their package."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Returns the spec of such a module; ``None`` for others, which Python looks for."""
-        if path is None or not fullname.startswith(PACKAGE) or len(path) != 1:
+        is_ours = fullname.startswith(PACKAGE)
+        if path is None or not (is_ours or fullname.startswith(OTHERS)) or len(path) != 1:
             return None
         name, folder = fullname.rpartition(".")[2], path[0]
+        if not (is_ours or _is_alone(name, folder)):
+            return None
         source = f"{folder}/{name}.py"
         try:
             status = os.stat(source)
@@ -113,6 +123,20 @@ class DirectFinder:
         spec = ModuleSpec(fullname, loader, origin=source)
         spec.has_location, spec.cached = True, loader.bytecode
         return spec
+
+
+def _is_alone(name: str, folder: str) -> bool:
+    """Says whether no package and no machine code in a folder comes before a module's source."""
+    names = _names(folder)
+    return names.isdisjoint([name, *(name + suffix for suffix in EXTENSION_SUFFIXES)])
+
+
+@functools.cache
+def _names(folder: str) -> frozenset[str]:
+    try:
+        return frozenset(os.listdir(folder))
+    except OSError:
+        return frozenset()
 
 
 class Finder:
