@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from tenonnx import HOST, TransformContext, Weight, WeightTensor
 from tenonnx.digest import digest
 from tenonnx.graph import constant_of, graphs, has_bodies, label, python_attributes, replace_uses
 from tenonnx.interruption import Stopped
+from tenonnx.records import changeable
 from tenonnx.traits import RANDOM
 from tenonnx_fold.pieces import in_pieces
 
@@ -64,7 +64,7 @@ class Unfit(Exception):
     """A result is no tensor, or no host provider computes it."""
 
 
-@dataclass
+@changeable
 class Budget:
     """The most bytes that folding makes.
 

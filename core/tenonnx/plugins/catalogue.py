@@ -8,12 +8,12 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import InvalidArgument, PluginError, did_you_mean
 from tenonnx.operators import OperatorTable
 from tenonnx.provider import LaterProvider, Provider, resolve_provider_name
+from tenonnx.records import changeable, field
 
 DISTRIBUTION = "tenonnx"
 """The runtime's own."""
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tenonnx.transforms import Transform
 
 
-@dataclass
+@changeable
 class PluginRecord:
     """One plug-in, loaded or not.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tenonnx.affine import Affine, affine_of, channels_of
 from tenonnx.planning.anchors import BROADCASTING, Part, Walk
+from tenonnx.records import changeable, field
 from tenonnx_cpu.activation import ACTIVATION, NONE, Activation
 from tenonnx_cpu.elementwise.kernels.opcodes import LEAKY_RELU
 from tenonnx_cpu.fuse import Scope
@@ -26,7 +26,7 @@ def per_channel(count: int) -> tuple[NDArray, NDArray]:
     return np.ones(count, np.float32), np.zeros(count, np.float32)
 
 
-@dataclass
+@changeable
 class Tail:
     """Nodes from a convolution on: ``activate(conv * scale + shift + residual)``.
 
