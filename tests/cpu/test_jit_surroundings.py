@@ -347,6 +347,20 @@ def test_a_plans_kernel_is_loaded_when_it_is_asked_for(put_off: runtime.JitKerne
     assert put_off.load()
 
 
+def test_an_installed_kernel_is_loaded_when_it_is_asked_for(
+    put_off: runtime.JitKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = str(Path(put_off.path()).parent)
+    monkeypatch.setattr(runtime, "installed", lambda: folder)
+    monkeypatch.setattr(runtime, "REOPENED", set())
+    monkeypatch.setattr(runtime, "FILES", {})
+    kernel = runtime.JitKernel("conv.boxes", "suppress")
+    kernel.request()
+    assert (kernel.is_put_off, kernel.state) == (True, runtime.PREBUILT)
+    assert kernel.run is not None
+    assert not kernel.is_put_off
+
+
 def test_a_plans_kernel_that_is_damaged_is_left_to_numpy(
     put_off: runtime.JitKernel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

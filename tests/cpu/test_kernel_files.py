@@ -73,7 +73,32 @@ def test_an_installed_index_says_what_files_import_that_are_as_they_were(
     (package / "c.py").write_text("x = 2\n")  # as long as before
     found = sources.Sources(tmp_path / "another", installed)
     assert found.stamp(package / "a.py") != before
-    assert {"a.py", "jit/kernel.py"} <= sources._read(tmp_path / "another").keys()
+    assert sources._read(tmp_path / "another").keys() == {"a.py", "b.py", "c.py"}
+
+
+def test_files_that_are_as_they_were_installed_are_not_read(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (package / "jit").mkdir()
+    (package / "jit" / "kernel.py").write_text("from tenonnx_cpu.a import y\n")
+    (tmp_path / "kernels").mkdir()
+    sources.write_index(tmp_path / "kernels")
+    installed = tmp_path / "kernels" / sources.INDEX
+    before, listed = stamps(tmp_path / "index", package), time.time_ns()
+    with monkeypatch.context() as patch:
+        patch.setattr(sources, "_look_at", lambda *_: pytest.fail("a file was read"))
+        found = sources.Sources(tmp_path / "another", installed, listed)
+        assert found.stamp(package / "a.py") == before["a"]
+    assert not (tmp_path / "another").exists()  # it would say the same
+    for seconds in (-1, sources.INSTALLING / 1e9 + 1):
+        (package / "c.py").write_text("x = 2\n")  # as long as before
+        os.utime(package / "c.py", (listed / 1e9 - seconds,) * 2)
+        found = sources.Sources(tmp_path / "another", installed, listed)
+        assert found.stamp(package / "a.py") != before["a"]
+    (package / "c.py").write_text("x = 10\n")
+    os.utime(package / "c.py", (listed / 1e9 - 1,) * 2)
+    found = sources.Sources(tmp_path / "third", installed, listed)
+    assert found.stamp(package / "a.py") != before["a"]
 
 
 @pytest.mark.parametrize("content", [b"", b"1\nnonsense", b"a.py 1 2 b.py"])

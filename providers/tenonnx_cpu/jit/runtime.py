@@ -94,7 +94,7 @@ class JitKernel:
     Attributes:
         run: The compiled function; ``None`` until it is ready, perhaps for ever. That of a kernel
             whose code object is there and was put off has no value: it is loaded when it is asked
-            for, of the many kernels that a plan names and few runs call.
+            for, of the many kernels that a plan names or a model asks for, and few runs call.
         state: ``prebuilt``, ``cached`` or ``compiled`` if it is ready, by its origin;
             ``compiling`` if it will be; ``numpy`` if it never will; empty before a request.
         reason: Why it never will be ready.
@@ -135,11 +135,14 @@ class JitKernel:
         if jit_mode() != "0" and has_code_objects():
             for path in self._places():
                 if os.path.exists(path):
-                    self._found_at(path)
-                    self.is_put_off = True
-                    del self.run
+                    self._put_off(path)
                     return
         self.request()
+
+    def _put_off(self, path: str) -> None:
+        self._found_at(path)
+        self.is_put_off = True
+        del self.run
 
     def request(self, *, works: bool = True) -> None:
         """Has the kernel compiled or loaded, now or in the background, as ``TENONNX_JIT`` says.
@@ -158,7 +161,7 @@ class JitKernel:
             return
         # Whatever it is that prevents it, compiling finds it, too, and says so.
         with contextlib.suppress(Changed):
-            if self.load():
+            if self._is_installed() or self.load():
                 return
         if not has_numba():
             self.state, self.reason = NUMPY, NO_NUMBA
@@ -167,6 +170,17 @@ class JitKernel:
         else:
             self.state = COMPILING
             demand.wait_for(self, works=works)
+
+    def _is_installed(self) -> bool:
+        """Puts the kernel off if its code object came with this package, as whole as that is."""
+        if installed() is None or not has_code_objects():
+            return False
+        path = self.path()
+        if os.path.dirname(path) != installed():
+            return False
+        FILES[self.module, self.name] = os.path.basename(path)
+        self._put_off(path)
+        return True
 
     def path(self) -> str:
         """Returns where its code object is, or is to be."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tenonnx.digest import digest
+from tenonnx.installed import folder as distribution_folder
 from tenonnx.installed import version
 from tenonnx.weights.folder import cache_root
 from tenonnx.weights.folder import forget_unused as unused_forgotten
@@ -122,8 +123,19 @@ def refuse_changed() -> None:
 
 @functools.cache
 def _sources() -> Sources:
-    shipped = None if (folder := installed()) is None else os.path.join(folder, INDEX)
-    return Sources(os.path.join(cache_folder(), f"{digest(ROOT)[:16]}.sources"), shipped)
+    index = os.path.join(cache_folder(), f"{digest(ROOT)[:16]}.sources")
+    if (folder := installed()) is None:
+        return Sources(index)
+    return Sources(index, os.path.join(folder, INDEX), _listed())
+
+
+def _listed() -> int:
+    """Returns when the list of this package's files was written; 0 if it is not installed so."""
+    info = distribution_folder("tenonnx")
+    if info is not None and os.path.dirname(info) == os.path.dirname(ROOT):
+        with contextlib.suppress(OSError):
+            return os.stat(os.path.join(info, "RECORD")).st_mtime_ns
+    return 0
 
 
 def cached_files() -> Iterator[Path]:

@@ -1,8 +1,8 @@
 """The source of a kernel: a digest of its module and of all that it imports.
 
 An index beside the kernels tells the digests of files that are as they were when it was written, so
-that no process reads them again. One that is installed with kernels tells what each file imports,
-if its content is the same: the first process reads the files, and looks for nothing in them.
+that no process reads them again. One that is installed with kernels tells those of files that are
+as they were installed; of others that have the same content it still tells what they import.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ ROOT = PACKAGE
 INDEX = "sources"
 """The file beside installed kernels that tells what they were compiled from."""
 
-UNKNOWN = "-"
-"""The state of a file that somebody else installs."""
+INSTALLING = 600 * 10**9
+"""Nanoseconds in which an installation writes its files; last of all the list of them."""
 
 BEGAN = time.time_ns() - 10_000_000
 """The time of this process's first import of code; clocks of file systems are a little behind."""
@@ -58,7 +58,8 @@ class Source(NamedTuple):
     """The facts about a file.
 
     Attributes:
-        state: Its size and when it was changed; another one is another content.
+        state: Its size and when it was changed; another one is another content. In an installed
+            index its size alone, as it is not known when it will be written.
         content: A digest.
         imports: The files that it imports from this package, relative to it.
     """
@@ -77,16 +78,17 @@ class Sources:
     Args:
         index: Where the index is, or is to be.
         installed: Another one, which came with the files.
+        listed: When the list of installed files was written, by the clock of files; 0 for never.
     """
 
-    def __init__(self, index: str, installed: str | None = None) -> None:
+    def __init__(self, index: str, installed: str | None = None, listed: int = 0) -> None:
         self._index = index
         self._known: dict[str, Source] = {}
         self._indexed = _read(index)
-        if not self._indexed and installed is not None:
-            self._indexed = _read(installed, own_code())
+        self._installed = {} if installed is None else _read(installed, own_code())
+        self._listed = listed
         self._stamps: dict[str, str] = {}
-        self._wrote_little = False
+        self._has_news = self._wrote_little = False
 
     def stamp(self, path: str) -> str:
         """Returns a digest of a module of this package and of all that it imports from it.
@@ -97,24 +99,33 @@ class Sources:
         start = os.path.relpath(path, ROOT)
         _status(start)
         if start not in self._stamps:
-            waiting, seen = [start], {start: None}
+            waiting, seen, known = [start], {start: None}, self._known
             while waiting:
-                new = [name for name in self._source(waiting.pop()).imports if name not in seen]
-                waiting += new
-                seen.update(dict.fromkeys(new))
-            contents = (self._known[name].content for name in seen)
-            self._stamps[start] = digest("\n".join(contents))
-            self._keep()
+                name = waiting.pop()
+                for each in (known.get(name) or self._source(name)).imports:
+                    if each not in seen:
+                        seen[each] = None
+                        waiting.append(each)
+            self._stamps[start] = digest("\n".join([known[name].content for name in seen]))
+            if self._has_news:
+                self._keep()
         return self._stamps[start]
 
     def _source(self, name: str) -> Source:
-        if (known := self._known.get(name)) is None:
-            state = _state(_status(name))
-            known = self._indexed.get(name)
-            if known is None or known.state != state:
-                known = _look_at(name, state, known)
-            self._known[name] = known
+        status = _status(name)
+        known = self._indexed.get(name)
+        if known is None or known.state != _state(status):
+            known = self._installed.get(name)
+            if known is None or not self._is_as_installed(known, status):
+                known = _look_at(name, _state(status), known)
+                self._has_news = True
+        self._known[name] = known
         return known
+
+    def _is_as_installed(self, known: Source, status: os.stat_result) -> bool:
+        """Says so of a file as Python does of one whose bytecode it has: by its size and time."""
+        before = self._listed - status.st_mtime_ns
+        return 0 <= before < INSTALLING and known.state == str(status.st_size)
 
     def refuse_changed(self) -> None:
         """Makes sure that the imported files are those that stamps describe.
@@ -127,7 +138,9 @@ class Sources:
 
     def _keep(self) -> None:
         """Writes the index if it lacks a quarter of what is known, and less than that once."""
-        known, indexed = self._known.copy(), self._indexed
+        self._has_news = False
+        indexed, installed = self._indexed, self._installed
+        known = {n: e for n, e in self._known.copy().items() if e is not installed.get(n)}
         new = sum(indexed.get(name) != source for name, source in known.items())
         if not new or (4 * new < len(known) and self._wrote_little):
             return
@@ -137,12 +150,15 @@ class Sources:
             write_trusted(self._index, _packed(self._indexed))
 
     def keep_for_installing(self) -> None:
-        """Writes the index as it is to be installed: of files whose states are unknown.
+        """Writes the index as it is to be installed: of files whose times are unknown.
 
         Raises:
             OSError: It cannot be written.
         """
-        known = {name: source._replace(state=UNKNOWN) for name, source in self._known.items()}
+        known = {
+            name: source._replace(state=source.state.partition(".")[0])
+            for name, source in self._known.items()
+        }
         write_trusted(self._index, _packed(known))
 
 
@@ -193,15 +209,14 @@ def _status(name: str) -> os.stat_result:
     return status
 
 
-def _look_at(name: str, state: str, before: Source | None) -> Source:
-    """Reads a file; what it imports is looked for unless it is as it was before."""
+def _look_at(name: str, state: str, installed: Source | None) -> Source:
+    """Reads a file; what it imports is looked for unless its content is what was installed."""
     with open(os.path.join(ROOT, name), "rb", buffering=0) as file:
         text = file.read()
     _status(name)
     content = digest(text)
-    # What names are modules depends on other files, which are those of an installed index alone.
-    if before is not None and before.content == content and before.state == UNKNOWN:
-        return before._replace(state=state)
+    if installed is not None and installed.content == content:
+        return installed._replace(state=state)
     source = text.decode()
     modules = _modules()
     names = dict.fromkeys(
