@@ -67,6 +67,20 @@ ROWS = [
     ),
     one("Conv pixels", "Conv", [f32(1, 8, 5, 5), f32(8, 8, 5, 5), f32(8)], constants=(1, 2)),
     one("Conv line", "Conv", [f32(2, 7, 33), f32(9, 7, 4), f32(9)], constants=(1, 2), strides=[3]),
+    one(
+        "Conv runs",
+        "Conv",
+        [f32(1, 8, 9, 16), f32(19, 8, 3, 3), f32(19)],
+        constants=(1, 2),
+        pads=[1] * 4,
+    ),
+    one(
+        "Conv runs of a volume",
+        "Conv",
+        [f32(1, 5, 3, 4, 72), f32(7, 5, 3, 3, 3)],
+        constants=(1,),
+        pads=[2, 1, 1, 1, 1, 1],
+    ),
     one("Conv volume", "Conv", [f32(1, 3, 6, 7, 8), f32(4, 3, 3, 3, 3)], constants=(1,)),
     chain(
         "Conv Add Relu",

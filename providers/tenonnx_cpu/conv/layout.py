@@ -16,7 +16,7 @@ import numpy as np
 
 from tenonnx.records import NamedTuple, field, record
 from tenonnx_array.windows import Windows
-from tenonnx_cpu.conv.kernels import CONV_FIELDS, FEW, VECTOR
+from tenonnx_cpu.conv.kernels import CONV_FIELDS, FEW, RUN, VECTOR
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.kernel_selection import NDArray
 
@@ -90,26 +90,30 @@ def layout(
     windows, volume = flattened(windows)
     channels, rows = shape[1] * volume.taps_z // group, rows // group
     direct = is_direct(windows) and volume == Volume()
-    single = is_line(windows) or by_lines(windows, rows)
+    depth = channels * math.prod(windows.kernel)
+    lines = by_lines(windows, rows, depth)
+    single, runs = is_line(windows) or lines, lines and in_runs(windows, depth)
     planes, taps = seen_by(windows, single)
     images = shape[0] * group * volume.out_depth
     part = split_tasks(images, rows, windows.output, threads, across=is_line(windows))
     line = part.width + max(tap.column for tap in taps)
+    line += -line % LINE if runs else 0
     reach = max(tap.line for tap in taps)
     plane = (part.height + reach) * line
-    block = _block(channels, len(taps), 0 if direct else plane * len(planes), windows, chain)
+    packed, whole = 0 if direct else plane * len(planes), volume.taps_z if runs else 1
+    block = _block(channels, len(taps), packed, windows, chain, whole)
     length = block * len(taps)
-    step = math.prod(windows.size) if direct else plane * len(planes)
+    step = math.prod(windows.size) if direct else packed
     within = [tap.plane * plane + tap.line * line + tap.column for tap in taps]
     offsets = 4 * np.add.outer(np.arange(block) * step, within).ravel()
-    copied = 0 if direct else block * len(planes) * plane
-    room = _room(part, length, copied, channels * len(taps) % SHARED == 0)
+    room = _room(part, length, block * packed, channels * len(taps) % SHARED == 0)
     tasks = images * part.number_in(rows, windows.output)
     numbers = numbers_of(
         CONV_FIELDS, batch=shape[0], groups=group, rows=rows, channels=channels,
         **places_of(windows), taps=len(taps), direct=int(direct), plane=plane, line=line,
         reach=reach, task_rows=part.rows, task_height=part.height, task_width=part.width,
         block=block, tasks=tasks, **room, together=1 if single else part.height, **volume._asdict(),
+        runs=int(runs),
     )  # fmt: skip
     return Layout(
         numbers,
@@ -143,14 +147,18 @@ def _room(part: Part, length: int, copied: int, shared: bool) -> dict[str, int]:
     }  # fmt: skip
 
 
-def _block(channels: int, taps: int, planes: int, windows: Windows, chain: int) -> int:
-    """Returns how many channels to sum over at a time, whose planes take so many floats each."""
+def _block(channels: int, taps: int, planes: int, windows: Windows, chain: int, whole: int) -> int:
+    """Returns how many channels to sum over at a time, whose planes take so many floats each.
+
+    It is a multiple of ``whole``, as the number of channels is.
+    """
     most = max(1, chain // taps)
     if planes:
         most = max(1, min(most, PLANES // planes))
     elif windows.size == (1, 1):
         most = min(channels, LONG)
-    return -(-channels // -(-channels // most))
+    block = -(-channels // -(-channels // most))
+    return block + -block % whole
 
 
 def places_of(windows: Windows) -> dict[str, int]:
@@ -205,11 +213,18 @@ def is_line(windows: Windows) -> bool:
     return windows.size[0] == windows.output[0] == windows.kernel[0] == 1
 
 
+LINE = 16
+"""Floats of a line of the cache: two vectors that begin with one are in few of them."""
+
 WIDE = 5
 """Columns of kernels from which on planes of all columns take longer than loads not aligned."""
 
 
-def by_lines(windows: Windows, rows: int) -> bool:
+DEEP = 24
+"""Numbers that a place sees, from which on lines are better multiplied in runs of taps."""
+
+
+def by_lines(windows: Windows, rows: int, depth: int) -> bool:
     """Says whether lines of the result are multiplied one by one.
 
     Images then have a plane for each of the phases of columns, which are packed faster than one for
@@ -218,7 +233,14 @@ def by_lines(windows: Windows, rows: int) -> bool:
     """
     lanes, width, (_, kernel) = cpu().lanes, windows.output[-1], windows.kernel
     fills = width % lanes == 0 and (width % (2 * lanes) == 0 or width >= 8 * lanes)
-    return lanes == 8 and rows <= FEW and fills and kernel >= max(WIDE, windows.strides[1] + 1)
+    suited = kernel >= max(WIDE, windows.strides[1] + 1) or in_runs(windows, depth)
+    return lanes == 8 and rows <= FEW and fills and suited
+
+
+def in_runs(windows: Windows, depth: int) -> bool:
+    """Says whether places see many numbers, and a kernel's lines are three adjacent columns."""
+    line = windows.kernel[1], windows.strides[1], windows.dilations[1]
+    return line == (RUN, 1, 1) and depth >= DEEP
 
 
 class Tap(NamedTuple):

@@ -11,6 +11,9 @@ VECTOR = 32
 FEW = 64
 """Rows up to which a panel of B is not worth a copy, and results had better be written in lines."""
 
+RUN = 3
+"""Taps of a kernel's line that have code of their own, where they see adjacent columns."""
+
 UNROLLED_WINDOWS = ((3, 1), (3, 2), (5, 1), (5, 2), (7, 1), (2, 2))
 """Square kernels, and strides along a line, that have code of their own."""
 
@@ -18,7 +21,7 @@ CONV_FIELDS = (
     "batch", "groups", "rows", "channels", "height", "width", "out_height", "out_width",
     "stride_y", "stride_x", "top", "taps", "direct", "plane", "line", "reach",
     "task_rows", "task_height", "task_width", "block", "tasks", "pitch", "work", "copy", "edge",
-    "panel", "together", "depth", "out_depth", "taps_z", "stride_z", "step_z", "front",
+    "panel", "together", "depth", "out_depth", "taps_z", "stride_z", "step_z", "front", "runs",
 )  # fmt: skip
 """The names of ``Layout.numbers``, in elements:
 
@@ -31,7 +34,8 @@ a task makes ``task_rows`` channels of ``task_height`` rows of ``task_width`` el
 ``panel`` on a panel of it.
 
 Every image of the result is one of ``out_depth`` of a volume, and convolves images of ``depth`` of
-them, ``taps_z`` of each of the volume's channels, as channels of its own.
+them, ``taps_z`` of each of the volume's channels, as channels of its own. Where taps are ``runs``
+of ``RUN``, images that lie outside of the volume are left out, and a block has all of a channel's.
 """
 
 DEPTHWISE_FIELDS = (

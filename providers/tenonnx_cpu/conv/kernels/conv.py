@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenonnx_cpu.conv.kernels import CONV_FIELDS
+from tenonnx_cpu.conv.kernels import CONV_FIELDS, RUN
 from tenonnx_cpu.conv.kernels.finish import finish_of
 from tenonnx_cpu.conv.kernels.planes import pack_planes
-from tenonnx_cpu.conv.kernels.result import Result, Room, Rows
+from tenonnx_cpu.conv.kernels.result import Result, Room, Rows, Runs
 from tenonnx_cpu.conv.kernels.rows import place_lines
 from tenonnx_cpu.conv.kernels.signature import CONVOLUTION, WINDOWS
 from tenonnx_cpu.conv.kernels.strip import multiply_image, multiply_strip
@@ -22,11 +22,23 @@ from tenonnx_cpu.matmul.kernels.tile import ADD, ZERO
 conv_sizes = named("ConvSizes", CONV_FIELDS)
 
 
+class Inside(NamedTuple):
+    """The taps along a volume's depth that see its images.
+
+    Attributes:
+        first: The first one.
+        count: How many.
+    """
+
+    first: Any
+    count: Any
+
+
 @parallel
 def convolve_part(arguments: Any, task: Any, worker: Any) -> None:
     """Makes a part of the result; see ``tenonnx_cpu.conv.layout``."""
     x, w, y, finish, sizes, offsets, panel, planes, memory = arguments
-    part = part_of(task, sizes)
+    part = part_of(slice_by_slice(task, sizes), sizes)
     image, slice_z = part.image // sizes.out_depth, part.image % sizes.out_depth
     row = image % sizes.groups * sizes.rows + part.first
     apart = sizes.out_depth * sizes.out_height * sizes.out_width
@@ -38,37 +50,66 @@ def convolve_part(arguments: Any, task: Any, worker: Any) -> None:
     work = memory.ctypes.data + 4 * sizes.work * worker
     c, packed = Rows(work, 4 * sizes.pitch), work + 4 * sizes.task_rows * sizes.pitch
     room = Room(work + 4 * sizes.copy, work + 4 * sizes.edge, work + 4 * sizes.panel)
+    seen = taps_inside(slice_z, sizes)
     for channel in range(0, sizes.channels, sizes.block):
         some = min(sizes.block, sizes.channels - channel)
-        a = Rows(w.ctypes.data + row * a_row + 4 * channel * sizes.taps, a_row)
+        start = w.ctypes.data + row * a_row + 4 * channel * sizes.taps
         mode, last = ADD if channel else ZERO, channel + sizes.block >= sizes.channels
         if sizes.direct:
             multiply_image(
-                part.rows, some, part.columns, a, source + channel * area + 4 * part.left, area,
-                offsets.ctypes.data, panel.ctypes.data, packed, c, mode, last, result, room,
+                part.rows, some, part.columns, Rows(start, a_row),
+                source + channel * area + 4 * part.left, area, offsets.ctypes.data,
+                panel.ctypes.data, packed, c, mode, last, result, room,
             )  # fmt: skip
         else:
             pack_part(source, channel, some, slice_z, part, sizes, planes, packed)
+            a = Rows(start + 4 * seen.first * sizes.taps, a_row)
             multiply_lines(
-                part, some * sizes.taps, a, packed, offsets.ctypes.data, c, mode, last, result,
-                room, sizes,
-            )  # fmt: skip
+                part, some, seen, a, packed, offsets.ctypes.data, c, mode, last, result, room, sizes
+            )
+
+
+@helper
+def slice_by_slice(task: Any, sizes: Any) -> Any:
+    """Returns tasks so that the same part of a volume's slices follow one another.
+
+    They see the same images of a volume, which the second-level cache has then.
+    """
+    apart = sizes.tasks // (sizes.batch * sizes.groups * sizes.out_depth)
+    slice_z, others = task % sizes.out_depth, task // sizes.out_depth
+    return (others // apart * sizes.out_depth + slice_z) * apart + others % apart
+
+
+@helper
+def taps_inside(slice_z: Any, sizes: Any) -> Any:
+    """Returns the taps with which a slice sees a volume; all of them if they are in no runs."""
+    first, stop = 0, sizes.taps_z
+    if sizes.runs:
+        top = slice_z * sizes.stride_z - sizes.front
+        first = min(stop, max(0, -(top // sizes.step_z)))
+        stop = max(first, min(stop, (sizes.depth - 1 - top) // sizes.step_z + 1))
+    return Inside(first, stop - first)
 
 
 @helper
 def multiply_lines(
-    part: Any, depth: Any, a: Any, packed: Any, offsets: Any, c: Any, mode: Any, last: Any,
-    result: Any, room: Any, sizes: Any,
+    part: Any, channels: Any, seen: Any, a: Any, packed: Any, offsets: Any, c: Any, mode: Any,
+    last: Any, result: Any, room: Any, sizes: Any,
 ) -> None:  # fmt: skip
     """Multiplies by packed planes, as many lines at a time as follow one another there."""
-    width = part.columns // part.lines
+    width, images, each = part.columns // part.lines, channels // sizes.taps_z, 0
+    if sizes.runs:
+        each = seen.count * sizes.taps // RUN
+    hole = 4 * (sizes.taps_z - seen.count) * sizes.taps
+    runs = Runs(each, hole, channels * sizes.taps)
+    depth = images * seen.count * sizes.taps if sizes.runs else runs.length
     for line in range(0, part.lines, sizes.together):
         place = result.place + line * sizes.out_width
         multiply_strip(
             part.rows, depth, min(sizes.together, part.lines - line) * width, a,
             packed + 4 * line * sizes.line, offsets, Rows(c.start + 4 * line * width, c.apart),
             mode, last, Result(result.y, place, result.apart, result.channel, result.finish), room,
-            Rows(0, 0),
+            Rows(0, 0), runs,
         )  # fmt: skip
 
 
@@ -101,6 +142,8 @@ def pack_part(
         if 0 <= z < sizes.depth:
             image = source + (channel * sizes.depth + z) * area
             pack_planes(image, 1, part.top, lines, part.left, sizes, planes, zero, target)
+        elif sizes.runs:
+            continue
         else:
             place_lines(target, 0, target, planes.shape[0] * sizes.plane, 0, 0, 1, zero)
         target += 4 * planes.shape[0] * sizes.plane

@@ -31,6 +31,20 @@ class Room(NamedTuple):
     panel: Any
 
 
+class Runs(NamedTuple):
+    """Columns of A that are multiplied, of adjacent ones.
+
+    Attributes:
+        each: Runs of ``RUN`` columns that follow one another; 0 if B lies in no runs.
+        hole: Bytes of columns after them, which are left out.
+        length: All columns, those left out among them.
+    """
+
+    each: Any
+    hole: Any
+    length: Any
+
+
 class Result(NamedTuple):
     """The place of complete sums in the result.
 

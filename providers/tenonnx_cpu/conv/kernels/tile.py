@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tenonnx_cpu.conv.kernels import RUN
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.lanes import (
@@ -28,13 +29,16 @@ DOTS = LANES // 4
 """Columns at most that are better multiplied along the depth than side by side in a vector."""
 DOT_ROWS = 7 if cpu().registers == 32 else 4
 
-LISTED, KEEP, PACED = 0, 1, 2
+LISTED, KEEP, PACED, RUNS = 0, 1, 2, 3
 """Forms of a tile: B lies at the places listed; so it does, and is copied; or it is a copy, and
-another panel at the places listed is brought along at a pace."""
+another panel at the places listed is brought along at a pace; or runs of it lie at every third of
+these places, where each row begins a float after the one before: fewer instructions find them."""
 
 FORMS = [(VECTORS // 2, LISTED), (VECTORS, LISTED)] + [
     (VECTORS, KEEP),
     (VECTORS, PACED),
+    (VECTORS // 2, RUNS),
+    (VECTORS, RUNS),
 ] * BY_PANELS
 
 
@@ -67,13 +71,28 @@ def multiply_taps(
         shift: Address of a summand per row.
         ahead: Address of rows that will be read next, ``ahead_row`` bytes apart: memory is told.
             ``KEEP`` copies B there, a panel's row after another. The rows that ``PACED`` tells
-            are at the offsets, each for as many steps as ``ahead_row`` bits count.
+            are at the offsets, each for as many steps as ``ahead_row`` bits count. ``RUNS`` leaves
+            out ``ahead_row`` bytes of rows of A after as many runs as ``ahead`` is.
         columns: How many of a row of Y are written, and of the residual read; any more are all.
         low: The least result; NaN stays NaN.
         high: The greatest result.
     """
     left = Rows(b, a, a_row, rows)
     count = len(left.pointers)
+
+    def run(_: Value, carried: list[Value]) -> list[Value]:
+        listed, pointers, sums = carried[0], carried[1 : count + 1], carried[count + 1 :]
+        place = b.add(right, v.load(b, I64, listed, 8))
+        for n in range(RUN):
+            xs = side_by_side(b, KIND, b.add(place, I64(4 * n)), vectors)
+            ys = (number(b, address) for address in left.at(b, pointers, I64(4 * n)))
+            sums = add_products(b, v.fma, ys, xs, sums)
+        moved = [b.add(pointer, I64(4 * RUN)) for pointer in pointers]
+        return [b.add(listed, I64(8 * RUN)), *moved, *sums]
+
+    def runs(_: Value, carried: list[Value]) -> list[Value]:
+        listed, *others = v.loop(b, ahead, carried, run)
+        return [listed, *(b.add(each, ahead_row) for each in others[:count]), *others[count:]]
 
     def step(index: Value, carried: list[Value]) -> list[Value]:
         pointers, sums = carried[:count], carried[count:]
@@ -97,7 +116,11 @@ def multiply_taps(
         for line in addresses(b, start, apart, range(rows)):
             v.prefetch(b, b.add(line, I64(4 * LANES * vectors - 4)), 1)
     zeros = [v.constant(KIND, 0.0)] * (rows * vectors)
-    sums = v.loop(b, depth, [*left.pointers, *zeros], step)[count:]
+    if form == RUNS:
+        times = b.sdiv(depth, b.mul(ahead, I64(RUN)))
+        sums = v.loop(b, times, [offsets, *left.pointers, *zeros], runs)[count + 1 :]
+    else:
+        sums = v.loop(b, depth, [*left.pointers, *zeros], step)[count:]
     lows, highs = v.splat(b, low, LANES), v.splat(b, high, LANES)
 
     def finish(masks: Sequence[Value | None]) -> None:
