@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import sys
@@ -23,11 +24,12 @@ from tenonnx.errors import (
     TenonnxError,
     WithoutGraph,
 )
-from tenonnx.graph import label, nodes
+from tenonnx.graph import nodes
 from tenonnx.lazy_modules import logger
 from tenonnx.loading.map_types import has_maps, note_map_types, take_map_types
 from tenonnx.loading.paths import DataFolders, missing
 from tenonnx.loading.protos import graphs, read_quietly
+from tenonnx.loading.reading import read_model, refuse_references
 from tenonnx.loading.sparse import densify, has_sparse
 from tenonnx.loading.supplied import NOTHING, Supplied
 from tenonnx.loading.tensors import TensorReader
@@ -162,8 +164,7 @@ def _read(proto: onnx.ModelProto, reader: TensorReader) -> ir.Model:
             inside = graphs(proto)
             densify(proto, inside, reader)
             maps = take_map_types(inside)
-            model = read_quietly(ir.serde.deserialize_model, proto)
-            _say_inputs_again(model.graph, proto.graph, inner=len(inside) > 1)
+            model = read_quietly(functools.partial(read_model, tensors=reader), proto)
         except TenonnxError:
             raise
         except Exception as error:  # what onnx_ir raises depends on what is malformed
@@ -171,7 +172,7 @@ def _read(proto: onnx.ModelProto, reader: TensorReader) -> ir.Model:
 
             why = shown(_root_cause(error)) or "a field of it says what it cannot mean"
             raise MalformedGraph(f"the model is not well-formed: {why}") from error
-        _convert(model, reader)
+        _convert_functions(model, reader)
     note_map_types(model, maps)
     return model
 
@@ -190,38 +191,21 @@ def _refuse_incomplete(proto: onnx.ModelProto) -> None:
             raise MalformedGraph(f"the name {name!r} is not UTF-8, as all names are")
 
 
-def _say_inputs_again(graph: ir.Graph, proto: onnx.GraphProto, *, inner: bool) -> None:
-    """Gives inputs that are outputs as well the types they have as inputs: the last said counts."""
-    for value, info in zip(graph.inputs, proto.input, strict=True):
-        if value.is_graph_output():
-            ir.serde.deserialize_value_info_proto(info, value)
-    for node, written in zip(graph, proto.node, strict=True) if inner else ():
-        for attribute in written.attribute:
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                body = node.attributes[attribute.name].as_graph()
-                _say_inputs_again(body, attribute.g, inner=inner)
-
-
 def _convert(model: ir.Model, reader: TensorReader) -> None:
     """Replaces every tensor of a model by a tensor over the registry."""
     _convert_initializers(model.graph, reader)
     for node in nodes(model.graph):
         interruption.check()
-        _refuse_references(node)
+        refuse_references(node)
         _convert_attributes(node, reader)
+    _convert_functions(model, reader)
+
+
+def _convert_functions(model: ir.Model, reader: TensorReader) -> None:
     for function in model.functions.values():
         _convert_attributes(function, reader)
         for node in function.all_nodes():
             _convert_attributes(node, reader)
-
-
-def _refuse_references(node: ir.Node) -> None:
-    for name, attribute in node.attributes.data.items():
-        if attribute.is_ref():
-            raise InvalidGraph(
-                f"{label(node)}: attribute {name} refers to {attribute.ref_attr_name}, an "
-                "attribute of a function, outside any function"
-            )
 
 
 def _convert_initializers(graph: ir.Graph, reader: TensorReader) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -12,17 +12,24 @@ import onnx_ir as ir
 from tenonnx.errors import InvalidGraph, NoSuchFile
 from tenonnx.loading.paths import DataFolders
 from tenonnx.loading.supplied import NOTHING, Supplied
-from tenonnx.weights.storage import Storage, byte_size
+from tenonnx.weights.constants import constants
+from tenonnx.weights.storage import PLAIN, Storage, byte_size
 from tenonnx.weights.tensors import WeightTensor
 from tenonnx.weights.weight import Weight
 
 if TYPE_CHECKING:
+    import onnx
+
+    from tenonnx.weights.constants import Constant
     from tenonnx.weights.registry import WeightRegistry
 
 MAX_RANK = 64
 MAX_ELEMENTS = 2**59
 """Of the widest type, what can be addressed; numpy wants it of the other dimensions if one is 0."""
 
+
+SMALL = 1024
+"""Bytes of an initializer that lies together with others, unless the file has it mapped."""
 
 OF_FILES = (ir.serde.TensorProtoTensor, ir.ExternalTensor)
 """The classes of numbers in a file. A check for other classes of tensors takes as long as
@@ -82,6 +89,31 @@ class TensorReader:
             doc_string=tensor.doc_string,
             metadata_props=dict(tensor.metadata_props),
         )
+
+    def of_proto(self, proto: onnx.TensorProto, name: str) -> ir.TensorProtocol:
+        """Returns a tensor of the model, which errors call by the name given, as ``read`` does."""
+        return self.read(ir.serde.deserialize_tensor(proto), name)
+
+    def initializers(
+        self, protos: Iterable[onnx.TensorProto]
+    ) -> Iterator[tuple[str, ir.TensorProtocol]]:
+        """Yields the names and tensors of a graph's initializers, in order.
+
+        There may be a hundred thousand small ones, so these are looked at once, and lie together.
+        """
+        supplied = self.supplied.initializers
+        given = [(p, None if p.name in supplied else _small_numbers(p)) for p in protos]
+        small = [numbers for _, numbers in given if numbers is not None]
+        weights = iter(constants(self.registry, small))
+        for proto, numbers in given:
+            name = proto.name
+            if numbers is None:
+                yield name, self.of_proto(proto, name)
+                continue
+            about, props = proto.doc_string, proto.metadata_props
+            tensor = WeightTensor(next(weights), name=name, doc_string=about)
+            tensor.metadata_props.update(ir.serde.deserialize_metadata_props(props) or {})
+            yield name, tensor
 
     def weight(self, tensor: ir.TensorProtocol, name: str) -> Weight:
         """Returns the weight of a tensor, which errors call by the name given.
@@ -147,6 +179,18 @@ class TensorReader:
                 raise InvalidGraph(f"tensor {name!r} has its data in {path}, which is empty")
             storage = self._files[location, base] = self.registry.map(path)
         return storage
+
+
+def _small_numbers(proto: onnx.TensorProto) -> Constant | None:
+    """Returns the parts of a plain, small and well-formed tensor; ``None`` for others."""
+    content, number = proto.raw_data, proto.data_type
+    if not 0 < len(content) <= SMALL or number not in PLAIN or proto.data_location:
+        return None
+    shape = tuple(proto.dims)
+    well_formed = min(shape, default=1) > 0 and len(shape) <= MAX_RANK
+    if not well_formed or byte_size(number, shape) != len(content):
+        return None
+    return content, number, shape
 
 
 def _checked_shape(

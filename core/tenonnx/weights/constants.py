@@ -1,0 +1,64 @@
+"""Small weights, many at once: their bytes lie together, not each in a memory of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from tenonnx.weights.storage import Element, Memory, as_bytes, by_content, name_of
+
+if TYPE_CHECKING:
+    from tenonnx.weights.registry import WeightRegistry
+    from tenonnx.weights.weight import Weight
+
+Constant: TypeAlias = tuple[bytes, Element, tuple[int, ...]]
+"""The content of a weight, its element type and its shape."""
+
+PIECE: Final = 64 << 10
+"""Bytes that lie together: not more, as they stay for as long as a weight among them is used."""
+
+WORD: Final = 16
+"""The alignment of each among them, as of memory that is allocated."""
+
+
+def constants(registry: WeightRegistry, given: Sequence[Constant]) -> list[Weight]:
+    """Returns a weight for each of many small contents, the one that ``constant`` would return.
+
+    Args:
+        registry: Has the weights.
+        given: Contents, each of as many bytes as a tensor of its type and shape takes.
+    """
+    keys = [
+        f"{by_content(content)}+0:{name_of(kind)}{list(sizes)}" for content, kind, sizes in given
+    ]
+    known = dict(zip(keys, map(registry._weights.get, keys), strict=True))
+    new = dict.fromkeys(c for key, (c, *_) in zip(keys, given, strict=True) if known[key] is None)
+    places = {}
+    for piece in _pieces(new):
+        whole = b"".join(content.ljust(_room(content), b"\0") for content in piece)
+        memory = Memory(as_bytes(memoryview(whole)), "private", by_content(whole))
+        storage, offset = registry._share(memory.key, memory), 0
+        for content in piece:
+            places[content] = storage, offset
+            offset += _room(content)
+    return [
+        known[key] or registry._named(key, *places[content], kind, sizes, None)
+        for key, (content, kind, sizes) in zip(keys, given, strict=True)
+    ]
+
+
+def _pieces(contents: Iterable[bytes]) -> Iterator[list[bytes]]:
+    piece: list[bytes] = []
+    size = 0
+    for content in contents:
+        if piece and size + _room(content) > PIECE:
+            yield piece
+            piece, size = [], 0
+        piece.append(content)
+        size += _room(content)
+    if piece:
+        yield piece
+
+
+def _room(content: bytes) -> int:
+    return len(content) + -len(content) % WORD
