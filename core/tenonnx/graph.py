@@ -135,6 +135,15 @@ def replace_input(node: ir.Node, position: int, value: ir.Value | None) -> None:
     read[position] = value
 
 
+def detach(node: ir.Node) -> None:
+    """Has a node read nothing any more."""
+    # onnx_ir makes all inputs anew for each that goes.
+    for position, value in enumerate(node.inputs):
+        if value is not None:
+            value._remove_usage(node, position)
+    node._inputs = (None,) * len(node.inputs)
+
+
 def replace_uses(old: ir.Value, new: ir.Value) -> None:
     """Has all nodes that read one value read another; outputs of graphs stay what they are."""
     for reader, position in old.uses():

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx import TransformContext, WeightTensor
-from tenonnx.graph import graphs, replace_input, replace_uses
+from tenonnx.graph import detach, graphs, replace_uses
 
 NUMBERS = {
     "value_int": ir.DataType.INT64,
@@ -101,8 +101,7 @@ def _remove_nodes(graph: ir.Graph) -> bool:
     dead = []
     for node in reversed(graph):
         if not any(output.uses() or output.is_graph_output() for output in node.outputs):
-            for position, _ in enumerate(node.inputs):
-                replace_input(node, position, None)
+            detach(node)
             dead.append(node)
     graph.remove(dead)
     return bool(dead)

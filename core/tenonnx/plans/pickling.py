@@ -25,8 +25,10 @@ from tenonnx.plans.unpickling import (
     pooled,
     provider_at,
     session_options,
+    tensor_at,
     value_at,
     weight_at,
+    weights_at,
 )
 from tenonnx.plans.weights import Stores
 from tenonnx.provider import HostDevice
@@ -84,16 +86,20 @@ class Pickler(pickle.Pickler):
     def reducer_override(self, thing: Any) -> Any:
         """Returns how to keep an object; ``NotImplemented`` if as pickle would."""
         kind = type(thing)
+        if kind is Weight:
+            return weight_at, self._stores.reference(thing)
+        if kind is stand_ins.Tensor and thing.weight is not None:
+            return tensor_at, self._stores.reference(thing.weight)
         if kind is Later:
             return self._put_off(thing.open())
+        if kind is _Weights:
+            return weights_at, ([self._stores.reference(weight) for weight in thing.weights],)
         if self._later is None and (number := self._numbers.get(id(thing))) is not None:
             return provider_at, (number,)
         if kind is np.ndarray:
             return self._array(thing)
         if (reduced := REDUCERS.get(kind)) is not None:
             return reduced(thing)
-        if kind is Weight:
-            return weight_at, self._stores.reference(thing)
         if thing is self._options:
             return session_options, ()
         if isinstance(thing, type):
@@ -106,6 +112,8 @@ class Pickler(pickle.Pickler):
         """Pickles something by itself."""
         if self._later is None:
             return Later, (thing,)
+        if type(thing) is tuple and all(type(each) is Weight for each in thing):
+            thing = _Weights(thing)
         pickler = Pickler(self._stores, self._options, self._providers, graph=self._graph)
         self._later.append(pickler.pickled(thing))
         return later_at, (len(self._later) - 1,)
@@ -116,12 +124,15 @@ class Pickler(pickle.Pickler):
         if not isinstance(owner, Weight):
             return NotImplemented
         shape, dtype, strides = array.shape, array.dtype, array.strides
-        start = array.__array_interface__["data"][0] - owner.storage.address - owner.offset
-        if (place := self._stores.small(owner)) is not None:
+        whole = owner.strides is None and array.flags.c_contiguous and array.nbytes == owner.nbytes
+        start = 0
+        if not whole:  # most are, and asking for the address takes longer than all else
+            start = array.__array_interface__["data"][0] - owner.storage.address - owner.offset
+        if (place := self._stores.pool.place_of(owner)) is not None:
             return pooled, (place + start, dtype, shape, strides)
         if start == 0 and shape == owner.shape:
-            whole = owner.array
-            if dtype == whole.dtype and strides == whole.strides:
+            own = owner.array
+            if dtype == own.dtype and strides == own.strides:
                 return of_weight, (owner,)
         return inside, (owner, start, dtype, shape, strides)
 
@@ -146,6 +157,13 @@ def _is_small(apart: list[pickle.PickleBuffer], buffer: pickle.PickleBuffer) -> 
         return True
     apart.append(buffer)
     return False
+
+
+class _Weights:
+    """Many weights, whose places are written as one list."""
+
+    def __init__(self, weights: tuple[Weight, ...]) -> None:
+        self.weights = weights
 
 
 def _builtin(function: Any) -> Any:

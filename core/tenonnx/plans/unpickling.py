@@ -24,7 +24,7 @@ from tenonnx.weights.weight import Weight
 if TYPE_CHECKING:
     from tenonnx.options import SessionOptions
     from tenonnx.plans.kept import Parts
-    from tenonnx.plans.stand_ins import Graph, Node, Value
+    from tenonnx.plans.stand_ins import Graph, Node, Tensor, Value
     from tenonnx.provider import Provider
 
 
@@ -52,6 +52,19 @@ OPENING: ContextVar[Surroundings] = ContextVar("tenonnx_opening")
 def weight_at(kind: str, name: Any, place: tuple[Any, ...]) -> Weight:
     """Returns a weight of the plan that is opened."""
     return OPENING.get().stores.weight(kind, name, place)
+
+
+def weights_at(places: list[tuple[str, Any, tuple[Any, ...]]]) -> tuple[Weight, ...]:
+    """Returns weights of the plan that is opened."""
+    stores = OPENING.get().stores
+    return tuple(stores.weight(*place) for place in places)
+
+
+def tensor_at(kind: str, name: Any, place: tuple[Any, ...]) -> Tensor:
+    """Returns the stand-in for a tensor, whose weight is of the plan that is opened."""
+    from tenonnx.plans.stand_ins import Tensor  # for those who have some
+
+    return Tensor(weight_at(kind, name, place))
 
 
 def pooled(

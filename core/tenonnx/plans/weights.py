@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes  # is loaded, by what maps files
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -51,30 +52,38 @@ class Pool:
     def __init__(self, opened: Storage | None = None) -> None:
         self._opened, self._closed = opened, opened is not None
         self._places: dict[bytes, int] = {}
+        self._known: dict[Weight, int] = {}
         self._pieces: list[bytes] = []
         self._size = 0
 
-    def place_of(self, storage: Storage) -> int | None:
-        """Returns where a small storage's bytes are, adding them; ``None`` if it cannot have them.
+    def place_of(self, weight: Weight) -> int | None:
+        """Returns where a small weight's bytes are, adding them; ``None`` if it cannot have them.
 
         Args:
-            storage: Of any size.
+            weight: Of any size.
         """
+        storage = weight.storage
         if storage is self._opened:
-            return 0
+            return weight.offset
+        if (place := self._known.get(weight)) is not None:
+            return place
         if not _is_small(storage) or (self._closed and not self._places):
             return None
-        content = _bytes_of(storage)
-        if (place := self._places.get(content)) is None and not self._closed:
+        content, start = _bytes_around(weight)
+        if (place := self._places.get(content)) is None:
+            if self._closed:
+                return None
             place = self._places[content] = self._size
             self._pieces.append(content + bytes(-len(content) % WORD))
             self._size += len(self._pieces[-1])
-        return place
+        self._known[weight] = place + start
+        return place + start
 
     def close(self) -> tuple[str, bytes]:
         """Returns what names the bytes, and these, to which no others can be added any more."""
         content = b"".join(self._pieces)
         self._closed, self._pieces = True, []
+        self._known.clear()
         return by_content(content), content
 
 
@@ -103,16 +112,11 @@ class Stores:
         """
         storage = weight.storage
         shape, number = weight.shape, int(weight._dtype)
-        if (place := self.pool.place_of(storage)) is not None:
-            return "small", _lasting(weight), (place + weight.offset, number, shape, weight.strides)
+        if (place := self.pool.place_of(weight)) is not None:
+            return "small", _lasting(weight), (place, number, shape, weight.strides)
         if id(storage) not in self._known:
             self._known[id(storage)] = self._of(storage)
         return *self._known[id(storage)], (weight.offset, number, shape, weight.strides)
-
-    def small(self, weight: Weight) -> int | None:
-        """Returns where a small weight is among the bytes of all; ``None`` for others."""
-        place = self.pool.place_of(weight.storage)
-        return None if place is None else place + weight.offset
 
     def derived(self) -> list[Any]:
         """Returns what names the side files that weights lie in."""
@@ -172,9 +176,15 @@ def _is_small(storage: Storage) -> bool:
 
 
 def _bytes_of(storage: Storage) -> bytes:
-    import ctypes  # is loaded, by what maps files
-
     return ctypes.string_at(storage.address, storage.size)
+
+
+def _bytes_around(weight: Weight) -> tuple[bytes, int]:
+    """Returns a weight's bytes, or its storage's if it is strided, and where it begins in them."""
+    storage = weight.storage
+    if weight.strides is not None:
+        return _bytes_of(storage), weight.offset
+    return ctypes.string_at(storage.address + weight.offset, weight.nbytes), 0
 
 
 def _lasting(weight: Weight) -> str:

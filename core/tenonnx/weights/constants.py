@@ -28,37 +28,33 @@ def constants(registry: WeightRegistry, given: Sequence[Constant]) -> list[Weigh
         registry: Has the weights.
         given: Contents, each of as many bytes as a tensor of its type and shape takes.
     """
-    keys = [
-        f"{by_content(content)}+0:{name_of(kind)}{list(sizes)}" for content, kind, sizes in given
-    ]
+    keys = [f"{by_content(part)}+0:{name_of(kind)}{list(sizes)}" for part, kind, sizes in given]
     known = dict(zip(keys, map(registry._weights.get, keys), strict=True))
-    new = dict.fromkeys(c for key, (c, *_) in zip(keys, given, strict=True) if known[key] is None)
+    new = dict.fromkeys(part for key, (part, *_) in zip(keys, given, strict=True) if not known[key])
     places = {}
     for piece in _pieces(new):
-        whole = b"".join(content.ljust(_room(content), b"\0") for content in piece)
+        whole = b"".join(room for _, room in piece)
         memory = Memory(as_bytes(memoryview(whole)), "private", by_content(whole))
         storage, offset = registry._share(memory.key, memory), 0
-        for content in piece:
-            places[content] = storage, offset
-            offset += _room(content)
+        for part, room in piece:
+            places[part] = storage, offset
+            offset += len(room)
     return [
-        known[key] or registry._named(key, *places[content], kind, sizes, None)
-        for key, (content, kind, sizes) in zip(keys, given, strict=True)
+        known[key] or registry._named(key, *places[part], kind, sizes, None)
+        for key, (part, kind, sizes) in zip(keys, given, strict=True)
     ]
 
 
-def _pieces(contents: Iterable[bytes]) -> Iterator[list[bytes]]:
-    piece: list[bytes] = []
+def _pieces(contents: Iterable[bytes]) -> Iterator[list[tuple[bytes, bytes]]]:
+    """Yields contents that lie together, each with what it takes there."""
+    piece: list[tuple[bytes, bytes]] = []
     size = 0
     for content in contents:
-        if piece and size + _room(content) > PIECE:
+        room = content + bytes(-len(content) % WORD)
+        if piece and size + len(room) > PIECE:
             yield piece
             piece, size = [], 0
-        piece.append(content)
-        size += _room(content)
+        piece.append((content, room))
+        size += len(room)
     if piece:
         yield piece
-
-
-def _room(content: bytes) -> int:
-    return len(content) + -len(content) % WORD

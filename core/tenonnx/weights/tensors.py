@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import MutableMapping
 from typing import IO, Any
@@ -11,6 +12,12 @@ import onnx_ir as ir
 
 from tenonnx.weights.storage import NDArray, is_packed, unpack
 from tenonnx.weights.weight import Weight
+
+
+@functools.lru_cache(maxsize=1024)
+def _shape(sizes: tuple[int, ...]) -> ir.Shape:
+    """Returns a shape that many tensors may have, as nobody changes one that is frozen."""
+    return ir.Shape(sizes, frozen=True)
 
 
 class WeightTensor(ir.TensorProtocol):
@@ -36,7 +43,7 @@ class WeightTensor(ir.TensorProtocol):
     ) -> None:
         self.weight = weight
         self.dtype = weight.dtype
-        self.shape = ir.Shape(weight.shape, frozen=True)
+        self.shape = _shape(weight.shape)
         self.raw = weight
         self.name = name
         self.doc_string = doc_string
