@@ -53,6 +53,24 @@ def test_handles_are_made_when_they_are_asked_for(tmp_path: Path) -> None:
     assert session.weights is session.weights
 
 
+def test_a_plan_has_no_bytes_of_weights_that_nothing_reads(tmp_path: Path) -> None:
+    """They lie beside those that something reads, in the process that read the model."""
+    path = sums(tmp_path / "model.onnx")
+    proto = onnx.load(path)
+    unread = np.random.default_rng(3).standard_normal((COUNT, 8)).astype(np.float32)
+    given = [onnx.numpy_helper.from_array(row, f"u{n}") for n, row in enumerate(unread)]
+    proto.graph.initializer.extend(given)
+    onnx.save(proto, path)
+    expected = answers(opened(path))
+    gc.collect()
+    session = opened(path)
+    assert is_kept(session)
+    assert_same(answers(session), expected)
+    pools = {weight.storage.key: weight.storage for weight in session.weights}
+    (pool,) = pools.values()
+    assert pool.size == COUNT * 32
+
+
 def test_runs_read_what_handles_have(tmp_path: Path) -> None:
     path = sums(tmp_path / "model.onnx")
     expected = answers(opened(path))
