@@ -187,8 +187,9 @@ def test_steps_that_wait_for_the_kernel_go_with_their_session() -> None:
     gc.collect()
     gc.disable()
     del one, step
+    gone = there() is None
     gc.enable()
-    assert there() is None
+    assert gone
 
 
 def test_sessions_that_are_there_before_the_kernel() -> None:

@@ -58,14 +58,19 @@ def test_files_that_the_index_knows_are_not_read(
     assert stamps(index, package) == before
 
 
+def installed_index(package: Path, folder: Path) -> Path:
+    """Returns the index that comes with the package's kernels, of which there is one."""
+    (package / "jit").mkdir()
+    (package / "jit" / "kernel.py").write_text("from tenonnx_cpu.a import y\n")
+    (folder / "kernels").mkdir()
+    sources.write_index(folder / "kernels")
+    return folder / "kernels" / sources.INDEX
+
+
 def test_an_installed_index_says_what_files_import_that_are_as_they_were(
     package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (package / "jit").mkdir()
-    (package / "jit" / "kernel.py").write_text("from tenonnx_cpu.a import y\n")
-    (tmp_path / "kernels").mkdir()
-    sources.write_index(tmp_path / "kernels")
-    installed = tmp_path / "kernels" / sources.INDEX
+    installed = installed_index(package, tmp_path)
     before = sources.Sources(tmp_path / "empty").stamp(package / "a.py")
     with monkeypatch.context() as patch:
         patch.setattr(sources, "IMPORT", None)
@@ -79,11 +84,7 @@ def test_an_installed_index_says_what_files_import_that_are_as_they_were(
 def test_files_that_are_as_they_were_installed_are_not_read(
     package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (package / "jit").mkdir()
-    (package / "jit" / "kernel.py").write_text("from tenonnx_cpu.a import y\n")
-    (tmp_path / "kernels").mkdir()
-    sources.write_index(tmp_path / "kernels")
-    installed = tmp_path / "kernels" / sources.INDEX
+    installed = installed_index(package, tmp_path)
     before, listed = stamps(tmp_path / "index", package), time.time_ns()
     with monkeypatch.context() as patch:
         patch.setattr(sources, "_look_at", lambda *_: pytest.fail("a file was read"))

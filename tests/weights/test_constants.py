@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenonnx.weights.constants import PIECE, WORD, constants
+from tenonnx.weights.constants import PIECE, constants
 from tenonnx.weights.registry import WeightRegistry
-from tenonnx.weights.storage import UINT8
+from tenonnx.weights.storage import UINT8, WORD
 
 FLOAT = 1
 

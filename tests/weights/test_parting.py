@@ -45,8 +45,7 @@ def loop() -> onnx.ModelProto:
         [value("i", INT64, ()), value("c", BOOL, ()), value("s")],
         [value("d", BOOL, ()), value("t")],
     )
-    nodes = [node("Loop", "n  x", "y", body=body)]
-    nodes[0].input[:] = ["n", "", "x"]
+    nodes = [node("Loop", "n _ x", "y", body=body)]
     return model(nodes, [value("x", shape=(None, 8))], [value("y")], {"W": W, "n": np.array(2)})
 
 

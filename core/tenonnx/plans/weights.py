@@ -21,6 +21,7 @@ from tenonnx.weights.storage import (
     Storage,
     by_content,
     element,
+    padded,
 )
 
 if TYPE_CHECKING:
@@ -33,10 +34,6 @@ LARGEST = 64 << 10
 
 ALIGNMENT = 64
 """Of weights in a file."""
-
-WORD = 16
-"""That of small ones, as of memory that is allocated."""
-
 
 Place: TypeAlias = "tuple[int, int, tuple[int, ...], tuple[int, ...] | None]"
 """A weight in a storage: offset, element type, logical shape, strides if it is not contiguous."""
@@ -74,7 +71,7 @@ class Pool:
             if self._closed:
                 return None
             place = self._places[content] = self._size
-            self._pieces.append(content + bytes(-len(content) % WORD))
+            self._pieces.append(padded(content))
             self._size += len(self._pieces[-1])
         self._known[weight] = place + start
         return place + start

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tenonnx.weights.storage import Element, Memory, as_bytes, by_content, name_of
+from tenonnx.weights.storage import Element, Memory, as_bytes, by_content, name_of, padded
 
 if TYPE_CHECKING:
     from tenonnx.weights.registry import WeightRegistry
@@ -16,9 +16,6 @@ Constant: TypeAlias = tuple[bytes, Element, tuple[int, ...]]
 
 PIECE: Final = 64 << 10
 """Bytes that lie together: not more, as they stay for as long as a weight among them is used."""
-
-WORD: Final = 16
-"""The alignment of each among them, as of memory that is allocated."""
 
 
 def constants(registry: WeightRegistry, given: Sequence[Constant]) -> list[Weight]:
@@ -50,7 +47,7 @@ def _pieces(contents: Iterable[bytes]) -> Iterator[list[tuple[bytes, bytes]]]:
     piece: list[tuple[bytes, bytes]] = []
     size = 0
     for content in contents:
-        room = content + bytes(-len(content) % WORD)
+        room = padded(content)
         if piece and size + len(room) > PIECE:
             yield piece
             piece, size = [], 0

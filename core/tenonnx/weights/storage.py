@@ -44,6 +44,15 @@ UINT8 = 2
 """The number of bytes' element type."""
 
 
+WORD = 16
+"""The alignment of small weights that lie together, as of memory that is allocated."""
+
+
+def padded(content: bytes) -> bytes:
+    """Returns the bytes of a small weight, and zeros up to the place of the next one."""
+    return content + bytes(-len(content) % WORD)
+
+
 def by_content(content: bytes) -> str:
     """Returns the key of bytes that are named by what they are."""
     return f"{CONTENT}{digest(content)}"
