@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from bench import report
-from bench.compare import Comparison, Row
+from bench.compare import Comparison, Row, without_kernels
 from bench.machine import machine
 from bench.options import parser
 from bench.page.figures import of_processes
@@ -21,54 +21,75 @@ from bench.suites import SUITES, run_suite
 
 NAMES = sorted({*SCENARIOS, *SUITES})
 
+WITHOUT_KERNELS = (
+    "WITHOUT KERNELS: numpy computes (TENONNX_JIT=0, the default of --quick). "
+    "TENONNX_JIT=wait measures kernels."
+)
+
 OTHERS = {
-    "capacity": "bench.capacity.__main__",
-    "corners": "bench.corners.__main__",
-    "all": "bench.page.__main__",
-    "cpu": "bench.cpu.__main__",
-    "cuda": "bench.cuda.__main__",
-    "first": "bench.first.__main__",
-    "folder": "bench.folder",
-    "generate": "bench.generate.__main__",
-    "precision": "bench.precision.__main__",
-    "scale": "bench.scale",
-    "serve": "bench.serve.__main__",
-    "providers": "bench.providers",
-    "quantizing": "bench.quantizing",
-    "weight_sharing": "bench.weight_sharing.__main__",
-    "stopping": "bench.stopping",
-    "throughput": "bench.throughput.__main__",
-    "transforms": "bench.transforms",
+    "all": ("bench.page.__main__", "every area, and the page of all results"),
+    "capacity": ("bench.capacity.__main__", "how many models, sessions and requests fit"),
+    "corners": ("bench.corners.__main__", "what few models have, beside other engines, too"),
+    "cpu": ("bench.cpu.__main__", "whole models on the CPU"),
+    "cuda": ("bench.cuda.__main__", "networks on a GPU, beside torch"),
+    "first": ("bench.first.__main__", "import, session and first run, as after an install"),
+    "folder": ("bench.folder", "every model of a folder"),
+    "generate": ("bench.generate.__main__", "language models, beside onnxruntime-genai"),
+    "operators": ("bench.operators.__main__", "every operator alone"),
+    "precision": ("bench.precision.__main__", "how far from exact answers are"),
+    "providers": ("bench.providers", "the same models on every installed provider"),
+    "quantizing": ("bench.quantizing", "models that onnxruntime's tools quantized"),
+    "scale": ("bench.scale", "graphs of many nodes and of many weights"),
+    "serve": ("bench.serve.__main__", "servers under load"),
+    "shapes": ("bench.shapes.__main__", "first runs, and runs of new shapes"),
+    "throughput": ("bench.throughput.__main__", "runs a second, many at once"),
+    "transforms": ("bench.transforms", "what each graph transform gains"),
+    "weight_sharing": ("bench.weight_sharing.__main__", "shared weights: time and memory"),
 }
-"""Benchmarks with options of their own, and their modules."""
+"""Benchmarks with options of their own: the module of each, and what it measures."""
+
+ABOUT = {
+    "architectures": "two layers of each exported architecture; only if named",
+    "dispatch": "what the runtime adds to a node, a lookup, a compilation",
+    "external-1g": "1 GiB of weights beside the model",
+    "inline-aligned-1g": "1 GiB of weights in the model, aligned for mapping",
+    "inline-unaligned-1g": "1 GiB of weights in the model, at odd addresses",
+    "load": "the time until a session is there",
+    "models": "small models in a warm session",
+    "ten-sessions": "ten sessions of one file of 512 MiB",
+    "tied-if-1g": "an If whose branches share 1 GiB",
+}
+"""For ``--help``: the measurement behind each name."""
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    made = parser(
-        "", "Measures tenonnx beside onnxruntime, prints one table and saves it.", NAMES, "NAME"
-    )
+    about = "Measures tenonnx beside onnxruntime, prints one table and saves it."
+    made = parser("", about, {name: ABOUT[name] for name in NAMES}, "NAME")
+    others = "\n".join(f"  {name:20} {words}" for name, (_, words) in OTHERS.items())
     made.epilog = (
-        f"{made.epilog}\n\n{ON_REQUEST} is measured on request alone.\n"
-        f"Benchmarks with options of their own: {', '.join(OTHERS)};\n"
-        "`python -m bench cpu --help` tells of one."
+        f"{made.epilog}\n\nbenchmarks with options of their own, as in "
+        f"`python -m bench cpu --help`:\n{others}"
     )
     made.add_argument("--quick", action="store_true", help="small models, one round")
     made.add_argument("--rounds", type=int, help=f"processes, {FULL.rounds} by default")
     made.add_argument(
-        "--threads", type=int, nargs="+", help="numbers of them; 0, which is all, and 1 by default"
+        "--threads",
+        type=int,
+        nargs="+",
+        help="numbers of threads to measure with; 0 means all cores; 1 and 0 by default",
     )
     made.add_argument("--title", help="of the files written, the names by default")
     return made.parse_args(arguments)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns 0 if tenonnx ran everything, its outputs are right and all bounds hold, else 1.
+    """Return 0 if tenonnx ran everything, its outputs are right and all bounds hold, else 1.
 
     One of ``OTHERS`` as the first argument hands the rest to that benchmark.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments and arguments[0] in OTHERS:
-        other = importlib.import_module(OTHERS[arguments[0]])
+        other = importlib.import_module(OTHERS[arguments[0]][0])
         return int(other.main(arguments[1:]))
     parsed = parse(arguments)
     names = parsed.names or [*(name for name in SCENARIOS if name != ON_REQUEST), "load"]
@@ -84,6 +105,9 @@ def main(arguments: list[str] | None = None) -> int:
                 rows += comparison.run(name)
             if name in SUITES:
                 rows += run_suite(name, Path(folder), quick=parsed.quick)
+    remark = WITHOUT_KERNELS if without_kernels(quick=parsed.quick) else ""
+    if remark:
+        print(remark)
     report.print_table(rows)
     for line in report.describe_blas(rows):
         print(line)
@@ -93,9 +117,9 @@ def main(arguments: list[str] | None = None) -> int:
     minutes = (time.perf_counter() - start) / 60
     about = {"machine": machine(), "minutes": minutes}
     report.save_json(rows, parsed.output / f"{title}.json", about)
-    report.save_summary(rows, parsed.output / f"{title}.md")
+    report.save_summary(rows, parsed.output / f"{title}.md", remark)
     told = of_processes(parsed.output / f"{title}.json")
-    draw(parsed.output / f"{title}.png", told)
+    draw(parsed.output / f"{title}.png", told, remark)
     mine = [row for row in rows if row.engine == "tenonnx"]
     return int(any(row.note or not all(row.bounds.values()) for row in mine))
 

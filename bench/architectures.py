@@ -32,7 +32,7 @@ NEEDS = ("torch", "transformers", "onnxscript", "skl2onnx")
 def exported(
     folder: Path, names: Sequence[str] = NAMES, *, quick: bool, vocabulary: int = 8192
 ) -> Iterator[tuple[str, Path, Feeds]]:
-    """Yields each model's name, its file and the inputs of a run; decoders also in four bits.
+    """Yield each model's name, its file and the inputs of a run; decoders also in four bits.
 
     Args:
         folder: Where the models go, 1.8 GB unless quick, and 4.5 GB with a real vocabulary.
@@ -67,7 +67,7 @@ def exported(
 
 
 def _feeds(path: Path) -> Feeds:
-    """Returns the inputs that were exported with a model; the older exporter drops unread ones."""
+    """Return the inputs that were exported with a model; the older exporter drops unread ones."""
     taken = {value.name for value in onnx.load(path, load_external_data=False).graph.input}
     with np.load(path.with_suffix(".npz")) as arrays:
         return {name: arrays[f"in:{name}"] for name in taken}

@@ -34,12 +34,12 @@ def stack(mib: int, *, padding: int = 0) -> tuple[onnx.ModelProto, Feeds]:
 
 
 def save_external(proto: onnx.ModelProto, path: Path) -> None:
-    """Saves a model with its weights in a file beside it."""
+    """Save a model with its weights in a file beside it."""
     onnx.save(proto, path, save_as_external_data=True, location=f"{path.stem}.data")
 
 
 def save_inline(mib: int, path: Path, *, offset: int) -> Feeds:
-    """Saves a stack with its weights inside, each at a file offset of ``offset`` modulo 4."""
+    """Save a stack with its weights inside, each at a file offset of ``offset`` modulo 4."""
     proto, feeds = stack(mib)
     first, second = _offsets(proto.SerializeToString(), proto)[:2]
     if padding := -(second - first) % 4:

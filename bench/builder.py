@@ -31,7 +31,7 @@ class Builder:
         self._constants: dict[tuple[str, bytes], str] = {}
 
     def __call__(self, op: str, *inputs: str, out: str = "", domain: str = "", **given: Any) -> str:
-        """Adds a node of one output and returns that output's name."""
+        """Add a node of one output and return that output's name."""
         return self.many(
             op, *inputs, outputs=[out or f"{self.prefix}v{len(self.nodes)}"], domain=domain, **given
         )
@@ -39,24 +39,24 @@ class Builder:
     def many(
         self, op: str, *inputs: str, outputs: Sequence[str], domain: str = "", **given: Any
     ) -> str:
-        """Adds a node with the outputs named and returns the first name."""
+        """Add a node with the outputs named and return the first name."""
         self.nodes.append(helper.make_node(op, inputs, outputs, domain=domain, **given))
         return outputs[0]
 
     def weight(self, array: NDArray[Any], name: str = "") -> str:
-        """Adds a weight."""
+        """Add a weight."""
         name = name or f"{self.prefix}w{len(self.weights)}"
         self.weights.append(numpy_helper.from_array(array, name))
         return name
 
     def normal(self, *shape: int, scale: float = 1.0) -> str:
-        """Adds a random weight that keeps the variance of what it multiplies, times a scale."""
+        """Add a random weight that keeps the variance of what it multiplies, times a scale."""
         fan_in = int(np.prod(shape[1:])) if len(shape) > 2 else shape[0]
         array = self.random.standard_normal(shape, dtype=np.float32)
         return self.weight(array * np.float32(scale / fan_in**0.5))
 
     def int4(self, inner: int, outer: int, block: int = 32) -> tuple[str, str]:
-        """Adds a random matrix ``[inner, outer]`` of INT4, and the scales of blocks of its rows."""
+        """Add a random matrix ``[inner, outer]`` of INT4, and the scales of blocks of its rows."""
         codes = self.random.integers(0, 256, inner * outer // 2, np.uint8)
         tensor = TensorProto(
             name=f"{self.prefix}w{len(self.weights)}",
@@ -68,31 +68,31 @@ class Builder:
         return tensor.name, self.weight(self._scales(inner, (inner // block, outer)))
 
     def nbits(self, inner: int, outer: int, block: int = 32) -> tuple[str, str]:
-        """Adds a random matrix as com.microsoft's MatMulNBits takes it, and its scales."""
+        """Add a random matrix as com.microsoft's MatMulNBits takes it, and its scales."""
         shape = (outer, inner // block, block // 2)
         codes = self.weight(self.random.integers(0, 256, shape, np.uint8))
         return codes, self.weight(self._scales(inner, shape[:2]))
 
     def _scales(self, inner: int, shape: tuple[int, ...]) -> NDArray[Any]:
-        """Returns scales of 4-bit codes that keep the variance of what is multiplied."""
+        """Return scales of 4-bit codes that keep the variance of what is multiplied."""
         spread = 4.6 * inner**0.5
         return self.random.uniform(0.8, 1.2, shape).astype(np.float32) / np.float32(spread)
 
     def small(self, *shape: int, around: float = 0.0) -> str:
-        """Adds a random weight close to a number, for biases and gains."""
+        """Add a random weight close to a number, for biases and gains."""
         array = self.random.standard_normal(shape, dtype=np.float32)
         return self.weight(array * np.float32(0.02) + np.float32(around))
 
     def ints(self, *values: int) -> str:
-        """Adds a vector of int64; equal ones are one weight."""
+        """Add a vector of int64; equal ones are one weight."""
         return self._constant(np.array(values, np.int64))
 
     def scalar(self, value: int) -> str:
-        """Adds an int64 scalar; equal ones are one weight."""
+        """Add an int64 scalar; equal ones are one weight."""
         return self._constant(np.array(value, np.int64))
 
     def number(self, value: float) -> str:
-        """Adds a float32 scalar; equal ones are one weight."""
+        """Add a float32 scalar; equal ones are one weight."""
         return self._constant(np.array(value, np.float32))
 
     def _constant(self, array: NDArray[Any]) -> str:
@@ -109,7 +109,7 @@ class Builder:
         opset: int = 17,
         ml: int | None = None,
     ) -> onnx.ModelProto:
-        """Returns the model; inputs and outputs are element types and shapes by name."""
+        """Return the model; inputs and outputs are element types and shapes by name."""
         graph = helper.make_graph(
             self.nodes,
             "bench",

@@ -22,7 +22,7 @@ KERNEL_FUSIONS = "kernel fusions"
 
 
 def tell(phase: str, **facts: Any) -> None:
-    """Tells the parent that a phase is over and waits until it says to go on."""
+    """Tell the parent that a phase is over and waits until it says to go on."""
     print(json.dumps({"phase": phase, **facts}), flush=True)
     sys.stdin.readline()
 
@@ -37,7 +37,7 @@ class Tenonnx:
         self.session = tenonnx.InferenceSession
 
     def load(self, path: str, without: Sequence[str] = ()) -> Callable[[dict[str, Any]], list[Any]]:
-        """Returns what runs the model on a feed; some transforms may be left out."""
+        """Return what runs the model on a feed; some transforms may be left out."""
         disabled = tuple(name for name in without if name != KERNEL_FUSIONS)
         options = self.module.SessionOptions(
             intra_op_num_threads=self.threads, disabled_transforms=disabled
@@ -49,7 +49,7 @@ class Tenonnx:
 
 @contextlib.contextmanager
 def unfused() -> Iterator[None]:
-    """Lets the CPU provider compile a step per node; ``ORT_DISABLE_ALL`` stops transforms, too."""
+    """Let the CPU provider compile a step per node; ``ORT_DISABLE_ALL`` stops transforms, too."""
     from unittest import mock
 
     with mock.patch("tenonnx_cpu.fuse.FUSIONS.find", return_value={}):
@@ -68,7 +68,7 @@ class OnnxRuntime:
     def load(
         self, path: str, entries: Mapping[str, str] | None = None
     ) -> Callable[[dict[str, Any]], list[Any]]:
-        """Returns what runs the model on a feed; entries are of the session's configuration."""
+        """Return what runs the model on a feed; entries are of the session's configuration."""
         options = self.module.SessionOptions()
         options.intra_op_num_threads = self.threads
         for key, value in (entries or {}).items():
@@ -87,7 +87,7 @@ class Reference:
         self.evaluator = ReferenceEvaluator
 
     def load(self, path: str) -> Callable[[dict[str, Any]], list[Any]]:
-        """Returns what runs the model on a feed."""
+        """Return what runs the model on a feed."""
         evaluator = self.evaluator(path)
         return lambda feed: list(evaluator.run(None, feed))
 
@@ -104,7 +104,7 @@ class OpenVino:
             self.config["INFERENCE_NUM_THREADS"] = str(threads)
 
     def load(self, path: str) -> Callable[[dict[str, Any]], list[Any]]:
-        """Returns what runs the model on a feed; outputs are the caller's, as other engines'."""
+        """Return what runs the model on a feed; outputs are the caller's, as other engines'."""
         compiled = self.core.compile_model(path, "CPU", self.config)
         request = compiled.create_infer_request()
 
@@ -128,7 +128,7 @@ class TorchCompile:
         self.module, self.session = tenonnx, tenonnx.InferenceSession
 
     def load(self, path: str) -> Callable[[dict[str, Any]], list[Any]]:
-        """Returns what runs the model on a feed; a model that torch has not all of is refused."""
+        """Return what runs the model on a feed; a model that torch has not all of is refused."""
         options = self.module.SessionOptions()
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
         session = self.session(
@@ -147,20 +147,20 @@ ENGINES: dict[str, Callable[[int], Any]] = {
 
 
 def settle() -> None:
-    """Waits for the thread in which tenonnx compiles kernels, or loads compiled ones."""
+    """Wait for the thread in which tenonnx compiles kernels, or load compiled ones."""
     for thread in threading.enumerate():
         if thread.name == "tenonnx-jit":
             thread.join()
 
 
 def compiling() -> bool:
-    """Says whether tenonnx compiles kernels at the moment."""
+    """Return whether tenonnx compiles kernels at the moment."""
     runtime = sys.modules.get("tenonnx_cpu.jit.runtime")
     return runtime is not None and runtime.compiles()
 
 
 def bare_relus(x: Any, length: int) -> Callable[[], Any]:
-    """Returns a function that makes the numpy calls of a chain of Relus and nothing else."""
+    """Return a function that makes the numpy calls of a chain of Relus and nothing else."""
     import numpy as np
 
     def chain() -> Any:
@@ -173,7 +173,7 @@ def bare_relus(x: Any, length: int) -> Callable[[], Any]:
 
 
 def read_feeds(path: str) -> list[dict[str, Any]]:
-    """Reads what ``bench.measure.write_feeds`` wrote."""
+    """Read what ``bench.measure.write_feeds`` wrote."""
     import numpy as np
 
     feeds: list[dict[str, Any]] = []
@@ -188,7 +188,7 @@ def read_feeds(path: str) -> list[dict[str, Any]]:
 
 
 def write_outputs(path: str, outputs: list[list[Any]]) -> None:
-    """Keeps outputs for the parent to compare: one array each, by feed and position."""
+    """Keep outputs for the parent to compare: one array each, by feed and position."""
     import numpy as np
 
     arrays: dict[str, Any] = {}
@@ -200,7 +200,7 @@ def write_outputs(path: str, outputs: list[list[Any]]) -> None:
 
 
 def blas() -> list[dict[str, Any]]:
-    """Returns the BLAS libraries in this process: architecture and threads, if it can tell."""
+    """Return the BLAS libraries in this process: architecture and threads, if it can tell."""
     try:
         from threadpoolctl import threadpool_info
     except ImportError:
@@ -210,7 +210,7 @@ def blas() -> list[dict[str, Any]]:
 
 
 def main(job: dict[str, Any]) -> None:
-    """Does what the parent asks for; the job's keys are the fields of ``bench.measure.Job``."""
+    """Do what the parent asks for; the job's keys are the fields of ``bench.measure.Job``."""
     start = clock()
     engine = ENGINES[job["engine"]](job["threads"])
     imported = clock() - start

@@ -76,7 +76,7 @@ class Comparison:
             self._attempt(Case("warm-up", folder / "tiny.onnx", []), engine, 0, folder)
 
     def run(self, scenario: str) -> list[Row]:
-        """Returns the rows of a scenario: per case and number of threads, one per engine."""
+        """Return the rows of a scenario: per case and number of threads, one per engine."""
         rows = []
         with tempfile.TemporaryDirectory(dir=self.folder) as place:
             tell(f"{scenario}: building")
@@ -86,7 +86,7 @@ class Comparison:
         return rows
 
     def measure(self, case: Case, cache: Path) -> list[Row]:
-        """Returns a case's rows; ``cache`` is a folder for its side files."""
+        """Return a case's rows; ``cache`` is a folder for its side files."""
         write_feeds(self.folder / "feeds.npz", case.feeds)
         rows = []
         for threads in self.settings.threads:
@@ -105,7 +105,7 @@ class Comparison:
     def _round(
         self, case: Case, engines: Iterable[str], threads: int, cache: Path
     ) -> dict[str, Facts]:
-        """Measures each engine once; ``note`` says why one has no values."""
+        """Measure each engine once; ``note`` says why one has no values."""
         found = {engine: self._attempt(case, engine, threads, cache) for engine in engines}
         for engine, facts in found.items():
             if engine != TRUSTED and not ("note" in facts or "note" in found[TRUSTED]):
@@ -144,15 +144,20 @@ class Comparison:
         return self.folder / f"{engine}.npz"
 
 
+def without_kernels(*, quick: bool) -> bool:
+    """Return whether numpy computes in place of kernels."""
+    return os.environ.get("TENONNX_JIT", "0" if quick else "1") == "0"
+
+
 def kernel_variables(folder: Path, *, quick: bool) -> dict[str, str]:
-    """Returns variables by which processes share compiled kernels, or if quick have none."""
+    """Return variables by which processes share compiled kernels, or if quick have none."""
     if quick:
         return {"TENONNX_JIT": os.environ.get("TENONNX_JIT", "0")}
     return {"NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR", str(folder / "kernels"))}
 
 
 def difference(mine: Path, theirs: Path) -> str:
-    """Says how two files of outputs differ beyond what rounding explains; ``""`` if not."""
+    """Return how two files of outputs differ beyond what rounding explains; ``""`` if not."""
     with np.load(mine) as ours, np.load(theirs) as expected:
         for key in expected.files:
             a, b = ours[key], expected[key]
@@ -166,7 +171,7 @@ def difference(mine: Path, theirs: Path) -> str:
 
 
 def judged(case: Case, threads: int, told: Mapping[str, list[Facts]], *, quick: bool) -> list[Row]:
-    """Returns the rows of a case from what its processes told, with the bounds looked at."""
+    """Return the rows of a case from what its processes told, with the bounds looked at."""
     rows = {engine: summary(case.name, threads, engine, each) for engine, each in told.items()}
     mine = rows["tenonnx"]
     if mine.values and rows[TRUSTED].values:
@@ -182,7 +187,7 @@ def judged(case: Case, threads: int, told: Mapping[str, list[Facts]], *, quick: 
 
 
 def summary(case: str, threads: int, engine: str, trials: list[Facts]) -> Row:
-    """Returns the row of some trials: values only if all succeeded."""
+    """Return the row of some trials: values only if all succeeded."""
     if notes := [facts["note"] for facts in trials if "note" in facts]:
         return Row(case, threads, engine, note=notes[0])
     blas = trials[0].pop("blas")
@@ -194,7 +199,7 @@ def summary(case: str, threads: int, engine: str, trials: list[Facts]) -> Row:
 
 
 def spread(mine: Sequence[Facts], theirs: Sequence[Facts]) -> dict[str, tuple[float, float]]:
-    """Returns the least and the largest ratio of a round, by the columns that are compared."""
+    """Return the least and the largest ratio of a round, by the columns that are compared."""
     found = {}
     for key in PLOTTED:
         pairs = [(a[key], b[key]) for a, b in zip(mine, theirs, strict=True) if key in a]
@@ -205,7 +210,7 @@ def spread(mine: Sequence[Facts], theirs: Sequence[Facts]) -> dict[str, tuple[fl
 
 
 def check(bound: Bound, rows: Mapping[str, Row]) -> dict[str, bool]:
-    """Says whether tenonnx keeps a bound; nothing if it cannot be told."""
+    """Return whether tenonnx keeps a bound; nothing if it cannot be told."""
     value = rows["tenonnx"].values.get(bound.column)
     unit = rows[bound.of].values.get(bound.column) if bound.of else 1.0
     if value is None or unit is None:

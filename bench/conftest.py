@@ -30,7 +30,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def own_time() -> Iterator[None]:
-    """Stops a test that takes for ever, so that the others are measured."""
+    """Stop a test that takes for ever, so that the others are measured."""
 
     def stop(*_: Any) -> None:
         raise TimeoutError(f"it takes more than {SECONDS} s")

@@ -37,7 +37,7 @@ def conv(
 
 
 def classify(b: Builder, x: str, channels: int) -> None:
-    """Averages the pixels and adds the classifier, whose output is ``"scores"``."""
+    """Average the pixels and add the classifier, whose output is ``"scores"``."""
     features = b("Flatten", b("GlobalAveragePool", x), axis=1)
     b("Gemm", features, b.normal(channels, CLASSES), b.small(CLASSES), out="scores")
 

@@ -35,7 +35,7 @@ class NotCompared(Exception):
 
 
 def main(arguments: list[str]) -> int:
-    """Returns 0 if tenonnx ran everything that onnxruntime runs, and its outputs are right."""
+    """Return 0 if tenonnx ran everything that onnxruntime runs, and its outputs are right."""
     parser = argparse.ArgumentParser(prog="python -m bench folder", description=__doc__)
     parser.add_argument("folder", type=Path, metavar="DIR", help=".onnx and .ort, at any depth")
     parser.add_argument(
@@ -73,12 +73,12 @@ def main(arguments: list[str]) -> int:
 
 
 def models_in(folder: Path) -> list[Path]:
-    """Returns the models of a folder, by name."""
+    """Return the models of a folder, by name."""
     return sorted(path for path in folder.rglob("*") if path.suffix in (".onnx", ".ort"))
 
 
 def feeds_of(path: Path, dims: dict[str, int]) -> Feeds:
-    """Returns what to feed a model.
+    """Return what to feed a model.
 
     Raises:
         TenonnxError: It does not load, or no random inputs can be made for it.
@@ -101,19 +101,19 @@ def feeds_of(path: Path, dims: dict[str, int]) -> Feeds:
 
 
 def is_failure(group: list[Row]) -> bool:
-    """Says whether tenonnx fails where onnxruntime does not."""
+    """Return whether tenonnx fails where onnxruntime does not."""
     return all(bool(row.note) == (row.engine == "tenonnx") for row in group)
 
 
 def as_markdown(rows: list[Row]) -> str:
-    """Returns a line per model and number of threads, tenonnx's values before onnxruntime's."""
+    """Return a line per model and number of threads, tenonnx's values before onnxruntime's."""
     lines: list[tuple[str, ...]] = [TITLES, ("---",) * 3 + ("---:",) * 5]
     lines += [tuple(cells(*group)) for group in report.groups(rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def cells(case: str, threads: str, group: list[Row]) -> Iterator[str]:
-    """Yields the cells of a line."""
+    """Yield the cells of a line."""
     engines = {row.engine: row for row in group}
     notes = [f"{engine}: {row.note}" for engine, row in engines.items() if row.note]
     yield from (case, threads, "; ".join(notes).replace("|", "/") or "same outputs")

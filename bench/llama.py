@@ -68,7 +68,7 @@ class _Llama:
         return cos, sin
 
     def mask(self) -> str:
-        """Returns the summand of scores: causal, and the least number for hidden tokens."""
+        """Return the summand of scores: causal, and the least number for hidden tokens."""
         b = self.b
         least = float(np.finfo(np.float32).min)
         before = b("Gather", b("Shape", "past_key_values.0.key"), b.scalar(2), axis=0)
@@ -155,7 +155,7 @@ class _Llama:
         )  # fmt: skip
 
     def counts(self) -> tuple[str, ...]:
-        """Returns further inputs of onnxruntime's operator: lengths, and tables of angles."""
+        """Return further inputs of onnxruntime's operator: lengths, and tables of angles."""
         b = self.b
         seen = b("ReduceSum", "attention_mask", b.ints(1), keepdims=1)
         lengths = b("Cast", b("Sub", seen, b.ints(1)), to=INT32)
@@ -212,14 +212,14 @@ def llama(
 
 
 def _normal(inputs: Specs, sizes: Mapping[int | str, int]) -> Feeds:
-    """Returns random arrays, their named sizes as given."""
+    """Return random arrays, their named sizes as given."""
     random = np.random.default_rng(1)
     shapes = {name: [sizes.get(n, n) for n in shape] for name, (_, shape) in inputs.items()}
     return {name: random.standard_normal(of, dtype=np.float32) for name, of in shapes.items()}  # type: ignore[arg-type] # no names are left
 
 
 def fed(inputs: Specs, past: int) -> Feeds:
-    """Returns the inputs of a step after so many tokens."""
+    """Return the inputs of a step after so many tokens."""
     feeds: Feeds = {
         "input_ids": np.array([[3]]),
         "attention_mask": np.ones((1, past + 1), np.int64),
@@ -231,7 +231,7 @@ def fed(inputs: Specs, past: int) -> Feeds:
 
 
 def after(feeds: Feeds, outputs: dict[str, Any]) -> Feeds:
-    """Returns the inputs of the step that follows: its token is the likeliest, the caches grew."""
+    """Return the inputs of the step that follows: its token is the likeliest, the caches grew."""
     mask = feeds["attention_mask"]
     found = {
         "input_ids": outputs["logits"][:, -1:].argmax(-1),

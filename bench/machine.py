@@ -20,7 +20,7 @@ PACKAGES = (
 
 
 def tell(text: str) -> None:
-    """Writes a line of progress."""
+    """Write a line of progress."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -29,7 +29,7 @@ SAMPLE_SECONDS = 0.5
 
 
 def machine() -> dict[str, Any]:
-    """Describes where measurements are about to be taken, and of which commit."""
+    """Describe where measurements are about to be taken, and of which commit."""
     return {
         "cpu": _cpu(),
         "cores": os.cpu_count(),
@@ -42,7 +42,7 @@ def machine() -> dict[str, Any]:
 
 
 def joined(now: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
-    """Describes a table some rows of which are of before: both commits, and the busier time."""
+    """Describe a table some rows of which are of before: both commits, and the busier time."""
     commits = [each["commit"] for each in (before, now) if "commit" in each]
     busy = [each[BUSY] for each in (before, now) if BUSY in each]
     told = {"commit": " and ".join(dict.fromkeys(commits))} if commits else {}
@@ -50,7 +50,7 @@ def joined(now: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
 
 
 def _busy() -> float | None:
-    """Returns how many cores work, as this process waits; ``None`` if the system does not tell."""
+    """Return how many cores work, as this process waits; ``None`` if the system does not tell."""
     try:
         before = _idle_seconds()
         time.sleep(SAMPLE_SECONDS)
@@ -61,7 +61,7 @@ def _busy() -> float | None:
 
 
 def _idle_seconds() -> float:
-    """Returns the seconds that all cores together have been idle."""
+    """Return the seconds that all cores together have been idle."""
     fields = Path("/proc/stat").read_text().split(maxsplit=6)
     return (int(fields[4]) + int(fields[5])) / os.sysconf("SC_CLK_TCK")
 
@@ -76,7 +76,7 @@ def _cpu() -> str:
 
 
 def _commit() -> str:
-    """Returns the commit; ``-dirty`` says that more than results differs from it."""
+    """Return the commit; ``-dirty`` says that more than results differs from it."""
     commit = _git("rev-parse", "--short", "HEAD")
     changed = _git("status", "--porcelain", "-uno", "--", ".", ":!bench/results")
     return f"{commit}-dirty" if commit and changed else commit

@@ -87,7 +87,7 @@ class Job:
 
 
 def write_feeds(path: Path, feeds: Sequence[Feeds]) -> Path:
-    """Keeps inputs for a child process."""
+    """Keep inputs for a child process."""
     arrays = {f"{i}:{name}": a for i, feed in enumerate(feeds) for name, a in feed.items()}
     np.savez(path, allow_pickle=False, **arrays)
     return path
@@ -107,17 +107,17 @@ class Memory:
         self._thread.start()
 
     def read(self) -> dict[str, int]:
-        """Returns bytes by name, as in ``/proc/PID/status``: ``RssAnon``, ``VmHWM``, ..."""
+        """Return bytes by name, as in ``/proc/PID/status``: ``RssAnon``, ``VmHWM``, ..."""
         text = os.pread(self._status, 1 << 14, 0).decode()
         return {name: int(kib) << 10 for name, kib in re.findall(r"(\w+):\s+(\d+) kB", text)}
 
     def take_peak(self) -> int:
-        """Returns the most private memory seen since the last call."""
+        """Return the most private memory seen since the last call."""
         peak, self._peak = self._peak, 0
         return peak
 
     def close(self) -> None:
-        """Stops following."""
+        """Stop following."""
         self._stop.set()
         self._thread.join()
         os.close(self._status)
@@ -129,7 +129,7 @@ class Memory:
 
 
 def measure(job: Job, cache: Path, timeout: float, variables: dict[str, str]) -> dict[str, Any]:
-    """Does a job in a fresh process.
+    """Do a job in a fresh process.
 
     Args:
         job: The job.
@@ -149,7 +149,7 @@ def measure(job: Job, cache: Path, timeout: float, variables: dict[str, str]) ->
 
 
 def watch(command: Sequence[str], timeout: float, variables: Mapping[str, str]) -> dict[str, Any]:
-    """Runs a process that tells of its phases as ``bench.child`` does, and watches its memory.
+    """Run a process that tells of its phases as ``bench.child`` does, and watch its memory.
 
     Args:
         command: The process.
@@ -188,7 +188,7 @@ def watch(command: Sequence[str], timeout: float, variables: Mapping[str, str]) 
 
 
 def environment(threads: int, cache: Path) -> dict[str, str]:
-    """Returns the environment of a child process.
+    """Return the environment of a child process.
 
     Args:
         threads: How many threads libraries use; 0 is all.

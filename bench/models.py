@@ -206,7 +206,7 @@ SMALL: dict[str, Callable[[], Built]] = {
 
 
 def models(*, quick: bool) -> dict[str, Callable[[], Built]]:
-    """Returns the builders of the models that can be built here."""
+    """Return the builders of the models that can be built here."""
     chosen = dict(SMALL if quick else MODELS)
     if not DIGITS.exists():
         del chosen["digits"]

@@ -16,7 +16,7 @@ RESULTS = Path(__file__).with_name("results")
 def parser(
     name: str, about: str | None, rows: Collection[str], metavar: str = "ROW"
 ) -> argparse.ArgumentParser:
-    """Returns a parser of names of rows, and of where results go.
+    """Return a parser of names of rows, and of where results go.
 
     Args:
         name: The benchmark's.
@@ -33,12 +33,14 @@ def parser(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument("names", nargs="*", metavar=metavar, type=one_of(rows))
-    made.add_argument("--output", type=Path, default=RESULTS, metavar="DIR")
+    made.add_argument(
+        "--output", type=Path, default=RESULTS, metavar="DIR", help="where results go"
+    )
     return made
 
 
 def one_of(known: Collection[str]) -> Callable[[str], str]:
-    """Returns what refuses all other names."""
+    """Return what refuses all other names."""
 
     def check(name: str) -> str:
         if name not in known:
@@ -50,7 +52,7 @@ def one_of(known: Collection[str]) -> Callable[[str], str]:
 
 @contextlib.contextmanager
 def telling_minutes() -> Iterator[None]:
-    """Tells how long a benchmark took."""
+    """Return how long a benchmark took."""
     start = time.monotonic()
     yield
     tell(f"{(time.monotonic() - start) / 60:.1f} minutes")

@@ -22,7 +22,7 @@ TOLD = 1.0
 def draw(
     path: Path, figures: Sequence[Figure], title: str = "", beside: str = "onnxruntime"
 ) -> None:
-    """Draws a line per row with a mark for each of its ratios, and what they vary by.
+    """Draw a line per row with a mark for each of its ratios, and what they vary by.
 
     Ratios are on a logarithmic axis: left of 1, less is taken than the other takes. Hollow marks
     are ratios to the best of other engines.
@@ -75,7 +75,7 @@ def draw(
 def _marks(
     axes: Axes, figures: Sequence[Figure], labels: Sequence[str], number: int, shift: float
 ) -> None:
-    """Draws the marks of one kind."""
+    """Draw the marks of one kind."""
     color, marker = f"C{number}", MARKERS[number % len(MARKERS)]
     places = [labels.index(figure.label) + shift for figure in figures]
     ratios = [figure.ratio or 0.0 for figure in figures]

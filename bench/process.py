@@ -48,7 +48,7 @@ class Child:
         self._killer.start()
 
     def hear(self) -> Facts:
-        """Waits for what it tells next.
+        """Wait for what it tells next.
 
         Raises:
             Failed: It says so, it ended, or it took too long.
@@ -64,7 +64,7 @@ class Child:
         raise Failed(self._late or (self._errors.read().splitlines() or ["the process ended"])[-1])
 
     def send(self, line: str = "") -> None:
-        """Has it go on."""
+        """Have it go on."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(f"{line}\n")
@@ -79,11 +79,11 @@ class Child:
         return 0.0
 
     def stay(self) -> None:
-        """Lifts its time limit from now on."""
+        """Lift its time limit from now on."""
         self._killer.cancel()
 
     def close(self) -> None:
-        """Ends it."""
+        """End it."""
         self._killer.cancel()
         self._process.kill()
         self._process.communicate()

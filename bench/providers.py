@@ -37,7 +37,7 @@ COLUMNS = {"load_seconds": "load", "first_seconds": "first", "min": "run min", "
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints a table and saves it with a plot; returns 1 if some provider failed on a model."""
+    """Print a table and save it with a plot; return 1 if some provider failed on a model."""
     parser = argparse.ArgumentParser(prog="python -m bench providers", description=__doc__)
     parser.add_argument("--seconds", type=float, default=2.0, help="of runs, for each provider")
     parser.add_argument("--threads", type=int, default=0, help="inside kernels; 0: as they choose")
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(name: str, folder: Path, seconds: float, threads: int) -> list[dict[str, Any]]:
-    """Returns what ``tenonnx bench`` says of a model, a row for each provider."""
+    """Return what ``tenonnx bench`` says of a model, a row for each provider."""
     tell(name)
     model, feeds = MODELS[name]()
     onnx.save(model, folder / "model.onnx")
@@ -83,7 +83,7 @@ def measure(name: str, folder: Path, seconds: float, threads: int) -> list[dict[
 
 
 def table(found: dict[str, list[dict[str, Any]]]) -> list[list[str]]:
-    """Returns the lines of a table in Markdown."""
+    """Return the lines of a table in Markdown."""
     lines = [["model", "provider", *COLUMNS.values(), "ratio", "differs"]]
     lines.append(["---", "---", *["---:"] * (len(COLUMNS) + 2)])
     for name, rows in found.items():
@@ -98,7 +98,7 @@ def table(found: dict[str, list[dict[str, Any]]]) -> list[list[str]]:
 
 
 def save_plot(found: dict[str, list[dict[str, Any]]], path: Path) -> None:
-    """Draws each provider's median run as a multiple of the CPU provider's."""
+    """Draw each provider's median run as a multiple of the CPU provider's."""
     import matplotlib as mpl
 
     mpl.use("Agg")

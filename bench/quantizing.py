@@ -57,7 +57,7 @@ TABLE = Table("quantizing", __doc__, ROWS)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns 0 if all outputs are right and all limits hold, else 1."""
+    """Return 0 if all outputs are right and all limits hold, else 1."""
     return measure(arguments, TABLE)
 
 

@@ -18,7 +18,7 @@ NOTE_WIDTH = 42
 
 
 def ratios(group: Sequence[Row]) -> dict[str, float]:
-    """Returns tenonnx's values over onnxruntime's, where both are above zero."""
+    """Return tenonnx's values over onnxruntime's, where both are above zero."""
     values = {row.engine: row.values for row in group}
     mine, theirs = values.get("tenonnx", {}), values.get("onnxruntime", {})
     both = (key for key in COLUMNS if mine.get(key, 0) > 0 and theirs.get(key, 0) > 0)
@@ -26,13 +26,13 @@ def ratios(group: Sequence[Row]) -> dict[str, float]:
 
 
 def groups(rows: Sequence[Row]) -> Iterator[tuple[str, str, list[Row]]]:
-    """Yields the rows of each case and number of threads, after both."""
+    """Yield the rows of each case and number of threads, after both."""
     for (case, threads), group in groupby(rows, key=lambda row: (row.case, row.threads)):
         yield case, str(threads or "all"), list(group)
 
 
 def lines(group: Sequence[Row]) -> Iterator[list[str]]:
-    """Yields the cells after case and threads: a line per engine, and one of ratios."""
+    """Yield the cells after case and threads: a line per engine, and one of ratios."""
     for row in group:
         cells = [show(key, row.values.get(key)) for key in COLUMNS]
         bounds = [text if ok else f"FAILS: {text}" for text, ok in row.bounds.items()]
@@ -43,7 +43,7 @@ def lines(group: Sequence[Row]) -> Iterator[list[str]]:
 
 
 def show(key: str, value: float | None) -> str:
-    """Returns a value in words of its size."""
+    """Return a value in words of its size."""
     if value is None:
         return ""
     if key.endswith("_mib"):
@@ -55,7 +55,7 @@ def show(key: str, value: float | None) -> str:
 
 
 def print_table(rows: Sequence[Row]) -> None:
-    """Prints the table."""
+    """Print the table."""
     titles = ["case", "threads", "engine", *COLUMNS.values(), "bounds and notes"]
     body = [
         [*(("", "") if i else (case, threads)), *cells]
@@ -90,8 +90,8 @@ def _print_rich(titles: list[str], body: list[list[str]]) -> None:
     console.print(table)
 
 
-def save_summary(rows: Sequence[Row], path: Path) -> None:
-    """Writes what is plotted, and the bounds, as a table in Markdown."""
+def save_summary(rows: Sequence[Row], path: Path, remark: str = "") -> None:
+    """Write what is plotted, and the bounds, as a table in Markdown, below a remark if any."""
     titles = ["case", "threads", *PLOTTED.values(), "busy", "bounds"]
     table = [titles, ["---", *["---:"] * (len(titles) - 2), "---"]]
     for case, threads, group in groups(rows):
@@ -105,11 +105,12 @@ def save_summary(rows: Sequence[Row], path: Path) -> None:
             cells.append(f"{theirs.values.get('busy', 0):.0f}")
             notes = [text if ok else f"**fails**: {text}" for text, ok in mine.bounds.items()]
             table.append([case, threads, *cells, "; ".join(filter(None, [*notes, mine.note]))])
-    path.write_text("".join(f"| {' | '.join(line)} |\n" for line in table))
+    head = f"{remark}\n\n" if remark else ""
+    path.write_text(head + "".join(f"| {' | '.join(line)} |\n" for line in table))
 
 
 def describe_blas(rows: Sequence[Row]) -> Iterator[str]:
-    """Yields a line for each different set of BLAS libraries that tenonnx ran with."""
+    """Yield a line for each different set of BLAS libraries that tenonnx ran with."""
     seen = set()
     for row in rows:
         for pool in row.blas if row.engine == "tenonnx" else ():
@@ -121,7 +122,7 @@ def describe_blas(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def save_json(rows: Sequence[Row], path: Path, about: Mapping[str, Any]) -> None:
-    """Writes the machine, the settings and every row."""
+    """Write the machine, the settings and every row."""
     found = [dataclasses.asdict(row) for row in rows]
     for row in found:
         del row["blas"]

@@ -17,7 +17,7 @@ TABLE = Table("scale", __doc__, SCALE, (PEER, INSTALLED, AGAIN), MEASURES)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns 0 if all outputs are right and all bounds hold, else 1."""
+    """Return 0 if all outputs are right and all bounds hold, else 1."""
     return measure(arguments, TABLE)
 
 

@@ -14,7 +14,7 @@ from bench.models import Built
 
 
 def half(built: Built) -> Built:
-    """Returns a model of float16 throughout, between inputs and outputs of float32."""
+    """Return a model of float16 throughout, between inputs and outputs of float32."""
     from onnxruntime.transformers.float16 import (
         convert_float_to_float16,
     )
@@ -31,7 +31,7 @@ def quantized(
     activations: str = "QUInt8",
     reduced: bool = True,
 ) -> Built:
-    """Returns a model of int8 weights per channel, and activations by their range in random inputs.
+    """Return a model of int8 weights per channel, and activations by their range in random inputs.
 
     Args:
         built: The model, with inputs of float32 if there is more than one sample.
@@ -80,7 +80,7 @@ def quantized(
 
 
 def dynamic(built: Built, weights: str) -> Built:
-    """Returns a model whose activations are quantized in each run; ``weights`` is their type."""
+    """Return a model whose activations are quantized in each run; ``weights`` is their type."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     proto, feeds = built

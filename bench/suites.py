@@ -19,7 +19,7 @@ QUICK = ["--quick", "--benchmark-max-time=0.01", "--benchmark-min-rounds=1"]
 
 
 def run_suite(name: str, folder: Path, *, quick: bool) -> list[Row]:
-    """Runs ``test_<name>.py``; what pytest says about failures goes to stderr.
+    """Run ``test_<name>.py``; what pytest says about failures goes to stderr.
 
     Args:
         name: One of ``SUITES``.

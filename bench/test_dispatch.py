@@ -14,6 +14,7 @@ from bench.builder import DOUBLE
 from bench.child import bare_relus
 from bench.models import relus, wide
 from tenonnx.cli.timing import alternate
+from tenonnx.planning.placement import place
 from tenonnx.planning.plan import Plan
 
 LENGTH = 200
@@ -66,7 +67,8 @@ def test_known_file_is_found(benchmark: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("nodes", ["1k", "10k"])
 def test_plan_is_compiled(benchmark: Any, nodes: str, quick: bool) -> None:
     session = session_of(wide(NODES[nodes] // (10 if quick else 1))[0])
-    plan = benchmark.pedantic(Plan, args=(session.placement,), rounds=1 if quick else 3)
+    placed = place(session.model, session._providers)
+    plan = benchmark.pedantic(Plan.of, args=(placed,), rounds=1 if quick else 3)
     assert len(plan.steps) == len(session.plan.steps)
 
 

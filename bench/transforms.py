@@ -56,7 +56,7 @@ class Bench:
     variables: dict[str, str]
 
     def rows(self, model: str, path: Path, feeds: Feeds) -> Iterator[Row]:
-        """Yields a row for each transform that matches a model, and one for all of them."""
+        """Yield a row for each transform that matches a model, and one for all of them."""
         write_feeds(self.folder / "feeds.npz", [feeds])
         (cache := self.folder / "cache").mkdir(exist_ok=True)
         tell(f"{model}: preparing")
@@ -73,7 +73,7 @@ class Bench:
             yield row
 
     def _row(self, row: Row, path: Path, cache: Path, without: Sequence[str]) -> Row:
-        """Returns a row with the least that was seen of everything."""
+        """Return a row with the least that was seen of everything."""
         for attempt in range(1 + AGAIN):
             without_first = attempt % 2 == 0
             first, second = (without, ()) if without_first else ((), without)
@@ -104,7 +104,7 @@ class Bench:
         return measure(job, cache, TIMEOUT, self.variables)
 
     def _matched(self, path: Path) -> dict[str, str]:
-        """Returns what changed a model, and how many nodes were left of how many."""
+        """Return what changed a model, and how many nodes were left of how many."""
         command = [sys.executable, "-m", "tenonnx", "explain", str(path), "-p", "cpu", "--json"]
         done = subprocess.run(
             command,
@@ -126,7 +126,7 @@ class Bench:
 
 
 def built(names: Sequence[str], folder: Path, *, quick: bool) -> Iterator[tuple[str, Path, Feeds]]:
-    """Yields models by name, their files and inputs."""
+    """Yield models by name, their files and inputs."""
     builders = models(quick=quick)
     small = {"image": 32, "blocks": (1, 1, 1, 1), "width": 8}
     builders[INT8] = lambda: quantized(resnet50(**(small if quick else {})))  # type: ignore[arg-type] # they are as they should be
@@ -150,7 +150,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def prepared(folder: Path) -> None:
-    """Writes the model of one node with which every process starts."""
+    """Write the model of one node with which every process starts."""
     b = Builder()
     b("Sigmoid", "x", out="y")
     onnx.save(b.model({"x": (FLOAT, [1])}, {"y": (FLOAT, [1])}), folder / "tiny.onnx")
@@ -158,7 +158,7 @@ def prepared(folder: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns 0 if no transform makes a model slower or larger, else 1."""
+    """Return 0 if no transform makes a model slower or larger, else 1."""
     parsed = parse(arguments)
     names = parsed.names or [*BUILT, INT8, ARCHITECTURES]
     parsed.output.mkdir(parents=True, exist_ok=True)

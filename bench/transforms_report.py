@@ -45,7 +45,7 @@ class Row:
     other_mib: float = math.inf
 
     def least(self, **seen: float) -> Row:
-        """Returns a row whose numbers are the smaller ones of these and of others."""
+        """Return a row whose numbers are the smaller ones of these and of others."""
         return dataclasses.replace(
             self, **{name: min(value, getattr(self, name)) for name, value in seen.items()}
         )
@@ -67,14 +67,14 @@ class Row:
 
 
 def read(path: Path) -> list[Row]:
-    """Returns rows that were saved, if any."""
+    """Return rows that were saved, if any."""
     if not path.exists():
         return []
     return [Row(**each) for each in json.loads(path.read_text("utf-8"))["rows"]]
 
 
 def save(rows: Sequence[Row], path: Path, machine: dict[str, Any]) -> None:
-    """Writes JSON to a path, Markdown and a picture beside it."""
+    """Write JSON to a path, Markdown and a picture beside it."""
     content = {"machine": machine, "rows": [dataclasses.asdict(row) for row in rows]}
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8")
     path.with_suffix(".md").write_text(as_markdown(rows), "utf-8")
@@ -83,7 +83,7 @@ def save(rows: Sequence[Row], path: Path, machine: dict[str, Any]) -> None:
 
 
 def as_markdown(rows: Sequence[Row]) -> str:
-    """Returns the table, what gains least first, and a line that sums it up."""
+    """Return the table, what gains least first, and a line that sums it up."""
     lines = [f"| {' | '.join(TITLES)} |", f"| --- | --- |{' ---: |' * (len(TITLES) - 2)}"]
     for row in sorted(rows, key=lambda row: -row.time_ratio):
         ratio, memory = f"{row.time_ratio:.3f}", f"{row.mine_mib:.1f}"
@@ -96,7 +96,7 @@ def as_markdown(rows: Sequence[Row]) -> str:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """Says how many transforms of how many models were looked at, and which do not hold."""
+    """Return how many transforms of how many models were looked at, and which do not hold."""
     single = [row for row in rows if row.transform != ALL]
     whole = [row.time_ratio for row in rows if row.transform == ALL]
     slower = [row for row in rows if row.time_ratio > SLOWER]
@@ -110,7 +110,7 @@ def summary(rows: Sequence[Row]) -> str:
 
 
 def _draw(rows: Sequence[Row], path: Path) -> None:
-    """Draws every ratio on a logarithmic axis, a line for each transform."""
+    """Draw every ratio on a logarithmic axis, a line for each transform."""
     import matplotlib as mpl
 
     mpl.use("Agg")

@@ -63,7 +63,7 @@ KERNELS = ".pytest_cache/kernels"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Takes the kernels that ``pip install .`` compiled for this processor, if it did.
+    """Take the kernels that ``pip install .`` compiled for this processor, if it did.
 
     They are for a target CPU by name; so are then all that tests compile.
     """
@@ -85,7 +85,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Shares the whole suite out among as many processes as cores, unless ``-n`` says otherwise.
+    """Share the whole suite out among as many processes as cores, unless ``-n`` says otherwise.
 
     A file's tests stay together: they share what its fixtures make.
     """
@@ -102,12 +102,12 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection() -> None:
-    """Has no garbage collected while tests are: a fifth of the time is spent on that."""
+    """Have no garbage collected while tests are: a fifth of the time is spent on that."""
     gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """Hides the tests from the garbage collector.
+    """Hide the tests from the garbage collector.
 
     Tens of thousands of them, which live as long as the process, make each collection take half a
     second; tests of memory ask for many.
@@ -136,12 +136,13 @@ def own_cache(
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
     kernels: str,
-) -> None:
+) -> Iterator[None]:
     """Derived weights of a test go to a folder of its own, compiled kernels to one for all.
 
     Tests are about numpy's kernels, unless ``TENONNX_JIT`` says otherwise: one that is compiled in
     the middle of a test would make it another test. Those in ``tests/cpu`` and
-    ``tests/guard`` are about compiled ones.
+    ``tests/guard`` are about compiled ones. What a test has left to be compiled in the background
+    is not: nothing is captured meanwhile.
     """
     monkeypatch.setenv("TENONNX_CACHE_DIR", str(next(caches)))
     monkeypatch.setenv("NUMBA_CACHE_DIR", kernels)
@@ -151,11 +152,15 @@ def own_cache(
         else os.environ.get("TENONNX_JIT", "0")
     )
     monkeypatch.setenv("TENONNX_JIT", mode)
+    yield
+    background = sys.modules.get("tenonnx_cpu.jit.background")
+    if background is not None and background.QUEUE.is_busy:
+        background.QUEUE.empty()
 
 
 @pytest.fixture
 def keeps_plans(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has sessions keep their plans, whatever tests before this one did in the same process."""
+    """Have sessions keep their plans, whatever tests before this one did in the same process."""
     from tenonnx.operators import OperatorTable
 
     monkeypatch.setenv("TENONNX_PLANS", "1")
@@ -177,7 +182,7 @@ def registry(tmp_path: Path) -> WeightRegistry:
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
-    """Puts a distribution with one plug-in module on the path, as pip would."""
+    """Put a distribution with one plug-in module on the path, as pip would."""
     site = tmp_path / "site"
     site.mkdir()
     monkeypatch.syspath_prepend(site)
@@ -192,6 +197,9 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         (info / "METADATA").write_text(f"Name: {distribution}\nVersion: {version}\n")
         (info / "entry_points.txt").write_text(f"[tenonnx]\n{name} = {module}\n")
         modules.append(module)
+        from tenonnx import distributions
+
+        distributions._announced.cache_clear()  # a process finds what was there before it
 
     yield put
     for module in modules:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from typing import Any, ClassVar
 
@@ -9,6 +10,7 @@ import numpy as np
 import onnx
 
 import tenonnx
+from fuzz.bodies import tail_moved
 from tenonnx.provider import HOST, Device
 from tenonnx_array.provider import ArrayProvider
 
@@ -54,7 +56,7 @@ ELEMENTWISE = "(float[a,b,8] x) => (float[a,b,8] y) {{ {} }}"
 def session(
     model: Any, level: int = 99, disabled: tuple[str, ...] = (), **options: Any
 ) -> tenonnx.InferenceSession:
-    """Returns a session on the plain provider."""
+    """Return a session on the plain provider."""
     plugins = tenonnx.PluginSet()
     plugins.register(Plain())
     chosen = tenonnx.SessionOptions(
@@ -67,7 +69,7 @@ def session(
 
 
 def parse(text: str, opset: int = 21, **weights: np.ndarray[Any, Any]) -> onnx.ModelProto:
-    """Returns the model of a graph in ONNX's own notation, with more initializers."""
+    """Return the model of a graph in ONNX's own notation, with more initializers."""
     model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": {opset}]> test {text}')
     for name, array in weights.items():
         model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array), name))
@@ -75,7 +77,7 @@ def parse(text: str, opset: int = 21, **weights: np.ndarray[Any, Any]) -> onnx.M
 
 
 def notes(done: tenonnx.InferenceSession, name: str) -> list[str]:
-    """Returns what a transform says it did."""
+    """Return what a transform says it did."""
     (report,) = [report for report in done.transforms if report.name == name]
     return list(report.notes)
 
@@ -88,23 +90,27 @@ def fused(
     atol: float = 1e-5,
     **options: Any,
 ) -> tuple[dict[str, int], tenonnx.InferenceSession]:
-    """Runs a model before and after all transforms, and compares.
+    """Run a model before and after all transforms, and with its tail in a body; compare.
 
     Returns:
         How many nodes of each operator are left, and the session.
     """
     before = session(model, 0).run(None, feeds)
     done = session(model, **options)
-    after = done.run(None, feeds)
-    for old, new in zip(before, after, strict=True):
-        assert old.dtype == new.dtype
-        assert old.shape == new.shape
-        np.testing.assert_allclose(
-            new.astype(np.float64), old.astype(np.float64), rtol=rtol, atol=atol
-        )
+    results = [done.run(None, feeds)]
+    draw = random.Random(model.SerializeToString(deterministic=True))
+    if (moved := tail_moved(model, feeds, draw)) is not None:
+        results.append(session(moved[0], **options).run(None, moved[1]))
+    for after in results:
+        for old, new in zip(before, after, strict=True):
+            assert old.dtype == new.dtype
+            assert old.shape == new.shape
+            np.testing.assert_allclose(
+                new.astype(np.float64), old.astype(np.float64), rtol=rtol, atol=atol
+            )
     return dict(Counter(node.op_type for node in done.model.graph)), done
 
 
 def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> np.ndarray[Any, Any]:
-    """Returns random numbers of a shape."""
+    """Return random numbers of a shape."""
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)

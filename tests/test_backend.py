@@ -32,7 +32,7 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def write_plain(folder: Path) -> Path:
-    """Writes a wheel like setuptools' for this project."""
+    """Write a wheel like setuptools' for this project."""
     path = folder / "tenonnx-0.1.0-py3-none-any.whl"
     wheel = "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n\n"
     with zipfile.ZipFile(path, "w") as file:
@@ -44,7 +44,7 @@ def write_plain(folder: Path) -> Path:
 
 @pytest.fixture
 def plain(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has setuptools build a wheel at once."""
+    """Have setuptools build a wheel at once."""
     monkeypatch.setattr(
         backend.build_meta, "build_wheel", lambda folder, *_: write_plain(Path(folder)).name
     )

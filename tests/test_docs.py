@@ -96,7 +96,7 @@ def test_python_in_documents_runs(
 
 
 def slugs(path: Path) -> set[str]:
-    """Returns the anchors that a document's headings make."""
+    """Return the anchors that a document's headings make."""
     text = FENCE.sub("", path.read_text())
     titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     shown = re.findall(r"^::: (\S+)$", text, re.MULTILINE)  # on the site, by its full name
@@ -168,7 +168,7 @@ def test_the_architecture_table_names_what_there_is() -> None:
 
 
 def commands(path: Path) -> list[str]:
-    """Returns the lines of a document's ``console`` blocks that begin with ``$``."""
+    """Return the lines of a document's ``console`` blocks that begin with ``$``."""
     lines = (line for b in blocks(path) if b.language == "console" for line in b.code.splitlines())
     return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
 
@@ -199,7 +199,7 @@ def test_python_in_documents_fits_the_width() -> None:
 
 
 def code_messages() -> str:
-    """Returns the code's literal strings, with … for what is filled in, each on a line."""
+    """Return the code's literal strings, with … for what is filled in, each on a line."""
     lines = []
     for folder in ("core", "providers", "plugins"):
         for path in (ROOT / folder).rglob("*.py"):

@@ -39,6 +39,14 @@ def test_dangling_input_in_a_subgraph() -> None:
     refused(model(nodes, [*IN, value("c", BOOL, [])], OUT), "reads 'ghost'")
 
 
+def test_a_body_that_returns_an_outer_value() -> None:
+    one = graph([], [], [value("x", FLOAT, [4])])
+    two = graph([node("Neg", "x", "e")], [], [value("e", FLOAT, [4])])
+    choice = node("If", "c", "y", then_branch=one, else_branch=two)
+    said = "then_branch of If 'y' .* returns 'x', a value of the graph around it"
+    refused(model([choice], [*IN, value("c", BOOL, [])], OUT), said)
+
+
 def test_dangling_output() -> None:
     refused(model([node("Relu", "x", "z")], IN, OUT), "nothing produces the graph output 'y'")
 

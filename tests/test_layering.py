@@ -32,6 +32,7 @@ LAYERS = {
     "tenonnx_cuda": {"tenonnx", "tenonnx_array"},
     **{plugin: {"tenonnx"} for plugin in PLUGINS},
     "tenonnx_adapters": {"tenonnx", "tenonnx_serve"},
+    "tenonnx_check": {"tenonnx", "tenonnx_bench"},
     "tenonnx_serve": {"tenonnx", "tenonnx_generate"},
     **{
         plugin: {"tenonnx", "tenonnx_array"}
@@ -47,8 +48,8 @@ PARTS = {
     "plugins": {"planning"},
     "interface": {"weights", "planning", "plugins"},
     "as_onnxruntime": {"interface"},
-    "plans": {"weights", "planning", "plugins", "interface"},
-    "cli": {"weights", "planning", "plugins", "interface", "plans"},
+    "plan_cache": {"weights", "planning", "plugins", "interface"},
+    "cli": {"weights", "planning", "plugins", "interface", "plan_cache"},
     "testing": {"weights", "planning", "plugins", "interface", "cli"},
 }
 """The runtime's packages that each of them may import."""
@@ -56,19 +57,21 @@ PARTS = {
 PUBLIC_MODULES = {
     "tenonnx",
     "tenonnx.affine",
+    "tenonnx.as_onnxruntime",
     "tenonnx.compiling",
     "tenonnx.convert",
     "tenonnx.delegate",
     "tenonnx.digest",
     "tenonnx.dtypes",
     "tenonnx.graph",
+    "tenonnx.grouping",
     "tenonnx.functions",
     "tenonnx.inference",
     "tenonnx.interruption",
     "tenonnx.lending",
     "tenonnx.load",
     "tenonnx.near_misses",
-    "tenonnx.records",
+    "tenonnx.shape_checks",
     "tenonnx.sizes",
     "tenonnx.traits",
 }
@@ -78,7 +81,7 @@ COMMAND_MODULES = {
     f"tenonnx.cli.{name}"
     for name in (
         *("arguments", "explanation", "failures", "feeds", "memory", "model_tables", "opening"),
-        *("output", "smoke", "state", "timing"),
+        *("output", "results", "smoke", "state", "timing"),
     )
 } | {"tenonnx.cli", "tenonnx.errors"}
 """Modules that a plug-in with subcommands may import besides."""
@@ -94,6 +97,18 @@ KIT_NEEDS = CORE_NEEDS | {"hypothesis", "pytest"}
 LARGEST_CYCLE = 4
 """Modules that import each other in a ring, lazily or for their types: the array of
 ``tenonnx_array.standard`` and the functions that it has as methods."""
+
+BEHIND_LOWERING = (
+    *("blame", "interface/profiling", "interface/assigned"),
+    *(
+        f"planning/{name}"
+        for name in (
+            *("arena", "blas", "bound", "codegen", "codegen_control", "compound", "control"),
+            *("on_devices", "plan", "program", "quiet", "spans", "writing"),
+        )
+    ),
+)
+"""Modules that know a program, and not the graph that it was made of."""
 
 KERNELS = {"jit", "kernels"}
 """Packages of ``tenonnx_cpu`` whose functions are compiled, or compile them."""
@@ -115,7 +130,7 @@ BIG_FUNCTIONS: dict[str, str] = {}
 
 OF_THE_REPOSITORY = {
     *("docs", "kernel_listing", "layering", "retired_words", "site", "tasks"),
-    *("cold_start", "concurrency", "other_systems", "release"),
+    *("cold_start", "concurrency", "lowest", "other_systems", "private_parts", "release"),
 }
 """Tests of no one package."""
 
@@ -125,7 +140,7 @@ def sources(*packages: str) -> list[Path]:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """Yields every module that a file imports, inside functions and for type checkers too."""
+    """Yield every module that a file imports, inside functions and for type checkers too."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -147,6 +162,11 @@ def test_the_picture_of_a_nodes_way_is_of_modules() -> None:
     assert not set(boxes) - imports().keys()
 
 
+def test_nothing_behind_lowering_imports_onnx_ir() -> None:
+    for name in BEHIND_LOWERING:
+        assert "onnx_ir" not in set(imported(PACKAGES["tenonnx"] / f"{name}.py")), name
+
+
 def test_every_package_has_a_layer() -> None:
     assert PACKAGES.keys() <= LAYERS.keys()
 
@@ -161,7 +181,7 @@ def test_packages_import_downwards_only(package: str) -> None:
 
 @functools.cache
 def imports() -> dict[str, set[str]]:
-    """Returns the modules that each module imports, inside functions and for type checkers too."""
+    """Return the modules that each module imports, inside functions and for type checkers too."""
     paths = {
         ".".join(path.relative_to(ROOT / root).with_suffix("").parts).removesuffix(
             ".__init__"
@@ -251,7 +271,7 @@ def test_the_core_knows_no_array_library_but_numpy() -> None:
 
 
 def modules_after(code: str) -> set[str]:
-    """Returns the top-level modules that a fresh process has after some code."""
+    """Return the top-level modules that a fresh process has after some code."""
     code += "\nimport json, sys; print(json.dumps([m.split('.')[0] for m in sys.modules]))"
     # An editable install misses a package that was added after it.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / root) for root in ROOTS)}
@@ -286,7 +306,7 @@ def test_discovery_imports_no_heavy_module(code: str) -> None:
 
 
 def public_names_for_type_checkers() -> dict[str, tuple[str, ...]]:
-    """Returns what ``tenonnx/__init__.py`` imports under ``TYPE_CHECKING``, by module."""
+    """Return what ``tenonnx/__init__.py`` imports under ``TYPE_CHECKING``, by module."""
     tree = ast.parse((PACKAGES["tenonnx"] / "__init__.py").read_text())
     (block,) = (node for node in tree.body if isinstance(node, ast.If))
     imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
@@ -318,7 +338,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def body_lines(function: Function) -> int:
-    """Returns a function's lines without signature, docstring and the functions inside it.
+    """Return a function's lines without signature, docstring and the functions inside it.
 
     A kernel's signature is its operator's schema, a docstring is no code, and a function inside
     another counts for itself.
@@ -335,7 +355,7 @@ def body_lines(function: Function) -> int:
 
 @functools.cache
 def lengths() -> dict[str, int]:
-    """Returns how many lines each source file has."""
+    """Return how many lines each source file has."""
     return {
         str(path.relative_to(ROOT)): len(path.read_text().splitlines())
         for path in sources(*PACKAGES)

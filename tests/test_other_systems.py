@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 WITHOUT_POSIX = """
-import ctypes, mmap, os, pathlib, sys
+import ctypes, mmap, os, pathlib, shutil, sys, types
 import numpy as np, onnx_ir, platformdirs, rich.console, typer
 
 for name in ("fcntl", "pwd", "grp", "resource"):
@@ -23,6 +23,8 @@ gone = {"fork", "register_at_fork", "posix_fallocate", "pread", "pwrite", "sysco
 for name in list(vars(os)):
     if name in gone or name.startswith("O_") and name not in shared:
         delattr(os, name)
+# Another system's shutil does not call statvfs.
+shutil.disk_usage = lambda path: types.SimpleNamespace(free=2**40)
 for name in list(vars(mmap)):
     if name.startswith(("MAP_", "PROT_", "MADV_")):
         delattr(mmap, name)

@@ -92,6 +92,25 @@ def test_inputs_as_callers_have_them(session: tenonnx.InferenceSession, x: Any) 
     np.testing.assert_allclose(session.run(["y"], {"x": x})[0], np.maximum(X @ W, 0))
 
 
+def test_none_counts_as_not_passed() -> None:
+    proto = model(
+        [node("Add", "x w", "y")],
+        [value("x", FLOAT, [3]), value("w", FLOAT, [3])],
+        [value("y", FLOAT, [3])],
+        {"w": np.ones(3, np.float32)},
+    )
+    x = np.arange(3, dtype=np.float32)
+    feeds: dict[str, Any] = {"x": x, "w": None, "other": None}
+    content = proto.SerializeToString()
+    onnxruntime = pytest.importorskip("onnxruntime")
+    for made in (onnxruntime.InferenceSession, tenonnx.InferenceSession):
+        session = made(content, providers=["CPUExecutionProvider"])
+        for _ in range(4):  # captured, and replayed
+            assert session.run(None, feeds)[0].tolist() == [1, 2, 3]
+            with pytest.raises(Exception, match=r"'x': .*got None|Missing Input: x"):
+                session.run(None, {"x": None, "w": x})
+
+
 def test_strings_come_in_any_numpy_form() -> None:
     proto = model(
         [node("StringConcat", "x x", "y")],

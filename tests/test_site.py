@@ -8,6 +8,7 @@ import re
 import runpy
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -56,7 +57,7 @@ def test_pages_that_messages_name_are_there() -> None:
     found = set()
     for path in (path for folder in folders for path in folder.rglob("*.py")):
         source = path.read_text()
-        found |= set(re.findall(r"\{page\(['\"]([\w/-]+)['\"]\)\}", source))
+        found |= set(re.findall(r"\bpage\(['\"]([\w/-]+)['\"]\)", source))
         for text in re.findall(r"(?m)^.*\bdocs/\w+.*$", source):
             assert '"' not in text.replace('"""', ""), f"{path}: a wheel has no {text.strip()}"
     assert len(found) >= 3
@@ -115,4 +116,16 @@ def test_badges_are_true_and_not_on_the_site() -> None:
         f"[![CI]({runs}/badge.svg)]({runs})",
     ]
     assert (root / ".github/workflows/ci.yml").exists()
-    assert "![" not in HOOKS["BADGES"].sub("", readme)
+    pictures = HOOKS["IMAGE"].findall(HOOKS["BADGES"].sub("", readme))
+    assert [(root / target).exists() for _, target in pictures] == [True]
+    assert "![" not in HOOKS["IMAGE"].sub("", HOOKS["BADGES"].sub("", readme))
+
+
+def test_pictures_are_links_on_the_site_and_absolute_on_an_index() -> None:
+    picture = "![ratios](bench/results/cpu.png)\n"
+    page, config = SimpleNamespace(file=SimpleNamespace(src_uri="index.md")), SimpleNamespace()
+    config.extra = {"repository": "https://example.org/r"}
+    shown = HOOKS["on_page_markdown"](picture, page, config, None)
+    assert shown == "[ratios](https://example.org/r/blob/HEAD/bench/results/cpu.png)\n"
+    indexed = HOOKS["absolute_links"](picture, "https://example.org/r")
+    assert indexed == "![ratios](https://example.org/r/raw/HEAD/bench/results/cpu.png)\n"

@@ -44,7 +44,7 @@ TASKS = {
 
 
 def links(name: str) -> Iterator[str]:
-    """Yields the documents, with headings, that a document links to."""
+    """Yield the documents, with headings, that a document links to."""
     text = HOOKS["FENCE"].sub("", (ROOT / name).read_text("utf-8"))
     for found in HOOKS["LINK"].finditer(text):
         path, hash_sign, heading = found["target"].partition("#")
@@ -54,7 +54,7 @@ def links(name: str) -> Iterator[str]:
 
 
 def clicks() -> dict[str, int]:
-    """Returns how many links lead from the front page to a document or one of its headings."""
+    """Return how many links lead from the front page to a document or one of its headings."""
     found, new = {"README.md": 0}, ["README.md"]
     while new:
         name = new.pop(0)
@@ -67,7 +67,7 @@ def clicks() -> dict[str, int]:
 
 
 def section(place: str) -> str:
-    """Returns the text below a heading, with its subheadings; all of a document without one."""
+    """Return the text below a heading, with its subheadings; all of a document without one."""
     name, _, heading = place.partition("#")
     text = (ROOT / name).read_text("utf-8")
     for found in re.finditer(r"^(#+) (.*)\n", text, re.MULTILINE) if heading else ():

@@ -30,7 +30,7 @@ PLACES = {
     "core/tenonnx/traits.py": "the table",
     "core/tenonnx/sizes.py": "a rule of inference for each",
     "core/tenonnx/graph.py": "what the runtime runs itself, which everything imports",
-    "core/tenonnx/wellformed.py": "where zero points are among the inputs",
+    "core/tenonnx/element_types.py": "where zero points are among the inputs",
     "providers/tenonnx_array/gates.py": "activations that recurrent layers know",
     "providers/tenonnx_array/logical.py": "numpy's names",
     "providers/tenonnx_cpu/work.py": "parts of names, of com.microsoft's too",
@@ -40,11 +40,11 @@ PLACES = {
     "providers/tenonnx_cpu/conv/patches.py": ANSWERS,
     "providers/tenonnx_cpu/conv/tail.py": "what its kernels do as they store",
     "providers/tenonnx_cpu/data_movement/transpose.py": ANSWERS,
-    "providers/tenonnx_cpu/data_movement/views.py": ANSWERS,
+    "providers/tenonnx_cpu/elementwise/operators.py": "what one kernel is registered for",
+    "providers/tenonnx_cpu/reduce/reduction.py": "what one kernel is registered for",
     "providers/tenonnx_cpu/ml/buckets.py": "what exporters write for one estimator",
     "providers/tenonnx_cuda/capture/capturable.py": "what cupy leaves to libraries that wait",
     "providers/tenonnx_cuda/provider.py": ANSWERS,
-    "providers/tenonnx_array/provider.py": ANSWERS,
     "providers/tenonnx_array/tracing.py": ANSWERS,
     "plugins/tenonnx_fold/fold.py": "what reads numbers that are stored as codes",
     "plugins/tenonnx_fuse/__init__.py": "what a transform needs in a model",
@@ -57,6 +57,7 @@ PLACES = {
     "plugins/tenonnx_ort_format/write.py": OTHERS,
     "plugins/tenonnx_quant/choosing.py": "what is quantized, as a scheme's user is told",
     "plugins/tenonnx_quant/dynamic.py": "what is quantized, as a scheme's user is told",
+    "plugins/tenonnx_quant/__init__.py": "what a transform looks for",
     "plugins/tenonnx_quant/moves.py": "what gives codes back as they are",
     "plugins/tenonnx_torch/provider.py": "what torch has no kernel for",
     "plugins/tenonnx_training/rules.py": "what no gradient flows through",
@@ -65,7 +66,7 @@ PLACES = {
 
 
 def names_of(node: ast.AST) -> Iterator[str]:
-    """Yields the operators that a collection or a text in columns names."""
+    """Yield the operators that a collection or a text in columns names."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         words = node.value.split()
         yield from (words if len(words) >= LEAST and OPERATORS.issuperset(words) else ())
@@ -75,12 +76,12 @@ def names_of(node: ast.AST) -> Iterator[str]:
 
 
 def is_lookup(node: ast.AST) -> bool:
-    """Says whether a dictionary says plain facts of its keys, rather than dispatching on them."""
+    """Return whether a dictionary says plain facts of its keys, rather than dispatching on them."""
     return isinstance(node, ast.Dict) and all(isinstance(v, ast.Constant) for v in node.values)
 
 
 def tables(path: Path) -> Iterator[int]:
-    """Yields the lines of a file that list operators."""
+    """Yield the lines of a file that list operators."""
     for node in ast.walk(ast.parse(path.read_text())):
         found = set(names_of(node))
         if is_lookup(node):
@@ -140,7 +141,7 @@ def computed(name: str, *given: Any) -> Any:
 
 
 def operands(name: str) -> list[Any]:
-    """Returns matrices of types that an operator takes; one of them is to be broadcast."""
+    """Return matrices of types that an operator takes; one of them is to be broadcast."""
     schema = onnx.defs.get_schema(name)
     kinds = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
     count = 1 if name in traits.UNARY else 3 if name == "Where" else 2
@@ -178,3 +179,20 @@ def test_typed_as_is_what_schemas_say(name: str) -> None:
             taken = [parameter.type_str for parameter in schema.inputs[which]]
             assert taken
             assert set(taken) == {schema.outputs[0].type_str}, schema.since_version
+
+
+@pytest.mark.parametrize("name", sorted(traits.BOOLEAN | traits.COUNTING))
+def test_results_of_one_type_are_what_schemas_say(name: str) -> None:
+    wanted = "tensor(bool)" if name in traits.BOOLEAN else "tensor(int64)"
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.name == name and not schema.domain:
+            said = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
+            bound = schema.outputs[0].type_str
+            assert list(said.get(bound, [bound])) == [wanted], schema.since_version
+
+
+@pytest.mark.parametrize("name", sorted(traits.ALL_TYPED_AS_FIRST))
+def test_all_results_are_typed_alike(name: str) -> None:
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.name == name and not schema.domain:
+            assert {output.type_str for output in schema.outputs} == {schema.inputs[0].type_str}

@@ -71,7 +71,7 @@ Settings = Mapping[str, Any] | None
 
 
 def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
-    """Returns what a wheel is built with: for kernels, numba and what this project imports."""
+    """Return what a wheel is built with: for kernels, numba and what this project imports."""
     needed: list[str] = build_meta.get_requires_for_build_wheel(config_settings)
     if why_none():
         return needed
@@ -84,7 +84,7 @@ def build_wheel(
     config_settings: Settings = None,
     metadata_directory: str | None = None,
 ) -> str:
-    """Builds a wheel with kernels for this processor, or says what it costs that there are none."""
+    """Build a wheel with kernels for this processor, or says what it costs that there are none."""
     plain = Path(
         wheel_directory,
         build_meta.build_wheel(wheel_directory, config_settings, metadata_directory),
@@ -103,7 +103,7 @@ def build_wheel(
 
 
 def why_none() -> str:
-    """Returns why no kernels are compiled here; nothing if they are."""
+    """Return why no kernels are compiled here; nothing if they are."""
     if os.environ.get(VARIABLE) == "0":
         return f"{VARIABLE} is 0"
     if sysconfig.get_platform() not in SYSTEMS or platform.libc_ver()[0] != "glibc":
@@ -116,12 +116,12 @@ def why_none() -> str:
 
 
 def say(reason: str) -> None:
-    """Says that there are no kernels, and what that costs."""
+    """Say that there are no kernels, and what that costs."""
     print(f"tenonnx is built without compiled kernels: {reason}; {COST}", file=sys.stderr)
 
 
 def best_kind() -> str:
-    """Returns the best target CPU that this processor supports.
+    """Return the best target CPU that this processor supports.
 
     Raises:
         LookupError: It is of none.
@@ -137,13 +137,13 @@ def best_kind() -> str:
 
 
 def kept_folder() -> Path:
-    """Returns the folder of ``KEPT`` for what is compiled from these sources; deletes the others.
+    """Return the folder of ``KEPT`` for what is compiled from these sources; delete the others.
 
     What it holds is of the same sources, compiler, Python and processor.
     """
     _import_packages()
     from tenonnx.digest import digest
-    from tenonnx.installed import version
+    from tenonnx.distributions import version
     from tenonnx_cpu.jit.code.cache import machine_stamp
     from tenonnx_cpu.jit.code.sources import INDEX, write_index
 
@@ -158,7 +158,7 @@ def kept_folder() -> Path:
 
 
 def compile_kind(kind: str, folder: Path, kernels: Iterable[str] = ()) -> Path:
-    """Compiles kernels for a target CPU, all unless some are named.
+    """Compile kernels for a target CPU, all unless some are named.
 
     Returns:
         The folder of their code objects, and of an index of their sources.
@@ -197,7 +197,7 @@ def _platform() -> str:
 
 
 def with_kernels(plain: Path, kinds: Mapping[str, Path], system: str) -> Path:
-    """Writes a wheel with code objects beside one without; returns its path.
+    """Write a wheel with code objects beside one without; return its path.
 
     Args:
         plain: The one without.
@@ -230,7 +230,7 @@ def with_kernels(plain: Path, kinds: Mapping[str, Path], system: str) -> Path:
 
 
 def _tagged(text: str, system: str) -> str:
-    """Returns what a wheel says of itself, but that it is of a system."""
+    """Return what a wheel says of itself, but that it is of a system."""
     lines = [line for line in text.splitlines() if line and not line.startswith(("Tag:", "Root-"))]
     tags = [f"Tag: py3-none-{tag}" for tag in system.split(".")]
     return "\n".join([*lines, "Root-Is-Purelib: false", *tags, ""])

@@ -42,7 +42,7 @@ OLDEST_LIBC = 17
 
 
 def main() -> None:
-    """Makes it, unless it is there."""
+    """Make it, unless it is there."""
     parser = argparse.ArgumentParser(description=__doc__.split(":")[0], allow_abbrev=False)
     parser.add_argument("folder", type=Path, help="is made, or left as it is if it has a Python")
     folder = parser.parse_args().folder.absolute()
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def unpack_system(folder: Path) -> None:
-    """Unpacks Python and all that it needs, which apt downloads."""
+    """Unpack Python and all that it needs, which apt downloads."""
     root, state, cache = (folder / name for name in ("root", "apt", "packages"))
     for made in (root, state / "lists" / "partial", cache / "archives" / "partial"):
         made.mkdir(parents=True)
@@ -88,7 +88,7 @@ def unpack_system(folder: Path) -> None:
 
 
 def write_start(path: Path) -> Path:
-    """Writes what starts the emulator."""
+    """Write what starts the emulator."""
     path.parent.mkdir()
     path.write_text(START)
     path.chmod(0o755)
@@ -96,7 +96,7 @@ def write_start(path: Path) -> Path:
 
 
 def add_packages(python: Path) -> None:
-    """Adds what tenonnx depends on, and what tests of kernels import."""
+    """Add what tenonnx depends on, and what tests of kernels import."""
     said = attempt([str(python), "-c", FACTS], "the emulator may be too old")
     numbers, packages = said.splitlines()
     major, minor, libc = map(int, numbers.split())
@@ -116,7 +116,7 @@ def add_packages(python: Path) -> None:
 
 
 def attempt(command: list[str], hint: str) -> str:
-    """Runs a command; returns what it prints.
+    """Run a command; return what it prints.
 
     Raises:
         SystemExit: It fails; with what it said last, and with a hint.

@@ -38,13 +38,13 @@ LISTING: Final = {
 
 
 def main() -> None:
-    """Writes the modules."""
+    """Write the modules."""
     for package, (folder, _) in PACKAGES.items():
         (folder / "listing.py").write_text(listing(package))
 
 
 def listing(package: str) -> str:
-    """Returns the text of a package's listing."""
+    """Return the text of a package's listing."""
     folder, domain = PACKAGES[package]
     lines = []
     for file in sorted(folder.rglob("*.py")):
@@ -55,7 +55,7 @@ def listing(package: str) -> str:
 
 
 def operators(module: str) -> list[str]:
-    """Returns the kernels of a module's table, or the operators that it looks at."""
+    """Return the kernels of a module's table, or the operators that it looks at."""
     table = getattr(importlib.import_module(module), "table", None)
     if isinstance(table, OperatorTable):
         return list(table.names())
@@ -69,7 +69,7 @@ def _of(module: str, functions: Iterable[Callable[..., Any]]) -> bool:
 
 
 def entry(module: str, kernels: Iterable[str], domain: str) -> list[str]:
-    """Returns the lines of a module's entry, as the formatter has them."""
+    """Return the lines of a module's entry, as the formatter has them."""
     names = " ".join(name.removeprefix(f"{domain}::") for name in kernels)
     line = f'    "{module}": "{names}",'
     if len(line) <= 100:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 FENCE = re.compile(r"^```(?P<info>[^\n]*)(?P<code>\n.*?^```)$", re.MULTILINE | re.DOTALL)
 BADGES = re.compile(r"^(\[!\[[^\]]*\]\(https://\S+\)\]\(\S+\)\n)+\n", re.MULTILINE)
 SHORT = re.compile(r"<code>[^<\n]{1,30}</code>[,.;:)]*")
+IMAGE = re.compile(r"!\[(?P<text>[^\]]*)\]\((?P<target>[^)\s:]+)\)")
 LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
 PAGES = {
     "README.md": "index.md",
@@ -36,7 +37,7 @@ PAGES = {
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the documents that are not in ``docs``."""
+    """Add the documents that are not in ``docs``."""
     from mkdocs.structure.files import File
 
     root = Path(config.config_file_path).parent
@@ -46,7 +47,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Drops badges, and rewrites links outside of blocks of code and the first lines of blocks."""
+    """Drop badges, and rewrite links outside of blocks of code and the first lines of blocks."""
     del files
     uri = page.file.src_uri
     place = next((name for name, made in PAGES.items() if made == uri), f"docs/{uri}")
@@ -55,29 +56,33 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     def linked(found: re.Match[str]) -> str:
         return site_link(found["text"], found["target"], place, repository)
 
-    return rewritten(BADGES.sub("", markdown), linked, site_info)
+    markdown = BADGES.sub("", markdown)
+    if place in PAGES:  # whose pictures are in the repository, as what is linked is
+        markdown = IMAGE.sub(r"[\g<text>](\g<target>)", markdown)
+    return rewritten(markdown, linked, site_info)
 
 
 def on_page_content(html: str, **_: object) -> str:
-    """Keeps short code and the punctuation behind it in one line, which needs ``site.css``."""
+    """Keep short code and the punctuation behind it in one line, which needs ``site.css``."""
     return SHORT.sub(r'<span class="whole">\g<0></span>', html)
 
 
 def absolute_links(markdown: str, repository: str) -> str:
-    """Returns a document at the repository's top as a package index can show it."""
+    """Return a document at the repository's top as a package index can show it."""
 
     def linked(found: re.Match[str]) -> str:
         text, target = found["text"], found["target"]
         here = "://" not in target and not target.startswith(("mailto:", "#"))
         return f"[{text}]({repository}/blob/HEAD/{target})" if here else found[0]
 
-    return rewritten(markdown, linked, lambda info: info.partition(" ")[0])
+    pictured = IMAGE.sub(rf"![\g<text>]({repository}/raw/HEAD/\g<target>)", markdown)
+    return rewritten(pictured, linked, lambda info: info.partition(" ")[0])
 
 
 def rewritten(
     markdown: str, linked: Callable[[re.Match[str]], str], opening: Callable[[str], str]
 ) -> str:
-    """Returns a document with other links outside of blocks of code, and other openings of these.
+    """Return a document with other links outside of blocks of code, and other openings of these.
 
     Args:
         markdown: The document.
@@ -93,7 +98,7 @@ def rewritten(
 
 
 def site_link(text: str, target: str, place: str, repository: str) -> str:
-    """Returns a link of a document at ``place`` in the repository, as its page has it."""
+    """Return a link of a document at ``place`` in the repository, as its page has it."""
     path, hash_sign, anchor = target.partition("#")
     if not path or "://" in path or path.startswith("mailto:"):
         return f"[{text}]({target})"
@@ -106,7 +111,7 @@ def site_link(text: str, target: str, place: str, repository: str) -> str:
 
 
 def site_info(info: str) -> str:
-    """Returns the first line of a block of code as mkdocs reads it."""
+    """Return the first line of a block of code as mkdocs reads it."""
     language, *words = info.split() or [""]
     titles = [f' title="{word[5:]}"' for word in words if word.startswith("file=")]
     return "".join(["text" if language == "output" else language, *titles])

@@ -56,16 +56,15 @@ write to them.
 
 **Looser.** Inputs may be lists, numbers and torch tensors, in either byte order; strings and
 sequences may be arrays. Models with a newer IR version or opset run if their operators are
-supported. Types are not inferred when a model is loaded. The types of weights and of the model's
-inputs must fit together. If types of computed values do not, they are promoted by numpy's rules,
-and an output may have another type than the declared one. Types and shapes that the model does not
-declare for its outputs are inferred when `shape` or `type` is read, without the weights. As in
-onnxruntime, an unknown shape is also `[]`.
+supported. A type that contradicts the operator that makes the value is an error, as in onnxruntime;
+so are operands of two types where an operator wants one. Other operators may take more types than
+the specification allows. Types and shapes that the model does not declare for its outputs are
+inferred when `shape` or `type` is read, without the weights. As in onnxruntime, an unknown shape is
+also `[]`.
 
 Numbers differ in a few places:
 
-- NaN is the result of ReduceMax, ReduceMin, ArgMax, ArgMin and MaxPool if it occurs, where
-  onnxruntime may ignore it.
+- NaN counts as the next table says; onnxruntime ignores it where the last column says so.
 - Sums, products and powers of integers wrap around instead of saturating, the least integer divided
   by -1 is itself, and Mod with `fmod` of 64 bits is exact.
 - Quantized operators round the exact result, halves to even. onnxruntime fuses DequantizeLinear,
@@ -73,8 +72,26 @@ Numbers differ in a few places:
   in tenonnx). A static int8 model may therefore differ by 2 to 20 %. The error is onnxruntime's:
   compared with the graph in float64, a ViT of two layers differs by 9.0 % in onnxruntime, 4.6 %
   there without optimizations, and 3.3 % in tenonnx.
+- Chains of elementwise operators in 16 bits are computed in float32 and rounded once, as in
+  onnxruntime. Without optimizations every node rounds, which onnxruntime does not do either.
+- A product by quantized blocks may be scaled after its sum. It is finite then, where a scale
+  carries single weights beyond float32's range, and the nodes give NaN.
 - Tanh and Sigmoid never exceed 1, where onnxruntime's do by 2e-7. If a range from -1 to 1 is
   calibrated on such values, its zero point is 128 in tenonnx and may be 127 in onnxruntime.
+
+| NaN | in | as | onnxruntime |
+| --- | --- | --- | --- |
+| is the greatest | TopK | `numpy.sort` | the same |
+| is both extremes | ArgMax, ArgMin, Hardmax, ReduceMax, ReduceMin | `numpy.max` | ignores it |
+| is both extremes | Max, Min | `numpy.maximum` | the same |
+| is both extremes | Scatter with `max` or `min` | `numpy.maximum` | keeps a number |
+| is the greatest | MaxPool, GlobalMaxPool, MaxRoiPool, RoiAlign | `torch.max_pool2d` | ignores it |
+| stays | Relu and other activations, Sign, Clip | `numpy.clip` | ignores a bound |
+| is in no order | Equal, Greater, Shrink, ThresholdedRelu, NonMaxSuppression | IEEE | the same |
+| is the least | QuantizeLinear and other roundings to integers | `maxps` of x86 | the same |
+| has no part | the range of DynamicQuantizeLinear | | the same, but by its place in memory |
+| is not zero | NonZero, Cast to bool | IEEE | the same |
+| is one, and the last | Unique | `numpy.unique` | equals any number |
 
 Where onnxruntime differs from the specification or from ONNX's own tests, tenonnx follows these:
 
@@ -84,13 +101,13 @@ Where onnxruntime differs from the specification or from ONNX's own tests, tenon
 - The last one of equal keys of a LabelEncoder counts.
 - Regressors of ai.onnx.ml apply their post transform to a single target too. Transform 1 of
   TreeEnsemble is SOFTMAX and 2 is LOGISTIC; onnxruntime swaps them.
-- MaxUnpool with an `output_shape`, Resize with `align_corners` and a scale that leaves a fraction
-  of an element, and Attention's score output with a causal mask are as in the tests.
+- Attention's score output with a causal mask is as in the tests.
 - Padding of `SAME_UPPER` and `SAME_LOWER` includes dilations and is never negative, even if strides
   are longer than kernels.
 - A Slice that goes backwards to the largest integer is empty.
 - An LSTM's `clip` also applies to its cells when tanh reads them.
-- RegexFullMatch supports RE2's syntax except `\\C`, the flag `U` and the names of scripts.
+- RegexFullMatch and Tokenizer match simple patterns by Python's `re`, with RE2's answers. All
+  others need google-re2 (`pip install "tenonnx[re2]"`) and are refused without it.
 - QMoE uses `normalize_routing_weights`; onnxruntime always assumes 1.
 """
 
@@ -185,7 +202,11 @@ NOTES: dict[str, tuple[str, str]] = {
         "without effect",
         "all sessions share the process's threads",
     ),
-    "RunOptions.terminate": ("same", "stops before the next node or iteration, within 50 ms"),
+    "RunOptions.terminate": (
+        "same",
+        "stops before the next node or iteration, and within a kernel; not within one operation of "
+        "numpy",
+    ),
     "RunOptions.log_severity_level": ("without effect", "Python's `logging` filters"),
     "RunOptions.log_verbosity_level": ("without effect", "Python's `logging` filters"),
     "RunOptions.logid": ("without effect", "Python's `logging` filters"),
@@ -232,14 +253,14 @@ OF_INT = frozenset(dir(int)) | {"name", "value"}
 
 
 def main() -> None:
-    """Writes the document."""
+    """Write the document."""
     import onnxruntime
 
     TARGET.write_text(document(onnxruntime))
 
 
 def names_of(ort: ModuleType) -> Iterator[str]:
-    """Yields every public name of the module, and of its classes as ``Class.member``."""
+    """Yield every public name of the module, and of its classes as ``Class.member``."""
     for name, found in inspect.getmembers(ort):
         if name.startswith("_") and name != "__version__":
             continue
@@ -251,7 +272,7 @@ def names_of(ort: ModuleType) -> Iterator[str]:
 
 
 def members_of(found: type) -> list[str]:
-    """Returns a class's members that are not Python's."""
+    """Return a class's members that are not Python's."""
     is_enum = hasattr(found, "__members__")
     return [
         member
@@ -262,7 +283,7 @@ def members_of(found: type) -> list[str]:
 
 
 def is_here(name: str) -> bool:
-    """Says whether tenonnx has a name."""
+    """Return whether tenonnx has a name."""
     owner, _, member = name.partition(".")
     found = getattr(tenonnx, owner, None)
     if found is None or not member:
@@ -273,7 +294,7 @@ def is_here(name: str) -> bool:
 
 
 def verdict(name: str) -> tuple[str, str]:
-    """Returns the state of a name, and why.
+    """Return the state of a name, and why.
 
     Raises:
         LookupError: It is missing, without a reason in the table.
@@ -292,7 +313,7 @@ def verdict(name: str) -> tuple[str, str]:
 
 
 def document(ort: ModuleType) -> str:
-    """Returns the document's text."""
+    """Return the document's text."""
     version = ".".join(ort.__version__.split(".")[:2])
     names = [name for name in names_of(ort) if "." not in name]
     classes = {name: getattr(ort, name) for name in names if inspect.isclass(getattr(ort, name))}
@@ -309,7 +330,7 @@ def document(ort: ModuleType) -> str:
 
 
 def about_class(name: str, found: type) -> Iterator[str]:
-    """Yields a class's section."""
+    """Yield a class's section."""
     kind, why = verdict(name)
     if issubclass(getattr(tenonnx, name), Refused):
         yield f"**refused**: {why}.\n"
@@ -320,7 +341,7 @@ def about_class(name: str, found: type) -> Iterator[str]:
 
 
 def listing(names: Iterable[str]) -> Iterator[str]:
-    """Yields a table of the names with remarks, and a line of the others."""
+    """Yield a table of the names with remarks, and a line of the others."""
     verdicts = {name.rpartition(".")[2]: verdict(name) for name in names}
     same = [name for name, found in verdicts.items() if found == ("same", "")]
     if len(same) < len(verdicts):
@@ -334,12 +355,12 @@ def listing(names: Iterable[str]) -> Iterator[str]:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Returns names as code, with commas."""
+    """Return names as code, with commas."""
     return ", ".join(f"`{name}`" for name in names)
 
 
 def keys(rows: Mapping[str, Any]) -> Iterator[str]:
-    """Yields a table of configuration keys."""
+    """Yield a table of configuration keys."""
     yield "| key | here | |\n| --- | --- | --- |\n"
     for key, row in sorted(rows.items()):
         yield f"| `{key}` | {row.effect} | {row.reason} |\n"

@@ -41,12 +41,12 @@ A number is the first such version, if it is not the operator's first.
 
 
 def main() -> None:
-    """Writes the document."""
+    """Write the document."""
     TARGET.write_text(document())
 
 
 def document() -> str:
-    """Returns the document's text, the same wherever the built-in plug-ins are installed."""
+    """Return the document's text, the same wherever the built-in plug-ins are installed."""
     tables = tables_of_providers(PluginSet(allow=[]))
     parts = [INTRODUCTION.format(version=onnx.__version__.rpartition(".")[0])]
     domains: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -64,7 +64,7 @@ def document() -> str:
 
 
 def tables_of_providers(plugins: PluginSet) -> dict[str, OperatorTable]:
-    """Returns the operator table of every provider that has one, usable here or not."""
+    """Return the operator table of every provider that has one, usable here or not."""
     return {
         name: OperatorTable().update(TABLE, provider.overrides, plugins.operators_for(provider))
         for name, provider in sorted(plugins.providers.items())
@@ -75,7 +75,7 @@ def tables_of_providers(plugins: PluginSet) -> dict[str, OperatorTable]:
 def rows(
     domain: str, operators: Mapping[str, list[int]], tables: Mapping[str, OperatorTable]
 ) -> Iterator[str]:
-    """Yields the lines of a domain's table."""
+    """Yield the lines of a domain's table."""
     yield f"| operator | versions | {' | '.join(tables)} |\n|---|---|{'---|' * len(tables)}\n"
     for op, versions in sorted(operators.items()):
         versions.sort()
@@ -86,7 +86,7 @@ def rows(
 
 
 def way(domain: str, op: str, version: int, table: OperatorTable) -> str:
-    """Says how an operator's version runs on a provider that has this table."""
+    """Return how an operator's version runs on a provider that has this table."""
     kernel = table.find(domain, op, version)
     if kernel is not None:
         shared = TABLE.find(domain, op, version)
@@ -104,7 +104,7 @@ def way(domain: str, op: str, version: int, table: OperatorTable) -> str:
 
 
 def summary(ways: Mapping[int, str]) -> str:
-    """Joins the ways of all versions: a way, then the next and the version that begins it."""
+    """Join the ways of all versions: a way, then the next and the version that begins it."""
     parts: list[str] = []
     last = ""
     for version, found in ways.items():

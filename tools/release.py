@@ -36,20 +36,20 @@ class Release(NamedTuple):
     output: Path
 
     def run(self, *command: str | Path) -> None:
-        """Runs a command in the clone; the release ends where one fails."""
+        """Run a command in the clone; the release ends where one fails."""
         subprocess.run([str(part) for part in command], cwd=self.clone, check=True)
 
     def python(self, *arguments: str | Path) -> None:
-        """Runs this Python in the clone."""
+        """Run this Python in the clone."""
         self.run(sys.executable, *arguments)
 
     def files(self) -> list[Path]:
-        """Returns what was built."""
+        """Return what was built."""
         return sorted(self.output.glob(f"tenonnx-{self.version}*"))
 
 
 def main() -> None:
-    """Makes the release, or ends with what is in its way."""
+    """Make the release, or end with what is in its way."""
     parser = argparse.ArgumentParser(description=__doc__.split(":")[0], allow_abbrev=False)
     parser.add_argument("version", nargs="?", help="as PEP 440 has it (what pyproject.toml says)")
     parser.add_argument("--dry-run", action="store_true", help="do all of it, but do not tag")
@@ -85,7 +85,7 @@ def main() -> None:
 
 
 def refuse_unready(version: str, output: Path, *, rehearsal: bool) -> None:
-    """Ends if a version cannot be released from what is here."""
+    """End if a version cannot be released from what is here."""
     require(VERSION.fullmatch(version) is not None, f"expected a version as 1.2.3, found {version}")
     require(f"v{version}" not in _git("tag", "--list").split(), f"v{version} is tagged already")
     left = [] if not output.is_dir() else sorted(output.glob(f"tenonnx-{version}*"))
@@ -98,12 +98,12 @@ def refuse_unready(version: str, output: Path, *, rehearsal: bool) -> None:
 
 
 def clone(release: Release) -> None:
-    """Clones what is committed."""
+    """Clone what is committed."""
     _git("clone", "--quiet", "--no-hardlinks", str(ROOT), str(release.clone))
 
 
 def state_version(release: Release) -> None:
-    """Writes the version and today's date where they are stated."""
+    """Write the version and today's date where they are stated."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     changes = release.clone / "CHANGELOG.md"
     _, found, notes = changes.read_text().partition(UNRELEASED)
@@ -123,17 +123,17 @@ def state_version(release: Release) -> None:
 
 
 def test(release: Release) -> None:
-    """Does what continuous integration does, in an environment of its own."""
+    """Do what continuous integration does, in an environment of its own."""
     release.run("env", "--unset=VIRTUAL_ENV", f"PYTHON={sys.executable}", ".ci/run")
 
 
 def build(release: Release) -> None:
-    """Builds and tries everything that is released."""
+    """Build and try everything that is released."""
     release.python("-m", "tools.wheels", "--output", release.output)
 
 
 def check(release: Release) -> None:
-    """Has the index's own tools look at what was built."""
+    """Have the index's own tools look at what was built."""
     files = release.files()
     wheels = [file for file in files if file.suffix == ".whl"]
     require(len(files) > len(wheels) > 0, f"{release.output} lacks wheels or sources: {files}")
@@ -142,7 +142,7 @@ def check(release: Release) -> None:
 
 
 def try_plain(release: Release) -> None:
-    """Installs the wheel for any machine and answers with it, where no source tree is."""
+    """Install the wheel for any machine and answer with it, where no source tree is."""
     (wheel,) = release.output.glob(f"tenonnx-{release.version}-py3-none-any.whl")
     with tempfile.TemporaryDirectory() as folder:
         python = Path(folder, "bin", "python")
@@ -155,14 +155,14 @@ def try_plain(release: Release) -> None:
 
 
 def tag(release: Release) -> None:
-    """Commits the stated version in the clone, and tags it."""
+    """Commit the stated version in the clone, and tag it."""
     release.run("git", "commit", "--quiet", "--all", "--message", f"release: {release.version}")
     title = f"tenonnx {release.version}"
     release.run("git", "tag", "--annotate", f"v{release.version}", "--message", title)
 
 
 def require(right: bool, otherwise: str) -> None:
-    """Ends with a message unless something is right."""
+    """End with a message unless something is right."""
     if not right:
         raise SystemExit(otherwise)
 

@@ -64,7 +64,7 @@ sys.exit(None if installed() else "the kernels that are installed are not used")
 
 
 def main() -> None:
-    """Builds everything, and checks it."""
+    """Build everything, and check it."""
     parser = argparse.ArgumentParser(description=__doc__.split(":")[0], allow_abbrev=False)
     parser.add_argument("--output", type=Path, default=Path("dist"), help="a folder (dist)")
     parser.add_argument(
@@ -99,7 +99,7 @@ def main() -> None:
 
 
 def build_source(output: Path) -> Path:
-    """Builds the source distribution, and makes sure of its size."""
+    """Build the source distribution, and make sure of its size."""
     build = "import sys; from tools import backend; print(backend.build_sdist(sys.argv[1]))"
     run = [sys.executable, "-c", build, str(output.absolute())]
     name = subprocess.run(run, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
@@ -109,7 +109,7 @@ def build_source(output: Path) -> Path:
 
 
 def build_plain(source: Path, folder: Path) -> Path:
-    """Builds the wheel for any machine from the source distribution alone, and beside it."""
+    """Build the wheel for any machine from the source distribution alone, and beside it."""
     with tarfile.open(source) as archive:
         archive.extractall(folder, filter="data")
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(source.parent)]
@@ -120,7 +120,7 @@ def build_plain(source: Path, folder: Path) -> Path:
 
 
 def build_compiled(plain: Path, folder: Path, chosen: Iterable[str]) -> list[Path]:
-    """Compiles kernels for every target CPU, and adds them to the plain wheel."""
+    """Compile kernels for every target CPU, and add them to the plain wheel."""
     from tenonnx_cpu.jit.code.cpu import KINDS, parse
 
     found: dict[str, dict[str, Path]] = {}
@@ -132,7 +132,7 @@ def build_compiled(plain: Path, folder: Path, chosen: Iterable[str]) -> list[Pat
 
 
 def check(wheel: Path) -> None:
-    """Makes sure of a wheel's size, of what it says of its files, and of its code."""
+    """Make sure of a wheel's size, of what it says of its files, and of its code."""
     with ZipFile(wheel) as file:
         names = file.namelist()
         listed = {
@@ -154,7 +154,7 @@ def check(wheel: Path) -> None:
 
 
 def check_size(file: Path, most: int) -> None:
-    """Ends if a file that is released has grown beyond a limit."""
+    """End if a file that is released has grown beyond a limit."""
     size = file.stat().st_size
     print(f"{file.name}: {size:,} bytes", file=sys.stderr)
     require(size <= most, f"{file.name} has {size:,} bytes, more than {most:,}")
@@ -172,7 +172,7 @@ def _check_image(name: str, content: bytes) -> None:
 
 
 def try_installed(wheel: Path, tests: Sequence[str]) -> None:
-    """Installs a wheel where no numba is, and tries it for every target CPU it can."""
+    """Install a wheel where no numba is, and try it for every target CPU it can."""
     from tenonnx_cpu.jit.code.cpu import lacks, parse
 
     with tempfile.TemporaryDirectory() as folder:
@@ -188,7 +188,7 @@ def try_installed(wheel: Path, tests: Sequence[str]) -> None:
 
 
 def try_emulated(wheel: Path, python: Path, tests: Sequence[str]) -> None:
-    """Tests a wheel for every target CPU on another Python, with its dependencies installed."""
+    """Test a wheel for every target CPU on another Python, with its dependencies installed."""
     with tempfile.TemporaryDirectory() as folder:
         with ZipFile(wheel) as file:
             file.extractall(Path(folder, "packages"))
@@ -197,13 +197,13 @@ def try_emulated(wheel: Path, python: Path, tests: Sequence[str]) -> None:
 
 
 def kinds_of(wheel: Path) -> list[str]:
-    """Returns the target CPUs of a wheel's kernels."""
+    """Return the target CPUs of a wheel's kernels."""
     with ZipFile(wheel) as file:
         return sorted({name.split("/")[2] for name in file.namelist() if name.endswith(".image")})
 
 
 def run(python: Path, kind: str, folder: Path, tests: Sequence[str]) -> None:
-    """Classifies digits and runs tests, with kernels of a target CPU."""
+    """Classify digits and run tests, with kernels of a target CPU."""
     variables = {k: v for k, v in os.environ.items() if not k.startswith(("TENONNX_", "PYTHON"))}
     variables |= {
         "TENONNX_CACHE_DIR": str(folder / kind / "cache"),
@@ -223,7 +223,7 @@ def run(python: Path, kind: str, folder: Path, tests: Sequence[str]) -> None:
 
 
 def require(right: bool, otherwise: str) -> None:
-    """Ends with a message unless something is right."""
+    """End with a message unless something is right."""
     if not right:
         raise SystemExit(otherwise)
 

@@ -30,14 +30,14 @@ ABOUT = {
 
 
 def paths() -> list[Path]:
-    """Returns the files that are checked."""
+    """Return the files that are checked."""
     found = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
     found += ROOT.iterdir()
     return sorted(p for p in found if p.suffix in SUFFIXES and LEFT_OUT.isdisjoint(p.parts))
 
 
 def compiled(patterns: dict[str, str]) -> list[tuple[re.Pattern[str], str]]:
-    """Returns patterns in which a space stands for any white space and a comment's line break."""
+    """Return patterns in which a space stands for any white space and a comment's line break."""
     return [
         (re.compile(pattern.replace(" ", r"\s+(?:#:? )?"), re.MULTILINE), better)
         for pattern, better in patterns.items()
@@ -45,12 +45,12 @@ def compiled(patterns: dict[str, str]) -> list[tuple[re.Pattern[str], str]]:
 
 
 def without_code(text: str) -> str:
-    """Returns a document with blanks for its code; lines keep their numbers."""
+    """Return a document with blanks for its code; lines keep their numbers."""
     return CODE.sub(lambda found: re.sub(r"[^\n]", "x", found.group()), text)
 
 
 def findings(name: str, text: str, words: dict[str, dict[str, str]]) -> Iterator[tuple[int, str]]:
-    """Yields line and complaint for every retired word of a file and of its path."""
+    """Yield line and complaint for every retired word of a file and of its path."""
     parts = Path(name).with_suffix("").parts
     for part in parts if name.endswith((".py", ".cu")) and name not in ABOUT else ():
         if part in words["modules"]:
@@ -68,7 +68,7 @@ def findings(name: str, text: str, words: dict[str, dict[str, str]]) -> Iterator
 
 
 def main() -> int:
-    """Prints what is found, one a line, and returns 1 if there is anything."""
+    """Print what is found, one a line, and return 1 if there is anything."""
     words = tomllib.loads(LIST.read_text("utf-8"))
     status = 0
     for path in paths():

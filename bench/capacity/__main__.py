@@ -35,13 +35,13 @@ TIMES = Times(start=6.7, fetch=5, open=0.3, run=0.05, route=0.007)
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
-    """Returns a table as documents have it."""
+    """Return a table as documents have it."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def replicas() -> list[dict[str, Any]]:
-    """Returns how many replicas of one thread memory allows, mapped and copied."""
+    """Return how many replicas of one thread memory allows, mapped and copied."""
     small, rows = Node(16, 4 << 10), list[dict[str, Any]]()
     for name, (empty, more) in SERVERS.items():
         for node, count, models in ((NODE, 1, "one model"), (small, 10, "ten models")):
@@ -55,7 +55,7 @@ def replicas() -> list[dict[str, Any]]:
 
 
 def starts() -> list[dict[str, Any]]:
-    """Returns when all replicas of a cluster are ready, by who fetches the model."""
+    """Return when all replicas of a cluster are ready, by who fetches the model."""
     rows = list[dict[str, Any]]()
     for nodes, each in ((1, 1), (1, 8), (4, 8)):
         once = Cluster([each] * nodes, TIMES, Scaling(nodes * each, nodes * each)).until(600)
@@ -67,7 +67,7 @@ def starts() -> list[dict[str, Any]]:
 
 
 def tables(fits: list[dict[str, Any]], ready: list[dict[str, Any]]) -> str:
-    """Returns the tables of the document."""
+    """Return the tables of the document."""
     rows = [
         [one["server"], *(str(each[key]) for each in (one, ten) for key in ("mapped", "copied"))]
         for one, ten in zip(fits[::2], fits[1::2], strict=True)
@@ -90,7 +90,7 @@ def tables(fits: list[dict[str, Any]], ready: list[dict[str, Any]]) -> str:
 
 
 def burst() -> str:
-    """Returns what a sudden load meets: 16 clients where one replica was enough."""
+    """Return what a sudden load meets: 16 clients where one replica was enough."""
     rows = []
     for delay in (30.0, 5.0, 0.0):
         cluster = Cluster([8, 8], TIMES, Scaling(1, 8, target=2, interval=1, delay=delay))
@@ -105,7 +105,7 @@ def burst() -> str:
 
 
 def of_ray() -> tuple[str, list[dict[str, Any]]]:
-    """Returns what two local nodes of Ray do, beside the simulation, as a table and as rows."""
+    """Return what two local nodes of Ray do, beside the simulation, as a table and as rows."""
     import sys
 
     import numpy as np
@@ -131,7 +131,7 @@ def of_ray() -> tuple[str, list[dict[str, Any]]]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Prints the tables, and saves them for the page."""
+    """Print the tables, and save them for the page."""
     made = parser("capacity", __doc__, ())
     made.add_argument("--ray", action="store_true", help="compare with two local nodes of Ray")
     parsed = made.parse_args(arguments)

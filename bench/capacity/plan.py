@@ -51,7 +51,7 @@ class Fit:
 
 
 def fit(node: Node, model: Model, *, empty: float, threads: float = 1) -> Fit:
-    """Returns how many replicas of a model a node holds.
+    """Return how many replicas of a model a node holds.
 
     Args:
         node: The machine.

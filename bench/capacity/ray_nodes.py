@@ -68,7 +68,7 @@ class Scaled:
 
 @contextlib.contextmanager
 def nodes(paths: list[str], cache: Path) -> Iterator[Any]:
-    """Yields Ray Serve on two nodes of two CPUs each."""
+    """Yield Ray Serve on two nodes of two CPUs each."""
     import ray
     from ray import serve
     from ray.cluster_utils import Cluster as Local
@@ -91,7 +91,7 @@ def nodes(paths: list[str], cache: Path) -> Iterator[Any]:
 
 
 def deployment(serve: Any, model: Path, folder: Path, slow: float) -> Any:
-    """Returns a deployment whose replicas fetch a model to a folder of their node."""
+    """Return a deployment whose replicas fetch a model to a folder of their node."""
 
     class Timed:  # in here, so that workers need not find this module
         def __init__(self) -> None:
@@ -130,7 +130,7 @@ def deployment(serve: Any, model: Path, folder: Path, slow: float) -> Any:
 
 
 def deployed(serve: Any, made: Any, folder: Path, replicas: int) -> tuple[Any, float, list[Any]]:
-    """Returns a handle, when replicas were wished for, and what each of them noted."""
+    """Return a handle, when replicas were wished for, and what each of them noted."""
     wished = time.time()
     handle = serve.run(made.options(num_replicas=replicas).bind(), route_prefix=None)
     notes = [json.loads(path.read_text()) for path in folder.glob("*.json")]
@@ -139,7 +139,7 @@ def deployed(serve: Any, made: Any, folder: Path, replicas: int) -> tuple[Any, f
 
 
 def asked(handle: Any, clients: int, seconds: float) -> tuple[float, list[float]]:
-    """Returns the answers per second to some clients, and the seconds that each answer took."""
+    """Return the answers per second to some clients, and the seconds that each answer took."""
     taken: list[float] = []
     begin = time.perf_counter() + 1  # a second to warm
     end = begin + seconds
@@ -160,7 +160,7 @@ def asked(handle: Any, clients: int, seconds: float) -> tuple[float, list[float]
 
 
 def of_one(serve: Any, model: Path, folder: Path) -> Times:
-    """Returns what one replica takes."""
+    """Return what one replica takes."""
     handle, wished, (note,) = deployed(serve, deployment(serve, model, folder, SLOW), folder, 1)
     _, taken = asked(handle, 1, 2)
     serve.delete("default")
@@ -174,7 +174,7 @@ def of_one(serve: Any, model: Path, folder: Path) -> Times:
 
 
 def compared(serve: Any, model: Path, folder: Path) -> tuple[Times, Outcome, Outcome]:
-    """Returns what one replica takes, and what four do: measured, and simulated.
+    """Return what one replica takes, and what four do: measured, and simulated.
 
     How long a process takes to start is of the four: it says how busy the machine is, and whether
     Ray has idle processes left, neither of which is simulated.
@@ -195,7 +195,7 @@ def compared(serve: Any, model: Path, folder: Path) -> tuple[Times, Outcome, Out
 
 
 def simulated(times: Times, replicas: int) -> Outcome:
-    """Returns what the simulation says of the same."""
+    """Return what the simulation says of the same."""
     cluster = Cluster([EACH] * NODES, times, Scaling(replicas, replicas))
     ready = list(cluster.until(300).ready)
     before = len(cluster.result.latencies)
@@ -206,7 +206,7 @@ def simulated(times: Times, replicas: int) -> Outcome:
 
 
 def scaled(serve: Any, model: Path, folder: Path, times: Times) -> tuple[Scaled, Scaled]:
-    """Returns what autoscaling does when clients come, and the simulation of it.
+    """Return what autoscaling does when clients come, and the simulation of it.
 
     How long the new processes take to start is told to the simulation, as above.
     """
@@ -241,7 +241,7 @@ def scaled(serve: Any, model: Path, folder: Path, times: Times) -> tuple[Scaled,
 
 
 def _replicas(serve: Any) -> int:
-    """Returns how many replicas there are, or start."""
+    """Return how many replicas there are, or start."""
     (application,) = serve.status().applications.values()
     return sum(
         count
@@ -252,7 +252,7 @@ def _replicas(serve: Any) -> int:
 
 
 def as_rows(*pairs: Sequence[Any]) -> list[dict[str, Any]]:
-    """Returns what was measured and what was simulated, by what it is."""
+    """Return what was measured and what was simulated, by what it is."""
     return [
         {"what": what, "measured": value, "simulated": getattr(said, what)}
         for found, said in pairs
@@ -261,7 +261,7 @@ def as_rows(*pairs: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def as_table(times: Times, rows: list[dict[str, Any]]) -> str:
-    """Returns both as a table."""
+    """Return both as a table."""
     lines = ["inputs: " + ", ".join(f"{name} {value:.3g}" for name, value in asdict(times).items())]
     lines += ["| what | measured | simulated |", "|---|---|---|"]
     for row in rows:

@@ -13,7 +13,7 @@ Result = Mapping[str, Any]
 
 
 def read(path: Path) -> list[Figure]:
-    """Returns the figures of a file of results."""
+    """Return the figures of a file of results."""
     told = json.loads(path.read_text("utf-8"))
     return [*_replicas(told["replicas"]), *_starts(told["starts"]), *_ray(told.get("ray", []))]
 
@@ -36,7 +36,7 @@ def _starts(rows: Sequence[Result]) -> Iterator[Figure]:
 
 
 def _ray(rows: Sequence[Result]) -> Iterator[Figure]:
-    """Yields what was measured, beside the simulation: neither is better than the other."""
+    """Yield what was measured, beside the simulation: neither is better than the other."""
     for row in rows:
         told = (_shown(row["measured"]), f"{_shown(row['simulated'])} simulated")
         yield Figure("ray", "two local nodes of Ray", row["what"], *told)

@@ -73,11 +73,11 @@ class Result:
     ends: list[float] = field(default_factory=list)
 
     def throughput(self, begin: float, end: float) -> float:
-        """Returns answers per second between two moments."""
+        """Return answers per second between two moments."""
         return sum(begin <= moment < end for moment in self.ends) / (end - begin)
 
     def latency(self, share: float) -> float:
-        """Returns the seconds within which a share of requests was answered."""
+        """Return the seconds within which a share of requests was answered."""
         return sorted(self.latencies)[math.ceil(share * len(self.latencies)) - 1]
 
 
@@ -119,19 +119,19 @@ class Cluster:
             self._later(scaling.interval, self._look)
 
     def closed(self, clients: int) -> None:
-        """Has clients send a request, wait for its answer, and send the next."""
+        """Have clients send a request, wait for its answer, and send the next."""
         for _ in range(clients):
             self._send_again()
 
     def open(self, rate: float, seconds: float) -> None:
-        """Has requests come at random, so many per second, for so long from now on."""
+        """Have requests come at random, so many per second, for so long from now on."""
         moment = self._drawn.expovariate(rate)
         while moment < seconds:
             self._later(moment, partial(self._send, None))
             moment += self._drawn.expovariate(rate)
 
     def until(self, end: float) -> Result:
-        """Goes on to a moment; returns what happened so far."""
+        """Go on to a moment; return what happened so far."""
         while self._events and self._events[0][0] <= end:
             self.now, _, happen = heapq.heappop(self._events)
             happen()
@@ -142,7 +142,7 @@ class Cluster:
         heapq.heappush(self._events, (self.now + seconds, next(self._order), happen))
 
     def _add(self, count: int) -> None:
-        """Starts replicas, each on the node that has most room; those that find none are left."""
+        """Start replicas, each on the node that has most room; those that find none are left."""
         begun = []
         for _ in range(count):
             node = max(range(len(self._room)), key=self._room.__getitem__)
@@ -204,7 +204,7 @@ class Cluster:
             then()
 
     def _look(self) -> None:
-        """Adds replicas, if more have been wanted for as long as the scaling says."""
+        """Add replicas, if more have been wanted for as long as the scaling says."""
         scaling = self._scaling
         wanted = min(scaling.most, math.ceil(self._flying / scaling.target))
         if wanted <= self._asked:

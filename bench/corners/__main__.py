@@ -17,7 +17,7 @@ TABLE = Table("corners", __doc__, ROWS, PEERS)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns 0 if all outputs are right and all limits hold, else 1."""
+    """Return 0 if all outputs are right and all limits hold, else 1."""
     return measure(arguments, TABLE)
 
 

@@ -44,7 +44,7 @@ def attention(past: int = 96, heads: int = 8, kv_heads: int = 2, size: int = 64)
 
 
 def step(about: str, form: Form, attends: Attention) -> Row:
-    """Returns the row of a Llama's step after 96 tokens."""
+    """Return the row of a Llama's step after 96 tokens."""
     small = {"past": 4, "layers": 1, "size": 16, "inner": 64, "vocabulary": 64}
     return Row(
         f"4 layers of Llama, 1 token, {about}",

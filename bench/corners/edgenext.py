@@ -60,7 +60,7 @@ def _convolving(b: Builder, x: str, width: int, window: int) -> str:
 
 
 def _attending(b: Builder, x: str, width: int, parts: int, heads: int = 4) -> str:
-    """Parts of the channels are convolved, each with the one before; then channels attend."""
+    """Part of the channels are convolved, each with the one before; then channels attend."""
     each = -(-width // parts)
     sizes = [each] * (parts - 1) + [width - each * (parts - 1)]
     names = [f"{x}_part{number}" for number in range(parts)]

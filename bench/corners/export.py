@@ -30,7 +30,7 @@ class Called(nn.Module):
         self.model, self.names, self.told, self.given = model, names, told, given
 
     def forward(self, *arrays: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Returns the outputs."""
+        """Return the outputs."""
         given = dict(zip(self.names, arrays, strict=True)) | self.given
         result = self.model(**given, return_dict=True)
         return tuple(result[name] for name in self.told)
@@ -44,7 +44,7 @@ class Step(nn.Module):
         self.model = model
 
     def forward(self, token: torch.Tensor, *past: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Returns the logits, and keys and values of every layer."""
+        """Return the logits, and keys and values of every layer."""
         cache = tr.DynamicCache(list(zip(past[::2], past[1::2], strict=True)))
         out = self.model(input_ids=token, past_key_values=cache, use_cache=True)
         layers = out.past_key_values.layers

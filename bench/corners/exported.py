@@ -14,7 +14,7 @@ EXPORTS = Path(__file__).parents[2] / "tests" / "exports"
 
 
 def exported(name: str) -> Row:
-    """Returns the row of a model, in which calls take more time than what they compute."""
+    """Return the row of a model, in which calls take more time than what they compute."""
 
     def build() -> Built:
         proto = onnx.load(EXPORTS / f"{name}.onnx")

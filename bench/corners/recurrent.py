@@ -37,7 +37,7 @@ def loop_over_rows(turns: int = 200, width: int = 16) -> Built:
 
 
 def _loop(b: Builder, body: Builder, turns: int, *outputs: str) -> None:
-    """Adds a Loop of x to ``next`` of its body, and of what else that tells in every turn."""
+    """Add a Loop of x to ``next`` of its body, and of what else that tells in every turn."""
     body("Identity", "going", out="goes_on")
     value = helper.make_tensor_value_info
     told = ["next", "told"][: len(outputs)]

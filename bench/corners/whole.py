@@ -23,7 +23,7 @@ FOLDER = "TENONNX_BENCH_MODELS"
 
 
 def exported(name: str, *, small: bool) -> Built:
-    """Returns a model of ``export.py``, made in a process of its own unless it is kept."""
+    """Return a model of ``export.py``, made in a process of its own unless it is kept."""
     with tempfile.TemporaryDirectory(prefix="bench-") as place:
         path = Path(os.environ.get(FOLDER, place), f"{name}{'-small' if small else ''}.onnx")
         if not path.exists():
@@ -34,7 +34,7 @@ def exported(name: str, *, small: bool) -> Built:
 
 
 def kept(name: str) -> bool:
-    """Says whether a model needs nothing to be made."""
+    """Return whether a model needs nothing to be made."""
     return FOLDER in os.environ and Path(os.environ[FOLDER], f"{name}.onnx").exists()
 
 

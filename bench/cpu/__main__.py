@@ -48,7 +48,7 @@ def parse(arguments: list[str] | None, table: Table = CPU) -> argparse.Namespace
 
 
 def settings_of(parsed: argparse.Namespace, table: Table) -> Settings:
-    """Returns how much is to be measured: beside such peers as are installed."""
+    """Return how much is to be measured: beside such peers as are installed."""
     given = QUICK if parsed.quick else FULL
     return Settings(
         rounds=parsed.rounds or given.rounds,
@@ -59,14 +59,14 @@ def settings_of(parsed: argparse.Namespace, table: Table) -> Settings:
 
 
 def _kept_out(parsed: argparse.Namespace, peer: str, table: Table) -> str:
-    """Says why a peer takes no turns; ``""`` if it does."""
+    """Return why a peer takes no turns; ``""`` if it does."""
     if peer not in parsed.peers:
         return UNASKED
     return "" if find_spec(table.peers[peer]) else ABSENT
 
 
 def main(arguments: list[str] | None = None, table: Table = CPU) -> int:
-    """Measures a table; returns 0 if all outputs are right and all limits hold, else 1."""
+    """Measure a table; return 0 if all outputs are right and all limits hold, else 1."""
     parsed = parse(arguments, table)
     settings = settings_of(parsed, table)
     names = parsed.names or [*table.rows, *[ROOFLINE] * table.roofline]

@@ -25,12 +25,12 @@ LEAST = 2
 
 
 def tell(**facts: Any) -> None:
-    """Tells the parent something."""
+    """Tell the parent something."""
     print(json.dumps(facts), flush=True)
 
 
 def turn_at_once(call: Callable[[], Any], callers: int, seconds: float) -> Turn:
-    """Times threads that call at once: seconds per call of all together."""
+    """Time threads that call at once: seconds per call of all together."""
     from tenonnx.cli.timing import Turn, repeat, timed
 
     before = time.process_time()
@@ -44,7 +44,7 @@ def turn_at_once(call: Callable[[], Any], callers: int, seconds: float) -> Turn:
 
 
 def without_files(load: Callable[[], Any]) -> Any:
-    """Loads a model as the first process of a user does: no earlier one has kept anything."""
+    """Load a model as the first process of a user does: no earlier one has kept anything."""
     kept = os.environ["TENONNX_CACHE_DIR"]
     os.environ["TENONNX_CACHE_DIR"] = tempfile.mkdtemp(dir=kept)
     try:
@@ -54,7 +54,7 @@ def without_files(load: Callable[[], Any]) -> Any:
 
 
 def main(job: dict[str, Any]) -> None:
-    """Does what the parent asks for, a line at a time, until there are no more lines."""
+    """Do what the parent asks for, a line at a time, until there are no more lines."""
     start = clock()
     engine = ENGINES[job["engine"]](job["threads"])
     run = engine.load(job["model"])

@@ -109,14 +109,14 @@ class Outcome:
         return bool(self.ratios) and self.ratios["turn"] <= self.limit and peer
 
     def as_dict(self) -> dict[str, object]:
-        """Returns everything, ratios among it."""
+        """Return everything, ratios among it."""
         return {**dataclasses.asdict(self), "ratios": self.ratios, "holds": self.holds}
 
 
 def compare(
     name: str, row: Row, threads: Sequence[int], settings: Settings, folder: Path
 ) -> Iterator[Outcome]:
-    """Yields a row's outcome for every number of threads."""
+    """Yield a row's outcome for every number of threads."""
     if row.missing:
         tell(f"  {row.missing}")
         yield from (Outcome(name, number, row.limit, note=row.missing) for number in threads)

@@ -46,7 +46,7 @@ class Layer:
         return f"{kind}-{self.channels}x{self.size}-{self.rows}-k{self.kernel}{stride}"
 
     def build(self) -> Built:
-        """Returns the layer as a model."""
+        """Return the layer as a model."""
         b = Builder()
         inner = self.channels // self.group
         y = b(
@@ -99,7 +99,7 @@ LAYERS = [
 
 
 def whole(build: Callable[[], tuple[onnx.ModelProto, Feeds]]) -> Built:
-    """Returns a model of ``bench.convnets``."""
+    """Return a model of ``bench.convnets``."""
     proto, feeds = build()
     return proto.SerializeToString(), feeds, 0
 
@@ -111,12 +111,12 @@ class Pixels(quantization.CalibrationDataReader):
         self._left = iter([feeds] * 2)
 
     def get_next(self) -> Feeds | None:
-        """Returns the next inputs, or ``None`` after the last."""
+        """Return the next inputs, or ``None`` after the last."""
         return next(self._left, None)
 
 
 def in_bytes(build: Callable[[], tuple[onnx.ModelProto, Feeds]]) -> Built:
-    """Returns a model with its convolutions between QuantizeLinear and DequantizeLinear."""
+    """Return a model with its convolutions between QuantizeLinear and DequantizeLinear."""
     proto, feeds = build()
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "model.onnx"), Path(folder, "bytes.onnx")

@@ -107,7 +107,7 @@ CASES: dict[str, Callable[[], Built]] = {
 
 
 def main() -> None:
-    """Prints a table."""
+    """Print a table."""
     given = parser(__doc__).parse_args()
     print(f"onnxruntime {onnxruntime.__version__}; microseconds\n{COLUMNS}    error")
     for threads in given.threads:

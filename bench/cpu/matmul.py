@@ -66,7 +66,7 @@ CASES = [
 
 
 def build(case: Case) -> tuple[bytes, dict[str, np.ndarray]]:
-    """Returns a model of one product, and inputs."""
+    """Return a model of one product, and inputs."""
     rng = np.random.default_rng(0)
     lead = [case.batch] if case.batch > 1 else []
     a = rng.standard_normal((*lead, case.rows, case.depth), dtype=np.float32)

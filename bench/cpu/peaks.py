@@ -22,7 +22,7 @@ TASKS = 4
 
 @intrinsic
 def read_all(typing_context: Any, address: Any, count: Any) -> Any:
-    """Returns the sum of adjacent floats, whole vectors of them."""
+    """Return the sum of adjacent floats, whole vectors of them."""
 
     def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
         kind = v.vector(F32, cpu().lanes)
@@ -44,7 +44,7 @@ def read_all(typing_context: Any, address: Any, count: Any) -> Any:
 
 @intrinsic
 def multiply_often(typing_context: Any, turns: Any, factor: Any) -> Any:
-    """Returns what ``turns`` fused multiply-adds in every chain come to."""
+    """Return what ``turns`` fused multiply-adds in every chain come to."""
 
     def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
         kind = v.vector(F32, cpu().lanes)
@@ -70,7 +70,7 @@ def add_some(arguments: Any, task: Any, worker: Any) -> None:
 
 @kernel((In(f32, 1), Out(f32, 1), size), Contract())
 def add_up(memory, sums, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Reads memory; the sums are there so that it must."""
+    """Read memory; the sums are there so that it must."""
     tasks = TASKS * threads
     add_some((memory, sums, tasks), tasks, threads)
 
@@ -83,5 +83,5 @@ def multiply_some(arguments: Any, task: Any, worker: Any) -> None:
 
 @kernel((size, Out(f32, 1), size), Contract())
 def multiply_add(turns, sums, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Multiplies and adds ``turns`` times in every chain of every task."""
+    """Multiply and add ``turns`` times in every chain of every task."""
     multiply_some((turns, sums), TASKS * threads, threads)

@@ -61,7 +61,7 @@ CASES = [
 
 
 def build(case: Case, rng: np.random.Generator) -> tuple[bytes, Quantized]:
-    """Returns a model, and the same matrix for ``matmul_q``."""
+    """Return a model, and the same matrix for ``matmul_q``."""
     blocks = case.depth // case.block
     lines = (case.columns, blocks) if case.by_column else (blocks, case.columns)
     scales = rng.random(lines, np.float32) * 0.01
@@ -107,7 +107,7 @@ def build(case: Case, rng: np.random.Generator) -> tuple[bytes, Quantized]:
 
 
 def measure(case: Case, threads: int, given: argparse.Namespace) -> str:
-    """Times one case; returns a line of the table."""
+    """Time one case; return a line of the table."""
     rng = np.random.default_rng(0)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads

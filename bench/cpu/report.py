@@ -33,7 +33,7 @@ class Results:
     rows: Mapping[str, Row] = field(default_factory=lambda: ROWS)
 
     def add(self, outcomes: Iterable[Outcome]) -> None:
-        """Adds outcomes in place of those of the same row and number of threads."""
+        """Add outcomes in place of those of the same row and number of threads."""
         for outcome in outcomes:
             place = outcome.name, outcome.threads
             self.outcomes = [o for o in self.outcomes if (o.name, o.threads) != place]
@@ -43,7 +43,7 @@ class Results:
 
 
 def read(path: Path, rows: Mapping[str, Row] = ROWS) -> Results:
-    """Returns results that were saved, of rows that there still are."""
+    """Return results that were saved, of rows that there still are."""
     content = json.loads(path.read_text("utf-8"))
     outcomes = []
     for each in content["rows"]:
@@ -58,7 +58,7 @@ def read(path: Path, rows: Mapping[str, Row] = ROWS) -> Results:
 
 
 def save(results: Results, path: Path) -> None:
-    """Writes JSON to a path, and Markdown beside it."""
+    """Write JSON to a path, and Markdown beside it."""
     content = {
         "machine": results.machine,
         "rows": [outcome.as_dict() for outcome in results.outcomes],
@@ -69,7 +69,7 @@ def save(results: Results, path: Path) -> None:
 
 
 def as_markdown(results: Results) -> str:
-    """Returns both tables."""
+    """Return both tables."""
     peers = any(outcome.peers or outcome.refusing for outcome in results.outcomes)
     titles = [*TITLES, "best of the others"] if peers else TITLES
     if any(results.rows[outcome.name].at_once for outcome in results.outcomes):

@@ -27,7 +27,7 @@ ROUNDS = 5
 
 
 def measure_roofline(threads: Sequence[int], *, quick: bool) -> list[dict[str, Any]]:
-    """Returns what kernels reach, from a fresh process for every number of threads."""
+    """Return what kernels reach, from a fresh process for every number of threads."""
     variables = {k: v for k, v in os.environ.items() if k not in UNSET} | {"TENONNX_JIT": "wait"}
     found: list[dict[str, Any]] = []
     for number in threads:
@@ -51,12 +51,12 @@ class Work:
     amount: float
 
     def rate(self, seconds: float) -> float:
-        """Returns 1e-9 times what it does per second, when fastest."""
+        """Return 1e-9 times what it does per second, when fastest."""
         return self.amount / min(repeat(self.call, seconds)) / 1e9
 
 
 def peaks(threads: int, seconds: float, mib: int) -> dict[str, Work]:
-    """Returns what reaches the machine's peaks, by unit."""
+    """Return what reaches the machine's peaks, by unit."""
     import numpy as np
 
     from bench.cpu.peaks import CHAINS, add_up, multiply_add
@@ -74,7 +74,7 @@ def peaks(threads: int, seconds: float, mib: int) -> dict[str, Work]:
 
 
 def kernels(threads: int, *, quick: bool) -> Iterator[tuple[str, str, Work]]:
-    """Yields names, units and what sessions run: kernels that models spend their time in."""
+    """Yield names, units and what sessions run: kernels that models spend their time in."""
     import tenonnx
     from bench.cpu.shapes import SHAPES
 
@@ -88,14 +88,14 @@ def kernels(threads: int, *, quick: bool) -> Iterator[tuple[str, str, Work]]:
 
 
 def share(work: Work, peak: Work, seconds: float) -> tuple[float, float]:
-    """Returns the rates of work and peak in the round whose quotient is the median one."""
+    """Return the rates of work and peak in the round whose quotient is the median one."""
     work.call()
     rounds = [(work.rate(seconds), peak.rate(seconds)) for _ in range(ROUNDS)]
     return sorted(rounds, key=lambda rates: rates[0] / rates[1])[ROUNDS // 2]
 
 
 def main(threads: int, quick: bool) -> None:
-    """Prints a list in JSON."""
+    """Print a list in JSON."""
     from tenonnx_cpu.threading_config import most_threads
 
     seconds = 0.02 if quick else 0.1

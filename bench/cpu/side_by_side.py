@@ -20,7 +20,7 @@ that others use, too."""
 
 
 def parser(about: str | None, seconds: float = 0.1) -> argparse.ArgumentParser:
-    """Returns a parser of which cases are timed, on how many threads, and how long."""
+    """Return a parser of which cases are timed, on how many threads, and how long."""
     made = argparse.ArgumentParser(description=about)
     made.add_argument("filter", nargs="?", default="")
     made.add_argument("--threads", type=int, nargs="*", default=[1, os.cpu_count() or 1])
@@ -30,7 +30,7 @@ def parser(about: str | None, seconds: float = 0.1) -> argparse.ArgumentParser:
 
 
 def compared(theirs: Call, ours: Call, given: argparse.Namespace) -> tuple[str, float]:
-    """Times two calls; returns the columns after the threads, and our fastest run's seconds."""
+    """Time two calls; return the columns after the threads, and our fastest run's seconds."""
     his, mine = alternate((theirs, ours), given.seconds, given.turns)
     ratios = mine.ratios(his)
     text = f"{his.fastest * 1e6:9.1f} {mine.fastest * 1e6:9.1f} {ratios['fastest']:6.2f} "
@@ -41,7 +41,7 @@ def compared(theirs: Call, ours: Call, given: argparse.Namespace) -> tuple[str, 
 def line(
     name: str, model: bytes, feeds: dict[str, Any], threads: int, given: argparse.Namespace
 ) -> tuple[str, float]:
-    """Times a model in both engines.
+    """Time a model in both engines.
 
     Returns:
         The line, with the greatest difference of the outputs in units of the largest value, and

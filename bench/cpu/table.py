@@ -47,14 +47,14 @@ class Row:
     needs: tuple[str, ...] = ()
 
     def threads_in_words(self, threads: int) -> str:
-        """Returns what a number of threads stands for."""
+        """Return what a number of threads stands for."""
         if self.at_once:
             return f"{threads} at once"
         return "1 thread" if threads == 1 else f"{threads or 'all'} threads"
 
     @property
     def missing(self) -> str:
-        """Says which packages keep it from being built."""
+        """Return which packages keep it from being built."""
         absent = [name for name in self.needs if not find_spec(name)]
         return f"making it needs {', '.join(absent)}" if absent else ""
 

@@ -29,13 +29,13 @@ TIMEOUT = 180.0
 
 @functools.cache
 def kernels() -> str:
-    """Returns the folder of compiled kernels that users have: only side files are made anew."""
+    """Return the folder of compiled kernels that users have: only side files are made anew."""
     return str(Path(cache_folder()).parent)
 
 
 @contextlib.contextmanager
 def opened(job: Mapping[str, Any], cache: Path) -> Iterator[Child]:
-    """Starts the process of a job, which ``bench.cpu.child`` describes, and ends it after use.
+    """Start the process of a job, which ``bench.cpu.child`` describes, and end it after use.
 
     Raises:
         Failed: The engine does not run the model.
@@ -50,7 +50,7 @@ def opened(job: Mapping[str, Any], cache: Path) -> Iterator[Child]:
 
 
 def turn(children: Sequence[Child], seconds: float, callers: int = 0) -> Turn:
-    """Has processes run for some time, all at once.
+    """Have processes run for some time, all at once.
 
     Args:
         children: The processes.
@@ -69,7 +69,7 @@ def turn(children: Sequence[Child], seconds: float, callers: int = 0) -> Turn:
 
 
 def difference(mine: Path, theirs: Path, tolerance: float) -> tuple[float, str]:
-    """Returns the largest error in units of the largest value, and what is wrong if it matters."""
+    """Return the largest error in units of the largest value, and what is wrong if it matters."""
     worst = 0.0
     if not theirs.exists():
         return worst, ""  # nobody to compare with: that is told of the other engine

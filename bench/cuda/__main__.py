@@ -68,7 +68,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns 0 if all that was asked for was measured and passed, 1 if not, 2 without a GPU."""
+    """Return 0 if all that was asked for was measured and passed, 1 if not, 2 without a GPU."""
     parsed = parse(arguments)
     with tempfile.TemporaryDirectory() as site:
         environment = installed(parsed.wheels, Path(site)) if parsed.wheels else dict(os.environ)
@@ -89,7 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def measure(run: Runs, name: str, command: list[str], results: Results) -> None:
-    """Runs a command, and notes and tells what it says."""
+    """Run a command, and note and tell what it says."""
     told = 0.0
 
     def heard(found: Mapping[str, Any], failed: Mapping[str, str]) -> None:
@@ -107,7 +107,7 @@ def measure(run: Runs, name: str, command: list[str], results: Results) -> None:
 
 
 def commands(parsed: argparse.Namespace) -> dict[str, list[str]]:
-    """Returns what is run, in order: by name, the arguments of Python.
+    """Return what is run, in order: by name, the arguments of Python.
 
     Small networks come first, which take a moment and show whether anything works.
     """
@@ -124,7 +124,7 @@ def commands(parsed: argparse.Namespace) -> dict[str, list[str]]:
 
 
 def installed(wheels: Path, site: Path) -> dict[str, str]:
-    """Installs wheels into a folder and returns an environment in which they are found."""
+    """Install wheels into a folder and return an environment in which they are found."""
     files = [str(path) for path in sorted(wheels.glob("*.whl"))]
     if not files:
         raise SystemExit(f"error: no wheels in {wheels}")

@@ -18,7 +18,7 @@ GAPS: Final = Path(__file__).parents[2] / "tests" / "conformance" / "gaps" / "cp
 
 
 def main() -> None:
-    """Runs the suite; where the device is lost it ends."""
+    """Run the suite; where the device is lost it ends."""
     lines = GAPS.read_text().splitlines()
     known = {line.split()[0].removesuffix("_cpu") for line in lines if line.startswith("test_")}
     told, cases = 0.0, run_suite("cuda", {"use_tf32": False})

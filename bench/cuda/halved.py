@@ -12,7 +12,7 @@ FLOAT, HALF = TensorProto.FLOAT, TensorProto.FLOAT16
 
 
 def halved(proto: onnx.ModelProto, feeds: Feeds) -> tuple[onnx.ModelProto, Feeds]:
-    """Returns a network of matrices, norms and attention with all its float32s as float16s."""
+    """Return a network of matrices, norms and attention with all its float32s as float16s."""
     graph = proto.graph
     for tensor in graph.initializer:
         if tensor.data_type == FLOAT:
@@ -34,7 +34,7 @@ def halved(proto: onnx.ModelProto, feeds: Feeds) -> tuple[onnx.ModelProto, Feeds
 
 
 def _halve(tensor: onnx.TensorProto) -> None:
-    """Rounds a tensor where it is: together they are gigabytes."""
+    """Round a tensor where it is: together they are gigabytes."""
     tensor.raw_data = numpy_helper.to_array(tensor).astype(np.float16).tobytes()
     tensor.ClearField("float_data")
     tensor.data_type = HALF

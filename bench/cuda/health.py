@@ -16,7 +16,7 @@ _failed: list[bool] = []
 
 
 def is_broken() -> bool:
-    """Says whether this process can use its device no more."""
+    """Return whether this process can use its device no more."""
     cupy: Any = sys.modules.get("cupy")
     if cupy is None:
         return False
@@ -28,7 +28,7 @@ def is_broken() -> bool:
 
 
 def go_on_after(name: str) -> None:
-    """Starts this process's command anew, with what comes after a name."""
+    """Start this process's command anew, with what comes after a name."""
     command = (
         sys.orig_argv[: sys.orig_argv.index("--after")] if "--after" in sys.orig_argv else None
     )
@@ -43,7 +43,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_runtest_logfinish() -> None:
-    """Ends a worker whose device is gone."""
+    """End a worker whose device is gone."""
     if _failed and "PYTEST_XDIST_WORKER" in os.environ and is_broken():
         os._exit(70)
     _failed.clear()

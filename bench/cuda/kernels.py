@@ -48,9 +48,9 @@ class WithoutCudnn:
 def chosen(
     op: str, domain: str, version: int, *, cudnn: bool = True, **attributes: Any
 ) -> Callable[..., Any]:
-    """Returns the kernel that the provider chooses for a node; it raises where it takes none."""
+    """Return the kernel that the provider chooses for a node; it raises where it takes none."""
     from tenonnx_cuda.cupy_platform import connect
-    from tenonnx_cuda.kernel_selection import Site, choices
+    from tenonnx_cuda.kernel_selection import Site, Target, choices
     from tenonnx_cuda.options import CudaOptions
 
     def plain(*_: Any) -> Any:
@@ -61,14 +61,14 @@ def chosen(
     ir.Graph([], [], nodes=[node])
     platform: Any = connect(0) if cudnn else WithoutCudnn(connect(0))
     options = CudaOptions(sdpa_kernel=8 if cudnn else 0)  # also where lengths have kernels each
-    call = choices()[domain, op](Site(node, platform, options), plain)
+    call = choices()[domain, op](Site(node, Target(platform, options)), plain)
     if not callable(call):
         raise RuntimeError("no kernel is chosen")
     return call
 
 
 def microseconds(run: Callable[..., Any], inputs: list[tuple[Any, ...]], count: int = 50) -> float:
-    """Returns the least time of one call in several rounds, over each of some inputs in turn.
+    """Return the least time of one call in several rounds, over each of some inputs in turn.
 
     The calls are recorded as a graph: Python takes longer to start a kernel than many take to run.
     """
@@ -94,7 +94,7 @@ def microseconds(run: Callable[..., Any], inputs: list[tuple[Any, ...]], count: 
 
 
 def host_microseconds(run: Callable[..., Any], given: tuple[Any, ...], count: int = 50) -> float:
-    """Returns how long Python takes to start a call from its third time on."""
+    """Return how long Python takes to start a call from its third time on."""
     import cupy
 
     from tenonnx_cuda.capture.replay import Replayed
@@ -111,7 +111,7 @@ def host_microseconds(run: Callable[..., Any], given: tuple[Any, ...], count: in
 
 
 def copies(nbytes: int) -> int:
-    """Returns how many inputs of a size exceed the cache."""
+    """Return how many inputs of a size exceed the cache."""
     return max(2, min(64, -(-CACHE // nbytes)))
 
 
@@ -268,7 +268,7 @@ def convolution(
 
 
 def cases() -> dict[str, Callable[[], dict[str, float]]]:
-    """Returns what is timed."""
+    """Return what is timed."""
     found: dict[str, Callable[[], dict[str, float]]] = {"copy": copying}
     for rows, dtype in itertools.product((1, 4, 16, 32, 64, 128, 512), ("float16", "float32")):
         for by_rows in (True, False):
@@ -293,7 +293,7 @@ def cases() -> dict[str, Callable[[], dict[str, float]]]:
 
 
 def round_factors() -> None:
-    """Lets cuBLAS round factors of float32 to 10 bits, as a session does unless it is told not."""
+    """Let cuBLAS round factors of float32 to 10 bits, as a session does unless it is told not."""
     import cupy
 
     from tenonnx_cuda.matmul.cublas import TF32
@@ -303,7 +303,7 @@ def round_factors() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Times all kernels, or some."""
+    """Time all kernels, or some."""
     parser = argparse.ArgumentParser(prog="python -m bench.cuda.kernels", description=__doc__)
     parser.add_argument("names", nargs="*", help="beginnings of the names of what is timed")
     parser.add_argument("--after", default="", metavar="NAME", help="only what comes after a name")

@@ -40,7 +40,7 @@ DEVICE = "cuda"
 def ways(
     row: Row, folder: Path, *, seconds: float, small: bool
 ) -> Mapping[str, Callable[[], dict[str, float]]]:
-    """Returns what is measured, by name: each gives milliseconds per run and what else it saw."""
+    """Return what is measured, by name: each gives milliseconds per run and what else it saw."""
     proto, feeds = row.build(small)
     path = folder / "model.onnx"
     onnx.save(proto, path, save_as_external_data=True, location="data", size_threshold=1024)
@@ -57,7 +57,7 @@ def ways(
 
 
 def torchs(row: Row, *, small: bool) -> Sequence[str]:
-    """Returns torch's ways, where it is installed; of a small network none that takes a while.
+    """Return torch's ways, where it is installed; of a small network none that takes a while.
 
     What grows has another shape in every run: torch records none, and compiles for a while.
     """
@@ -68,14 +68,14 @@ def torchs(row: Row, *, small: bool) -> Sequence[str]:
 
 
 def copying() -> dict[str, float]:
-    """Returns what the device reads and writes of its memory: no weights come faster."""
+    """Return what the device reads and writes of its memory: no weights come faster."""
     from bench.cuda.kernels import copying
 
     return {"memory GB/s": copying()["copy GB/s"]}
 
 
 def errors(answers: Mapping[str, list[Any]], path: Path, feeds: Feeds) -> dict[str, float]:
-    """Returns how far answers are from the CPU provider's, which leaves activations as they are."""
+    """Return how far answers are from the CPU provider's, which leaves activations as they are."""
     import tenonnx
 
     options = tenonnx.SessionOptions()
@@ -85,7 +85,7 @@ def errors(answers: Mapping[str, list[Any]], path: Path, feeds: Feeds) -> dict[s
 
 
 def farthest(actual: Sequence[Any], expected: Sequence[Any]) -> float:
-    """Returns the largest difference of outputs, in parts of each one's largest value."""
+    """Return the largest difference of outputs, in parts of each one's largest value."""
     wide = (
         [np.asarray(x, np.float64) for x in pair] for pair in zip(actual, expected, strict=True)
     )
@@ -137,7 +137,7 @@ def _tenonnx(
 
 
 def generation(session: Any, binding: Any, feeds: Feeds) -> Callable[[], None]:
-    """Returns what computes one token after another, from the first again after some."""
+    """Return what computes one token after another, from the first again after some."""
     from tenonnx.interface.ort_value import OrtValue
 
     pairs = {name: name.replace("past", "present") for name in feeds if name.startswith("past")}
@@ -157,7 +157,7 @@ def generation(session: Any, binding: Any, feeds: Feeds) -> Callable[[], None]:
 
 
 def forget(folder: Path) -> None:
-    """Lets the system drop what it keeps of files in memory, so that they are read anew."""
+    """Let the system drop what it keeps of files in memory, so that they are read anew."""
     for path in folder.iterdir():
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -194,7 +194,7 @@ def _torch(row: Row, feeds: Feeds, way: str, seconds: float, *, small: bool) -> 
 
 
 def tokens(module: Any, given: list[Any]) -> Callable[[], None]:
-    """Returns what computes one token after another with a torch module, as ``generation`` does."""
+    """Return what computes one token after another with a torch module, as ``generation`` does."""
     count, caches = itertools.count(), given[2:]
 
     def run() -> None:
@@ -207,7 +207,7 @@ def tokens(module: Any, given: list[Any]) -> Callable[[], None]:
 
 @functools.cache
 def twin(row: Row, *, small: bool) -> Any:
-    """Returns the torch module of a row, whose weights are drawn on the device: there are many."""
+    """Return the torch module of a row, whose weights are drawn on the device: there are many."""
     import torch
 
     with torch.device(DEVICE):
@@ -216,7 +216,7 @@ def twin(row: Row, *, small: bool) -> Any:
 
 
 def per_run(run: Callable[[], Any], wait: Callable[[], Any], seconds: float) -> float:
-    """Returns the median of a run's milliseconds, each waited for."""
+    """Return the median of a run's milliseconds, each waited for."""
     for _ in range(WARM):
         run()
     wait()
@@ -224,7 +224,7 @@ def per_run(run: Callable[[], Any], wait: Callable[[], Any], seconds: float) -> 
 
 
 def report(measured: Mapping[str, Callable[[], dict[str, float]]], after: str = "") -> None:
-    """Writes a line for each way: its figures, or why there are none.
+    """Write a line for each way: its figures, or why there are none.
 
     Args:
         measured: What is to be measured, by name.
@@ -245,7 +245,7 @@ def report(measured: Mapping[str, Callable[[], dict[str, float]]], after: str = 
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measures one row."""
+    """Measure one row."""
     parser = argparse.ArgumentParser(prog="python -m bench.cuda.measure", description=__doc__)
     parser.add_argument("row", choices=ROWS)
     parser.add_argument("--seconds", type=float, default=1.0, help="length of a measurement")

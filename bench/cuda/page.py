@@ -40,7 +40,7 @@ In bold what is more than it may be."""
 
 
 def page(content: Mapping[str, Any]) -> str:
-    """Returns the page of what was found and what was not, with a ``remark`` if there is one."""
+    """Return the page of what was found and what was not, with a ``remark`` if there is one."""
     versions = ", ".join(f"{name} {content[name]}" for name in ("cupy", "torch") if name in content)
     lines = [f"# {content['device']}", "", f"{versions}; {machine_line(content)}", ""]
     lines += [content["remark"], ""] if "remark" in content else []
@@ -66,7 +66,7 @@ def page(content: Mapping[str, Any]) -> str:
 
 
 def machine_line(content: Mapping[str, Any]) -> str:
-    """Returns the host in a few words."""
+    """Return the host in a few words."""
     host = content.get("machine", {})
     driver = content.get("driver", 0)
     words = [f"driver for CUDA {driver // 1000}.{driver % 1000 // 10}", host.get("cpu", "host")]
@@ -75,33 +75,33 @@ def machine_line(content: Mapping[str, Any]) -> str:
 
 
 def test_line(tests: Found) -> str:
-    """Returns how many tests passed."""
+    """Return how many tests passed."""
     counts = ", ".join(f"{tests[n]} {n}" for n in ("passed", "failures", "errors", "skipped"))
     return f"tests/cuda: {counts}; {tests['seconds']:.0f} s."
 
 
 def conformance_line(cases: Found) -> str:
-    """Returns how many of ONNX's cases passed with CUDA first in the list, and where they ran."""
+    """Return how many of ONNX's cases passed with CUDA first in the list, and where they ran."""
     passed = {name: count for name, count in cases.items() if name != "cases"}
     where = "; ".join(f"{count} {name}" for name, count in passed.items())
     return f"ONNX's backend tests: {sum(passed.values())} of {cases['cases']} ({where})."
 
 
 def small_line(found: Mapping[str, Found]) -> str:
-    """Returns which small networks ran, and how far their answers are from the CPU provider's."""
+    """Return which small networks ran, and how far their answers are from the CPU provider's."""
     ran = [f"{name.removeprefix(SMALL)} ({error(row)})" for name, row in found.items()]
     return f"Small networks, and their errors: {', '.join(ran)}."
 
 
 def error(row: Found) -> str:
-    """Returns the larger difference of both ways' answers, in bold if it is too large."""
+    """Return the larger difference of both ways' answers, in bold if it is too large."""
     errors = [row[f"{way}: error"] for way in OURS if f"{way}: error" in row]
     large = not all(one <= LARGEST_ERROR for one in errors)  # or no number at all
     return bold(f"{max(errors):.1g}", large) if errors else "–"
 
 
 def table(found: Mapping[str, Found]) -> list[str]:
-    """Returns networks' milliseconds per run, and how many times torch's and the limit they are."""
+    """Return networks' milliseconds per run, and how many times torch's and the limit they are."""
     torchs = [name for name in BOUNDS if name != "limit"]
     bounds = [f"times {name}" + (f" (≤ {most})" if most else "") for name, most in BOUNDS.items()]
     header = ["", "torch in", *OURS, *torchs, "limit", *bounds, "error", *MORE.values()]
@@ -120,7 +120,7 @@ def table(found: Mapping[str, Found]) -> list[str]:
 
 
 def compared(streams: bool, row: Found) -> Iterator[tuple[str, float]]:
-    """Yields how many times as long tenonnx's faster way takes as others, and as the limit."""
+    """Yield how many times as long tenonnx's faster way takes as others, and as the limit."""
     ours = min((row[way] for way in OURS if way in row), default=None)
     for name in BOUNDS:
         other = row.get(name) if name != "limit" else limit(row) if streams else None
@@ -129,25 +129,25 @@ def compared(streams: bool, row: Found) -> Iterator[tuple[str, float]]:
 
 
 def limit(row: Found) -> float | None:
-    """Returns the milliseconds in which weights can be read at least."""
+    """Return the milliseconds in which weights can be read at least."""
     rate, weights = row.get("memory GB/s"), row.get("tenonnx: weights MiB")
     return None if not rate or not weights else 1e3 * weights * 2**20 / (1e9 * rate)
 
 
 def ratio(value: float | None, most: float | None) -> str:
-    """Returns a ratio, in bold if it is more than it may be; a dash for none."""
+    """Return a ratio, in bold if it is more than it may be; a dash for none."""
     if value is None:
         return "–"
     return bold(f"{value:.2f}", most is not None and value > most)
 
 
 def bold(text: str, so: bool) -> str:
-    """Returns a text, in bold if it is to be."""
+    """Return a text, in bold if it is to be."""
     return f"**{text}**" if so else text
 
 
 def kernel_table(found: Found) -> list[str]:
-    """Returns kernels' microseconds, what they read and compute a second, and Python's share.
+    """Return kernels' microseconds, what they read and compute a second, and Python's share.
 
     What is read is also in parts of what a copy reads and writes.
     """
@@ -163,5 +163,5 @@ def kernel_table(found: Found) -> list[str]:
 
 
 def number(value: float | None) -> str:
-    """Returns a figure, or a dash for none."""
+    """Return a figure, or a dash for none."""
     return "–" if value is None else f"{value:.3g}" if value < 1000 else f"{value:.0f}"

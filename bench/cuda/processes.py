@@ -70,7 +70,7 @@ class Runs:
         self._end = time.monotonic() + budget
 
     def look(self) -> tuple[dict[str, Any], str | None]:
-        """Returns what device and libraries there are, or why nothing can be measured here."""
+        """Return what device and libraries there are, or why nothing can be measured here."""
         try:
             done = subprocess.run(
                 [sys.executable, "-c", LOOK],
@@ -92,7 +92,7 @@ class Runs:
         return seen, None if reason is None else f"CUDA cannot be used here: {reason}"
 
     def run(self, command: Sequence[str], heard: Heard, times: int = 1) -> None:
-        """Runs a process, and tells what it says as it says it; at last, if it failed.
+        """Run a process, and tell what it says as it says it; at last, if it failed.
 
         Args:
             command: The arguments of Python.
@@ -124,7 +124,7 @@ def ended(
     err: IO[str],
     meanwhile: Callable[[], None],
 ) -> int | str:
-    """Runs a command and returns how it ended; after some seconds all that it started is ended."""
+    """Run a command and return how it ended; after some seconds all that it started is ended."""
     process = subprocess.Popen(
         command, env=environment, cwd=ROOT, stdout=out, stderr=err, process_group=0
     )
@@ -143,7 +143,7 @@ def ended(
 
 
 def hear(lines: IO[str], heard: Heard) -> None:
-    """Tells what whole lines say that came since the last time."""
+    """Report the whole lines that came since the last time."""
     at = lines.tell()
     while (line := lines.readline()).endswith("\n"):
         at = lines.tell()
@@ -154,7 +154,7 @@ def hear(lines: IO[str], heard: Heard) -> None:
 
 
 def read(line: str) -> dict[str, Any]:
-    """Returns a line's figures; none if it is not one of ours."""
+    """Return a line's figures; none if it is not one of ours."""
     try:
         content = json.loads(line)
     except ValueError:
@@ -163,7 +163,7 @@ def read(line: str) -> dict[str, Any]:
 
 
 def missing() -> str | None:
-    """Says in the provider's words why nothing can be measured here; ``None`` if it knows none."""
+    """Say in the provider's words why nothing can be measured here; ``None`` if it knows none."""
     try:
         from tenonnx.provider import why_unusable
         from tenonnx_cuda.provider import CUDAExecutionProvider

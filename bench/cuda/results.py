@@ -28,11 +28,11 @@ class Results:
         self.content: dict[str, Any] = {"found": {}, "failed": {}, **before, **seen}
 
     def is_done(self, name: str) -> bool:
-        """Says whether something was measured, and nothing of it failed."""
+        """Return whether something was measured, and nothing of it failed."""
         return bool(self.content["found"].get(name)) and not self.content["failed"].get(name)
 
     def begin(self, name: str) -> None:
-        """Forgets what is measured anew."""
+        """Forget what is measured anew."""
         self.content["found"].pop(name, None)
         self.content["failed"].pop(name, None)
 
@@ -46,7 +46,7 @@ class Results:
 
 
 def replace(path: Path, text: str) -> None:
-    """Writes a file, of which there is a whole one whenever this process is ended."""
+    """Write a file, of which there is a whole one whenever this process is ended."""
     beside = path.with_name(f".{path.name}.new")
     beside.write_text(text)
     beside.replace(path)

@@ -46,7 +46,7 @@ class Account:
         self._start = self._told = time.monotonic()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Counts a result, and tells of a failure."""
+        """Count a result, and tell of a failure."""
         if report.failed:
             kind = "failures" if report.when == "call" else "errors"
             self.found[kind] += 1
@@ -60,20 +60,20 @@ class Account:
             self.tell()
 
     def tell(self, **more: Any) -> None:
-        """Writes the counts."""
+        """Write the counts."""
         self._told = time.monotonic()
         found = {**self.found, "seconds": self._told - self._start}
         print(json.dumps({"found": found, **more}), file=self._out, flush=True)
 
 
 def said(report: str) -> str:
-    """Returns the first line of a report that says what is wrong."""
+    """Return the first line of a report that says what is wrong."""
     wrong = (line[1:].strip() for line in report.splitlines() if line.startswith("E "))
     return next(wrong, report.strip().rpartition("\n")[2])[:300]
 
 
 def main() -> None:
-    """Runs the tests, all cases."""
+    """Run the tests, all cases."""
     os.chdir(ROOT)
     os.environ["TENONNX_CUDA_EVERY_CASE"] = "1"
     with os.fdopen(os.dup(1), "w") as out:

@@ -21,7 +21,7 @@ class EncoderLayer(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
 
     def forward(self, x: Any, mask: Any) -> Any:
-        """Returns [batch, length, width]."""
+        """Return [batch, length, width]."""
         q, k, v = (f(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
                    for f in (self.q, self.k, self.v))  # fmt: skip
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
@@ -39,7 +39,7 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(width, heads) for _ in range(layers))
 
     def forward(self, ids: Any, mask: Any) -> Any:
-        """Returns the hidden states of [batch, length] ids."""
+        """Return the hidden states of [batch, length] ids."""
         x = self.norm(self.words(ids) + self.places.weight[: ids.shape[1]])
         bias = (1 - mask[:, None, None, :].to(x.dtype)) * -1e4
         for layer in self.layers:
@@ -58,7 +58,7 @@ class VisionLayer(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
 
     def forward(self, x: Any) -> Any:
-        """Returns [batch, length, width]."""
+        """Return [batch, length, width]."""
         q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
                    for part in self.qkv(self.norms[0](x)).chunk(3, -1))  # fmt: skip
         mixed = F.scaled_dot_product_attention(q, k, v)
@@ -78,7 +78,7 @@ class Vision(nn.Module):
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 1000)
 
     def forward(self, image: Any) -> Any:
-        """Returns [batch, 1000]."""
+        """Return [batch, 1000]."""
         x = self.patches(image).flatten(2).transpose(1, 2)
         x = torch.cat([self.first.expand(len(x), 1, -1), x], 1) + self.places
         return self.head(self.norm(self.layers(x))[:, 0])
@@ -98,7 +98,7 @@ class Bottleneck(nn.Module):
         self.around = nn.Conv2d(channels, outer, 1, stride) if around else nn.Identity()
 
     def forward(self, x: Any) -> Any:
-        """Returns [batch, outer, height / stride, width / stride]."""
+        """Return [batch, outer, height / stride, width / stride]."""
         return F.relu(self.body(x) + self.around(x))
 
 
@@ -118,7 +118,7 @@ class ResNet(nn.Module):
         self.head = nn.Linear(channels, 1000)
 
     def forward(self, image: Any) -> Any:
-        """Returns [batch, 1000]."""
+        """Return [batch, 1000]."""
         return self.head(self.body(image))
 
 
@@ -133,7 +133,7 @@ class DecoderLayer(nn.Module):
         self.norms = nn.ModuleList(nn.RMSNorm(width) for _ in range(2))
 
     def forward(self, x: Any, cos: Any, sin: Any, keys: Any, values: Any) -> Any:
-        """Returns the hidden states, all keys and all values."""
+        """Return the hidden states, all keys and all values."""
         q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
                    for part in self.qkv(self.norms[0](x)).chunk(3, -1))  # fmt: skip
         q, k = turned(q, cos, sin), turned(k, cos, sin)
@@ -159,7 +159,7 @@ class Decoder(nn.Module):
         self.register_buffer("sin", angles.sin())
 
     def forward(self, x: Any, position: Any, *cache: Any) -> Any:
-        """Returns the hidden states and the cache, keys and values of each layer in turn."""
+        """Return the hidden states and the cache, keys and values of each layer in turn."""
         cos, sin = self.cos[position], self.sin[position]
         grown = []
         for number, layer in enumerate(self.layers):
@@ -169,6 +169,6 @@ class Decoder(nn.Module):
 
 
 def turned(x: Any, cos: Any, sin: Any) -> Any:
-    """Returns heads whose halves were turned by their position's angles."""
+    """Return heads whose halves were turned by their position's angles."""
     first, second = x.chunk(2, -1)
     return torch.cat([first * cos - second * sin, first * sin + second * cos], -1)

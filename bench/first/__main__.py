@@ -71,7 +71,7 @@ def parse(arguments: list[str] | None, table: Table = FIRST) -> argparse.Namespa
 
 
 def settings_of(parsed: argparse.Namespace) -> Settings:
-    """Returns how much is to be measured."""
+    """Return how much is to be measured."""
     given = QUICK if parsed.quick else FULL
     return Settings(
         rounds=parsed.rounds or given.rounds,
@@ -83,14 +83,14 @@ def settings_of(parsed: argparse.Namespace) -> Settings:
 
 
 def about(python: str) -> dict[str, Any]:
-    """Describes the machine, what an interpreter has, and which commit was measured."""
+    """Describe the machine, what an interpreter has, and which commit was measured."""
     code = "import json; from bench.machine import machine; print(json.dumps(machine()))"
     told: dict[str, Any] = json.loads(said([python, "-c", code], ROOT))
     return told
 
 
 def main(arguments: list[str] | None = None, table: Table = FIRST) -> int:
-    """Measures a table; returns 0 if all outputs are right and all bounds hold, else 1."""
+    """Measure a table; return 0 if all outputs are right and all bounds hold, else 1."""
     parsed = parse(arguments, table)
     settings = settings_of(parsed)
     parsed.output.mkdir(parents=True, exist_ok=True)

@@ -18,14 +18,14 @@ LEAST = 10
 
 
 def kernels() -> list[int]:
-    """Returns how many kernels tenonnx asked for, and how many of them there are."""
+    """Return how many kernels tenonnx asked for, and how many of them there are."""
     runtime = sys.modules.get("tenonnx_cpu.jit.runtime")
     asked = [kernel for kernel in getattr(runtime, "KERNELS", []) if kernel.state]
     return [len(asked), sum(kernel.run is not None for kernel in asked)]
 
 
 def main(job: dict[str, Any]) -> None:
-    """Tells how long every step took; ``answered`` is a time of the clock, which parents share.
+    """Print how long every step took; ``answered`` is a time of the clock, which parents share.
 
     Processor seconds, ``*_cpu_s``, are those of all threads, and since the process was started for
     the first answer. They tell more where others keep the machine busy.

@@ -64,7 +64,7 @@ class Comparison:
         self.prepared = False
 
     def run(self, name: str, row: Row) -> list[Outcome]:
-        """Returns a row's outcomes, one per state."""
+        """Return a row's outcomes, one per state."""
         with tempfile.TemporaryDirectory(dir=self.folder) as given:
             place = Path(given)
             proto, feeds = (row.small if self.settings.small else row.build)()
@@ -83,7 +83,7 @@ class Comparison:
         return list(found.values())
 
     def _prepare(self, place: Path) -> None:
-        """Has what later processes find made: compiled kernels, Python's bytecode, side files."""
+        """Have what later processes find made: compiled kernels, Python's bytecode, side files."""
         first = [state for state in (INSTALLED, AGAIN) if state in self.states][:1]
         if PEER in self.states and not self.prepared:
             first.append(PEER)  # once is enough: it keeps nothing of a model
@@ -116,7 +116,7 @@ class Comparison:
         tell(f"  {outcome.about}: {', '.join(words)}, warm {made['warm_s'] * 1e3:.3g} ms")
 
     def _facts(self, name: str, place: Path, **extra: str) -> dict[str, Any]:
-        """Runs a process in a state, which says what files of an earlier one it finds."""
+        """Run a process in a state, which says what files of an earlier one it finds."""
         state, settings = self.states[name], self.settings
         (model,) = (path for path in place.glob("model.*"))
         with contextlib.ExitStack() as stack:
@@ -139,7 +139,7 @@ class Comparison:
 
 
 def turns(states: Mapping[str, State], rounds: int) -> Iterator[str]:
-    """Yields whose turn it is: the order is reversed in every other round."""
+    """Yield whose turn it is: the order is reversed in every other round."""
     for number in range(rounds):
         order: Sequence[str] = [name for name in states if not (number and states[name].once)]
         yield from reversed(order) if number % 2 else order

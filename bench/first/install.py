@@ -18,19 +18,19 @@ PEER = "onnxruntime, from a wheel"
 
 
 def has_kernels(python: str) -> bool:
-    """Says whether the tenonnx of an interpreter has its kernels installed."""
+    """Return whether the tenonnx of an interpreter has its kernels installed."""
     code = "from tenonnx_cpu.jit.code.cpu import installed; print(bool(installed()))"
     return said([python, "-c", code]).strip() == "True"
 
 
 def has_numba(python: str) -> bool:
-    """Says whether an interpreter can compile kernels."""
+    """Return whether an interpreter can compile kernels."""
     code = "from importlib.util import find_spec; print(find_spec('numba') is not None)"
     return said([python, "-c", code]).strip() == "True"
 
 
 def measure_installs(folder: Path) -> tuple[str, dict[str, dict[str, float]]]:
-    """Installs each into an environment of its own, from nothing: no cache of pip's.
+    """Install each into an environment of its own, from nothing: no cache of pip's.
 
     Returns:
         The interpreter that has the clone's tenonnx, and onnxruntime as well; and seconds, those of
@@ -55,7 +55,7 @@ def measure_installs(folder: Path) -> tuple[str, dict[str, dict[str, float]]]:
 
 
 def _install(place: Path, what: str, where: Path) -> tuple[str, dict[str, float]]:
-    """Installs into a new environment; returns its interpreter, and what that took."""
+    """Install into a new environment; return its interpreter, and what that took."""
     tell(f"installing {what}")
     start = time.perf_counter()
     said([sys.executable, "-m", "venv", str(place)])
@@ -70,7 +70,7 @@ def _install(place: Path, what: str, where: Path) -> tuple[str, dict[str, float]
 
 
 def _processor() -> float:
-    """Returns the processor seconds of all processes that this one has waited for."""
+    """Return the processor seconds of all processes that this one has waited for."""
     used = os.times()
     return used.children_user + used.children_system
 
@@ -80,7 +80,7 @@ def _bytes(place: Path) -> int:
 
 
 def said(command: list[str], where: Path | None = None) -> str:
-    """Returns what a command says.
+    """Return what a command says.
 
     Raises:
         Failed: It fails.

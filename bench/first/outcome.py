@@ -12,15 +12,19 @@ from bench.first.states import AGAIN, INSTALLED, JIT, NUMPY, PEER
 from bench.first.table import Row
 from bench.report import show
 
-OPENED = 0.03
-"""Seconds that a second process may take from the import to its first answer, or as long as
-onnxruntime if that is more."""
+OPENED_RATIO, OPENED_SECONDS = 1.3, 0.06
+"""A second process may take so much of onnxruntime's time from the import to its first answer, or
+so many seconds more than onnxruntime if that is longer."""
 
-OPENED_MEAN = 0.5
+OPENED_MEAN = 0.7
 """The limit of the geometric mean of all rows, in units of onnxruntime's time."""
 
 ORT_OPENED = 1.5
 """A second process may take so much of onnxruntime's time to open an ``.ort`` file and run it."""
+
+FIRST_RATIO = 1.5
+"""A first process may take so much of onnxruntime's time from the import to its first answer, if
+its model is large."""
 
 SLOWER = 1.1
 """A run is at full speed if it takes at most so much of the warm time; the second one must be."""
@@ -31,7 +35,7 @@ WINDOW = 5
 COLUMNS = {
     "import_s": "import",
     "load_s": "session",
-    "session_s": "both after numpy",
+    "session_s": "answer after numpy",
     "opened_s": "import, session, first run",
     "answer_s": "first answer",
     "answer_cpu_s": "its CPU time",
@@ -76,19 +80,19 @@ class Outcome:
         return bool(self.trials) and all(self.bounds.values())
 
     def median(self, column: str) -> float | None:
-        """Returns the median over processes; ``None`` if one of them has no such value."""
+        """Return the median over processes; ``None`` if one of them has no such value."""
         found = [trial.get(column) for trial in self.trials]
         given = [value for value in found if value is not None]
         return statistics.median(given) if given and len(given) == len(found) else None
 
     def least(self, column: str) -> float | None:
-        """Returns the minimum over processes; ``None`` if one of them has no such value."""
+        """Return the minimum over processes; ``None`` if one of them has no such value."""
         known = self.median(column) is not None
         return min(trial[column] for trial in self.trials) if known else None
 
 
 def trial(facts: dict[str, Any], begun: float) -> dict[str, float]:
-    """Returns what a process came to.
+    """Return what a process came to.
 
     Args:
         facts: What it told.
@@ -100,7 +104,7 @@ def trial(facts: dict[str, Any], begun: float) -> dict[str, float]:
         "import_s": facts["import_s"],
         "load_s": facts["load_s"],
         "first_s": facts["first_s"],
-        "session_s": facts["import_s"] - facts["numpy_s"] + facts["load_s"],
+        "session_s": facts["import_s"] - facts["numpy_s"] + facts["load_s"] + facts["first_s"],
         "opened_s": facts["import_s"] + facts["load_s"] + facts["first_s"],
         "answer_s": answer,
         "second_s": early[0],
@@ -120,7 +124,7 @@ def trial(facts: dict[str, Any], begun: float) -> dict[str, float]:
 
 
 def until_full_speed(runs: Sequence[float], warm: float) -> float:
-    """Returns the seconds of runs before the first from which they take the warm time."""
+    """Return the seconds of runs before the first from which they take the warm time."""
     for first in range(len(runs) - WINDOW + 1):
         if statistics.median(runs[first : first + WINDOW]) <= SLOWER * warm:
             return sum(itertools.islice(runs, first))
@@ -128,11 +132,11 @@ def until_full_speed(runs: Sequence[float], warm: float) -> float:
 
 
 def judge(outcomes: dict[str, Outcome], row: Row) -> None:
-    """Looks at the bounds of a row, whose outcomes are given by state."""
+    """Look at the bounds of a row, whose outcomes are given by state."""
     mine = outcomes.get(INSTALLED)
     if mine is not None and (ratio := mine.median("ratio")) is not None:
         mine.bounds[f"second / warm {ratio:.2f} ≤ {SLOWER:g}"] = ratio <= SLOWER
-        mine.bounds |= _limited(mine, {"session_s": row.first_session})
+        mine.bounds |= _limited(mine, {"session_s": row.first_answer})
     jit, plain = outcomes.get(JIT), outcomes.get(NUMPY)
     if jit is not None and plain is not None:
         meanwhile, warm = jit.median("meanwhile_s"), plain.median("warm_s")
@@ -140,22 +144,26 @@ def judge(outcomes: dict[str, Outcome], row: Row) -> None:
             text = f"while compiling / numpy {meanwhile / warm:.2f} ≤ 1"
             jit.bounds[text] = meanwhile <= warm
     again, peer = outcomes.get(AGAIN), outcomes.get(PEER)
+    theirs = None if peer is None else peer.median("opened_s")
+    if mine is not None and theirs is not None and row.is_large:
+        mine.bounds |= _limited(mine, {"opened_s": FIRST_RATIO * theirs})
     if again is not None and again.trials:
         again.bounds |= _opening(again, peer, row)
 
 
 def _opening(again: Outcome, peer: Outcome | None, row: Row) -> dict[str, bool]:
-    """Looks at how long a second process takes until its first answer."""
-    bounds = _limited(again, {"load_s": row.opens})
+    """Look at how long a second process takes until its first answer."""
+    bounds: dict[str, bool] = {}
     if peer is not None and (theirs := peer.median("opened_s")) is not None:
-        bounds |= _limited(again, {"opened_s": max(theirs, OPENED)})
+        limit = max(OPENED_RATIO * theirs, theirs + OPENED_SECONDS)
+        bounds |= _limited(again, {"opened_s": limit})
     if row.ort and peer is not None and (ratio := session_ratio(again, peer)) is not None:
         bounds[f"session and first run {ratio:.2f} ≤ {ORT_OPENED:g}"] = ratio <= ORT_OPENED
     return bounds
 
 
 def _limited(outcome: Outcome, limits: dict[str, float | None]) -> dict[str, bool]:
-    """Looks at seconds by column; those without a limit are left out, and those not known."""
+    """Look at seconds by column; those without a limit are left out, and those not known."""
     bounds = {}
     for column, limit in limits.items():
         mine = outcome.median(column)
@@ -166,7 +174,7 @@ def _limited(outcome: Outcome, limits: dict[str, float | None]) -> dict[str, boo
 
 
 def session_ratio(mine: Outcome, theirs: Outcome) -> float | None:
-    """Returns the time from the session's making to the first answer, in units of another's."""
+    """Return the time from the session's making to the first answer, in units of another's."""
     found = [each.median("load_s") for each in (mine, theirs)]
     runs = [each.median("first_s") for each in (mine, theirs)]
     if None in (*found, *runs):

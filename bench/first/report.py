@@ -58,7 +58,7 @@ class Results:
         return self.opened is None or self.opened <= OPENED_MEAN
 
     def add(self, outcomes: Iterable[Outcome]) -> None:
-        """Adds outcomes in place of those of the same row and state."""
+        """Add outcomes in place of those of the same row and state."""
         for outcome in outcomes:
             place = outcome.name, outcome.state
             self.rows = [each for each in self.rows if (each.name, each.state) != place]
@@ -68,7 +68,7 @@ class Results:
 
 
 def read(path: Path, table: Mapping[str, Row] = ROWS) -> Results:
-    """Returns results that were saved, of rows that there still are."""
+    """Return results that were saved, of rows that there still are."""
     content = json.loads(path.read_text("utf-8"))
     names = [known.name for known in dataclasses.fields(Outcome)]
     rows = [Outcome(**{name: each[name] for name in names}) for each in content["rows"]]
@@ -81,7 +81,7 @@ def read(path: Path, table: Mapping[str, Row] = ROWS) -> Results:
 
 
 def save(results: Results, path: Path) -> None:
-    """Writes JSON to a path, and Markdown beside it."""
+    """Write JSON to a path, and Markdown beside it."""
     content = {
         "machine": results.machine,
         "rows": [dataclasses.asdict(each) for each in results.rows],
@@ -93,7 +93,7 @@ def save(results: Results, path: Path) -> None:
 
 
 def as_markdown(results: Results) -> str:
-    """Returns the tables, and what they were measured on."""
+    """Return the tables, and what they were measured on."""
     lines = [*_installs(results.installs), EXPLAINED, ""]
     lines += [f"| model | | {' | '.join(COLUMNS.values())} | |"]
     lines += [f"| --- | --- |{' ---: |' * len(COLUMNS)} --- |"]

@@ -51,7 +51,7 @@ STATES = {
 
 
 def cached(state: State) -> State:
-    """Returns what stands for a state of installed kernels where none are: the user's cache."""
+    """Return what stands for a state of installed kernels where none are: the user's cache."""
     return dataclasses.replace(
         state,
         about=state.about.replace("kernels installed", "kernels in the cache"),

@@ -65,7 +65,7 @@ def started(
 
 
 def turn(engine: str, folder: Path, parsed: argparse.Namespace) -> dict[str, Any]:
-    """Returns what two processes tell of themselves: one of them opens the folder twice."""
+    """Return what two processes tell of themselves: one of them opens the folder twice."""
     facts: dict[str, Any] = {}
     for again in (True, False):
         with contextlib.closing(started("child", engine, folder, parsed, again=again)) as child:
@@ -74,7 +74,7 @@ def turn(engine: str, folder: Path, parsed: argparse.Namespace) -> dict[str, Any
 
 
 def together(engine: str, folder: Path, parsed: argparse.Namespace) -> float:
-    """Returns the mean private memory of several processes that are there at once."""
+    """Return the mean private memory of several processes that are there at once."""
     with contextlib.ExitStack() as stack:
         children = [
             stack.enter_context(contextlib.closing(started("child", engine, folder, parsed)))
@@ -90,7 +90,7 @@ def together(engine: str, folder: Path, parsed: argparse.Namespace) -> float:
 
 
 def measured(folder: Path, parsed: argparse.Namespace) -> dict[str, Any]:
-    """Returns by engine what each turn took, and whether all generated the same."""
+    """Return by engine what each turn took, and whether all generated the same."""
     turns: dict[str, list[dict[str, Any]]] = {engine: [] for engine in ENGINES}
     for engine in ENGINES:
         turn(engine, folder, parsed)  # leaves kernels and plans behind
@@ -108,7 +108,7 @@ def measured(folder: Path, parsed: argparse.Namespace) -> dict[str, Any]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns 0."""
+    """Return 0."""
     parsed, about = parse(arguments), machine()
     rows = [measured(folder, parsed) for folder in parsed.folders]
     parsed.output.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,7 @@ PRODUCTS = ("MatMul", "MatMulNBits")
 
 
 def write_adapted(source: Path, folder: Path) -> list[tuple[str, int, int]]:
-    """Writes a copy of a folder whose products of weights take matrices of adapters as inputs.
+    """Write a copy of a folder whose products of weights take matrices of adapters as inputs.
 
     Returns:
         The name, rows and columns of each such product: all but the vocabulary's.
@@ -56,7 +56,7 @@ def write_adapted(source: Path, folder: Path) -> list[tuple[str, int, int]]:
 
 
 def product_sizes(node: Any, shapes: dict[str, tuple[int, ...]]) -> tuple[int, int] | None:
-    """Returns rows and columns of a product's weights; nothing of other nodes."""
+    """Return rows and columns of a product's weights; nothing of other nodes."""
     if node.op_type not in PRODUCTS or node.input[1] not in shapes:
         return None
     if node.op_type == "MatMul":
@@ -67,7 +67,7 @@ def product_sizes(node: Any, shapes: dict[str, tuple[int, ...]]) -> tuple[int, i
 
 
 def beside(node: Any, name: str) -> list[Any]:
-    """Returns the nodes that add an adapter's product to a product, whose output is theirs."""
+    """Return the nodes that add an adapter's product to a product, whose output is theirs."""
     whole, own = node.output[0], f"{node.output[0]}.alone"
     node.output[0] = own
     make = onnx.helper.make_node
@@ -79,7 +79,7 @@ def beside(node: Any, name: str) -> list[Any]:
 
 
 def linked(source: Path, target: Path) -> None:
-    """Has a file in two folders; a copy of it where they are on different file systems."""
+    """Have a file in two folders; a copy of it where they are on different file systems."""
     try:
         os.link(source, target)
     except OSError:
@@ -115,7 +115,7 @@ class Adapted:
         self._prompts = random.integers(4, self.model.description.vocabulary, (ROWS, PROMPT))
 
     def step(self, *, different: bool) -> float:
-        """Generates for a request in each row; returns seconds per step of all rows.
+        """Generate for a request in each row; return seconds per step of all rows.
 
         Steps before the second token are not counted: they run prompts, and copy the matrices of
         rows that had another adapter.

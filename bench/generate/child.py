@@ -16,14 +16,14 @@ ROLLUP = Path("/proc/self/smaps_rollup")
 
 
 def private_bytes() -> int:
-    """Returns the bytes that are this process's alone."""
+    """Return the bytes that are this process's alone."""
     kinds = ("Private_Clean:", "Private_Dirty:", "Private_Hugetlb:", "Swap:")
     lines = ROLLUP.read_text().splitlines()
     return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith(kinds))
 
 
 def opened(runtime: Any, job: dict[str, Any]) -> Any:
-    """Returns the folder's model."""
+    """Return the folder's model."""
     config = runtime.Config(job["folder"])
     if job["threads"]:
         threads = {"session_options": {"intra_op_num_threads": job["threads"]}}
@@ -32,7 +32,7 @@ def opened(runtime: Any, job: dict[str, Any]) -> Any:
 
 
 def generated(runtime: Any, model: Any, prompt: Any, new: int) -> tuple[float, float, list[int]]:
-    """Returns seconds until the first token and for all others, and what was generated."""
+    """Return seconds until the first token and for all others, and what was generated."""
     params = runtime.GeneratorParams(model)
     length = len(prompt) + new
     params.set_search_options(do_sample=False, min_length=length, max_length=length)
@@ -48,7 +48,7 @@ def generated(runtime: Any, model: Any, prompt: Any, new: int) -> tuple[float, f
 
 
 def main(job: dict[str, Any]) -> None:
-    """Measures, tells, and stays until it is told to go."""
+    """Measure, tell, and stay until it is told to go."""
     import numpy as np
 
     start = time.perf_counter()

@@ -20,7 +20,7 @@ TURNS = 5
 
 
 def generated(model: Any, prompt: Any, new: int, **drafts: Any) -> tuple[float, float, list[int]]:
-    """Returns seconds of a token, the acceptance rate, and the tokens."""
+    """Return seconds of a token, the acceptance rate, and the tokens."""
     params = og.GeneratorParams(model)
     length = len(prompt) + new + 1
     params.set_search_options(do_sample=False, min_length=length, max_length=length)
@@ -40,7 +40,7 @@ def generated(model: Any, prompt: Any, new: int, **drafts: Any) -> tuple[float, 
 
 
 def main() -> None:
-    """Prints a table."""
+    """Print a table."""
     parser = argparse.ArgumentParser(prog="python -m bench.generate.drafts", description=__doc__)
     parser.add_argument("folder")
     parser.add_argument("drafts", nargs="+")

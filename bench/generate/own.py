@@ -23,7 +23,7 @@ SCHEMA = {"type": "array", "items": {"type": "integer"}, "minItems": 200}
 
 
 def pair(one: Callable[[], float], other: Callable[[], float]) -> tuple[float, float]:
-    """Returns the medians of two times, taken in turns; the first turn is not counted."""
+    """Return the medians of two times, taken in turns; the first turn is not counted."""
     found = [(one(), other()) for _ in range(TURNS)][1:]
     first, second = (statistics.median(each) for each in zip(*found, strict=True))
     return first, second
@@ -43,7 +43,7 @@ class Own:
     def generator(
         self, rows: int = 1, *, guided: bool = False, length: int = PROMPT + NEW, beams: int = 1
     ) -> Any:
-        """Returns what generates the likeliest tokens."""
+        """Return what generates the likeliest tokens."""
         params = og.GeneratorParams(self.model)
         params.set_search_options(do_sample=False, max_length=length, batch_size=rows)
         params.set_search_options(num_beams=beams)
@@ -52,7 +52,7 @@ class Own:
         return og.Generator(self.model, params)
 
     def first(self, cached: int) -> float:
-        """Returns seconds until the first token, with some of the prompt in the caches."""
+        """Return seconds until the first token, with some of the prompt in the caches."""
         made = self.generator()
         if cached:
             made.append_tokens(self.prompt[:cached])
@@ -62,7 +62,7 @@ class Own:
         return time.perf_counter() - start
 
     def token(self, *, guided: bool = False, rows: int = 1, beams: int = 1) -> float:
-        """Returns seconds per step; texts that end are begun anew by their prompt."""
+        """Return seconds per step; texts that end are begun anew by their prompt."""
         made = self.generator(rows, guided=guided, length=64 + NEW, beams=beams)
         made.append_tokens(np.tile(self.prompt[:64], rows))
         made.generate_next_token()
@@ -74,7 +74,7 @@ class Own:
         return (time.perf_counter() - start) / max(count, 1)
 
     def growth(self) -> int:
-        """Returns by how much private memory grows while 200 generators come and go."""
+        """Return by how much private memory grows while 200 generators come and go."""
         for count in (20, 200):
             before = private_bytes()
             for _ in range(count):
@@ -87,14 +87,14 @@ class Own:
 
 
 def adapters(job: dict[str, Any]) -> tuple[float, float]:
-    """Returns seconds of a step of four rows, each with its adapter and all with the same."""
+    """Return seconds of a step of four rows, each with its adapter and all with the same."""
     with tempfile.TemporaryDirectory() as place:
         model = Adapted(Path(job["folder"]), Path(place) / "adapted")
         return pair(lambda: model.step(different=True), lambda: model.step(different=False))
 
 
 def main(job: dict[str, Any]) -> None:
-    """Measures, and tells."""
+    """Measure, and tell."""
     own = Own(job)
     one, four = pair(lambda: own.token(), lambda: own.token(rows=4))
     facts = {

@@ -35,12 +35,12 @@ Result = Mapping[str, Any]
 
 
 def read(path: Path) -> list[Figure]:
-    """Returns the figures of a file of results."""
+    """Return the figures of a file of results."""
     return [each for row in json.loads(path.read_text("utf-8"))["rows"] for each in figures(row)]
 
 
 def figures(result: Result) -> Iterator[Figure]:
-    """Yields the figures of one folder."""
+    """Yield the figures of one folder."""
     turns, name = result["turns"], result["folder"]
     for column, words in COLUMNS.items():
         if not all(column in facts for each in turns.values() for facts in each):
@@ -64,14 +64,14 @@ def figures(result: Result) -> Iterator[Figure]:
 
 
 def equal(turns: Mapping[str, Any]) -> tuple[int, int]:
-    """Returns how many tokens engines have in common before they part, and of how many."""
+    """Return how many tokens engines have in common before they part, and of how many."""
     pairs = list(zip(*(turns[module][0]["tokens"] for module in MODULES.values()), strict=True))
     parted = [n for n, (one, other) in enumerate(pairs) if one != other]
     return min(parted, default=len(pairs)), len(pairs)
 
 
 def as_markdown(rows: Sequence[Result]) -> str:
-    """Returns a table."""
+    """Return a table."""
     lines = [
         "| folder | what | tenonnx | the other | ratio |",
         "| --- | --- | ---: | ---: | ---: |",

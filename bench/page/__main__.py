@@ -26,7 +26,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns 0 if all that was measured is right, and all bounds hold, else 1."""
+    """Return 0 if all that was measured is right, and all bounds hold, else 1."""
     parsed = parse(arguments)
     failed = 0
     with telling_minutes():

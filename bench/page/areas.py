@@ -55,14 +55,14 @@ class Area:
         return " ".join(filter(None, ["python -m bench", name, *self.arguments]))
 
     def missing(self, *, quick: bool) -> str:
-        """Says what keeps it from being measured."""
+        """Return what keeps it from being measured."""
         needed = [name for name in self.needs if not find_spec(name)]
         if needed:
             return f"needs {', '.join(needed)}"
         return "has no small models" if quick and not self.quick else ""
 
     def measure(self, output: str, *, quick: bool) -> int:
-        """Measures it; returns 0 if all bounds hold."""
+        """Measure it; return 0 if all bounds hold."""
         main: Callable[[list[str]], Any] = import_module(self.module).main
         return int(main([*self.arguments, *["--quick"] * quick, "--output", output]))
 

@@ -93,7 +93,7 @@ Reader = Callable[[Path], list[Figure]]
 
 
 def of_table(table: Table) -> Reader:
-    """Returns what reads a table of ``bench.cpu``'s kind."""
+    """Return what reads a table of ``bench.cpu``'s kind."""
 
     def read(path: Path) -> list[Figure]:
         outcomes = timed.read(path, table.rows).outcomes
@@ -122,7 +122,7 @@ def _of(outcome: Outcome, row: Row) -> Iterator[Figure]:
 
 
 def of_openings(table: opening.Table) -> Reader:
-    """Returns what reads a table of ``bench.first``'s kind: what a fresh process takes."""
+    """Return what reads a table of ``bench.first``'s kind: what a fresh process takes."""
 
     def read(path: Path) -> list[Figure]:
         told = {(each.name, each.state): each for each in first.read(path, table.rows).rows}
@@ -152,7 +152,7 @@ def _opened(
 
 
 def of_processes(path: Path) -> list[Figure]:
-    """Reads rows of whole processes: how long a model takes to load and to run, and its memory."""
+    """Read rows of whole processes: how long a model takes to load and to run, and its memory."""
     rows: list[dict[str, Any]] = json.loads(path.read_text("utf-8"))["rows"]
     found: list[Figure] = []
     for (case, threads), group in groupby(rows, key=lambda row: (row["case"], row.get("threads"))):
@@ -187,5 +187,5 @@ def _figures(case: str, threads: str, engines: dict[str, dict[str, Any]]) -> Ite
 
 
 def best(others: Sequence[Other]) -> Other | None:
-    """Returns the one that did best."""
+    """Return the one that did best."""
     return max(others, key=lambda other: other.ratio, default=None)

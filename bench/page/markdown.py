@@ -60,7 +60,7 @@ class Section:
 
 
 def sections(folder: Path, ending: str = "") -> Iterator[Section]:
-    """Yields the areas with results in a folder; ``ending`` follows their names."""
+    """Yield the areas with results in a folder; ``ending`` follows their names."""
     for name, area in AREAS.items():
         path = folder / f"{name}{ending}.json"
         if path.exists():
@@ -69,7 +69,7 @@ def sections(folder: Path, ending: str = "") -> Iterator[Section]:
 
 
 def as_markdown(found: list[Section], reasons: Reasons, tried: Tried | None = None) -> str:
-    """Returns the page; of rows that are lost it says why, and what was tried, if that is known."""
+    """Return the page; of rows that are lost it says why, and what was tried, if that is known."""
     lost = [(section, figure) for section in found for figure in section.figures if figure.lost]
     lost.sort(key=lambda pair: -pair[1].badness)
     parts = [INTRODUCTION, LOST]
@@ -82,7 +82,7 @@ def as_markdown(found: list[Section], reasons: Reasons, tried: Tried | None = No
 
 
 def _designs(lost: Iterable[tuple[Section, Figure]], tried: Tried) -> list[str]:
-    """Returns lines about what was tried for rows that are lost."""
+    """Return lines about what was tried for rows that are lost."""
     rows = {(s.name, f.name): f"{s.area.title}, {f.label}" for s, f in lost}
     known = {
         title: designs for (area, name), title in rows.items()
@@ -93,7 +93,7 @@ def _designs(lost: Iterable[tuple[Section, Figure]], tried: Tried) -> list[str]:
 
 
 def lost_cells(section: Section, figure: Figure, reasons: Reasons) -> list[str]:
-    """Returns the cells of a row that is lost: the engine that it is furthest behind of."""
+    """Return the cells of a row that is lost: the engine that it is furthest behind of."""
     reason = why(reasons, section.name, figure)
     start = [section.area.title, figure.label, figure.kind]
     if figure.ratio is None:
@@ -104,7 +104,7 @@ def lost_cells(section: Section, figure: Figure, reasons: Reasons) -> list[str]:
 
 
 def cells(figure: Figure) -> list[str]:
-    """Returns the cells of a row."""
+    """Return the cells of a row."""
     if figure.ratio is None:
         note = figure.mine or f"not measured: {figure.note}".replace("|", "/")
         return [figure.label, figure.kind, note, figure.theirs, *[""] * 3]

@@ -20,26 +20,26 @@ EVERY = "* "
 
 
 def why(reasons: Reasons, area: str, figure: Figure) -> str:
-    """Returns why a row is lost; ``""`` if it is not known."""
+    """Return why a row is lost; ``""`` if it is not known."""
     known = reasons.get(area, {})
     of_kind = (each for name, each in known.items() if matches(name, figure))
     return known.get(figure.name) or next(of_kind, "")
 
 
 def matches(name: str, figure: Figure) -> bool:
-    """Says whether a reason's name stands for a row."""
+    """Return whether a reason's name stands for a row."""
     if name.startswith(EVERY):
         return name.removeprefix(EVERY) in figure.kind
     return name == figure.name
 
 
 def read(path: Path = RESULTS / "reasons.json") -> Reasons:
-    """Returns the reasons: a few words each."""
+    """Return the reasons: a few words each."""
     found: Reasons = json.loads(path.read_text("utf-8"))
     return found
 
 
 def read_tried(path: Path = RESULTS / "tried.json") -> Tried:
-    """Returns what was tried for rows: a line for each design."""
+    """Return what was tried for rows: a line for each design."""
     found: Tried = json.loads(path.read_text("utf-8"))
     return found

@@ -23,7 +23,7 @@ TINY = ("resnet", "mobilenet")
 
 
 def in_words(case: str) -> str:
-    """Returns what a case is."""
+    """Return what a case is."""
     if case in CASES or not case.endswith(LAYERS):
         return CASES.get(case, case)
     model = case.removesuffix(LAYERS)

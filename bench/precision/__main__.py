@@ -27,7 +27,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def measured(names: Sequence[str], dtypes: Sequence[str]) -> list[Row]:
-    """Returns the errors of every engine, on every case of some operators."""
+    """Return the errors of every engine, on every case of some operators."""
     found: list[Row] = []
     for case in CASES:
         if names and case.op not in names:
@@ -44,7 +44,7 @@ def measured(names: Sequence[str], dtypes: Sequence[str]) -> list[Row]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns 0 if no error exceeds onnxruntime's by more than what is allowed, else 1."""
+    """Return 0 if no error exceeds onnxruntime's by more than what is allowed, else 1."""
     parsed = parse(arguments)
     with telling_minutes():
         found = measured(parsed.names, parsed.dtype or list(DTYPES))
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _merged(kept: Sequence[Row], found: Sequence[Row]) -> list[Row]:
-    """Returns rows in the cases' order, new ones in place of old ones."""
+    """Return rows in the cases' order, new ones in place of old ones."""
     rows = {(row.case, row.dtype, row.engine): row for row in [*kept, *found]}
     order = [
         (case.title, dtype, engine) for case in CASES for dtype in case.dtypes for engine in ENGINES

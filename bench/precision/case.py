@@ -60,34 +60,34 @@ class Case:
 
 
 def random(*shape: int) -> np.random.Generator:
-    """Returns the generator that arrays of a shape are drawn from; all begin alike."""
+    """Return the generator that arrays of a shape are drawn from; all begin alike."""
     return np.random.default_rng((18, *shape))
 
 
 def normal(*shape: int, scale: float = 1.0, around: float = 0.0) -> Array:
-    """Returns normally distributed numbers."""
+    """Return normally distributed numbers."""
     return random(*shape).standard_normal(shape) * scale + around
 
 
 def uniform(low: float, high: float, *shape: int) -> Array:
-    """Returns uniformly distributed numbers."""
+    """Return uniformly distributed numbers."""
     return random(*shape, 1).uniform(low, high, shape)
 
 
 def spread(low: float, high: float, *shape: int, signed: bool = True) -> Array:
-    """Returns numbers whose magnitudes' logarithms are uniform between those of two bounds."""
+    """Return numbers whose magnitudes' logarithms are uniform between those of two bounds."""
     generator = random(*shape, 2)
     magnitude = np.exp(generator.uniform(np.log(low), np.log(high), shape))
     return magnitude * generator.choice([-1.0, 1.0], shape) if signed else magnitude
 
 
 def rounded(sample: Sample, dtype: np.dtype[Any]) -> list[Array | None]:
-    """Returns inputs in a dtype."""
+    """Return inputs in a dtype."""
     return [x.astype(dtype) if x is not None and x.dtype == np.float64 else x for x in sample]
 
 
 def widened(sample: Sample, inputs: Sequence[Array | None]) -> list[Array | None]:
-    """Returns in float64 those inputs that ``rounded`` made of a sample's float64."""
+    """Return in float64 those inputs that ``rounded`` made of a sample's float64."""
     pairs = zip(sample, inputs, strict=True)
     return [
         x.astype(np.float64)

@@ -53,12 +53,12 @@ class Row:
 
     @classmethod
     def of(cls, saved: dict[str, Any]) -> Row:
-        """Returns a row of what ``asdict`` made of it."""
+        """Return a row of what ``asdict`` made of it."""
         errors = {kind: Errors(**each) for kind, each in saved["errors"].items()}
         return cls(**saved | {"errors": errors})
 
     def rounded(self) -> dict[str, Any]:
-        """Returns what ``of`` takes, with four digits."""
+        """Return what ``of`` takes, with four digits."""
         errors = {
             kind: {"largest": float(f"{each.largest:.4g}"), "mean": float(f"{each.mean:.4g}")}
             for kind, each in self.errors.items()
@@ -78,7 +78,7 @@ class Row:
 
 
 def model_of(case: Case, inputs: Inputs, *, wide: bool = False) -> onnx.ModelProto:
-    """Returns a model of the case's node; ``wide`` casts its bfloat16 result to float32."""
+    """Return a model of the case's node; ``wide`` casts its bfloat16 result to float32."""
     names = ["" if x is None else f"x{i}" for i, x in enumerate(inputs)]
     fed, constants = [], []
     for i, x in enumerate(inputs):
@@ -102,7 +102,7 @@ def model_of(case: Case, inputs: Inputs, *, wide: bool = False) -> onnx.ModelPro
 
 @contextmanager
 def kernels(mode: str) -> Iterator[None]:
-    """Has sessions wait for kernels, or do without."""
+    """Have sessions wait for kernels, or do without."""
     before = os.environ.get("TENONNX_JIT")
     os.environ["TENONNX_JIT"] = mode
     try:
@@ -114,7 +114,7 @@ def kernels(mode: str) -> Iterator[None]:
 
 
 def ours(mode: str, case: Case, draws: Sequence[Inputs]) -> list[Array]:
-    """Returns what tenonnx makes of draws of inputs, by kernels or by numpy."""
+    """Return what tenonnx makes of draws of inputs, by kernels or by numpy."""
     made = []
     with kernels(mode):
         session = tenonnx.InferenceSession(
@@ -129,7 +129,7 @@ def ours(mode: str, case: Case, draws: Sequence[Inputs]) -> list[Array]:
 
 
 def theirs(case: Case, draws: Sequence[Inputs]) -> list[Array]:
-    """Returns what onnxruntime makes of draws of inputs."""
+    """Return what onnxruntime makes of draws of inputs."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -148,7 +148,7 @@ def theirs(case: Case, draws: Sequence[Inputs]) -> list[Array]:
 
 
 def _value(x: Array) -> Any:
-    """Returns an array as onnxruntime's tensor."""
+    """Return an array as onnxruntime's tensor."""
     import onnxruntime as ort
 
     x = np.ascontiguousarray(x).reshape(x.shape)
@@ -165,7 +165,7 @@ ENGINES: dict[str, Callable[[Case, Sequence[Inputs]], list[Array]]] = {
 
 
 def drawn(sample: Sample, draw: int) -> Sample:
-    """Returns a sample with its first input in another order, if that is of floats."""
+    """Return a sample with its first input in another order, if that is of floats."""
     first = sample[0]
     if not draw or first is None or first.dtype != DOUBLE:
         return sample
@@ -175,7 +175,7 @@ def drawn(sample: Sample, draw: int) -> Sample:
 
 @functools.lru_cache(maxsize=8 * DRAWS)
 def exact_of(case: Case, kind: str, dtype: np.dtype[Any], draw: int) -> tuple[Array, Array]:
-    """Returns the exact answer to inputs of a dtype, and what its ulps are of."""
+    """Return the exact answer to inputs of a dtype, and what its ulps are of."""
     sample = drawn(case.samples[kind], draw)
     wide = widened(sample, rounded(sample, dtype))
     function = case.exact or (lambda *inputs: ours("0", case, [inputs])[0])
@@ -192,7 +192,7 @@ def exact_of(case: Case, kind: str, dtype: np.dtype[Any], draw: int) -> tuple[Ar
 
 
 def ulps(actual: Array, exact: Array, size: Array, dtype: np.dtype[Any]) -> Array:
-    """Returns errors in units in the last place of what ``size`` is in a dtype.
+    """Return errors in units in the last place of what ``size`` is in a dtype.
 
     What overflows in the dtype does not count.
     """
@@ -206,7 +206,7 @@ def ulps(actual: Array, exact: Array, size: Array, dtype: np.dtype[Any]) -> Arra
 
 
 def errors_of(case: Case, dtype_name: str, engine: str, draws: int = DRAWS) -> Row:
-    """Returns an engine's errors on a case in a dtype.
+    """Return an engine's errors on a case in a dtype.
 
     Where onnxruntime has no bfloat16, its float32 answer to the same inputs, rounded, stands in.
     """

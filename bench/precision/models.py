@@ -69,7 +69,7 @@ GAMMA, CONSTANT = 0.25, 0.5
 
 
 def machine(kind: str, kernel: Any) -> Case:
-    """Returns a machine whose kernel is a function of products and squared distances."""
+    """Return a machine whose kernel is a function of products and squared distances."""
     vectors, weights = np.reshape(VECTORS, (10, 6)), np.array(WEIGHTS)
 
     def exact(x: Array) -> Array:

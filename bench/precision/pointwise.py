@@ -59,7 +59,7 @@ def tanh_gelu(x: Array) -> Array:
 
 
 def single(value: float) -> float:
-    """Returns an attribute as the model holds it."""
+    """Return an attribute as the model holds it."""
     return float(np.float32(value))
 
 

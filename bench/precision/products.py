@@ -15,7 +15,7 @@ C = normal(40)
 
 
 def absolutely(function: Any) -> Any:
-    """Returns what a sum of products is of absolute values."""
+    """Return what a sum of products is of absolute values."""
     return lambda *xs: function(*(np.abs(x) for x in xs))
 
 

@@ -82,7 +82,7 @@ def log_softmax(x: Array, axis: int = -1) -> Array:
 
 
 def on_grid(x: Array, step: float = 2.0**-16) -> Array:
-    """Returns multiples of a step, whose differences float32 holds as they are."""
+    """Return multiples of a step, whose differences float32 holds as they are."""
     return np.rint(x / step) * step
 
 
@@ -96,7 +96,7 @@ SCORES: dict[str, Sample] = {
 
 
 def log_softmax_terms(x: Array, axis: int) -> Array:
-    """Returns how large the score and the logarithm are whose difference is the result."""
+    """Return how large the score and the logarithm are whose difference is the result."""
     return np.asarray(np.abs(x) + np.abs(log_sum_exp(x, axis=axis, keepdims=True)))
 
 
@@ -142,7 +142,7 @@ def standard(x: Array, axis: Any, epsilon: float = single(1e-5)) -> Array:
 
 
 def size(x: Array, axis: Any, epsilon: float = single(1e-5)) -> Array:
-    """Returns the sum of the absolute values of what ``standard`` adds up, the mean's terms too."""
+    """Return the sum of the absolute values of what ``standard`` adds up, the mean's terms too."""
     deviation = np.sqrt(np.var(x, axis=axis, keepdims=True) + epsilon)
     return np.asarray((np.abs(x) + np.mean(np.abs(x), axis=axis, keepdims=True)) / deviation)
 

@@ -24,7 +24,7 @@ TITLES += ["worse by", "on"]
 
 
 def excess(mine: Row, peer: Row) -> tuple[float, str]:
-    """Returns by how much an engine's largest error exceeds the peer's, and on which inputs.
+    """Return by how much an engine's largest error exceeds the peer's, and on which inputs.
 
     It is zero or less where it does not, or where there is no peer.
     """
@@ -37,7 +37,7 @@ def excess(mine: Row, peer: Row) -> tuple[float, str]:
 
 
 def groups(rows: Sequence[Row]) -> list[dict[str, Row]]:
-    """Returns for each case and dtype what every engine's errors are."""
+    """Return for each case and dtype what every engine's errors are."""
     return [
         {row.engine: row for row in group}
         for _, group in groupby(rows, key=lambda row: (row.case, row.dtype))
@@ -45,17 +45,17 @@ def groups(rows: Sequence[Row]) -> list[dict[str, Row]]:
 
 
 def worst(group: dict[str, Row]) -> tuple[float, str]:
-    """Returns by how much one of ours is worse than onnxruntime, and on which inputs."""
+    """Return by how much one of ours is worse than onnxruntime, and on which inputs."""
     return max(excess(group[engine], group[PEER]) for engine in MINE)
 
 
 def marked(rows: Sequence[Row]) -> list[dict[str, Row]]:
-    """Returns the cases on which one of ours is worse than what is allowed."""
+    """Return the cases on which one of ours is worse than what is allowed."""
     return [group for group in groups(rows) if worst(group)[0] > ALLOWANCE]
 
 
 def as_markdown(rows: Sequence[Row]) -> str:
-    """Returns the table, worse ones in bold, and a line that sums it up."""
+    """Return the table, worse ones in bold, and a line that sums it up."""
     lines = [
         f"| {' | '.join(TITLES)} |",
         "| --- | --- |" + " ---: |" * (2 * len(ENGINES) + 1) + " --- |",
@@ -75,7 +75,7 @@ def as_markdown(rows: Sequence[Row]) -> str:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """Says how many rows there are, and how many are marked."""
+    """Return how many rows there are, and how many are marked."""
     every = groups(rows)
     both = [group for group in every if group[PEER].errors]
     return (
@@ -91,14 +91,14 @@ def _number(value: float | None) -> str:
 
 
 def save(rows: Sequence[Row], path: Path, about: dict[str, Any]) -> None:
-    """Writes JSON to a path, and Markdown beside it."""
+    """Write JSON to a path, and Markdown beside it."""
     content = {"machine": about, "rows": [row.rounded() for row in rows]}
     path.write_text(json.dumps(content, ensure_ascii=False) + "\n", "utf-8")
     path.with_suffix(".md").write_text(as_markdown(rows), "utf-8")
 
 
 def read(path: Path) -> list[Row]:
-    """Returns rows that were saved, if any."""
+    """Return rows that were saved, if any."""
     if not path.exists():
         return []
     return [Row.of(each) for each in json.loads(path.read_text("utf-8"))["rows"]]

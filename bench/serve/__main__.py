@@ -40,7 +40,7 @@ Result = dict[str, Any]
 
 
 def trivial(path: Path) -> Path:
-    """Writes a model that adds its input to itself."""
+    """Write a model that adds its input to itself."""
     text = """<ir_version: 10, opset_import: ["": 21]>
         g (float[n, 4] x) => (float[n, 4] y) { y = Add(x, x) }"""
     onnx.save(onnx.parser.parse_model(text), path)
@@ -48,7 +48,7 @@ def trivial(path: Path) -> Path:
 
 
 def products(path: Path) -> Path:
-    """Writes a model of products of matrices, one after the other."""
+    """Write a model of products of matrices, one after the other."""
     draw = np.random.default_rng(0)
     names = ["x", *(f"h{n}" for n in range(1, LAYERS)), "y"]
     nodes = [helper.make_node("MatMul", [names[n], f"w{n}"], [names[n + 1]]) for n in range(LAYERS)]
@@ -66,7 +66,7 @@ def products(path: Path) -> Path:
 def measure(
     kind: str, servers: Sequence[Contender], clients: int, rounds: int, seconds: float, width: int
 ) -> dict[str, list[Load]]:
-    """Returns what clients met at each server in each round, the servers taking turns."""
+    """Return what clients met at each server in each round, the servers taking turns."""
     x = np.ones((1, width), np.float32)
     for server in servers:  # what the first requests do is done once
         ask(kind, server.ports[kind], clients, seconds / 2, x)
@@ -78,7 +78,7 @@ def measure(
 
 
 def describe(row: str, clients: int, found: dict[str, list[Load]]) -> list[Result]:
-    """Returns a line of the table for each server."""
+    """Return a line of the table for each server."""
     lines: list[Result] = []
     for name, loads in found.items():
         middle = {key: statistics.median(getattr(one, key) for one in loads) for key in LOAD}
@@ -98,7 +98,7 @@ LOAD = ("rate", "p50", "p99")
 
 
 def requests(parsed: argparse.Namespace, kinds: Sequence[str], folder: Path) -> list[Result]:
-    """Returns what a trivial model's servers do."""
+    """Return what a trivial model's servers do."""
     how, lines = (parsed.rounds, parsed.seconds), list[Result]()
     model = trivial(folder / "trivial.onnx")
     starts = [contenders.tenonnx(model), contenders.bare(model)]
@@ -112,7 +112,7 @@ def requests(parsed: argparse.Namespace, kinds: Sequence[str], folder: Path) -> 
 
 
 def joined(parsed: argparse.Namespace, folder: Path) -> list[Result]:
-    """Returns what joining requests does."""
+    """Return what joining requests does."""
     model = products(folder / "products.onnx")
     pair = [
         contenders.tenonnx(model, "--batch", "16"),
@@ -125,7 +125,7 @@ def joined(parsed: argparse.Namespace, folder: Path) -> list[Result]:
 
 
 def workers(parsed: argparse.Namespace, folder: Path) -> list[Result]:
-    """Returns what workers hold of a matrix of 134 MB."""
+    """Return what workers hold of a matrix of 134 MB."""
     small, side = trivial(folder / "small.onnx"), 725 if parsed.quick else 5800
     found = held(contenders.tenonnx, folder, small, side, 2 if parsed.quick else 8)
     line = {"row": "memory", "server": report.MINE, **asdict(found), "more": found.more}
@@ -134,7 +134,7 @@ def workers(parsed: argparse.Namespace, folder: Path) -> list[Result]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns 0 if all servers answered and all bounds hold."""
+    """Return 0 if all servers answered and all bounds hold."""
     made = parser("serve", __doc__, report.ROWS)
     made.add_argument("--rounds", type=int, default=0, help="5 by default")
     made.add_argument("--seconds", type=float, default=0.0, help="of a turn, 2 by default")

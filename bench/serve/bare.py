@@ -29,12 +29,12 @@ class Bare:
         self._session = tenonnx.InferenceSession(path, providers=["CPUExecutionProvider"])
 
     def run(self, data: Any, shape: Any, offset: int = 0) -> Any:
-        """Returns the output for an input's bytes."""
+        """Return the output for an input's bytes."""
         x = np.frombuffer(data, np.float32, offset=offset).reshape(shape)
         return self._session.run(None, {"x": x})[0]
 
     async def http(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answers a request of HTTP."""
+        """Answer a request of HTTP."""
         body, more = b"", True
         while more:
             message = await receive()
@@ -52,7 +52,7 @@ class Bare:
         await send({"type": "http.response.body", "body": whole})
 
     async def grpc(self, request: Any, context: Any) -> Any:
-        """Answers a request of gRPC."""
+        """Answer a request of gRPC."""
         del context
         y = self.run(request.raw_input_contents[0], request.inputs[0].shape)
         answer = service_pb2.ModelInferResponse(model_name="m", raw_output_contents=[y.tobytes()])

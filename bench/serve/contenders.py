@@ -39,7 +39,7 @@ class Contender:
 
 @contextlib.contextmanager
 def process(command: list[str], name: str) -> Iterator[Contender]:
-    """Runs a server that says in its first lines which ports it has."""
+    """Run a server that says in its first lines which ports it has."""
     path = os.pathsep.join(str(ROOT / part) for part in ("core", "providers", "plugins", "."))
     environment = {**os.environ, "TENONNX_JIT": "wait", "NUMBA_CACHE_DIR": kernels()}
     if name != KSERVE:
@@ -59,7 +59,7 @@ def process(command: list[str], name: str) -> Iterator[Contender]:
 
 
 def _ports(started: subprocess.Popen[str], told: IO[str]) -> dict[str, int]:
-    """Returns a server's ports once it has told them."""
+    """Return a server's ports once it has told them."""
     end = time.monotonic() + START_SECONDS
     while started.poll() is None and time.monotonic() < end:
         time.sleep(0.2)
@@ -73,7 +73,7 @@ def _ports(started: subprocess.Popen[str], told: IO[str]) -> dict[str, int]:
 def tenonnx(
     model: Path, *options: str, name: str = MINE
 ) -> contextlib.AbstractContextManager[Contender]:
-    """Returns this package's server, of one worker if the options do not say otherwise."""
+    """Return this package's server, of one worker if the options do not say otherwise."""
     named = [] if model.is_dir() else ["--name", "m"]
     serve = ["-m", "tenonnx", "serve", str(model), *named, "--port", "0"]
     more = ["--grpc-port", "0", "--provider", "CPUExecutionProvider", *options]
@@ -81,10 +81,10 @@ def tenonnx(
 
 
 def bare(model: Path) -> contextlib.AbstractContextManager[Contender]:
-    """Returns a server that checks nothing."""
+    """Return a server that checks nothing."""
     return process([sys.executable, "-m", "bench.serve.bare", str(model)], BARE)
 
 
 def kserve(python: str) -> contextlib.AbstractContextManager[Contender]:
-    """Returns KServe's server, in an environment that has it."""
+    """Return KServe's server, in an environment that has it."""
     return process([python, str(Path(__file__).with_name("with_kserve.py"))], KSERVE)

@@ -35,7 +35,7 @@ class Load:
 
 
 def ask(kind: str, port: int, clients: int, seconds: float, x: Any) -> Load:
-    """Returns what clients meet that send the same request one after the other.
+    """Return what clients meet that send the same request one after the other.
 
     Args:
         kind: ``http`` or ``grpc``.
@@ -74,7 +74,7 @@ def ask(kind: str, port: int, clients: int, seconds: float, x: Any) -> Load:
 
 
 def _await_answer(make: Callable[..., Any], port: int, x: Any) -> None:
-    """Waits for a first answer."""
+    """Wait for a first answer."""
     end = time.perf_counter() + 30
     while True:
         try:

@@ -61,7 +61,7 @@ class Held:
 
 
 def matrix(path: Path, side: int) -> Path:
-    """Writes a model of one square matrix."""
+    """Write a model of one square matrix."""
     draw = np.random.default_rng(0)
     weights = numpy_helper.from_array(draw.standard_normal((side, side), np.float32), "w")
     x, y = (helper.make_tensor_value_info(name, 1, ["n", side]) for name in "xy")
@@ -73,7 +73,7 @@ def matrix(path: Path, side: int) -> Path:
 
 
 def held(start: Start, folder: Path, small: Path, side: int, workers: int) -> Held:
-    """Returns what a number of workers hold.
+    """Return what a number of workers hold.
 
     Args:
         start: Runs this package's server over a source, with options.
@@ -109,7 +109,7 @@ def _get(port: int, path: str) -> None:
 
 
 def _ask(port: int, side: int) -> None:
-    """Asks for a product over a new connection, which any worker may get."""
+    """Ask for a product over a new connection, which any worker may get."""
     data = np.ones(side, np.float32).tobytes()
     tensor = {"name": "x", "datatype": "FP32", "shape": [1, side]}
     head = json.dumps({"inputs": [tensor | {"parameters": {"binary_data_size": len(data)}}]})

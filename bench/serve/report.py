@@ -36,12 +36,12 @@ Result = Mapping[str, Any]
 
 
 def ratios(mine: Result, other: Result) -> list[float]:
-    """Returns one server's time a request over another's, round by round."""
+    """Return one server's time a request over another's, round by round."""
     return [theirs / ours for ours, theirs in zip(mine["rates"], other["rates"], strict=True)]
 
 
 def _pairs(rows: Sequence[Result]) -> Iterator[tuple[Result, Result]]:
-    """Yields what this server did, with each of the others."""
+    """Yield what this server did, with each of the others."""
     mine: Result = {}
     for row in rows:
         if row["row"] != "memory" and row["server"] == MINE:
@@ -51,7 +51,7 @@ def _pairs(rows: Sequence[Result]) -> Iterator[tuple[Result, Result]]:
 
 
 def broken(rows: Sequence[Result]) -> list[str]:
-    """Returns the bounds that do not hold, in words."""
+    """Return the bounds that do not hold, in words."""
     told = []
     for mine, other in _pairs(rows):
         least = LEAST.get((mine["row"], other["server"]))
@@ -76,7 +76,7 @@ def _too_much(row: Result) -> Iterator[str]:
 
 
 def as_markdown(rows: Sequence[Result]) -> str:
-    """Returns the table."""
+    """Return the table."""
     lines = [
         "| row | clients | server | requests a second | median | 99th of 100 | its time : ours |"
     ]
@@ -106,7 +106,7 @@ def _memory(row: Result) -> str:
 
 
 def read(path: Path) -> list[Figure]:
-    """Returns the figures of a file of results."""
+    """Return the figures of a file of results."""
     rows: list[Result] = json.loads(path.read_text("utf-8"))["rows"]
     found = [figure for pair in _pairs(rows) for figure in _compared(*pair)]
     for row in rows:

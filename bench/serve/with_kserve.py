@@ -21,7 +21,7 @@ class Doubling(kserve.Model):
         self.ready = True
 
     async def predict(self, payload: Any, *_: Any, **__: Any) -> Any:
-        """Returns the output."""
+        """Return the output."""
         x = payload.inputs[0].as_numpy()
         output = InferOutput("y", list(x.shape), "FP32")
         output.set_data_from_numpy(x + x, binary_data=True)

@@ -17,7 +17,7 @@ TABLE = Table("throughput", __doc__, ROWS, threads=(1, 2, 4, 8), seconds=1.0)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns 0 if all outputs are right and all limits hold, else 1."""
+    """Return 0 if all outputs are right and all limits hold, else 1."""
     return measure(arguments, TABLE)
 
 

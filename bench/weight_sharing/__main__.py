@@ -31,7 +31,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns 0 if tenonnx ran everything, its outputs are right and all bounds hold, else 1."""
+    """Return 0 if tenonnx ran everything, its outputs are right and all bounds hold, else 1."""
     parsed = parse(arguments)
     settings = Settings(
         **{item.name: getattr(parsed, item.name) for item in dataclasses.fields(Settings)}

@@ -90,20 +90,20 @@ class Weights:
         self._file.close()
 
     def normal(self, name: str, *shape: int, scale: float) -> str:
-        """Adds float32 numbers of a standard deviation."""
+        """Add float32 numbers of a standard deviation."""
         return self._add(name, TensorProto.FLOAT, shape, (self._normal * np.float32(scale)).data, 4)
 
     def positive(self, name: str, *shape: int, scale: float) -> str:
-        """Adds float32 numbers, none below half of the scale and none above it."""
+        """Add float32 numbers, none below half of the scale and none above it."""
         pool = (1 + self._random.random(POOL_ELEMENTS, dtype=np.float32)) * np.float32(scale / 2)
         return self._add(name, TensorProto.FLOAT, shape, pool.data, 4)
 
     def uint4(self, name: str, *shape: int) -> str:
-        """Adds all sorts of 4-bit numbers."""
+        """Add all sorts of 4-bit numbers."""
         return self._add(name, TensorProto.UINT4, shape, memoryview(self._bytes), 0.5)
 
     def initializers(self, builder: Builder) -> list[TensorProto]:
-        """Returns these and the small ones of a builder."""
+        """Return these and the small ones of a builder."""
         return [*builder.weights, *self.tensors]
 
     def _add(
@@ -132,17 +132,17 @@ def data_path(model: Path) -> Path:
 
 
 def scaled(size: int, scale: float) -> int:
-    """Returns a side of a matrix so that its area follows the scale, a multiple of 64."""
+    """Return a side of a matrix so that its area follows the scale, a multiple of 64."""
     return max(64, round(size * math.sqrt(scale) / 64) * 64)
 
 
 def save(path: Path, graph: onnx.GraphProto, opset: int) -> None:
-    """Writes a model whose weights are in their file already."""
+    """Write a model whose weights are in their file already."""
     imports = [helper.make_opsetid("", opset)]
     onnx.save(helper.make_model(graph, opset_imports=imports, ir_version=10), path)
 
 
 def row(width: int, axes: int = 2) -> Feeds:
-    """Returns one random row as the input ``x`` of so many axes."""
+    """Return one random row as the input ``x`` of so many axes."""
     shape = (1,) * (axes - 1) + (width,)
     return {"x": np.random.default_rng(1).standard_normal(shape, dtype=np.float32)}

@@ -19,7 +19,7 @@ class Configured:
         self.engine, self.entries = engine, entries
 
     def load(self, path: str) -> Callable[[dict[str, Any]], list[Any]]:
-        """Returns what runs the model on a feed."""
+        """Return what runs the model on a feed."""
         options = self.engine.module.SessionOptions()
         options.intra_op_num_threads = self.engine.threads
         for key, value in self.entries.items():
@@ -29,7 +29,7 @@ class Configured:
 
 
 def warm_up(run: Callable[[dict[str, Any]], list[Any]], feeds: list[dict[str, Any]]) -> None:
-    """Runs a tiny model, with what engines do in the background, until nothing is new."""
+    """Run a tiny model, with what engines do in the background, until nothing is new."""
     for _ in range(2):
         for feed in feeds:
             run(feed)
@@ -40,7 +40,7 @@ def warm_up(run: Callable[[dict[str, Any]], list[Any]], feeds: list[dict[str, An
 
 
 def main(job: dict[str, Any]) -> None:
-    """Does what the parent asks for; the job's keys are the fields of ``measure.Job``."""
+    """Do what the parent asks for; the job's keys are the fields of ``measure.Job``."""
     plain = child.Tenonnx if job["engine"] == "tenonnx" else child.OnnxRuntime
     engine = Configured(plain(job["threads"]), job["entries"])
     warm_up(engine.load(job["tiny"]), child.read_feeds(job["tiny_feeds"]))

@@ -50,7 +50,7 @@ class Settings:
 
 
 def cases(scenario: str, folder: Path, settings: Settings) -> Iterator[Case]:
-    """Yields the cases of a scenario; their models are written to the folder."""
+    """Yield the cases of a scenario; their models are written to the folder."""
     match scenario:
         case "fold":
             yield fold(folder, settings.scale)
@@ -76,7 +76,7 @@ class Comparison:
         self.variables = {"NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR", f"{folder}/kernels")}
 
     def run(self, scenario: str) -> list[Row]:
-        """Returns a row per case of the scenario and engine."""
+        """Return a row per case of the scenario and engine."""
         rows: list[Row] = []
         with tempfile.TemporaryDirectory(dir=self.folder) as place:
             tell(f"{scenario}: building")
@@ -110,7 +110,7 @@ class Comparison:
         return rows
 
     def _difference(self, case: Case, tiny: Case) -> str:
-        """Says how outputs differ from onnxruntime's where both take numbers as they are."""
+        """Return how outputs differ from onnxruntime's where both take numbers as they are."""
         mine, default, best = ENGINES
         if case.exact:
             return difference(self._outputs(mine), self._outputs(default))
@@ -161,7 +161,7 @@ class Comparison:
 
 
 def summary(case: Case, engine: str, told: Sequence[Facts]) -> Row:
-    """Returns the medians of several measurements, and of run times the least."""
+    """Return the medians of several measurements, and of run times the least."""
     row = Row(case.name, case.mib, engine)
     row.note = next(filter(None, (facts.pop("note", "") for facts in told)), "")
     if not row.note:

@@ -28,7 +28,7 @@ def fold(folder: Path, scale: float) -> Case:
     with Weights(path) as weights:
 
         def turned(name: str, *shape: int, into: str = "") -> str:
-            """Adds a matrix that is stored as its transpose, maybe in another shape."""
+            """Add a matrix that is stored as its transpose, maybe in another shape."""
             stored = weights.normal(name, *shape, scale=width**-0.5)
             if into:
                 stored = b("Reshape", stored, into)

@@ -50,13 +50,13 @@ class Watched:
         self._base: dict[str, int] = {}
 
     def await_phase(self) -> None:
-        """Waits for the end of a phase and notes what it took."""
+        """Wait for the end of a phase and note what it took."""
         told = self.process.hear()
         del told["phase"]
         self.facts |= told
 
     def look(self, phase: str) -> None:
-        """Notes the process's memory while it waits."""
+        """Note the process's memory while it waits."""
         now, peak = self.memory.read(), self.memory.take_peak()
         if phase == "started":
             self._base = now | {"Pss": self._pss()}
@@ -70,7 +70,7 @@ class Watched:
         self.facts["hwm_mib"] = (now["VmHWM"] - self._base["VmRSS"]) / MIB
 
     def close(self) -> None:
-        """Ends the process."""
+        """End the process."""
         self.memory.close()
         self.process.close()
 
@@ -81,7 +81,7 @@ class Watched:
 
 
 def measure(job: Job, processes: int, cache: Path, variables: dict[str, str]) -> dict[str, float]:
-    """Does a job in some fresh processes at once.
+    """Do a job in some fresh processes at once.
 
     Args:
         job: The job.
@@ -123,7 +123,7 @@ def measure(job: Job, processes: int, cache: Path, variables: dict[str, str]) ->
 
 
 def combined(facts: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """Returns the facts of several processes as one."""
+    """Return the facts of several processes as one."""
 
     def choose(key: str) -> float:
         values = [each[key] for each in facts]

@@ -68,7 +68,7 @@ def ort(folder: Path, scale: float) -> Iterator[Case]:
 
 
 def convert(source: Path, target: Path) -> Path:
-    """Has onnxruntime write a model in its own format, in a process of its own."""
+    """Have onnxruntime write a model in its own format, in a process of its own."""
     target.parent.mkdir(exist_ok=True)
     subprocess.run([sys.executable, "-c", CONVERT, str(source), str(target)], check=True)
     return target

@@ -32,7 +32,7 @@ def qdq(folder: Path, scale: float, layers: int) -> Case:
     with Weights(path) as weights:
 
         def product(a: str, name: str, depth: int, columns: int) -> str:
-            """Multiplies by a matrix in 4 bits."""
+            """Multiply by a matrix in 4 bits."""
             quantized = (
                 weights.uint4(f"{name}.w", depth, columns),
                 weights.positive(f"{name}.s", depth // BLOCK, columns, scale=depth**-0.5 / 4),

@@ -56,7 +56,7 @@ class Row:
 
 
 def check(bounds: Sequence[Bound], mine: Row, default: Row) -> dict[str, bool]:
-    """Says which of the bounds hold; one that cannot be told does not."""
+    """Return which of the bounds hold; one that cannot be told does not."""
     held = {}
     for bound in bounds:
         value = mine.values.get(bound.column, float("inf"))
@@ -70,7 +70,7 @@ def check(bounds: Sequence[Bound], mine: Row, default: Row) -> dict[str, bool]:
 
 
 def lines(rows: Sequence[Row]) -> list[list[str]]:
-    """Returns the table's cells, with its titles as the first line."""
+    """Return the table's cells, with its titles as the first line."""
     found = [["case", "engine", *COLUMNS.values(), "bounds"]]
     for row in rows:
         bounds = [text if ok else f"FAILS: {text}" for text, ok in row.bounds.items()]
@@ -81,7 +81,7 @@ def lines(rows: Sequence[Row]) -> list[list[str]]:
 
 
 def print_table(rows: Sequence[Row]) -> None:
-    """Prints the table."""
+    """Print the table."""
     titles, *body = lines(rows)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for position, title in enumerate(titles):
@@ -93,7 +93,7 @@ def print_table(rows: Sequence[Row]) -> None:
 
 
 def save(rows: Sequence[Row], folder: Path, about: Mapping[str, Any]) -> None:
-    """Writes ``weight_sharing.md`` and ``weight_sharing.json``."""
+    """Write ``weight_sharing.md`` and ``weight_sharing.json``."""
     folder.mkdir(parents=True, exist_ok=True)
     titles, *body = lines(rows)
     table = [titles, ["---", "---", *["---:"] * len(COLUMNS), "---"], *body]

@@ -11,10 +11,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tenonnx import lazy_modules
-
-lazy_modules.install()
-
 if TYPE_CHECKING:
     from tenonnx.custom_ops import operator as operator
     from tenonnx.errors import (
@@ -127,6 +123,10 @@ if TYPE_CHECKING:
         Observer as Observer,
         Plan as Plan,
     )
+    from tenonnx.planning.values import (
+        NodeInfo as NodeInfo,
+        ValueInfo as ValueInfo,
+    )
     from tenonnx.plugins.manager import (
         PluginSet as PluginSet,
         default_plugins as default_plugins,
@@ -192,6 +192,7 @@ _HOMES = {
     "operators": "Array Kernel Namespace OperatorTable",
     "options": "SessionOptions",
     "planning.plan": "Observer Plan",
+    "planning.values": "NodeInfo ValueInfo",
     "plugins.manager": "PluginSet default_plugins",
     "provider": "HOST Body Device Provider Segment Step",
     "seeds": "set_seed",
@@ -213,18 +214,12 @@ __all__ = sorted(_MODULE_OF)
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from tenonnx.installed import release
+        from tenonnx.distributions import release
 
         return release()
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'tenonnx' has no attribute {name!r}")
-    from tenonnx.collector import paused
-
-    with paused(lasting=True):
-        from tenonnx import kept_modules
-
-        kept_modules.install()
-        value = getattr(importlib.import_module(f"tenonnx.{_MODULE_OF[name]}"), name)
+    value = getattr(importlib.import_module(f"tenonnx.{_MODULE_OF[name]}"), name)
     globals()[name] = value
     return value
 

@@ -6,12 +6,11 @@ This module is public: transforms fold it into weights, and providers into what 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from tenonnx.graph import array_of, attribute, constant_of
-from tenonnx.records import NamedTuple
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -29,14 +28,14 @@ class Affine(NamedTuple):
 
 
 def channels_of(convolution: ir.Node, weights: Sequence[int]) -> int:
-    """Returns how many channels a Conv or a ConvTranspose makes by weights of a shape."""
+    """Return how many channels a Conv or a ConvTranspose makes by weights of a shape."""
     if convolution.op_type == "Conv":
         return weights[0]
     return weights[1] * int(attribute(convolution, "group", 1))
 
 
 def affine_of(node: ir.Node, x: ir.Value, channels: int | None, rank: int) -> Affine | None:
-    """Returns what a node does to each channel of an image, if that is all it does.
+    """Return what a node does to each channel of an image, if that is all it does.
 
     Args:
         node: It.

@@ -22,7 +22,7 @@ class TenonnxBackendRep(BackendRep):
         self.session = session
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Returns the outputs for inputs given in order, by name, or as one array."""
+        """Return the outputs for inputs given in order, by name, or as one array."""
         del kwargs
         names = [arg.name for arg in self.session.get_inputs()]
         if isinstance(inputs, Mapping):
@@ -43,7 +43,7 @@ class TenonnxBackend(Backend):
     def prepare(
         cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any
     ) -> TenonnxBackendRep:
-        """Builds a session for a model."""
+        """Build a session for a model."""
         providers: Sequence[ProviderRequest] = kwargs.get("providers", [device.split(":")[0]])
         options: SessionOptions | None = kwargs.get("sess_options")
         return TenonnxBackendRep(InferenceSession(model, options, providers))
@@ -52,7 +52,7 @@ class TenonnxBackend(Backend):
     def run_model(
         cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any
     ) -> tuple[Any, ...]:
-        """Builds a session for a model and runs it once."""
+        """Build a session for a model and run it once."""
         return cls.prepare(model, device, **kwargs).run(inputs)
 
     @classmethod
@@ -64,7 +64,7 @@ class TenonnxBackend(Backend):
         outputs_info: Any = None,
         **kwargs: Any,
     ) -> tuple[Any, ...]:
-        """Runs one node; ``opset_version`` says in which version it is written, else the newest."""
+        """Run one node; ``opset_version`` says in which version it is written, else the newest."""
         del outputs_info
         version = kwargs.pop("opset_version", onnx.defs.onnx_opset_version())
         names = [name for name in node.input if name]
@@ -80,7 +80,7 @@ class TenonnxBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Says whether a provider of that alias is usable here."""
+        """Return whether a provider of that alias is usable here."""
         for provider in default_plugins().providers.values():
             if device.split(":")[0].lower() in provider.aliases:
                 return why_unusable(provider) is None

@@ -5,17 +5,17 @@
     header | weights | model, as ONNX has it | weights of the plan alone | the plan | index
 
 Weights of the model are external data at a location that stands for the file itself, so it is read
-as any model is. The plan is for those who trust the file; see ``tenonnx.plans.shipped``.
+as any model is. The plan is for those who trust the file; see ``tenonnx.plan_cache.shipped``.
 """
 
 from __future__ import annotations
 
 import struct
+from typing import NamedTuple
 
 from tenonnx.digest import BYTES, digest
 from tenonnx.errors import InvalidProtobuf
 from tenonnx.loading.wire import COMPILED as MAGIC
-from tenonnx.records import NamedTuple
 
 VERSION = 1
 PAGE = 4096
@@ -46,19 +46,19 @@ class Header(NamedTuple):
     digest: str
 
     def packed(self) -> bytes:
-        """Returns the page that a file begins with."""
+        """Return the page that a file begins with."""
         places = self.size, *self.model, self.contents[0], self.plan
         whole = HEADER.pack(MAGIC, VERSION, *places, self.digest.encode())
         return whole.ljust(PAGE, b"\0")
 
 
 def is_compiled(content: bytes | memoryview) -> bool:
-    """Says whether a file that begins so is a compiled one."""
+    """Return whether a file that begins so is a compiled one."""
     return bytes(content[: len(MAGIC)]) == MAGIC
 
 
 def header_of(content: memoryview, name: str) -> Header:
-    """Returns the header of a compiled file.
+    """Return the header of a compiled file.
 
     Args:
         content: The whole file.
@@ -86,5 +86,5 @@ def header_of(content: memoryview, name: str) -> Header:
 
 
 def plan_digest(content: memoryview, header: Header) -> str:
-    """Returns the digest of a file's plan and index as they are."""
+    """Return the digest of a file's plan and index as they are."""
     return digest(content[header.plan : header.size])

@@ -19,12 +19,12 @@ from tenonnx.errors import Fail, NotSupported, TenonnxError
 from tenonnx.formats import load_model
 from tenonnx.loading.protos import graphs
 from tenonnx.options import SessionOptions, checked, effective
-from tenonnx.plans import Unkept, portable, shipped
-from tenonnx.plans.keeping import parts_of, refuse
-from tenonnx.plans.pickling import pickled
-from tenonnx.plans.weights import Gathered
+from tenonnx.plan_cache import NotCacheable, portable, shipped
+from tenonnx.plan_cache.pickling import pickled
+from tenonnx.plan_cache.storing import refuse
+from tenonnx.plan_cache.weights import Gathered
 from tenonnx.plugins.choosing import plugins_of
-from tenonnx.session import InferenceSession, unopened
+from tenonnx.session import InferenceSession
 from tenonnx.weights.registry import WeightRegistry
 from tenonnx.weights.sidefile import SideFiles
 
@@ -49,7 +49,7 @@ def compile_model(
     *,
     overwrite: bool = False,
 ) -> dict[str, str]:
-    """Compiles a model into one file, which sessions on machines alike open without compiling.
+    """Compile a model into one file, which sessions on machines alike open without compiling.
 
     Args:
         source: The model's file.
@@ -87,7 +87,7 @@ def compile_model(
             _put(draft, target, overwrite=overwrite)
     except TenonnxError:
         raise
-    except Unkept as why:
+    except NotCacheable as why:
         raise NotSupported(f"{source} cannot be compiled into a file: {why}") from why
     except OSError as error:
         raise Fail(f"cannot write {target}: {error.strerror or error}") from error
@@ -95,7 +95,7 @@ def compile_model(
 
 
 def _write_model(source: Any, draft: Path, options: SessionOptions, roots: Sequence[str]) -> None:
-    """Writes a compiled file without a plan."""
+    """Write a compiled file without a plan."""
     model = draft.with_name("model")
     weights = draft.with_name(LOCATION)
     formats = tuple(plugins_of(options).formats.values())
@@ -136,18 +136,26 @@ def _compiled(
     providers: Sequence[ProviderRequest] | None,
     provider_options: Sequence[Mapping[str, Any]] | None,
 ) -> InferenceSession:
-    """Returns a session of the draft whose kernels are all there."""
+    """Return a session of the draft whose kernels are all there."""
     own = options.copy()
     own.weights = WeightRegistry(SideFiles(derived))
     while True:
-        session = unopened(draft, own, providers, provider_options)
+        session = uncached(draft, own, providers, provider_options)
         if session._embedded:
-            raise Unkept("the model may say with which options to run it")
+            raise NotCacheable("the model may say with which options to run it")
         if not _is_compiling(session):
             refuse(session)
             return session
         while _is_compiling(session):
             time.sleep(POLL_SECONDS)
+
+
+def uncached(*arguments: Any, **named: Any) -> InferenceSession:
+    """Return a session that reads its model, whatever was cached, and caches nothing."""
+    session = InferenceSession.__new__(InferenceSession)
+    session._refused = "the session is to compile its model"
+    session.__init__(*arguments, **named)  # type: ignore[misc]  # the attribute comes first
+    return session
 
 
 def _is_compiling(session: InferenceSession) -> bool:
@@ -157,11 +165,11 @@ def _is_compiling(session: InferenceSession) -> bool:
 def _add_plan(
     draft: Path, session: InferenceSession, told: dict[str, str], requests: tuple[Any, Any]
 ) -> dict[str, str]:
-    """Adds a session's plan to the file that it was opened from; returns what it depends on."""
+    """Add a session's plan to the file that it was opened from; return what it depends on."""
     own = session.registry.map(draft)
     model = header_of(own.buffer, str(draft)).model
     stores = Gathered(session.registry, own)
-    parts, buffers = pickled(parts_of(session), stores, session._options)
+    parts, buffers = pickled(session._parts, stores, session._options)
     names = [provider.name for provider in session._providers]
     wanted = shipped.asked(requests[0] or names, requests[1])
     asked = [(name, given) for name, (_, given) in zip(names, wanted, strict=True)]
@@ -193,7 +201,7 @@ def _add_plan(
 
 
 def _put(draft: Path, target: Path, *, overwrite: bool) -> None:
-    """Gives a file its name, at once."""
+    """Give a file its name, at once."""
     if not overwrite:
         try:
             os.link(draft, target)

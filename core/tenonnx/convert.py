@@ -52,7 +52,7 @@ def convert(
     allowed_roots: Iterable[str] = (),
     progress: Progress | None = None,
 ) -> list[Path]:
-    """Loads a model in any format and writes it in the one that the target's ending names.
+    """Load a model in any format and write it in the one that the target's ending names.
 
     The target appears whole or not at all, and may be the source: weights are read from the old
     file, which stays until nobody maps it.
@@ -86,7 +86,7 @@ def write(
     layout: Layout | None = None,
     progress: Progress | None = None,
 ) -> list[Path]:
-    """Writes a model in the format that the target's ending names; whole or not at all.
+    """Write a model in the format that the target's ending names; whole or not at all.
 
     Tensors are asked for their bytes one after the other, so those that are computed when they
     are asked need never exist together.
@@ -121,7 +121,7 @@ def saver(
     layout: Layout = Layout(),
     progress: Progress = lambda *_: None,
 ) -> Callable[[ir.Model, Path], None]:
-    """Returns what writes a model to a path in the format of the target's ending.
+    """Return what writes a model to a path in the format of the target's ending.
 
     Raises:
         InvalidArgument: No format of that ending can be written.
@@ -139,7 +139,7 @@ def saver(
 
 
 def save_onnx(model: ir.Model, path: Path, layout: Layout, progress: Progress) -> None:
-    """Writes an ONNX file and, unless ``layout.inline``, the file of weights beside it, if any.
+    """Write an ONNX file and, unless ``layout.inline``, the file of weights beside it, if any.
 
     Every weight in that file starts at a multiple of ``layout.alignment``.
 
@@ -183,7 +183,7 @@ def save_onnx(model: ir.Model, path: Path, layout: Layout, progress: Progress) -
 
 @contextmanager
 def _of_weights_nothing_twice(model: ir.Model) -> Iterator[None]:
-    """Takes from weights meanwhile what is said of them beside their tensors.
+    """Take from weights meanwhile what is said of them beside their tensors.
 
     onnx_ir would write it as value_info. A tool that replaces a weight by one of another type
     leaves that where it is, and inference then finds that the model contradicts itself.
@@ -214,7 +214,7 @@ def _tensors(model: ir.Model) -> Iterable[ir.TensorProtocol]:
 
 
 def _move_into_place(folder: Path, target: Path) -> list[Path]:
-    """Renames the written files to where they belong, the model itself last."""
+    """Rename the written files to where they belong, the model itself last."""
     names = sorted((file.name for file in folder.iterdir()), key=lambda name: name == target.name)
     written = []
     for name in names:

@@ -22,7 +22,7 @@ LIMITS: Final = {1: ("cpu.cfs_quota_us", "cpu.cfs_period_us"), 2: ("cpu.max",)}
 
 @functools.cache
 def available_cores() -> int:
-    """Returns the number of processors for this process, by its affinity and its quota."""
+    """Return the number of processors for this process, by its affinity and its quota."""
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
     else:
@@ -32,13 +32,13 @@ def available_cores() -> int:
 
 @functools.cache
 def granted_cores() -> int | None:
-    """Returns the number of processors that a quota allows; ``None`` without a quota."""
+    """Return the number of processors that a quota allows; ``None`` without a quota."""
     quota = cpu_quota(OWN, GROUPS)
     return None if quota is None else max(1, math.ceil(quota))
 
 
 def bound(asked: int) -> int | None:
-    """Returns the number of threads of a session in a library that ignores quotas.
+    """Return the number of threads of a session in a library that ignores quotas.
 
     Args:
         asked: The session's number; 0 for the default.
@@ -50,7 +50,7 @@ def bound(asked: int) -> int | None:
 
 
 def cpu_quota(own: Path, groups: Path) -> float | None:
-    """Returns the processors whose time control groups grant a process, as ``docker --cpus`` says.
+    """Return the processors whose time control groups grant a process, as ``docker --cpus`` says.
 
     The smallest one counts; ``None`` without any. (Linux's admin-guide/cgroup-v2 and
     scheduler/sched-bwc.)
@@ -62,7 +62,7 @@ def cpu_quota(own: Path, groups: Path) -> float | None:
 def control_groups(
     controller: str, own: Path = OWN, groups: Path = GROUPS
 ) -> Iterator[tuple[str, int]]:
-    """Yields the folders of the control groups that may limit a process, and their version.
+    """Yield the folders of the control groups that may limit a process, and their version.
 
     They are those that it is in, and all above. There are none on other systems than Linux.
 
@@ -92,7 +92,7 @@ def control_groups(
 
 
 def text_of(path: Path) -> str:
-    """Returns what a file says."""
+    """Return what a file says."""
     with open(path) as file:
         return file.read()
 

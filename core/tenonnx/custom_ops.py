@@ -17,7 +17,7 @@ GLOBAL: Final = OperatorTable()
 
 
 def operator(name: str, *, since: int = 1, outputs: int = 1) -> Callable[[Function], Function]:
-    """Makes the decorated function an operator of every session built from now on.
+    """Make the decorated function an operator of every session built from now on.
 
     The function's signature is the operator's schema: positional parameters are inputs, ``None``
     when an optional one is absent, and ``*args`` takes any number of them; keyword-only ones
@@ -42,7 +42,7 @@ def operator(name: str, *, since: int = 1, outputs: int = 1) -> Callable[[Functi
 def add_to(
     table: OperatorTable, name: str, *, since: int = 1, outputs: int = 1
 ) -> Callable[[Function], Function]:
-    """Makes the decorated function an operator of a table; the last one of a name wins."""
+    """Make the decorated function an operator of a table; the last one of a name wins."""
     domain, colons, op_type = name.rpartition("::") if isinstance(name, str) else ("", "", "")
     if not (colons and op_type):
         raise InvalidArgument(

@@ -6,14 +6,14 @@ This module is public: plug-ins of others may import it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import onnx
+import onnx_ir as ir
 
-from tenonnx.lazy_modules import onnx
-from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.provider import Segment
-from tenonnx.records import record
 from tenonnx.type_names import SCALAR
 
 BY_REFERENCE = 4096
@@ -23,7 +23,7 @@ Type = tuple[str, int | None]
 """A numpy dtype's name, and the number of axes if it is known."""
 
 
-@record
+@dataclass(frozen=True)
 class SegmentModel:
     """The model for another runtime.
 
@@ -41,7 +41,7 @@ class SegmentModel:
 
 
 def type_of(value: ir.Value) -> Type:
-    """Returns a value's type as far as the model says it; float if it does not."""
+    """Return a value's type as far as the model says it; float if it does not."""
     dtype = value.dtype.numpy().name if value.dtype else "float32"
     if value.shape is None:
         return dtype, 0 if SCALAR in value.meta else None
@@ -49,7 +49,7 @@ def type_of(value: ir.Value) -> Type:
 
 
 def inputs_of(segment: Segment) -> tuple[ir.Value, ...]:
-    """Returns what a segment reads that is no weight."""
+    """Return what a segment reads that is no weight."""
     return tuple(value for value in segment.inputs if _weight(value) is None)
 
 
@@ -58,7 +58,7 @@ def segment_model(
     types: Mapping[ir.Value, Type] | None = None,
     by_reference: int = BY_REFERENCE,
 ) -> SegmentModel:
-    """Returns a segment as a model.
+    """Return a segment as a model.
 
     Args:
         segment: Its nodes; ONNX's own, of one opset version.

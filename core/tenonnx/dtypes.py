@@ -8,11 +8,12 @@ from __future__ import annotations
 import functools
 from typing import Final
 
+import onnx_ir as ir
+
 from tenonnx.functions import schema_of
 from tenonnx.graph import attribute, is_control_flow, subgraphs
-from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.sizes import RULES, operand
-from tenonnx.traits import TYPED_AS
+from tenonnx.traits import ALL_TYPED_AS_FIRST, BOOLEAN, COUNTING, TYPED_AS
 
 FARTHEST: Final = 40
 """Nodes that types are followed through; exporters leave most values with theirs."""
@@ -39,7 +40,7 @@ TYPED: Final = {
 
 
 def dtype_of(value: ir.Value | None) -> ir.DataType | None:
-    """Returns a value's element type, as the model says or as operators' schemas bind it."""
+    """Return a value's element type, as the model says or as operators' schemas bind it."""
     found: ir.Value | ir.DataType | None = value
     for _ in range(FARTHEST):
         if not isinstance(found, ir.Value):
@@ -49,66 +50,88 @@ def dtype_of(value: ir.Value | None) -> ir.DataType | None:
 
 
 def type_source(value: ir.Value) -> ir.Value | ir.DataType | None:
-    """Returns a value's element type, or a value that has the same one; ``None`` if unknown."""
+    """Return a value's element type, or a value that has the same one; ``None`` if unknown."""
     if (known := said_type(value)) is not None:
         return known
     node, index = value.producer(), value.index()
     if node is None or index is None:
         return None
+    kind, alike = result_type(node, index)
+    return kind or next(filter(None, map(said_type, alike)), alike[0] if alike else None)
+
+
+def result_type(
+    node: ir.Node, index: int, *, by_schema: bool = True
+) -> tuple[ir.DataType | None, list[ir.Value]]:
+    """Return the element type that an operator gives to a result, or values that have it, too.
+
+    Nothing is returned where neither is known, which is more often so without schemas.
+    """
     if is_control_flow(node):
-        return _result_of_body(node, index)
+        return None, _results_of_bodies(node, index)
     if index == 0 and (known := _stated_type(node)) is not None:
-        return known
+        return known, []
     if node.domain in ("com.microsoft", "ai.tenonnx"):  # of which schemas say nothing
         is_first = index == 0 and (node.domain, node.op_type) in RULES
-        return operand(node, TYPED.get(node.op_type, 0)) if is_first else None
-    bound, allowed = _alike(node, index), frozenset[ir.DataType]()
-    if not bound:
-        bound, allowed = binding(node, index)
+        given = operand(node, TYPED.get(node.op_type, 0)) if is_first else None
+        return None, [] if given is None else [given]
+    if bound := _alike(node, index):
+        return None, bound
+    if not by_schema:
+        return None, []
+    bound, allowed = binding(node, index)
     if bound:
-        return next(filter(None, map(said_type, bound)), bound[0])
-    return next(iter(allowed)) if len(allowed) == 1 else None
+        return None, bound
+    return (next(iter(allowed)) if len(allowed) == 1 else None), []
 
 
 def _alike(node: ir.Node, index: int) -> list[ir.Value]:
-    """Returns inputs that have an output's type, as traits say.
+    """Return inputs that have an output's type, as traits say.
 
     Schemas would say so too: the first that is asked for takes 4 MiB and milliseconds.
     """
-    if node.domain or index or (which := TYPED_AS.get(node.op_type)) is None:
+    if node.domain or (which := TYPED_AS.get(node.op_type)) is None:
+        return []
+    if index and node.op_type not in ALL_TYPED_AS_FIRST:
         return []
     return [value for value in node.inputs[which] if value is not None]
 
 
-def _result_of_body(node: ir.Node, index: int) -> ir.Value | None:
+def _results_of_bodies(node: ir.Node, index: int) -> list[ir.Value]:
     position = index + (node.op_type == "Loop")  # behind the condition
     outputs = (body.outputs for _, body in subgraphs(node))
-    return next((some[position] for some in outputs if position < len(some)), None)
+    return [some[position] for some in outputs if position < len(some)]
 
 
 def _stated_type(node: ir.Node) -> ir.DataType | None:
-    """Returns the type that attributes of one of ONNX's operators give to its first output."""
+    """Return the type that attributes of one of ONNX's operators give to its first output."""
     if node.domain:
         return None
     if node.op_type == "Cast":
         return cast_type(node)
+    if node.op_type in BOOLEAN:
+        return ir.DataType.BOOL
+    if node.op_type in COUNTING:
+        return ir.DataType.INT64
     if node.op_type in ("Constant", "ConstantOfShape"):
         if (given := attribute(node, "value", None)) is not None:
-            return given.dtype  # type: ignore[no-any-return]  # a tensor's
+            return getattr(given, "dtype", None)  # which a malformed one has not
         kinds = (kind for name, kind in CONSTANTS.items() if name in node.attributes)
         return next(kinds, ir.DataType.FLOAT if node.op_type == "ConstantOfShape" else None)
+    if not node.attributes.data:  # as most nodes
+        return None
     number = next((n for name in STATED if (n := attribute(node, name, 0))), 0)
     return ir.DataType(number) if number in KNOWN else None
 
 
 def said_type(value: ir.Value) -> ir.DataType | None:
-    """Returns the element type that a model says of a value."""
+    """Return the element type that a model says of a value."""
     kind = value.dtype if value.const_value is None else value.const_value.dtype
     return None if kind == ir.DataType.UNDEFINED else kind
 
 
 def cast_type(node: ir.Node) -> ir.DataType | None:
-    """Returns the type that a Cast makes, if there is one of its number, or before 6 its name."""
+    """Return the type that a Cast makes, if there is one of its number, or before 6 its name."""
     to = attribute(node, "to", 0)
     try:
         return ir.DataType[to] if isinstance(to, str) else ir.DataType(to)
@@ -117,7 +140,7 @@ def cast_type(node: ir.Node) -> ir.DataType | None:
 
 
 def binding(node: ir.Node, index: int) -> tuple[list[ir.Value], frozenset[ir.DataType]]:
-    """Returns the inputs that have an output's type, and the types of tensors that it may have."""
+    """Return the inputs that have an output's type, and the types of tensors that it may have."""
     kind = node.op_type, node.version or 1, node.domain
     positions, allowed = _binding(*kind, index, len(node.inputs))
     given = (node.inputs[position] for position in positions)

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import NotSupported, PluginError, TenonnxError
-from tenonnx.lazy_modules import logger
-from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.loading.supplied import NOTHING, Supplied
-from tenonnx.records import record
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
     from tenonnx.weights.registry import WeightRegistry
 
-log = logger("tenonnx")
+log = logging.getLogger("tenonnx")
 
 HEADER_BYTES = 64
 """The bytes of a file or buffer that a format's ``sniff`` sees."""
 
 
-@record
+@dataclass(frozen=True)
 class Format:
     """A way to read models.
 
@@ -48,7 +49,7 @@ def load_model(
     allowed_roots: Iterable[str] = (),
     supplied: Supplied = NOTHING,
 ) -> ir.Model:
-    """Loads a model in whichever format recognizes it; ONNX if none does.
+    """Load a model in whichever format recognizes it; ONNX if none does.
 
     Args:
         source: A path, a buffer, an ``onnx.ModelProto`` or an ``onnx_ir.Model``.
@@ -73,6 +74,8 @@ def load_model(
 
 
 def _load(candidate: Format, source: Any, registry: WeightRegistry) -> ir.Model:
+    import onnx_ir as ir
+
     try:
         model = candidate.load(source, registry)
     except TenonnxError:

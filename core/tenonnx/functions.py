@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+
+import onnx
+import onnx_ir as ir
 
 from tenonnx import graph as graphs
 from tenonnx.errors import InvalidGraph
-from tenonnx.lazy_modules import onnx
-from tenonnx.lazy_modules import onnx_ir as ir
+from tenonnx.wellformed import schema_of as schema_of
 
 MAX_ROUNDS = 32
 """Bodies nest a few levels deep at most; more means that they expand into themselves."""
@@ -25,7 +26,7 @@ _UNCOUNTED = 1 << 60
 
 
 def inline_functions(model: ir.Model, limit: int | None = None) -> None:
-    """Replaces calls of model-local functions by their bodies; nodes keep their own versions.
+    """Replace calls of model-local functions by their bodies; nodes keep their own versions.
 
     Args:
         model: Changed in place.
@@ -60,7 +61,7 @@ def inline_functions(model: ir.Model, limit: int | None = None) -> None:
 
 
 def _unmade(model: ir.Model) -> Iterator[str]:
-    """Says what functions read that nothing in them makes."""
+    """Return what functions read that nothing in them makes."""
     for function in model.functions.values():
         for node in graphs.nodes(function.graph):
             for value in filter(None, node.inputs):
@@ -71,7 +72,7 @@ def _unmade(model: ir.Model) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _outputs_aside(graph: ir.Graph) -> Iterator[None]:
-    """Has nodes read the graph's outputs, all of which the pass would look at for every call."""
+    """Have nodes read the graph's outputs, all of which the pass would look at for every call."""
     readers = [ir.Node("tenonnx", "Output", [v], num_outputs=0) for v in graph.outputs]
     graph.outputs.clear()
     graph.extend(readers)
@@ -82,7 +83,7 @@ def _outputs_aside(graph: ir.Graph) -> Iterator[None]:
 
 
 def _refuse_explosion(model: ir.Model, limit: int | None) -> None:
-    """Counts the nodes that inlining makes: a chain of functions that call twice doubles them.
+    """Count the nodes that inlining makes: a chain of functions that call twice doubles them.
 
     Raises:
         InvalidGraph: They are too many for a model of this size.
@@ -105,7 +106,7 @@ def _refuse_explosion(model: ir.Model, limit: int | None) -> None:
 def _expanded_sizes(
     bodies: Mapping[ir.OperatorIdentifier, Sequence[ir.Node]],
 ) -> dict[ir.OperatorIdentifier, int]:
-    """Returns how many nodes a call of each function stands for; the calls have no cycle."""
+    """Return how many nodes a call of each function stands for; the calls have no cycle."""
     sizes: dict[ir.OperatorIdentifier, int] = {}
     waiting = list(bodies)
     while waiting:
@@ -121,7 +122,7 @@ def _expanded_sizes(
 
 
 def expand_unsupported(model: ir.Model, is_supported: Callable[[ir.Node], bool]) -> list[ir.Node]:
-    """Replaces operators that nobody runs by the body that their schema gives them.
+    """Replace operators that nobody runs by the body that their schema gives them.
 
     Returns:
         The nodes without a body, which are left as they are.
@@ -145,7 +146,7 @@ def expand_unsupported(model: ir.Model, is_supported: Callable[[ir.Node], bool])
 
 
 def unsupported(model: ir.Model, is_supported: Callable[[ir.Node], bool]) -> list[ir.Node]:
-    """Returns the nodes of a model, in subgraphs too, that nobody runs."""
+    """Return the nodes of a model, in subgraphs too, that nobody runs."""
     return [
         node
         for node in graphs.nodes(model.graph)
@@ -154,7 +155,7 @@ def unsupported(model: ir.Model, is_supported: Callable[[ir.Node], bool]) -> lis
 
 
 def _attach_body(model: ir.Model, node: ir.Node, index: int) -> bool:
-    """Makes a node the only call of a model-local function that holds its schema's body."""
+    """Make a node the only call of a model-local function that holds its schema's body."""
     schema = schema_of(node)
     if schema is None or not node.attributes.keys() <= schema.attributes.keys():
         return False
@@ -186,16 +187,8 @@ def _attach_body(model: ir.Model, node: ir.Node, index: int) -> bool:
     return True
 
 
-def schema_of(node: ir.Node) -> Any:
-    """Returns the ``OpSchema`` of a node's operator; ``None`` for operators that are not ONNX's."""
-    try:
-        return onnx.defs.get_schema(node.op_type, node.version or 1, node.domain)
-    except (onnx.defs.SchemaError, TypeError):  # TypeError: a version of more than 31 bits
-        return None
-
-
 def _add_default_attributes(node: ir.Node) -> None:
-    """Adds the schema's defaults, to which bodies refer to by name."""
+    """Add the schema's defaults, to which bodies refer to by name."""
     schema = schema_of(node)
     for name, attribute in schema.attributes.items() if schema else ():
         default = attribute.default_value
@@ -204,7 +197,7 @@ def _add_default_attributes(node: ir.Node) -> None:
 
 
 def schema_body(node: ir.Node) -> onnx.FunctionProto | None:
-    """Returns the fixed body that an operator's schema gives it at the node's version."""
+    """Return the fixed body that an operator's schema gives it at the node's version."""
     schema = schema_of(node)
     if schema is None or not schema.has_function:
         return None
@@ -219,7 +212,7 @@ def schema_body(node: ir.Node) -> onnx.FunctionProto | None:
 
 
 def _lacks_types(node: ir.Node) -> bool:
-    """Says whether a body may depend on the type of an input that is not known."""
+    """Return whether a body may depend on the type of an input that is not known."""
     schema = schema_of(node)
     if schema is None or not schema.has_context_dependent_function:
         return False
@@ -227,7 +220,7 @@ def _lacks_types(node: ir.Node) -> bool:
 
 
 def _contextual_body(node: ir.Node) -> onnx.FunctionProto | None:
-    """Returns the body that depends on the node's attributes and input types."""
+    """Return the body that depends on the node's attributes and input types."""
     schema = schema_of(node)
     if schema is None or not schema.has_context_dependent_function:
         return None

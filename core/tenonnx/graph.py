@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Set
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from tenonnx import interruption
 from tenonnx.errors import InvalidGraph, MalformedGraph
-from tenonnx.lazy_modules import onnx_ir as ir
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 Scopes: TypeAlias = tuple[Set["ir.Value"], ...]
 """The values of a graph and of each graph around it, the innermost first."""
 
-GRAPH = ir.AttributeType.GRAPH
-BODIES = (GRAPH, ir.AttributeType.GRAPHS)
+GRAPH = 5
+BODIES = (GRAPH, 10)
+"""Kinds of attributes that hold graphs, as numbers of ``onnx_ir.AttributeType``."""
 
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 """ai.onnx operators that the runtime runs itself, as nested code."""
@@ -32,21 +36,26 @@ ORIGIN = "tenonnx.origin"
 
 
 def is_control_flow(node: ir.Node) -> bool:
-    """Says whether the runtime, not a provider, runs a node."""
+    """Return whether the runtime, not a provider, runs a node."""
     return node.domain == "" and node.op_type in CONTROL_FLOW
 
 
 def label(node: ir.Node) -> str:
-    """Names a node for people: ``Conv 'stem' (ai.onnx, opset 17)``."""
-    name = node.name or (node.outputs[0].name if node.outputs else "") or "?"
-    opset = f", opset {node.version}" if node.version else ""
-    own = f"{node.op_type} '{name}' ({node.domain or 'ai.onnx'}{opset})"
-    origin = node.metadata_props.get(ORIGIN)
+    """Name a node for people: ``Conv 'stem' (ai.onnx, opset 17)``."""
+    name = node.name or (node.outputs[0].name if node.outputs else "")
+    origin = node.metadata_props.get(ORIGIN, "")
+    return labeled(node.op_type, name, node.domain, node.version, origin)
+
+
+def labeled(op_type: str, name: str | None, domain: str, version: int | None, origin: str) -> str:
+    """Return a node's label, given its facts; ``origin`` is that of the node it replaced."""
+    opset = f", opset {version}" if version else ""
+    own = f"{op_type} '{name or '?'}' ({domain or 'ai.onnx'}{opset})"
     return f"{own} in the body of {origin}" if origin else own
 
 
 def has_bodies(node: ir.Node) -> bool:
-    """Says whether a node holds graphs; few do, and asking is cheaper than looking for them."""
+    """Return whether a node holds graphs; few do, and asking is cheaper than looking for them."""
     for attribute in node.attributes.data.values():  # noqa: SIM110  # any() takes twice the time
         if attribute.type in BODIES:
             return True
@@ -54,7 +63,7 @@ def has_bodies(node: ir.Node) -> bool:
 
 
 def subgraphs(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
-    """Yields a node's graph attributes by name."""
+    """Yield a node's graph attributes by name."""
     for name, attribute in node.attributes.data.items():
         if attribute.type not in BODIES or attribute.is_ref():
             continue
@@ -66,7 +75,7 @@ def subgraphs(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
 
 
 def nodes(graph: ir.Graph) -> Iterator[ir.Node]:
-    """Yields the nodes of a graph, after each those of its subgraphs.
+    """Yield the nodes of a graph, after each those of its subgraphs.
 
     The same nodes as ``onnx_ir``'s own traversal, in a fifth of its time.
     """
@@ -78,7 +87,7 @@ def nodes(graph: ir.Graph) -> Iterator[ir.Node]:
 
 
 def graphs(model: ir.Model) -> tuple[ir.Graph, ...]:
-    """Returns a model's graph and all graphs inside it, each after the one that holds it."""
+    """Return a model's graph and all graphs inside it, each after the one that holds it."""
     found = [model.graph]
     for graph in found:
         for node in graph:
@@ -88,12 +97,12 @@ def graphs(model: ir.Model) -> tuple[ir.Graph, ...]:
 
 
 def operators(model: ir.Model) -> set[str]:
-    """Returns the names of the operators that a model's nodes have, whatever their domains."""
+    """Return the names of the operators that a model's nodes have, whatever their domains."""
     return {node.op_type for node in nodes(model.graph)}
 
 
 def captures(node: ir.Node) -> Iterator[ir.Value]:
-    """Yields every value that a node's subgraphs read from outside themselves, with repeats."""
+    """Yield every value that a node's subgraphs read from outside themselves, with repeats."""
     for _, graph in subgraphs(node):
         inside: set[ir.Value] = {*graph.inputs, *graph.initializers.values()}
         for inner in graph:
@@ -104,13 +113,13 @@ def captures(node: ir.Node) -> Iterator[ir.Value]:
 
 
 def reads(graph: ir.Graph) -> Iterator[ir.Value]:
-    """Yields every value that the nodes of a graph and of its subgraphs read, with repeats."""
+    """Yield every value that the nodes of a graph and of its subgraphs read, with repeats."""
     for node in graph:
         yield from inputs(node)
 
 
 def inputs(node: ir.Node) -> Iterator[ir.Value]:
-    """Yields every value a node reads, through its subgraphs too."""
+    """Yield every value a node reads, through its subgraphs too."""
     for value in node.inputs:
         if value is not None:
             yield value
@@ -118,9 +127,18 @@ def inputs(node: ir.Node) -> Iterator[ir.Value]:
         yield from captures(node)
 
 
+@functools.cache
+def _has_lists_of_readers() -> bool:
+    """Return whether onnx_ir has the private parts that spare copies of a wide node's inputs."""
+    import onnx_ir as ir
+
+    parts = (ir.Node, "_inputs"), (ir.Value, "_add_usage"), (ir.Value, "_remove_usage")
+    return all(hasattr(owner, name) for owner, name in parts)
+
+
 def replace_input(node: ir.Node, position: int, value: ir.Value | None) -> None:
-    """Has a node read another value at a position."""
-    if len(node.inputs) <= WIDE:
+    """Have a node read another value at a position."""
+    if len(node.inputs) <= WIDE or not _has_lists_of_readers():
         node.replace_input_with(position, value)
         return
     # onnx_ir copies all inputs for each, so replacing all of them takes the square of their number.
@@ -136,7 +154,11 @@ def replace_input(node: ir.Node, position: int, value: ir.Value | None) -> None:
 
 
 def detach(node: ir.Node) -> None:
-    """Has a node read nothing any more."""
+    """Have a node read nothing any more."""
+    if not _has_lists_of_readers():
+        for position in range(len(node.inputs)):
+            node.replace_input_with(position, None)
+        return
     # onnx_ir makes all inputs anew for each that goes.
     for position, value in enumerate(node.inputs):
         if value is not None:
@@ -145,27 +167,27 @@ def detach(node: ir.Node) -> None:
 
 
 def replace_uses(old: ir.Value, new: ir.Value) -> None:
-    """Has all nodes that read one value read another; outputs of graphs stay what they are."""
+    """Have all nodes that read one value read another; outputs of graphs stay what they are."""
     for reader, position in old.uses():
         replace_input(reader, position, new)
 
 
 def constant_of(value: ir.Value | None) -> ir.TensorProtocol | None:
-    """Returns the tensor that a value is; ``None`` if a run or a caller may make it another."""
+    """Return the tensor that a value is; ``None`` if a run or a caller may make it another."""
     if value is None or not value.is_initializer() or value.is_graph_input():
         return None
     return value.const_value
 
 
 def attribute(node: ir.Node, name: str, default: Any) -> Any:
-    """Returns an attribute's value, or a default where the node has none of that name."""
+    """Return an attribute's value, or a default where the node has none of that name."""
     # A dict's own get: that of the attributes themselves takes ten times as long.
     found = node.attributes.data.get(name)
     return default if found is None else found.value
 
 
 def python_attributes(node: ir.Node) -> dict[str, Any]:
-    """Returns a node's attributes as Python values; tensors become numpy arrays.
+    """Return a node's attributes as Python values; tensors become numpy arrays, types their text.
 
     Lists are sequences: tuples, or a ``LongList`` of what lies in the model's file.
     """
@@ -173,21 +195,27 @@ def python_attributes(node: ir.Node) -> dict[str, Any]:
 
 
 def _python_value(attribute: ir.Attr) -> Any:
+    import onnx_ir as ir
+
     match attribute.type:
         case ir.AttributeType.TENSOR:
             return array_of(attribute.value)
         case ir.AttributeType.TENSORS:
             return tuple(array_of(tensor) for tensor in attribute.value)
+        case ir.AttributeType.TYPE_PROTO | ir.AttributeType.TYPE_PROTOS:
+            return str(attribute.value)
     return attribute.value
     return attribute.value
 
 
 def array_of(tensor: ir.TensorProtocol) -> np.ndarray[Any, Any]:
-    """Returns a tensor as numpy's array; strings become ``str`` objects.
+    """Return a tensor as numpy's array; strings become ``str`` objects.
 
     Raises:
         InvalidGraph: A string is not UTF-8.
     """
+    import onnx_ir as ir
+
     array = tensor.numpy()
     if tensor.dtype != ir.DataType.STRING:
         return array
@@ -199,7 +227,7 @@ def array_of(tensor: ir.TensorProtocol) -> np.ndarray[Any, Any]:
 
 
 def resolve_versions(model: ir.Model) -> None:
-    """Writes on every node the opset version it is written in, functions' own imports first.
+    """Write on every node the opset version it is written in, functions' own imports first.
 
     Raises:
         InvalidGraph: A node's domain has no opset import.
@@ -227,7 +255,7 @@ def _write_versions(unresolved: Iterable[ir.Node], imports: Mapping[str, int]) -
 
 
 def check_and_sort(model: ir.Model) -> list[ir.Node]:
-    """Puts nodes in an order in which they can run, and writes on each its opset version.
+    """Put nodes in an order in which they can run, and writes on each its opset version.
 
     It is done after every transform, so all of it in one walk.
 
@@ -245,7 +273,7 @@ def check_and_sort(model: ir.Model) -> list[ir.Node]:
 
 
 def _sort(graph: ir.Graph, outer: Scopes, found: list[ir.Node]) -> None:
-    """Sorts a graph that may read values of the graphs around it; lists its nodes."""
+    """Sort a graph that may read values of the graphs around it; list its nodes."""
     before = len(found)
     if _holds(graph, outer, found):
         return
@@ -261,7 +289,7 @@ def _sort(graph: ir.Graph, outer: Scopes, found: list[ir.Node]) -> None:
 
 
 def _holds(graph: ir.Graph, outer: Scopes, found: list[ir.Node]) -> bool:
-    """Checks a graph and the graphs in it; says whether its nodes are in order, and lists them."""
+    """Check a graph and the graphs in it; return whether its nodes are in order, and list them."""
     available = {*graph.inputs, *graph.initializers.values()}
     scopes = (available, *outer)
     makers: dict[str | None, ir.Node | None] = {value.name: None for value in graph.inputs}
@@ -298,12 +326,25 @@ def _refuse_dangling(graph: ir.Graph, known: Scopes) -> None:
     for node in graph:
         for value in inputs(node):
             if not _is_in(value, known):
+                _refuse_outer_output(node, value, known)
                 raise MalformedGraph(
                     f"{label(node)} reads '{value.name}', which is no input or initializer and "
                     "which no node produces",
                     hint="the model was cut or edited by hand; onnx.checker.check_model may say "
                     "more",
                 )
+
+
+def _refuse_outer_output(node: ir.Node, value: ir.Value, known: Scopes) -> None:
+    """Raise for a body that returns a value of the graphs around it, which ONNX forbids."""
+    outer = any(value.name == other.name for scope in known for other in scope)
+    for name, body in subgraphs(node):
+        if outer and any(value is output for output in body.outputs):
+            raise MalformedGraph(
+                f"{name} of {label(node)} returns '{value.name}', a value of the graph around it; "
+                "a body returns what its own nodes make",
+                hint=f"put an Identity between '{value.name}' and the output of {name}",
+            )
 
 
 def _made_twice(name: str, first: ir.Node | None, node: ir.Node) -> MalformedGraph:

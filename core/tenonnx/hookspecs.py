@@ -9,7 +9,9 @@ first needed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import pluggy
 
 from tenonnx.operators import OperatorTable
 from tenonnx.provider import LaterProvider, Provider
@@ -28,47 +30,8 @@ API_VERSION = 1
 A plug-in with ``tenonnx_api = 1`` is disabled by a tenonnx with another version.
 """
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def hookspec(function: F) -> F:
-    """Declares a hook like pluggy's marker, which a session need not import."""
-    told = dict.fromkeys(("firstresult", "historic"), False)
-    setattr(function, f"{NAMESPACE}_spec", {**told, "warn_on_impl": None})
-    return function
-
-
-class _Hookimpl:
-    """Decorates implementations of hooks, with the options of ``pluggy.HookimplMarker``."""
-
-    @overload
-    def __call__(self, function: F) -> F: ...
-    @overload
-    def __call__(
-        self,
-        *,
-        hookwrapper: bool = ...,
-        optionalhook: bool = ...,
-        tryfirst: bool = ...,
-        trylast: bool = ...,
-        specname: str | None = ...,
-        wrapper: bool = ...,
-    ) -> Callable[[F], F]: ...
-    def __call__(self, function: F | None = None, **options: Any) -> F | Callable[[F], F]:
-        """Marks a function, or returns a decorator that does."""
-        if options or function is None:
-            import pluggy  # for those who say more
-
-            return pluggy.HookimplMarker(NAMESPACE)(function, **options)
-        flags = dict.fromkeys(
-            ("hookwrapper", "optionalhook", "tryfirst", "trylast", "wrapper"), False
-        )
-        setattr(function, f"{NAMESPACE}_impl", {**flags, "specname": None})
-        return function
-
-
-hookimpl = _Hookimpl()
-
+hookspec = pluggy.HookspecMarker(NAMESPACE)
+hookimpl = pluggy.HookimplMarker(NAMESPACE)
 
 RegisterCommands: TypeAlias = "Callable[[typer.Typer | Callable[[], typer.Typer]], Any]"
 
@@ -77,7 +40,7 @@ class RegisterOperators(Protocol):
     """Adds kernels to one provider by its name, or to every provider that takes kernels."""
 
     def __call__(self, table: OperatorTable, *, provider: str | None = None) -> None:
-        """Adds a table's kernels."""
+        """Add a table's kernels."""
 
 
 @hookspec

@@ -5,15 +5,16 @@ This module is public: plug-ins of others may import it.
 
 from __future__ import annotations
 
+import logging
+
 import onnx
 import onnx_ir as ir
 
 from tenonnx.dtypes import binding
 from tenonnx.graph import nodes
-from tenonnx.lazy_modules import logger
 from tenonnx.type_names import SCALAR
 
-log = logger("tenonnx")
+log = logging.getLogger("tenonnx")
 
 LARGE_BYTES = 1024
 """Larger tensors say no shapes that are computed with; inference needs their own alone."""
@@ -26,7 +27,7 @@ LABELS = {ir.DataType.STRING, ir.DataType.INT64}
 
 
 def infer_types(model: ir.Model) -> None:
-    """Gives values without type or shape what ONNX's inference finds, or their schema says."""
+    """Give values without type or shape what ONNX's inference finds, or their schema says."""
     for _ in range(MAX_ROUNDS):
         _infer(model)
         untyped = [
@@ -37,7 +38,7 @@ def infer_types(model: ir.Model) -> None:
 
 
 def _from_schema(value: ir.Value) -> bool:
-    """Types an output whose operator has no inference, as those of ai.onnx.ml; says whether.
+    """Type an output whose operator has no inference, as those of ai.onnx.ml; return whether.
 
     A type that an input is bound to is that input's; one out of several may follow from the
     labels that the node has; a single one is no question.
@@ -75,7 +76,7 @@ def _infer(model: ir.Model) -> None:
 
 
 def _without_bytes(model: ir.Model) -> onnx.ModelProto:
-    """Returns a model that says only the types and shapes of its larger tensors."""
+    """Return a model that says only the types and shapes of its larger tensors."""
     bare = model.clone()
     for value in bare.graph.inputs:
         if SCALAR in value.meta:
@@ -99,7 +100,7 @@ def _bare(tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
 
 
 def _dimensions(model: ir.Model) -> set[str]:
-    """Returns the names of dimensions that a model says; inference makes up others."""
+    """Return the names of dimensions that a model says; inference makes up others."""
     return {
         dim.value
         for graph in model.graphs()
@@ -111,7 +112,7 @@ def _dimensions(model: ir.Model) -> set[str]:
 
 
 def _merged(said: ir.Shape | None, found: ir.Shape | None, own: set[str]) -> ir.Shape | None:
-    """Returns a shape that is said, with what is found of the sizes that it leaves open."""
+    """Return a shape that is said, with what is found of the sizes that it leaves open."""
     if found is None or (said is not None and len(said) != len(found)):
         return said
     shape: ir.Shape = found.copy() if said is None else said.copy()

@@ -26,7 +26,7 @@ class Inliner(InlinePass):
 
 
 def _apart() -> Callable[[ir.Function], bool]:
-    """Returns the pass's question whether to inline a call, which is asked for one at a time.
+    """Return the pass's question whether to inline a call, which is asked for one at a time.
 
     The answer is yes, and what the body names has names of its own by then. The pass makes them,
     too, but tries number after number for each, so its time grows with the square of the calls.

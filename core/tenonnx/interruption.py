@@ -1,7 +1,8 @@
 """Limits of runs: their sources, and the places that check them.
 
 A run or a load with *limits* has them checked by whoever works for it, in the same thread: after
-every step, between the tasks of a kernel, between pieces of long loops.
+every step, between the tasks of a kernel, in long loops of Python's. An operation of numpy is not
+interrupted.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Limit(Protocol):
     """Says when to stop."""
 
     def check(self) -> None:
-        """Raises ``Stopped`` if it is time."""
+        """Raise ``Stopped`` if it is time."""
 
 
 _own = threading.local()
@@ -30,22 +31,22 @@ _followers: list[Callable[[], object]] = []
 
 
 def limits() -> tuple[Limit, ...]:
-    """Returns the limits of what this thread does."""
+    """Return the limits of what this thread does."""
     found: tuple[Limit, ...] = getattr(_own, "limits", ())
     return found
 
 
 def check() -> None:
-    """Raises what a limit of this thread stops it with.
+    """Raise what a limit of this thread stops it with.
 
-    Array kernels call it every few hundredths of a second at least.
+    Kernels with loops of many operations call it within them.
     """
     for limit in limits():
         limit.check()
 
 
 def pieces(length: int, work: int, longest: int) -> Iterator[slice]:
-    """Yields slices that an axis of some length is done in, having looked whether to stop.
+    """Yield slices that an axis of some length is done in, having looked whether to stop.
 
     Args:
         length: Of the axis.
@@ -58,40 +59,8 @@ def pieces(length: int, work: int, longest: int) -> Iterator[slice]:
         yield slice(start, start + step)
 
 
-MOVED = 1 << 20
-"""Elements that are copied at once: a hundredth of a second, or three into memory that is new."""
-
-TILE = 128
-"""Elements of a row that are copied at once where the source has its rows elsewhere."""
-
-
-def fill(target: Any, source: Any) -> None:
-    """Copies an array into another of its shape, in pieces between which it can be stopped."""
-    axis = next((axis for axis, length in enumerate(target.shape) if length > 1), None)
-    if target.size > MOVED and axis is not None:
-        for some in pieces(target.shape[axis], target.size, MOVED):
-            part = (*(slice(None),) * axis, some)
-            fill(target[part], source[part])
-    elif axis is None or abs(source.strides[-1]) <= source.itemsize:
-        target[...] = source
-    else:
-        for start in range(0, target.shape[-1], TILE):
-            target[..., start : start + TILE] = source[..., start : start + TILE]
-
-
-def copied(source: Any) -> Any:
-    """Returns a copy of a numpy array, in C's order."""
-    if source.size <= MOVED:
-        return source.copy()
-    import numpy as np  # a caller has arrays of it, and so has imported it
-
-    target = np.empty(source.shape, source.dtype)
-    fill(target, source)
-    return target
-
-
 def enter(stage: str) -> None:
-    """Says what this thread does from now on, after checking whether it still may.
+    """Enter a stage of this thread's work, after checking whether it may still run.
 
     Args:
         stage: What it is doing: ``"reading the model"``.
@@ -101,7 +70,7 @@ def enter(stage: str) -> None:
 
 
 def stage() -> str:
-    """Returns what this thread is doing."""
+    """Return what this thread is doing."""
     return getattr(_own, "stage", "working")
 
 
@@ -128,12 +97,34 @@ class limited:  # noqa: N801 - it is called like a function, and as a generator 
 
 
 def follow(follower: Callable[[], object]) -> None:
-    """Has a function called whenever a thread is put under limits."""
+    """Have a function called whenever a thread is put under limits."""
     _followers.append(follower)
 
 
+AGAIN_SECONDS = 0.05
+"""After which an interrupt that fell into a finalizer comes again, when that has returned."""
+
+
+def finish(work: Callable[..., object], *arguments: object) -> None:
+    """Do a finalizer's work, anew if an interrupt comes: Python would print that and lose it.
+
+    The program is interrupted afterwards, in code of its own.
+
+    Args:
+        work: Such as writing a file; doing it twice does no harm.
+        arguments: Its arguments.
+    """
+    try:
+        work(*arguments)
+    except KeyboardInterrupt:
+        import signal  # for interrupts alone
+
+        threading.Timer(AGAIN_SECONDS, signal.raise_signal, [signal.SIGINT]).start()
+        work(*arguments)
+
+
 def lines(error: BaseException) -> Iterator[tuple[CodeType, int]]:
-    """Yields code and line of the frames that an exception went through, outermost first."""
+    """Yield code and line of the frames that an exception went through, outermost first."""
     traceback = error.__traceback__
     while traceback is not None:
         yield traceback.tb_frame.f_code, traceback.tb_lineno
@@ -141,7 +132,7 @@ def lines(error: BaseException) -> Iterator[tuple[CodeType, int]]:
 
 
 def raised_by_handler(error: BaseException) -> bool:
-    """Says whether a signal's handler raised an exception: it is no fault of what it came into."""
+    """Return whether a signal's handler raised an exception: no fault of the code it came into."""
     if threading.current_thread() is not threading.main_thread():
         return False
     import signal  # for errors alone
@@ -151,7 +142,7 @@ def raised_by_handler(error: BaseException) -> bool:
 
 
 def _code_of(handler: Any) -> CodeType | None:
-    """Returns the code that a call of a handler runs, if it is Python's."""
+    """Return the code that a call of a handler runs, if it is Python's."""
     while (inner := getattr(handler, "func", None)) is not None:  # functools.partial
         handler = inner
     if callable(handler) and not hasattr(handler, "__code__") and not hasattr(handler, "__func__"):

@@ -19,8 +19,13 @@ class Later:
         self._thing, self._make = thing, make
         self._lock = threading.RLock()  # a signal's handler may ask, too
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it is made already."""
+        return self._make is None
+
     def open(self, begin: Callable[[Any], None] | None = None) -> Any:
-        """Returns it, the same each time.
+        """Return it, the same each time.
 
         Args:
             begin: Is told of it when it is made.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import logging
 import os
 import sys
 from collections.abc import Iterable
@@ -14,7 +15,7 @@ import onnx
 import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped] # has no stubs
 
-from tenonnx import collector, interruption
+from tenonnx import interruption
 from tenonnx.errors import (
     Fail,
     InvalidArgument,
@@ -25,7 +26,6 @@ from tenonnx.errors import (
     WithoutGraph,
 )
 from tenonnx.graph import nodes
-from tenonnx.lazy_modules import logger
 from tenonnx.loading.map_types import has_maps, note_map_types, take_map_types
 from tenonnx.loading.paths import DataFolders, missing
 from tenonnx.loading.protos import graphs, read_quietly
@@ -38,7 +38,7 @@ from tenonnx.loading.wire import COMPILED, skim
 if TYPE_CHECKING:
     from tenonnx.weights.registry import WeightRegistry
 
-log = logger("tenonnx.plans")
+log = logging.getLogger("tenonnx.plans")
 
 TENSOR, TENSORS = ir.AttributeType.TENSOR, ir.AttributeType.TENSORS
 GRAPH, GRAPHS = ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS
@@ -54,7 +54,7 @@ def load(
     allowed_roots: Roots = (),
     supplied: Supplied = NOTHING,
 ) -> ir.Model:
-    """Returns a model whose tensors, wherever they are in it, are ``WeightTensor``s.
+    """Return a model whose tensors, wherever they are in it, are ``WeightTensor``s.
 
     Args:
         source: A path; bytes, a bytearray, memoryview or mmap, which must not change while the
@@ -157,22 +157,21 @@ def _read_buffer(buffer: memoryview, storage: Any, reader: TensorReader, name: s
 
 
 def _read(proto: onnx.ModelProto, reader: TensorReader) -> ir.Model:
-    """Returns the model of a proto, which gets changed if it has sparse tensors or maps."""
+    """Return the model of a proto, which gets changed if it has sparse tensors or maps."""
     _refuse_incomplete(proto)
-    with collector.paused():
-        try:
-            inside = graphs(proto)
-            densify(proto, inside, reader)
-            maps = take_map_types(inside)
-            model = read_quietly(functools.partial(read_model, tensors=reader), proto)
-        except TenonnxError:
-            raise
-        except Exception as error:  # what onnx_ir raises depends on what is malformed
-            from tenonnx.blame import shown  # for mistakes only
+    try:
+        inside = graphs(proto)
+        densify(proto, inside, reader)
+        maps = take_map_types(inside)
+        model = read_quietly(functools.partial(read_model, tensors=reader), proto)
+    except TenonnxError:
+        raise
+    except Exception as error:  # what onnx_ir raises depends on what is malformed
+        from tenonnx.blame import shown  # for mistakes only
 
-            why = shown(_root_cause(error)) or "a field of it says what it cannot mean"
-            raise MalformedGraph(f"the model is not well-formed: {why}") from error
-        _convert_functions(model, reader)
+        why = shown(_root_cause(error)) or "a field of it says what it cannot mean"
+        raise MalformedGraph(f"the model is not well-formed: {why}") from error
+    _convert_functions(model, reader)
     note_map_types(model, maps)
     return model
 
@@ -192,7 +191,7 @@ def _refuse_incomplete(proto: onnx.ModelProto) -> None:
 
 
 def _convert(model: ir.Model, reader: TensorReader) -> None:
-    """Replaces every tensor of a model by a tensor over the registry."""
+    """Replace every tensor of a model by a tensor over the registry."""
     _convert_initializers(model.graph, reader)
     for node in nodes(model.graph):
         interruption.check()
@@ -232,7 +231,7 @@ def _convert_attributes(owner: ir.Node | ir.Function, reader: TensorReader) -> N
 
 
 def _diagnosis(buffer: memoryview, error: Exception) -> Exception:
-    """Returns the most exact account there is of why a buffer is not a model."""
+    """Return the most exact account there is of why a buffer is not a model."""
     if isinstance(error, DecodeError):
         try:
             skim(buffer, threshold=0)

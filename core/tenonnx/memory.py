@@ -1,19 +1,26 @@
-"""Memory of this process: a limit for computations, and giving back what is free."""
+"""Memory of this process: room for loading, a limit for computations, giving back what is free."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import math
+import mmap
 from collections.abc import Iterator
 from contextvars import ContextVar
+
+from tenonnx.errors import OutOfMemory, TenonnxError
+
+ROOM_BYTES = 48 << 20
+"""Address space that loading leaves free: importing onnx and onnx_ir takes 34 MiB (onnx 1.19)."""
 
 _most: ContextVar[float] = ContextVar("most", default=math.inf)
 
 
 @contextlib.contextmanager
 def at_most(nbytes: float) -> Iterator[None]:
-    """Makes kernels refuse larger results before they allocate them."""
+    """Make kernels refuse larger results before they allocate them."""
     token = _most.set(nbytes)
     try:
         yield
@@ -21,12 +28,62 @@ def at_most(nbytes: float) -> Iterator[None]:
         _most.reset(token)
 
 
+def keep_room() -> None:
+    """Make sure that large allocations leave room for imports and for libraries' small ones.
+
+    Without any, an import raises ``ImportError``, ``SystemError`` or ``SyntaxError``, a thread
+    that starts is waited for in vain, and the C library ends the process.
+
+    Raises:
+        MemoryError: Less than ``ROOM_BYTES`` of address space are left.
+    """
+    try:
+        mmap.mmap(-1, ROOM_BYTES).close()
+    except OSError as error:
+        raise MemoryError(f"less than {ROOM_BYTES >> 20} MiB of address space are left") from error
+
+
+@contextlib.contextmanager
+def for_loading() -> Iterator[None]:
+    """Raise ``OutOfMemory`` for whatever fails inside for want of memory.
+
+    Raises:
+        OutOfMemory: An exception is, or comes from, ``MemoryError`` or ``ENOMEM``, or it is not
+            tenonnx's and there is no room now.
+    """
+    try:
+        keep_room()
+        yield
+    except Exception as error:
+        if isinstance(error, OutOfMemory) or not _is_for_want(error):
+            raise
+        raise OutOfMemory(
+            f"loading the model needs more memory than there is: {error!r}",
+            hint="raise the limit of the process, if it has one (`ulimit -v`)",
+        ) from error
+
+
+def _is_for_want(error: BaseException) -> bool:
+    link: BaseException | None = error
+    while link is not None:
+        if isinstance(link, MemoryError) or getattr(link, "errno", None) == errno.ENOMEM:
+            return True
+        link = link.__cause__ or link.__context__
+    if isinstance(error, TenonnxError):
+        return False
+    try:
+        keep_room()
+    except MemoryError:
+        return True
+    return False
+
+
 def allowed() -> float:
-    """Returns how many bytes a result may have."""
+    """Return how many bytes a result may have."""
     return _most.get()
 
 
 def trim() -> None:
-    """Has the allocator give back what is free: glibc's keeps up to 64 MiB of what was large."""
+    """Have the allocator give back what is free: glibc's keeps up to 64 MiB of what was large."""
     with contextlib.suppress(AttributeError, OSError, TypeError):  # of other allocators
         ctypes.CDLL(None).malloc_trim(0)

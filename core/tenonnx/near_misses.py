@@ -30,12 +30,12 @@ class NearMisses:
         self._found: dict[str, list[str]] = {}
 
     def add(self, name: str, node: ir.Node, why: str) -> None:
-        """Remembers that a node is nearly something."""
+        """Remember that a node is nearly something."""
         kind = NAMES.sub("", f"{name} {node.op_type} {why}")
         self._found.setdefault(kind, []).append(f"{NEARLY}{name} at {label(node)}: {why}")
 
     def notes(self) -> Iterator[str]:
-        """Yields a line for each kind."""
+        """Yield a line for each kind."""
         for like in list(self._found.values())[:MOST]:
             more = f" (and {len(like) - 1} like it)" if len(like) > 1 else ""
             yield like[-1] + more

@@ -16,11 +16,11 @@ import importlib
 import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from tenonnx import errors
 from tenonnx.errors import InvalidArgument
-from tenonnx.records import field, record
 
 Array: TypeAlias = Any
 """An array of whichever namespace runs the kernel."""
@@ -39,7 +39,11 @@ If it takes ``*inputs``, these go to the first of them: a function, or a namespa
 """
 
 
-@record
+SHAPES = "_operand_shapes"
+"""The attribute of a kernel that declares the shapes of its operands."""
+
+
+@dataclass(frozen=True)
 class Kernel:
     """One implementation of an operator.
 
@@ -64,10 +68,13 @@ class Kernel:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     """Keyword-only parameters: name to default (``inspect.Parameter.empty`` when required)."""
 
+    shapes: str = ""
+    """The shapes that its operands must have, in the language of ``tenonnx.operand_shapes``."""
+
     def bind(
         self, xp: Namespace, attributes: Mapping[str, Any], outputs: int
     ) -> Callable[..., Any]:
-        """Returns a callable of the inputs alone.
+        """Return a callable of the inputs alone.
 
         Args:
             xp: The array namespace.
@@ -100,11 +107,19 @@ class Kernel:
         return functools.partial(self.call, xp, **given)
 
     def arity(self) -> tuple[int, float]:
-        """Returns how many inputs it needs at least, and how many it takes."""
+        """Return how many inputs it needs at least, and how many it takes."""
         return _arity(self.call)
 
+    def operands(self) -> tuple[str, ...]:
+        """Return the names of its positional parameters, without the namespace."""
+        return _operands(self.call)
+
+    def defaults(self) -> dict[str, Any]:
+        """Return its attributes' defaults, with those that these versions lack."""
+        return _defaults(self.call)
+
     def misfit(self, inputs: Sequence[object]) -> str | None:
-        """Returns why a node of these inputs is none of its operator's; ``None`` if it is."""
+        """Return why a node of these inputs is none of its operator's; ``None`` if it is."""
         least, most = self.arity()
         if self.domain:  # others add inputs without a new version; absent ones are no matter
             while inputs and inputs[-1] is None:
@@ -123,7 +138,7 @@ class Kernel:
 
 
 def kernel_name(domain: str, op_type: str, since: int) -> str:
-    """Returns how kernels are called in messages: ``ai.onnx::Softmax-13``."""
+    """Return how kernels are called in messages: ``ai.onnx::Softmax-13``."""
     return f"{domain or 'ai.onnx'}::{op_type}-{since}"
 
 
@@ -137,10 +152,11 @@ class OperatorTable:
     def __init__(self, domain: str = "") -> None:
         self.domain, _ = _key(domain, "")
         self._kernels: dict[tuple[str, str], dict[int, Kernel | str]] = {}
+        self._found: dict[tuple[str, str, int], Kernel | None] = {}
 
     @classmethod
     def listed(cls, package: str, listing: Mapping[str, str], domain: str = "") -> OperatorTable:
-        """Returns a table whose modules are imported when one of their kernels is first needed.
+        """Return a table whose modules are imported when one of their kernels is first needed.
 
         Args:
             package: Where the modules are. Each has an ``OperatorTable`` called ``table``.
@@ -166,8 +182,9 @@ class OperatorTable:
         multiple: bool = False,
         without: Iterable[str] = (),
         like: Sequence[Callable[..., Any]] = (),
+        shapes: str = "",
     ) -> Callable[[F], F]:
-        """Decorates a kernel: ``@table.op("Softmax", since=13)``.
+        """Decorate a kernel: ``@table.op("Softmax", since=13)``.
 
         The function's signature is the operator's schema: a namespace (``xp``), inputs in order,
         ``None`` for an absent one, attributes as keywords. The decorator can be stacked to serve
@@ -182,6 +199,9 @@ class OperatorTable:
             without: Attributes that the operator does not have in these versions.
             like: Functions that it passes ``**attributes`` on to, so that it has what these have;
                 for whatever else the function is registered for, too.
+            shapes: What the shapes of its operands must be, in the language of
+                ``tenonnx.operand_shapes``, for whatever else the function is registered for, too.
+                They are checked before it is called.
 
         Raises:
             PluginError: No name is given, or the table has the kernel already.
@@ -195,7 +215,10 @@ class OperatorTable:
             if like:
                 vars(function).setdefault(PASSES_ON, like)
             attributes = _attributes_of(function, without, like)
-            how = function, host, host_output, multiple, attributes
+            if shapes:
+                vars(function).setdefault(SHAPES, shapes)
+            declared = getattr(function, SHAPES, "")
+            how = function, host, host_output, multiple, attributes, declared
             for name in names:
                 self._add(Kernel(self.domain, name, since, *how))
             return function
@@ -209,7 +232,7 @@ class OperatorTable:
         since: int = 1,
         host: Host = (),
     ) -> None:
-        """Adds operators of one expression each.
+        """Add operators of one expression each.
 
         Args:
             functions: By operator, the name of a function of the namespace, or a lambda that takes
@@ -225,7 +248,7 @@ class OperatorTable:
             self._add(Kernel(self.domain, name, since, function, host, attributes=attributes))
 
     def copy(self) -> OperatorTable:
-        """Returns a table of the same kernels, which does not get what is added to this one."""
+        """Return a table of the same kernels, which does not get what is added to this one."""
         return OperatorTable(self.domain).update(self)
 
     def _add(self, kernel: Kernel) -> None:
@@ -234,33 +257,35 @@ class OperatorTable:
         if kernel.since in versions:
             raise errors.PluginError(f"{kernel} is already in this table")
         self._kernels[key] = versions | {kernel.since: kernel}
+        self._found.clear()
 
     def update(self, *others: OperatorTable) -> OperatorTable:
-        """Adds the kernels of other tables over this one's; returns itself."""
+        """Add the kernels of other tables over this one's; return itself."""
         for other in others:
             mine, theirs = self._kernels, other._kernels
             # Versions are shared: every provider of every session has such a table.
             both = {key: mine[key] | theirs[key] for key in mine.keys() & theirs.keys()}
             self._kernels = mine | theirs | both
+            self._found.clear()
         return self
 
     def find(self, domain: str, op_type: str, version: int) -> Kernel | None:
-        """Returns the kernel for an operator, or ``None``.
+        """Return the kernel for an operator, or ``None``.
 
         Args:
             domain: The operator's domain; ``""`` and ``"ai.onnx"`` are ONNX's own.
             op_type: The operator's name.
             version: The opset version that a node is written in.
         """
-        key = _key(domain, op_type)
-        since = 0
-        for known in self._kernels.get(key, ()):
-            if since < known <= version:
-                since = known
-        return self._kernel(key, since) if since else None
+        asked = domain, op_type, version
+        if asked not in self._found:
+            key = _key(domain, op_type)
+            since = max((v for v in self._kernels.get(key, ()) if v <= version), default=0)
+            self._found[asked] = self._kernel(key, since) if since else None
+        return self._found[asked]
 
     def names(self) -> Iterator[str]:
-        """Yields the kernels as ``ai.onnx::Softmax-13``, without importing any."""
+        """Yield the kernels as ``ai.onnx::Softmax-13``, without importing any."""
         for (domain, op_type), versions in self._kernels.items():
             for since in versions:
                 yield kernel_name(domain, op_type, since)
@@ -286,11 +311,14 @@ def _key(domain: str, op_type: str) -> tuple[str, str]:
 
 
 def _keywords(function: Callable[..., Any]) -> dict[str, Any]:
-    """Returns keyword-only parameters and their defaults.
+    """Return keyword-only parameters and their defaults.
 
     It has the content of ``inspect.signature``, in a tenth of its time: there are hundreds of
     kernels.
     """
+    if isinstance(function, functools.partial):
+        given = function.keywords
+        return {name: given.get(name, of) for name, of in _keywords(function.func).items()}
     plain = inspect.unwrap(function, stop=lambda f: hasattr(f, "__signature__"))
     if hasattr(plain, "__signature__") or not inspect.isfunction(plain):
         parameters = inspect.signature(plain).parameters.values()
@@ -302,14 +330,17 @@ def _keywords(function: Callable[..., Any]) -> dict[str, Any]:
 
 @functools.cache
 def _arity(function: Callable[..., Any] | str) -> tuple[int, float]:
-    """Returns how many positional parameters a kernel needs and has, without its namespace.
+    """Return how many positional parameters a kernel needs and has, without its namespace.
 
     Of a namespace's own function it says what numpy's takes, of one that passes its inputs on what
     the other takes: numpy would write to an input too many. Nothing is known of one that numpy
     lacks, or that has another signature than Python's.
     """
-    if isinstance(function, functools.partial):
-        return _arity(function.func)
+    others = getattr(function, PASSES_ON, ())
+    bound = 1  # its namespace
+    while isinstance(function, functools.partial):
+        bound += len(function.args)
+        function = function.func
     if isinstance(function, str):
         import numpy as np  # which is there when nodes are placed
 
@@ -322,10 +353,26 @@ def _arity(function: Callable[..., Any] | str) -> tuple[int, float]:
         return 0, math.inf
     code = plain.__code__
     is_variadic = code.co_flags & inspect.CO_VARARGS
-    if is_variadic and (others := getattr(plain, PASSES_ON, ())):
+    if is_variadic and (others := others or getattr(plain, PASSES_ON, ())):
         return _arity(others[0])
-    most = math.inf if is_variadic else max(0, code.co_argcount - 1)
-    return max(0, code.co_argcount - 1 - len(plain.__defaults__ or ())), most
+    count = max(0, code.co_argcount - bound)
+    return max(0, count - len(plain.__defaults__ or ())), math.inf if is_variadic else count
+
+
+@functools.cache
+def _operands(function: Callable[..., Any] | str) -> tuple[str, ...]:
+    plain: Any = function
+    bound = 0
+    while isinstance(plain, functools.partial):
+        plain, bound = plain.func, bound + len(plain.args)
+    code = getattr(inspect.unwrap(plain) if callable(plain) else None, "__code__", None)
+    return code.co_varnames[1 + bound : code.co_argcount] if code is not None else ()
+
+
+@functools.cache
+def _defaults(function: Callable[..., Any] | str) -> dict[str, Any]:
+    found = _attributes_of(function)
+    return {name: None if x is inspect.Parameter.empty else x for name, x in found.items()}
 
 
 def _attributes_of(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import enum
 import operator
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from tenonnx import errors
 from tenonnx.errors import InvalidArgument, NotSupported, did_you_mean, page
 from tenonnx.interface.config import SESSION_KEYS, check_entry, found_entry, set_attribute
 from tenonnx.interface.enums import ExecutionMode, ExecutionOrder
 from tenonnx.interface.enums import GraphOptimizationLevel as GraphOptimizationLevel
 from tenonnx.operators import OperatorTable
-from tenonnx.records import changeable, field, names_of, replaced
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -26,13 +28,13 @@ if TYPE_CHECKING:
         records: list[Any]
 
         def register(self, plugin: Any, name: str | None = None) -> Any:
-            """Adds a plug-in."""
+            """Add a plug-in."""
 
 
 Options = TypeVar("Options")
 
 
-@changeable
+@dataclass
 class SessionOptions:
     """The options of a session. Every attribute can be set after construction too.
 
@@ -92,8 +94,8 @@ class SessionOptions:
     _cancelled: bool = field(default=False, repr=False)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in (names := names_of(type(self))):
-            public = [each for each in names if not each.startswith("_")]
+        if name not in self.__dataclass_fields__:
+            public = [each.name for each in fields(self) if not each.name.startswith("_")]
             raise AttributeError(
                 f"SessionOptions has no option {name!r}{did_you_mean(name, public)}"
             )
@@ -107,12 +109,12 @@ class SessionOptions:
         super().__setattr__(name, value)
 
     def copy(self) -> SessionOptions:
-        """Returns options that changes of these do not reach."""
+        """Return options that changes of these do not reach."""
         own = {name: getattr(self, name).copy() for name in OWNED}
-        return replaced(self, **own)
+        return replace(self, **own)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Returns what is pickled.
+        """Return what is pickled.
 
         Raises:
             TypeError: Something of it belongs to this process.
@@ -127,7 +129,7 @@ class SessionOptions:
         return dict(vars(self))
 
     def add_session_config_entry(self, key: str, value: str) -> None:
-        """Stores a configuration entry.
+        """Store a configuration entry.
 
         Warns once of an unknown key; docs/onnxruntime.md lists the known ones.
 
@@ -144,11 +146,11 @@ class SessionOptions:
         self._config[key] = value
 
     def entry(self, key: str) -> str | None:
-        """Returns a stored configuration entry; ``None`` if there is none of that name."""
+        """Return a stored configuration entry; ``None`` if there is none of that name."""
         return self._config.get(key)
 
     def get_session_config_entry(self, key: str) -> str:
-        """Returns a stored configuration entry.
+        """Return a stored configuration entry.
 
         Raises:
             NotFound: There is none of that name.
@@ -156,7 +158,7 @@ class SessionOptions:
         return found_entry(key, self._config, "session")
 
     def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
-        """Fixes the symbolic dimension of a name, in every input that has it.
+        """Fix the symbolic dimension of a name, in every input that has it.
 
         Args:
             name: The dimension's name, as ``NodeArg.shape`` has it.
@@ -165,11 +167,11 @@ class SessionOptions:
         self._sizes["name", name] = operator.index(size)
 
     def add_free_dimension_override_by_denotation(self, denotation: str, size: int) -> None:
-        """Fixes the dimensions of a denotation, such as ``DATA_BATCH``."""
+        """Fix the dimensions of a denotation, such as ``DATA_BATCH``."""
         self._sizes["denotation", denotation] = operator.index(size)
 
     def add_initializer(self, name: str, value: Any) -> None:
-        """Gives an initializer of the model its value.
+        """Give an initializer of the model its value.
 
         Args:
             name: The initializer's name.
@@ -180,7 +182,7 @@ class SessionOptions:
         self._initializers[name] = value
 
     def add_external_initializers(self, names: Sequence[str], values: Sequence[Any]) -> None:
-        """Gives initializers of the model their values: ``OrtValue``s or arrays, used in place.
+        """Give initializers of the model their values: ``OrtValue``s or arrays, used in place.
 
         Raises:
             InvalidArgument: There are not as many values as names.
@@ -190,7 +192,7 @@ class SessionOptions:
     def add_external_initializers_from_files_in_memory(
         self, names: Sequence[str], buffers: Sequence[Any], lengths: Sequence[int]
     ) -> None:
-        """Lets buffers stand for files of external data; used in place.
+        """Let buffers stand for files of external data; used in place.
 
         Args:
             names: The files' names, as the model's tensors locate them.
@@ -205,7 +207,7 @@ class SessionOptions:
             self._files[name] = memoryview(buffer).cast("B")[:length]
 
     def add_provider(self, name: str, options: Mapping[str, str] | None = None) -> None:
-        """Adds a provider, for sessions that are not told which ones to use.
+        """Add a provider, for sessions that are not told which ones to use.
 
         Args:
             name: Its name or an alias, such as ``CPUExecutionProvider`` or ``cpu``.
@@ -216,16 +218,16 @@ class SessionOptions:
     def add_provider_for_devices(
         self, devices: Sequence[Any], options: Mapping[str, str] | None = None
     ) -> None:
-        """Adds the provider of devices that ``get_ep_devices`` lists."""
+        """Add the provider of devices that ``get_ep_devices`` lists."""
         for device in devices:
             self.add_provider(device.ep_name, {**device.ep_options, **(options or {})})
 
     def has_providers(self) -> bool:
-        """Says whether providers were added."""
+        """Return whether providers were added."""
         return bool(self._providers)
 
     def set_load_cancellation_flag(self, cancel: bool) -> None:
-        """Makes sessions that are being built, or will be, raise ``ModelLoadCanceled``.
+        """Make sessions that are being built, or will be, raise ``ModelLoadCanceled``.
 
         Args:
             cancel: Whether to stop them. Any thread may call this.
@@ -235,26 +237,29 @@ class SessionOptions:
     def operator(
         self, name: str, *, since: int = 1, outputs: int = 1
     ) -> Callable[[Function], Function]:
-        """Makes the decorated function an operator of this session; see ``tenonnx.operator``."""
+        """Make the decorated function an operator of this session; see ``tenonnx.operator``."""
         from tenonnx.custom_ops import add_to
 
         return add_to(self.operators, name, since=since, outputs=outputs)
 
     def register_custom_ops_library(self, path: str) -> None:
-        """Refuses a shared library; custom operators are Python functions here.
+        """Refuse a shared library; custom operators are Python functions here.
 
         Raises:
-            NotSupported: Always; the message says how to write the operator.
+            NoSuchFile: There is no file at the path.
+            NotSupported: There is one; the message says how to write the operator.
         """
+        if not os.path.exists(path):  # noqa: PTH110
+            raise errors.NoSuchFile(f"the library {path} does not exist")
         raise NotSupported(
-            f"{path} holds kernels against onnxruntime's own interface, which are not to be "
-            "called from elsewhere",
+            f"{path} is a library of custom operators in onnxruntime's C interface, which tenonnx "
+            "cannot call",
             hint="write them as Python functions: @tenonnx.operator('my.domain::MyOp'), or as a "
             f"plug-in: see {page('plugins')}",
         )
 
     def set_provider_selection_policy(self, policy: int) -> None:
-        """Refuses a policy other than the default one.
+        """Refuse a policy other than the default one.
 
         Raises:
             NotSupported: It is another one.
@@ -265,7 +270,7 @@ class SessionOptions:
             )
 
     def set_provider_selection_policy_delegate(self, delegate: Callable[..., Any]) -> None:
-        """Refuses a delegate.
+        """Refuse a delegate.
 
         Raises:
             NotSupported: Always.
@@ -276,7 +281,7 @@ class SessionOptions:
         )
 
     def set_ep_context_data_read_func(self, *arguments: Any, **more: Any) -> None:
-        """Refuses data of compiled context models, of which there are none.
+        """Refuse data of compiled context models, of which there are none.
 
         Raises:
             NotSupported: Always.
@@ -285,7 +290,7 @@ class SessionOptions:
         raise NotSupported("there are no compiled context models: weights stay shared")
 
     def clear_ep_context_data_read_func(self) -> None:
-        """Does nothing: there never is such a function."""
+        """Do nothing: there never is such a function."""
 
 
 PROCESS_DEFAULTS: Final = {"intra_op_num_threads": 0}
@@ -293,7 +298,7 @@ PROCESS_DEFAULTS: Final = {"intra_op_num_threads": 0}
 
 
 def effective(options: SessionOptions) -> SessionOptions:
-    """Returns a copy of options with the process's defaults where they leave the choice open."""
+    """Return a copy of options with the process's defaults where they leave the choice open."""
     own = options.copy()
     own.intra_op_num_threads = own.intra_op_num_threads or PROCESS_DEFAULTS["intra_op_num_threads"]
     return own
@@ -357,7 +362,7 @@ OWNED: Final = frozenset(
 
 
 def checked(kind: type[Options], given: Any, name: str) -> Options:
-    """Returns what a caller gives as options; new ones for ``None``.
+    """Return what a caller gives as options; new ones for ``None``.
 
     Raises:
         InvalidArgument: They are something else.

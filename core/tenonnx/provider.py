@@ -10,14 +10,17 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
-import numpy as np
-
-from tenonnx.operators import Host, OperatorTable
+from tenonnx.operators import Kernel, OperatorTable
 from tenonnx.options import SessionOptions
-from tenonnx.records import record
+from tenonnx.step import HOST as HOST
+from tenonnx.step import Body as Body
+from tenonnx.step import Device as Device
+from tenonnx.step import HostDevice as HostDevice
+from tenonnx.step import Step as Step
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,120 +28,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-class Device(Protocol):
-    """A memory for arrays. Two devices with the same ``id`` are the same memory.
-
-    Attributes:
-        id: The device's type and number: ``cpu``, ``cuda:0``.
-    """
-
-    id: str
-
-    def upload(self, array: np.ndarray[Any, Any]) -> Any:
-        """Returns the device's array for a numpy array, of the same shape and dtype.
-
-        Args:
-            array: Any shape, strides and dtype that ONNX has; read-only if it is a weight.
-        """
-
-    def download(self, array: Any) -> np.ndarray[Any, Any]:
-        """Returns the numpy array for a device's array, of the same shape and dtype."""
-
-    def stack(self, arrays: list[Any], axis: int) -> Any:
-        """Joins the device's arrays along a new axis, as ``numpy.stack`` does.
-
-        Args:
-            arrays: One or more, of one shape and dtype.
-            axis: Where the new axis is in the result.
-        """
-
-
-class HostDevice:
-    """The process's own memory, where arrays are numpy's and moving them is free."""
-
-    id = "cpu"
-
-    def upload(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Returns the array itself."""
-        return array
-
-    def download(self, array: Any) -> np.ndarray[Any, Any]:
-        """Returns the array itself."""
-        return array  # type: ignore[no-any-return]  # whatever lives here is already numpy's
-
-    def stack(self, arrays: list[Any], axis: int) -> np.ndarray[Any, Any]:
-        """Joins arrays of one shape along a new axis."""
-        if axis == 0 and not arrays[0].dtype.hasobject:
-            return np.array(arrays)  # a fourth of what np.stack takes for small ones
-        return np.stack(arrays, axis)
-
-
-HOST = HostDevice()
-
-
-@record
-class Step:
-    """One call on the run path: ``outputs = call(*inputs)``.
-
-    Attributes:
-        call: Takes the inputs in order; returns the output, or a tuple when ``multiple``.
-        inputs: Values the call takes; ``None`` is passed for an absent optional one.
-        outputs: Values the call produces; unused ones are dropped.
-        multiple: The call returns a tuple.
-        device: The device of inputs and outputs.
-        host: Inputs (by position, or all) that the call takes as numpy arrays instead.
-        host_output: The outputs are on the host instead.
-        nodes: The nodes of the step; errors and profiles name them.
-        bodies: Graph attributes of the node, for a step of one node, that the call takes as
-            keywords, each a ``Body``.
-        parts: Single steps with the same results, for runs with observers and for runs of some
-            outputs. An error has the failed one as its attribute ``step``.
-    """
-
-    call: Callable[..., Any]
-    inputs: tuple[ir.Value | None, ...]
-    outputs: tuple[ir.Value, ...]
-    nodes: tuple[ir.Node, ...]
-    multiple: bool = False
-    device: Device = HOST
-    host: Host = ()
-    host_output: bool = False
-    bodies: tuple[str, ...] = ()
-    parts: tuple[Step, ...] = ()
-
-    def called(self, call: Callable[..., Any]) -> Step:
-        """Returns the same step with another call."""
-        return Step(**{**vars(self), "call": call})
-
-    def device_of_input(self, position: int) -> Device:
-        """Returns the device of an input."""
-        return HOST if self.host == "all" or position in self.host else self.device
-
-    @property
-    def device_of_outputs(self) -> Device:
-        """Returns the device of the outputs."""
-        return HOST if self.host == "all" or self.host_output else self.device
-
-
-@record
-class Body:
-    """A graph attribute, as the kernel of an operator that is not ai.onnx's control flow gets it.
-
-    Attributes:
-        function: Takes the graph's inputs and returns a tuple of its outputs, where the step's
-            own inputs and outputs are. It may be called while the step runs, any number of times.
-        graph: For the names, types and shapes of inputs and outputs.
-    """
-
-    graph: ir.Graph
-    function: Callable[..., tuple[Any, ...]]
-
-    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        """Runs the graph once."""
-        return self.function(*inputs)
-
-
-@record
+@dataclass(frozen=True)
 class Segment:
     """Consecutive nodes that one provider runs.
 
@@ -164,7 +54,7 @@ class Segment:
         return tuple(value for value in made if value in self.escaping)
 
 
-@record
+@dataclass(frozen=True)
 class KernelState:
     """The state of a kernel of a session.
 
@@ -199,6 +89,14 @@ class Provider(ABC):
     unasked: ClassVar[bool] = True
     """Whether sessions without a list of providers use it."""
 
+    min_group_nodes: ClassVar[int] = 1
+    """Nodes that a claimed group has at least; smaller ones are left to the next provider."""
+
+    needs_types: ClassVar[bool] = True
+    """Whether it reads types and shapes of values. What a model leaves open is inferred for it
+    before transforms run, and again before nodes are placed; that takes time, so that one whose
+    kernels take what they get says ``False``."""
+
     domains: ClassVar[frozenset[str] | None] = None
     """Domains of the operators that it runs, ``""`` for ONNX's own; ``None`` if it may be any.
     A transform whose operators it does not run is left out where the provider is preferred."""
@@ -220,7 +118,7 @@ class Provider(ABC):
 
     @staticmethod
     def later(place: str, name: str, *aliases: str) -> LaterProvider:
-        """Returns what stands for the class at ``module:name`` until it is asked for.
+        """Return what stands for the class at ``module:name`` until it is asked for.
 
         Args:
             place: Where the class is. No session without a list of providers uses it.
@@ -231,21 +129,32 @@ class Provider(ABC):
 
     @cached_property
     def operators(self) -> OperatorTable:
-        """Kernels that plug-ins added for this provider; looked up where it is a copy."""
+        """Kernels that plug-ins added for this provider; looked up where it is a copy.
+
+        Raises:
+            PluginError: It is no copy, and its ``__init__`` does not call the base class's.
+        """
+        if not hasattr(self, "look_up"):
+            from tenonnx.errors import PluginError
+
+            raise PluginError(
+                f"{type(self).__name__}.__init__ does not call super().__init__",
+                hint="def __init__(self, *arguments): super().__init__(*arguments)",
+            )
         return self.look_up()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Returns the state for a kept plan, without the kernels of plug-ins."""
+        """Return the state for a cached plan, without the kernels of plug-ins."""
         return {k: v for k, v in vars(self).items() if k not in ("look_up", "operators", "table")}
 
     @classmethod
     def check(cls) -> str | None:
-        """Returns the missing dependency and its remedy; ``None`` if the provider is usable."""
+        """Return the missing dependency and its remedy; ``None`` if the provider is usable."""
         return None
 
     @classmethod
     def warm_up(cls, tell: Callable[[str, float], None], *, everything: bool) -> dict[str, bool]:
-        """Compiles ahead what it keeps on disk, so that later processes find it; nothing at first.
+        """Compile kernels to the disk cache, for later processes. This one has none to compile.
 
         Args:
             tell: Called with the name of the part that is being compiled, and the share of all that
@@ -261,7 +170,7 @@ class Provider(ABC):
 
     @classmethod
     def remarks(cls) -> Iterable[tuple[str, str | None]]:
-        """Returns remarks on its speed on this machine, for ``tenonnx doctor``; none by default.
+        """Return remarks on its speed on this machine, for ``tenonnx doctor``; none by default.
 
         Each remark has a remedy, if one is needed.
         """
@@ -269,35 +178,52 @@ class Provider(ABC):
 
     @classmethod
     def kept_files(cls) -> Iterable[Path]:
-        """Returns the files that it keeps on disk for later processes; none at first."""
+        """Return the files that it keeps on disk for later processes; none at first."""
         return ()
 
     @classmethod
     def forget_unused(cls) -> Iterable[Path]:
-        """Deletes those of them that no process has used for a month; returns these."""
+        """Delete those of them that no process has used for a month; return these."""
         return ()
 
     @abstractmethod
     def supports(self, node: ir.Node) -> Literal[True] | str:
-        """Returns ``True`` if the provider runs a node, or the reason why not in a few words.
+        """Return ``True`` if the provider runs a node, or the reason why not in a few words.
 
         Args:
-            node: The node; ``node.version`` is its opset version. Shapes and dtypes of its values
-                may be unknown.
+            node: The node; ``node.version`` is its opset version. Its values have the dtypes and
+                shapes that the model says or that follow from them, if ``needs_types``; a shape's
+                sizes are numbers, names, or unknown, and equal names are equal sizes.
 
         Returns:
             ``True``, or the reason, which ``session.placement`` and errors repeat.
         """
 
-    def has_operator(self, node: ir.Node) -> bool:
-        """Tells whether a node's operator is known, even if the node is not supported.
+    def claim(self, nodes: Sequence[ir.Node]) -> Iterable[Sequence[ir.Node]] | None:
+        """Return groups of nodes, each of which it compiles as a segment; ``None`` at first.
 
-        The hint of an error is then to change the node, not to look for its operator.
+        Without groups it runs every node that ``supports`` accepts, and consecutive ones are a
+        segment. The runtime cuts a group that would wait for itself, and reorders the graph so that
+        a group's nodes are together. All nodes as one group give as few segments as there can be;
+        ``tenonnx.grouping`` has groups by pattern.
+
+        Args:
+            nodes: Those of one graph that it supports and that no provider before it runs, in an
+                order in which they can run; none of them holds graphs.
         """
-        return self.operators.find(node.domain, node.op_type, node.version or 1) is not None
+        del nodes
+        return None
+
+    def has_operator(self, node: ir.Node) -> bool:
+        """Return whether a node's operator is known: errors then hint at changing the node."""
+        return self.kernel_of(node) is not None
+
+    def kernel_of(self, node: ir.Node) -> Kernel | None:
+        """Return the kernel of a node's operator whose declarations the node must follow."""
+        return self.operators.find(node.domain, node.op_type, node.version or 1)
 
     def declines(self, transform: str) -> str | None:
-        """Returns the reason why a transform of this name is useless to it, or ``None``.
+        """Return the reason why a transform of this name is useless to it, or ``None``.
 
         For example, ``compile`` does the same. Called for a session's preferred provider, with
         every transform but the required ones.
@@ -310,7 +236,7 @@ class Provider(ABC):
 
     @abstractmethod
     def compile(self, segment: Segment) -> Sequence[Step]:
-        """Returns the steps that run a segment of nodes it supports, in order.
+        """Return the steps that run a segment of nodes it supports, in order.
 
         Args:
             segment: Nodes in an order in which they can run, all of them supported. It says which
@@ -333,10 +259,10 @@ class Provider(ABC):
 
     @classmethod
     def depends_on(cls) -> tuple[Any, ...] | None:
-        """Returns the dependencies of its steps besides code and options, such as the processor.
+        """Return the dependencies of its steps besides code and options, such as the processor.
 
         ``None``, the default, if another process cannot use them: plans with such steps are not
-        kept.
+        cached.
         """
         return None
 
@@ -348,11 +274,11 @@ class Provider(ABC):
         return None
 
     def kernels(self) -> Mapping[str, KernelState]:
-        """Returns the kernels that what it compiled asked for, by name; none at first."""
+        """Return the kernels that what it compiled asked for, by name; none at first."""
         return {}
 
 
-@record
+@dataclass(frozen=True)
 class LaterProvider:
     """A provider's class that is not imported yet.
 
@@ -367,13 +293,13 @@ class LaterProvider:
     aliases: tuple[str, ...] = ()
 
     def load(self) -> type[Provider]:
-        """Imports the class."""
+        """Import the class."""
         module, _, name = self.place.partition(":")
         found: type[Provider] = getattr(importlib.import_module(module), name)
         return found
 
     def unlike(self, found: type[Provider]) -> bool:
-        """Says whether a class is not what was announced."""
+        """Return whether a class is not what was announced."""
         return (self.name, self.aliases, False) != (found.name, found.aliases, found.unasked)
 
 
@@ -381,15 +307,18 @@ Announced = TypeVar("Announced", bound="type[Provider] | LaterProvider")
 
 
 def why_unusable(provider: type[Provider]) -> str | None:
-    """Returns what ``check`` says is missing, or how it failed; ``None`` for a usable provider."""
+    """Return what ``check`` says is missing, or how it failed; ``None`` for a usable provider."""
     try:
-        return provider.check()
+        reason: Any = provider.check()
+        if reason is None or isinstance(reason, str):
+            return reason
+        return f"its check returned {reason!r}; expected None, or the reason as a string"
     except Exception as error:  # a stranger's code may raise anything
         return f"its check failed: {type(error).__name__}: {error}"
 
 
 def resolve_provider_name(name: str, providers: Iterable[Announced]) -> Announced | None:
-    """Finds a provider by name or alias, ignoring case."""
+    """Find a provider by name or alias, ignoring case."""
     wanted = name.lower()
     for provider in providers:
         if wanted in (provider.name.lower(), *(alias.lower() for alias in provider.aliases)):

@@ -12,7 +12,7 @@ _source: random.Random | None = None
 
 
 def set_seed(seed: int) -> None:
-    """Has operators that draw random numbers without a ``seed`` attribute repeat themselves.
+    """Have operators that draw random numbers without a ``seed`` attribute repeat themselves.
 
     Draws that follow depend on the seed and on how many were made since it was set: the same runs
     in the same order, one at a time, give the same outputs. They are not onnxruntime's numbers,
@@ -29,6 +29,6 @@ def set_seed(seed: int) -> None:
 
 
 def next_seed() -> int | None:
-    """Returns the seed of the next draw, of 32 bits; ``None`` if every draw is to be a new one."""
+    """Return the seed of the next draw, of 32 bits; ``None`` if every draw is to be a new one."""
     with _lock:
         return None if _source is None else _source.getrandbits(32)

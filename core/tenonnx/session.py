@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tenonnx import collector, interruption
+from tenonnx import interruption, memory, sympy_later
 from tenonnx.cores import bound
 from tenonnx.interface.recipes import kept, rebuilt, recipe, refuse_unkept
 from tenonnx.interface.run_options import (
@@ -19,24 +19,25 @@ from tenonnx.interface.run_options import (
     Terminator,
     wants_embedded_options,
 )
-from tenonnx.interface.session_facts import is_said
-from tenonnx.interface.signature import Signature
+from tenonnx.interface.session_facts import Session, SessionParts
 from tenonnx.interruption import Limit
+from tenonnx.later import Later
 from tenonnx.options import SessionOptions, checked, effective
-from tenonnx.plans.opening import ReopenedSession
+from tenonnx.plan_cache.place import MAY_SAY_OPTIONS, CachePlace, is_large
 from tenonnx.provider import HOST, Device
 from tenonnx.weights.mapping import noted
+from tenonnx.weights.registry import default_registry
 
 if TYPE_CHECKING:  # imported when first used: the others save the time
     from tenonnx.interface.io_binding import IOBinding
     from tenonnx.interface.ort_value import OrtValue, OrtValueVector
     from tenonnx.interface.profiling import Profiler
     from tenonnx.interface.run_async import RunFuture
-    from tenonnx.planning.plan import Plan
+    from tenonnx.planning.plan import Observer, Plan
     from tenonnx.plugins.choosing import ProviderRequest
 
 
-class InferenceSession(ReopenedSession):
+class InferenceSession(Session):
     """Runs a model. Safe to use from any number of threads.
 
     Args:
@@ -60,6 +61,9 @@ class InferenceSession(ReopenedSession):
         Fail: Loading takes longer than the options' ``time_limit``.
         ModelLoadCanceled: The options say so.
     """
+
+    _refused = ""
+    """Why no plan is looked for in the cache, and none stored there."""
 
     def __init__(
         self,
@@ -88,71 +92,70 @@ class InferenceSession(ReopenedSession):
         provider_options: Sequence[Mapping[str, Any]] | None,
     ) -> None:
         limit = LoadLimit(self._given)
-        with collector.paused(lasting=collector.first_load()), interruption.limited(limit):
+        with memory.for_loading(), interruption.limited(limit):
             self._options = effective(self._given)
             self._narrowed: dict[tuple[int, ...], Plan] = {}
             self._profiler: Profiler | None = None
-            if not self._reopen(again := self._again()):
+            self._observers: list[Observer] = []
+            why = self._refused or MAY_SAY_OPTIONS * self._embedded
+            place = CachePlace(self._recipe, self._options, self._disabled, why)
+            began = time.perf_counter_ns()
+            if (parts := place.load()) is not None:
+                self._registry = default_registry()
+                self._take(parts)
+                self._model = place.model_later(self)
+                self._moments = (began, time.perf_counter_ns())
+                place.take_captures(self)
+            else:
+                sympy_later.import_onnx_ir()
                 with noted() as mapped:
-                    self._build(providers, provider_options)
-                self._keep(mapped, again)
+                    self._compile(providers, provider_options)
+                place.store(self, mapped)
+                if not place.uncached and is_large(self._model.open()):
+                    self._model = place.model_later(self)
+            self._uncached = place.uncached
         file = (self._model_path or "").rpartition(os.sep)[2]
         for provider in self._providers:
-            provider.opened(file or str(self._model.graph.name or "a model"))
+            provider.opened(file or self._parts.name or "a model")
 
-    def _build(
+    def _compile(
         self,
         providers: Sequence[ProviderRequest] | None,
         provider_options: Sequence[Mapping[str, Any]] | None,
     ) -> None:
-        # Whoever opens a plan that was kept does without these.
         from tenonnx import session_builder
-        from tenonnx.planning.placement import place
-        from tenonnx.planning.plan import Plan
-        from tenonnx.plugins.choosing import choose_providers, host_providers
-        from tenonnx.transforms import TransformContext, run_transforms
+        from tenonnx.planning.lower import lower
+        from tenonnx.plugins.choosing import choose_providers
 
-        moments = [time.perf_counter_ns()]
-        options = self._options
-        plugins, registry = session_builder.surroundings(options)
-        self._registry = registry
-        model = session_builder.read_model(self._recipe[0], registry, options, plugins)
+        began, options = time.perf_counter_ns(), self._options
+        plugins, self._registry = session_builder.surroundings(options)
+        model = session_builder.read_model(self._recipe[0], self._registry, options, plugins)
         if self._embedded:
             session_builder.take_embedded_options(model, options)
-        moments.append(time.perf_counter_ns())
+        loaded = time.perf_counter_ns()
         requests = providers or options._providers or None
-        self._providers = choose_providers(plugins, requests, provider_options, options)
-        overridable = session_builder.take_overridable(model)
-        context = TransformContext(registry, host_providers(plugins), self._providers, options)
-        transforms = session_builder.choose_transforms(plugins, options, self._disabled)
-        self._reports = run_transforms(model, transforms, context)
-        session_builder.save_optimized(model, options, plugins.formats)
-        moments.append(time.perf_counter_ns())
-
-        self._read, self._parting = model, session_builder.part_with_weights(model)
-        interruption.enter("nodes were placed")
-        self._placed = place(model, self._providers, context.hosts)
-        session_builder.refuse_cpu(self._placed.counts(), options)
-        moments.append(time.perf_counter_ns())
+        chosen = choose_providers(plugins, requests, provider_options, options)
+        made = session_builder.prepare(model, chosen, plugins, options, self._disabled)
+        session_builder.refuse_cpu(made.placed.counts(), options)
+        placed = time.perf_counter_ns()
         interruption.enter("the plan was compiled")
-        self._plan = Plan(self._placed, bound(options.intra_op_num_threads))
-        self._signature = Signature(model.graph, overridable)
-        self._said = tuple(map(is_said, model.graph.outputs))
-        self._observers = plugins.create_observers(self._plan)
+        self._take(session_builder.parts_of(made, chosen, *lower(made.placed)))
+        self._model = Later(model)
+        self._observers += plugins.create_observers(self._plan)
         if options.enable_profiling:
             from tenonnx.interface.profiling import Profiler
 
             kind, built = "uri" if self._model_path else "array", time.perf_counter_ns()
-            self.watch(Profiler(self._placed, plugins, moments[0], moments[1], built, kind))
-        self._weights = session_builder.weights_of(model)
-        registry.attach(self, options.logid or str(model.graph.name or "session"))
-        self._moments = (*moments, time.perf_counter_ns())
+            self.watch(Profiler(self._plan, plugins, began, loaded, built, kind))
+        self._moments = (began, loaded, made.transformed, placed, time.perf_counter_ns())
 
-    def _again(self) -> Callable[[str], InferenceSession]:
-        """Returns what makes a session of the same options that opens no plan; not of this one."""
-        how = {"disabled_optimizers": self._disabled, "enable_fallback": self._fallback}
-        options, providers, more = self._options, *self._recipe[2:]
-        return lambda path: unopened(path, options, providers, more, **how)
+    def _take(self, parts: SessionParts) -> None:
+        from tenonnx.planning.plan import Plan
+
+        self._parts = parts
+        threads = bound(self._options.intra_op_num_threads)
+        self._plan = Plan(parts.program, parts.placement, threads)
+        self._registry.attach(self, self._options.logid or parts.name or "session")
 
     def run(
         self,
@@ -160,7 +163,7 @@ class InferenceSession(ReopenedSession):
         input_feed: Mapping[str, Any],
         run_options: RunOptions | None = None,
     ) -> list[Any]:
-        """Computes outputs.
+        """Compute outputs.
 
         Args:
             output_names: The outputs in order; all if ``None`` or empty.
@@ -207,11 +210,11 @@ class InferenceSession(ReopenedSession):
         return self._observed(plan, arguments, limits)
 
     def _watched(self) -> bool:
-        """Says whether anybody sees every step of a run."""
+        """Return whether anybody sees every step of a run."""
         return bool(self._observers) or self._options.time_limit is not None
 
     def _limits(self) -> list[Limit]:
-        """Returns the limits of a run that starts now."""
+        """Return the limits of a run that starts now."""
         seconds = self._options.time_limit
         return [] if seconds is None else [Deadline(seconds)]
 
@@ -235,7 +238,7 @@ class InferenceSession(ReopenedSession):
         user_data: Any = None,
         run_options: RunOptions | None = None,
     ) -> RunFuture:
-        """Computes outputs in another thread.
+        """Compute outputs in another thread.
 
         Args:
             output_names: As in ``run``.
@@ -259,7 +262,7 @@ class InferenceSession(ReopenedSession):
         input_dict_ort_values: Mapping[str, OrtValue],
         run_options: RunOptions | None = None,
     ) -> OrtValueVector:
-        """Computes outputs as ``OrtValue``s of inputs that are, wherever they are.
+        """Compute outputs as ``OrtValue``s of inputs that are, wherever they are.
 
         Those on a device stay there. Names, options and errors are as in ``run``.
         """
@@ -285,13 +288,13 @@ class InferenceSession(ReopenedSession):
         fetches: OrtValueVector,
         fetch_devices: Sequence[Any] = (),
     ) -> None:
-        """Computes outputs and appends them, as ``OrtValue``s, to ``fetches``."""
+        """Compute outputs and append them, as ``OrtValue``s, to ``fetches``."""
         del fetch_devices
         given = dict(zip(feed_names, feeds, strict=True))
         fetches.extend(self.run_with_ort_values(fetch_names, given, run_options))
 
     def io_binding(self) -> IOBinding:
-        """Returns a new binding of inputs and outputs to memory of the caller's."""
+        """Return a new binding of inputs and outputs to memory of the caller's."""
         from tenonnx.interface.io_binding import IOBinding
 
         return IOBinding(self)
@@ -299,7 +302,7 @@ class InferenceSession(ReopenedSession):
     def run_with_iobinding(
         self, iobinding: IOBinding, run_options: RunOptions | None = None
     ) -> None:
-        """Runs on a binding's inputs, and leaves the outputs in its buffers.
+        """Run on a binding's inputs, and leave the outputs in its buffers.
 
         Args:
             iobinding: The result of ``io_binding()``, with all inputs and the needed outputs bound.
@@ -341,7 +344,7 @@ class InferenceSession(ReopenedSession):
         providers: Sequence[ProviderRequest] | None = None,
         provider_options: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        """Builds the session anew on other providers, given as to its constructor; weights stay.
+        """Build the session anew on other providers, given as to its constructor; weights stay.
 
         Raises:
             InvalidArgument: The session was built from an ``onnx.ModelProto``, or as for
@@ -352,7 +355,7 @@ class InferenceSession(ReopenedSession):
         self._load(providers, provider_options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles how to build the session: no weight travels, but of models from ``bytes``.
+        """Pickle how to build the session: no weight travels, but of models from ``bytes``.
 
         Raises:
             TypeError: It has something that belongs to this process.
@@ -370,16 +373,16 @@ class InferenceSession(ReopenedSession):
         return rebuilt, (build, source)
 
     def watch(self, profiler: Profiler) -> None:
-        """Lets a profiler see every run from now on, until ``end_profiling``."""
+        """Let a profiler see every run from now on, until ``end_profiling``."""
         self._profiler = profiler
         self._observers.append(profiler)
         if self._options.enable_profiling:
             # A session that nobody ends profiling of leaves its trace when it goes.
             prefix = self._options.profile_file_prefix
-            self._unfinished = weakref.finalize(self, profiler.write, prefix)
+            self._unfinished = weakref.finalize(self, interruption.finish, profiler.write, prefix)
 
     def end_profiling(self) -> str:
-        """Writes the trace of the runs so far; returns its path, or ``""`` without profiling.
+        """Write the trace of the runs so far; return its path, or ``""`` without profiling.
 
         Runs after that are not watched any more.
         """
@@ -390,11 +393,3 @@ class InferenceSession(ReopenedSession):
         if self._options.enable_profiling:
             self._unfinished.detach()
         return profiler.write(self._options.profile_file_prefix)
-
-
-def unopened(*arguments: Any, **named: Any) -> InferenceSession:
-    """Returns a session that reads its model, whatever was kept."""
-    session = InferenceSession.__new__(InferenceSession)
-    session._keeps = False
-    session.__init__(*arguments, **named)  # type: ignore[misc]  # the attribute comes first
-    return session

@@ -3,35 +3,48 @@
 from __future__ import annotations
 
 import functools
-import weakref
-from collections.abc import Callable, Iterable, Mapping
+import itertools
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import onnx_ir as ir
 
 from tenonnx import functions, interruption
 from tenonnx import graph as graphs
+from tenonnx.element_types import check_types
 from tenonnx.errors import Fail, InvalidArgument, NotSupported
 from tenonnx.formats import Format, load_model
 from tenonnx.interface import config
+from tenonnx.interface.metadata import metadata_of
+from tenonnx.interface.session_facts import SessionParts, is_typed
+from tenonnx.interface.signature import Signature
 from tenonnx.later import Later
-from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.loading.declared import forget_unknown_sizes
 from tenonnx.loading.supplied import Supplied
 from tenonnx.options import SessionOptions
-from tenonnx.plugins.choosing import plugins_of
+from tenonnx.planning.placement import PlacedGraph, Placement, place
+from tenonnx.planning.program import Program
+from tenonnx.plugins.choosing import host_providers, plugins_of
 from tenonnx.plugins.manager import PluginSet
-from tenonnx.provider import HOST
-from tenonnx.transforms import Transform, select
+from tenonnx.provider import HOST, Provider
+from tenonnx.transforms import Transform, TransformContext, TransformReport, run_transforms, select
+from tenonnx.weak import when_gone
 from tenonnx.weights.registry import WeightRegistry, default_registry
 from tenonnx.weights.weight import weight_in
-from tenonnx.wellformed import check_names, check_types
+from tenonnx.wellformed import check_names
+
+PARTING = "tenonnx.parting"
+"""The key under which a model's main graph has the reference that sees the model go."""
 
 EMBEDDED = "ort_config"
 """Metadata of models that says with which options to run them, as JSON."""
 
 
 def surroundings(options: SessionOptions) -> tuple[PluginSet, WeightRegistry]:
-    """Returns the plug-ins and the registry that options name; the process's if they name none.
+    """Return the plug-ins and the registry that options name; the process's if they name none.
 
     Raises:
         InvalidArgument: They name something else.
@@ -47,7 +60,7 @@ def surroundings(options: SessionOptions) -> tuple[PluginSet, WeightRegistry]:
 def read_model(
     source: Any, registry: WeightRegistry, options: SessionOptions, plugins: PluginSet
 ) -> ir.Model:
-    """Loads a model, checks it and replaces what its functions stand for."""
+    """Load a model, check it and replace what its functions stand for."""
     interruption.enter("the model was read")
     formats = tuple(plugins.formats.values())
     supplied = Supplied(options._initializers, options._files)
@@ -65,8 +78,68 @@ def read_model(
     return model
 
 
+class Prepared(NamedTuple):
+    """A model that is placed.
+
+    Attributes:
+        model: As it runs.
+        placed: Its graph.
+        overridable: The values of inputs that are initializers too, by name.
+        reports: Of each transform.
+        transformed: When the transforms had run, on the performance counter.
+    """
+
+    model: ir.Model
+    placed: PlacedGraph
+    overridable: Mapping[str, Any]
+    reports: list[TransformReport]
+    transformed: int
+
+
+def prepare(
+    model: ir.Model,
+    providers: Sequence[Provider],
+    plugins: PluginSet,
+    options: SessionOptions,
+    disabled: Iterable[str],
+) -> Prepared:
+    """Transform a model and place its nodes.
+
+    Raises:
+        UnknownOperator: No provider runs a node.
+    """
+    overridable = take_overridable(model)
+    registry = options.weights or default_registry()
+    context = TransformContext(registry, host_providers(plugins), providers, options)
+    reports = transform(model, choose_transforms(plugins, options, disabled), context)
+    save_optimized(model, options, plugins.formats)
+    transformed = time.perf_counter_ns()
+    part_with_weights(model)
+    interruption.enter("nodes were placed")
+    placed = place(model, providers, context.hosts)
+    return Prepared(model, placed, overridable, reports, transformed)
+
+
+def parts_of(
+    made: Prepared, providers: list[Provider], program: Program, placement: Placement
+) -> SessionParts:
+    """Return the parts of a session whose model is compiled."""
+    graph = made.model.graph
+    return SessionParts(
+        providers,
+        program,
+        Signature(graph, made.overridable),
+        tuple(map(is_typed, graph.outputs)),
+        str(graph.name or ""),
+        Later(placement),
+        Later(metadata_of(made.model)),
+        Later(made.reports),
+        weights_of(made.model),
+    )
+
+
 def fix_dimensions(graph: ir.Graph, options: SessionOptions) -> None:
-    """Gives symbolic dimensions of inputs and outputs the sizes that the options say."""
+    """Give symbolic dimensions of inputs and outputs the sizes that the options say."""
     for value in (*graph.inputs, *graph.outputs):
         if value.shape is None or not options._sizes:
             continue
@@ -80,7 +153,7 @@ def fix_dimensions(graph: ir.Graph, options: SessionOptions) -> None:
 
 
 def take_embedded_options(model: ir.Model, options: SessionOptions) -> None:
-    """Sets the options that the model's metadata names.
+    """Set the options that the model's metadata names.
 
     Raises:
         InvalidArgument: The metadata is not understood.
@@ -100,7 +173,7 @@ def take_embedded_options(model: ir.Model, options: SessionOptions) -> None:
 def choose_transforms(
     plugins: PluginSet, options: SessionOptions, disabled: Iterable[str]
 ) -> list[Transform]:
-    """Returns the transforms to run.
+    """Return the transforms to run.
 
     Names that the caller takes from onnxruntime's optimizers and that are no transforms here
     disable nothing.
@@ -112,8 +185,33 @@ def choose_transforms(
     return select(transforms, level, [*options.disabled_transforms, *off])
 
 
+def transform(
+    model: ir.Model, transforms: Iterable[Transform], context: TransformContext
+) -> list[TransformReport]:
+    """Apply transforms to a model, and return a report for each.
+
+    If a provider needs types and shapes, those that the model leaves open are inferred before, and
+    those of values that transforms made after.
+    """
+    typed = any(provider.needs_types for provider in context.providers)
+    if typed:
+        _infer_open_types(model)
+    reports = run_transforms(model, transforms, context)
+    if typed:
+        _infer_open_types(model)
+    return reports
+
+
+def _infer_open_types(model: ir.Model) -> None:
+    made = (value for node in graphs.nodes(model.graph) for value in node.outputs)
+    if any(value.type is None or value.shape is None for value in made):
+        from tenonnx.inference import infer_types  # most sessions do without
+
+        infer_types(model)
+
+
 def save_optimized(model: ir.Model, options: SessionOptions, formats: Mapping[str, Format]) -> None:
-    """Writes the model as transforms left it, if the options say where.
+    """Write the model as transforms left it, if the options say where.
 
     Raises:
         NotSupported: No plug-in writes the requested format, or the format cannot represent the
@@ -145,8 +243,8 @@ def save_optimized(model: ir.Model, options: SessionOptions, formats: Mapping[st
         raise Fail(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def refuse_cpu(counts: dict[str, int], options: SessionOptions) -> None:
-    """Refuses a placement on the CPU, if the options say that it is an error.
+def refuse_cpu(counts: Mapping[str, int], options: SessionOptions) -> None:
+    """Refuse a placement on the CPU, if the options say that it is an error.
 
     Raises:
         Fail: Nodes are placed there.
@@ -160,7 +258,7 @@ def refuse_cpu(counts: dict[str, int], options: SessionOptions) -> None:
 
 
 def take_overridable(model: Any) -> dict[str, Any]:
-    """Returns the values of inputs that are initializers too, by name.
+    """Return the values of inputs that are initializers too, by name.
 
     Before IR version 4 every initializer had to be an input as well; there it is no sign that
     callers may override it, and it stops being an input.
@@ -180,26 +278,34 @@ def take_overridable(model: Any) -> dict[str, Any]:
     return defaults
 
 
-def part_with_weights(model: ir.Model) -> weakref.finalize[..., Any]:
-    """Has a model's graphs let go of their weights when the model goes, unless that is detached.
+def part_with_weights(model: ir.Model) -> ir.Model:
+    """Return a model whose graphs let go of their weights when it goes: the same one.
 
     Nodes and values refer to each other: they stay until Python's collector comes by, which counts
     objects, not bytes.
     """
-    parting = weakref.finalize(model, _let_go_of_weights, model.graph)
-    parting.atexit = False
-    return parting
+    values = [value for graph in graphs.graphs(model) for value in graph.initializers.values()]
+    each = map(_setter(), values, itertools.repeat(None))
+    model.graph.meta[PARTING] = when_gone(model, deque[object](maxlen=0).extend, each)
+    return model
 
 
-def _let_go_of_weights(graph: ir.Graph) -> None:
-    bodies = (body for node in graphs.nodes(graph) for _, body in graphs.subgraphs(node))
-    for each in (graph, *bodies):
-        for value in each.initializers.values():
-            value.const_value = None
+def keep_weights(model: ir.Model) -> None:
+    """Have a model's graphs keep their weights, as of one that somebody may hold parts of."""
+    model.graph.meta.pop(PARTING, None)
+
+
+def _setter() -> Callable[[ir.Value, None], object]:
+    """Return a function that sets a value's constant: C's, as ``when_gone`` wants, if it can."""
+    owner: Any = ir.Value
+    try:
+        return owner._const_value.__set__  # type: ignore[no-any-return]  # it is a slot's
+    except AttributeError:
+        return lambda value, constant: setattr(value, "const_value", constant)
 
 
 def weights_of(model: Any) -> Later:
-    """Returns the weights that a model refers to, each once."""
+    """Return the weights that a model refers to, each once."""
     values = (v for graph in graphs.graphs(model) for v in graph.initializers.values())
     found = dict.fromkeys(weight_in(value.const_value) for value in values)
     found.pop(None, None)

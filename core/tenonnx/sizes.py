@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tenonnx.graph import array_of, attribute, constant_of
-from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.traits import BROADCASTING, REDUCTIONS, UNARY
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 Sizes: TypeAlias = tuple[int | None, ...]
 """Of the axes, ``None`` if not known; ``ANY`` ahead if there may be more axes before them."""
@@ -31,16 +33,16 @@ LARGEST: Final = 64
 """Elements of a constant that is taken for a shape, or for axes."""
 
 Rule: TypeAlias = Callable[["ir.Node", Sequence[Sizes]], Sizes]
-"""Returns the sizes of a node's first output, by those of its inputs."""
+"""Return the sizes of a node's first output, by those of its inputs."""
 
 
 def operand(node: ir.Node, position: int) -> ir.Value | None:
-    """Returns an input; ``None`` if it is absent or the node has not so many."""
+    """Return an input; ``None`` if it is absent or the node has not so many."""
     return node.inputs[position] if position < len(node.inputs) else None
 
 
 def integers_of(value: ir.Value | None) -> tuple[int, ...] | None:
-    """Returns the constant list of integers that a value is, such as a shape or axes."""
+    """Return the constant list of integers that a value is, such as a shape or axes."""
     tensor = constant_of(value)
     if tensor is None or len(tensor.shape) > 1 or tensor.size > LARGEST:
         return None
@@ -49,12 +51,12 @@ def integers_of(value: ir.Value | None) -> tuple[int, ...] | None:
 
 
 def forget(value: ir.Value) -> None:
-    """Has a value whose axes were changed looked at anew."""
+    """Have a value whose axes were changed looked at anew."""
     value.meta.pop(SIZES, None)
 
 
 def rank_of(value: ir.Value | None) -> int | None:
-    """Returns how many axes a value has, as it follows or else as the model says."""
+    """Return how many axes a value has, as it follows or else as the model says."""
     if value is None:
         return None
     sizes = sizes_of(value)
@@ -64,7 +66,7 @@ def rank_of(value: ir.Value | None) -> int | None:
 
 
 def last_of(value: ir.Value | None) -> int | None:
-    """Returns how long a value's last axis is, as it follows or else as the model says."""
+    """Return how long a value's last axis is, as it follows or else as the model says."""
     if value is None:
         return None
     last = next(iter(sizes_of(value)[::-1]), None)
@@ -75,7 +77,7 @@ def last_of(value: ir.Value | None) -> int | None:
 
 
 def sizes_of(value: ir.Value | None) -> Sizes:
-    """Returns the sizes that a value has if its model runs."""
+    """Return the sizes that a value has if its model runs."""
     if value is None:
         return UNKNOWN
     waiting = [value]
@@ -136,7 +138,7 @@ def _broadcasting(node: ir.Node, given: Sequence[Sizes]) -> Sizes:
 
 
 def broadcast(given: Sequence[Sizes]) -> Sizes:
-    """Returns what sizes broadcast to, or the run refuses."""
+    """Return what sizes broadcast to, or the run refuses."""
     lines = [sizes[::-1] if not _is_open(sizes) else sizes[:0:-1] for sizes in given]
     fills = [1 if not _is_open(sizes) else None for sizes in given]
     made: list[int | None] = []
@@ -183,7 +185,7 @@ def _gathered(node: ir.Node, given: Sequence[Sizes]) -> Sizes:
 
 
 def _told(node: ir.Node, given: Sequence[Sizes]) -> Sizes:
-    """Returns the sizes that a node's second input says."""
+    """Return the sizes that a node's second input says."""
     told = integers_of(operand(node, 1))
     if told is not None:
         return tuple(size if size > 0 else None for size in told)
@@ -268,7 +270,7 @@ def _convolved(_: ir.Node, given: Sequence[Sizes]) -> Sizes:
 
 
 def _attended(_: ir.Node, given: Sequence[Sizes]) -> Sizes:
-    """Returns the sizes of heads apart: those of queries, and the last of values."""
+    """Return the sizes of heads apart: those of queries, and the last of values."""
     q, v = given[0], given[2] if len(given) > 2 else UNKNOWN
     if _is_open(q) or len(q) != 4 or len(v) != 4:
         return _any_sizes(q)

@@ -40,7 +40,7 @@ Their formulas are under the same names where they are compiled: numpy's in
 
 
 def parameters_of(activation: str, given: Sequence[float] = ()) -> list[float]:
-    """Returns what an activation takes, in order: what is given, and defaults of what is not."""
+    """Return what an activation takes, in order: what is given, and defaults of what is not."""
     return [*given, *[*ACTIVATIONS.get(activation, {}).values()][len(given) :]]
 
 
@@ -93,8 +93,11 @@ TYPED_AS: Final[Mapping[str, slice]] = {
     **dict.fromkeys(
         _named(
             """
-            DepthToSpace Expand Gather GatherElements GatherND LayerNormalization LogSoftmax Pow
-            Slice Softmax SpaceToDepth Split Tile Transpose
+            AveragePool BatchNormalization Conv ConvTranspose CumSum DepthToSpace
+            Dropout Einsum Expand GRU Gather GatherElements GatherND GlobalAveragePool
+            GlobalMaxPool GroupNormalization Hardmax InstanceNormalization LSTM LayerNormalization
+            LogSoftmax LpNormalization MaxPool Mod Pad Pow RNN Resize ScatterElements ScatterND
+            Slice Softmax SpaceToDepth Split Tile TopK Transpose Trilu
             """
         ),
         slice(1),
@@ -102,10 +105,21 @@ TYPED_AS: Final[Mapping[str, slice]] = {
     **dict.fromkeys(
         _named("Add Concat Div Gemm MatMul Max Mean Min Mul PRelu Sub Sum"), slice(None)
     ),
+    "CastLike": slice(1, 2),
+    "QuantizeLinear": slice(2, 3),
     "RMSNormalization": slice(1, 2),
     "Where": slice(1, 3),
 }
 """The inputs whose elements have the type of the first result's."""
+
+ALL_TYPED_AS_FIRST: Final = _named("GRU LSTM RNN Split")
+"""Those of them whose every result has that type."""
+
+BOOLEAN: Final = _named("And Equal Greater GreaterOrEqual IsInf IsNaN Less LessOrEqual Not Or Xor")
+"""Operators whose result is of booleans."""
+
+COUNTING: Final = _named("ArgMax ArgMin NonMaxSuppression NonZero Shape Size")
+"""Operators whose result is of int64."""
 
 SHAPE_ARITHMETIC: Final = _named(
     """

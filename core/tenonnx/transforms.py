@@ -6,9 +6,9 @@ import importlib
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from tenonnx import graph as graphs
 from tenonnx import interruption
 from tenonnx.errors import (
     InvalidArgument,
@@ -20,9 +20,8 @@ from tenonnx.errors import (
 from tenonnx.interruption import Stopped
 from tenonnx.memory import at_most
 from tenonnx.options import GraphOptimizationLevel, SessionOptions
+from tenonnx.planning.values import described, value_info, value_infos
 from tenonnx.provider import Provider, Segment
-from tenonnx.records import field, record
-from tenonnx.wellformed import misfit
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,7 +41,7 @@ _RANK = {
 }
 
 
-@record
+@dataclass(frozen=True)
 class Transform:
     """A rewrite of a model, in place.
 
@@ -69,7 +68,7 @@ class Transform:
 
     @staticmethod
     def later(place: str) -> Callable[[ir.Model, TransformContext], bool]:
-        """Returns the function at ``module:name``, imported when it is first applied."""
+        """Return the function at ``module:name``, imported when it is first applied."""
         module, name = place.split(":")
 
         def apply(model: ir.Model, context: TransformContext) -> bool:
@@ -90,7 +89,7 @@ class Transform:
             )
 
 
-@record
+@dataclass(frozen=True)
 class TransformContext:
     """The services of the runtime for a transform.
 
@@ -109,11 +108,11 @@ class TransformContext:
     notes: list[str] = field(default_factory=list)
 
     def option(self, key: str) -> str | None:
-        """Returns a session configuration entry, or ``None``."""
+        """Return a session configuration entry, or ``None``."""
         return self.options.entry(key)
 
     def supports(self, node: ir.Node) -> bool:
-        """Says whether a provider of the session runs a node, before a transform makes it."""
+        """Return whether a provider of the session runs a node, before a transform makes it."""
         return any(provider.supports(node) is True for provider in self.providers)
 
     def evaluate(
@@ -122,7 +121,7 @@ class TransformContext:
         inputs: Sequence[np.ndarray[Any, Any] | None],
         most: float = math.inf,
     ) -> tuple[Any, ...] | None:
-        """Computes a node's outputs from its inputs, on the host.
+        """Compute a node's outputs from its inputs, on the host.
 
         Args:
             node: The node.
@@ -139,16 +138,18 @@ class TransformContext:
                 break
         else:
             return None
-        (step,) = provider.compile(Segment((node,), frozenset(node.outputs)))
-        given = dict(zip(node.inputs, inputs, strict=True))
+        with described():
+            (step,) = provider.compile(Segment((node,), frozenset(node.outputs)))
+            given = dict(zip(map(value_info, node.inputs), inputs, strict=True))
+            outputs = value_infos(node.outputs)
         with at_most(most):
             result = step.call(*(None if v is None else given[v] for v in step.inputs))
         results = tuple(result) if step.multiple else (result,)
         by_value = dict(zip(step.outputs, results, strict=False))
-        return tuple(by_value.get(output) for output in node.outputs)
+        return tuple(by_value.get(output) for output in outputs)
 
 
-@record
+@dataclass(frozen=True)
 class TransformReport:
     """The report of one transform.
 
@@ -172,7 +173,7 @@ class TransformReport:
 def select(
     transforms: Iterable[Transform], level: GraphOptimizationLevel, disabled: Iterable[str]
 ) -> list[Transform]:
-    """Returns the transforms to run, in order.
+    """Return the transforms to run, in order.
 
     Raises:
         InvalidArgument: A disabled name is not a transform.
@@ -188,16 +189,21 @@ def select(
 def run_transforms(
     model: ir.Model, transforms: Iterable[Transform], context: TransformContext
 ) -> list[TransformReport]:
-    """Applies transforms to a model in order, and checks what they leave.
+    """Apply transforms to a model in order, and check what they leave.
 
     Returns:
         A report per transform; required ones that found nothing to do have none.
 
     Raises:
         PluginError: A transform failed, or left a graph that cannot run; the message names it.
-        InvalidGraph: One failed, and a node violates its operator's schema.
+        InvalidGraph: One failed, and a node violates its operator's schema; or an operand has not
+            the shape that its operator declares.
         TenonnxError: A required transform's own, if it refuses the model.
     """
+    from tenonnx import graph as graphs
+    from tenonnx.shape_checks import check_model
+
+    check_model(model, context.providers)
     reports: list[TransformReport] = []
     kinds = graphs.operators(model)
     for transform in transforms:
@@ -227,7 +233,10 @@ def _apply(
     context: TransformContext,
     reports: Iterable[TransformReport],
 ) -> list[ir.Node] | None:
-    """Returns the nodes that a transform leaves; ``None`` if it changed nothing."""
+    """Return the nodes that a transform leaves; ``None`` if it changed nothing."""
+    from tenonnx import graph as graphs
+    from tenonnx.wellformed import misfit
+
     try:
         return graphs.check_and_sort(model) if transform.apply(model, context) else None
     except Stopped:
@@ -246,7 +255,7 @@ def _apply(
 
 
 def _declined(transform: Transform, context: TransformContext) -> str | None:
-    """Returns the note of a transform that the preferred provider has no use for."""
+    """Return the note of a transform that the preferred provider has no use for."""
     if transform.level == "required" or not context.providers:
         return None
     provider = context.providers[0]

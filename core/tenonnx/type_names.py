@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+import onnx
+import onnx_ir as ir
+
 from tenonnx.errors import InvalidGraph
-from tenonnx.lazy_modules import onnx
-from tenonnx.lazy_modules import onnx_ir as ir
 
 TYPE: Final = "tenonnx.type"
 """Metadata of a value whose type onnx_ir has no class for: the type as a proto."""
@@ -16,7 +17,7 @@ SCALAR: Final = "tenonnx.scalar"
 
 
 def type_name(value_type: ir.TypeProtocol | None) -> str:
-    """Returns onnxruntime's name of a type; ``""`` if it is unknown."""
+    """Return onnxruntime's name of a type; ``""`` if it is unknown."""
     match value_type:
         case ir.TensorType():
             return f"tensor({element_name(value_type.dtype.name)})"
@@ -30,12 +31,12 @@ def type_name(value_type: ir.TypeProtocol | None) -> str:
 
 
 def element_name(name: str) -> str:
-    """Returns onnxruntime's name of an element type, from ONNX's."""
+    """Return onnxruntime's name of an element type, from ONNX's."""
     return name.lower()
 
 
 def proto_type_name(value_type: onnx.TypeProto) -> str:
-    """Returns onnxruntime's name of a type as a model's file says it; maps are only there."""
+    """Return onnxruntime's name of a type as a model's file says it; maps are only there."""
     kind = value_type.WhichOneof("value")
     match kind:
         case "map_type":

@@ -3,78 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any
 
 from tenonnx import graph as graphs
 from tenonnx.errors import InvalidGraph, MalformedGraph
-from tenonnx.functions import schema_of
+from tenonnx.planning.values import NodeInfo, node_info
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-OF_ONE_TYPE: Final = frozenset(
-    """
-    Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Clip Concat Conv ConvTranspose Div Equal Gemm
-    Greater GreaterOrEqual Less LessOrEqual MatMul Max Mean Min Mod Mul Or PRelu Sub Sum Where Xor
-    """.split()  # noqa: SIM905 - a list would be a page
-)
-"""ai.onnx operators whose operands have one type; all inputs are operands, Where's first is not.
-"""
 
-_OF_ONE_TENSOR = (
-    "AveragePool",
-    "GlobalAveragePool",
-    "LeakyRelu",
-    "ReduceMean",
-    "Sigmoid",
-    "Softmax",
-)
+def schema_of(node: ir.Node | NodeInfo) -> Any:
+    """Return the ``OpSchema`` of a node's operator; ``None`` for operators that are not ONNX's."""
+    import onnx
 
-WITH_ZERO_POINTS: Final = {
-    ("", "ConvInteger"): ((0, 2), (1, 3)),
-    ("", "DequantizeLinear"): ((0, 2),),
-    ("", "MatMulInteger"): ((0, 2), (1, 3)),
-    ("", "QLinearConv"): ((0, 2), (3, 5)),
-    ("", "QLinearMatMul"): ((0, 2), (3, 5)),
-    **{("com.microsoft", f"QLinear{name}"): ((0, 2, 3, 5, 7),) for name in ("Add", "Mul")},
-    **{("com.microsoft", f"QLinear{name}"): ((0, 2, 4),) for name in _OF_ONE_TENSOR},
-    ("com.microsoft", "QLinearWhere"): ((1, 3, 4, 6, 8),),
-}
-"""Those of which only some inputs have one type: tensors, and the zero points that belong to them.
-
-Schemas say so, too, but reading one loads all of them, which takes longer than a small session.
-"""
+    try:
+        return onnx.defs.get_schema(node.op_type, node.version or 1, node.domain)
+    except (onnx.defs.SchemaError, TypeError):  # TypeError: a version of more than 31 bits
+        return None
 
 
-def misfit(node: ir.Node) -> str | None:
-    """Returns in what a node differs from its operator's schema; ``None`` if in nothing.
+def misfit(node: ir.Node | NodeInfo) -> str | None:
+    """Return in what a node differs from its operator's schema; ``None`` if in nothing.
 
     That is, in the number of its inputs or outputs, one that is left out, or in the type of an
     attribute. Asking takes longer than compiling the node: only of nodes that failed is it asked.
     """
     if (schema := schema_of(node)) is None:
         return None
+    info = node_info(node)
     for what, count, least, most in (
-        ("inputs", len(node.inputs), schema.min_input, schema.max_input),
-        ("outputs", len(node.outputs), schema.min_output, schema.max_output),
+        ("inputs", len(info.inputs), schema.min_input, schema.max_input),
+        ("outputs", len(info.outputs), schema.min_output, schema.max_output),
     ):
         if not least <= count <= most:
             wanted = f"{least}" if least == most else f"{least} to {most}"
             wanted = f"at least {least}" if most > 1000 else wanted
-            return f"{graphs.label(node)} has {count} {what}, it needs {wanted}"
-    for given, wanted_input in zip(node.inputs, schema.inputs, strict=False):
+            return f"{info.label} has {count} {what}, it needs {wanted}"
+    for given, wanted_input in zip(info.inputs, schema.inputs, strict=False):
         if given is None and wanted_input.option.name == "Single":
-            return f"{graphs.label(node)} lacks its input {wanted_input.name}"
-    for name, attribute in node.attributes.items():
+            return f"{info.label} lacks its input {wanted_input.name}"
+    for name, kind in info.kinds.items():
         formal = schema.attributes.get(name)
-        if formal is not None and formal.type.name != attribute.type.name:
-            found, wanted = attribute.type.name, formal.type.name
-            return f"{graphs.label(node)}: its attribute {name} is {found}, it needs {wanted}"
+        if formal is not None and formal.type.value != kind:
+            known = {each.value: each.name for each in type(formal.type)}
+            found = known.get(kind, "of no type")
+            return f"{info.label}: its attribute {name} is {found}, it needs {formal.type.name}"
     return None
 
 
 def check_names(graph: ir.Graph, around: tuple[Set[str | None], ...] = ()) -> None:
-    """Checks that every name of a graph and of the graphs in it stands for one thing.
+    """Check that every name of a graph and of the graphs in it stands for one thing.
+
+    The names of Constants do not count: onnxruntime makes weights of them before it compares.
 
     A body's inputs and initializers may hide values of the graphs around it, and so may what its
     nodes make, if it is made only after the body. That a graph's nodes make nothing twice has been
@@ -96,7 +77,7 @@ def check_names(graph: ir.Graph, around: tuple[Set[str | None], ...] = ()) -> No
     made.update(graph.initializers)
     called: set[str] = set()
     for node in graph:
-        if name := node.name:
+        if (name := node.name) and (node.op_type != "Constant" or node.domain):
             if name in called:
                 raise MalformedGraph(f"{graphs.label(node)} is not the only node of that name")
             called.add(name)
@@ -112,47 +93,8 @@ def check_names(graph: ir.Graph, around: tuple[Set[str | None], ...] = ()) -> No
             made.add(output.name)
 
 
-def check_types(graph: ir.Graph) -> None:
-    """Checks that operands have one type where an operator wants one.
-
-    Only weights and the model's inputs are looked at: other values' types are what a file says of
-    them, which nothing depends on.
-
-    Raises:
-        InvalidGraph: Two operands have different types.
-    """
-    given = set(graph.inputs)
-    for node in graphs.nodes(graph):
-        if not node.domain and node.op_type in OF_ONE_TYPE:
-            _check_one_type(node, node.inputs[node.op_type == "Where" :], given)
-        for positions in WITH_ZERO_POINTS.get((node.domain, node.op_type), ()):
-            operands = [node.inputs[i] for i in positions if i < len(node.inputs)]
-            _check_one_type(node, operands, given)
-
-
-def _check_one_type(
-    node: ir.Node, operands: Sequence[ir.Value | None], given: Set[ir.Value]
-) -> None:
-    first: tuple[ir.Value, ir.DataType] | None = None
-    for value in operands:
-        if value is None or value.producer() is not None:
-            continue
-        stored = value.const_value
-        dtype = stored.dtype if stored is not None else value.dtype if value in given else None
-        if dtype is None:
-            continue
-        first = first or (value, dtype)
-        if dtype != first[1]:
-            pair = (first, (value, dtype))
-            found = " and ".join(f"{v.name} is {kind.name.lower()}" for v, kind in pair)
-            raise MalformedGraph(
-                f"{graphs.label(node)} wants operands of one type: {found}",
-                hint="put a Cast before one of them",
-            )
-
-
 def check_bodies(node: ir.Node) -> None:
-    """Checks a control-flow node against its specification.
+    """Check a control-flow node against its specification.
 
     Raises:
         InvalidGraph: Inputs are missing, or a body, or it takes or makes another number of values;

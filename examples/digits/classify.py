@@ -24,7 +24,7 @@ CELL = 38
 
 
 def arguments() -> argparse.Namespace:
-    """Returns the command line's options."""
+    """Return the command line's options."""
     parser = argparse.ArgumentParser(
         description="Classify held-out 8x8 images of handwritten digits with tenonnx.",
         epilog="Mistakes are shown before other images, a wrong prediction marked with ✗.",
@@ -53,13 +53,13 @@ def arguments() -> argparse.Namespace:
 
 
 def probabilities(logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Returns the softmax of each row."""
+    """Return the softmax of each row."""
     exp = np.exp(logits - logits.max(axis=1, keepdims=True))
     return exp / exp.sum(axis=1, keepdims=True)
 
 
 def picture(image: np.ndarray[Any, Any], notes: list[str]) -> list[str]:
-    """Returns an image of 0..16 as eight lines of text, with notes on its right."""
+    """Return an image of 0..16 as eight lines of text, with notes on its right."""
     shades = INK[(image.astype(int) + 3) // 4]
     beside = ["", "", *notes, *[""] * 8]
     return [
@@ -69,7 +69,7 @@ def picture(image: np.ndarray[Any, Any], notes: list[str]) -> list[str]:
 
 
 def show(images: Any, predicted: Any, confidence: Any, labels: Any, count: int) -> None:
-    """Prints ``count`` images, the mistakes first, as many beside each other as fit."""
+    """Print ``count`` images, the mistakes first, as many beside each other as fit."""
     chosen = np.argsort(predicted == labels, kind="stable")[:count]
     cells = [
         picture(
@@ -91,7 +91,7 @@ def show(images: Any, predicted: Any, confidence: Any, labels: Any, count: int) 
 
 
 def main() -> None:
-    """Classifies the held-out images and reports."""
+    """Classify the held-out images and report."""
     options = arguments()
     data = np.load(options.data)
     images, labels = data["images"], data["labels"]

@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 
 
 def split() -> tuple[Any, ...]:
-    """Returns training images, held-out images (0..16, uint8), and the labels of both."""
+    """Return training images, held-out images (0..16, uint8), and the labels of both."""
     digits = load_digits()
     images = digits.images.astype(np.uint8)
     return tuple(
@@ -34,7 +34,7 @@ def split() -> tuple[Any, ...]:
 
 
 def network() -> nn.Sequential:
-    """Returns three convolutions and a linear layer: 33,546 parameters."""
+    """Return three convolutions and a linear layer: 33,546 parameters."""
     return nn.Sequential(
         nn.Conv2d(1, 16, 3, padding=1),
         nn.ReLU(),
@@ -50,7 +50,7 @@ def network() -> nn.Sequential:
 
 
 def distorted(images: torch.Tensor) -> torch.Tensor:
-    """Returns images [N, 1, 8, 8], each turned, stretched and shifted a little, at random."""
+    """Return images [N, 1, 8, 8], each turned, stretched and shifted a little, at random."""
     count = len(images)
     angle = torch.empty(count).uniform_(-0.2, 0.2)
     scale = torch.empty(2, count).uniform_(0.9, 1.1)
@@ -63,7 +63,7 @@ def distorted(images: torch.Tensor) -> torch.Tensor:
 
 
 def fit(images: torch.Tensor, labels: torch.Tensor, epochs: int) -> nn.Sequential:
-    """Returns the network after ``epochs`` passes over the distorted images."""
+    """Return the network after ``epochs`` passes over the distorted images."""
     model = network()
     optimizer = torch.optim.AdamW(model.parameters(), weight_decay=1e-2)
     steps = epochs * -(-len(images) // 64)
@@ -83,7 +83,7 @@ def fit(images: torch.Tensor, labels: torch.Tensor, epochs: int) -> nn.Sequentia
 
 
 def to_onnx(model: nn.Sequential) -> onnx.ModelProto:
-    """Returns the network as an ONNX model: image [batch, 1, 8, 8] to logits [batch, 10]."""
+    """Return the network as an ONNX model: image [batch, 1, 8, 8] to logits [batch, 10]."""
     names = {"0": "conv1", "2": "conv2", "5": "conv3", "9": "linear"}
     weights = []
     for key, value in model.state_dict().items():
@@ -146,7 +146,7 @@ def main() -> None:
 
 
 def as_input(images: np.ndarray[Any, Any]) -> torch.Tensor:
-    """Returns images of 0..16 as the network takes them: [N, 1, 8, 8], 0..1."""
+    """Return images of 0..16 as the network takes them: [N, 1, 8, 8], 0..1."""
     return torch.from_numpy(images[:, None].astype(np.float32) / 16)
 
 

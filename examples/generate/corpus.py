@@ -17,7 +17,7 @@ SKIPPED = {"site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to
 
 
 def corpus() -> list[str]:
-    """Returns the language reference's chapters and the standard library's longer docstrings."""
+    """Return the language reference's chapters and the standard library's longer docstrings."""
     texts = [tidied(text) for text in pydoc_data.topics.topics.values()]
     library = Path(os.__file__).parent
     for path in sorted(library.rglob("*.py")):
@@ -27,7 +27,7 @@ def corpus() -> list[str]:
 
 
 def docstrings(path: Path) -> Iterator[str]:
-    """Yields a module's docstrings that are long enough."""
+    """Yield a module's docstrings that are long enough."""
     try:
         tree = ast.parse(path.read_text())
     except (SyntaxError, UnicodeDecodeError):
@@ -40,6 +40,6 @@ def docstrings(path: Path) -> Iterator[str]:
 
 
 def tidied(text: str) -> str:
-    """Returns a text without underlines of headings, and with its paragraphs on one line each."""
+    """Return a text without underlines of headings, and with its paragraphs on one line each."""
     text = re.sub(r"\n[=*\-~^]{4,}\n", "\n", text)
     return re.sub(r"(?<=[a-z,;:])\n(?=[a-zA-Z\"])", " ", text).strip() + "\n"

@@ -46,7 +46,7 @@ class Decoder:
         self._bind_caches()
 
     def _find_pairs(self) -> dict[str, str]:
-        """Returns the output that continues each cache."""
+        """Return the output that continues each cache."""
         outputs = {}
         for arg in self.session.get_outputs():
             if found := PRESENT.fullmatch(arg.name):
@@ -65,7 +65,7 @@ class Decoder:
         return any(node.op_type == "GroupQueryAttention" for node in nodes)
 
     def _bind_caches(self) -> None:
-        """Binds empty caches: buffers that hold all tokens, or none yet."""
+        """Bind empty caches: buffers that hold all tokens, or none yet."""
         for past, present in self._pairs.items():
             batch, heads, _, size = self._inputs[past].shape
             length = self.capacity if self.in_place else 0
@@ -79,7 +79,7 @@ class Decoder:
                 self._binding.bind_ortvalue_output(present, value)
 
     def forward(self, tokens: list[int]) -> np.ndarray[Any, np.dtype[Any]]:
-        """Returns the logits [vocabulary] of what follows the tokens so far and these.
+        """Return the logits [vocabulary] of what follows the tokens so far and these.
 
         Raises:
             ValueError: The caches have no room for so many.

@@ -18,18 +18,18 @@ class Graph:
         self.weights: list[onnx.TensorProto] = []
 
     def weight(self, name: str, array: Any) -> str:
-        """Adds an initializer."""
+        """Add an initializer."""
         self.weights.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
         return name
 
     def node(self, op: str, inputs: list[str], output: str, **attributes: Any) -> str:
-        """Adds a node of one output, named like it."""
+        """Add a node of one output, named like it."""
         self.nodes.append(helper.make_node(op, inputs, [output], output, **attributes))
         return output
 
 
 def layer_nodes(graph: Graph, layer: Layer, index: int, x: str) -> str:
-    """Adds a layer that reads ``x`` [batch, length, width]; returns its result's name.
+    """Add a layer that reads ``x`` [batch, length, width]; return its result's name.
 
     The new keys and values go into caches [batch, key heads, capacity, head] at ``start``.
     """
@@ -75,7 +75,7 @@ def layer_nodes(graph: Graph, layer: Layer, index: int, x: str) -> str:
 
 
 def to_onnx(model: Decoder) -> onnx.ModelProto:
-    """Returns the decoder as a model of opset 24.
+    """Return the decoder as a model of opset 24.
 
     ``input_ids`` and ``position_ids`` are [batch, length], of consecutive positions. A cache
     that goes in comes out in the same shape, with the new tokens' entries at their positions;

@@ -19,14 +19,14 @@ END = "<|end|>"
 
 
 def letters() -> list[str]:
-    """Returns the characters that stand for bytes in ``tokenizer.json``, as GPT-2 chose them."""
+    """Return the characters that stand for bytes in ``tokenizer.json``, as GPT-2 chose them."""
     shown = {*range(33, 127), *range(161, 173), *range(174, 256)}
     others = iter(range(256, 512))
     return [chr(byte if byte in shown else next(others)) for byte in range(256)]
 
 
 def as_tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
-    """Returns a tokenizer in the form of the ``tokenizers`` library: the same ids."""
+    """Return a tokenizer in the form of the ``tokenizers`` library: the same ids."""
     words = letters()
     merges = []
     for left, right in tokenizer.merges:
@@ -54,7 +54,7 @@ def as_tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def configuration(model: onnx.ModelProto, end: int, context: int = 512) -> dict[str, Any]:
-    """Returns ``genai_config.json`` of a decoder that ``export.py`` made."""
+    """Return ``genai_config.json`` of a decoder that ``export.py`` made."""
     inputs = {value.name: value.type.tensor_type.shape.dim for value in model.graph.input}
     caches = [name for name in inputs if name.endswith(".key")]
     _, heads, _, size = inputs[caches[0]]
@@ -83,7 +83,7 @@ def configuration(model: onnx.ModelProto, end: int, context: int = 512) -> dict[
 
 
 def complete(folder: Path) -> None:
-    """Writes the tokenizer's files and ``genai_config.json`` beside a model and its merges."""
+    """Write the tokenizer's files and ``genai_config.json`` beside a model and its merges."""
     tokenizer = Tokenizer.load(folder / "merges.json")
     model = onnx.load(folder / "model.onnx", load_external_data=False)
     files = {

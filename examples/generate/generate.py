@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 
 
 def arguments() -> argparse.Namespace:
-    """Returns the command line's options."""
+    """Return the command line's options."""
     parser = argparse.ArgumentParser(
         description="Continue a text with a language model.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
@@ -62,7 +62,7 @@ def arguments() -> argparse.Namespace:
 def generated(
     decoder: Decoder, prompt: list[int], sampler: Any, most: int, end: int, times: list[float]
 ) -> Iterator[int]:
-    """Yields tokens until ``end``; notes when the prompt was read, and when each was there."""
+    """Yield tokens until ``end``; note when the prompt was read, and when each was there."""
     given = prompt
     for _ in range(most):
         logits = decoder.forward(given)
@@ -75,7 +75,7 @@ def generated(
 
 
 def main() -> None:
-    """Generates, and says how fast."""
+    """Generate, and return how fast."""
     options = arguments()
     folder = options.model if options.model.is_dir() else options.model.parent
     path = options.model / "model.onnx" if options.model.is_dir() else options.model

@@ -30,14 +30,14 @@ class Shape:
 
 
 def angles(shape: Shape) -> tuple[Tensor, Tensor]:
-    """Returns cosines and sines, [context, head / 2], of ``position * theta ** (-2i / head)``."""
+    """Return cosines and sines, [context, head / 2], of ``position * theta ** (-2i / head)``."""
     frequencies = shape.theta ** (-torch.arange(0, shape.head, 2) / shape.head)
     turned = torch.outer(torch.arange(shape.context), frequencies)
     return turned.cos(), turned.sin()
 
 
 def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Returns heads [..., length, head] with the pairs of their two halves turned."""
+    """Return heads [..., length, head] with the pairs of their two halves turned."""
     left, right = x.chunk(2, dim=-1)
     return torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)
 
@@ -60,7 +60,7 @@ class Layer(nn.Module):
         self.down = nn.Linear(shape.inner, shape.width, bias=False)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """Takes and returns [batch, length, width]."""
+        """Take and return [batch, length, width]."""
         normed = self.attention_norm(x)
         q, k, v = (
             part(normed).unflatten(-1, (-1, self.shape.head)).transpose(1, 2)
@@ -96,7 +96,7 @@ class Decoder(nn.Module):
                 nn.init.normal_(parameter, std=0.02 * deep * (192 / shape.width) ** 0.5 * 2)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Returns the logits."""
+        """Return the logits."""
         length = tokens.shape[1]
         x = self.embedding(tokens)
         for layer in self.layers:

@@ -29,7 +29,7 @@ class Sampler:
         self._generator = np.random.default_rng(self.seed)
 
     def __call__(self, logits: np.ndarray[Any, np.dtype[Any]]) -> int:
-        """Returns a token for logits [vocabulary]."""
+        """Return a token for logits [vocabulary]."""
         if not self.temperature:
             return int(logits.argmax())
         order = np.argsort(-logits, kind="stable")[: self.top_k or None]

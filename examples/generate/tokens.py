@@ -38,23 +38,23 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
-        """Reads what ``save`` wrote."""
+        """Read what ``save`` wrote."""
         return cls(json.loads(path.read_text())["merges"])
 
     def save(self, path: Path) -> None:
-        """Writes the merges as JSON."""
+        """Write the merges as JSON."""
         path.write_text(json.dumps({"merges": self.merges}, separators=(",", ":")) + "\n")
 
     def encode(self, text: str) -> list[int]:
-        """Returns a text's tokens."""
+        """Return a text's tokens."""
         return [token for word in WORDS.findall(text.encode()) for token in self._of_word(word)]
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """Returns the text of tokens."""
+        """Return the text of tokens."""
         return "".join(self.stream(tokens))
 
     def stream(self, tokens: Iterable[int]) -> Iterator[str]:
-        """Yields the text of each token as it comes; bytes wait until they make a character."""
+        """Yield the text of each token as it comes; bytes wait until they make a character."""
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         for token in tokens:
             yield decoder.decode(self._bytes[token])
@@ -71,7 +71,7 @@ class Tokenizer:
 
 
 def replaced(tokens: list[int], pair: Pair, token: int) -> list[int]:
-    """Returns tokens with every occurrence of a pair, from the left, become one token."""
+    """Return tokens with every occurrence of a pair, from the left, become one token."""
     out: list[int] = []
     for item in tokens:
         if out and (out[-1], item) == pair:
@@ -82,7 +82,7 @@ def replaced(tokens: list[int], pair: Pair, token: int) -> list[int]:
 
 
 def learn(text: str, size: int) -> Tokenizer:
-    """Returns the tokenizer of ``size`` tokens that a text's most frequent pairs make."""
+    """Return the tokenizer of ``size`` tokens that a text's most frequent pairs make."""
     counts = Counter(WORDS.findall(text.encode()))
     words = [list(word) for word in counts]
     times = list(counts.values())
@@ -125,11 +125,11 @@ class Foreign:
                 self.end = end[0] if isinstance(end, list) else -1 if end is None else end
 
     def encode(self, text: str) -> list[int]:
-        """Returns a text's tokens."""
+        """Return a text's tokens."""
         return list(self._reader.encode(text).ids)
 
     def stream(self, tokens: Iterable[int]) -> Iterator[str]:
-        """Yields what each token adds to the text of those before it."""
+        """Yield what each token adds to the text of those before it."""
         seen: list[int] = []
         said = ""
         for token in tokens:
@@ -141,6 +141,6 @@ class Foreign:
 
 
 def open_tokenizer(folder: Path) -> Tokenizer | Foreign:
-    """Returns the tokenizer that a model's folder has: merges.json, or tokenizer.json."""
+    """Return the tokenizer that a model's folder has: merges.json, or tokenizer.json."""
     own = folder / "merges.json"
     return Tokenizer.load(own) if own.is_file() else Foreign(folder)

@@ -34,7 +34,7 @@ HELD_OUT = 0.03
 
 
 def arguments() -> argparse.Namespace:
-    """Returns the command line's options."""
+    """Return the command line's options."""
     parser = argparse.ArgumentParser(
         description="Train the decoder.", formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
@@ -54,7 +54,7 @@ def arguments() -> argparse.Namespace:
 
 
 def split(texts: list[str], tokenizer: Tokenizer) -> tuple[Tensor, Tensor]:
-    """Returns the tokens of the texts to train on, each text with its end, and of the others."""
+    """Return the tokens of the texts to train on, each text with its end, and of the others."""
     random.shuffle(texts)
     held = int(len(texts) * HELD_OUT)
     parts = [
@@ -66,7 +66,7 @@ def split(texts: list[str], tokenizer: Tokenizer) -> tuple[Tensor, Tensor]:
 
 
 def loss_of(model: Decoder, tokens: Tensor) -> Tensor:
-    """Returns the mean of ``-log p`` of each token after the first, [batch, length + 1] given."""
+    """Return the mean of ``-log p`` of each token after the first, [batch, length + 1] given."""
     logits = model(tokens[:, :-1])
     return functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
 
@@ -97,7 +97,7 @@ def fit(model: Decoder, train: Tensor, options: argparse.Namespace) -> None:
 
 @torch.no_grad()
 def perplexity(model: Decoder, heldout: Tensor, length: int) -> float:
-    """Returns ``exp`` of the mean loss over the held-out tokens."""
+    """Return ``exp`` of the mean loss over the held-out tokens."""
     rows = heldout[: len(heldout) // (length + 1) * (length + 1)].view(-1, length + 1)
     losses = [loss_of(model, row[None]).item() for row in rows]
     return math.exp(sum(losses) / len(losses))

@@ -13,7 +13,7 @@ from tenonnx_serve.tensors import TensorSpec, spec_of
 
 
 def needed(module: str) -> Any:
-    """Returns a server's module.
+    """Return a server's module.
 
     Raises:
         ModuleNotFoundError: It is not installed; the message says how to install it.
@@ -29,7 +29,7 @@ def needed(module: str) -> Any:
 
 
 def described(arguments: list[NodeArg]) -> dict[str, TensorSpec]:
-    """Returns inputs or outputs in the form of the Open Inference Protocol.
+    """Return inputs or outputs in the form of the Open Inference Protocol.
 
     Raises:
         InvalidArgument: The protocol has no type for one of them.

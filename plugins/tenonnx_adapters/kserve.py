@@ -41,7 +41,7 @@ class OnnxModel(Model):
         self.session: InferenceSession | None = None
 
     def load(self) -> bool:
-        """Opens the model."""
+        """Open the model."""
         self.session = InferenceSession(*self._how)
         self._inputs = described(self.session.get_inputs())
         self._outputs = described(self.session.get_outputs())
@@ -49,20 +49,20 @@ class OnnxModel(Model):
         return True
 
     def stop(self) -> None:
-        """Closes the model."""
+        """Close the model."""
         super().stop()
         self.session = None
 
     def get_input_types(self) -> list[dict[str, Any]]:
-        """Returns the model's inputs, for clients."""
+        """Return the model's inputs, for clients."""
         return list(map(_told, self._inputs.values()))
 
     def get_output_types(self) -> list[dict[str, Any]]:
-        """Returns the model's outputs, for clients."""
+        """Return the model's outputs, for clients."""
         return list(map(_told, self._outputs.values()))
 
     async def predict(self, payload: Any, *_: Any) -> Any:
-        """Answers a request of either protocol, in a thread; cancelling it cancels the run.
+        """Answer a request of either protocol, in a thread; cancelling it cancels the run.
 
         Raises:
             InvalidInput: The request does not fit the model.
@@ -115,7 +115,7 @@ def _told(spec: TensorSpec) -> dict[str, Any]:
 
 
 def _parsed(body: bytes) -> Any:
-    """Returns the JSON of a body of v1, which kserve leaves alone if its header states no JSON."""
+    """Return the JSON of a body of v1, which kserve leaves alone if its header states no JSON."""
     try:
         found = json.loads(body)
     except ValueError as error:
@@ -133,7 +133,7 @@ def _array(spec: TensorSpec, instances: Any) -> Any:
 
 
 def _words(array: Any) -> Any:
-    """Returns an array; bytes, which kserve makes of strings, become strings."""
+    """Return an array; bytes, which kserve makes of strings, become strings."""
     if array.dtype.kind != "O":
         return array
     words = [each.decode() if isinstance(each, bytes) else each for each in array.flat]

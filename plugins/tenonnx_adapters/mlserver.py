@@ -26,7 +26,7 @@ class OnnxModel(Model):
     """
 
     async def load(self) -> bool:
-        """Opens the model.
+        """Open the model.
 
         Raises:
             TenonnxError: As for a session.
@@ -42,7 +42,7 @@ class OnnxModel(Model):
         return True
 
     async def predict(self, payload: Any) -> Any:
-        """Answers a request, in a thread; cancelling it cancels the run.
+        """Answer a request, in a thread; cancelling it cancels the run.
 
         Raises:
             InferenceError: The request does not fit the model, or the model failed.
@@ -63,7 +63,7 @@ class OnnxModel(Model):
         )
 
     async def unload(self) -> bool:
-        """Closes the model."""
+        """Close the model."""
         del self._session
         return True
 
@@ -73,7 +73,7 @@ def _told(spec: TensorSpec) -> Any:
 
 
 def _array(spec: TensorSpec | None, given: Any) -> Any:
-    """Returns an input's array; the session reports unknown names."""
+    """Return an input's array; the session reports unknown names."""
     if spec is not None and given.datatype != spec.datatype:
         raise ValueError(
             f"input {given.name!r} has datatype {given.datatype}; expected {spec.datatype}"

@@ -71,7 +71,7 @@ def bench(
     roots: arguments.Roots = arguments.NOTHING,
     as_json: arguments.Json = False,
 ) -> None:
-    """Opens a model for every contender and runs them in turn."""
+    """Open a model for every contender and run them in turn."""
     from tenonnx.cli.feeds import make_feeds, parse_dims
     from tenonnx_bench.measure import open_all, race, settle_all
 
@@ -109,7 +109,7 @@ def _openers(
 
 @contextlib.contextmanager
 def limited(threads: int) -> Iterator[None]:
-    """Limits numpy's BLAS to a number of threads; providers have no option for that."""
+    """Limit numpy's BLAS to a number of threads; providers have no option for that."""
     if not threads:
         yield
     elif importlib.util.find_spec("threadpoolctl") is None:
@@ -121,7 +121,7 @@ def limited(threads: int) -> Iterator[None]:
 
 
 def as_data(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """Returns the contenders' measurements as JSON data."""
+    """Return the contenders' measurements as JSON data."""
     base = next((result.statistics()["median"] for result in results if result.seconds), None)
     return [
         {
@@ -156,7 +156,7 @@ def _print(results: Sequence[Result]) -> None:
 
 
 def print_opening(told: Sequence[dict[str, Any]]) -> None:
-    """Prints the times to open the model and run it once."""
+    """Print the times to open the model and run it once."""
     rows = [
         (
             data["provider"],
@@ -176,7 +176,7 @@ def print_opening(told: Sequence[dict[str, Any]]) -> None:
 
 
 def run_cells(data: dict[str, Any]) -> tuple[str, ...]:
-    """Returns the cells of a contender's runs: its name, ``min`` to ``ratio``."""
+    """Return the cells of a contender's runs: its name, ``min`` to ``ratio``."""
     times = [duration(data.get(key)) for key in ("min", "median", "p99")]
     if data["ratio"] is None:
         return data["provider"], *times, "", ""
@@ -184,12 +184,12 @@ def run_cells(data: dict[str, Any]) -> tuple[str, ...]:
 
 
 def rate(number: float) -> str:
-    """Returns a rate for people: ``15,337`` or ``2.41``."""
+    """Return a rate for people: ``15,337`` or ``2.41``."""
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def tell_unsettled(told: Sequence[dict[str, Any]]) -> None:
-    """Reports contenders that still got faster when the measured runs began."""
+    """Report contenders that still got faster when the measured runs began."""
     for data in told:
         if data["settled"] is False:
             lines(
@@ -199,7 +199,7 @@ def tell_unsettled(told: Sequence[dict[str, Any]]) -> None:
 
 
 def _exit(results: Sequence[Result]) -> None:
-    """Reports the contenders that failed; the first one's exit code is the command's."""
+    """Report the contenders that failed; the first one's exit code is the command's."""
     failed = [(result.name, result.error) for result in results if result.error]
     for name, error in failed:
         note(f"{name}:")

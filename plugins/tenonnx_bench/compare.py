@@ -14,7 +14,7 @@ import typer
 from tenonnx import NotSupported
 from tenonnx.cli import arguments
 from tenonnx.cli.failures import Code
-from tenonnx.cli.opening import Request, load_original
+from tenonnx.cli.opening import Request, declared_dtypes, load_original
 from tenonnx.cli.output import (
     count,
     emit_json,
@@ -49,7 +49,8 @@ beyond the tolerance. An element may differ by ABSOLUTE + RELATIVE * |reference|
   bfloat16  5e-2 + 5e-2 * |reference|
   others    nothing
 
---atol and --rtol replace these for all outputs. Speed: both run until they get no faster, for
+--atol and --rtol replace these for all outputs. A sequence or a map is one output, and is held to
+the type that the model declares for its elements. Speed: both run until they get no faster, for
 --settle seconds at most, and then take turns. Memory: each runs in a new process of its own.
 
 Exit codes: 0 if all outputs are within the tolerance, 1 if one is not, 2 if the other runtime is
@@ -100,7 +101,7 @@ def compare(
     roots: arguments.Roots = arguments.NOTHING,
     as_json: arguments.Json = False,
 ) -> None:
-    """Compares a model with another runtime."""
+    """Compare a model with another runtime."""
     from tenonnx.cli.feeds import make_feeds, parse_dims
     from tenonnx_bench.contender import session_opener
     from tenonnx_bench.measure import open_all, race, settle_all
@@ -117,7 +118,8 @@ def compare(
         race(results, feeds, repeat=repeat, seconds=seconds, show=show)
     theirs, ours = results
     names = [value.name or "" for value in graph.outputs]
-    apart = differences(names, ours.outputs, theirs.outputs, rtol, atol)
+    declared = declared_dtypes(graph)
+    apart = differences(names, ours.outputs, theirs.outputs, rtol, atol, declared)
     held = _held(state, model, request, peer, feeds) if memory else {}
     report = {
         "model": model,
@@ -138,7 +140,7 @@ def compare(
 
 
 def _raise_first(results: Sequence[Result]) -> None:
-    """Raises a contender's error, with its name.
+    """Raise a contender's error, with its name.
 
     Raises:
         TenonnxError: One could not open or run the model.
@@ -152,7 +154,7 @@ def _raise_first(results: Sequence[Result]) -> None:
 def _held(
     state: State, model: str, request: Request, peer: str, feeds: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Returns the memory of both runtimes' processes; ``None`` if the system does not tell it."""
+    """Return the memory of both runtimes' processes; ``None`` if the system does not tell it."""
     with tempfile.TemporaryDirectory() as folder:
         given = Path(folder, "feeds")
         given.write_bytes(pickle.dumps(feeds))

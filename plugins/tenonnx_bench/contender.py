@@ -31,24 +31,24 @@ class Opened:
         self._session = session
 
     def __call__(self, feeds: Mapping[str, Any]) -> list[Any]:
-        """Returns the outputs."""
+        """Return the outputs."""
         return self._session.run(None, feeds)
 
     def wait(self, show: Callable[[str, float], None]) -> float:
-        """Waits until kernels are compiled; returns the seconds of that."""
+        """Wait until kernels are compiled; return the seconds of that."""
         return wait_for_kernels(self._session, show)
 
     def compiled(self) -> bool:
-        """Says whether kernels were compiled in this process for the session."""
+        """Return whether kernels were compiled in this process for the session."""
         return any(kernel.state == "compiled" for kernel in self._session.kernels.values())
 
     def providers(self) -> dict[str, int]:
-        """Returns how many nodes each provider runs."""
-        return self._session._node_counts
+        """Return how many nodes each provider runs."""
+        return self._session.placement.counts()
 
 
 def session_opener(state: State, request: Request) -> Open:
-    """Returns the function that opens a model for a request.
+    """Return the function that opens a model for a request.
 
     Raises:
         InvalidArgument: No such provider, option of a provider, or transform.
@@ -58,7 +58,7 @@ def session_opener(state: State, request: Request) -> Open:
 
 
 def opener(state: State, text: str, request: Request, behind: Sequence[str] = ()) -> Open:
-    """Returns the function that opens a model for a contender.
+    """Return the function that opens a model for a contender.
 
     Args:
         state: The plug-ins to use.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -32,14 +33,20 @@ TOLERANCES: Final[Mapping[str, Tolerance]] = {
 """By dtype; integers, booleans and strings must be equal."""
 
 
+NOTHING_DECLARED: Final[Mapping[str, np.dtype[Any]]] = MappingProxyType({})
+
+Kind: TypeAlias = tuple[str, str, tuple[int, ...], Tolerance]
+"""An output's name, dtype, shape and allowed difference."""
+
+
 @dataclass(frozen=True)
 class Difference:
     """The difference of one output from a reference.
 
     Attributes:
-        name: The output's name; an element of a sequence is ``NAME.0``, of a map ``NAME[key]``.
-        dtype: Its type.
-        shape: Its shape.
+        name: The output's name.
+        dtype: Its type; of a sequence or a map, that of its elements.
+        shape: Its shape; of a sequence or a map, the number of its items.
         tolerance: The allowed difference.
         absolute: The greatest difference; ``None`` if it is not a number.
         relative: The greatest difference relative to the reference's element, over elements beyond
@@ -69,8 +76,9 @@ def differences(
     reference: Sequence[Any],
     relative: float | None = None,
     absolute: float | None = None,
+    declared: Mapping[str, np.dtype[Any]] = NOTHING_DECLARED,
 ) -> list[Difference]:
-    """Returns the differences of outputs from a reference's.
+    """Return the difference of each output from a reference's.
 
     Args:
         names: The outputs' names.
@@ -78,60 +86,81 @@ def differences(
         reference: The outputs of another runtime, in the same order.
         relative: The relative tolerance; by default that of the dtype.
         absolute: The absolute tolerance; by default that of the dtype.
+        declared: The dtypes of outputs' elements in the model: the numbers in a map are Python's,
+            which have no dtype.
     """
     rows = []
     for name, mine, other in zip(names, found, reference, strict=True):
-        for leaf, a, b in _leaves(name, mine, other):
-            allowed = TOLERANCES.get(str(a.dtype), EXACT)
-            tolerance = Tolerance(
-                allowed.relative if relative is None else relative,
-                allowed.absolute if absolute is None else absolute,
-            )
-            rows.append(_difference(leaf, a, b, tolerance))
+        leaves = list(_leaves("", mine, other, declared.get(name)))
+        dtype = str(leaves[0][1].dtype) if leaves else str(declared.get(name, ""))
+        allowed = TOLERANCES.get(dtype, EXACT)
+        tolerance = Tolerance(
+            allowed.relative if relative is None else relative,
+            allowed.absolute if absolute is None else absolute,
+        )
+        nested = isinstance(mine, list | dict)
+        shape = (len(mine),) if nested else leaves[0][1].shape
+        rows.append(_difference((name, dtype, shape, tolerance), leaves))
     return rows
 
 
 def largest(rows: Iterable[Difference]) -> float | None:
-    """Returns the greatest absolute difference; ``None`` if an output has none."""
+    """Return the greatest absolute difference; ``None`` if an output has none."""
     found = [row.absolute for row in rows]
     known = [value for value in found if value is not None]
     return max(known) if known and len(known) == len(found) else None
 
 
-def _leaves(name: str, a: Any, b: Any) -> Iterator[tuple[str, NDArray, NDArray]]:
-    """Yields pairs of arrays; one without a counterpart is paired with another shape."""
+def _leaves(
+    place: str, a: Any, b: Any, declared: np.dtype[Any] | None
+) -> Iterator[tuple[str, NDArray, NDArray]]:
+    """Yield an output's arrays with the reference's, and their place: ``.2`` or ``[key]``.
+
+    One without a counterpart is paired with another shape.
+    """
     if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
         for number, (one, other) in enumerate(zip(a, b, strict=True)):
-            yield from _leaves(f"{name}.{number}", one, other)
+            yield from _leaves(f"{place}.{number}", one, other, declared)
     elif isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
         for key in a:
-            yield from _leaves(f"{name}[{key}]", a[key], b[key])
+            yield from _leaves(f"{place}[{key}]", a[key], b[key], declared)
     else:
-        yield name, _as_array(a), _as_array(b)
+        yield place, _as_array(a, declared), _as_array(b, declared)
 
 
-def _as_array(value: Any) -> NDArray:
-    return np.asarray(value, object if isinstance(value, list | dict) else None)
+def _as_array(value: Any, declared: np.dtype[Any] | None) -> NDArray:
+    """Return a value as an array; a number of Python's has the declared dtype."""
+    plain = isinstance(value, bool | int | float | complex)
+    return np.asarray(
+        value, object if isinstance(value, list | dict) else declared if plain else None
+    )
 
 
-def _difference(name: str, a: NDArray, b: NDArray, tolerance: Tolerance) -> Difference:
-    kind = name, str(a.dtype), a.shape, tolerance
-    if a.shape != b.shape:
-        return Difference(*kind, problem=f"the shape is {list(a.shape)}, not {list(b.shape)}")
-    if a.dtype.kind in "OSUT" or b.dtype.kind in "OSUT":
-        return Difference(*kind, beyond=int(np.sum(a.astype(object) != b.astype(object))))
-    if a.dtype != b.dtype:
-        return Difference(*kind, problem=f"the type is {a.dtype}, not {b.dtype}")
-    if not a.size:
+def _difference(kind: Kind, leaves: Sequence[tuple[str, NDArray, NDArray]]) -> Difference:
+    """Return the difference of all of an output's arrays."""
+    words = any(array.dtype.kind in "OSUT" for _, *pair in leaves for array in pair)
+    for place, a, b in leaves:
+        said = f"of {kind[0]}{place}, " if place else ""
+        if a.shape != b.shape:
+            problem = f"{said}the shape is {list(a.shape)}, not {list(b.shape)}"
+            return Difference(*kind, problem=problem)
+        if a.dtype != b.dtype and not words:
+            return Difference(*kind, problem=f"{said}the type is {a.dtype}, not {b.dtype}")
+    if words:
+        pairs = ((a.astype(object), b.astype(object)) for _, a, b in leaves)
+        return Difference(*kind, beyond=sum(int(np.sum(a != b)) for a, b in pairs))
+    if not any(a.size for _, a, _ in leaves):
         return Difference(*kind, absolute=0.0)
+    a = np.concatenate([mine.ravel() for _, mine, _ in leaves])
+    b = np.concatenate([other.ravel() for _, _, other in leaves])
     if a.dtype.kind in "biu":
         return _apart(kind, a.astype(object), b.astype(object))  # exact for integers of any size
     wide = np.complex128 if a.dtype.kind == "c" else np.float64
     return _apart(kind, a.astype(wide), b.astype(wide))
 
 
-def _apart(kind: tuple[str, str, tuple[int, ...], Tolerance], a: NDArray, b: NDArray) -> Difference:
-    """Returns the difference of numbers; NaN and a number differ by infinity."""
+def _apart(kind: Kind, a: NDArray, b: NDArray) -> Difference:
+    """Return the difference of numbers; NaN and a number differ by infinity."""
     *_, tolerance = kind
     with np.errstate(invalid="ignore", over="ignore"):
         same = (a == b) | ((a != a) & (b != b))  # only NaN differs from itself

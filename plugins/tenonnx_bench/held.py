@@ -27,7 +27,7 @@ Opened = tuple[Callable[[Mapping[str, Any]], Any], Callable[[], dict[str, Any]]]
 
 
 def hold(state: State, contender: str, model: str, request: Request, feeds: str) -> None:
-    """Opens and runs a model, and reports progress on standard output as lines of JSON.
+    """Open and run a model, and report progress on standard output as lines of JSON.
 
     It prints ``ready`` when the contender's code is loaded and has run a tiny model, and waits for
     a line on standard input. Then it prints ``loaded`` and ``done``, and stays until standard

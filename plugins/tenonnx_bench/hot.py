@@ -40,17 +40,17 @@ class Hot:
     copied_bytes: int = 0
 
     def as_data(self) -> dict[str, Any]:
-        """Returns the fields by name."""
+        """Return the fields by name."""
         return dict(vars(self))
 
 
 def by_node(events: Sequence[Event]) -> list[Hot]:
-    """Returns the cost of every node, the longest first."""
+    """Return the cost of every node, the longest first."""
     return _add_up(events, lambda event: event["name"].removesuffix(SUFFIX))
 
 
 def by_operator(events: Sequence[Event]) -> list[Hot]:
-    """Returns the cost of every operator, the longest first."""
+    """Return the cost of every operator, the longest first."""
     return _add_up(events, lambda event: event["args"]["op_name"])
 
 
@@ -70,7 +70,7 @@ class Watched:
 
 
 def watched(events: Sequence[Event]) -> Watched:
-    """Returns the mean times of a run."""
+    """Return the mean times of a run."""
     runs = [event for event in events if event["name"] == RUN]
     if not runs:
         return Watched(0.0, 0.0, 0.0)

@@ -52,12 +52,12 @@ class Result:
     outputs: list[Any] = field(default_factory=list)
 
     def statistics(self) -> dict[str, float]:
-        """Returns the ``percentiles`` of the measured runs."""
+        """Return the ``percentiles`` of the measured runs."""
         return percentiles(self.seconds)
 
 
 def percentiles(seconds: Sequence[float]) -> dict[str, float]:
-    """Returns percentiles of runs in seconds, and the runs per second."""
+    """Return percentiles of runs in seconds, and the runs per second."""
     if not seconds:
         return {}
     return {
@@ -75,7 +75,7 @@ def open_all(
     feeds: Mapping[str, Any],
     show: Show,
 ) -> list[Result]:
-    """Opens a model for every contender and runs it once."""
+    """Open a model for every contender and run it once."""
     results = []
     for name, open_model in openers.items():
         show(f"loading for {name}", 0)
@@ -99,7 +99,7 @@ def open_all(
 def _open(
     result: Result, open_model: Open, path: str, feeds: Mapping[str, Any], show: Show
 ) -> float:
-    """Opens and runs a model once; returns the seconds, with those for kernels."""
+    """Open and run a model once; return the seconds, with those for kernels."""
     begin = timing.clock()
     run, result.load_seconds = timing.timed(functools.partial(open_model, path))
     result.compile_seconds += _compile(run, show)
@@ -113,7 +113,7 @@ def _open(
 def settle_all(
     results: Sequence[Result], feeds: Mapping[str, Any], budget: float, least: int, show: Show
 ) -> None:
-    """Runs every contender until it gets no faster.
+    """Run every contender until it gets no faster.
 
     Args:
         results: Contenders with an open model; others are left out.
@@ -134,14 +134,14 @@ def settle_all(
 
 
 def _warm_up(open_model: Open, show: Show) -> None:
-    """Loads the contender's code, so that it does not count as the model's time."""
+    """Load the contender's code, so that it does not count as the model's time."""
     run = open_model(tiny_model())
     _compile(run, show)
     run({"x": np.ones(4, np.float32)})
 
 
 def _compile(run: Run, show: Show) -> float:
-    """Waits until kernels are compiled, if the contender has some; returns how long."""
+    """Wait until kernels are compiled, if the contender has some; return how long."""
     return run.wait(show) if isinstance(run, Opened) else 0.0
 
 
@@ -153,7 +153,7 @@ def race(
     seconds: float,
     show: Show,
 ) -> None:
-    """Runs the contenders in turn and records every run's time.
+    """Run the contenders in turn and record every run's time.
 
     Args:
         results: Contenders with an open model; others are left out.

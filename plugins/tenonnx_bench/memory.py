@@ -70,7 +70,7 @@ def memory(
     child: Annotated[str, typer.Option("--child", hidden=True)] = "",
     feeds: Annotated[str, typer.Option("--feeds", hidden=True)] = "",
 ) -> None:
-    """Measures a model's memory."""
+    """Measure a model's memory."""
     state, request = state_of(context), Request(providers, level, without, roots, threads)
     if child:
         from tenonnx_bench.held import hold
@@ -109,7 +109,7 @@ def _feeds(
 
 
 def options_of(request: Request) -> list[str]:
-    """Returns the command-line options of a request."""
+    """Return the command-line options of a request."""
     options: Iterable[tuple[str, Sequence[str]]] = (
         ("--provider", request.providers),
         ("--disable-transform", request.without),
@@ -128,7 +128,7 @@ def measure(
     processes: int,
     rounds: int,
 ) -> dict[str, Any]:
-    """Returns the median ``Course`` of every contender that could run the model.
+    """Return the median ``Course`` of every contender that could run the model.
 
     Contenders take turns. If there are several, the first turn of each is not counted: it brings
     the model's file into the page cache and kernels into theirs.
@@ -179,7 +179,7 @@ def _as_data(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def show(found: dict[str, Any]) -> None:
-    """Prints the measurements."""
+    """Print the measurements."""
     lines(found[OURS].told["report"])
     for name, course in found.items():
         title("Processes" if len(found) == 1 else f"Processes of {name}")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING
 
 from tenonnx.cli.output import count, duration, size
@@ -19,49 +21,9 @@ PLOT = 260
 POINTS = 600
 """The most points of a line: there are no more pixels."""
 
-PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>{title}</title>
-<meta name="viewport" content="width=device-width">
-<style>
-:root {{ --c0: #2f6fb5; --c1: #d9822b; --text: #222; --soft: #777; --line: #ddd; --page: #fff }}
-@media (prefers-color-scheme: dark) {{
-  :root {{ --c0: #6aa5e3; --c1: #e8a35b; --text: #ddd; --soft: #999; --line: #333; --page: #111 }}
-}}
-body {{ font: 14px/1.5 system-ui, sans-serif; color: var(--text); background: var(--page);
-  margin: 2em auto; max-width: 60em; padding: 0 1em }}
-h1 {{ font-size: 1.5em; margin-bottom: 0 }} h2 {{ font-size: 1.1em; margin: 2em 0 .4em }}
-p.soft {{ color: var(--soft); margin-top: 0 }}
-svg {{ width: 100%; height: auto; font: 13px system-ui, sans-serif }}
-svg text {{ fill: var(--text) }} svg .soft {{ fill: var(--soft) }}
-svg .grid {{ stroke: var(--line) }}
-.c0 {{ fill: var(--c0) }} .c1 {{ fill: var(--c1) }} .mapped {{ fill-opacity: .25 }}
-path.c0 {{ stroke: var(--c0) }} path.c1 {{ stroke: var(--c1) }}
-path {{ fill: none !important; stroke-width: 2; stroke-linejoin: round }}
-path.mapped {{ stroke-opacity: .5; stroke-dasharray: 5 4 }}
-table {{ border-collapse: collapse }}
-th, td {{ padding: .2em 1.4em .2em 0; text-align: right; font-variant-numeric: tabular-nums }}
-th:first-child, td:first-child {{ text-align: left }}
-pre, .wide {{ overflow-x: auto }}
-</style>
-<h1>{title}</h1>
-<p class="soft">Memory that {processes} took to open and run it, beyond what the code takes without
-a model. Private: memory that is in no file. Mapped: pages of files, which all processes share.</p>
-<h2>Peak</h2>
-{peak}
-<h2>After the runs</h2>
-{steady}
-<h2>Over time</h2>
-{course}
-<h2>Figures</h2>
-{figures}
-<h2>Who holds the weights</h2>
-<pre>{report}</pre>
-</html>
-"""
-
 
 def as_html(model: str, found: Mapping[str, Course]) -> str:
-    """Returns a page that needs no other file.
+    """Return a page that needs no other file.
 
     Args:
         model: Its path.
@@ -72,7 +34,8 @@ def as_html(model: str, found: Mapping[str, Course]) -> str:
     peaks = {name: (c.peak.private, c.peak.mapped) for name, c in found.items()}
     steady = {name: (c.steady.private, c.steady.mapped) for name, c in found.items()}
     top = max(1, *map(sum, peaks.values()), *map(sum, steady.values()))
-    return PAGE.format(
+    template = Template(files("tenonnx_bench").joinpath("memory.html").read_text("utf-8"))
+    return template.substitute(
         title=html.escape(Path(model).name),
         processes=processes,
         peak=_bars(peaks, top),
@@ -84,7 +47,7 @@ def as_html(model: str, found: Mapping[str, Course]) -> str:
 
 
 def _bars(values: Mapping[str, tuple[int, int]], top: float) -> str:
-    """Draws private and mapped bytes, one after the other on one line per contender."""
+    """Draw private and mapped bytes, one after the other on one line per contender."""
     room = WIDTH - LABEL - 270
     parts = []
     for index, (name, (private, mapped)) in enumerate(values.items()):
@@ -103,7 +66,7 @@ def _bars(values: Mapping[str, tuple[int, int]], top: float) -> str:
 
 
 def _lines(found: Mapping[str, Course]) -> str:
-    """Draws private and mapped memory over time."""
+    """Draw private and mapped memory over time."""
     samples = [sample for course in found.values() for sample in course.samples]
     end = max(sample.seconds for sample in samples) or 1
     top = max(1, *(max(sample.private, sample.mapped) for sample in samples))
@@ -145,7 +108,7 @@ def _grid(top: float, end: float) -> str:
 
 
 def _thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Returns the highest point of every interval, and the last of all, so that no peak is lost."""
+    """Return the highest point of every interval, and the last of all, so that no peak is lost."""
     step = -(-len(points) // POINTS)
     stretches = (points[i : i + step] for i in range(0, len(points), step))
     return [*(min(stretch, key=lambda point: point[1]) for stretch in stretches), points[-1]]

@@ -24,12 +24,12 @@ Open: TypeAlias = Callable[[str | bytes], Run]
 
 
 def is_installed(name: str) -> bool:
-    """Says whether a peer is installed."""
+    """Return whether a peer is installed."""
     return importlib.util.find_spec(name) is not None
 
 
 def peer_opener(name: str, threads: int = 0, provider: str = "CPUExecutionProvider") -> Open:
-    """Returns the function that opens models for another runtime.
+    """Return the function that opens models for another runtime.
 
     Args:
         name: ``ONNXRUNTIME`` or ``OPENVINO``.
@@ -48,7 +48,7 @@ def peer_opener(name: str, threads: int = 0, provider: str = "CPUExecutionProvid
 
 
 def version(name: str) -> str:
-    """Returns a peer's version."""
+    """Return a peer's version."""
     return importlib.metadata.version(name)
 
 
@@ -86,7 +86,7 @@ def _open_openvino(openvino: Any, threads: int, model: str | bytes) -> Run:
 
 @contextlib.contextmanager
 def _translated(kind: type[TenonnxError]) -> Iterator[None]:
-    """Turns a peer's exceptions, which share no base class, into one of tenonnx's."""
+    """Turn a peer's exceptions, which share no base class, into one of tenonnx's."""
     try:
         yield
     except Exception as error:

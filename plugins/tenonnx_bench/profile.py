@@ -50,6 +50,9 @@ Examples:
   tenonnx profile model.onnx --dim batch=8 --trace trace.json --html profile.html
 """
 
+MOST_SLOWER = 1.5
+"""A watched run's time in runs without watching from which on its shares are not theirs."""
+
 TIMED_SECONDS = 0.5
 """Time for unwatched runs, of which there are at least as many as watched ones."""
 
@@ -104,7 +107,7 @@ def profile(
     threads: arguments.Threads = 0,
     as_json: arguments.Json = False,
 ) -> None:
-    """Profiles a model."""
+    """Profile a model."""
     from tenonnx.cli.feeds import make_feeds, parse_dims
 
     check_targets(trace, html)
@@ -133,7 +136,7 @@ def _measure(
     how: tuple[int, int, float],
     show: Callable[[str, float], None],
 ) -> Profile:
-    """Times runs, then watches some; ``how`` is their number, runs before, seconds to settle."""
+    """Time runs, then watch some; ``how`` is their number, runs before, seconds to settle."""
     (state, session), (runs, warmup, settle) = opened, how
     run = functools.partial(session.run, None, feeds)
     compiling = wait_for_kernels(session, show)
@@ -177,7 +180,7 @@ def _as_data(found: Profile, top: int) -> dict[str, Any]:
 
 
 def summary(found: Profile) -> list[str]:
-    """Returns sentences on the runs as a whole."""
+    """Return sentences on the runs as a whole."""
     times = found.unwatched
     told = [
         f"a run takes {duration(times['median'])} (p50; p99 {duration(times['p99'])}, "
@@ -185,6 +188,12 @@ def summary(found: Profile) -> list[str]:
         f"watched, {count(found.runs, 'run')} of {duration(found.watched.run)}, and "
         f"{duration(found.watched.watching)} for watching each run",
     ]
+    slower = found.watched.run / max(times["median"], 1e-9)
+    if slower > MOST_SLOWER:
+        told.append(
+            f"shares are of watched runs, whose nodes run one by one and take {slower:.1f} times "
+            "as long: nodes that a run computes together take less of it than it seems"
+        )
     if found.compile_seconds > SHOWN_SECONDS:
         told.insert(0, f"kernels were compiled in {duration(found.compile_seconds)}")
     if not found.settling.settled:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from html import escape
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.cli.output import count, duration, size
 from tenonnx_bench.bench import rate
 from tenonnx_bench.hot import RUN, Event, Hot
-from tenonnx_bench.profile_style import SCRIPT, STYLE
 
 if TYPE_CHECKING:
     from tenonnx_bench.profile import Profile
@@ -27,7 +27,7 @@ MAX_NODES = 2_000
 
 
 def as_html(found: Profile) -> str:
-    """Returns a page that needs no other file, and the network only for Perfetto."""
+    """Return a page that needs no other file, and the network only for Perfetto."""
     names = [hot.name for hot in found.operators]
     shown = _whole_runs(found.events)
     # A model's names must not contain the end of a script element.
@@ -42,7 +42,8 @@ def as_html(found: Profile) -> str:
     title = escape(Path(found.model).name)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}: profile</title>
-<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head><body>
+<meta name="viewport" content="width=device-width">
+<style>{_file("profile.css")}</style></head><body>
 <h1>{title}</h1>
 <p class="soft">{_summary(found)}</p>
 <div class="tiles">{_tiles(found)}</div>
@@ -58,9 +59,13 @@ all.</p><p class="soft"><button id="perfetto">Open in Perfetto</button>
 <p class="soft"><input id="search" type="search" placeholder="Search nodes, operators, kernels">
 {_left_out(found.nodes)}</p>
 {_nodes(found)}
-<script type="application/json" id="data">{data}</script><script>{SCRIPT}</script>
+<script type="application/json" id="data">{data}</script><script>{_file("profile.js")}</script>
 </body></html>
 """
+
+
+def _file(name: str) -> str:
+    return files("tenonnx_bench").joinpath(name).read_text("utf-8")
 
 
 def _summary(found: Profile) -> str:
@@ -84,14 +89,14 @@ def _tiles(found: Profile) -> str:
 
 
 def _whole_runs(events: Sequence[Event]) -> list[Event]:
-    """Returns the events of as many whole runs as fit; each run ends with an event of its own."""
+    """Return the events of as many whole runs as fit; each run ends with an event of its own."""
     ends = [at + 1 for at, event in enumerate(events) if event["name"] == RUN]
     fitting = [end for end in ends if end <= MAX_EVENTS] or ends[:1]
     return list(events[: fitting[-1]])
 
 
 def _middle_run(events: Sequence[Event]) -> list[float]:
-    """Returns the start and the length of the run of median length, in microseconds."""
+    """Return the start and the length of the run of median length, in microseconds."""
     runs = sorted((e for e in events if e["name"] == RUN), key=lambda event: event["dur"])
     middle = runs[(len(runs) - 1) // 2]
     return [middle["ts"], middle["dur"]]

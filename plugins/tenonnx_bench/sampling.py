@@ -91,7 +91,7 @@ class _Watched:
         self.base = (0, 0)
 
     def hear(self) -> None:
-        """Returns the next line of its output.
+        """Read the next line of its output.
 
         Raises:
             Fail: The process failed.
@@ -106,14 +106,14 @@ class _Watched:
         self.steps[told.pop("step")] = told
 
     def send(self) -> None:
-        """Lets it continue."""
+        """Let it continue."""
         assert self.process.stdin is not None
         self.process.stdin.write(b"\n")
         self.process.stdin.flush()
 
 
 def follow(command: Sequence[str], count: int, tell: Callable[[str], None]) -> Course:
-    """Starts processes that run ``held.hold`` at the same time, and reads their memory.
+    """Start processes that run ``held.hold`` at the same time, and read their memory.
 
     Args:
         command: Starts one of them.
@@ -172,7 +172,7 @@ def _sample(watched: Sequence[_Watched], start: float) -> Sample:
 
 
 def _resident(process: int) -> tuple[int, int]:
-    """Returns a process's anonymous memory and its resident memory of files, in bytes."""
+    """Return a process's anonymous memory and its resident memory of files, in bytes."""
     lines = Path(f"/proc/{process}/status").read_text().splitlines()
     found = {line.split(":")[0]: line for line in lines if line.startswith("Rss")}
     kib = {name: int(line.split()[1]) for name, line in found.items()}
@@ -180,7 +180,7 @@ def _resident(process: int) -> tuple[int, int]:
 
 
 def rollup(process: int) -> dict[str, int]:
-    """Returns a process's memory in bytes, by the names in ``FIELDS``."""
+    """Return a process's memory in bytes, by the names in ``FIELDS``."""
     text = Path(f"/proc/{process}/smaps_rollup").read_text()
     found = {line.split(":")[0]: line.split() for line in text.splitlines()[1:]}
     return {name: int(found[field][1]) * 1024 for field, name in FIELDS.items()}

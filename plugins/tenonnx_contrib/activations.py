@@ -17,13 +17,13 @@ op = table.op
 op("Gelu", without=["approximate"])(gelu)
 
 
-@op("BiasGelu")
+@op("BiasGelu", shapes="A: ... N; B: N")
 @widened
 def bias_gelu(xp: Namespace, A: Array, B: Array) -> Array:
     return gelu(xp, A + B)
 
 
-@op("FastGelu")
+@op("FastGelu", shapes="X: ... N; bias: N")
 @widened
 def fast_gelu(xp: Namespace, X: Array, bias: Array | None = None) -> Array:
     """Return the tanh approximation of Gelu of ``X + bias``."""
@@ -34,13 +34,6 @@ def fast_gelu(xp: Namespace, X: Array, bias: Array | None = None) -> Array:
 def quick_gelu(xp: Namespace, X: Array, *, alpha: float = 1.702) -> Array:
     """Return ``X sigmoid(alpha X)``."""
     return swish(xp, X, alpha=alpha)
-
-
-@op("GemmFastGelu")
-@widened
-def gemm_fast_gelu(xp: Namespace, X: Array, W: Array, bias: Array | None = None) -> Array:
-    """Return FastGelu of ``X @ W + bias``."""
-    return fast_gelu(xp, xp.matmul(X, W), bias)
 
 
 @op("BiasSplitGelu")
@@ -80,7 +73,7 @@ def bias_softmax(
     return softmax(xp, x + b).reshape(data.shape)
 
 
-@op("ScaledSiLU")
+@op("ScaledSiLU", shapes="scale:")
 def scaled_silu(
     xp: Namespace, X: Array, scale: Array | None = None, *, alpha: float = 1.0
 ) -> Array:
@@ -91,7 +84,13 @@ def scaled_silu(
     return (z.astype(wide) * sigmoid(xp, z).astype(wide)).astype(X.dtype)
 
 
-@op("GatedAdd")
+@op(
+    "GatedAdd",
+    shapes=(
+        "Y: *X; gate: *X[:-1] 1 if gate_weight is None; "
+        "gate: ... gate_weight[0] if gate_weight is not None"
+    ),
+)
 def gated_add(
     xp: Namespace, X: Array, Y: Array, gate: Array, gate_weight: Array | None = None
 ) -> Array:

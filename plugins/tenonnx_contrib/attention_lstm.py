@@ -13,7 +13,17 @@ table = OperatorTable("com.microsoft")
 op = table.op
 
 
-@op("AttnLSTM", like=[layer], without=("layout", "output_sequence"), multiple=True)
+@op(
+    "AttnLSTM",
+    like=[layer],
+    without=("layout", "output_sequence"),
+    multiple=True,
+    shapes=(
+        "X: T N I; B: D 8*H; R: D 4*H H; W: D 4*H ...; sequence_lens memory_seq_lens: N; "
+        "initial_h initial_c: D N H; P: D 3*H; D == 1 + (direction == 'bidirectional'); "
+        "QW: D H A; MW: D M[2] A; V: D A; M: N L M[2]; AW: D H+M[2] O"
+    ),
+)
 def attn_lstm(
     xp: Namespace,
     X: Array,
@@ -79,6 +89,9 @@ class Attention:
         M: (batch, places, memory depth).
         lengths: How many of an item's places count; None for all.
         AW: (directions, hidden size + memory depth, attention).
+
+    Raises:
+        ValueError: A length is not one of a part of the places.
     """
 
     def __init__(
@@ -98,6 +111,10 @@ class Attention:
         self.values = net.wide(M)
         self.outside = None
         if lengths is not None:
+            if xp.any((lengths < 1) | (lengths > M.shape[1])):
+                raise ValueError(
+                    f"expected memory_seq_lens of 1 to {M.shape[1]}, found {lengths.tolist()}"
+                )
             self.outside = xp.arange(M.shape[1]) >= lengths[:, None]
             self.values = xp.where(self.outside[..., None], 0, self.values)
         self.keys = xp.matmul(self.values, net.wide(MW)[:, None])

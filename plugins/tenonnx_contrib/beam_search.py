@@ -36,7 +36,7 @@ class Finished:
     kept: list[tuple[float, int, Array]] = field(default_factory=list)
 
     def add(self, sequence: Array, total: float) -> None:
-        """Offers a sequence with its sum of logarithms."""
+        """Offer a sequence with its sum of logarithms."""
         # Between equals the one that came first is dropped first.
         heapq.heappush(
             self.kept, (total / len(sequence) ** self.penalty, -len(self.kept), sequence)
@@ -45,7 +45,7 @@ class Finished:
             heapq.heappop(self.kept)
 
     def settle(self, best: float, length: int) -> None:
-        """Notes whether a sequence of this length and sum could still be among the best.
+        """Note whether a sequence of this length and sum could still be among the best.
 
         Every batch entry asks its own: onnxruntime 1.31.1 looks at a neighbour's ``best``, so that
         a batch may end earlier or later there than each of its entries would alone.
@@ -54,7 +54,7 @@ class Finished:
             self.done = self.early or self.kept[0][0] >= best / length**self.penalty
 
     def best(self, count: int) -> list[tuple[float, int, Array]]:
-        """Returns the best, those of the highest scores first."""
+        """Return the best, those of the highest scores first."""
         return heapq.nlargest(count, self.kept, key=lambda each: each[:2])
 
 
@@ -79,12 +79,12 @@ class Search:
     history: list[Array] | None
 
     def advance(self, scores: Array) -> Array:
-        """Adds a token to every row; returns the rows that they go on from."""
+        """Add a token to every row; return the rows that they go on from."""
         totals = scores + self.totals[:, None]
         if self.history is not None:
-            self.history.append(totals.reshape(len(self.finished), self.beams, -1))
+            self.history.append(totals.reshape(len(self.finished), self.beams, totals.shape[1]))
         width = totals.shape[1]
-        flat = totals.reshape(len(self.finished), -1)
+        flat = totals.reshape(len(self.finished), self.beams * width)
         places = np.argsort(-flat, axis=1, kind="stable")[:, : 2 * self.beams]
         best = np.take_along_axis(flat, places, axis=1)
         order = np.empty(len(totals), np.int64)
@@ -103,7 +103,7 @@ class Search:
         return order
 
     def _choose(self, entry: int, rows: Array, tokens: Array, totals: Array) -> list[int]:
-        """Picks the candidates that go on; those that end are offered as finished."""
+        """Pick the candidates that go on; those that end are offered as finished."""
         chosen: list[int] = []
         for rank, token in enumerate(tokens):
             if token != self.rules.end:
@@ -115,7 +115,7 @@ class Search:
         return chosen
 
     def run(self, model: Decoding, longest: int) -> None:
-        """Goes on until every batch entry is done or the sequences are long enough."""
+        """Go on until every batch entry is done or the sequences are long enough."""
         begun = self.sequences.shape[1]
         logits = model.start(self.beams)
         while self.sequences.shape[1] < longest:
@@ -128,7 +128,7 @@ class Search:
                 logits = model.step(self.sequences, order)
 
     def results(self, count: int, longest: int) -> tuple[Array, Array]:
-        """Returns the ``count`` best of each batch entry, padded, and their scores."""
+        """Return the ``count`` best of each batch entry, padded, and their scores."""
         batch = len(self.finished)
         written = np.full((batch, count, longest), self.rules.pad, np.int32)
         scores = np.zeros((batch, count), np.float32)
@@ -163,7 +163,7 @@ class Limits(NamedTuple):
 def search(
     model: Decoding, begin: Array, rules: Rules, limits: Limits, *, history: bool
 ) -> tuple[Array, ...]:
-    """Returns sequences, their scores, and with ``history`` those of every token at every step."""
+    """Return sequences, their scores, and with ``history`` those of every token at every step."""
     width, kept = int(number(limits.beams, 1)), int(number(limits.returned, 1))
     most, power = int(number(limits.longest, 0)), float(number(limits.penalty, 1.0))
     if not 0 < kept <= width:
@@ -190,7 +190,18 @@ def search(
     return results
 
 
-@op("BeamSearch", like=[opened], host="all", multiple=True)
+@op(
+    "BeamSearch",
+    like=[opened],
+    host="all",
+    multiple=True,
+    shapes=(
+        "input_ids: B ...; "
+        "max_length min_length num_beams num_return_sequences: | 1; "
+        "length_penalty repetition_penalty: | 1; "
+        "vocab_mask: V; prefix_vocab_mask: B V"
+    ),
+)
 def beam_search(
     _: Namespace,
     input_ids: Array,

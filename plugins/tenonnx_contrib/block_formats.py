@@ -33,13 +33,13 @@ class Format(NamedTuple):
 
 
 def decoded(rows: Array, form: Format) -> Array:
-    """Returns rows of bytes, (rows, bytes), as rows of float32."""
+    """Return rows of bytes, (rows, bytes), as rows of float32."""
     blocks = rows.reshape(len(rows), rows.shape[-1] // form.size, form.size)
     return form.decode(blocks).reshape(len(rows), blocks.shape[1] * form.elements)
 
 
 def numbers(blocks: Array, start: int, stop: int, dtype: Any) -> Array:
-    """Returns bytes of each block as little-endian numbers."""
+    """Return bytes of each block as little-endian numbers."""
     some: Array = np.ascontiguousarray(blocks[..., start:stop]).view(
         np.dtype(dtype).newbyteorder("<")
     )
@@ -47,35 +47,35 @@ def numbers(blocks: Array, start: int, stop: int, dtype: Any) -> Array:
 
 
 def half(blocks: Array, start: int = 0) -> Array:
-    """Returns the float16 at a byte of each block as float32, (..., 1)."""
+    """Return the float16 at a byte of each block as float32, (..., 1)."""
     return numbers(blocks, start, start + 2, np.float16).astype(np.float32)
 
 
 def halves(packed: Array) -> Array:
-    """Returns the low four bits of all bytes, then the high ones, along the last axis."""
+    """Return the low four bits of all bytes, then the high ones, along the last axis."""
     return np.concatenate([packed & 15, packed >> 4], axis=-1)
 
 
 def bits(packed: Array, width: int = 1) -> Array:
-    """Returns the elements of the last axis' bytes, the first in the lowest bits."""
+    """Return the elements of the last axis' bytes, the first in the lowest bits."""
     parts = packed[..., None] >> np.arange(0, 8, width, dtype=np.uint8) & ((1 << width) - 1)
     return parts.reshape(*packed.shape[:-1], -1)
 
 
 def signs(codes: Array) -> Array:
-    """Returns -1 where one of eight bits is set, else 1, along a new last axis, as float32."""
+    """Return -1 where one of eight bits is set, else 1, along a new last axis, as float32."""
     return 1 - 2 * bits(codes[..., None].astype(np.uint8)).astype(np.float32)
 
 
 def even(codes: Array) -> Array:
-    """Returns seven bits with an eighth that makes an even number of them set."""
+    """Return seven bits with an eighth that makes an even number of them set."""
     odd = np.bitwise_count(codes).astype(codes.dtype) & 1
     whole: Array = codes | odd << 7
     return whole
 
 
 def scaled(factors: Array, values: Array) -> Array:
-    """Returns groups of elements, (..., groups, elements), times a factor each: (..., all)."""
+    """Return groups of elements, (..., groups, elements), times a factor each: (..., all)."""
     return (factors[..., None] * values).reshape(*values.shape[:-2], -1)
 
 
@@ -97,7 +97,7 @@ def q8_0(blocks: Array) -> Array:
 
 
 def six_bits(packed: Array) -> tuple[Array, Array]:
-    """Returns the eight scales and eight offsets that twelve bytes hold, as float32.
+    """Return the eight scales and eight offsets that twelve bytes hold, as float32.
 
     Those from the fifth on have their lower four bits in the last bytes, and the others on top
     of the first ones.
@@ -164,7 +164,7 @@ def iq2_s(blocks: Array) -> Array:
 
 
 def pairs(blocks: Array, values: Array) -> Array:
-    """Returns values whose sixteen scales are the last eight bytes of the block."""
+    """Return values whose sixteen scales are the last eight bytes of the block."""
     scales = bits(blocks[..., -8:], 4)
     factors = half(blocks) * (np.float32(0.5) + scales.astype(np.float32)) * np.float32(0.25)
     return scaled(factors, values.reshape(*blocks.shape[:-1], 16, 16))
@@ -180,7 +180,7 @@ def iq3_xxs(blocks: Array) -> Array:
 
 
 def plain(dtype: Any) -> Callable[[Array], Array]:
-    """Returns the function of a format whose blocks are numbers."""
+    """Return the function of a format whose blocks are numbers."""
     return lambda blocks: np.ascontiguousarray(blocks).view(dtype).astype(np.float32)
 
 

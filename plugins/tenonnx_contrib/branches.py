@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from tenonnx import Array, Namespace, OperatorTable
+from tenonnx_array.axes import split_last
 from tenonnx_array.dtypes import accumulator
 from tenonnx_array.nonlinear import sigmoid, swish
 from tenonnx_contrib.skip_norm import by_root_mean_square
@@ -20,10 +21,10 @@ def wide(x: Array) -> Array:
 
 def grouped(x: Array, branches: int) -> Array:
     """Return (..., C * H) as (..., C, H); without ``branches`` it is so already."""
-    return x.reshape(*x.shape[:-1], branches, -1) if branches else x
+    return split_last(x, branches) if branches else x
 
 
-@op("GatedRMSNorm")
+@op("GatedRMSNorm", shapes="gate: *X; scale: N; X[-1] % scale[0] == 0")
 def gated_rms_norm(
     xp: Namespace,
     X: Array,
@@ -46,7 +47,14 @@ def gated_rms_norm(
     return (y.reshape(X.shape) * gates[activation](xp, wide(gate))).astype(X.dtype)
 
 
-@op("BranchwiseRMSNorm")
+OF_BRANCHES = (
+    "C = num_branches or streams[-2]; H = streams[-1] / (num_branches or 1); "
+    "rows = streams[:-1] if num_branches else streams[:-2]"
+)
+"""The sizes of streams that are (..., C, H), or (..., C * H) if told C."""
+
+
+@op("BranchwiseRMSNorm", shapes=f"scale: H | C*H | C H; {OF_BRANCHES.replace('streams', 'X')}")
 def branchwise_rms_norm(
     xp: Namespace,
     X: Array,
@@ -63,7 +71,13 @@ def branchwise_rms_norm(
     return y.reshape(X.shape).astype(X.dtype)
 
 
-@op("EngramGate", multiple=True)
+@op(
+    "EngramGate",
+    multiple=True,
+    shapes=(
+        "key query: B T C H; value: B T H; key_norm_scale query_norm_scale conv_norm_scale: C H"
+    ),
+)
 def engram_gate(
     xp: Namespace,
     key: Array,
@@ -93,7 +107,10 @@ def engram_gate(
     return y.astype(key.dtype), normed
 
 
-@op("HyperConnectionPreMix")
+@op(
+    "HyperConnectionPreMix",
+    shapes=f"pre_mix: *rows C | *rows C 1 | *rows C H | *rows C*H; {OF_BRANCHES}",
+)
 def hyper_connection_pre_mix(
     xp: Namespace,
     streams: Array,
@@ -108,7 +125,13 @@ def hyper_connection_pre_mix(
     return (y * y.dtype.type(reduction_scale)).astype(streams.dtype)
 
 
-@op("HyperConnectionPostMix")
+@op(
+    "HyperConnectionPostMix",
+    shapes=(
+        "block_output: *rows H; stream_mix: *rows C C; "
+        f"post_mix: *rows C | *rows C 1 | *rows C H | *rows C*H; {OF_BRANCHES}"
+    ),
+)
 def hyper_connection_post_mix(
     xp: Namespace,
     streams: Array,

@@ -96,7 +96,7 @@ _CODEBOOKS: Final = {
 
 @functools.cache
 def codebook(name: str) -> Codebook:
-    """Returns the vectors of a format's codebook, (vectors, elements), as float32."""
+    """Return the vectors of a format's codebook, (vectors, elements), as float32."""
     text, width, magnitudes = _CODEBOOKS[name]
     bits = np.unpackbits(np.frombuffer(base64.b85decode(text), np.uint8), bitorder="little")
     each = 2 if len(magnitudes) == 3 else 3

@@ -18,7 +18,20 @@ table = OperatorTable("com.microsoft")
 op = table.op
 
 
-@op("GatedDeltaNet", host=(3, 9, 10), multiple=True)
+@op(
+    "GatedDeltaNet",
+    host=(3, 9, 10),
+    multiple=True,
+    shapes=(
+        "key: *query; value: *query[:-2] HV V; decay: *value[:-1] | *value[:-1] query[-1]; "
+        "beta: *value[:-1]; key is None or len(query) in (3, 4); "
+        "initial_state: R heads V query[-1] if key is not None; a_log: heads; "
+        "dt_bias: heads | heads query[-1] | heads*query[-1]; "
+        "heads = HV if initial_state is None else initial_state[1]; "
+        "R = None if cu_seqlens is None and len(query) < 4 else query[0] if cu_seqlens is None "
+        "else cu_seqlens[0] - 1"
+    ),
+)
 def gated_delta_net(
     xp: Namespace,
     query: Array,
@@ -100,7 +113,7 @@ def heads_of(
     heads, width, size = state.shape[1:]
     keys = (rows.shape[1] - heads * width) // 2
     cuts = ((0, keys, size), (keys, 2 * keys, size), (2 * keys, rows.shape[1], width))
-    return tuple(rows[:, a:b].reshape(rows.shape[0], -1, n) for a, b, n in cuts)
+    return tuple(rows[:, a:b].reshape(rows.shape[0], (b - a) // n, n) for a, b, n in cuts)
 
 
 def log_decay(

@@ -67,7 +67,15 @@ def routed(
     return mixture(xp, tokens, experts, shares, layers, activation)
 
 
-@op("MoE", like=[routed])
+@op(
+    "MoE",
+    like=[routed],
+    shapes=(
+        "router_probs: R E; fc1_experts_weights: E F H; fc1_experts_bias: E F; "
+        "fc2_experts_weights: E H I; fc2_experts_bias: E H; fc3_experts_weights: E I H; "
+        "fc3_experts_bias: E I; input: ... H; len(input) in (2, 3)"
+    ),
+)
 def moe(
     xp: Namespace,
     input: Array,  # noqa: A002 - the schema's name
@@ -93,7 +101,21 @@ def moe(
     return routed(xp, input, router_probs, layers, **attributes)
 
 
-@op("QMoE", like=[routed])
+@op(
+    "QMoE",
+    like=[routed],
+    shapes=(
+        "router_probs router_weights: R E; fc1_experts_weights: E F P; fc1_scales: E F ...; "
+        "fc1_experts_bias: E F; fc1_zero_points: E ceil(F*bits1/8) if not block_size; "
+        "fc1_zero_points: E F ... if block_size; fc2_zero_points: E H ... if block_size; "
+        "bits1 = fc1_expert_weight_bits or expert_weight_bits; "
+        "bits2 = fc2_expert_weight_bits or expert_weight_bits; "
+        "fc2_experts_weights: E H Q; fc2_scales: E H ...; fc2_experts_bias: E H; "
+        "fc2_zero_points: E ceil(H*bits2/8) if not block_size; "
+        "fc3_experts_weights fc3_scales fc3_zero_points fc3_experts_bias: E ...; "
+        "input: ... H; len(input) in (2, 3)"
+    ),
+)
 def q_moe(
     xp: Namespace,
     input: Array,  # noqa: A002 - the schema's name

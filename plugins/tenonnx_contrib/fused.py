@@ -11,7 +11,6 @@ from tenonnx_array import nonlinear
 from tenonnx_array.conv import conv
 from tenonnx_array.linalg import gemm, matmul
 from tenonnx_array.precision import widened
-from tenonnx_array.softmax import softmax
 
 table = OperatorTable("com.microsoft")
 op = table.op
@@ -48,7 +47,13 @@ def activated(
     return FUNCTIONS[name](xp, x, **taken)
 
 
-@op("FusedConv", like=[conv])
+@op(
+    "FusedConv",
+    like=[conv],
+    shapes=(
+        "X: N C D ...; W: M C/group ...; B: M; Z: N M *Z[2:]; len(X) == len(W); M % group == 0"
+    ),
+)
 @widened
 def fused_conv(
     xp: Namespace,
@@ -61,13 +66,25 @@ def fused_conv(
     activation_params: tuple[float, ...] = (),
     **attributes: Any,
 ) -> Array:
-    """Return the activation of ``Conv(X, W, B) + Z``."""
+    """Return the activation of ``Conv(X, W, B) + Z``.
+
+    Raises:
+        ValueError: Z has another shape than what it is added to.
+    """
     y = conv(xp, X, W, B, **attributes)
-    # onnxruntime wants one shape of both; as a sum it may be broadcast, too.
+    if Z is not None and Z.shape != y.shape:
+        raise ValueError(f"expected Z of the convolution's shape {y.shape}, found {Z.shape}")
     return activated(xp, y if Z is None else y + Z, activation, activation_params)
 
 
-@op("FusedGemm", like=[gemm])
+@op(
+    "FusedGemm",
+    like=[gemm],
+    shapes=(
+        "A: M K if not transA; A: K M if transA; B: K N if not transB; B: N K if transB; "
+        "C: | 1|N | 1|M 1|N"
+    ),
+)
 @widened
 def fused_gemm(
     xp: Namespace,
@@ -114,24 +131,3 @@ def arranged(xp: Namespace, x: Array, trans: int, trans_batch: int) -> Array:
     if trans_batch and x.ndim > 2:
         x = xp.moveaxis(x, 0, -2)
     return x.swapaxes(-1, -2) if trans and x.ndim > 1 else x
-
-
-@op("FusedMatMulActivation", like=[fused_matmul])
-def fused_matmul_activation(
-    xp: Namespace,
-    A: Array,
-    B: Array,
-    *,
-    activation: str,
-    activation_alpha: float | None = None,
-    activation_axis: int = -1,
-    activation_beta: float | None = None,
-    activation_gamma: float | None = None,
-    **attributes: Any,
-) -> Array:
-    """Return the activation of FusedMatMul, which may be Softmax along an axis."""
-    y = fused_matmul(xp, A, B, **attributes)
-    if activation == "Softmax":
-        return softmax(xp, y, axis=activation_axis)
-    given = {"alpha": activation_alpha, "beta": activation_beta, "gamma": activation_gamma}
-    return activated(xp, y, activation, given)

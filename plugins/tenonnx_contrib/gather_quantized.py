@@ -10,7 +10,15 @@ table = OperatorTable("com.microsoft")
 op = table.op
 
 
-@op("GatherBlockQuantized")
+@op(
+    "GatherBlockQuantized",
+    shapes=(
+        "scales: *data[:quantize_axis] whole|packed *data[quantize_axis:][1:]; "
+        "zero_points: *scales | *scales[:-1] ceil(scales[-1]*bits/8); "
+        "whole = ceil(data[quantize_axis] / block_size); "
+        "packed = ceil(data[quantize_axis] * (8 // bits) / block_size)"
+    ),
+)
 def gather_block_quantized(
     xp: Namespace,
     data: Array,
@@ -28,6 +36,9 @@ def gather_block_quantized(
     Scales and zero points change every ``block_size`` elements of ``quantize_axis``. uint8 data
     and zero points are packed along the last axis, and their zero is the middle of the range;
     that of int4 and uint4 is 0. An index out of range gives zeros.
+
+    Raises:
+        ValueError: Scales or zero points do not fit the elements as they are unpacked.
     """
     rank = data.ndim
     gather_axis, quantize_axis = gather_axis % rank, quantize_axis % rank
@@ -43,13 +54,22 @@ def gather_block_quantized(
     if packed:
         data = unpack(xp, data, bits)
         if zero_points is not None:
-            zero_points = unpack(xp, zero_points, bits)[..., : scales.shape[-1]]
+            zero_points = unpack(xp, zero_points, bits)
+            if zero_points.shape[-1] >= scales.shape[-1] + 8 // bits:
+                raise ValueError("expected packed zero_points of the scales' shape, found longer")
+            zero_points = zero_points[..., : scales.shape[-1]]
     wide = accumulator(scales.dtype)
     y = widen(xp, data, wide)
     factor = scales.astype(wide, copy=False)
     offset = None if zero_points is None else widen(xp, zero_points, wide)
     if gather_axis != quantize_axis:
         axis = quantize_axis + (indices.ndim - 1) * (gather_axis < quantize_axis)
+        blocks = -(-y.shape[axis] // block_size)
+        if factor.shape[axis] != blocks:
+            raise ValueError(
+                f"expected scales of {blocks} blocks along axis {quantize_axis}, "
+                f"found {factor.shape[axis]}"
+            )
         factor = spread(xp, factor, axis, block_size, y.shape[axis])
         offset = None if offset is None else spread(xp, offset, axis, block_size, y.shape[axis])
     if offset is not None:

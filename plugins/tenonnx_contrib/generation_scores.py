@@ -44,11 +44,11 @@ class Rules:
     presence: float = 0.0
 
     def cut(self, logits: Array) -> Array:
-        """Returns the model's scores of the vocabulary; it may have some of no token."""
+        """Return the model's scores of the vocabulary; it may have some of no token."""
         return logits[:, : self.vocabulary] if self.vocabulary > 0 else logits
 
     def apply(self, scores: Array, sequences: Array, first: bool) -> Array:
-        """Returns the scores ``[rows, vocabulary]`` under these rules, in an array of their own."""
+        """Return the scores ``[rows, vocabulary]`` under these rules, in an array of their own."""
         scores = scores.astype(np.float32)
         if self.repetition != 1.0:
             rows = np.arange(len(scores))[:, None]
@@ -80,14 +80,14 @@ def forbid_repeated(scores: Array, sequences: Array, size: int) -> None:
 
 
 def log_softmax(logits: Array) -> Array:
-    """Returns logarithms of probabilities along the last axis, in float32."""
+    """Return logarithms of probabilities along the last axis, in float32."""
     logits = logits.astype(np.float32)
     shifted = logits - logits.max(axis=-1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
 def keep_nucleus(scores: Array, mass: float, least: int, filler: float) -> Array:
-    """Replaces the scores of all but the likeliest tokens, whose probabilities reach ``mass``.
+    """Replace the scores of all but the likeliest tokens, whose probabilities reach ``mass``.
 
     Holtzman et al. 2020, The Curious Case of Neural Text Degeneration, section 3.1.
 

@@ -20,11 +20,11 @@ class Decoding(ABC):
 
     @abstractmethod
     def start(self, beams: int) -> Array:
-        """Reads the prompt; returns the logits ``[batch * beams, vocabulary]`` of what is next."""
+        """Read the prompt; return the logits ``[batch * beams, vocabulary]`` of what is next."""
 
     @abstractmethod
     def step(self, sequences: Array, order: Array) -> Array:
-        """Returns the logits that follow one more token per row.
+        """Return the logits that follow one more token per row.
 
         Args:
             sequences: ``[rows, length]``, the new tokens last.
@@ -60,7 +60,7 @@ class DecoderOnly(Decoding):
             )
 
     def start(self, beams: int) -> Array:
-        """Runs the prompt once per batch entry and repeats what comes out for every beam."""
+        """Run the prompt once per batch entry and repeat what comes out for every beam."""
         counted = np.cumsum(self.mask, axis=1, dtype=np.int32)
         positions = np.where(self.mask, counted - 1, 0).astype(np.int32)
         empty = [empty_cache(self.decoder, index, len(self.ids)) for index in self._layers()]
@@ -74,7 +74,7 @@ class DecoderOnly(Decoding):
         return range(3, len(self.decoder.graph.inputs))
 
     def step(self, sequences: Array, order: Array) -> Array:
-        """Runs one token per row on the caches of the rows they go on from."""
+        """Run one token per row on the caches of the rows they go on from."""
         self.caches = [reorder(cache, order, axis=1) for cache in self.caches]
         self.mask = np.pad(reorder(self.mask, order), ((0, 0), (0, 1)), constant_values=1)
         positions = reorder(self.positions, order)
@@ -116,7 +116,7 @@ class EncoderDecoder(Decoding):
         self.growing = [v.name or "" for v in decoder.graph.outputs if v.name != "logits"]
 
     def start(self, beams: int) -> Array:
-        """Encodes once per batch entry and repeats what comes out for every beam."""
+        """Encode once per batch entry and repeat what comes out for every beam."""
         self.values |= self._call(self.encoder)
         for name, value in self.values.items():
             self.values[name] = np.repeat(value, beams, axis=0)
@@ -131,7 +131,7 @@ class EncoderDecoder(Decoding):
         return self.values["logits"][:, -1]
 
     def step(self, sequences: Array, order: Array) -> Array:
-        """Runs one token per row, or all of them, on the caches of the rows they go on from."""
+        """Run one token per row, or all of them, on the caches of the rows they go on from."""
         for name in self.growing:
             self.values[name] = reorder(self.values[name], order)
         ids = sequences if self.whole else sequences[:, -1:]
@@ -154,35 +154,35 @@ class EncoderDecoder(Decoding):
 
 
 def present_name(name: str) -> str:
-    """Returns the output that becomes an input of the next step: past_x is present_x."""
+    """Return the output that becomes an input of the next step: past_x is present_x."""
     return "present_" + name[5:] if name.startswith("past_") else name
 
 
 def past_name(name: str) -> str:
-    """Returns the input that an output becomes in the next step."""
+    """Return the input that an output becomes in the next step."""
     return "past_" + name[8:] if name.startswith("present_") else name
 
 
 def empty_cache(body: Body, index: int, rows: int) -> Array:
-    """Returns the cache of no tokens for an input of a graph.
+    """Return the cache of no tokens for an input of a graph.
 
     Raises:
         ValueError: The graph does not say how many heads there are, or of which size.
     """
     value = body.graph.inputs[index]
-    dims = list(value.shape) if value.shape is not None else []
+    dims = value.shape or ()
     if len(dims) not in (4, 5) or not (isinstance(dims[-3], int) and isinstance(dims[-1], int)):
         raise ValueError(
             f"expected '{value.name}' to have a shape with the number of heads and their size, "
             f"[..., batch, heads, length, size], found {value.shape}"
         )
-    dtype = value.dtype.numpy() if value.dtype is not None else np.dtype(np.float32)
+    dtype = np.dtype(np.float32) if value.dtype is None else value.dtype
     pair = () if len(dims) == 4 else (2,)
     return np.empty((*pair, rows, dims[-3], 0, dims[-1]), dtype)
 
 
 def reorder(array: Array, order: Array, axis: int = 0) -> Array:
-    """Takes rows in an order; the array itself where that is the order they are in."""
+    """Take rows in an order; the array itself where that is the order they are in."""
     same = len(order) == array.shape[axis] and np.array_equal(order, np.arange(len(order)))
     return array if same else np.take(array, order, axis=axis)
 
@@ -206,7 +206,7 @@ def opened(
     no_repeat_ngram_size: int = 0,
     vocab_size: int = -1,
 ) -> tuple[Decoding, Array, Rules]:
-    """Returns a search operator's model before its first token, what sequences begin with, rules.
+    """Return a search operator's model before its first token, what sequences begin with, rules.
 
     Args:
         ids: The encoder's input, or the prompt.
@@ -255,5 +255,5 @@ def opened(
 
 
 def number(value: Array | None, default: float) -> float:
-    """Returns a scalar that is given as a tensor of one element, if it is."""
+    """Return a scalar that is given as a tensor of one element, if it is."""
     return default if value is None else np.asarray(value).reshape(-1)[0].item()

@@ -21,7 +21,7 @@ Choose = Callable[[Array], Array]
 
 
 def write(model: Decoding, sequences: Array, longest: int, rules: Rules, choose: Choose) -> Array:
-    """Returns ``[batch, longest]``: the sequences, with padding from their end token on."""
+    """Return ``[batch, longest]``: the sequences, with padding from their end token on."""
     rows, begun = sequences.shape
     written = np.full((rows, max(longest, begun)), rules.pad, np.int32)
     written[:, :begun] = sequences
@@ -37,7 +37,15 @@ def write(model: Decoding, sequences: Array, longest: int, rules: Rules, choose:
     return written[:, :longest]
 
 
-@op("GreedySearch", like=[opened], host="all")
+@op(
+    "GreedySearch",
+    like=[opened],
+    host="all",
+    shapes=(
+        "input_ids: B ...; max_length min_length repetition_penalty: | 1; vocab_mask: V; "
+        "prefix_vocab_mask: B V"
+    ),
+)
 def greedy_search(
     _: Namespace,
     input_ids: Array,
@@ -57,7 +65,7 @@ def greedy_search(
 
 
 def likeliest(scores: Array) -> Array:
-    """Returns the token of the highest score in each row."""
+    """Return the token of the highest score in each row."""
     return scores.argmax(axis=-1)
 
 

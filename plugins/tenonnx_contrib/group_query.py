@@ -18,7 +18,18 @@ table = OperatorTable("com.microsoft")
 op = table.op
 
 
-@op("GroupQueryAttention", host=(5, 6, 16), multiple=True)
+@op(
+    "GroupQueryAttention",
+    host=(5, 6, 16),
+    multiple=True,
+    shapes=(
+        "query: B L W; key value: B ...; past_key past_value: B kv_num_heads P ...; "
+        "total_sequence_length: | 1; cos_cache: M R; sin_cache: M R; head_sink: num_heads; "
+        "position_ids: B ...; seqlens_k: n ...; query_seqlens: B; "
+        "key is None or past_key is not None or len(key) != 3 or key[1] == L; "
+        "position_ids is None or position_ids[1] >= L; attention_bias: 1|B 1|num_heads L T"
+    ),
+)
 def group_query_attention(
     xp: Namespace,
     query: Array,
@@ -59,7 +70,8 @@ def group_query_attention(
 ) -> tuple[Array | None, ...]:
     """Return the attention's result, the keys, the values, and the scores if ``qk_output``.
 
-    query is (batch, length, heads * size), or holds keys and values behind its heads. A cache is
+    query is (batch, length, heads * size), or holds keys and values behind its heads. There may be
+    no new key, where the cache is one that another layer has extended. A cache is
     (batch, key heads, capacity, size); batch entry b has ``seqlens_k[b] + 1`` tokens with the
     new ones. A cache that is too short for ``total_sequence_length`` grows to it. A query sees
     ``local_window_size`` tokens up to its own. A head's sink, or 0 for ``smooth_softmax``, is one
@@ -67,17 +79,19 @@ def group_query_attention(
     some, and the others padding, whose results mean nothing.
 
     Raises:
-        ValueError: Heads do not divide, rotary caches are missing, the window does not fit, or
-            there are not so many tokens.
+        ValueError: Heads do not divide, rotary caches are missing, the window or the bias does not
+            fit, or there are not so many tokens.
     """
     q, k, v = split(query, key, value, num_heads, kv_num_heads)
     if q_norm_weight is not None and k_norm_weight is not None:
         q = normed(xp, q, q_norm_weight, q_norm_epsilon or qk_norm_epsilon)
         k = normed(xp, k, k_norm_weight, k_norm_epsilon or qk_norm_epsilon)
     length, total, totals = q.shape[2], counted(total_sequence_length), seqlens_k.reshape(-1) + 1
+    require_bias(attention_bias, total)
     counts = valid_tokens(query_seqlens, totals, length, total)
     first, pasts = length == total and counts is None, (past_key, past_value)
-    before = seen_before((k, v), pasts, totals, total, counts, windowed=bool(sliding_window_cache))
+    windowed = bool(sliding_window_cache)
+    before = seen_before(length, (k, v), pasts, totals, total, counts, windowed=windowed)
     positions = xp.asarray(before[:, None] + np.arange(length))
     if do_rotary:
         at = rotary_positions(xp, positions, position_ids, first=first)
@@ -122,6 +136,18 @@ def counted(total: Array) -> int:
     return count
 
 
+def require_bias(bias: Array | None, total: int) -> None:
+    """Refuse a bias that has not one number for each key.
+
+    Raises:
+        ValueError: Its last axis is not as long as there are keys.
+    """
+    if bias is not None and bias.shape[3] != total:
+        raise ValueError(
+            f"expected attention_bias of {total} keys along axis 3, found {bias.shape[3]}"
+        )
+
+
 def valid_tokens(valid: Array | None, totals: Array, length: int, total: int) -> list[int] | None:
     """Return how many of each batch entry's new tokens are no padding; ``None`` if all are.
 
@@ -162,6 +188,7 @@ def split(
 
 
 def seen_before(
+    length: int,
     new: tuple[Array, Array],
     past: tuple[Array | None, Array | None],
     totals: np.ndarray[Any, Any],
@@ -170,12 +197,11 @@ def seen_before(
     *,
     windowed: bool,
 ) -> np.ndarray[Any, Any]:
-    """Return how many tokens each entry has before the new ones; none if all are new.
+    """Return how many tokens each entry has before its queries, so many; none if all are new.
 
     Raises:
         ValueError: Keys and values differ in shape, or lengths contradict them.
     """
-    length = new[0].shape[2]
     for what, (keys, values) in (("", new), ("past ", past)):
         shapes = [None if x is None else tuple(x.shape) for x in (keys, values)]
         if shapes[0] != shapes[1]:
@@ -188,10 +214,13 @@ def seen_before(
             f"expected seqlens_k of {batch} numbers from {least - 1} to {total - 1}, which are "
             f"the tokens without the last one, found {(totals - 1).tolist()}"
         )
-    if total > held + length and not windowed:
+    added = new[0].shape[2]
+    if added not in (0, length):
+        raise ValueError(f"expected {length} new keys, one per query, or none, found {added}")
+    if total > held + added and not windowed:
         raise ValueError(
-            f"expected total_sequence_length of at most {held + length}: {held} in the cache and "
-            f"{length} new ones, found {total}"
+            f"expected total_sequence_length of at most {held + added}: {held} in the cache and "
+            f"{added} new ones, found {total}"
         )
     return np.zeros_like(totals) if first else totals - (counts or length)
 

@@ -11,17 +11,17 @@ op = table.op
 
 
 def rotated(x: Array, bits: int) -> Array:
-    """Rotates 32-bit integers to the left."""
+    """Rotate 32-bit integers to the left."""
     return (x << np.uint32(bits)) | (x >> np.uint32(32 - bits))
 
 
 def mixed(block: Array) -> Array:
-    """Returns the number by which a block of four bytes changes a state."""
+    """Return the number by which a block of four bytes changes a state."""
     return rotated(block * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
 
 
 def murmur3(blocks: Array, lengths: Array, seed: int) -> Array:
-    """Returns MurmurHash3_x86_32 (Appleby 2011) of keys, all at once a block at a time.
+    """Return MurmurHash3_x86_32 (Appleby 2011) of keys, all at once a block at a time.
 
     Args:
         blocks: The keys one behind the other, each filled up with zeros to whole blocks; uint32.
@@ -49,7 +49,7 @@ def murmur3(blocks: Array, lengths: Array, seed: int) -> Array:
 
 @op("MurmurHash3", host="all")
 def murmur_hash3(_: Namespace, x: Array, *, seed: int = 0, positive: int = 1) -> Array:
-    """Hashes every element by itself: a number's bytes, a string's UTF-8."""
+    """Hash every element by itself: a number's bytes, a string's UTF-8."""
     if x.dtype == object:
         keys = [text.encode() for text in x.ravel().tolist()]
         lengths = np.array([len(key) for key in keys], np.uint32)
@@ -62,7 +62,16 @@ def murmur_hash3(_: Namespace, x: Array, *, seed: int = 0, positive: int = 1) ->
     return hashes.reshape(x.shape).view(np.uint32 if positive else np.int32)
 
 
-@op("NGramHashMapping", host=(5,), multiple=True)
+@op(
+    "NGramHashMapping",
+    host=(5,),
+    multiple=True,
+    shapes=(
+        "input_ids: B L; segment_ids: B L; multipliers: n; n >= max_ngram_size; "
+        "vocab_sizes head_offsets: (max_ngram_size-1)*n_head_per_ngram; "
+        "past_ids: B max_ngram_size-1; eos_token_id:"
+    ),
+)
 def ngram_hash_mapping(
     xp: Namespace,
     input_ids: Array,
@@ -95,10 +104,20 @@ def ngram_hash_mapping(
         pad_id=pad_id,
         reset_on_eos=reset_on_eos,
     )
-    return hashes.reshape(batch, length, -1), present
+    return hashes.reshape(batch, length, hashes.shape[1]), present
 
 
-@op("VarlenNGramHashMapping", host=(6,), multiple=True)
+@op(
+    "VarlenNGramHashMapping",
+    host=(6,),
+    multiple=True,
+    shapes=(
+        "multipliers: n; n >= max_ngram_size; eos_token_id:; "
+        "vocab_sizes head_offsets: (max_ngram_size-1)*n_head_per_ngram; "
+        "past_ids past_segment_ids: B max_ngram_size-1; capture_count: B; "
+        "cumulative_sequence_length: ends; B = ends - 1"
+    ),
+)
 def varlen_ngram_hash_mapping(
     xp: Namespace,
     input_ids: Array,
@@ -118,11 +137,14 @@ def varlen_ngram_hash_mapping(
     reset_on_eos: int = 0,
     state_update_capacity: int = 0,
 ) -> tuple[Array, ...]:
-    """Hashes every run of 2 to ``max_ngram_size`` tokens, by the sum modulo 2 of their products.
+    """Hash every run of 2 to ``max_ngram_size`` tokens, by the sum modulo 2 of their products.
 
     Requests lie one behind the other, as ``cumulative_sequence_length`` says; the histories
     ``past_ids`` and ``past_segment_ids`` are (batch, max_ngram_size - 1). Reads beyond the history,
     a segment or an end-of-sequence token give the padding.
+
+    Raises:
+        ValueError: A request has no token.
 
     Returns:
         The hashes (tokens, heads), the histories for the next call, and the histories after each
@@ -130,6 +152,9 @@ def varlen_ngram_hash_mapping(
     """
     before = max_ngram_size - 1
     requests = Requests(xp, cumulative_sequence_length, before)
+    if xp is np and np.any(requests.lengths < 1):  # a device would have to be waited for
+        ends = cumulative_sequence_length.tolist()
+        raise ValueError(f"expected cumulative_sequence_length to go up, found {ends}")
     padding = input_ids.dtype.type(pad_id if eos_token_id is None else eos_token_id.item())
     tokens = requests.behind(padding if past_ids is None else past_ids, input_ids)
     resets, segments = [], None
@@ -181,14 +206,14 @@ class Requests:
         self.places = xp.arange(len(self.owner)) + (self.owner + 1) * before
 
     def behind(self, history: Array, own: Array) -> Array:
-        """Returns every request's history, which broadcasts to [batch, before], and its own."""
+        """Return every request's history, which broadcasts to [batch, before], and its own."""
         together = self.xp.empty(len(own) + len(self.starts) * self.before, own.dtype)
         together[self.places] = own
         together[self.starts[:, None] + self.xp.arange(self.before)] = history
         return together
 
     def first(self, resets: list[Array]) -> Array:
-        """Returns where what a token may look back on begins, at the latest of the resets."""
+        """Return where what a token may look back on begins, at the latest of the resets."""
         xp = self.xp
         begins = xp.sort(xp.concatenate((self.starts, *resets)))
         return begins[xp.searchsorted(begins, self.places, side="right") - 1]

@@ -29,7 +29,13 @@ def nhwc_max_pool(xp: Namespace, x: Array, **attributes: Any) -> Array:
     return xp.moveaxis(y, 1, -1)
 
 
-@op("MaxpoolWithMask")
+@op(
+    "MaxpoolWithMask",
+    shapes=(
+        "X: N C D ...; len(M) == len(X) if M is not None else True; "
+        "M is None or M[2:] == X[2:]; M is None or 0 not in M or 0 in X"
+    ),
+)
 def maxpool_with_mask(
     xp: Namespace,
     X: Array,
@@ -92,6 +98,7 @@ def nhwc_fused_conv(
     like=[conv_transpose],
     without=("output_shape", "pads"),
     host=(2,),
+    shapes="X: N C D ...; W: C M ...; Pads: 2*len(X)-4; B: M*group; len(X) == len(W)",
 )
 def conv_transpose_with_dynamic_pads(
     xp: Namespace,
@@ -106,7 +113,7 @@ def conv_transpose_with_dynamic_pads(
     return conv_transpose(xp, X, W, B, pads=pads, **attributes)
 
 
-@op("CropAndResize", host=(3,))
+@op("CropAndResize", host=(3,), shapes="X: N C H W; rois: R 4; batch_indices: R; crop_size: 2")
 def crop_and_resize(
     xp: Namespace,
     X: Array,

@@ -36,7 +36,7 @@ def by_column(values: Array, b: Array) -> Array:
     )
 
 
-@op("MatMulIntegerToFloat")
+@op("MatMulIntegerToFloat", shapes="bias: B[-1]")
 def matmul_integer_to_float(
     xp: Namespace,
     A: Array,
@@ -54,7 +54,7 @@ def matmul_integer_to_float(
     return y.astype(a_scale.dtype, copy=False)
 
 
-@op("DynamicQuantizeMatMul")
+@op("DynamicQuantizeMatMul", shapes="bias: B[-1]")
 def dynamic_quantize_matmul(
     xp: Namespace,
     A: Array,
@@ -71,7 +71,14 @@ def dynamic_quantize_matmul(
     return y if bias is None else y + bias
 
 
-@op("QGemm")
+@op(
+    "QGemm",
+    shapes=(
+        "A: M K if not transA; A: K M if transA; B: K N if not transB; B: N K if transB; "
+        "b_scale: | 1 | N; b_zero_point: *b_scale; "
+        "a_scale a_zero_point y_scale y_zero_point: | 1; C: | 1|N | 1|M 1|N"
+    ),
+)
 def q_gemm(
     xp: Namespace,
     A: Array,
@@ -110,29 +117,3 @@ def matmul_integer_16(xp: Namespace, A: Array, B: Array) -> Array:
     unsigned = A.dtype == xp.uint16 and B.dtype == xp.uint16
     kind = xp.uint32 if unsigned else xp.int32
     return product(xp, A.astype(xp.int64), B.astype(xp.int64)).astype(kind)
-
-
-@op("MulInteger")
-def mul_integer(
-    xp: Namespace,
-    A: Array,
-    A_zero_point: Array | None,
-    B: Array,
-    B_zero_point: Array | None = None,
-) -> Array:
-    """Return ``(A - A_zero_point) * (B - B_zero_point)`` as int32."""
-    a, b = A.astype(xp.int32), B.astype(xp.int32)
-    if A_zero_point is not None:
-        a = a - A_zero_point.astype(xp.int32)
-    if B_zero_point is not None:
-        b = b - B_zero_point.astype(xp.int32)
-    return a * b
-
-
-@op("ReduceSumInteger")
-def reduce_sum_integer(
-    xp: Namespace, data: Array, *, axes: tuple[int, ...], keepdims: int
-) -> Array:
-    """Return sums of bytes as int32, of unsigned ones as uint32."""
-    kind = xp.uint32 if data.dtype == xp.uint8 else xp.int32
-    return xp.sum(data, axis=tuple(axes) or None, keepdims=bool(keepdims), dtype=kind)

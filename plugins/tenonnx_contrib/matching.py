@@ -12,7 +12,7 @@ op = table.op
 
 @op("DynamicTimeWarping", host="all")
 def dynamic_time_warping(_: Namespace, costs: Array) -> Array:
-    """Returns the cheapest path from the first to the last point, ``[2, steps]`` of int32.
+    """Return the cheapest path from the first to the last point, ``[2, steps]`` of int32.
 
     A step goes on in one axis or in both; of equal ways the one in both is taken, then the one
     along the first axis (Sakoe and Chiba 1978).
@@ -42,7 +42,12 @@ def dynamic_time_warping(_: Namespace, costs: Array) -> Array:
     return np.array(path[::-1], np.int32).T
 
 
-@op("BifurcationDetector", host="all", multiple=True)
+@op(
+    "BifurcationDetector",
+    host="all",
+    multiple=True,
+    shapes="source: S; current: C; previous: | 1; predicted: P",
+)
 def bifurcation_detector(
     _: Namespace,
     source: Array,
@@ -53,7 +58,7 @@ def bifurcation_detector(
     min_ngram_size: int = 1,
     max_ngram_size: int = 3,
 ) -> tuple[Array, ...]:
-    """Keeps the predicted tokens up to the first that differs from the source, and that one.
+    """Keep the predicted tokens up to the first that differs from the source, and that one.
 
     Then looks for the only place in the source of the last tokens; the second output is the place
     after them, or -1.

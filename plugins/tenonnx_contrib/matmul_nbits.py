@@ -17,7 +17,15 @@ FP_Q4: Final = {0: (32, 4), 1: (32, 5), 2: (64, 4)}
 """MatMulFpQ4's types: rows of a block, and bytes before its codes."""
 
 
-@op("MatMulNBits")
+@op(
+    "MatMulNBits",
+    shapes=(
+        "A: ... K; B: N blocks blob; scales: N*blocks | N blocks; "
+        "zero_points: N*packed|N*blocks | N packed|blocks; g_idx: K|blocks*block_size; bias: N; "
+        "blocks = ceil(K / block_size); blob = block_size * bits / 8; "
+        "packed = ceil(blocks * bits / 8)"
+    ),
+)
 def matmul_nbits(
     xp: Namespace,
     A: Array,
@@ -77,7 +85,7 @@ def matmul_nbits(
     return tiled(xp, x, tile, (N, K), bias).astype(A.dtype, copy=False)
 
 
-@op("MatMulFpQ4", host=(2,))
+@op("MatMulFpQ4", host=(2,), shapes="B: n; B_shape: 2")
 def matmul_fp_q4(
     xp: Namespace,
     A: Array,
@@ -115,7 +123,16 @@ def matmul_fp_q4(
 
 
 def centered(xp: Namespace, values: Array, rows: int, blocks: int, bits: int, wide: Array) -> Array:
-    """Return zero points (rows, blocks) less the middle of their range."""
+    """Return zero points (rows, blocks) less the middle of their range.
+
+    Raises:
+        ValueError: There is another number of bytes of packed ones.
+    """
     if values.dtype == xp.uint8:
+        if values.size != rows * -(-blocks * bits // 8):
+            raise ValueError(
+                f"expected zero_points of {rows} times {-(-blocks * bits // 8)} bytes, "
+                f"found {values.shape}"
+            )
         values = unpack(xp, values.reshape(rows, -1), bits)[:, :blocks]
     return values.reshape(rows, blocks).astype(wide) - wide.type(1 << (bits - 1))

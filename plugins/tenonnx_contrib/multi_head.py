@@ -6,6 +6,7 @@ import itertools
 from typing import Any, NamedTuple
 
 from tenonnx import Array, Namespace, OperatorTable
+from tenonnx_array.axes import split_last
 from tenonnx_array.dtypes import accumulator
 from tenonnx_array.linalg import matmul
 from tenonnx_contrib import masks
@@ -18,7 +19,27 @@ table = OperatorTable("com.microsoft")
 op = table.op
 
 
-@op("MultiHeadAttention", host=(8,), multiple=True)
+@op(
+    "MultiHeadAttention",
+    host=(8,),
+    multiple=True,
+    shapes=(
+        "query: B L ...; key value: B ...; bias: n; attention_bias: 1|B 1|num_heads L total; "
+        "past_key past_value: B num_heads P ...; "
+        "past_sequence_length: | 1; cache_indirection: b beams room; "
+        "key_padding_mask: lengths | B mask | B L mask; "
+        "cache_indirection is None or past_key is None or room <= P; "
+        "past_key is None or len(query) != 3 or past_key[3]*num_heads == query[2]; "
+        "past_value is None or value is None or len(value) != 3 "
+        "or past_value[3]*num_heads == value[2]; "
+        "key is None or value is None or key[1:-1] == value[1:-1]; "
+        "key is None or value is None or len(key) != 4 or key == value; "
+        "bias is None or key is None or value is None or len(key) == 4 or len(query) == 5 "
+        "or bias[0] == 2*query[2] + value[2]; "
+        "keys = L if key is None else key[1] if len(key) != 4 else key[2]; "
+        "total = keys if past_key is None else keys + P if past_sequence_length is None else None"
+    ),
+)
 def multi_head_attention(
     xp: Namespace,
     query: Array,
@@ -132,6 +153,20 @@ def continued(xp: Namespace, cache: Array, indirection: Array, before: int) -> A
     without=("unidirectional",),
     host=(7, 8),
     multiple=True,
+    shapes=(
+        "query: B 1 W; key value: B ...; "
+        "bias is None or key is None or len(key) != 3 or bias[0] == 2*W + value[2]; "
+        "past_key past_value: B num_heads P ...; bias: n; "
+        "attention_bias: 1|B 1|num_heads 1 T; past_sequence_length beam_width: | 1; "
+        "cache_indirection: b beams room; "
+        "cache_indirection is None or past_key is None or room <= P; "
+        "past_key is None or key is None or past_key[3]*num_heads == W; "
+        "past_value is None or value is None or len(value) != 3 "
+        "or past_value[3]*num_heads == value[2]; "
+        "key is None or value is None "
+        "or len(key) == len(value) in (3, 4) and key[1:-1] == value[1:-1]; "
+        "key is None or value is None or len(key) != 4 or key == value"
+    ),
 )
 def decoder_masked_multi_head_attention(
     xp: Namespace,
@@ -154,7 +189,7 @@ def decoder_masked_multi_head_attention(
 ) -> tuple[Array, ...]:
     """Return MultiHeadAttention of one token per sequence; query may hold its key and value."""
     if key is None:
-        query = query.reshape(*query.shape[:2], 3, num_heads, -1).swapaxes(2, 3)
+        query = split_last(query, 3, num_heads).swapaxes(2, 3)
     return multi_head_attention(
         xp,
         query,
@@ -172,7 +207,16 @@ def decoder_masked_multi_head_attention(
     )
 
 
-@op("Attention", host=(6,), multiple=True)
+@op(
+    "Attention",
+    host=(6,),
+    multiple=True,
+    shapes=(
+        "input: B L D; weights: D W; bias: W; past: 2 B num_heads P S; "
+        "attention_bias: 1|B 1|num_heads L total; "
+        "total = L if past is None else L + P if past_sequence_length is None else None"
+    ),
+)
 def attention(
     xp: Namespace,
     input: Array,  # noqa: A002 - the schema's name
@@ -252,7 +296,15 @@ def computed_rotary(xp: Namespace, x: Array, before: int, width: int) -> Array:
     return turned(xp, x, xp.cos(angles), xp.sin(angles))
 
 
-@op("QAttention", multiple=True)
+@op(
+    "QAttention",
+    multiple=True,
+    shapes=(
+        "input: B L D; weight: D W; bias: W; input_scale input_zero_point: | 1; "
+        "weight_scale weight_zero_point: | 1 | W; past: 2 B num_heads P S; "
+        "mask_index: lengths | B mask | B L mask"
+    ),
+)
 def q_attention(
     xp: Namespace,
     input: Array,  # noqa: A002 - the schema's name

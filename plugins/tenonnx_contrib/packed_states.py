@@ -10,7 +10,15 @@ from tenonnx_contrib.states import causal_conv_with_state
 table = OperatorTable("com.microsoft")
 
 
-@table.op("VarlenCausalConvWithState", host=(2, 5), multiple=True)
+@table.op(
+    "VarlenCausalConvWithState",
+    host=(2, 5),
+    multiple=True,
+    shapes=(
+        "weight: C 1 K; bias: C; capture_count: B; initial_state: B C (K-1)*dilation; C > 0; "
+        "cumulative_sequence_length: ends; B = ends - 1"
+    ),
+)
 def varlen_causal_conv_with_state(
     xp: Namespace,
     input: Array,  # noqa: A002 - the schema's name

@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from tenonnx import Array, Namespace, OperatorTable
+from tenonnx_array.axes import merged, split_last
 from tenonnx_array.linalg import matmul
 from tenonnx_array.nonlinear import sigmoid
 from tenonnx_contrib.attend import attend
@@ -93,7 +94,7 @@ def packed_multi_head_attention(
     query may be (tokens, heads, 3, size), with keys and values.
     """
     if key is None or value is None:
-        parts = tuple(query[:, :, i].reshape(query.shape[0], -1) for i in range(3))
+        parts = tuple(merged(query[:, :, i], 1) for i in range(3))
     else:
         parts = query, key, value
     if bias is not None:
@@ -112,7 +113,7 @@ def within(
     scale: float,
 ) -> Array:
     """Return each sequence's attention; query, key and value are (tokens, heads * size)."""
-    q, k, v = (x.reshape(1, x.shape[0], heads, -1).swapaxes(1, 2) for x in parts)
+    q, k, v = (split_last(x, heads)[None].swapaxes(1, 2) for x in parts)
     outputs = []
     for sequence, (start, stop) in enumerate(itertools.pairwise(ends.tolist())):
         added = None
@@ -121,7 +122,7 @@ def within(
             added = bias[row : row + 1, :, : stop - start, : stop - start]
         span = (slice(None), slice(None), slice(start, stop))
         values = attend(xp, q[span], k[span], v[span], scale or None, bias=added).values
-        outputs.append(values[0].swapaxes(0, 1).reshape(stop - start, -1))
+        outputs.append(merged(values[0].swapaxes(0, 1), 1))
     return xp.concatenate(outputs)
 
 
@@ -176,9 +177,8 @@ def gated_relative_position_bias(
     rows = query_layer + query_bias
     if token_offset is not None and rows.ndim == 2:
         rows = restore_padding(xp, rows, xp.asarray(token_offset))
-    batch, length = rows.shape[:2]
-    q = wide(rows).reshape(batch, length, num_heads, -1).swapaxes(1, 2)
+    q = split_last(wide(rows), num_heads).swapaxes(1, 2)
     gates = xp.matmul(q, wide(weight)) + wide(bias)
-    gates = sigmoid(xp, xp.sum(gates.reshape(*gates.shape[:-1], 2, -1), axis=-1))
+    gates = sigmoid(xp, xp.sum(split_last(gates, 2), axis=-1))
     factor = gates[..., :1] * (gates[..., 1:] * wide(eco_a) - 1) + 2
     return (factor * wide(rel_pos)).astype(query_layer.dtype)

@@ -45,7 +45,7 @@ def by_planes(
         tile = (plane.astype(x.dtype) for plane in centred_planes(xp, packed[strip], bits))
         out[strip] = product(tile, parts, scales[strip])
     if offsets is not None:
-        sums = x.reshape(count, blocks, -1).sum(axis=-1)
+        sums = x.reshape(count, blocks, width * each).sum(axis=-1)
         out -= (offsets * scales) @ sums.T
     return out.T
 

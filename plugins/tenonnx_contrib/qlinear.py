@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -37,50 +39,47 @@ def quantized(
     return round_to(xp, y / scale.reshape(()), zero, like.dtype)
 
 
-def binary(combine: Callable[[Namespace, Array, Array], Array]) -> Callable[..., Array]:
+def binary(combine: Callable[[Array, Array], Array]) -> Callable[..., Array]:
     """Return the operator on quantized tensors that combines their values."""
-
-    def call(
-        xp: Namespace,
-        A: Array,
-        A_scale: Array,
-        A_zero_point: Array | None,
-        B: Array,
-        B_scale: Array,
-        B_zero_point: Array | None,
-        C_scale: Array,
-        C_zero_point: Array | None = None,
-    ) -> Array:
-        a, b = real(xp, A, A_scale, A_zero_point), real(xp, B, B_scale, B_zero_point)
-        return quantized(xp, combine(xp, a, b), C_scale, C_zero_point, A)
-
-    return call
+    return functools.partial(_binary, combine)
 
 
-table.rows(
-    {
-        "QLinearAdd": binary(lambda _, a, b: a + b),
-        "QLinearMul": binary(lambda _, a, b: a * b),
-    }
-)
+def _binary(
+    combine: Callable[[Array, Array], Array],
+    xp: Namespace,
+    A: Array,
+    A_scale: Array,
+    A_zero_point: Array | None,
+    B: Array,
+    B_scale: Array,
+    B_zero_point: Array | None,
+    C_scale: Array,
+    C_zero_point: Array | None = None,
+) -> Array:
+    a, b = real(xp, A, A_scale, A_zero_point), real(xp, B, B_scale, B_zero_point)
+    return quantized(xp, combine(a, b), C_scale, C_zero_point, A)
+
+
+table.rows({"QLinearAdd": binary(operator.add), "QLinearMul": binary(operator.mul)})
 
 
 def unary(function: Callable[..., Array]) -> Callable[..., Array]:
     """Return the operator on quantized tensors that is a function of their values."""
+    return functools.partial(_unary, function)
 
-    def call(
-        xp: Namespace,
-        X: Array,
-        X_scale: Array,
-        X_zero_point: Array | None,
-        Y_scale: Array,
-        Y_zero_point: Array | None = None,
-        **attributes: Any,
-    ) -> Array:
-        y = function(xp, real(xp, X, X_scale, X_zero_point), **attributes)
-        return quantized(xp, y, Y_scale, Y_zero_point, X)
 
-    return call
+def _unary(
+    function: Callable[..., Array],
+    xp: Namespace,
+    X: Array,
+    X_scale: Array,
+    X_zero_point: Array | None,
+    Y_scale: Array,
+    Y_zero_point: Array | None = None,
+    **attributes: Any,
+) -> Array:
+    y = function(xp, real(xp, X, X_scale, X_zero_point), **attributes)
+    return quantized(xp, y, Y_scale, Y_zero_point, X)
 
 
 def leaky_relu(xp: Namespace, x: Array, *, alpha: float = 0.01) -> Array:
@@ -108,23 +107,6 @@ def qlinear_softmax(
     kernel = softmax if opset >= 13 else flattening(softmax)
     y = kernel(xp, real(xp, X, X_scale, x_zero_point), axis=axis)
     return quantized(xp, y, y_scale, y_zero_point, X)
-
-
-@op("QLinearReduceMean")
-def qlinear_reduce_mean(
-    xp: Namespace,
-    data: Array,
-    data_scale: Array,
-    data_zero_point: Array | None,
-    reduced_scale: Array,
-    reduced_zero_point: Array | None = None,
-    *,
-    axes: tuple[int, ...],
-    keepdims: int,
-) -> Array:
-    x = real(xp, data, data_scale, data_zero_point)
-    y = xp.mean(x, axis=tuple(axes) or None, keepdims=bool(keepdims))
-    return quantized(xp, y, reduced_scale, reduced_zero_point, data)
 
 
 @op("QLinearConcat")

@@ -11,7 +11,18 @@ table = OperatorTable("com.microsoft")
 op = table.op
 
 
-@op("DynamicQuantizeLSTM", like=[lstm], multiple=True, without=("layout", "output_sequence"))
+@op(
+    "DynamicQuantizeLSTM",
+    like=[lstm],
+    multiple=True,
+    without=("layout", "output_sequence"),
+    shapes=(
+        "X: T N I; W: D I 4*H; R: D H 4*H; B: D 8*H; sequence_lens: N; "
+        "initial_h initial_c: D N H; P: D 3*H; "
+        "W_scale W_zero_point R_scale R_zero_point: D | D 4*H; "
+        "D == 1 + (direction == 'bidirectional')"
+    ),
+)
 def dynamic_quantize_lstm(
     xp: Namespace,
     X: Array,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenonnx import Array, Namespace, OperatorTable
+from tenonnx_array.attention import check_positions
 from tenonnx_array.attention import rotary_embedding as rotate
 
 table = OperatorTable("com.microsoft")
@@ -36,7 +37,14 @@ def turned(
     )
 
 
-@op("RotaryEmbedding", like=[turned])
+@op(
+    "RotaryEmbedding",
+    like=[turned],
+    shapes=(
+        "input: B ...; len(input) in (3, 4); position_ids: | 1 | B length; cos_cache: M P; "
+        "sin_cache: M P; length = input[1] if len(input) == 3 else input[2]"
+    ),
+)
 def rotary_embedding(
     xp: Namespace,
     input: Array,  # noqa: A002 - the schema's name
@@ -58,10 +66,18 @@ def rotary_embedding(
     if position_ids.size == 1 and position_ids.ndim == 1:
         position_ids = position_ids + xp.arange(length)
     positions = xp.broadcast_to(position_ids, (input.shape[0], length))
+    check_positions(positions, len(cos_cache))
     return turned(xp, input, cos_cache[positions], sin_cache[positions], **attributes)
 
 
-@op("MRotaryEmbedding", like=[turned])
+@op(
+    "MRotaryEmbedding",
+    like=[turned],
+    shapes=(
+        "input: B ...; len(input) in (3, 4); position_ids: 3 B length; cos_cache: M P; "
+        "sin_cache: M P; length = input[1] if len(input) == 3 else input[2]"
+    ),
+)
 def multimodal_rotary_embedding(
     xp: Namespace,
     input: Array,  # noqa: A002 - the schema's name
@@ -88,6 +104,7 @@ def multimodal_rotary_embedding(
             f"expected three sections that add up to {cos_cache.shape[-1]} angles, "
             f"found {mrope_section}"
         )
+    check_positions(position_ids, len(cos_cache))
     time, height, width = mrope_section
     angles = xp.arange(cos_cache.shape[-1])
     if mrope_layout:

@@ -11,7 +11,15 @@ LEAST = 1e-20
 """The least share whose logarithm is taken."""
 
 
-@table.op("MoEGroupRouter", multiple=True)
+@table.op(
+    "MoEGroupRouter",
+    multiple=True,
+    shapes=(
+        "expert_bias: n; len(logits) > 1; "
+        "projection_weight is not None or expert_bias is None or n == logits[-1]; "
+        "projection_weight is None or expert_bias is None or n == projection_weight[0]"
+    ),
+)
 def moe_group_router(
     xp: Namespace,
     logits: Array,

@@ -28,7 +28,11 @@ def weighted(y: Array, scale: Array, bias: Array | None, dtype: Array) -> Array:
     return y.astype(dtype, copy=False)
 
 
-@default.op("SimplifiedLayerNormalization", multiple=True)
+@default.op(
+    "SimplifiedLayerNormalization",
+    multiple=True,
+    shapes="-len(X) <= axis < len(X); broadcasts(scale, X[axis:])",
+)
 def simplified_layer_normalization(
     xp: Namespace,
     X: Array,
@@ -50,7 +54,14 @@ def simplified_layer_normalization(
     return y, factor.reshape(X.shape[:axis] + (1,) * (X.ndim - axis))
 
 
-@op("SkipLayerNormalization", multiple=True)
+@op(
+    "SkipLayerNormalization",
+    multiple=True,
+    shapes=(
+        "input: ... H; skip: *input | 1 *input[1:] | *input[1:]; len(input) in (2, 3); "
+        "gamma beta bias: H"
+    ),
+)
 def skip_layer_normalization(
     xp: Namespace,
     input: Array,  # noqa: A002 - the schema's name
@@ -71,7 +82,14 @@ def skip_layer_normalization(
     return y, mean, factor, total.astype(input.dtype, copy=False)
 
 
-@op("SkipSimplifiedLayerNormalization", multiple=True)
+@op(
+    "SkipSimplifiedLayerNormalization",
+    multiple=True,
+    shapes=(
+        "input: ... H; skip: *input | 1 *input[1:] | *input[1:]; len(input) in (2, 3); "
+        "gamma bias: H"
+    ),
+)
 def skip_simplified_layer_normalization(
     xp: Namespace,
     input: Array,  # noqa: A002 - the schema's name
@@ -97,7 +115,15 @@ def added(x: Array, skip: Array, bias: Array | None) -> Array:
     return total
 
 
-@op("EmbedLayerNormalization", multiple=True)
+@op(
+    "EmbedLayerNormalization",
+    multiple=True,
+    shapes=(
+        "input_ids segment_ids mask: B L; word_embedding: V H; position_embedding: P H; "
+        "segment_embedding: S H; gamma beta: H; position_ids: 1|B L; "
+        "position_ids is not None or L <= P"
+    ),
+)
 def embed_layer_normalization(
     xp: Namespace,
     input_ids: Array,

@@ -13,7 +13,16 @@ table = OperatorTable("com.microsoft")
 op = table.op
 
 
-@op("SparseAttention", host=(5, 6, 7, 8), multiple=True)
+@op(
+    "SparseAttention",
+    host=(5, 6, 7, 8),
+    multiple=True,
+    shapes=(
+        "query: B L ...; key value: B L *key[2:]; past_key past_value: B kv_num_heads P S; "
+        "block_row_indices: layouts R; block_col_indices: layouts C; "
+        "total_sequence_length: | 1; key_total_sequence_lengths: B; cos_cache: M W; sin_cache: M W"
+    ),
+)
 def sparse_attention(
     xp: Namespace,
     query: Array,
@@ -65,7 +74,16 @@ def sparse_attention(
 
 
 def dense(starts: Array, columns: Array) -> Array:
-    """Return which blocks of keys each block of queries sees (layouts, blocks, blocks)."""
+    """Return which blocks of keys each block of queries sees (layouts, blocks, blocks).
+
+    Raises:
+        ValueError: Rows do not start one after another, or end beyond the columns.
+    """
+    if (np.diff(starts) < 0).any() or (starts[:, -1] > columns.shape[1]).any():
+        raise ValueError(
+            "expected block_row_indices to go up to the entries of block_col_indices, "
+            f"{columns.shape[1]}; found {starts.tolist()}"
+        )
     layouts, size = starts.shape[0], starts.shape[1] - 1
     seen = np.zeros((layouts, size, size), bool)
     for layout in range(layouts):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from tenonnx import Array, Namespace, OperatorTable
+from tenonnx_array.axes import merged
 from tenonnx_array.conv import conv
 from tenonnx_array.linear_attention import by_token, check_rule, recur, repeated
 from tenonnx_array.nonlinear import sigmoid, softplus, swish
@@ -13,7 +14,16 @@ table = OperatorTable("com.microsoft")
 op = table.op
 
 
-@op("LinearAttention", multiple=True)
+@op(
+    "LinearAttention",
+    multiple=True,
+    shapes=(
+        "query key value: B T ...; decay beta: B T ...; "
+        "past_state: B kv_num_heads size width if not state_window; "
+        "past_state: state_window B kv_num_heads size width if state_window; "
+        "size = query[2] / q_num_heads; width = value[2] / kv_num_heads"
+    ),
+)
 def linear_attention(
     xp: Namespace,
     query: Array,
@@ -54,14 +64,14 @@ def linear_attention(
     gate = by_token(decay, kv_num_heads) if decays else None
     rate = by_token(beta, beta.shape[-1]) if corrects and beta is not None else None
     read, states = recur(xp, q, k, v, gate, rate, state, kept=state_window or 1)
-    output = read.swapaxes(0, 1).reshape(*query.shape[:2], -1).astype(query.dtype)
+    output = merged(read.swapaxes(0, 1), 2).astype(query.dtype)
     if not state_window:
         return output, (states[-1] if states else state).astype(dtype)
     blanks = [xp.zeros(shape, xp.float32)] * (state_window - len(states))
     return output, xp.stack(blanks + states).astype(dtype)
 
 
-@op("LinearAttentionGate", multiple=True)
+@op("LinearAttentionGate", multiple=True, shapes="a: ... H; dt_bias decay_scale: H; b: *a")
 def linear_attention_gate(
     xp: Namespace, a: Array, dt_bias: Array, decay_scale: Array, b: Array | None = None
 ) -> tuple[Array, Array | None]:
@@ -71,7 +81,16 @@ def linear_attention_gate(
     return decay.astype(a.dtype), beta
 
 
-@op("CausalConvWithState", multiple=True)
+@op(
+    "CausalConvWithState",
+    multiple=True,
+    shapes=(
+        "weight: C 1 K; bias: C; input: B C L if not channels_last; input: B L C if channels_last; "
+        "past_state: *window B C held if not channels_last; "
+        "past_state: *window B held C if channels_last; "
+        "held = (K-1) * dilation; window = (state_window,) if state_window else ()"
+    ),
+)
 def causal_conv_with_state(
     xp: Namespace,
     input: Array,  # noqa: A002 - the schema's name
@@ -140,4 +159,4 @@ def channels_first(xp: Namespace, x: Array, channels_last: int) -> Array:
     """Return (batch, length, ...) as (batch, channels, length), or unchanged."""
     if not channels_last:
         return x
-    return xp.swapaxes(x.reshape(*x.shape[:2], -1), 1, 2)
+    return xp.swapaxes(merged(x, 2), 1, 2)

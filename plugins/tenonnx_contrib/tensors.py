@@ -27,21 +27,21 @@ op("GatherND", without=["batch_dims"])(index.gather_nd)
 op("Trilu", host=(1,))(pad.trilu)
 
 
-@op("Pad", host=(1, 2))
+@op("Pad", host=(1, 2), shapes="pads: n; value: | 1")
 def pad_1(
     xp: Namespace, data: Array, pads: Array, value: Array | None = None, *, mode: str = "constant"
 ) -> Array:
     return pad.pad(xp, data, pads, value, mode=mode)
 
 
-@op("Range", host=(0, 1, 2))
+@op("Range", host=(0, 1, 2), shapes="start limit delta: | 1")
 def range_1(xp: Namespace, start: Array, limit: Array, delta: Array | None = None) -> Array:
     """Return the numbers from start to limit; each is a scalar or has one element."""
     step = start.dtype.type(1) if delta is None else delta.reshape(())
     return generate.range_(xp, start.reshape(()), limit.reshape(()), step)
 
 
-@op("Unique", multiple=True)
+@op("Unique", multiple=True, shapes="x: n")
 def unique(xp: Namespace, x: Array) -> tuple[Array, ...]:
     """Return the values of a vector as they first occur, each element's number, and the counts."""
     values, _, numbers, counts = index.unique(xp, x, sorted=0)
@@ -70,43 +70,6 @@ def unfold_tensor(
 @op("Inverse")
 def inverse(xp: Namespace, X: Array) -> Array:
     return xp.linalg.inv(X.astype(accumulator(X.dtype), copy=False)).astype(X.dtype, copy=False)
-
-
-@op("IsAllFinite")
-def is_all_finite(
-    xp: Namespace,
-    *input: Array,  # noqa: A002 - the schema's name
-    isinf_only: int = 0,
-    isnan_only: int = 0,
-) -> Array:
-    """Return whether no element is infinite or NaN, or the one of them that matters."""
-    wrong = xp.isinf if isinf_only else xp.isnan if isnan_only else lambda x: ~xp.isfinite(x)
-    found = [xp.any(wrong(x)) for x in input]
-    return ~xp.any(xp.stack(found))
-
-
-@op("ComplexMul")
-def complex_mul(xp: Namespace, A: Array, B: Array) -> Array:
-    """Return products of complex numbers, each a pair on the last axis."""
-    return paired(xp, A, B, 1)
-
-
-@op("ComplexMulConj")
-def complex_mul_conj(xp: Namespace, A: Array, B: Array) -> Array:
-    """Return ComplexMul of A and the conjugate of B."""
-    return paired(xp, A, B, -1)
-
-
-def paired(xp: Namespace, a: Array, b: Array, sign: int) -> Array:
-    """Return the product of pairs (real, imaginary), the second's imaginary part times a sign."""
-    real, imaginary = b[..., 0], b[..., 1] * b.dtype.type(sign)
-    return xp.stack(
-        (
-            a[..., 0] * real - a[..., 1] * imaginary,
-            a[..., 0] * imaginary + a[..., 1] * real,
-        ),
-        axis=-1,
-    )
 
 
 @op("Rfft")
@@ -148,7 +111,7 @@ def check_fourier(normalized: int, onesided: int) -> None:
         raise ValueError(f"expected normalized=0 and onesided=1, found {normalized} and {onesided}")
 
 
-@op("CDist")
+@op("CDist", shapes="A: M K; B: N K")
 def cdist(xp: Namespace, A: Array, B: Array, *, metric: str = "sqeuclidean") -> Array:
     """Return the distance of each row of A to each row of B.
 
@@ -169,7 +132,7 @@ def cdist(xp: Namespace, A: Array, B: Array, *, metric: str = "sqeuclidean") -> 
     return xp.sqrt(squares) if metric == "euclidean" else squares
 
 
-@op("NGramRepeatBlock")
+@op("NGramRepeatBlock", shapes="input_ids: B L; scores: B V")
 def ngram_repeat_block(xp: Namespace, input_ids: Array, scores: Array, *, ngram_size: int) -> Array:
     """Return scores with -inf for tokens that would repeat an n-gram of their row."""
     length = input_ids.shape[1]

@@ -12,7 +12,7 @@ TILE_BYTES: Final = 2 << 20
 
 
 def strips(rows: int, columns: int, size: int = TILE_BYTES) -> Iterator[slice]:
-    """Yields the rows to dequantize at a time, having looked whether to stop.
+    """Yield the rows to dequantize at a time, having looked whether to stop.
 
     Args:
         rows: All of them.

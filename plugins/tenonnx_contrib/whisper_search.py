@@ -39,7 +39,7 @@ class Timestamps(Rules):
     opening: tuple[int, ...] = ()
 
     def apply(self, scores: Array, sequences: Array, first: bool) -> Array:
-        """Returns the scores under these rules too."""
+        """Return the scores under these rules too."""
         scores = super().apply(scores, sequences, first)
         scores[:, list(self.never)] = LOWEST
         for row, sequence in zip(scores, sequences, strict=True):
@@ -74,17 +74,28 @@ class Listening(Decoding):
     heard: Array = field(default_factory=lambda: np.empty((0, 0)))
 
     def start(self, beams: int) -> Array:
-        """Returns the logits of the first token, and keeps those of each batch entry."""
+        """Return the logits of the first token, and keep those of each batch entry."""
         logits = self.model.start(beams)
         self.heard = logits[::beams]
         return logits
 
     def step(self, sequences: Array, order: Array) -> Array:
-        """Returns the logits of the next token."""
+        """Return the logits of the next token."""
         return self.model.step(sequences, order)
 
 
-@op("WhisperBeamSearch", like=[opened], host="all", multiple=True)
+@op(
+    "WhisperBeamSearch",
+    like=[opened],
+    host="all",
+    multiple=True,
+    shapes=(
+        "input_ids: B ...; "
+        "max_length min_length num_beams num_return_sequences: | 1; "
+        "length_penalty repetition_penalty: | 1; "
+        "vocab_mask: V; prefix_vocab_mask: B V; temperature: | 1"
+    ),
+)
 def whisper_beam_search(
     _: Namespace,
     input_ids: Array,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tenonnx import Array, Namespace, OperatorTable
-from tenonnx_array.re2 import Pattern, compile_re2
+from tenonnx_array.re2 import Search, compile_search
 
 table = OperatorTable("com.microsoft")
 op = table.op
@@ -26,7 +26,7 @@ def tokenizer(
     separators: Sequence[str] = (),
     tokenexp: str = "",
 ) -> Array:
-    """Cuts every string into tokens, along a new last axis."""
+    """Cut every string into tokens, along a new last axis."""
     if bool(separators) == bool(tokenexp):
         raise ValueError("expected either separators or tokenexp")
     if mincharnum < 1:
@@ -39,11 +39,11 @@ def tokenizer(
             raise ValueError(f"mincharnum is {mincharnum}; expected 1 where characters are tokens")
         rows = [list(text) for text in texts]
     elif tokenexp:
-        rows = [*map(compile_re2(tokenexp).found, texts)]
+        rows = [*map(compile_search(tokenexp).found, texts)]
         if mincharnum > 1:
             rows = [[word for word in row if len(word) >= mincharnum] for row in rows]
     else:
-        patterns = [compile_re2(separator) for separator in separators]
+        patterns = [compile_search(separator) for separator in separators]
         rows = [pieces(patterns, text, mincharnum) for text in texts]
     if not rows:
         return x
@@ -58,15 +58,15 @@ def tokenizer(
     return np.fromiter(cut, object, len(cut)).reshape(*x.shape, width)
 
 
-def pieces(patterns: Sequence[Pattern], text: str, shortest: int) -> list[str]:
-    """Returns the pieces between separators; each separator cuts the pieces of the one before."""
+def pieces(patterns: Sequence[Search], text: str, shortest: int) -> list[str]:
+    """Return the pieces between separators; each separator cuts the pieces of the one before."""
     parts = [text]
     for pattern in patterns:
         parts = [piece for part in parts for piece in pattern.between(part)]
     return [part for part in parts if len(part) >= shortest]
 
 
-@op("WordConvEmbedding")
+@op("WordConvEmbedding", shapes="bias: M; weight: M ...; len(words) > 1")
 def word_conv_embedding(
     xp: Namespace,
     words: Array,
@@ -78,7 +78,7 @@ def word_conv_embedding(
     conv_window_size: int = 0,
     embedding_size: int = 0,
 ) -> Array:
-    """Embeds words by a convolution over their characters, tanh, and the maximum.
+    """Embed words by a convolution over their characters, tanh, and the maximum.
 
     Args:
         xp: The array namespace.

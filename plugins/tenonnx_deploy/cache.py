@@ -60,7 +60,7 @@ def cache(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Lists kept files, or deletes them."""
+    """List kept files, or delete them."""
     state, rows = state_of(context), []
     pruned = _pruned(state) if prune else []
     for kind, files in _kinds(state):

@@ -52,7 +52,7 @@ def compile(  # noqa: A001 - the subcommand's name
     ] = 0,
     as_json: arguments.Json = False,
 ) -> None:
-    """Compiles a model into a file."""
+    """Compile a model into a file."""
     from tenonnx.compiling import ENDING, compile_model
 
     state = state_of(context)

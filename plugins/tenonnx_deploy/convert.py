@@ -49,7 +49,7 @@ def convert(
     roots: Roots = NOTHING,
     as_json: Json = False,
 ) -> None:
-    """Converts a model."""
+    """Convert a model."""
     from tenonnx import default_registry
     from tenonnx.convert import Layout
     from tenonnx.convert import convert as write

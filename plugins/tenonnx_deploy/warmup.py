@@ -44,7 +44,7 @@ def warmup(
     roots: arguments.Roots = arguments.NOTHING,
     as_json: arguments.Json = False,
 ) -> None:
-    """Compiles kernels ahead."""
+    """Compile kernels ahead."""
     state = state_of(context)
     start = time.perf_counter()
     if model:
@@ -70,7 +70,7 @@ def warmup(
 def _ask(
     state: State, model: str, request: Request, inputs: Sequence[str], dims: Sequence[str]
 ) -> None:
-    """Opens and runs a model: kernels are requested when nodes are compiled or first run."""
+    """Open and run a model: kernels are requested when nodes are compiled or first run."""
     from tenonnx.cli.feeds import make_feeds, parse_dims
 
     session, _ = open_session(state, model, request)

@@ -44,7 +44,7 @@ class Boxes:
 
 
 def boxes_of(report: dict[str, Any]) -> Boxes:
-    """Returns the boxes of a report's nodes, with the model's inputs and outputs."""
+    """Return the boxes of a report's nodes, with the model's inputs and outputs."""
     rows: Sequence[dict[str, Any]] = report["nodes"]
     chains = _chains(rows) if len(rows) > MANY else [[row] for row in range(len(rows))]
     left_out = sum(len(chain) for chain in chains[MOST:])
@@ -75,20 +75,20 @@ def boxes_of(report: dict[str, Any]) -> Boxes:
 
 
 def _add(edges: dict[tuple[int, int], list[str]], edge: tuple[int, int], types: list[str]) -> None:
-    """Adds an edge, and those types of its values that it lacks."""
+    """Add an edge, and those types of its values that it lacks."""
     known = edges.setdefault(edge, [])
     known += [kind for kind in types if kind not in known]
 
 
 def shapes(types: Sequence[str]) -> str:
-    """Returns the shapes in types, in short: ``batch×3×224``, ``scalar``; nothing if unknown."""
+    """Return the shapes in types, in short: ``batch×3×224``, ``scalar``; nothing if unknown."""
     found = [kind.partition("[")[2].removesuffix("]") for kind in types if "[" in kind]
     words = ["×".join(shape.split(", ")) if shape else "scalar" for shape in found]
     return ", ".join(dict.fromkeys(words))
 
 
 def _chains(rows: Sequence[dict[str, Any]]) -> list[list[int]]:
-    """Joins consecutive nodes of one provider, if each output has one reader."""
+    """Join consecutive nodes of one provider, if each output has one reader."""
     readers: dict[int, list[int]] = {}
     for row, node in enumerate(rows):
         for before in node["after"]:

@@ -60,7 +60,7 @@ def explain(
     roots: arguments.Roots = arguments.NOTHING,
     as_json: arguments.Json = False,
 ) -> None:
-    """Prints a model's explanation."""
+    """Print a model's explanation."""
     check_targets(html)
     report = _gather(state_of(context), model, Request(providers, level, without, roots))
     report["transforms"] = _chosen(report["transforms"], transform)

@@ -37,7 +37,7 @@ class Drawing:
 
 
 def draw(widths: Sequence[float], edges: Iterable[tuple[int, int]]) -> Drawing:
-    """Returns the layout of boxes.
+    """Return the layout of boxes.
 
     Args:
         widths: The boxes' widths.
@@ -73,7 +73,7 @@ def draw(widths: Sequence[float], edges: Iterable[tuple[int, int]]) -> Drawing:
 
 
 def _layers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """Returns each box's layer: below its inputs; sources are just above their first reader."""
+    """Return each box's layer: below its inputs; sources are just above their first reader."""
     after: list[list[int]] = [[] for _ in range(count)]
     missing = [0] * count
     for start, end in edges:
@@ -99,7 +99,7 @@ def _arrange(
     above: dict[int, list[int]],
     below: dict[int, list[int]],
 ) -> list[float]:
-    """Orders every layer by the mean position of its boxes' neighbors; returns these means."""
+    """Order every layer by the mean position of its boxes' neighbors; return these means."""
     x = [0.0] * len(sizes)
     for row in rows:
         for place, box in enumerate(row):
@@ -120,7 +120,7 @@ def _arrange(
 def _spread(
     row: Sequence[int], sizes: Sequence[float], wanted: dict[int, float], x: list[float]
 ) -> None:
-    """Places the boxes of a layer side by side, as near as possible to their wanted positions.
+    """Place the boxes of a layer side by side, as near as possible to their wanted positions.
 
     Least squares under a minimal distance is isotonic regression: neighbors that are too near
     become one block, placed at the mean of its members' wanted positions.

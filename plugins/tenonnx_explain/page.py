@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from html import escape
+from importlib.resources import files
 from typing import Any
 
 from tenonnx_explain.boxes import Box, Boxes, boxes_of, shapes
 from tenonnx_explain.layers import HEIGHT, Drawing, draw
-from tenonnx_explain.style import SCRIPT, STYLE
 
 COLORS = ("#2f6fde", "#1f9d61", "#c2571a", "#8a4fd0", "#b3284f", "#0f8a96", "#8a7a12")
 ENDS = {"input": "#6b7280", "output": "#6b7280"}
@@ -21,7 +21,7 @@ MAX_LISTED = 5000
 
 
 def as_page(report: dict[str, Any]) -> str:
-    """Returns the page for a report of ``explain_model``."""
+    """Return the page for a report of ``explain_model``."""
     drawn = boxes_of(report)
     names = dict.fromkeys(node["provider"] for node in report["nodes"])
     colors = {name: COLORS[n % len(COLORS)] for n, name in enumerate(names)} | ENDS
@@ -32,7 +32,7 @@ def as_page(report: dict[str, Any]) -> str:
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}: explained</title>
 <meta name="viewport" content="width=device-width">
-<style>{STYLE}</style></head><body>
+<style>{_file("graph.css")}</style></head><body>
 <header><h1>{title}</h1><p>{_summary(report)}</p>
 <p class="legend">{_legend(report, colors)}</p></header>
 <main><section class="graph"><div class="bar">
@@ -45,9 +45,13 @@ def as_page(report: dict[str, Any]) -> str:
 <h2>Transforms</h2>{_transforms(report["transforms"])}
 <h2>Nodes that run in one call</h2>{_calls(report["calls"])}
 <h2>Operators</h2>{_operators(report)}</aside></main>
-<script type="application/json" id="nodes">{data}</script><script>{SCRIPT}</script>
+<script type="application/json" id="nodes">{data}</script><script>{_file("graph.js")}</script>
 </body></html>
 """
+
+
+def _file(name: str) -> str:
+    return files("tenonnx_explain").joinpath(name).read_text("utf-8")
 
 
 def _summary(report: dict[str, Any]) -> str:
@@ -110,7 +114,7 @@ def _svg(drawn: Boxes, colors: dict[str, str]) -> str:
 
 
 def _shapes(drawn: Boxes) -> dict[int, str]:
-    """Returns, by box, the shapes of its outputs, to write below it."""
+    """Return, by box, the shapes of its outputs, to write below it."""
     made: dict[int, list[str]] = {}
     for (start, _), types in drawn.edges.items():
         made.setdefault(start, []).extend(types)

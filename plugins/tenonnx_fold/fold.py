@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from tenonnx import HOST, TransformContext, Weight, WeightTensor
 from tenonnx.digest import digest
 from tenonnx.graph import constant_of, graphs, has_bodies, label, python_attributes, replace_uses
 from tenonnx.interruption import Stopped
-from tenonnx.records import changeable
 from tenonnx.traits import RANDOM
 from tenonnx_fold.pieces import in_pieces
 
@@ -64,7 +64,7 @@ class Unfit(Exception):
     """A result is no tensor, or no host provider computes it."""
 
 
-@changeable
+@dataclass
 class Budget:
     """The most bytes that folding makes.
 
@@ -77,12 +77,12 @@ class Budget:
     left: int
 
     def limit(self, sources: Iterable[Weight]) -> int:
-        """Returns what a result may have that is made of some weights, each counted once."""
+        """Return what a result may have that is made of some weights, each counted once."""
         return min(self.left, sum(weight.nbytes for weight in set(sources)) + self.growth)
 
 
 def fold_constants(model: ir.Model, context: TransformContext) -> bool:
-    """Replaces every node whose inputs are all constant by its result."""
+    """Replace every node whose inputs are all constant by its result."""
     entry = context.option(GROWTH_KEY)
     growth = MAX_GROWTH if entry is None else int(entry)
     inside = graphs(model)
@@ -120,7 +120,7 @@ def _is_foldable(node: ir.Node) -> bool:
 
 
 def _is_of_norms(node: ir.Node) -> bool:
-    """Says whether normalizations alone read what a node dequantizes."""
+    """Return whether normalizations alone read what a node dequantizes."""
     uses = node.outputs[0].uses() if node.op_type == "DequantizeLinear" else ()
     return bool(uses) and all(use.idx > 0 and use.node.op_type in NORMS for use in uses)
 
@@ -141,7 +141,7 @@ def _weight(value: ir.Value, context: TransformContext) -> Weight:
 
 
 def _refuse_growth(node: ir.Node, inputs: list[np.ndarray[Any, Any] | None], limit: int) -> None:
-    """Raises ``Grows`` if a result will be too large to be made in vain."""
+    """Raise ``Grows`` if a result will be too large to be made in vain."""
     sizes = [array.size for array in inputs if array is not None]
     if math.prod(max(1, size) for size in sizes) <= SMALL // WIDEST:
         return
@@ -154,7 +154,7 @@ def _refuse_growth(node: ir.Node, inputs: list[np.ndarray[Any, Any] | None], lim
 def _fold(
     node: ir.Node, weights: list[Weight | None], context: TransformContext, budget: Budget
 ) -> list[Weight] | None:
-    """Returns a weight per output; ``None`` if the node is better left as it is."""
+    """Return a weight per output; ``None`` if the node is better left as it is."""
     sources = [weight for weight in weights if weight is not None]
     limit = budget.limit(sources)
     computed: list[Any] = []
@@ -203,7 +203,7 @@ def _fold(
 
 
 def _key(node: ir.Node, weights: list[Weight | None]) -> str:
-    """Names the computation: the same operator, attributes and sources give the same result."""
+    """Name the computation: the same operator, attributes and sources give the same result."""
     attributes = sorted(python_attributes(node).items(), key=lambda item: item[0])
     parts = [node.domain, node.op_type, str(node.version), *_texts(attributes)]
     parts += ("" if weight is None else weight.key for weight in weights)
@@ -217,7 +217,7 @@ def _texts(attributes: list[tuple[str, Any]]) -> Iterator[str]:
 
 
 def _registered(graph: ir.Graph, node: ir.Node, weights: list[Weight]) -> dict[ir.Value, ir.Value]:
-    """Lets all nodes read initializers for a node's outputs; returns which stands for which."""
+    """Let all nodes read initializers for a node's outputs; return which stands for which."""
     constants = {}
     for output, weight in zip(node.outputs, weights, strict=True):
         if not output.name:

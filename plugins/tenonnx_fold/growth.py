@@ -14,7 +14,7 @@ from tenonnx.traits import ELEMENTWISE
 
 
 def predicted_bytes(node: ir.Node, inputs: Sequence[np.ndarray[Any, Any] | None]) -> int:
-    """Returns at most how many bytes a node's result has; 0 where that is not known.
+    """Return at most how many bytes a node's result has; 0 where that is not known.
 
     Unknown are those whose kernels look at what they may ask for, and those whose results are
     about as large as their inputs.

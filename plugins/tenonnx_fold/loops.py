@@ -9,7 +9,7 @@ from tenonnx.graph import graphs, replace_input
 
 
 def free_invariants(model: ir.Model, context: TransformContext) -> bool:
-    """Has bodies of Loop read states that they hand on unchanged where these come from.
+    """Have bodies of Loop read states that they hand on unchanged where these come from.
 
     Exporters carry all that a body reads from state to state, weights as well: outside they are
     constants.
@@ -42,7 +42,7 @@ def _free_states(loop: ir.Node, body: ir.Graph) -> bool:
 
 
 def _origin(value: ir.Value) -> ir.Value:
-    """Returns the value that another value is a mere name for."""
+    """Return the value that another value is a mere name for."""
     node = value.producer()
     while node is not None and node.op_type == "Identity" and not node.domain and node.inputs[0]:
         value = node.inputs[0]

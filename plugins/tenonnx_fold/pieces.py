@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext, Weight
-from tenonnx.records import NamedTuple
 from tenonnx.traits import ELEMENTWISE
 
 PIECE_BYTES: Final = 2 << 20
@@ -40,7 +39,7 @@ class Pieces(NamedTuple):
 def in_pieces(
     node: ir.Node, weights: Sequence[Weight | None], context: TransformContext
 ) -> Pieces | None:
-    """Returns how to compute a node piece by piece; ``None`` if that is no gain or not possible."""
+    """Return how to compute a node piece by piece; ``None`` if that is no gain or not possible."""
     sources = [weight for weight in weights if weight is not None]
     if len(sources) < len(weights) or max(w.nbytes for w in sources) < 2 * PIECE_BYTES:
         return None
@@ -99,7 +98,7 @@ def _elementwise(node: ir.Node, arrays: list[Array], context: TransformContext) 
 
 
 def _parts(arrays: list[Array], rank: int, axis: int, part: slice) -> Iterator[Array]:
-    """Yields the parts of arrays that broadcast to a part of the result along an axis."""
+    """Yield the parts of arrays that broadcast to a part of the result along an axis."""
     for array in arrays:
         own = axis - (rank - array.ndim)
         cut = own >= 0 and array.shape[own] > 1

@@ -29,7 +29,7 @@ KINDS = {
 
 
 def lift_constants(model: ir.Model, context: TransformContext) -> bool:
-    """Turns every Constant node into an initializer over a weight of the registry.
+    """Turn every Constant node into an initializer over a weight of the registry.
 
     A graph's output stays a node's, and the runtime names a node that is malformed. The pass that
     onnx_ir has for this comes with eighteen modules, which take longer than lifting does.
@@ -44,7 +44,7 @@ def lift_constants(model: ir.Model, context: TransformContext) -> bool:
 
 
 def _is_lifted(node: ir.Node, context: TransformContext) -> bool:
-    """Lets all who read a constant read an initializer; returns whether nobody reads the node."""
+    """Let all who read a constant read an initializer; return whether nobody reads the node."""
     if not node.outputs:
         return True
     output, graph = node.outputs[0], node.graph
@@ -59,7 +59,7 @@ def _is_lifted(node: ir.Node, context: TransformContext) -> bool:
 
 
 def _tensor(node: ir.Node, context: TransformContext) -> ir.TensorProtocol | None:
-    """Returns what a Constant holds, numbers as a weight like all others."""
+    """Return what a Constant holds, numbers as a weight like all others."""
     if len(node.attributes) != 1:
         return None
     (attribute,) = node.attributes.values()
@@ -80,12 +80,12 @@ def _tensor(node: ir.Node, context: TransformContext) -> ir.TensorProtocol | Non
 
 
 def _encoded(word: str | bytes) -> bytes:
-    """Returns a string as tensors have it; onnx_ir leaves it so where it is no UTF-8."""
+    """Return a string as tensors have it; onnx_ir leaves it so where it is no UTF-8."""
     return word if isinstance(word, bytes) else word.encode()
 
 
 def remove_unused(model: ir.Model, context: TransformContext) -> bool:
-    """Removes nodes and initializers that no output depends on.
+    """Remove nodes and initializers that no output depends on.
 
     Unlike onnx_ir's pass of that purpose it reads no operator schema, which takes longer than
     all else when a small model is opened.

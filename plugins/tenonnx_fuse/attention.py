@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,10 +29,11 @@ from tenonnx_fuse.pattern import (
 from tenonnx_fuse.rewrite import Rule, rewriting
 from tenonnx_fuse.subexpressions import share
 
-ABSORBING = -1e9
-"""A number of at most this in float32 is equal to its sum with a score."""
+ABSORBED_BY = -1e4
+"""A fill of at most this is replaced by the least number where attention can only add to scores."""
 
-NARROW = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+ABSORBING = (ir.DataType.FLOAT, ir.DataType.BFLOAT16)
+"""Types whose least number is equal to its sum with a score, in float32."""
 
 
 def _over_last(node: ir.Node) -> str | None:
@@ -90,51 +92,66 @@ def _scale(found: Found) -> float | str:
     return scale * found.numbers.get("cap", 1.0)
 
 
-def _mask(found: Found, context: TransformContext) -> tuple[list[ir.Node], ir.Value | None] | str:
-    """Returns what scores are added to, and the nodes that make it."""
+def _attributes(found: Found) -> dict[str, Any] | str:
+    scale = _scale(found)
+    if isinstance(scale, str):
+        return scale
+    attributes: dict[str, Any] = {"scale": scale}
+    if "cap" in found.numbers:  # c * tanh(x / d) is the operator's cap of x * c / d
+        attributes["softcap"] = found.numbers["cap"]
+        if attributes["softcap"] <= 0:
+            return f"scores are capped by {attributes['softcap']:g}"
+    return attributes
+
+
+def _mask(
+    found: Found, context: TransformContext
+) -> tuple[list[ir.Node], ir.Value | None, float | None] | str:
+    """Return the summand of scores, the nodes that make it, and the score of hidden keys.
+
+    That score is ``None`` if hidden keys have their sum, too.
+    """
     values = found.values
     if "fill" not in values and "second mask" in values:
         both = ir.node("Add", [values["mask"], values["second mask"]], version=14)
-        return [both], both.outputs[0]
+        return [both], both.outputs[0], None
     if "fill" not in values:
-        return [], values.get("mask")
-    if found.numbers["fill"] > -1e4:
-        return f"scores that are hidden become {found.numbers['fill']:g}, which still counts"
-    dtype = dtype_of(values["fill"])
-    if dtype == ir.DataType.FLOAT and found.numbers["fill"] > ABSORBING and not _sees(values):
-        return f"a query that sees no key weighs all alike, and not by {found.numbers['fill']:g}"
-    fill, new = values["fill"], []
-    if dtype in NARROW and found.numbers["fill"] > ABSORBING and _may_widen(values, context):
-        dtype = ir.DataType.FLOAT
-        low = ir.tensor([np.finfo(np.float32).min], dtype=dtype)
-        new.append(ir.node("Constant", [], {"value": low}, version=13))
-        fill = new[0].outputs[0]
-    zero = ir.node("Constant", [], {"value": ir.tensor([0.0], dtype=dtype)}, version=13)
+        return [], values.get("mask"), None
+    fill, hidden = found.numbers["fill"], -np.inf
+    dtype, shape = dtype_of(values["fill"]), np.asarray(array_of(values["fill"])).shape
+    if math.isnan(fill):
+        return "scores that are hidden are not numbers"
+    guarded = _is_guarded(context)
+    if not guarded and fill != -np.inf:
+        if fill > ABSORBED_BY:
+            return f"scores that are hidden become {fill:g}, which still counts"
+        if dtype in ABSORBING:
+            hidden = float(np.finfo(np.float32).min)
+        elif _sees(values) or not context.options.optimized_model_filepath:
+            hidden = fill
+        else:
+            return f"a query that sees no key weighs all alike, which adding {fill:g} does not"
+    constants = [
+        ir.node("Constant", [], {"value": ir.tensor(number, dtype=dtype)}, version=13)
+        for number in (np.full(shape, n).tolist() for n in (0.0, hidden))
+    ]
+    branches = [constant.outputs[0] for constant in constants]
     condition = values.get("kept") or values["hidden"]
-    branches = [zero.outputs[0], fill]
     if "hidden" in values:
         branches.reverse()
     added = ir.node("Where", [condition, *branches], version=16)
-    return [*new, zero, added], added.outputs[0]
+    added.outputs[0].shape = condition.shape if condition.shape else None
+    return [*constants, added], added.outputs[0], fill if guarded else None
 
 
 def _is_guarded(context: TransformContext) -> bool:
-    """Says whether kernels look at shapes as they run, and do what nodes do of any others."""
+    """Return whether kernels look at shapes as they run, and do what nodes do of any others."""
     on_host = all(provider.device is HOST for provider in context.providers)
     return on_host and not context.options.optimized_model_filepath
 
 
-def _may_widen(values: dict[str, ir.Value], context: TransformContext) -> bool:
-    """Says whether a mask of 16 bits has to be of 32, and may.
-
-    Scores are added to it in float32, where its least number absorbs none: a query that sees no
-    key would not weigh all alike. Kernels on devices read masks of the queries' type.
-    """
-    return _is_guarded(context) and not _sees(values)
-
-
 def _sees(values: dict[str, ir.Value]) -> bool:
-    """Says whether every query is known to see a key."""
+    """Return whether every query is known to see a key."""
     kept, hidden = array_of(values.get("kept")), array_of(values.get("hidden"))
     seen = kept if hidden is None else ~hidden
     return seen is not None and seen.ndim > 0 and bool(seen.any(axis=-1).all())
@@ -150,17 +167,14 @@ def _attention(found: Found, context: TransformContext) -> Sequence[ir.Node] | s
             return f"the {name} '{value.name}' have {found_rank} axes, not 4"
     if dtype_of(queries) == ir.DataType.DOUBLE:
         return "it is in float64"
-    scale, masking = _scale(found), _mask(found, context)
-    if isinstance(scale, str):
-        return scale
-    attributes: dict[str, Any] = {"scale": scale}
-    if "cap" in found.numbers:  # c * tanh(x / d) is the operator's cap of x * c / d
-        attributes["softcap"] = found.numbers["cap"]
-        if attributes["softcap"] <= 0:
-            return f"scores are capped by {attributes['softcap']:g}"
+    attributes, masking = _attributes(found), _mask(found, context)
+    if isinstance(attributes, str):
+        return attributes
     if isinstance(masking, str):
         return masking
-    new, mask = masking
+    new, mask, fill = masking
+    if fill is not None:
+        attributes["_fill"] = fill
     whole, (values, more) = values, unrepeated(values)
     straight = _keys(found, new)
     if straight is None or straight[1] != more:
@@ -183,7 +197,7 @@ def _attention(found: Found, context: TransformContext) -> Sequence[ir.Node] | s
 
 
 def _keys(found: Found, new: list[ir.Node]) -> tuple[ir.Value, int] | None:
-    """Returns keys as (batch, heads, length, size), and how often heads were repeated."""
+    """Return keys as (batch, heads, length, size), and how often heads were repeated."""
     keys, turn = found.values.get("keys"), found.values["turned"].producer()
     if keys is None or turn is None:
         return None
@@ -198,7 +212,7 @@ def _keys(found: Found, new: list[ir.Node]) -> tuple[ir.Value, int] | None:
 
 
 def _turned(crossed: ir.Value, new: list[ir.Node]) -> tuple[ir.Value, int] | None:
-    """Returns keys whose last two axes are exchanged as ``_keys`` does."""
+    """Return keys whose last two axes are exchanged as ``_keys`` does."""
     rank = rank_of(crossed)
     if rank not in (3, 4):
         return None
@@ -208,7 +222,7 @@ def _turned(crossed: ir.Value, new: list[ir.Node]) -> tuple[ir.Value, int] | Non
 
 
 def _unlike(*values: ir.Value | None) -> str | None:
-    """Says whether queries, keys, values or a mask may be broadcast in another way than heads."""
+    """Return whether queries, keys, values or a mask may be broadcast in another way than heads."""
     *operands, mask = values
     sizes = [[size_of(value, axis) for axis in range(4)] for value in operands if value is not None]
     batches, (_, *heads) = {each[0] for each in sizes}, [each[1] for each in sizes]
@@ -226,7 +240,7 @@ _rewrite = rewriting(Rule("Attention", ATTENTION, _attention, enough=2, needs=("
 
 
 def attention(model: ir.Model, context: TransformContext) -> bool:
-    """Finds attention; masks that are made for it are made once for all layers."""
+    """Find attention; masks that are made for it are made once for all layers."""
     modified = _rewrite(model, context)
     if modified:
         for graph in graphs(model):

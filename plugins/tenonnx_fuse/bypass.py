@@ -11,7 +11,7 @@ from tenonnx.graph import replace_uses
 
 
 def bypass(node: ir.Node, value: ir.Value) -> bool:
-    """Lets everybody who reads a node's first output read a value instead; drops the node.
+    """Let everybody who reads a node's first output read a value instead; drop the node.
 
     Returns:
         ``False`` if that cannot be: a graph's output cannot be its input, a constant, a value of
@@ -39,14 +39,14 @@ def bypass(node: ir.Node, value: ir.Value) -> bool:
 
 
 def sweep(graph: ir.Graph | ir.Function) -> None:
-    """Drops the nodes of a graph that nobody reads, so that they count as readers of nothing."""
+    """Drop the nodes of a graph that nobody reads, so that they count as readers of nothing."""
     for node in reversed(tuple(graph)):
         if not any(output.uses() or output.is_graph_output() for output in node.outputs):
             graph.remove(node, safe=True)
 
 
 def tell(context: TransformContext, done: Counter[str]) -> bool:
-    """Writes a note of how many nodes were taken out, by kind; returns whether there were any."""
+    """Write a note of how many nodes were taken out, by kind; return whether there were any."""
     if done:
         counts = ", ".join(f"{count} {name}" for name, count in sorted(done.items()))
         context.notes.append(f"took out {counts}")

@@ -26,7 +26,7 @@ PASTS = (6, 7)
 
 
 def caches_in_place(model: ir.Model, context: TransformContext) -> bool:
-    """Writes MultiHeadAttention with caches as GroupQueryAttention, if the entry is ``1``.
+    """Write MultiHeadAttention with caches as GroupQueryAttention, if the entry is ``1``.
 
     The former returns caches that are longer by the new tokens, copied at each run; the latter
     writes the new tokens into caches as long as they may become. The length of a cache then says
@@ -81,7 +81,7 @@ class Lengths:
         self._known: dict[ir.Value, str] = {value: "cache" for value in caches if value is not None}
 
     def rows(self) -> list[ir.Node] | None:
-        """Returns the nodes that take the new tokens' rows of a table of positions.
+        """Return the nodes that take the new tokens' rows of a table of positions.
 
         ``None`` if a length is used for something else.
         """
@@ -102,7 +102,7 @@ class Lengths:
         return list(slices) if all(map(self._is_row, slices)) else None
 
     def _kind(self, node: ir.Node) -> str | None:
-        """Returns what a node makes of lengths: all sizes, the past's, or that of all tokens."""
+        """Return what a node makes of lengths: all sizes, the past's, or that of all tokens."""
         kinds = list(map(self._named, node.inputs))
         match node.op_type, kinds:
             case "Shape", ["cache"] if not node.attributes:
@@ -118,7 +118,7 @@ class Lengths:
         return None
 
     def _is_new(self, value: ir.Value | None) -> bool:
-        """Says whether a value is the number of new tokens."""
+        """Return whether a value is the number of new tokens."""
         gather = None if value is None else value.producer()
         if gather is None or gather.op_type != "Gather" or _numbers(gather.inputs[1]) != (1,):
             return False
@@ -131,7 +131,7 @@ class Lengths:
         )
 
     def _is_row(self, node: ir.Node) -> bool:
-        """Says whether a slice is the rows of the new tokens, to be added to others."""
+        """Return whether a slice is the rows of the new tokens, to be added to others."""
         if len(node.inputs) < 4:
             return False
         table, start, stop, axes, *steps = node.inputs
@@ -161,13 +161,13 @@ def _is_ids(value: ir.Value) -> bool:
 
 
 def _has_past(node: ir.Node) -> bool:
-    """Says whether a node reads or returns caches."""
+    """Return whether a node reads or returns caches."""
     attends = node.op_type == "MultiHeadAttention" and node.domain == MICROSOFT
     return attends and any(operand(node, i) is not None for i in PASTS)
 
 
 def _is_plain(node: ir.Node) -> bool:
-    """Says whether a node is causal, and both caches go through it and nothing else besides."""
+    """Return whether a node is causal, and both caches go through it and nothing else besides."""
     others = [*range(3, 6), *range(8, len(node.inputs))]
     pasts, presents = [operand(node, i) for i in PASTS], node.outputs[1:3]
     return (
@@ -183,7 +183,7 @@ def _is_plain(node: ir.Node) -> bool:
 
 
 def _numbers(value: ir.Value | None) -> tuple[int, ...] | None:
-    """Returns a constant list of integers, which may be of a node still."""
+    """Return a constant list of integers, which may be of a node still."""
     node = None if value is None else value.producer()
     if node is None or node.op_type != "Constant":
         return integers_of(value)
@@ -201,7 +201,7 @@ def _made(
     outputs: int = 1,
     **attributes: Any,
 ) -> ir.Node:
-    """Returns a new node, which is put before another."""
+    """Return a new node, which is put before another."""
     assert before.graph is not None
     version = 1 if domain else before.graph.opset_imports[""]
     node = ir.node(
@@ -217,7 +217,7 @@ def _constant(before: ir.Node, value: Any) -> ir.Value:
 
 
 def _lengths(before: ir.Node, mask: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """Returns what GroupQueryAttention takes of a mask: the last places, and how many there are."""
+    """Return what GroupQueryAttention takes of a mask: the last places, and how many there are."""
     one = _constant(before, [1])
     seen = _made(before, "ReduceSum", [mask, one], keepdims=0).outputs[0]
     last = _made(before, "Sub", [seen, one]).outputs[0]
@@ -229,7 +229,7 @@ def _lengths(before: ir.Node, mask: ir.Value) -> tuple[ir.Value, ir.Value]:
 
 
 def _replace(old: ir.Node, new: ir.Node, outputs: int) -> None:
-    """Has a new node's outputs stand where an old node's did, under their names."""
+    """Have a new node's outputs stand where an old node's did, under their names."""
     graph = old.graph
     assert graph is not None
     for was, now in zip(old.outputs[:outputs], new.outputs[:outputs], strict=True):

@@ -43,7 +43,7 @@ HOLDS: dict[ir.DataType, frozenset[ir.DataType]] = {
 
 
 def drop_casts(model: ir.Model, context: TransformContext) -> bool:
-    """Takes out casts to the type there is, and the first of two if it loses nothing."""
+    """Take out casts to the type there is, and the first of two if it loses nothing."""
     done: Counter[str] = Counter()
     for graph in graphs(model):
         for node in tuple(graph):
@@ -61,7 +61,9 @@ def _visit(node: ir.Node, done: Counter[str]) -> None:
         origin = operand(before, 0)
         source = dtype_of(origin)
         middle = cast_type(before)
-        if origin is not None and source is not None and middle in HOLDS.get(source, ()):
+        # The text of a number has the digits of its type.
+        held = HOLDS.get(source, ()) if source and to != ir.DataType.STRING else ()
+        if origin is not None and middle in held:
             node.replace_input_with(0, origin)
             done["casts from what was cast without loss"] += 1
             x = origin

@@ -30,12 +30,12 @@ class _Writer(Writer):
     """Writes what classifiers have in common."""
 
     def transform(self, scores: ir.Value, name: str) -> ir.Value:
-        """Adds a post transform of ``TRANSFORMS``."""
+        """Add a post transform of ``TRANSFORMS``."""
         axis: dict[str, Any] = {"axis": 1} if name == "SOFTMAX" else {}
         return self.add(TRANSFORMS[name], scores, **axis) if name in TRANSFORMS else scores
 
     def classify(self, scores: ir.Value, labels: Array, transform: str) -> Made:
-        """Adds the choice of the greatest score; returns what makes labels and scores."""
+        """Add the choice of the greatest score; return what makes labels and scores."""
         winner = self.add("ArgMax", scores, axis=1, keepdims=0)
         if not _are_places(labels):
             winner = self.add("Gather", labels, winner)
@@ -58,7 +58,7 @@ def _is_float_matrix(x: ir.Value | None) -> bool:
 
 
 def _weights(node: ir.Node, rows: int) -> tuple[Array, Array] | str:
-    """Returns the coefficients [rows, F] and intercepts [rows] of a linear model."""
+    """Return the coefficients [rows, F] and intercepts [rows] of a linear model."""
     if not _is_float_matrix(operand(node, 0)):
         return "its input is not known to be a matrix of float32"
     coefficients = np.array(attribute(node, "coefficients", ()), np.float32)
@@ -147,13 +147,13 @@ def trees_classifier(node: ir.Node) -> Made | str:
 
 
 def _numbers(attribute: ir.Attr) -> Array:
-    """Returns what an attribute of numbers has, or one that is a tensor."""
+    """Return what an attribute of numbers has, or one that is a tensor."""
     value = attribute.value
     return np.array(value) if isinstance(value, Sequence) else value.numpy().reshape(-1)
 
 
 def _trees(writer: _Writer, node: ir.Node, targets: int, base: ir.Attr | None) -> ir.Value:
-    """Adds the trees of a classifier as a regressor."""
+    """Add the trees of a classifier as a regressor."""
     kept = [each for name, each in node.attributes.items() if name.startswith("nodes_")]
     for name in TREES:
         if (voting := node.attributes.get(f"class_{name}")) is not None:
@@ -223,7 +223,7 @@ def feature_extractor(node: ir.Node) -> Made | str:
 
 
 def log_sum_exp(node: ir.Node) -> Made | str:
-    """Writes the nodes that it stands for in a form that infinite inputs do not disturb."""
+    """Write the nodes that it stands for in a form that infinite inputs do not disturb."""
     x = operand(node, 0)
     if x is None or dtype_of(x) != ir.DataType.FLOAT:
         return "its input is not known to be of float32"
@@ -255,7 +255,7 @@ def product_and_column(node: ir.Node) -> Made | str:
 
 
 def _is_column(value: ir.Value) -> bool:
-    """Says whether a value is the sums of squares of a matrix' rows, or a multiple of them."""
+    """Return whether a value is the sums of squares of a matrix' rows, or a multiple of them."""
     node = value.producer()
     if node is None or node.domain:
         return False
@@ -271,7 +271,7 @@ def _is_column(value: ir.Value) -> bool:
 
 
 def of_one(write: Callable[[ir.Node], Made | str]) -> Callable[[ir.Node], Made | str]:
-    """Returns what writes a node of one input; a model with another one is to be refused."""
+    """Return what writes a node of one input; a model with another one is to be refused."""
 
     def checked(node: ir.Node) -> Made | str:
         return write(node) if len(node.inputs) == 1 else "it has not one input"

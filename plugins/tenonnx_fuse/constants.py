@@ -21,7 +21,7 @@ def derived(
     sources: Sequence[Weight],
     context: TransformContext,
 ) -> ir.Value:
-    """Returns an initializer that is derived once; the one there is if there is one.
+    """Return an initializer that is derived once; the one there is if there is one.
 
     Args:
         graph: Where it is read.

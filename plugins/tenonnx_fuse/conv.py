@@ -25,7 +25,7 @@ ADDING = ("Add", "Sub")
 
 
 def fold_into_weights(model: ir.Model, context: TransformContext) -> bool:
-    """Folds normalizations and factors per channel into the convolutions before them.
+    """Fold normalizations and factors per channel into the convolutions before them.
 
     That makes new weights, once for all sessions; those of a convolution that shares them with
     another node stay as they are.
@@ -34,7 +34,7 @@ def fold_into_weights(model: ir.Model, context: TransformContext) -> bool:
 
 
 def fold_into_bias(model: ir.Model, context: TransformContext) -> bool:
-    """Folds summands per channel into the bias of the convolutions before them."""
+    """Fold summands per channel into the bias of the convolutions before them."""
     return _fold(model, context, ADDING)
 
 
@@ -50,7 +50,7 @@ def _fold(model: ir.Model, context: TransformContext, types: tuple[str, ...]) ->
 
 
 def _follow(node: ir.Node, work: Rewriting, types: tuple[str, ...]) -> ir.Node | None:
-    """Folds what follows a convolution; returns the new convolution."""
+    """Fold what follows a convolution; return the new convolution."""
     if node.op_type not in ("Conv", "ConvTranspose") or node.domain or not node.outputs:
         return None
     uses = tuple(node.outputs[0].uses())
@@ -88,7 +88,7 @@ def _follow(node: ir.Node, work: Rewriting, types: tuple[str, ...]) -> ir.Node |
 
 
 def _digest(node: ir.Node) -> str:
-    """Names what a node does, so that the same folded weights are found again."""
+    """Name what a node does, so that the same folded weights are found again."""
     keys = [weight.key for value in node.inputs if (weight := weight_of(value)) is not None]
     parts = [node.op_type, str(attribute(node, "epsilon", "")), *keys]
     return digest("\0".join(parts))

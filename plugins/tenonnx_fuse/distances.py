@@ -7,7 +7,7 @@ import onnx_ir as ir
 from tenonnx import TransformContext
 from tenonnx.dtypes import dtype_of
 from tenonnx.graph import graphs, subgraphs
-from tenonnx.sizes import integers_of, rank_of
+from tenonnx.sizes import ANY, integers_of, rank_of, sizes_of
 from tenonnx_fuse.known import attribute
 from tenonnx_fuse.rewrite import Rewriting
 
@@ -15,7 +15,7 @@ REALS = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
 
 def pairwise_distances(model: ir.Model, context: TransformContext) -> bool:
-    """Puts a CDist in the place of each Scan that measures how far rows are from points.
+    """Put a CDist in the place of each Scan that measures how far rows are from points.
 
     A model that is to be saved keeps its loops: onnxruntime's CDist loses the digits by which
     points that are near each other differ.
@@ -37,7 +37,7 @@ def pairwise_distances(model: ir.Model, context: TransformContext) -> bool:
 
 
 def _distances(node: ir.Node) -> list[ir.Node] | str:
-    """Returns what does the same as a Scan, or says why nothing does.
+    """Return what does the same as a Scan, or says why nothing does.
 
     Its state is a matrix, which stays as it is; its result has a row for each point.
     """
@@ -60,13 +60,16 @@ def _distances(node: ir.Node) -> list[ir.Node] | str:
         return "its inputs are not known to be of float32 or float64"
     if rank_of(x) != 2 or rank_of(points) != 2:
         return "its inputs are not known to be matrices"
+    depth = sizes_of(x)[-1]
+    if depth in (None, ANY) or depth != sizes_of(points)[-1]:
+        return "its rows and points are not known to be equally long, and Sub broadcasts"
     metric = {"metric": "sqeuclidean"}
     found = ir.node("CDist", [x, points], metric, domain="com.microsoft", version=1)
     return [found, ir.node("Transpose", found.outputs, {"perm": [1, 0]}, version=13)]
 
 
 def _measures(body: ir.Graph) -> bool:
-    """Says whether a body returns its matrix and the squared distances of its rows to a point."""
+    """Return whether a body returns its matrix and the squared distances of its rows to a point."""
     kept, result = (_source(value) for value in body.outputs)
     total = None if result is None else result.producer()
     if kept is not body.inputs[0] or total is None or total.op_type != "ReduceSumSquare":
@@ -83,7 +86,7 @@ def _measures(body: ir.Graph) -> bool:
 
 
 def _source(value: ir.Value | None) -> ir.Value | None:
-    """Returns what a value is the same as."""
+    """Return what a value is the same as."""
     while value is not None and (node := value.producer()) and node.op_type == "Identity":
         value = node.inputs[0]
     return value

@@ -36,7 +36,7 @@ class _Heads(Writer):
         self._dtype = dtype
 
     def lengths(self, mask: ir.Value | None, x: ir.Value) -> ir.Value | None:
-        """Adds how many keys of each entry count, if the mask says that of the batch of ``x``."""
+        """Add how many keys of each entry count, if the mask says that of the batch of ``x``."""
         if rank_of(mask) != 1 or mask is None:
             return None
         made = mask.producer()
@@ -47,7 +47,7 @@ class _Heads(Writer):
         return self.add("Cast", mask, to=int(ir.DataType.INT64))
 
     def bias(self, mask: ir.Value | None, added: ir.Value | None) -> ir.Value | None:
-        """Adds what scores are added to: of integers that are above 0 for keys that are seen."""
+        """Add what scores are added to: of integers that are above 0 for keys that are seen."""
         if mask is None or (rank := rank_of(mask)) == 1:
             return added
         if rank not in (2, 3):
@@ -67,7 +67,7 @@ class _Heads(Writer):
         added: ir.Value | None,
         pasts: Sequence[ir.Value | None],
     ) -> list[ir.Value]:
-        """Adds attention; returns its result, and keys and values."""
+        """Add attention; return its result, and keys and values."""
         lengths = self.lengths(mask, operands[0])
         attributes: dict[str, Any] = {"is_causal": attribute(self._node, "unidirectional", 0)}
         if scale := attribute(self._node, "scale", 0.0):
@@ -86,18 +86,18 @@ class _Heads(Writer):
         )
 
     def in_heads(self, x: ir.Value) -> ir.Value:
-        """Adds what makes (batch, length, heads * size) (batch, heads, length, size)."""
+        """Add what makes (batch, length, heads * size) (batch, heads, length, size)."""
         apart = self.add("Reshape", x, np.array([0, 0, self._heads, -1]))
         return self.add("Transpose", apart, perm=[0, 2, 1, 3])
 
     def joined(self, x: ir.Value) -> ir.Value:
-        """Adds what makes (batch, heads, length, size) (batch, length, heads * size)."""
+        """Add what makes (batch, heads, length, size) (batch, length, heads * size)."""
         return self.add(
             "Reshape", self.add("Transpose", x, perm=[0, 2, 1, 3]), np.array([0, 0, -1])
         )
 
     def parts(self, x: ir.Value, widths: Sequence[int], axis: int) -> list[ir.Value]:
-        """Adds what cuts a value along an axis."""
+        """Add what cuts a value along an axis."""
         ends = itertools.accumulate(widths)
         return [
             self.add("Slice", x, *(np.array([n]) for n in (end - width, end, axis)))
@@ -188,7 +188,7 @@ def _self_attention(
 
 
 def _last(value: ir.Value | None) -> int | None:
-    """Returns the length of a value's last axis, if it is known."""
+    """Return the length of a value's last axis, if it is known."""
     weight = weight_of(value)
     shape = weight.shape if weight is not None else None if value is None else value.shape
     last = shape[-1] if shape else None
@@ -199,7 +199,7 @@ def _last(value: ir.Value | None) -> int | None:
 
 
 def _widths(q: ir.Value, v: ir.Value, bias: ir.Value) -> list[int]:
-    """Returns how many elements of a bias are the queries', the keys' and the values'."""
+    """Return how many elements of a bias are the queries', the keys' and the values'."""
     total, own, last = _last(bias), _last(q), _last(v)
     if total is None or (own is None and last is None):
         raise Refusal("the widths of queries and values are not known")
@@ -208,7 +208,7 @@ def _widths(q: ir.Value, v: ir.Value, bias: ir.Value) -> list[int]:
 
 
 def _are_as_long(q: ir.Value, k: ir.Value) -> bool:
-    """Says whether there are as many keys as queries: by shape, or as products of one value."""
+    """Return whether there are as many keys as queries: by shape, or as products of one value."""
     if q.shape is not None and k.shape is not None and len(q.shape) == len(k.shape) == 3:
         known = isinstance(q.shape[1], int) or q.shape[1].value is not None
         return bool(known and q.shape[1] == k.shape[1])
@@ -216,7 +216,7 @@ def _are_as_long(q: ir.Value, k: ir.Value) -> bool:
 
 
 def _multiplied(x: ir.Value) -> ir.Value:
-    """Returns the input of a product by a matrix, perhaps with a bias."""
+    """Return the input of a product by a matrix, perhaps with a bias."""
     for kinds in (("Add",), ("MatMul", "MatMulNBits")):
         made = x.producer()
         if made is not None and made.op_type in kinds and made.inputs[0] is not None:

@@ -46,7 +46,7 @@ HARD = (
 
 
 def _is_swish(node: ir.Node) -> str | None:
-    """Says why a HardSigmoid is not the one of HardSwish, whose slope exporters round."""
+    """Return why a HardSigmoid is not the one of HardSwish, whose slope exporters round."""
     slope, middle = attribute(node, "alpha", 0.2), attribute(node, "beta", 0.5)
     fits = math.isclose(slope, 1 / 6, rel_tol=1e-6) and math.isclose(middle, 0.5, rel_tol=1e-6)
     return None if fits else f"has the slope {slope:g} and {middle:g} in the middle"
@@ -56,7 +56,7 @@ GATED = op("Mul", "x", op("HardSigmoid", "x", where=_is_swish))
 
 
 def _unfit(found: Found) -> str | None:
-    """Says why an operator of x alone is not what nodes with numbers compute."""
+    """Return why an operator of x alone is not what nodes with numbers compute."""
     numbers = [
         value for node in found.nodes for value in node.inputs if number_of(value) is not None
     ]

@@ -14,7 +14,7 @@ Size: TypeAlias = int | str | tuple[ir.Value, int] | None
 
 
 def unrepeated(value: ir.Value) -> tuple[ir.Value, int]:
-    """Returns heads as they were before they were repeated, and how often; 0 if that is not known.
+    """Return heads as they were before they were repeated, and how often; 0 if that is not known.
 
     That is done by unsqueezing (batch, heads, length, size) behind the heads, expanding that, and
     reshaping it to (batch, heads * times, length, size). Other values are returned as they are.
@@ -27,7 +27,7 @@ def unrepeated(value: ir.Value) -> tuple[ir.Value, int]:
 
 
 def _before_expand(wide: ir.Value, flat: list[Size]) -> tuple[ir.Value, int] | None:
-    """Returns what was expanded to a value that is reshaped to these sizes, if heads were.
+    """Return what was expanded to a value that is reshaped to these sizes, if heads were.
 
     The number beside it says how often they were, 0 if that is not known.
     """
@@ -46,7 +46,7 @@ def _before_expand(wide: ir.Value, flat: list[Size]) -> tuple[ir.Value, int] | N
 
 
 def _repeats(wide: list[Size], flat: list[Size]) -> bool:
-    """Says whether reshaping five sizes to four joins the second and the third."""
+    """Return whether reshaping five sizes to four joins the second and the third."""
     if len(wide) != 5 or len(flat) != 4:
         return False
     joined = wide[1] * wide[2] if isinstance(wide[1], int) and isinstance(wide[2], int) else None
@@ -59,7 +59,7 @@ def _repeats(wide: list[Size], flat: list[Size]) -> bool:
 
 
 def unturned(keys: ir.Value, joined: ir.Node) -> tuple[ir.Value, int] | None:
-    """Returns what a Reshape gives back with its last two axes exchanged, as ``unrepeated`` does.
+    """Return what a Reshape gives back with its last two axes exchanged, as ``unrepeated`` does.
 
     Exporters join the axes before, turn (batch * heads, length, size), and split them again.
 
@@ -85,7 +85,7 @@ def unturned(keys: ir.Value, joined: ir.Node) -> tuple[ir.Value, int] | None:
 
 
 def sizes_of(shape: ir.Value | None) -> list[Size] | None:
-    """Returns the sizes that a value of one axis has as its elements, where they are known."""
+    """Return the sizes that a value of one axis has as its elements, where they are known."""
     constant = integers_of(shape)
     if constant is not None:
         return [None if size == -1 else size for size in constant]
@@ -103,7 +103,7 @@ def sizes_of(shape: ir.Value | None) -> list[Size] | None:
 
 
 def _replaces_unknown(node: ir.Node) -> bool:
-    """Says whether a Where puts ones in the place of the sizes of an Expand that are -1."""
+    """Return whether a Where puts ones in the place of the sizes of an Expand that are -1."""
     tests, ones = _maker(operand(node, 0), "Equal"), operand(node, 1)
     if tests is None or operand(tests, 0) is not operand(node, 2):
         return False
@@ -112,7 +112,7 @@ def _replaces_unknown(node: ir.Node) -> bool:
 
 
 def size_of(value: ir.Value, axis: int) -> Size:
-    """Returns a value's size along an axis: a number, a name, or which value's it is."""
+    """Return a value's size along an axis: a number, a name, or which value's it is."""
     rank = rank_of(value)
     if rank is None:
         return (value, axis)
@@ -123,7 +123,7 @@ def size_of(value: ir.Value, axis: int) -> Size:
 
 
 def _sizes(value: ir.Value | None) -> list[Size] | None:
-    """Returns what a part of a Shape, or one number computed from it, has as its elements."""
+    """Return what a part of a Shape, or one number computed from it, has as its elements."""
     single = _maker(value, "Unsqueeze")
     if single is not None:
         return _part(operand(single, 0)) or [None]

@@ -14,19 +14,19 @@ from tenonnx.sizes import operand, rank_of
 
 
 def weight_of(value: ir.Value | None) -> Weight | None:
-    """Returns the weight that a value is; ``None`` if it is made by a run, or may be replaced."""
+    """Return the weight that a value is; ``None`` if it is made by a run, or may be replaced."""
     tensor = constant_of(value)
     return tensor.weight if isinstance(tensor, WeightTensor) else None
 
 
 def array_of(value: ir.Value | None) -> np.ndarray[Any, Any] | None:
-    """Returns the constant that a value is, on the host."""
+    """Return the constant that a value is, on the host."""
     weight = weight_of(value)
     return None if weight is None else weight.on(HOST)
 
 
 def number_of(value: ir.Value | None) -> float | None:
-    """Returns the one real number that a value is, whatever happens; ``None`` if it is none."""
+    """Return the one real number that a value is, whatever happens; ``None`` if it is none."""
     weight = weight_of(value)
     if weight is None or len(weight.shape) > 1 or weight.shape not in ((), (1,)):
         return None
@@ -36,7 +36,7 @@ def number_of(value: ir.Value | None) -> float | None:
 
 
 def permutation(node: ir.Node) -> tuple[int, ...] | None:
-    """Returns where a Transpose takes its axes from; ``None`` if it does not say, or nonsense."""
+    """Return where a Transpose takes its axes from; ``None`` if it does not say, or nonsense."""
     given = attribute(node, "perm", None)
     if given is not None:
         return tuple(given) if sorted(given) == list(range(len(given))) else None

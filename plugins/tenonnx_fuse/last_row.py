@@ -20,7 +20,7 @@ larger."""
 
 
 def last_row(model: ir.Model, context: TransformContext) -> bool:
-    """Computes the output that ``tenonnx.last_row`` names for the last position alone.
+    """Compute the output that ``tenonnx.last_row`` names for the last position alone.
 
     Of [batch, positions, width], [batch, 1, width] is left: a prompt's logits are a product with
     the largest matrix of a language model, and but one row of them is read.
@@ -45,7 +45,7 @@ def last_row(model: ir.Model, context: TransformContext) -> bool:
 
 
 def _chain(output: ir.Value) -> list[ir.Node] | None:
-    """Returns the nodes that make an output, from the last one to the product."""
+    """Return the nodes that make an output, from the last one to the product."""
     chain: list[ir.Node] = []
     value: ir.Value | None = output
     while value is not None and (node := value.producer()) is not None:
@@ -62,12 +62,12 @@ def _chain(output: ir.Value) -> list[ir.Node] | None:
 
 
 def _is_matrix(value: ir.Value | None) -> bool:
-    """Says whether an operand has no axis of positions."""
+    """Return whether an operand has no axis of positions."""
     return value is not None and rank_of(value) == 2
 
 
 def _carried(node: ir.Node) -> ir.Value | None:
-    """Returns the operand that has positions, if the others are one number or one row."""
+    """Return the operand that has positions, if the others are one number or one row."""
     carried = [value for value in node.inputs if value is not None and rank_of(value) not in (0, 1)]
     return carried[0] if len(carried) == 1 else None
 

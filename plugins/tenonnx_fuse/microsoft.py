@@ -40,7 +40,7 @@ def fast_gelu(node: ir.Node) -> Made:
 def _gelu(
     writer: Writer, x: ir.Value | None, bias: ir.Value | None = None, *, approximate: str
 ) -> ir.Value:
-    """Writes a Gelu; where the sum has 16 bits, in float32, to be rounded once."""
+    """Write a Gelu; where the sum has 16 bits, in float32, to be rounded once."""
     if bias is None:
         return writer.add("Gelu", x, version=20, approximate=approximate)
     narrow = _narrow(x)
@@ -49,7 +49,7 @@ def _gelu(
 
 
 def _narrow(x: ir.Value | None) -> ir.DataType | None:
-    """Returns the type of what has 16 bits, else ``None``."""
+    """Return the type of what has 16 bits, else ``None``."""
     dtype = dtype_of(x)
     return dtype if dtype in NARROW else None
 

@@ -28,7 +28,7 @@ MAX_DEPTH = 40
 
 
 def lower_blocks(model: ir.Model, context: TransformContext) -> bool:
-    """Replaces the operators of the domain by those of ONNX, and puts filters in ONNX's order."""
+    """Replace the operators of the domain by those of ONNX, and put filters in ONNX's order."""
     all_graphs = graphs(model)
     nodes = [node for graph in all_graphs for node in graph if node.domain == DOMAIN]
     block = block_of(nodes)
@@ -40,7 +40,7 @@ def lower_blocks(model: ir.Model, context: TransformContext) -> bool:
 
 
 def block_of(nodes: list[ir.Node]) -> int:
-    """Returns how many channels are in a block: what filters allow, else what this machine has."""
+    """Return how many channels are in a block: what filters allow, else what this machine has."""
     shapes = [_filter_shape(node) for node in nodes if node.op_type == "Conv"]
     for group, shape in shapes:
         if shape[0] % 16 or (group == 1 and shape[1] >= 16 and shape[1] % 16):
@@ -49,7 +49,7 @@ def block_of(nodes: list[ir.Node]) -> int:
 
 
 def _native_block() -> int:
-    """Returns floats of the widest vectors that onnxruntime uses on machines like this one."""
+    """Return floats of the widest vectors that onnxruntime uses on machines like this one."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return 16
     found = np.show_config(mode="dicts")["SIMD Extensions"]["found"]
@@ -62,7 +62,7 @@ def _filter_shape(conv: ir.Node) -> tuple[int, tuple[int, ...]]:
 
 
 def unblocked(filters: Array, block: int, group: int) -> Array:
-    """Returns filters ``[M, C/group, height, width]`` in this order, of those that lie in blocks.
+    """Return filters ``[M, C/group, height, width]`` in this order, of those that lie in blocks.
 
     They lie as ``[M/block, C/block, height, width, block of C, block of M]``; those of one channel,
     or of fewer than a block, as ``[M/block, C, height, width, block of M]``.
@@ -123,7 +123,7 @@ def _upsample(node: ir.Node, *_: Any) -> list[ir.Node]:
 
 
 def _reorder_input(node: ir.Node, *_: Any) -> list[ir.Node]:
-    """Fills channels up with zeros to as many as the convolutions want that read them."""
+    """Fill channels up with zeros to as many as the convolutions want that read them."""
     x, new = node.inputs[0], []
     assert x is not None
     if attribute(node, "channels_last", 0):
@@ -146,7 +146,7 @@ def _reorder_input(node: ir.Node, *_: Any) -> list[ir.Node]:
 
 
 def _reorder_output(node: ir.Node, *_: Any) -> list[ir.Node]:
-    """Removes the channels that were added to fill blocks."""
+    """Remove the channels that were added to fill blocks."""
     x, new = node.inputs[0], []
     assert x is not None
     channels = int(attribute(node, "channels", 0))
@@ -165,7 +165,7 @@ def _integers(*numbers: int) -> ir.Node:
 
 
 def _channels(value: ir.Value) -> int | None:
-    """Returns how many channels the convolution gives that a value follows from one by one."""
+    """Return how many channels the convolution gives that a value follows from one by one."""
     for _ in range(MAX_DEPTH):
         node = value.producer()
         if node is None or not node.inputs or node.op_type == "Concat":

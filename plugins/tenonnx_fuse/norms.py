@@ -55,7 +55,7 @@ RMS_SCALED = op("Mul", optional("Cast", RMS), Vector("scale"))
 
 
 def _inputs(found: Found) -> tuple[ir.Value, ir.Value] | str:
-    """Returns what is normalized, and the scale; or why the operators do something else."""
+    """Return what is normalized, and the scale; or why the operators do something else."""
     x, scale = found.values["x"], found.values["scale"]
     dtype = dtype_of(scale)
     casts = [node for node in found.nodes if node.op_type == "Cast"]

@@ -62,7 +62,7 @@ def _packed(found: Found, _: TransformContext) -> list[ir.Node] | str:
 
 
 def _heads(flat: ir.Value, split: ir.Value) -> int | None:
-    """Returns how many heads there are if one value has the last axis of the other split."""
+    """Return how many heads there are if one value has the last axis of the other split."""
     if flat.shape is None or split.shape is None or len(flat.shape) != 3 or len(split.shape) != 4:
         return None
     if any(flat.shape[axis] != split.shape[axis] for axis in (0, 1)):

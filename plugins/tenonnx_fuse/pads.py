@@ -14,7 +14,7 @@ from tenonnx_fuse.known import attribute, number_of
 
 
 def fold_pads(model: ir.Model, context: TransformContext) -> bool:
-    """Adds what a Pad adds to an image's sides to the padding of the convolutions that read it."""
+    """Add what a Pad adds to an image's sides to the padding of the convolutions that read it."""
     done: Counter[str] = Counter()
     for graph in graphs(model):
         for node in tuple(graph):
@@ -41,7 +41,7 @@ def _is_convolution(node: ir.Node) -> bool:
 
 
 def _sides(node: ir.Node) -> tuple[int, ...] | None:
-    """Returns how many zeros a Pad adds to each side of an image; ``None`` if it does more."""
+    """Return how many zeros a Pad adds to each side of an image; ``None`` if it does more."""
     if node.op_type != "Pad" or node.domain or (node.version or 1) < 11 or len(node.inputs) > 3:
         return None
     pads, value = integers_of(operand(node, 1)), operand(node, 2)

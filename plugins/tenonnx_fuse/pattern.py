@@ -15,7 +15,6 @@ from typing import TypeAlias
 import onnx_ir as ir
 
 from tenonnx.graph import label
-from tenonnx.records import record
 from tenonnx.traits import COMMUTATIVE
 from tenonnx_fuse.known import number_of, weight_of
 
@@ -47,13 +46,13 @@ class Found:
         return next(iter(self.nodes))
 
     def fail(self, why: Callable[[], str]) -> bool:
-        """Remembers why the match ended, if none came as far; returns ``False``."""
+        """Remember why the match ended, if none came as far; return ``False``."""
         if len(self.nodes) > len(self._reached):
             self._reached, self._why, self._place = tuple(self.nodes), why, None
         return False
 
     def lack(self, types: tuple[str, ...], value: ir.Value) -> bool:
-        """Remembers that a value is of none of some operators, as ``fail`` does."""
+        """Remember that a value is of none of some operators, as ``fail`` does."""
         if len(self.nodes) > len(self._reached):
             self._reached, self._place = tuple(self.nodes), value
             self._lacking = dict.fromkeys(types)
@@ -74,7 +73,7 @@ class Found:
         return self._reached, f"{' or '.join(self._lacking)} is missing at {_maker(self._place)}"
 
     def any_of(self, attempts: Iterable[Callable[[], bool]]) -> bool:
-        """Tries one way after another, each from where this stood."""
+        """Try one way after another, each from where this stood."""
         kept = dict(self.nodes), dict(self.values), dict(self.numbers)
         for attempt in attempts:
             if attempt():
@@ -92,7 +91,7 @@ class Pattern(ABC):
 
     @abstractmethod
     def match(self, value: ir.Value, found: Found) -> bool:
-        """Says whether a value is this, and adds what it is made of to what was found."""
+        """Return whether a value is this, and adds what it is made of to what was found."""
 
 
 Like: TypeAlias = Pattern | str | float
@@ -104,7 +103,7 @@ def _pattern(like: Like) -> Pattern:
     return Named(like, None) if isinstance(like, str) else Number(like)
 
 
-@record
+@dataclass(frozen=True)
 class Named(Pattern):
     """The same value wherever the name occurs, of a pattern or any."""
 
@@ -112,7 +111,7 @@ class Named(Pattern):
     pattern: Pattern | None
 
     def match(self, value: ir.Value, found: Found) -> bool:
-        """Binds the name, or compares with what it is bound to."""
+        """Bind the name, or compare with what it is bound to."""
         known = found.values.get(self.name)
         if known is not None:
             there = known.name or "?"
@@ -123,14 +122,14 @@ class Named(Pattern):
         return True
 
 
-@record
+@dataclass(frozen=True)
 class Number(Pattern):
     """A constant of one element."""
 
     expected: float
 
     def match(self, value: ir.Value, found: Found) -> bool:
-        """Compares as exactly as the constant's type allows."""
+        """Compare as exactly as the constant's type allows."""
         actual = number_of(value)
         if actual is None:
             return found.fail(lambda: f"'{value.name}' is not the constant {self.expected:g}")
@@ -141,14 +140,14 @@ class Number(Pattern):
         return found.fail(lambda: f"'{value.name}' is {actual:.7g}, not {self.expected:.7g}")
 
 
-@record
+@dataclass(frozen=True)
 class AnyNumber(Pattern):
     """Some constant of one element, which is remembered by a name."""
 
     name: str
 
     def match(self, value: ir.Value, found: Found) -> bool:
-        """Binds the name."""
+        """Bind the name."""
         actual = number_of(value)
         if actual is None:
             return found.fail(lambda: f"'{value.name}' is not one constant number")
@@ -156,14 +155,14 @@ class AnyNumber(Pattern):
         return True
 
 
-@record
+@dataclass(frozen=True)
 class Vector(Pattern):
     """A constant of one axis, which is remembered by a name."""
 
     name: str
 
     def match(self, value: ir.Value, found: Found) -> bool:
-        """Binds the name."""
+        """Bind the name."""
         weight = weight_of(value)
         if weight is None or len(weight.shape) != 1:
             return found.fail(lambda: f"'{value.name}' is not a constant vector")
@@ -171,7 +170,7 @@ class Vector(Pattern):
         return True
 
 
-@record
+@dataclass(frozen=True)
 class Op(Pattern):
     """A node of one of some operators of ONNX's own domain."""
 
@@ -181,14 +180,14 @@ class Op(Pattern):
     more: bool = False
 
     def match(self, value: ir.Value, found: Found) -> bool:
-        """Matches the node that makes a value."""
+        """Match the node that makes a value."""
         node = value.producer()
         if node is None or node.op_type not in self.types or node.domain:
             return found.lack(self.types, value)
         return self.match_node(node, found)
 
     def match_node(self, node: ir.Node, found: Found) -> bool:
-        """Matches a node, its operands in both orders if it is commutative."""
+        """Match a node, its operands in both orders if it is commutative."""
         if node in found.nodes:
             return found.nodes[node] is self or found.fail(
                 lambda: f"{label(node)} is another part of it"
@@ -212,14 +211,14 @@ class Op(Pattern):
         return all(pattern.match(value, found) for pattern, value in pairs)
 
 
-@record
+@dataclass(frozen=True)
 class Either(Pattern):
     """The first of several patterns that fits."""
 
     patterns: tuple[Pattern, ...]
 
     def match(self, value: ir.Value, found: Found) -> bool:
-        """Tries one after the other."""
+        """Try one after the other."""
         return found.any_of(partial(p.match, value, found) for p in self.patterns)
 
 
@@ -229,7 +228,7 @@ def op(
     where: Callable[[ir.Node], str | None] | None = None,
     more: bool = False,
 ) -> Op:
-    """Returns the pattern of a node.
+    """Return the pattern of a node.
 
     Args:
         types: Its operator, or several that will do.
@@ -242,17 +241,17 @@ def op(
 
 
 def either(*patterns: Like) -> Either:
-    """Returns the pattern of a value that may be one of several things."""
+    """Return the pattern of a value that may be one of several things."""
     return Either(tuple(map(_pattern, patterns)))
 
 
 def let(name: str, pattern: Pattern) -> Named:
-    """Returns a pattern whose value must be the same one wherever the name occurs."""
+    """Return a pattern whose value must be the same one wherever the name occurs."""
     return Named(name, pattern)
 
 
 def optional(types: str | tuple[str, ...], pattern: Like) -> Either:
-    """Returns a pattern behind a node of one input, or not."""
+    """Return a pattern behind a node of one input, or not."""
     return either(pattern, op(types, pattern))
 
 

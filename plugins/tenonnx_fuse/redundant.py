@@ -17,7 +17,7 @@ from tenonnx_fuse.known import array_of, attribute, permutation, weight_of
 
 
 def drop_redundant(model: ir.Model, context: TransformContext) -> bool:
-    """Takes out what changes nothing: Identity, Dropout, Reshape, Transpose, Expand and others."""
+    """Take out what changes nothing: Identity, Dropout, Reshape, Transpose, Expand and others."""
     done: Counter[str] = Counter()
     for graph in graphs(model):
         for node in tuple(graph):
@@ -37,7 +37,7 @@ def _identity(node: ir.Node) -> bool:
 
 
 def _dropout(node: ir.Node) -> bool:
-    """Takes it out in inference, which is how every model runs that does not say otherwise."""
+    """Take it out in inference, which is how every model runs that does not say otherwise."""
     training = operand(node, 2) if len(node.inputs) > 2 else None
     if training is not None:
         value = array_of(training)
@@ -48,7 +48,7 @@ def _dropout(node: ir.Node) -> bool:
 
 
 def _transpose(node: ir.Node) -> bool:
-    """Takes out one that moves no axis, or joins it with the one before it."""
+    """Take out one that moves no axis, or join it with the one before it."""
     order = permutation(node)
     x = operand(node, 0)
     if order is None or x is None:
@@ -70,7 +70,7 @@ def _transpose(node: ir.Node) -> bool:
 
 
 def _reshape(node: ir.Node) -> bool:
-    """Takes out one to the shape there is; one after another reads what that one read."""
+    """Take out one to the shape there is; one after another reads what that one read."""
     x = operand(node, 0)
     sizes = integers_of(operand(node, 1)) if len(node.inputs) > 1 else None
     if x is None or sizes is None:
@@ -97,7 +97,7 @@ def _reshape(node: ir.Node) -> bool:
 
 
 def _is_shape_of(sizes: tuple[int, ...], x: ir.Value, allow_zero: int) -> bool:
-    """Says whether a Reshape to these sizes leaves x as it is, or the run refuses it."""
+    """Return whether a Reshape to these sizes leaves x as it is, or the run refuses it."""
     known = sizes_of(x)
     if ANY in known[:1] or len(known) != len(sizes) or (allow_zero and 0 in sizes):
         return False
@@ -109,7 +109,7 @@ def _is_shape_of(sizes: tuple[int, ...], x: ir.Value, allow_zero: int) -> bool:
 
 
 def _known(value: ir.Value) -> tuple[int, ...] | None:
-    """Returns a shape that is known to the last size, whatever a file says of values between."""
+    """Return a shape that is known to the last size, whatever a file says of values between."""
     sizes = sizes_of(value)
     known = tuple(size for size in sizes if size is not None)
     return known if len(known) == len(sizes) and ANY not in known else None
@@ -135,7 +135,7 @@ def _expand(node: ir.Node) -> bool:
 
 
 def _meets_its_shape(node: ir.Node) -> bool:
-    """Tells whether all readers broadcast with the very value that gives an Expand its shape."""
+    """Return whether all readers broadcast with the very value that gives an Expand its shape."""
     maker = None if (shape := operand(node, 1)) is None else shape.producer()
     if maker is None or maker.op_type != "Shape" or maker.domain or maker.attributes:
         return False
@@ -171,7 +171,7 @@ def _pad(node: ir.Node) -> bool:
 
 
 def _slice(node: ir.Node) -> bool:
-    """Takes out one from the beginning to the end of its axes."""
+    """Take out one from the beginning to the end of its axes."""
     if (node.version or 1) < 10:
         return False
     starts, ends, steps = (
@@ -184,7 +184,7 @@ def _slice(node: ir.Node) -> bool:
 
 
 def _unsqueeze(node: ir.Node) -> bool:
-    """Takes out one that undoes the Squeeze, or Unsqueeze, before it."""
+    """Take out one that undoes the Squeeze, or Unsqueeze, before it."""
     x = operand(node, 0)
     before = None if x is None else x.producer()
     opposite = "Squeeze" if node.op_type == "Unsqueeze" else "Unsqueeze"
@@ -204,7 +204,7 @@ def _axes(node: ir.Node) -> tuple[int, ...] | None:
 
 
 def _neutral(node: ir.Node) -> bool:
-    """Takes out sums with 0 and products with 1, of one constant element of no axes."""
+    """Take out sums with 0 and products with 1, of one constant element of no axes."""
     if (node.version or 1) < 7:
         return False
     neutral = 0 if node.op_type in ("Add", "Sub") else 1
@@ -225,7 +225,7 @@ PLACES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "asymmetri
 
 
 def _resize(node: ir.Node) -> bool:
-    """Takes out one to the size there is."""
+    """Take out one to the size there is."""
     x, told = operand(node, 0), [operand(node, position) for position in (2, 3)]
     if x is None or attribute(node, "coordinate_transformation_mode", "half_pixel") not in PLACES:
         return False
@@ -259,4 +259,4 @@ VISITS: dict[str, Callable[[ir.Node], bool]] = {
     "Mul": _neutral,
     "Div": _neutral,
 }
-"""By operator, what says whether a node can go and takes it out."""
+"""By operator, a function that takes a node out if it can go, and returns whether it did."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import onnx
@@ -12,14 +13,13 @@ import onnx_ir as ir
 from tenonnx import TransformContext
 from tenonnx.graph import graphs, operators
 from tenonnx.interruption import check
-from tenonnx.records import record
 from tenonnx_fuse.pattern import Found, Op
 
 if TYPE_CHECKING:
     from tenonnx.near_misses import NearMisses
 
 
-@record
+@dataclass(frozen=True)
 class Rule:
     """A pattern, and what takes its place.
 
@@ -57,7 +57,7 @@ class Rewriting:
         self._near: set[ir.Node] = set()
 
     def apply(self, rules: Sequence[Rule]) -> None:
-        """Tries every rule at every node, from the last node to the first."""
+        """Try every rule at every node, from the last node to the first."""
         by_type: dict[str, list[Rule]] = {}
         for rule in rules:
             for kind in rule.pattern.types:
@@ -73,7 +73,7 @@ class Rewriting:
     def _first(
         self, rules: Sequence[Rule], graph: ir.Graph | ir.Function, node: ir.Node
     ) -> ir.Node | None:
-        """Returns what the first rule that fits put in a node's place.
+        """Return what the first rule that fits put in a node's place.
 
         If none fits, the one that came furthest says why it does not.
         """
@@ -109,7 +109,7 @@ class Rewriting:
         new: Sequence[ir.Node],
         output: ir.Value | None = None,
     ) -> None:
-        """Puts nodes in the place of others, and says so.
+        """Put nodes in the place of others, and say so.
 
         Their result is an output of ``last``, its first one unless another is given.
         """
@@ -122,7 +122,7 @@ class Rewriting:
         self.made[name] += 1
 
     def refusal(self, new: Sequence[ir.Node], old: Sequence[ir.Node]) -> str | None:
-        """Returns why nodes cannot take the place of others, if they cannot."""
+        """Return why nodes cannot take the place of others, if they cannot."""
         imported = self.model.opset_imports.get("", 0)
         saved = self.context.options.optimized_model_filepath
         for node in new:
@@ -136,7 +136,7 @@ class Rewriting:
         return None
 
     def _place(self, node: ir.Node) -> int:
-        """Returns which of the session's providers would run a node."""
+        """Return which of the session's providers would run a node."""
         providers = self.context.providers
         for position, provider in enumerate(providers):
             if provider.supports(node) is True:
@@ -154,14 +154,14 @@ class Rewriting:
         return None
 
     def miss(self, name: str, node: ir.Node, why: str) -> None:
-        """Remembers what nearly matched."""
+        """Remember what nearly matched."""
         from tenonnx.near_misses import NearMisses  # most models have none
 
         self._misses = self._misses or NearMisses()
         self._misses.add(name, node, why)
 
     def finish(self) -> bool:
-        """Writes the notes; returns whether anything changed."""
+        """Write the notes; return whether anything changed."""
         notes = self.context.notes
         if self.made:
             counts = ", ".join(f"{count} {name}" for name, count in sorted(self.made.items()))
@@ -172,7 +172,7 @@ class Rewriting:
 
 
 def rewriting(*rules: Rule) -> Callable[[ir.Model, TransformContext], bool]:
-    """Returns the transform that tries rules, in this order, at every node."""
+    """Return the transform that tries rules, in this order, at every node."""
 
     def apply(model: ir.Model, context: TransformContext) -> bool:
         kinds = operators(model)
@@ -186,13 +186,13 @@ def rewriting(*rules: Rule) -> Callable[[ir.Model, TransformContext], bool]:
 
 
 def has_any(model: ir.Model, types: Sequence[str]) -> bool:
-    """Says whether a model has a node of one of some operators."""
+    """Return whether a model has a node of one of some operators."""
     wanted = frozenset(types)
     return any(node.op_type in wanted for graph in graphs(model) for node in graph)
 
 
 def _misread(node: ir.Node, imported: int) -> str | None:
-    """Returns why a node of ai.onnx is none of the opset that a model imports, if it is not."""
+    """Return why a node of ai.onnx is none of the opset that a model imports, if it is not."""
     version = node.version or 1
     if version > imported:
         return f"{node.op_type} needs {version}"

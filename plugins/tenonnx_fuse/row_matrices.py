@@ -13,7 +13,7 @@ KEY = "tenonnx.row_matrices"
 
 
 def row_matrices(model: ir.Model, context: TransformContext) -> bool:
-    """Gives matrices that are inputs an axis of rows, if ``tenonnx.row_matrices`` is ``1``.
+    """Give matrices that are inputs an axis of rows, if ``tenonnx.row_matrices`` is ``1``.
 
     [rows, positions, width] times [width, rank] becomes a product with [rows, width, rank], or
     with [1, width, rank] for all rows: adapters of several requests, in one batch. Only inputs

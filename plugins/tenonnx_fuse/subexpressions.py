@@ -19,7 +19,7 @@ MAX_BYTES = 1024
 
 
 def share_subexpressions(model: ir.Model, context: TransformContext) -> bool:
-    """Drops every node that computes what one before it in its graph does.
+    """Drop every node that computes what one before it in its graph does.
 
     Constants are the same if they are the same weight of the registry, whatever their names;
     their bytes are not read.
@@ -31,7 +31,7 @@ def share_subexpressions(model: ir.Model, context: TransformContext) -> bool:
 
 
 def share(graph: ir.Graph) -> int:
-    """Does it in one graph; returns how many nodes are gone."""
+    """Do it in one graph; return how many nodes are gone."""
     seen: dict[Hashable, ir.Node] = {}
     dropped = 0
     for node in tuple(graph):
@@ -52,14 +52,14 @@ def share(graph: ir.Graph) -> int:
 
 
 def _adopt(node: ir.Node, first: ir.Node) -> None:
-    """Keeps what a dropped node knew of its outputs."""
+    """Keep what a dropped node knew of its outputs."""
     for old, kept in zip(node.outputs, first.outputs, strict=True):
         kept.type = kept.type or old.type
         kept.shape = kept.shape if kept.shape is not None else old.shape
 
 
 def _key(node: ir.Node) -> Hashable | None:
-    """Returns what two nodes that compute the same have in common; ``None`` if it is unclear."""
+    """Return what two nodes that compute the same have in common; ``None`` if it is unclear."""
     attributes: list[Hashable] = []
     for name, attribute in sorted(node.attributes.data.items()):
         content = attribute.value

@@ -28,7 +28,7 @@ Order = tuple[int, ...]
 
 
 def cancel_transposes(model: ir.Model, context: TransformContext) -> bool:
-    """Takes out Transposes before and behind what works element by element.
+    """Take out Transposes before and behind what works element by element.
 
     The nodes between then read values as they were before the first Transpose. Where the region
     also reads other values, or others read its, those are turned, if that makes less Transposes.
@@ -50,7 +50,7 @@ def cancel_transposes(model: ir.Model, context: TransformContext) -> bool:
 
 
 def _order_of(node: ir.Node | None) -> Order | None:
-    """Returns where a Transpose takes its axes from; ``None`` of any other node."""
+    """Return where a Transpose takes its axes from; ``None`` of any other node."""
     if node is None or node.op_type != "Transpose" or node.domain or len(node.outputs) != 1:
         return None
     return None if operand(node, 0) is None else permutation(node)
@@ -74,7 +74,7 @@ class Region:
         self.nodes: dict[ir.Node, None] = {}
 
     def grow(self, start: ir.Node) -> None:
-        """Takes a node, and all that are connected with it, if they can be turned."""
+        """Take a node, and all that are connected with it, if they can be turned."""
         waiting = [start]
         while waiting and len(self.nodes) < MAX_NODES:
             node = waiting.pop()
@@ -86,7 +86,7 @@ class Region:
             waiting += [maker for maker in makers if maker and maker.graph is node.graph]
 
     def _turned(self, node: ir.Node) -> Iterator[ir.Value]:
-        """Gives the inputs that have the order of axes, constants excepted."""
+        """Give the inputs that have the order of axes, constants excepted."""
         for value in node.inputs if node.op_type in BROADCASTING else node.inputs[:1]:
             if value is not None and weight_of(value) is None:
                 yield value
@@ -110,7 +110,7 @@ class Region:
         )
 
     def turn_back(self) -> int:
-        """Lets the nodes work on what there was before; returns how many Transposes that saves."""
+        """Let the nodes work on what there was before; return how many Transposes that saves."""
         makers: set[ir.Node] = set()
         read: set[ir.Value] = set()
         behind: list[ir.Node] = []
@@ -170,7 +170,7 @@ class Region:
     def _source(
         self, node: ir.Node, value: ir.Value, sources: dict[ir.Value, ir.Value]
     ) -> ir.Value:
-        """Returns a value as it was before it was turned, or turned back."""
+        """Return a value as it was before it was turned, or turned back."""
         if value not in sources:
             maker, before = value.producer(), self._before(value)
             if before is None:
@@ -179,7 +179,7 @@ class Region:
         return sources[value]
 
     def _before(self, value: ir.Value) -> ir.Value | None:
-        """Returns the input of the Transpose before a value; ``None`` without one."""
+        """Return the input of the Transpose before a value; ``None`` without one."""
         maker = value.producer()
         before = operand(maker, 0) if maker and _order_of(maker) == self.order else None
         return None if before is None or before.producer() in self.nodes else before
@@ -187,7 +187,7 @@ class Region:
     def _transposed(
         self, place: ir.Node, value: ir.Value, order: Order, *, ahead: bool = False
     ) -> ir.Value:
-        """Returns a value turned by a new node, behind one or ahead of the region."""
+        """Return a value turned by a new node, behind one or ahead of the region."""
         node = ir.node("Transpose", [value], attributes={"perm": list(order)}, version=13)
         output, graph = node.outputs[0], place.graph
         assert isinstance(graph, ir.Graph | ir.Function)
@@ -215,7 +215,7 @@ class Region:
         return derived(node.graph, name, key, build, [weight], self.context)
 
     def _turn_axes(self, node: ir.Node) -> None:
-        """Names the same axes as before in a node's attributes or constants."""
+        """Name the same axes as before in a node's attributes or constants."""
         rank = len(self.order)
         if node.op_type == "Pad":
             pads = integers_of(operand(node, 1)) or ()
@@ -235,7 +235,7 @@ class Region:
 
 
 def _names_axes(node: ir.Node, rank: int) -> bool:
-    """Says whether a node names the axes that it works along by constants, if it does at all."""
+    """Return whether a node names the axes that it works along by constants, if it does at all."""
     if node.op_type in REDUCTIONS:
         # Along the last axis reductions are fast, and parts of norms that are found later.
         axes = _axes(node, rank)
@@ -248,7 +248,7 @@ def _names_axes(node: ir.Node, rank: int) -> bool:
 
 
 def _axes(node: ir.Node, rank: int) -> Order:
-    """Returns the axes that a node reduces; nothing if it does not say, or all."""
+    """Return the axes that a node reduces; nothing if it does not say, or all."""
     given = attribute(node, "axes", None)
     if given is None:
         given = integers_of(operand(node, 1))
@@ -256,7 +256,7 @@ def _axes(node: ir.Node, rank: int) -> Order:
 
 
 def _drop(node: ir.Node) -> None:
-    """Takes out a Transpose whose input has its output's order by now."""
+    """Take out a Transpose whose input has its output's order by now."""
     x, graph = operand(node, 0), node.graph
     assert x is not None
     assert graph is not None

@@ -37,7 +37,7 @@ MAX_ELEMENTS = 4096
 
 
 def widen_fp16(model: ir.Model, context: TransformContext) -> bool:
-    """Computes in float32 what is computed in 16 bits, where few values must be cast for it.
+    """Compute in float32 what is computed in 16 bits, where few values must be cast for it.
 
     Matrices stay narrow behind a Cast of their own, which providers take together with the product.
     Convolutions are widened at any price, and their weights with them.
@@ -57,6 +57,10 @@ def widen_fp16(model: ir.Model, context: TransformContext) -> bool:
                 # Products with constant matrices gain what a cast of activations costs.
                 dear = 2 * casts >= len(subgraph) or not _has_matrix(subgraph)
                 if casts and dear and not any(n.op_type in CONVOLUTIONS for n in subgraph):
+                    chains = _chains(subgraph)
+                    for chain in chains:
+                        _widen(graph, chain, made, context)
+                    count += len(chains)
                     names = ", ".join(f"'{value.name}'" for value in (*entering, *leaving))
                     context.notes.append(
                         f"nearly a subgraph of {len(subgraph)} nodes: {names} would have to be cast"
@@ -70,7 +74,7 @@ def widen_fp16(model: ir.Model, context: TransformContext) -> bool:
 
 
 def _has_narrow(model: ir.Model) -> bool:
-    """Says whether the type of any value is 16 bits without following it to another one."""
+    """Return whether the type of any value is 16 bits without following it to another one."""
     return any(
         said_type(value) in NARROW
         for graph in graphs(model)
@@ -85,22 +89,40 @@ def _is_member(node: ir.Node) -> bool:
     return dtype_of(node.outputs[0]) in NARROW
 
 
-def _subgraph(start: ir.Node) -> dict[ir.Node, None]:
-    """Returns the nodes that are joined to one by 16-bit values."""
+def _subgraph(start: ir.Node, members: frozenset[str] = MEMBERS) -> dict[ir.Node, None]:
+    """Return the nodes of one graph that are joined to one by 16-bit values."""
     subgraph = {start: None}
     queue = [start]
     for node in queue:
         makers = (value.producer() for value in node.inputs if value is not None)
         readers = (use.node for use in node.outputs[0].uses())
         for other in (*makers, *readers):
-            if other is not None and other not in subgraph and _is_member(other):
+            if other is None or other in subgraph or other.graph is not start.graph:
+                continue
+            if other.op_type in members and _is_member(other):
                 subgraph[other] = None
                 queue.append(other)
     return subgraph
 
 
+def _chains(subgraph: dict[ir.Node, None]) -> list[dict[ir.Node, None]]:
+    """Return the elementwise nodes that are joined to others, which numpy would round each.
+
+    Each casts its operands anyway, so a chain is never dearer than its nodes.
+    """
+    chains, seen = [], set[ir.Node]()
+    for node in subgraph:
+        if node in seen or node.op_type not in ELEMENTWISE:
+            continue
+        chain = _subgraph(node, ELEMENTWISE)
+        seen |= chain.keys()
+        if len(chain) > 1:
+            chains.append(chain)
+    return chains
+
+
 def _entering(subgraph: dict[ir.Node, None]) -> list[ir.Value]:
-    """Returns the 16-bit values that a subgraph reads and that are no casts of float32."""
+    """Return the 16-bit values that a subgraph reads and that are no casts of float32."""
     found: dict[ir.Value, None] = {}
     for node in subgraph:
         for position, value in enumerate(node.inputs):
@@ -113,14 +135,14 @@ def _entering(subgraph: dict[ir.Node, None]) -> list[ir.Value]:
 
 
 def _is_narrow(node: ir.Node, position: int) -> bool:
-    """Says whether an input is of 16-bit floats; data of unknown type are, for the node is."""
+    """Return whether an input is of 16-bit floats; data of unknown type are, for the node is."""
     value = node.inputs[position]
     kind = dtype_of(value)
     return kind in NARROW or (kind is None and value in binding(node, 0)[0])
 
 
 def _leaving(subgraph: dict[ir.Node, None]) -> list[ir.Value]:
-    """Returns the values of a subgraph that others read in 16 bits."""
+    """Return the values of a subgraph that others read in 16 bits."""
     outputs = (node.outputs[0] for node in subgraph)
     return [
         value for value in outputs if value.is_graph_output() or _narrow_readers(value, subgraph)
@@ -128,21 +150,21 @@ def _leaving(subgraph: dict[ir.Node, None]) -> list[ir.Value]:
 
 
 def _narrow_readers(value: ir.Value, subgraph: dict[ir.Node, None]) -> list[tuple[ir.Node, int]]:
-    graph = value.graph
+    """Return who reads a value of a subgraph in 16 bits; bodies may."""
     return [
         (use.node, use.idx)
         for use in value.uses()
-        if use.node.graph is not graph or not (use.node in subgraph or _takes_wide(use.node))
+        if not (use.node in subgraph or _takes_wide(use.node))
     ]
 
 
 def _takes_wide(node: ir.Node) -> bool:
-    """Says whether a node that is no member reads a value in float32 as it does in 16 bits."""
+    """Return whether a node that is no member reads a value in float32 as it does in 16 bits."""
     return _widens(node) or (node.op_type == "IsNaN" and not node.domain)
 
 
 def _is_ahead(node: ir.Node, position: int) -> bool:
-    """Says whether an input is a constant that is widened once, not whenever the model runs."""
+    """Return whether an input is a constant that is widened once, not whenever the model runs."""
     value = node.inputs[position]
     weight = weight_of(value) if value is not None else None
     if weight is None or _is_matrix(node, position):
@@ -183,7 +205,7 @@ def _widen(
     casts: Casts,
     context: TransformContext,
 ) -> None:
-    """Widens a subgraph; ``casts`` are those of values that it reads, which others may read too."""
+    """Widen a subgraph; ``casts`` are those of values that it reads, which others may read too."""
     kinds = {node: dtype_of(node.outputs[0]) for node in subgraph}
     leaving = {
         value: (
@@ -213,7 +235,7 @@ def _widen(
 def _widened_once(
     graph: ir.Graph | ir.Function, value: ir.Value, reader: ir.Node, casts: Casts
 ) -> ir.Value:
-    """Returns a value cast, with all who read it; a matrix, where the product is that reads it."""
+    """Return a value cast, with all who read it; a matrix, where the product is that reads it."""
     home = graph if weight_of(value) is not None else value.graph
     assert home is not None
     if (home, value) not in casts:
@@ -226,7 +248,7 @@ def _widened_once(
 def _cast(
     graph: ir.Graph | ir.Function, value: ir.Value, kind: ir.DataType, reader: ir.Node
 ) -> ir.Value:
-    """Returns a value cast, as soon as it is there."""
+    """Return a value cast, as soon as it is there."""
     cast = ir.node("Cast", [value], {"to": kind}, version=reader.version)
     made = cast.outputs[0]
     made.name, made.shape, made.type = f"{value.name}/{kind.name}", value.shape, ir.TensorType(kind)
@@ -245,7 +267,7 @@ def _narrow_again(
     readers: list[tuple[ir.Node, int]],
     places: list[int],
 ) -> None:
-    """Gives those who read a value in 16 bits, outputs at some places too, a cast of it."""
+    """Give those who read a value in 16 bits, outputs at some places too, a cast of it."""
     producer = output.producer()
     assert kind is not None
     assert producer is not None

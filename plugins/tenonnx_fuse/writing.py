@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import onnx_ir as ir
 
 from tenonnx import TransformContext
 from tenonnx.graph import graphs
-from tenonnx.records import NamedTuple
+from tenonnx.shape_checks import inherit
 from tenonnx_fuse.constants import Array
 from tenonnx_fuse.rewrite import Rewriting
 
@@ -48,7 +48,7 @@ Writers: TypeAlias = Mapping[tuple[str, str], Callable[[ir.Node], Made | str]]
 
 
 def is_read(node: ir.Node, output: int) -> bool:
-    """Says whether somebody reads an output."""
+    """Return whether somebody reads an output."""
     if output >= len(node.outputs):
         return False
     value = node.outputs[output]
@@ -56,7 +56,7 @@ def is_read(node: ir.Node, output: int) -> bool:
 
 
 def writing_out(writers: Writers) -> Callable[[ir.Model, TransformContext], bool]:
-    """Returns the transform that puts what writers write in the place of nodes."""
+    """Return the transform that puts what writers write in the place of nodes."""
 
     def apply(model: ir.Model, context: TransformContext) -> bool:
         work = Rewriting(model, context)
@@ -88,6 +88,7 @@ def _replace(graph: ir.Graph | ir.Function, node: ir.Node, made: Made) -> None:
     pairs = zip(node.outputs, made.outputs, strict=False)
     given = [(old, new) for old, new in pairs if new is not None]
     made.nodes[-1].name = node.name
+    inherit(node, made.nodes)
     olds, news = zip(*given, strict=True)
     ir.convenience.replace_nodes_and_values(graph, node, [node], made.nodes, olds, news)
 
@@ -106,7 +107,7 @@ class Writer:
         domain: str = "",
         **attributes: Any,
     ) -> ir.Value:
-        """Adds a node; an array among its inputs is a constant. Returns its first output."""
+        """Add a node; an array among its inputs is a constant. Returns its first output."""
         return self.several(1, operator, *inputs, version=version, domain=domain, **attributes)[0]
 
     def several(
@@ -118,7 +119,7 @@ class Writer:
         domain: str = "",
         **attributes: Any,
     ) -> Sequence[ir.Value]:
-        """Adds a node of so many outputs, and returns them."""
+        """Add a node of so many outputs, and return them."""
         values = [self._constant(x) if isinstance(x, np.ndarray) else x for x in inputs]
         node = ir.node(
             operator, values, attributes, domain=domain, num_outputs=count, version=version

@@ -55,7 +55,8 @@ if TYPE_CHECKING:
     from tenonnx_generate.adapters import Adapters
     from tenonnx_generate.audio import Audios
     from tenonnx_generate.config import Config
-    from tenonnx_generate.engine import Engine, EngineCapabilities, EngineEventBuffer
+    from tenonnx_generate.engine import Engine
+    from tenonnx_generate.engine_values import EngineCapabilities, EngineEventBuffer
     from tenonnx_generate.generator import Generator
     from tenonnx_generate.model import Model
     from tenonnx_generate.options import GeneratorParams
@@ -107,10 +108,10 @@ _HOMES = {
     "Audios": "audio",
     "Config": "config",
     "Engine": "engine",
-    "EngineCapabilities": "engine",
+    "EngineCapabilities": "engine_values",
     "EngineErrorCode": "turns",
     "EngineEvent": "turns",
-    "EngineEventBuffer": "engine",
+    "EngineEventBuffer": "engine_values",
     "EngineEventFlags": "turns",
     "FinishReason": "turns",
     "Generator": "generator",

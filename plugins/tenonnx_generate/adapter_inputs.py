@@ -57,12 +57,12 @@ class AdapterInputs:
                 )
 
     def without(self, name: str) -> NDArray:
-        """Returns what an input is where no adapter gives it: zeros of the least size."""
+        """Return what an input is where no adapter gives it: zeros of the least size."""
         sizes = [size if isinstance(size, int) else 0 for size in self.shapes[name]]
         return np.zeros(sizes, float_type(self.types[name]))
 
     def together(self, adapters: Iterable[Adapter | None]) -> bool:
-        """Says whether rows with these adapters can be in one run."""
+        """Return whether rows with these adapters can be in one run."""
         different = set(adapters)
         given = {name for each in different if each is not None for name in each.parameters}
         return len(different) < 2 or given | self.asked <= self.by_row
@@ -90,7 +90,7 @@ class RowAdapters:
     def given(
         self, first: int, count: int, adapters: Mapping[int, Adapter | None]
     ) -> dict[str, NDArray]:
-        """Returns the inputs of a run of some rows: the same object while the adapters stay.
+        """Return the inputs of a run of some rows: the same object while the adapters stay.
 
         Args:
             first: The first of the rows.
@@ -123,7 +123,7 @@ class RowAdapters:
         return {name: buffer[first : first + count] for name, buffer in self._buffers.items()}
 
     def _make_room(self, adapters: Iterable[Adapter]) -> None:
-        """Has copies of the adapters with the highest rank fit; others have zeros after theirs."""
+        """Have copies of the adapters with the highest rank fit; others have zeros after theirs."""
         given = [adapter.parameters for adapter in adapters]
         for name in self._inputs.by_row:
             arrays = [self._without[name], *(each[name] for each in given if name in each)]

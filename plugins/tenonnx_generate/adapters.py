@@ -58,7 +58,7 @@ class Adapters:
         self._lock = threading.Lock()
 
     def load(self, adapter_path: str | os.PathLike[str], adapter_name: str) -> None:
-        """Maps an ``.onnx_adapter`` file.
+        """Map an ``.onnx_adapter`` file.
 
         Raises:
             Missing: There is no such file.
@@ -75,7 +75,7 @@ class Adapters:
             self._loaded[adapter_name] = made
 
     def unload(self, adapter_name: str) -> None:
-        """Forgets an adapter.
+        """Forget an adapter.
 
         Raises:
             Refused: There is none of that name, or generators or requests have it.
@@ -92,7 +92,7 @@ class Adapters:
     def used_by(
         self, user: object, model: Model, adapter_name: str, instead_of: Adapter | None = None
     ) -> Adapter:
-        """Returns an adapter, which is in use as long as the user is there, or until it is given.
+        """Return an adapter, which is in use as long as the user is there, or until it is given.
 
         Args:
             user: Who has it from now on.
@@ -112,13 +112,18 @@ class Adapters:
             found.users.add(user)
             return found
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the adapters that are loaded."""
+        return sorted(self._loaded)
+
     def _found(self, name: str) -> Adapter:
         if name not in self._loaded:
             raise Refused(f"there is no adapter {name!r}{did_you_mean(name, self._loaded)}")
         return self._loaded[name]
 
     def _check(self, adapter: Adapter, file: str) -> None:
-        """Compares what a file has with the model's inputs."""
+        """Compare what a file has with the model's inputs."""
         inputs = self.model.adapter_inputs
         if not inputs.types:
             raise Refused(

@@ -58,7 +58,7 @@ class Clip:
         return self.frames / self.rate
 
     def samples(self, rate: int, first: int, count: int) -> NDArray:
-        """Returns at most so many samples, mono from -1 to 1, at any rate.
+        """Return at most so many samples, mono from -1 to 1, at any rate.
 
         Args:
             rate: Theirs.
@@ -85,7 +85,7 @@ class Clip:
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[Container]:
-        """Opens the file; what was decoded of it stays open, to go on from there."""
+        """Open the file; what was decoded of it stays open, to go on from there."""
         if self._decoded is not None:
             yield self._decoded
             return
@@ -138,7 +138,7 @@ class Audios:
 
     @staticmethod
     def open(*paths: str | os.PathLike[str]) -> Audios:
-        """Opens files, of which nothing but the heads are read yet.
+        """Open files, of which nothing but the heads are read yet.
 
         Raises:
             TypeError: One is no path.
@@ -154,7 +154,7 @@ class Audios:
 
     @staticmethod
     def open_bytes(*contents: bytes) -> Audios:
-        """Opens the contents of files.
+        """Open the contents of files.
 
         Raises:
             TypeError: One is no ``bytes``.

@@ -63,7 +63,7 @@ class BeamGenerator(Generator):
         ]
 
     def append_tokens(self, tokens: Any) -> None:
-        """Appends tokens to the prompts, as ``Generator.append_tokens``.
+        """Append tokens to the prompts, as ``Generator.append_tokens``.
 
         Raises:
             Refused: Beams have parted, or the tokens cannot be.
@@ -76,7 +76,7 @@ class BeamGenerator(Generator):
         super().append_tokens(tokens)
 
     def generate_next_token(self) -> None:
-        """Has the beams of each sequence that is not done go on by a token.
+        """Have the beams of each sequence that is not done go on by a token.
 
         Raises:
             Refused: All are done, or there is nothing to continue.
@@ -91,11 +91,11 @@ class BeamGenerator(Generator):
         self._logits = None
 
     def is_done(self) -> bool:
-        """Says whether every sequence has the texts that it may have."""
+        """Return whether every sequence has the texts that it may have."""
         return all(map(self._over, self._groups))
 
     def get_sequence(self, index: int) -> NDArray:
-        """Returns the text at a place: of each sequence ``num_return_sequences``, the best first.
+        """Return the text at a place: of each sequence ``num_return_sequences``, the best first.
 
         Before ``is_done``, those that would be the best if the search ended here.
 
@@ -113,11 +113,11 @@ class BeamGenerator(Generator):
         return text
 
     def token_count(self) -> int:
-        """Returns how many tokens the longest sequence has."""
+        """Return how many tokens the longest sequence has."""
         return max(self._counts[group.going[0]] for group in self._groups)
 
     def rewind_to(self, new_length: int) -> None:
-        """Forgets all but the first tokens of the prompts, and all beams.
+        """Forget all but the first tokens of the prompts, and all beams.
 
         Raises:
             Refused: The prompts do not have as many.
@@ -133,11 +133,11 @@ class BeamGenerator(Generator):
         self._logits = None
 
     def get_logits(self) -> NDArray:
-        """Returns the logits of what comes next, [batch_size * num_beams, 1, vocabulary]."""
+        """Return the logits of what comes next, [batch_size * num_beams, 1, vocabulary]."""
         return self._computed()[self._ranked()][:, None].astype(np.float32)
 
     def set_logits(self, new_logits: Any) -> None:
-        """Sets the logits that the beams go on by, in the order of ``get_logits``.
+        """Set the logits that the beams go on by, in the order of ``get_logits``.
 
         Raises:
             Refused: They are not [batch_size * num_beams, vocabulary].
@@ -149,13 +149,13 @@ class BeamGenerator(Generator):
         self._logits[ranked[::-1]] = given[::-1]  # of one row, the likeliest beam's come last
 
     def _beams(self) -> Beams:
-        return Beams(self._options, self._about.eos)
+        return Beams(self._options, self._ends)
 
     def _over(self, group: Group) -> bool:
         return group.beams.done or self._counts[group.going[0]] >= self._limit
 
     def _ranked(self) -> list[int]:
-        """Returns the row of each beam; where a sequence has fewer, its likeliest one's."""
+        """Return the row of each beam; where a sequence has fewer, its likeliest one's."""
         return [
             group.going[rank] if rank < len(group.going) else group.going[0]
             for group in self._groups
@@ -163,7 +163,7 @@ class BeamGenerator(Generator):
         ]
 
     def _advance(self, first: int, group: Group, logits: NDArray) -> None:
-        """Has a sequence's beams go on, which have the places from ``first`` on."""
+        """Have a sequence's beams go on, which have the places from ``first`` on."""
         had = group.going
         sequences = [self._sequence(row) for row in had]
         scores = [
@@ -184,7 +184,7 @@ class BeamGenerator(Generator):
                 guide.take(token)
 
     def _placed(self, group: Group, parents: list[int]) -> list[int]:
-        """Returns a row for each beam, given the rows of those that they continue."""
+        """Return a row for each beam, given the rows of those that they continue."""
         free = [row for row in group.rows if row not in parents]
         placed: list[int] = []
         for parent in parents:
@@ -197,7 +197,7 @@ class BeamGenerator(Generator):
         return placed
 
     def _fork(self, parent: int, row: int) -> None:
-        """Makes a row what another one is: caches, tokens and guide."""
+        """Make a row what another one is: caches, tokens and guide."""
         same, count = self._common(row, parent), self._counts[parent]
         self._decoder.copy(parent, row, self._decoder.lengths[parent], same)
         self._tokens[row, same:count] = self._tokens[parent, same:count]
@@ -206,14 +206,14 @@ class BeamGenerator(Generator):
             self._searches[row].guide = guide.copy()
 
     def _common(self, one: int, other: int) -> int:
-        """Returns how many tokens that two rows have caches of are the same."""
+        """Return how many tokens that two rows have caches of are the same."""
         lengths = self._decoder.lengths
         size = min(lengths[one], lengths[other])
         differ = self._tokens[one, :size] != self._tokens[other, :size]
         return int(differ.argmax()) if differ.any() else size
 
     def _computed(self) -> NDArray:
-        """Returns the logits [rows, vocabulary] that follow the beams that go on."""
+        """Return the logits [rows, vocabulary] that follow the beams that go on."""
         if self._logits is None:
             groups = [group for group in self._groups if not self._over(group)] or self._groups
             rows = sorted(row for group in groups for row in group.going)
@@ -232,7 +232,7 @@ class BeamGenerator(Generator):
         return self._logits
 
     def _run_together(self, rows: list[int]) -> NDArray:
-        """Runs a token of each of some rows; those between them keep what they have."""
+        """Run a token of each of some rows; those between them keep what they have."""
         first, last = rows[0], rows[-1]
         between = sorted(set(range(first, last)) - set(rows))
         lengths = self._decoder.lengths

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ class Beams:
         done: No beam goes on any more.
     """
 
-    def __init__(self, options: Mapping[str, Any], eos: tuple[int, ...]) -> None:
+    def __init__(self, options: Mapping[str, Any], eos: Collection[int]) -> None:
         self._count, self._eos = options["num_beams"], frozenset(eos)
         self._penalty, self._early = options["length_penalty"], options["early_stopping"]
         # Each token that ends a text may take a candidate of every beam, and all are to go on.
@@ -41,7 +41,7 @@ class Beams:
         self.done = False
 
     def advance(self, scores: NDArray, sequences: Sequence[NDArray]) -> list[tuple[int, int]]:
-        """Goes on by a token.
+        """Go on by a token.
 
         Args:
             scores: Logits [beams, vocabulary] of what comes next.
@@ -71,7 +71,7 @@ class Beams:
         return [(beam, token) for _, beam, token in going]
 
     def best(self, sequences: Sequence[NDArray]) -> list[NDArray]:
-        """Returns the best texts, as if the search ended here: as many as beams, if there are.
+        """Return the best texts, as if the search ended here: as many as beams, if there are.
 
         Args:
             sequences: The tokens of each beam that goes on.
@@ -84,7 +84,7 @@ class Beams:
         return [tokens for _, tokens in found]
 
     def _end(self, total: float, tokens: NDArray) -> None:
-        """Keeps a text if it is among the best; of equals, the earlier one."""
+        """Keep a text if it is among the best; of equals, the earlier one."""
         score = self._score(total, len(tokens))
         place = sum(other >= score for other, _ in self._ended)
         self._ended.insert(place, (score, tokens))
@@ -94,13 +94,13 @@ class Beams:
         return float(total / max(length, 1) ** self._penalty)
 
     def _enough(self, total: float, length: int) -> bool:
-        """Says whether texts enough have ended, and none that is likelier would."""
+        """Return whether texts enough have ended, and none that is likelier would."""
         if len(self._ended) < self._count:
             return False
         return self._early or self._ended[-1][0] >= self._score(total, length)
 
     def _candidates(self, scores: NDArray) -> list[Candidate]:
-        """Returns the likeliest ways to go on, the likeliest first."""
+        """Return the likeliest ways to go on, the likeliest first."""
         found: list[Candidate] = []
         for beam, (logits, total) in enumerate(zip(scores, self.totals, strict=True)):
             highest = logits.max()

@@ -22,7 +22,7 @@ NO_RESERVE = 0x4000
 
 
 def reserve(shape: Sequence[int], dtype: np.dtype[Any], device: Device = HOST) -> Any:
-    """Returns zeros, an array of a device; those of the host take memory as they are written.
+    """Return zeros, an array of a device; those of the host take memory as they are written.
 
     A cache lies there at its greatest length from the beginning: what a sequence never reaches
     are addresses and nothing else. A device's memory is taken at once.
@@ -52,7 +52,7 @@ def reserve(shape: Sequence[int], dtype: np.dtype[Any], device: Device = HOST) -
 
 
 def write(device: Device, target: Any, source: Any) -> None:
-    """Overwrites a part of a cache with another one that it has nothing in common with."""
+    """Overwrite a part of a cache with another one that it has nothing in common with."""
     if lends(device):
         device.write(target, source)
     else:
@@ -60,7 +60,7 @@ def write(device: Device, target: Any, source: Any) -> None:
 
 
 def give_back(reserved: Any, row: int) -> None:
-    """Gives the host's whole pages of a row of what ``reserve`` returned back; then zeros."""
+    """Give the host's whole pages of a row of what ``reserve`` returned back; then zeros."""
     base: Any = reserved
     while isinstance(base, np.ndarray) and base.base is not None:
         base = base.base

@@ -14,7 +14,7 @@ LONGEST_PROMPT = 64 << 20
 
 
 def apply_template(template: str, values: dict[str, Any]) -> str:
-    """Returns what a chat template makes of values.
+    """Return what a chat template makes of values.
 
     Templates are strangers' programs: in the sandbox they reach neither files nor Python's
     objects, and change nothing that they are given. ``range`` is limited there; how long one
@@ -49,7 +49,7 @@ def apply_template(template: str, values: dict[str, Any]) -> str:
 
 
 def parse_messages(text: str, what: str) -> list[Any]:
-    """Returns a JSON array of objects.
+    """Return a JSON array of objects.
 
     Raises:
         Refused: The text is none.

@@ -105,7 +105,7 @@ def generate(
     ] = arguments.NOTHING,
     as_json: arguments.Json = False,
 ) -> None:
-    """Generates text."""
+    """Generate text."""
     from tenonnx_generate.config import Config
     from tenonnx_generate.model import Model
     from tenonnx_generate.transcribing import Transcriber
@@ -150,7 +150,7 @@ def generate(
 
 
 def _schema(given: str) -> str:
-    """Returns a schema that is given itself, or the name of its file."""
+    """Return a schema that is given itself, or the name of its file."""
     is_file = bool(given) and not given.lstrip().startswith("{")
     return read_text(Path(given), CONFIG_LIMIT) if is_file else given
 

@@ -55,7 +55,7 @@ class Config:
         self.document = parse_object(read_text(file, CONFIG_LIMIT), file)
 
     def overlay(self, text: str) -> None:
-        """Merges a JSON object into what there is: objects by key, all else is replaced.
+        """Merge a JSON object into what there is: objects by key, all else is replaced.
 
         Raises:
             Refused: The text is no JSON object.
@@ -63,7 +63,7 @@ class Config:
         self.document = _merged(self.document, parse_object(text, "the overlay"))
 
     def draft(self) -> Config | None:
-        """Returns the configuration of the model in ``model.draft``, which has the same folder."""
+        """Return the configuration of the model in ``model.draft``, which has the same folder."""
         model = self.document.get("model")
         if not isinstance(model, dict) or model.get("draft") is None:
             return None
@@ -73,11 +73,11 @@ class Config:
         return made
 
     def clear_providers(self) -> None:
-        """Forgets the providers: the CPU's is left."""
+        """Forget the providers: the CPU's is left."""
         self._session_options()["provider_options"] = []
 
     def append_provider(self, name: str) -> None:
-        """Adds a provider, such as ``cuda``, after those that there are.
+        """Add a provider, such as ``cuda``, after those that there are.
 
         Raises:
             Refused: There is none of that name.
@@ -88,12 +88,12 @@ class Config:
             self._providers().append({name: {}})
 
     def set_provider_option(self, name: str, key: str, value: str) -> None:
-        """Sets an option of a provider, which is added if it is not there."""
+        """Set an option of a provider, which is added if it is not there."""
         self.append_provider(name)
         next(entry for entry in self._providers() if name in entry)[name][str(key)] = str(value)
 
     def set_providers(self, providers: Iterable[tuple[str, Mapping[str, str]]]) -> None:
-        """Replaces the providers by others, in order of preference; the CPU's comes last.
+        """Replace the providers by others, in order of preference; the CPU's comes last.
 
         Args:
             providers: Their names, a plug-in's among them, and options. Opening the model checks

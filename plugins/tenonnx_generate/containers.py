@@ -34,11 +34,11 @@ class Container(Protocol):
     frames: int
 
     def read(self, first: int, count: int) -> NDArray:
-        """Returns samples [count, channels] from -1 to 1; fewer where the file ends."""
+        """Return samples [count, channels] from -1 to 1; fewer where the file ends."""
 
 
 def opened(file: IO[bytes], name: str) -> Container:
-    """Returns a file's container.
+    """Return a file's container.
 
     Raises:
         Refused: It is no sound that can be read.
@@ -57,7 +57,7 @@ class Wave:
         self.frames, self._width = self._reader.getnframes(), self._reader.getsampwidth()
 
     def read(self, first: int, count: int) -> NDArray:
-        """Returns samples [count, channels] from -1 to 1; fewer where the file ends."""
+        """Return samples [count, channels] from -1 to 1; fewer where the file ends."""
         self._reader.setpos(first)
         content = self._reader.readframes(count)
         size = self._width * self.channels
@@ -76,7 +76,7 @@ class Decoded:
         """Frames up to the place where the decoder is."""
 
     def read(self, first: int, count: int) -> NDArray:
-        """Returns samples [count, channels] from -1 to 1; fewer where the file ends.
+        """Return samples [count, channels] from -1 to 1; fewer where the file ends.
 
         A part that follows the one before, or overlaps its end, goes on from there.
         """
@@ -120,7 +120,7 @@ def _library(name: str) -> Any:
 
 
 def _is_wave(file: IO[bytes], name: str) -> bool:
-    """Says whether the standard library reads a file: WAV with whole numbers."""
+    """Return whether the standard library reads a file: WAV with whole numbers."""
     file.seek(0)
     if file.read(4) != b"RIFF" or file.read(8)[4:] != b"WAVE":
         return False
@@ -141,7 +141,7 @@ def _is_wave(file: IO[bytes], name: str) -> bool:
 
 
 def _floats(content: bytes, width: int, channels: int) -> NDArray:
-    """Returns samples of 8 bits, from 0 on, or 16, 24 or 32, around 0, as -1 to 1."""
+    """Return samples of 8 bits, from 0 on, or 16, 24 or 32, around 0, as -1 to 1."""
     if width == 1:
         numbers = np.frombuffer(content, np.uint8).astype(np.float32) - 128
     elif width == 3:

@@ -64,7 +64,7 @@ class Decoder:
         *,
         every: bool = False,
     ) -> NDArray:
-        """Runs the next tokens of one or more rows in a row.
+        """Run the next tokens of one or more rows in a row.
 
         Args:
             first: The first of the rows.
@@ -96,7 +96,7 @@ class Decoder:
         return (logits if every else logits[:, -1]).astype(np.float32, copy=False)
 
     def feed(self, arrays: Mapping[str, NDArray], sequences: int) -> None:
-        """Takes what an encoder made; the caches are void then. No run copies it.
+        """Take what an encoder made; the caches are void then. No run copies it.
 
         Args:
             arrays: Each has a row for every sequence, or for as many in a row as it takes for all.
@@ -114,7 +114,7 @@ class Decoder:
         self.lengths[:] = [0] * len(own)
 
     def output(self, name: str) -> NDArray:
-        """Returns an output of the latest run.
+        """Return an output of the latest run.
 
         Raises:
             KeyError: There was no run, or it has no such output.
@@ -123,7 +123,7 @@ class Decoder:
         return array
 
     def input(self, name: str) -> NDArray:
-        """Returns an input of the latest run.
+        """Return an input of the latest run.
 
         Raises:
             KeyError: There was no run, or it has no such input.
@@ -131,14 +131,14 @@ class Decoder:
         return self._inputs[name]
 
     def copy(self, source: int, target: int, length: int, same: int = 0) -> None:
-        """Gives a row the first tokens of another's caches; it has ``same`` of them already."""
+        """Give a row the first tokens of another's caches; it has ``same`` of them already."""
         for cache in self._caches.values():
             write(self._device, cache[target, :, same:length], cache[source, :, same:length])
         self._grown[target] = self._grown[source]
         self.lengths[target] = length
 
     def exchange(self, first: int, second: int) -> None:
-        """Has two rows change places."""
+        """Have two rows change places."""
         longest = max(self.lengths[first], self.lengths[second])
         for cache in self._caches.values():
             one, other = cache[first, :, :longest], cache[second, :, :longest]
@@ -149,18 +149,18 @@ class Decoder:
         lengths[first], lengths[second] = lengths[second], lengths[first]
 
     def give_back(self, row: int) -> None:
-        """Empties the caches of a row, and returns their memory."""
+        """Empty the caches of a row, and return their memory."""
         self.lengths[row] = 0
         for cache in self._caches.values():
             give_back(cache, row)
 
     def _bound_names(self) -> list[str]:
-        """Returns the outputs in the order in which they were bound."""
+        """Return the outputs in the order in which they were bound."""
         caches = list(self._model.caches.values())
         return [*caches, *(name for name in self._model.outputs if name not in caches)]
 
     def _binding(self, session: InferenceSession, first: int, count: int, *given: str) -> IOBinding:
-        """Returns a binding of some rows' caches; it is made once where they stay.
+        """Return a binding of some rows' caches; it is made once where they stay.
 
         Inputs that adapters give stay bound: there is one binding for each set of them.
         """
@@ -196,24 +196,24 @@ class Decoder:
             self._bind(binding, name, array[start : start + count])
 
     def _bind(self, binding: IOBinding, name: str, array: Any) -> None:
-        """Binds an input to an array of the device."""
+        """Bind an input to an array of the device."""
         if self._device is HOST:
             binding.bind_cpu_input(name, array)
         else:
             binding.bind_ortvalue_input(name, OrtValue(array, self._device))
 
     def _fed_row(self, row: int, array: NDArray) -> int:
-        """Returns the row of an encoder's array that a row of the caches reads."""
+        """Return the row of an encoder's array that a row of the caches reads."""
         return row % self._sequences // (self._sequences // len(array))
 
     def _keep(self, row: int) -> None:
-        """Keeps the caches that a run returned, where they are."""
+        """Keep the caches that a run returned, where they are."""
         self._grown[row] = {
             name: self._value(present).value for name, present in self._model.caches.items()
         }
 
     def _value(self, name: str) -> OrtValue:
-        """Returns an output of the latest run, wherever it is."""
+        """Return an output of the latest run, wherever it is."""
         if self._latest is None:
             raise KeyError(name)
         if not self._places:
@@ -221,7 +221,7 @@ class Decoder:
         return self._latest.get_outputs()[self._places[name]]
 
     def _made_inputs(self, tokens: NDArray, lengths: Sequence[int]) -> dict[str, NDArray]:
-        """Returns ids, mask and positions, as far as the graph asks for them."""
+        """Return ids, mask and positions, as far as the graph asks for them."""
         names, width = self._model.description.inputs, tokens.shape[1]
         total = max(lengths) + width
         made = {names["input_ids"]: tokens.astype(self._model.input_dtype("input_ids"))}
@@ -233,5 +233,7 @@ class Decoder:
                 made[names["attention_mask"]] = mask.astype(dtype)
         if (dtype := self._model.input_dtype("position_ids")) is not None:
             positions = np.array(lengths)[:, None] + np.arange(width)
+            if (axes := self._model.position_axes) > 1:
+                positions = np.repeat(positions[None], axes, axis=0)
             made[names["position_ids"]] = positions.astype(dtype)
         return made

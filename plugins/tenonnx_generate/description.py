@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from tenonnx.records import record
 from tenonnx_generate.config import NAME, Config
 from tenonnx_generate.errors import Unsupported
 from tenonnx_generate.fields import names_of, number_of, providers_of, section_of, text_of
@@ -13,10 +13,11 @@ from tenonnx_generate.files import inside
 from tenonnx_generate.suppression import NOTHING, Suppressed, suppressed_in
 
 DECODERS = {
-    *("chatglm", "decoder", "ernie4_5", "gemma", "gemma2", "gemma3_text", "gemma3n_text", "glm"),
-    *("gpt2", "gptoss", "granite", "hunyuan_v1_dense", "internlm2", "llama", "mistral", "nemotron"),
-    *("olmo", "olmo2", "olmo3", "phi", "phi3", "phi3small", "phimoe", "qwen2", "qwen3", "smollm"),
-    *("smollm3", "stablelm"),
+    *("chatglm", "decoder", "ernie4_5", "gemma", "gemma2", "gemma3_text", "gemma3_vl_text"),
+    *("gemma3n_text", "gemma4_text", "glm", "gpt2", "gptoss", "granite", "hunyuandensev1"),
+    *("internlm2", "llama", "mistral", "mistral3_text", "nemotron", "olmo", "olmo2", "olmo3"),
+    *("phi", "phi3", "phi3small", "phimoe", "qwen2", "qwen2_5_vl_text", "qwen3", "qwen3_5_text"),
+    *("qwen3_5_moe_text", "qwen3_vl_text", "smollm", "smollm3", "stablelm"),
 }
 """Model types that are one graph from tokens to logits."""
 
@@ -28,12 +29,20 @@ ENCODERS = {"whisper", *TEXT_ENCODERS}
 
 OTHERS = {
     "decoder-pipeline": "several graphs in a row",
-    "fara": "images beside text",
-    "gemma3": "images beside text",
     "marian-ssru": "a recurrent decoder",
-    "phi3v": "images beside text",
     "phi4mm": "images and sound beside text",
-    "qwen2_5_vl": "images beside text",
+    **dict.fromkeys(
+        ("fara", "gemma3", "gemma4", "lfm2_vl", "mistral3", "phi3v", "qwen2_5_vl", "qwen3_5"),
+        "images beside text",
+    ),
+    "qwen3_5_moe": "images beside text",
+    "qwen3_vl": "images beside text",
+    **dict.fromkeys(
+        ("lfm2_audio", "moonshine", "nemotron_speech", "parakeet_tdt"), "sound beside text"
+    ),
+    **dict.fromkeys(
+        ("granitemoehybrid", "lfm2", "lfm2_moe", "nemotron_h"), "recurrent or convolution caches"
+    ),
 }
 """Model types that are not, and what they are."""
 
@@ -58,7 +67,7 @@ OUTPUTS = {
 }
 
 
-@record
+@dataclass(frozen=True)
 class Description:
     """A model as its folder describes it.
 
@@ -106,7 +115,7 @@ class Description:
 
 
 def describe(config: Config) -> Description:
-    """Returns what a configuration says.
+    """Return what a configuration says.
 
     Raises:
         Refused: Something of it cannot be.

@@ -38,14 +38,14 @@ class Round:
         self._first = len(sequence)
 
     def place(self, sequence: NDArray) -> int | None:
-        """Returns how many drafted tokens a sequence has; nothing if it is another one."""
+        """Return how many drafted tokens a sequence has; nothing if it is another one."""
         count = len(sequence)
         if not self._first <= count <= len(self.text) or self.common(sequence) < count:
             return None
         return count - self._first
 
     def common(self, sequence: NDArray) -> int:
-        """Returns how many tokens a sequence begins with as this one does."""
+        """Return how many tokens a sequence begins with as this one does."""
         size = min(len(sequence), len(self.text))
         differ = self.text[:size] != sequence[:size]
         return int(differ.argmax()) if differ.any() else size
@@ -91,30 +91,30 @@ class DraftedGenerator(Generator):
         self._drafter: Drafter = (
             PatternDrafter(size, chained=speculative["ngram_chained_lookup"])
             if draft is None
-            else ModelDrafter(draft, options, self._about.eos, self._limit, self._statistics)
+            else ModelDrafter(draft, options, tuple(self._ends), self._limit, self._statistics)
         )
         self._width = Width(speculative)
         self._round: Round | None = None
         self._given = False
 
     def get_speculative_stats(self) -> dict[str, Any]:
-        """Returns what was drafted and accepted so far."""
+        """Return what was drafted and accepted so far."""
         self._statistics.effective_k = self._width.value
         return self._statistics.report()
 
     def rewind_to(self, new_length: int) -> None:
-        """Forgets all but the first tokens, and what was drafted: another text draws anew."""
+        """Forget all but the first tokens, and what was drafted: another text draws anew."""
         super().rewind_to(new_length)
         if self._round is not None:
             self._end_round(self._round, self._sequence(0))
 
     def set_active_adapter(self, adapters: Adapters, adapter_name: str) -> None:
-        """Has the model run with an adapter; the draft model runs without."""
+        """Have the model run with an adapter; the draft model runs without."""
         super().set_active_adapter(adapters, adapter_name)
         self._round = None
 
     def set_logits(self, new_logits: Any) -> None:
-        """Sets the logits that the next token is chosen by."""
+        """Set the logits that the next token is chosen by."""
         super().set_logits(new_logits)
         self._given = True
 
@@ -142,7 +142,7 @@ class DraftedGenerator(Generator):
         return token
 
     def _computed(self) -> NDArray:
-        """Returns the logits [1, vocabulary] that follow the sequence."""
+        """Return the logits [1, vocabulary] that follow the sequence."""
         if self._logits is None and self._counts[0]:
             sequence = self._sequence(0)
             place = None if self._round is None else self._round.place(sequence)
@@ -158,13 +158,13 @@ class DraftedGenerator(Generator):
         return super()._computed()
 
     def _end_round(self, ended: Round, sequence: NDArray) -> None:
-        """Has the caches forget what was drafted and did not come."""
+        """Have the caches forget what was drafted and did not come."""
         self._width.tell(len(ended.proposal.tokens), ended.accepted)
         kept = min(self._decoder.lengths[0], ended.common(sequence), max(len(sequence) - 1, 0))
         self._decoder.lengths[0], self._round = kept, None
 
     def _begin_round(self, sequence: NDArray) -> None:
-        """Drafts and checks, if only the last token of the sequence is to be run."""
+        """Draft and check, if only the last token of the sequence is to be run."""
         count = len(sequence)
         most = min(self._width.value, self._limit - count - 1)
         new = count - self._decoder.lengths[0]

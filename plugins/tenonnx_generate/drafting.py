@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
-from tenonnx.records import record
 from tenonnx_generate.cache import reserve
 from tenonnx_generate.decoder import Decoder
+from tenonnx_generate.drawing import Distribution
 from tenonnx_generate.guidance import Guide
 from tenonnx_generate.model import Model
-from tenonnx_generate.search import Distribution, Search
+from tenonnx_generate.search import Search
 from tenonnx_generate.speculation import Statistics
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
@@ -22,7 +23,7 @@ CHUNK = 1024
 """Tokens that a draft model runs at once."""
 
 
-@record
+@dataclass(frozen=True)
 class Proposal:
     """Tokens that may come next.
 
@@ -39,7 +40,7 @@ class Drafter(Protocol):
     """Proposes tokens."""
 
     def propose(self, sequence: NDArray, most: int, guide: Guide | None) -> Proposal:
-        """Returns tokens that may follow a sequence, at most so many."""
+        """Return tokens that may follow a sequence, at most so many."""
 
 
 class ModelDrafter:
@@ -71,7 +72,7 @@ class ModelDrafter:
         self._search = Search(options, eos, 1)
 
     def propose(self, sequence: NDArray, most: int, guide: Guide | None) -> Proposal:
-        """Returns tokens that may follow, fewer where its context or the text ends."""
+        """Return tokens that may follow, fewer where its context or the text ends."""
         count = len(sequence)
         most = min(most, self._room - count)
         if most < 1:
@@ -99,7 +100,7 @@ class ModelDrafter:
         return Proposal(tokens, drawn)
 
     def _caught_up(self, sequence: NDArray) -> NDArray:
-        """Runs what it has not run of a sequence; returns the logits that follow."""
+        """Run what it has not run of a sequence; return the logits that follow."""
         count = len(sequence)
         had = min(self._decoder.lengths[0], count - 1)
         differ = self._tokens[:had] != sequence[:had]
@@ -129,7 +130,7 @@ class PatternDrafter:
         self._size, self._chained = size - 1, chained
 
     def propose(self, sequence: NDArray, most: int, guide: Guide | None) -> Proposal:
-        """Returns tokens that may follow; none where the pattern is new."""
+        """Return tokens that may follow; none where the pattern is new."""
         tokens: list[int] = []
         while len(tokens) < most:
             found = self._followed(np.append(sequence, tokens), most - len(tokens))
@@ -150,7 +151,7 @@ class PatternDrafter:
 
 
 def _allowed(tokens: list[int], guide: Guide) -> list[int]:
-    """Returns tokens up to the first one that may not come."""
+    """Return tokens up to the first one that may not come."""
     for place, token in enumerate(tokens):
         if token not in guide.allowed():
             return tokens[:place]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tenonnx import InferenceSession, NodeArg, SessionOptions
-from tenonnx.records import record
 from tenonnx_generate.config import NAME, Config
 from tenonnx_generate.description import TEXT_ENCODERS, Description
 from tenonnx_generate.errors import Refused, Unsupported
@@ -38,7 +38,7 @@ MOST_SOURCE = 1 << 20
 """Tokens of a text that an encoder takes, at most."""
 
 
-@record
+@dataclass(frozen=True)
 class EncoderDescription:
     """An encoder as its folder describes it.
 
@@ -62,7 +62,7 @@ class EncoderDescription:
 
 
 def describe_encoder(config: Config, about: Description) -> EncoderDescription:
-    """Returns what a configuration says of its encoder.
+    """Return what a configuration says of its encoder.
 
     Raises:
         Refused: Something of it cannot be.
@@ -133,7 +133,7 @@ class Encoder:
             )
 
     def run(self, given: Mapping[str, NDArray]) -> dict[str, NDArray]:
-        """Returns the decoder's inputs that come from here.
+        """Return the decoder's inputs that come from here.
 
         Args:
             given: The graph's inputs by what they are; the features of sounds, or tokens
@@ -159,7 +159,7 @@ class Encoder:
         return made
 
     def features(self, array: NDArray) -> NDArray:
-        """Returns features of sounds as the graph takes them.
+        """Return features of sounds as the graph takes them.
 
         Raises:
             Refused: They have another shape, or are no numbers.
@@ -178,7 +178,7 @@ class Encoder:
         return np.ascontiguousarray(array, float_type(self.audio.type))
 
     def tokens(self, rows: list[NDArray], pad: int) -> dict[str, NDArray]:
-        """Returns the texts of some rows as the graph takes them: ids, padded, and their mask.
+        """Return the texts of some rows as the graph takes them: ids, padded, and their mask.
 
         Raises:
             Refused: One is too long.
@@ -248,7 +248,7 @@ class Encoder:
 
 
 def _check_fit(taken: NodeArg, given: NodeArg) -> None:
-    """Compares types, ranks and the sizes that both graphs name."""
+    """Compare types, ranks and the sizes that both graphs name."""
     same = len(taken.shape) == len(given.shape) and all(
         one == other or not isinstance(one, int) or not isinstance(other, int)
         for one, other in zip(taken.shape, given.shape, strict=True)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tenonnx.records import record
 from tenonnx_generate.decoder import Decoder
+from tenonnx_generate.engine_values import EngineCapabilities, EngineEventBuffer, EngineLoad
 from tenonnx_generate.errors import Refused, Unsupported
 from tenonnx_generate.model import Model
 from tenonnx_generate.options import GeneratorParams
@@ -33,48 +34,6 @@ WAITING = 256
 
 SCHEDULED = 512
 """Tokens of prompts that are run between two tokens of the others."""
-
-
-@record
-class EngineCapabilities:
-    """The limits of an engine.
-
-    Attributes:
-        configured_max_batch_size: Requests that a step serves.
-        max_scheduled_tokens: Tokens of prompts that a step runs beside them.
-        max_request_length: Tokens that all turns of a request may have.
-        max_total_tokens: Tokens that the turns which are run may have together.
-        max_waiting_turns: Turns that may wait to be run.
-    """
-
-    configured_max_batch_size: int
-    max_scheduled_tokens: int
-    max_request_length: int
-    max_total_tokens: int
-    max_waiting_turns: int
-
-
-class EngineEventBuffer:
-    """The events of a run, by number.
-
-    Args:
-        capacity: How many there may be.
-    """
-
-    def __init__(self, capacity: int) -> None:
-        if capacity < 1:
-            raise Refused(f"the capacity is {capacity}; expected at least 1")
-        self.capacity = int(capacity)
-        self.events: list[EngineEvent] = []
-
-    def __len__(self) -> int:
-        return len(self.events)
-
-    def __getitem__(self, index: int) -> EngineEvent:
-        return self.events[index]
-
-    def __iter__(self) -> Iterator[EngineEvent]:
-        return iter(self.events)
 
 
 class Engine:
@@ -150,7 +109,7 @@ class Engine:
         return self._tokenizer
 
     def create_request(self, *, options: RequestOptions | None = None) -> Request:
-        """Returns a request without turns.
+        """Return a request without turns.
 
         Raises:
             Refused: The options ask for more tokens than there may be, or for an adapter that
@@ -163,27 +122,34 @@ class Engine:
             raise Refused(
                 f"max_session_tokens is {limit}; expected 1 to {most}, the model's max_length"
             )
-        made = Request(self, limit)
+        made = Request(self, limit, "" if options is None else options.cache_salt)
         if options is not None and options.adapter is not None:
             adapters, name = options.adapter
             made.adapter = adapters.used_by(made, self.model, name)
         return made
 
     def create_event_buffer(self, capacity: int) -> EngineEventBuffer:
-        """Returns what ``run`` puts events into."""
+        """Return what ``run`` puts events into."""
         return EngineEventBuffer(capacity)
 
     def get_capabilities(self) -> EngineCapabilities:
-        """Returns what the engine can do at most."""
+        """Return what the engine can do at most."""
         return self._can
 
+    def get_load(self) -> EngineLoad:
+        """Return what the engine does now."""
+        with self.lock:
+            held, rows = sum(self._decoder.lengths), len(self._decoder.lengths)
+            share = held / (rows * self._can.max_request_length)
+            return EngineLoad(len(self._active), len(self._waiting), share)
+
     def has_pending_requests(self) -> bool:
-        """Says whether turns are on, or events are there that ``run`` has not returned."""
+        """Return whether turns are on, or events are there that ``run`` has not returned."""
         with self.lock:
             return bool(self._active or self._waiting or self._events)
 
     def run(self, buffer: EngineEventBuffer) -> EngineEventBuffer:
-        """Runs a step, unless events of an earlier one are left; fills the buffer with events.
+        """Run a step, unless events of an earlier one are left; fill the buffer with events.
 
         Waits while another thread runs the engine.
         """
@@ -194,7 +160,7 @@ class Engine:
         return buffer
 
     def advance(self, reached: Callable[[], bool]) -> None:
-        """Waits for the step that another thread runs; runs one unless something is so by then."""
+        """Wait for the step that another thread runs; run one unless something is so by then."""
         with self.lock:
             while self._running and not reached():
                 self._changed.wait()
@@ -209,7 +175,7 @@ class Engine:
                 self._changed.notify_all()
 
     def wait(self, turn: Turn) -> None:
-        """Takes a turn that is to be run.
+        """Take a turn that is to be run.
 
         Raises:
             Refused: It asks for more than can be, or too many wait.
@@ -228,7 +194,7 @@ class Engine:
         self._waiting.append(turn)
 
     def finish(self, turn: Turn, event: EngineEvent) -> None:
-        """Ends a turn with an event; its slot is free, and what it has may be of use."""
+        """End a turn with an event; its slot is free, and what it has may be of use."""
         turn.over, turn.request.turn = True, None
         if turn.slot is None:
             self._waiting.remove(turn)
@@ -241,7 +207,7 @@ class Engine:
         (self._events if turn.mail is None else turn.mail).append(event)
 
     def _step(self) -> None:
-        """Runs pieces of prompts, and a token of each turn that had its prompt run before."""
+        """Run pieces of prompts, and a token of each turn that had its prompt run before."""
         with self.lock:
             rows = [turn for turn in self._active if self._new(turn) <= 1]
         left = self._can.max_scheduled_tokens
@@ -255,7 +221,7 @@ class Engine:
         return turn.request.count - self._decoder.lengths[turn.slot]
 
     def _next_prompt(self) -> Turn | None:
-        """Returns the turn whose prompt is run next; one that waited takes its slot with that."""
+        """Return the turn whose prompt is run next; one that waited takes its slot with that."""
         with self.lock:
             for turn in self._active:
                 if self._new(turn) > 1:
@@ -266,24 +232,32 @@ class Engine:
             reserved = sum(each.end for each in self._active)
             if reserved + turn.end > self._can.max_total_tokens:
                 return None
-            found = self._slots.take(turn.request.tokens, _number(turn))
+            scope = _number(turn), turn.request.cache_salt
+            # Chances of a prompt's tokens come of running them: no caches of others will do.
+            known = turn.request.tokens if turn.chances is None else turn.request.tokens[:1]
+            found = self._slots.take(known, scope)
             if found is None:
                 return None
             turn.slot, turn.cached = found
+            turn.taken = time.perf_counter()
             self._active.append(self._waiting.popleft())
             return turn
 
     def _run_prompt(self, turn: Turn, most: int) -> int:
-        """Runs at most so many tokens of a prompt; returns how many."""
+        """Run at most so many tokens of a prompt; return how many."""
         with self.lock:
             if turn.over:
                 return 0
             row, request = turn.slot, turn.request
             assert row is not None
             had = self._decoder.lengths[row]
-            part = request.tokens[had : had + most].copy()
+            part = request.tokens[had : had + min(most, turn.piece)].copy()
+        every = turn.chances is not None
         try:
-            logits = self._decoder.run(row, part[None], {row: request.adapter})
+            logits = self._decoder.run(row, part[None], {row: request.adapter}, every=every)
+            if every:
+                turn.tell_prompt(had, logits[0])
+                logits = logits[:, -1]
         except Exception as error:
             self._fail(turn, error)
             return len(part)
@@ -295,7 +269,7 @@ class Engine:
         return len(part)
 
     def _run_rows(self, turns: list[Turn]) -> None:
-        """Runs a token of each of some turns, all in one run if their adapters can be in one."""
+        """Run a token of each of some turns, all in one run if their adapters can be in one."""
         if self.model.adapter_inputs.together(turn.request.adapter for turn in turns):
             self._run_together(turns)
             return
@@ -303,7 +277,7 @@ class Engine:
             self._run_together([turn for turn in turns if _number(turn) == number])
 
     def _run_together(self, turns: list[Turn]) -> None:
-        """Runs a token of each of some turns; one by one if that fails, to find who fails it."""
+        """Run a token of each of some turns; one by one if that fails, to find who fails it."""
         with self.lock:
             turns = sorted((turn for turn in turns if not turn.over), key=_slot)
             if not turns:
@@ -338,7 +312,7 @@ class Engine:
             self._choose(turn, logits[_slot(turn) - first])
 
     def _choose(self, turn: Turn, logits: NDArray) -> None:
-        """Chooses a turn's next token, and tells of it."""
+        """Choose a turn's next token, and tell of it."""
         try:
             token = turn.search.choose(logits, turn.request.tokens)
             with self.lock:
@@ -364,7 +338,7 @@ def _slot(turn: Turn) -> int:
 
 
 def _number(turn: Turn) -> int:
-    """Returns the number of a turn's adapter, of which its caches are; 0 without one."""
+    """Return the number of a turn's adapter, of which its caches are; 0 without one."""
     adapter = turn.request.adapter
     return 0 if adapter is None else adapter.number
 

@@ -10,7 +10,7 @@ from tenonnx_generate.errors import Refused
 
 
 def section_of(place: Mapping[str, Any], key: str, default: Any = None) -> dict[str, Any]:
-    """Returns an object of a configuration.
+    """Return an object of a configuration.
 
     Raises:
         Refused: There is none, or something else.
@@ -22,7 +22,7 @@ def section_of(place: Mapping[str, Any], key: str, default: Any = None) -> dict[
 
 
 def text_of(place: Mapping[str, Any], key: str, default: str | None = None) -> str:
-    """Returns a text of a configuration.
+    """Return a text of a configuration.
 
     Raises:
         Refused: There is none, or something else.
@@ -36,7 +36,7 @@ def text_of(place: Mapping[str, Any], key: str, default: str | None = None) -> s
 def number_of(
     place: Mapping[str, Any], key: str, low: int, high: int, default: int | None = None
 ) -> int:
-    """Returns a whole number of a configuration.
+    """Return a whole number of a configuration.
 
     Raises:
         Refused: There is none in this range.
@@ -50,7 +50,7 @@ def number_of(
 
 
 def names_of(given: Mapping[str, Any], defaults: Mapping[str, str]) -> dict[str, str]:
-    """Returns the names of inputs or outputs that a configuration gives, and others' defaults.
+    """Return the names of inputs or outputs that a configuration gives, and others' defaults.
 
     Raises:
         Refused: One is no text, or those of layers have not one ``%d``.
@@ -63,7 +63,7 @@ def names_of(given: Mapping[str, Any], defaults: Mapping[str, str]) -> dict[str,
 
 
 def providers_of(session: Mapping[str, Any]) -> list[tuple[str, dict[str, str]]]:
-    """Returns what ``InferenceSession`` takes of session options; the CPU's comes last.
+    """Return what ``InferenceSession`` takes of session options; the CPU's comes last.
 
     Raises:
         Refused: They are no list of objects.

@@ -19,7 +19,7 @@ EXTRA = "pip install 'tenonnx[generate]'"
 
 
 def needed(module: str) -> Any:
-    """Returns a library of the extra.
+    """Return a library of the extra.
 
     Raises:
         NotInstalled: It is not there; the hint says what installs it.
@@ -33,7 +33,7 @@ def needed(module: str) -> Any:
 
 
 def inside(folder: str, name: str) -> str:
-    """Returns the path of a file that a configuration names.
+    """Return the path of a file that a configuration names.
 
     Raises:
         Refused: It would lie outside the folder.
@@ -50,7 +50,7 @@ def inside(folder: str, name: str) -> str:
 
 
 def read_text(path: str | os.PathLike[str], limit: int) -> str:
-    """Returns a file's text.
+    """Return a file's text.
 
     Raises:
         Missing: It is not there.
@@ -72,7 +72,7 @@ def read_text(path: str | os.PathLike[str], limit: int) -> str:
 
 
 def parse_object(text: str, what: str) -> dict[str, Any]:
-    """Returns a JSON object.
+    """Return a JSON object.
 
     Raises:
         Refused: The text is none.

@@ -14,7 +14,7 @@ from tenonnx_generate.encoder import TOKENS
 from tenonnx_generate.errors import Refused
 from tenonnx_generate.model import Model
 from tenonnx_generate.options import GeneratorParams
-from tenonnx_generate.search import Search, log_probabilities
+from tenonnx_generate.search import log_probabilities, search_of
 from tenonnx_generate.source import Source
 from tenonnx_generate.tensor import Tensor
 
@@ -41,10 +41,10 @@ class Generator:
     """
 
     streams = True
-    """Says whether tokens stay as they come, instead of being those of the best text so far."""
+    """Whether tokens stay as they come, instead of being those of the best text so far."""
 
     def __new__(cls, model: Model, params: GeneratorParams) -> Generator:  # noqa: ARG004 - as __init__
-        """Returns a generator of the kind that the options ask for."""
+        """Return a generator of the kind that the options ask for."""
         options = params.get_search_options()
         if cls is Generator and params.drafts:
             from tenonnx_generate.drafted_generator import DraftedGenerator
@@ -64,17 +64,8 @@ class Generator:
         rows = self._batch * options["num_beams"]
         in_place = model.in_place or bool(options["past_present_share_buffer"])
         self._decoder = Decoder(model, rows, self._limit, in_place=in_place)
-        held = params.guidance
-        self._searches = [
-            Search(
-                options,
-                self._about.eos,
-                row,
-                held.guide() if held is not None else None,
-                self._about.suppressed,
-            )
-            for row in range(rows)
-        ]
+        self._searches = [search_of(params, row) for row in range(rows)]
+        self._ends = params.ends
         self._chunk = options["chunk_size"] or CHUNK
         self._tokens: NDArray = reserve((rows, self._limit), np.dtype(np.int32))
         self._counts = [0] * rows
@@ -89,7 +80,7 @@ class Generator:
         self._source = None if encoder is None else Source(encoder, self._batch, self._about.pad)
 
     def set_inputs(self, inputs: Mapping[str, Any]) -> None:
-        """Gives the model its inputs, such as ``MultiModalProcessor`` makes them.
+        """Give the model its inputs, such as ``MultiModalProcessor`` makes them.
 
         Args:
             inputs: Arrays by name; ``input_ids`` are appended after all others are set.
@@ -104,7 +95,7 @@ class Generator:
             self.append_tokens(inputs[TOKENS])
 
     def set_model_input(self, name: str, array: Any) -> None:
-        """Gives the model an input besides tokens, such as ``audio_features``.
+        """Give the model an input besides tokens, such as ``audio_features``.
 
         Those that it had before are forgotten with their sequences' caches; tokens stay.
 
@@ -117,7 +108,7 @@ class Generator:
         self._logits = None
 
     def set_active_adapter(self, adapters: Adapters, adapter_name: str) -> None:
-        """Has what is run from now on be run with an adapter; what was run stays as it is.
+        """Have what is run from now on be run with an adapter; what was run stays as it is.
 
         Raises:
             Refused: There is no such adapter, or it is of another model.
@@ -130,7 +121,7 @@ class Generator:
         ]
 
     def append_tokens(self, tokens: Any) -> None:
-        """Appends tokens to the sequences, and runs the model on them.
+        """Append tokens to the sequences, and run the model on them.
 
         Args:
             tokens: Ids; of a batch, as many for each row, one row after the other or
@@ -170,7 +161,7 @@ class Generator:
             raise
 
     def generate_next_token(self) -> None:
-        """Appends a token to each sequence that has not ended; one that ends it is not appended.
+        """Append a token to each sequence that has not ended; one that ends it is not appended.
 
         Raises:
             Refused: All of them have, or there is nothing to continue.
@@ -183,22 +174,22 @@ class Generator:
             if not self._stopped(row):
                 token = self._choose(row, logits[row])
                 self._next[row], self._chosen_by[row] = token, logits[row]
-                self._ended[row] = token in self._about.eos
+                self._ended[row] = token in self._ends
                 if not self._ended[row]:
                     self._tokens[row, self._counts[row]] = token
                     self._counts[row] += 1
         self._logits = None
 
     def is_done(self) -> bool:
-        """Says whether every sequence has ended, or is as long as it may be."""
+        """Return whether every sequence has ended, or is as long as it may be."""
         return all(map(self._stopped, range(len(self._counts))))
 
     def get_next_tokens(self) -> NDArray:
-        """Returns the tokens that came last, one for each row; pads for those that had ended."""
+        """Return the tokens that came last, one for each row; pads for those that had ended."""
         return self._next.copy()
 
     def get_next_logprobs(self, top: int = 0) -> list[list[tuple[int, float]]]:
-        """Returns how likely the tokens that came last were to the model.
+        """Return how likely the tokens that came last were to the model.
 
         Before temperature, penalties and guidance: what the model itself says.
 
@@ -217,7 +208,7 @@ class Generator:
         return found
 
     def get_sequence(self, index: int) -> NDArray:
-        """Returns the tokens of a row so far.
+        """Return the tokens of a row so far.
 
         Raises:
             Refused: There is no such row.
@@ -227,11 +218,11 @@ class Generator:
         return self._sequence(index).copy()
 
     def token_count(self) -> int:
-        """Returns how many tokens the longest sequence has."""
+        """Return how many tokens the longest sequence has."""
         return max(self._counts)
 
     def rewind_to(self, new_length: int) -> None:
-        """Forgets all but the first tokens of every sequence.
+        """Forget all but the first tokens of every sequence.
 
         Raises:
             Refused: One of them has not as many.
@@ -243,11 +234,11 @@ class Generator:
         self._logits = None
 
     def get_logits(self) -> NDArray:
-        """Returns the logits of what comes next, [rows, 1, vocabulary]."""
+        """Return the logits of what comes next, [rows, 1, vocabulary]."""
         return self._computed()[:, None].astype(np.float32)
 
     def set_logits(self, new_logits: Any) -> None:
-        """Sets the logits that the next token is chosen by.
+        """Set the logits that the next token is chosen by.
 
         Raises:
             Refused: They are not [rows, vocabulary], or that with a 1 in the middle.
@@ -259,13 +250,13 @@ class Generator:
         self._logits = array.reshape(shape)
 
     def get_speculative_stats(self) -> dict[str, Any]:
-        """Returns what was drafted and accepted so far: nothing, unless tokens are drafted."""
+        """Return what was drafted and accepted so far: nothing, unless tokens are drafted."""
         from tenonnx_generate.speculation import Statistics
 
         return Statistics().report()
 
     def get_output(self, name: str) -> NDArray:
-        """Returns an output of the latest run of the graph; of ``logits``, the last position's.
+        """Return an output of the latest run of the graph; of ``logits``, the last position's.
 
         Prompts of a batch are run row by row, and in pieces of ``chunk_size``: the latest run is
         that of the last piece of the last row.
@@ -279,7 +270,7 @@ class Generator:
             raise Refused(f"there is no output {name!r} yet, or at all") from None
 
     def get_input(self, name: str) -> NDArray:
-        """Returns ids, mask or positions that the latest run of the graph was given.
+        """Return ids, mask or positions that the latest run of the graph was given.
 
         Raises:
             Refused: There was no run, or the graph has no such input.
@@ -296,7 +287,7 @@ class Generator:
         return self._ended[row] or self._counts[row] >= self._limit
 
     def _choose(self, row: int, logits: NDArray) -> int:
-        """Returns the token that follows a row's."""
+        """Return the token that follows a row's."""
         return self._searches[row].choose(logits, self._sequence(row))
 
     def _check_goes_on(self) -> None:
@@ -307,26 +298,26 @@ class Generator:
             )
 
     def _check_begun(self, counts: Iterable[int]) -> None:
-        """Checks that there are tokens to run, and that the encoder has run before them."""
+        """Check that there are tokens to run, and that the encoder has run before them."""
         if 0 in counts:
             raise Refused("there is nothing to continue", hint="call append_tokens before")
         if self._source is not None:
             self._source.settle(self._decoder)
 
     def _shorten(self, row: int, length: int) -> None:
-        """Forgets what follows; the last token that is left is run again, for its logits."""
+        """Forget what follows; the last token that is left is run again, for its logits."""
         self._counts[row], self._ended[row] = length, False
         self._guide(row, min(length, self._prompts[row]))
         self._decoder.lengths[row] = min(self._decoder.lengths[row], max(length - 1, 0))
 
     def _guide(self, row: int, prompt: int) -> None:
-        """Has guidance begin after so many tokens, and take those that follow them."""
+        """Have guidance begin after so many tokens, and take those that follow them."""
         self._prompts[row] = self._searches[row].begin = prompt
         if (guide := self._searches[row].guide) is not None:
             guide.restart(self._sequence(row)[prompt:].tolist())
 
     def _parted(self, tokens: Any) -> list[NDArray]:
-        """Returns the tokens of each row, checked."""
+        """Return the tokens of each row, checked."""
         array = np.asarray(tokens.as_numpy() if isinstance(tokens, Tensor) else tokens)
         rows = self._batch
         if not array.size or array.dtype.kind not in "iu" or array.ndim > 2:
@@ -345,7 +336,7 @@ class Generator:
         return part[: max(int(kept[-1]) + 1 if len(kept) else 0, 1)]
 
     def _computed(self) -> NDArray:
-        """Returns the logits [rows, vocabulary] that follow the sequences."""
+        """Return the logits [rows, vocabulary] that follow the sequences."""
         if self._logits is None:
             self._check_begun(self._counts)
             new = [c - had for c, had in zip(self._counts, self._decoder.lengths, strict=True)]
@@ -357,7 +348,7 @@ class Generator:
         return self._logits
 
     def _all_rows(self) -> NDArray:
-        """Runs a token of each row; the caches of those that have ended stay as they are."""
+        """Run a token of each row; the caches of those that have ended stay as they are."""
         last = self._tokens[np.arange(len(self._counts)), np.array(self._counts) - 1]
         before = self._decoder.lengths.copy()
         adapters = dict.fromkeys(range(len(before)), self._adapter)
@@ -368,7 +359,7 @@ class Generator:
         return logits
 
     def _one_row(self, row: int) -> NDArray:
-        """Runs what is new of a row, in pieces."""
+        """Run what is new of a row, in pieces."""
         had, end = self._decoder.lengths[row], self._counts[row]
         if self._ended[row] and len(self._counts) > 1:
             return np.zeros((1, self._about.vocabulary), np.float32)

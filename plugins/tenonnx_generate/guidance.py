@@ -63,7 +63,7 @@ class Guidance:
         self._vocabulary, self._first = vocabulary, matcher(kind, data)
 
     def guide(self) -> Guide:
-        """Returns what a text from its beginning on is held to."""
+        """Return what a text from its beginning on is held to."""
         return Guide(self._first.deep_copy(), self._vocabulary)
 
 
@@ -81,12 +81,12 @@ class Vocabulary:
     def __init__(self, tokens: Any, size: int) -> None:
         self.tokens = tokens
         self.allowed = functools.lru_cache(KEPT)(functools.partial(Allowed, size=size))
-        """Returns the tokens of a mask, the same for the same mask while they are kept."""
+        """Return the tokens of a mask, the same for the same mask while they are kept."""
         self.matcher = functools.lru_cache(GRAMMARS)(self.made)
-        """Returns what ``made`` does, the same for the same grammar while it is kept."""
+        """Return what ``made`` does, the same for the same grammar while it is kept."""
 
     def made(self, kind: str, data: str) -> Any:
-        """Returns a matcher at the beginning of a text.
+        """Return a matcher at the beginning of a text.
 
         Raises:
             Refused: The grammar is wrong.
@@ -98,7 +98,12 @@ class Vocabulary:
             raise Refused(f"{kind} is wrong: {error}") from None
         if wrong := matcher.validate_grammar(grammar, self.tokens):
             raise Refused(f"{kind} is wrong: {wrong}")
-        return matcher(self.tokens, grammar, log_level=0)
+        made = matcher(self.tokens, grammar, log_level=0)
+        # A schema that nothing matches, such as one that is itself, shows at the first token.
+        made.compute_bitmask()
+        if made.is_error():
+            raise Refused(f"{kind} is wrong: no text keeps to it")
+        return made
 
 
 class Allowed:
@@ -120,7 +125,7 @@ class Allowed:
         return bool((self._which == token).any() if self._few else self._which[token])
 
     def held(self, scores: NDArray) -> NDArray:
-        """Returns scores [vocabulary], those of other tokens being ``NEVER``."""
+        """Return scores [vocabulary], those of other tokens being ``NEVER``."""
         if not self._few:
             return np.where(self._which, scores, NEVER)
         result = np.full_like(scores, NEVER)
@@ -128,7 +133,7 @@ class Allowed:
         return result
 
     def best(self, scores: NDArray) -> tuple[int, np.floating[Any]]:
-        """Returns the likeliest with its score, which is ``NEVER`` if there is none."""
+        """Return the likeliest with its score, which is ``NEVER`` if there is none."""
         if not self._few:
             held = self.held(scores)
             token = held.argmax()
@@ -152,11 +157,11 @@ class Guide:
         self._matcher, self._vocabulary = matcher, vocabulary
 
     def allowed(self) -> Allowed:
-        """Returns which tokens may come next; if the library gave up, one that ``take`` refuses."""
+        """Return which tokens may come next; if the library gave up, one that ``take`` refuses."""
         return self._vocabulary.allowed(self._matcher.compute_bitmask())
 
     def take(self, token: int) -> None:
-        """Goes on by a token.
+        """Go on by a token.
 
         Raises:
             RuntimeException: It may not come, or the library gave up.
@@ -166,11 +171,11 @@ class Guide:
             self._check()
 
     def copy(self) -> Guide:
-        """Returns another that is at the same place, and goes on by itself."""
+        """Return another that is at the same place, and goes on by itself."""
         return Guide(self._matcher.deep_copy(), self._vocabulary)
 
     def restart(self, tokens: Sequence[int] = ()) -> None:
-        """Goes back to the beginning, and on by some tokens."""
+        """Go back to the beginning, and on by some tokens."""
         self._matcher.reset()
         for token in tokens:
             self.take(token)
@@ -183,7 +188,7 @@ class Guide:
 
 
 def vocabulary_of(model: Model) -> Vocabulary:
-    """Returns a model's tokens as the library has them, which takes it a while and is made once.
+    """Return a model's tokens as the library has them, which takes it a while and is made once.
 
     Raises:
         Refused: The model has no token that ends a text, or the library cannot read its tokens.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-
-from tenonnx.records import record
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -21,7 +20,7 @@ DEPTH = 8.0
 """Powers of ten below the loudest that count: what is softer is raised to that."""
 
 
-@record
+@dataclass(frozen=True)
 class Mel:
     """The computation of features from samples.
 
@@ -39,17 +38,17 @@ class Mel:
 
     @property
     def samples(self) -> int:
-        """Samples that a model takes at once."""
+        """Sample that a model takes at once."""
         return self.seconds * RATE
 
     @property
     def frames(self) -> int:
-        """Frames of that many samples."""
+        """Frame of that many samples."""
         return self.samples // self.hop
 
 
 def features(samples: NDArray, mel: Mel) -> NDArray:
-    """Returns the features [bands, frames] of samples, which silence fills up.
+    """Return the features [bands, frames] of samples, which silence fills up.
 
     The power spectrum of frames that a Hann window weights, summed in bands of the mel scale;
     its logarithm, as deep as ``DEPTH`` below the loudest, over 4, plus 1.
@@ -72,7 +71,7 @@ def features(samples: NDArray, mel: Mel) -> NDArray:
 
 @lru_cache(maxsize=4)
 def filters(bands: int, window: int) -> NDArray:
-    """Returns how much of each frequency [window // 2 + 1] is in each band: [bands, frequencies].
+    """Return how much of each frequency [window // 2 + 1] is in each band: [bands, frequencies].
 
     Triangles from 0 Hz to half of ``RATE``, evenly spaced on Slaney's mel scale, with the same
     area. Each begins at the peak of the one before.

@@ -29,6 +29,10 @@ ADAPTER = "lora"
 """The part of an input's name that tells that an adapter gives it; it has no value otherwise."""
 
 
+POSITION_AXES = 3
+"""Time, height and width: the decoder of a model of images has positions [3, rows, tokens]."""
+
+
 class Model:
     """A language model, opened once for any number of generators and threads.
 
@@ -57,7 +61,7 @@ class Model:
             report.name == "caches-in-place" and report.modified
             for report in self.session.transforms
         )
-        """Says whether caches stay in place, whatever the folder's options say."""
+        """Whether caches stay in place, whatever the folder's options say."""
         self.encoder = self._opened_encoder(given)
         """The graph that runs before this one, if the model has one."""
         self._check_inputs()
@@ -96,16 +100,22 @@ class Model:
         return found
 
     def input_dtype(self, role: str) -> np.dtype[Any] | None:
-        """Returns the element type of an input by its role, or ``None`` if the graph has it not."""
+        """Return the element type of an input by its role, or ``None`` if the graph has it not."""
         arg = self._args.get(self.description.inputs[role])
         return None if arg is None else IDS[arg.type]
 
+    @property
+    def position_axes(self) -> int:
+        """The number of axes that positions have: 3 in models of images, in rows of their own."""
+        arg = self._args.get(self.description.inputs["position_ids"])
+        return POSITION_AXES if arg is not None and len(arg.shape) == POSITION_AXES else 1
+
     def cache_dtype(self, name: str) -> np.dtype[Any]:
-        """Returns the element type of a cache."""
+        """Return the element type of a cache."""
         return float_type(self._args[name].type)
 
     def cache_shape(self, name: str, rows: int, length: int) -> list[int]:
-        """Returns the shape of a cache that holds so many tokens of so many sequences.
+        """Return the shape of a cache that holds so many tokens of so many sequences.
 
         Raises:
             Refused: The graph has other heads than the configuration says.
@@ -121,7 +131,7 @@ class Model:
         return [rows, about.key_heads, length, about.head_size]
 
     def create_multimodal_processor(self) -> Any:
-        """Returns what makes inputs of prompts and sounds, a ``MultiModalProcessor``.
+        """Return what makes inputs of prompts and sounds, a ``MultiModalProcessor``.
 
         Raises:
             Unsupported: The model takes no sounds.
@@ -138,7 +148,7 @@ class Model:
         return Encoder(about, options, self._args, self.description.layers)
 
     def _opened(self, *entries: str) -> InferenceSession:
-        """Opens the graph; some session entries name its logits."""
+        """Open the graph; some session entries name its logits."""
         about = self.description
         options = session_options(about)
         for entry in entries:
@@ -173,6 +183,9 @@ class Model:
             if name not in ids and name not in self.caches:
                 raise Unsupported(f"the graph asks for the input {name!r}, which nobody gives")
             types, rank = (IDS.keys(), 2) if name in ids else (FLOATS.keys(), 4)
+            # Positions in time, height and width: of text, they are the same.
+            if name == about.inputs["position_ids"] and self.position_axes > 1:
+                rank = POSITION_AXES
             if arg.type not in types or len(arg.shape) != rank:
                 raise Unsupported(
                     f"input {name!r} is {arg.type}{arg.shape}; expected {rank} axes of "
@@ -183,7 +196,7 @@ class Model:
 
 
 def session_options(about: Description) -> SessionOptions:
-    """Returns the options that a configuration asks for; those of onnxruntime's own do nothing.
+    """Return the options that a configuration asks for; those of onnxruntime's own do nothing.
 
     Raises:
         InvalidArgument: One has a value that cannot be.
@@ -196,7 +209,7 @@ def session_options(about: Description) -> SessionOptions:
 
 
 def configured(options: SessionOptions, told: Mapping[str, Any]) -> SessionOptions:
-    """Adds what a configuration's ``session_options`` say."""
+    """Add what a configuration's ``session_options`` say."""
     if threads := told.get("intra_op_num_threads"):
         options.intra_op_num_threads = threads
     entries = told.get("config_entries", {})

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import did_you_mean
-from tenonnx.records import record
 from tenonnx_generate.errors import Refused, Unsupported
 
 if TYPE_CHECKING:
     from tenonnx_generate.description import Description
     from tenonnx_generate.guidance import Guidance
     from tenonnx_generate.model import Model
+    from tenonnx_generate.suppression import Suppressed
 
 
-@record
+@dataclass(frozen=True)
 class Option:
     """The default and the range of a search option.
 
@@ -41,20 +42,24 @@ OPTIONS = {
     "diversity_penalty": Option(0.0),
     "do_sample": Option(False),
     "early_stopping": Option(True),
+    "frequency_penalty": Option(0.0, -1e3, 1e3),
     "length_penalty": Option(1.0, -32.0, 32.0),
     "max_length": Option(0, 0, 1 << 27),
     "min_length": Option(0, 0, 1 << 27),
+    "min_p": Option(0.0, 0.0, 1.0),
     "no_repeat_ngram_size": Option(0, 0, 1 << 27),
     "num_beams": Option(1, 1, MOST_ROWS),
     "num_return_sequences": Option(1, 1, MOST_ROWS),
     "past_present_share_buffer": Option(False),
+    "presence_penalty": Option(0.0, -1e3, 1e3),
     "random_seed": Option(-1, -1, (1 << 63) - 1),
     "repetition_penalty": Option(1.0, 1e-6, 1e6),
     "temperature": Option(1.0, 0.0, 1e6),
     "top_k": Option(50, 0, 1 << 27),
     "top_p": Option(1.0, 0.0, 1.0),
 }
-"""Search options by name, as onnxruntime-genai has them."""
+"""Search options by name, as onnxruntime-genai has them; ``frequency_penalty``, ``min_p`` and
+``presence_penalty`` are vLLM's."""
 
 
 SPECULATIVE = {
@@ -70,7 +75,7 @@ SPECULATIVE = {
 def checked_option(
     name: str, value: Any, options: Mapping[str, Option] = OPTIONS, kind: str = "search option"
 ) -> bool | int | float:
-    """Returns an option's value in the type that it has.
+    """Return an option's value in the type that it has.
 
     Raises:
         Refused: There is no such option, or it cannot have the value.
@@ -105,6 +110,8 @@ class GeneratorParams:
         self._model = model
         self._about: Description = model.description
         self.guidance: Guidance | None = None
+        self.logit_bias: dict[int, float] = {}
+        self.stop_tokens: frozenset[int] = frozenset()
         self._values = {name: option.default for name, option in OPTIONS.items()}
         self.set_search_options(**self._about.search)
         self._speculative = {name: option.default for name, option in SPECULATIVE.items()}
@@ -113,7 +120,7 @@ class GeneratorParams:
         self._drafts_as_configured = True
 
     def set_search_options(self, **options: bool | int | float) -> None:
-        """Sets options by name; all of them, or none if one of them cannot be.
+        """Set options by name; all of them, or none if one of them cannot be.
 
         Raises:
             Refused: There is no such option, or it cannot have the value.
@@ -127,11 +134,11 @@ class GeneratorParams:
         self._values.update(changed)
 
     def get_search_options(self) -> dict[str, Any]:
-        """Returns all options; ``max_length`` is the model's context unless it was set."""
+        """Return all options; ``max_length`` is the model's context unless it was set."""
         return {**self._values, "max_length": self.max_length}
 
     def set_speculative_options(self, **options: bool | int | float) -> None:
-        """Sets how tokens are drafted, by name; all options, or none if one of them cannot be.
+        """Set how tokens are drafted, by name; all options, or none if one of them cannot be.
 
         ``max_draft_tokens`` in a round; with ``min_adaptive_k``, as many and more while they are
         accepted. ``cooldown`` leaves rounds out where none is. Without a draft model, with
@@ -151,11 +158,11 @@ class GeneratorParams:
         self._speculative = changed
 
     def get_speculative_options(self) -> dict[str, Any]:
-        """Returns all options of drafting."""
+        """Return all options of drafting."""
         return dict(self._speculative)
 
     def set_draft_model(self, model: Model | None) -> None:
-        """Sets the model that drafts tokens, instead of the one that the folder may name.
+        """Set the model that drafts tokens, instead of the one that the folder may name.
 
         Args:
             model: A smaller model with the same tokens; ``None`` for no drafts.
@@ -181,8 +188,45 @@ class GeneratorParams:
         """Whether tokens are drafted, by a model or by patterns."""
         return self.draft_model is not None or self._speculative["ngram_size"] > 0
 
+    def set_logit_bias(self, bias: Mapping[int, float]) -> None:
+        """Add numbers to the logits of tokens, before any token is chosen.
+
+        Raises:
+            Refused: The model has no such token, or a number is not finite.
+        """
+        self._check_tokens(bias)
+        for token, number in bias.items():
+            if not math.isfinite(number):
+                raise Refused(f"logit_bias of token {token} is {number}; expected a finite number")
+        self.logit_bias = dict(bias)
+
+    def set_stop_tokens(self, tokens: Collection[int]) -> None:
+        """Set tokens that end a text, besides those of the model.
+
+        Raises:
+            Refused: The model has no such token.
+        """
+        self._check_tokens(tokens)
+        self.stop_tokens = frozenset(tokens)
+
+    def _check_tokens(self, tokens: Iterable[int]) -> None:
+        most = self._about.vocabulary - 1
+        for token in tokens:
+            if not 0 <= token <= most:
+                raise Refused(f"there is no token {token}: they are 0 to {most}")
+
+    @property
+    def ends(self) -> frozenset[int]:
+        """All tokens that end a text."""
+        return self.stop_tokens.union(self._about.eos)
+
+    @property
+    def suppressed(self) -> Suppressed:
+        """The tokens that texts of the model do not have."""
+        return self._about.suppressed
+
     def set_guidance(self, kind: str, data: str, enable_ff_tokens: bool = False) -> None:
-        """Holds what is generated after a prompt to a schema or grammar, until another prompt.
+        """Hold what is generated after a prompt to a schema or grammar, until another prompt.
 
         Args:
             kind: ``json_schema``, ``regex`` or ``lark_grammar``.

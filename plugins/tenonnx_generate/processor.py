@@ -90,7 +90,7 @@ class MultiModalProcessor:
         audios: Audios | None = None,
         images: None = None,
     ) -> NamedTensors:
-        """Returns ``audio_features`` [sounds, bands, frames] and ``input_ids`` [prompts, tokens].
+        """Return ``audio_features`` [sounds, bands, frames] and ``input_ids`` [prompts, tokens].
 
         Args:
             prompt: What the text begins with, with its special tokens, such as
@@ -124,15 +124,15 @@ class MultiModalProcessor:
         return made
 
     def decode(self, tokens: Any) -> str:
-        """Returns the text of tokens, without special ones."""
+        """Return the text of tokens, without special ones."""
         return self.tokenizer.decode(tokens)
 
     def create_stream(self) -> TokenizerStream:
-        """Returns what decodes one sequence's tokens as they come."""
+        """Return what decodes one sequence's tokens as they come."""
         return self.tokenizer.create_stream()
 
     def piece(self, clip: Clip, number: int) -> NDArray:
-        """Returns the features [1, bands, frames] of a piece of a sound, as long as a model takes.
+        """Return the features [1, bands, frames] of a piece of a sound, as long as a model takes.
 
         Args:
             clip: The sound.
@@ -161,7 +161,7 @@ class MultiModalProcessor:
 
 
 def _described(model: Model) -> Mel:
-    """Returns how a folder says that features are made."""
+    """Return how a folder says that features are made."""
     about = model.description
     name = about.speech or CONFIG
     if not os.path.isfile(os.path.join(about.folder, name)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx_generate.errors import Refused, Unsupported
-from tenonnx_generate.search import Search, log_probabilities
+from tenonnx_generate.search import log_probabilities, search_of
 from tenonnx_generate.stops import StopStrings
 from tenonnx_generate.tensor import Tensor
 from tenonnx_generate.turns import (
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from tenonnx_generate.tokenizer import Tokenizer
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
+
+
+MAX_LOGITS = 1 << 23
+"""Logits of a prompt's tokens that are there at once, where their chances are asked for."""
 
 
 class Turn:
@@ -55,21 +60,35 @@ class Turn:
         self.prompt = request.count
         most = options.max_generated
         self.end = request.limit if most is None else min(request.limit, self.prompt + most)
-        guidance = options.params.guidance
-        search = {**options.search_options(), "min_length": self.prompt + options.min_generated}
-        eos = request.model.description.eos
-        self.search = Search(search, eos, 0, guidance.guide() if guidance is not None else None)
-        self._top = options.logprobs
+        least = self.prompt + options.min_generated
+        self.search = search_of(options.params, 0, min_length=least)
+        self.search.begin = self.prompt
+        self._ends = options.params.ends
+        self._top, self._prompt_top = options.logprobs, options.prompt_logprobs
+        self.chances: list[list[tuple[int, float]]] | None = None
+        self.piece = self.prompt
+        if self._prompt_top is not None:
+            self.chances = []
+            self.piece = max(MAX_LOGITS // request.model.description.vocabulary, 1)
         self._stops = StopStrings(options.stops)
         self._stream = None if reader is None else reader.create_stream()
         self.slot: int | None = None
         self.cached = 0
         self.over = False
+        self._began = self.taken = time.perf_counter()
+        """The times when it began to wait and when it took its slot, in seconds."""
+
+    def tell_prompt(self, start: int, logits: NDArray) -> None:
+        """Take the logits [tokens, vocabulary] that follow some tokens of the prompt."""
+        if self.chances is not None and self._prompt_top is not None:
+            followed = self.request.tokens[start + 1 : self.prompt]
+            for token, each in zip(followed, logits, strict=False):  # the last is of the answer
+                self.chances.append(log_probabilities(each, int(token), self._prompt_top))
 
     def event(self, token: int, logits: NDArray) -> EngineEvent:
-        """Returns what the choice of a token comes to; the request has the token from then on."""
+        """Return what the choice of a token comes to; the request has the token from then on."""
         request = self.request
-        ends = token in request.model.description.eos
+        ends = token in self._ends
         if not ends:
             request.append(token)
         text = "" if ends or self._stream is None else self._stops.take(self._stream.decode(token))
@@ -80,6 +99,7 @@ class Turn:
         if reason:
             flags |= EngineEventFlags.TURN_FINISHED
         found = None if self._top is None else log_probabilities(logits, token, self._top)
+        chances, self.chances = self.chances, None
         return EngineEvent(
             flags=flags,
             request=request,
@@ -90,10 +110,11 @@ class Turn:
             usage=self._usage() if reason else TurnUsage(),
             text=text,
             logprobs=found,
+            prompt_logprobs=chances,
         )
 
     def ended(self, reason: FinishReason, error: Exception | None = None) -> EngineEvent:
-        """Returns the event of a turn that is cut off."""
+        """Return the event of a turn that is cut off."""
         failed = EngineEventFlags.FAILED if error is not None else EngineEventFlags.NONE
         code = EngineErrorCode.ENGINE_EXECUTION_FAILURE if error else EngineErrorCode.NONE
         return EngineEvent(
@@ -123,7 +144,12 @@ class Turn:
         return self._stops.take(self._stream.finish()) + self._stops.finish()
 
     def _usage(self) -> TurnUsage:
-        return TurnUsage(self.prompt - self.start, self.request.count - self.prompt, self.cached)
+        return TurnUsage(
+            self.prompt - self.start,
+            self.request.count - self.prompt,
+            self.cached,
+            self.taken - self._began,
+        )
 
 
 class Request:
@@ -135,11 +161,12 @@ class Request:
     Attributes:
         engine: The engine.
         limit: How many tokens all turns may have.
+        cache_salt: Requests share caches with those that have the same one.
         adapter: The adapter that its tokens are run with, if any.
     """
 
-    def __init__(self, engine: Engine, limit: int) -> None:
-        self.engine, self.limit = engine, limit
+    def __init__(self, engine: Engine, limit: int, cache_salt: str = "") -> None:
+        self.engine, self.limit, self.cache_salt = engine, limit, cache_salt
         self.adapter: Adapter | None = None
         self._tokens = np.zeros(limit, np.int32)
         self.count = 0
@@ -158,12 +185,12 @@ class Request:
         return self._tokens[: self.count]
 
     def append(self, token: int) -> None:
-        """Appends a token that came."""
+        """Append a token that came."""
         self._tokens[self.count] = token
         self.count += 1
 
     def begin_turn(self, tokens: Any, turn_options: TurnOptions | None = None) -> int:
-        """Begins a turn: the engine runs it with those of other requests.
+        """Begin a turn: the engine runs it with those of other requests.
 
         Args:
             tokens: The prompt's ids; what the request had before comes before them.
@@ -179,7 +206,7 @@ class Request:
         return self._begun(tokens, turn_options, None).number
 
     def stream(self, tokens: Any, turn_options: TurnOptions | None = None) -> TurnStream:
-        """Begins a turn, and returns its events to iterate over; they go nowhere else.
+        """Begin a turn, and return its events to iterate over; they go nowhere else.
 
         For programs that have a thread for each request: the threads that wait for events take
         turns in running the engine.
@@ -191,7 +218,7 @@ class Request:
         return TurnStream(self._begun(tokens, turn_options, mail), mail)
 
     def set_draft_tokens(self, tokens: Any) -> None:  # noqa: ARG002 - onnxruntime-genai's
-        """Refuses drafted tokens: the steps of an engine check none.
+        """Refuse drafted tokens: the steps of an engine check none.
 
         Raises:
             Unsupported: Always.
@@ -202,7 +229,7 @@ class Request:
         )
 
     def cancel_turn(self, turn_id: int) -> bool:
-        """Ends a turn where it is: its slot is free for others. Says whether it was on."""
+        """End a turn where it is: its slot is free for others. Return whether it was on."""
         with self.engine.lock:
             turn = self.turn
             if turn is None or turn.number != turn_id:
@@ -211,7 +238,7 @@ class Request:
             return True
 
     def rewind_to_start_of_turn(self, turn_id: int) -> None:
-        """Goes back to where a turn began; its number and those after it are not used again.
+        """Go back to where a turn began; its number and those after it are not used again.
 
         Raises:
             Refused: There was no such turn, one is on, or the request is closed.
@@ -223,7 +250,7 @@ class Request:
             self.count = self._starts[turn_id - 1]
 
     def close(self) -> None:
-        """Ends the turn that is on, if any, and the request."""
+        """End the turn that is on, if any, and the request."""
         with self.engine.lock:
             if self.turn is not None:
                 self.cancel_turn(self.turn.number)
@@ -317,7 +344,7 @@ class TurnStream:
         return self._mail.popleft()
 
     def close(self) -> None:
-        """Cancels the turn, if it is on."""
+        """Cancel the turn, if it is on."""
         self._turn.request.cancel_turn(self._turn.number)
 
     def __enter__(self) -> TurnStream:

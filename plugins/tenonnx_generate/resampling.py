@@ -27,7 +27,7 @@ BETA = 9.0
 def resampled(
     read: Callable[[int, int], NDArray], rate: int, target: int, first: int, count: int
 ) -> NDArray:
-    """Returns samples of a sound at another rate.
+    """Return samples of a sound at another rate.
 
     Sample ``n`` of the result lies at ``n * rate / target`` of the source. It is the sum of the
     source's samples around it, weighted by a sinc under Kaiser's window that has nothing above
@@ -62,7 +62,7 @@ def resampled(
 
 
 def _weights(fraction: float, half: int, narrow: float) -> NDArray:
-    """Returns the filter for a place that far behind the sample at ``half - 1``."""
+    """Return the filter for a place that far behind the sample at ``half - 1``."""
     distances = np.abs(np.arange(2 * half) - (half - 1) - fraction) * narrow
     weights = np.interp(distances, *_table(), right=0)
     whole: NDArray = weights / weights.sum()
@@ -71,7 +71,7 @@ def _weights(fraction: float, half: int, narrow: float) -> NDArray:
 
 @lru_cache(maxsize=1)
 def _table() -> tuple[NDArray, NDArray]:
-    """Returns distances in zeros of the sinc, and what it is there under Kaiser's window."""
+    """Return distances in zeros of the sinc, and what it is there under Kaiser's window."""
     distances = np.arange(CROSSINGS * DENSITY + 1) / DENSITY
     window = np.i0(BETA * np.sqrt(1 - (distances / CROSSINGS) ** 2)) / np.i0(BETA)
     return distances, np.sinc(distances) * window

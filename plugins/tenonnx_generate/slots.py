@@ -12,6 +12,11 @@ NDArray = np.ndarray[Any, np.dtype[Any]]
 
 NOTHING = np.zeros(0, np.int32)
 
+Scope = tuple[int, str]
+"""An adapter's number (0 without one) and a salt: turns share caches with turns of their scope."""
+
+NO_SCOPE: Scope = (0, "")
+
 ROW_TOKENS = 256
 """Tokens whose caches are moved in the time that one row more takes a step.
 
@@ -24,16 +29,16 @@ class Slot:
 
     Attributes:
         tokens: The tokens in its caches, while no turn writes there.
-        adapter: The number of the adapter that they were run with; 0 without one.
+        scope: The adapter's number and the salt of the turns whose caches they are.
         busy: A turn writes there.
         used: When it was used last, as a number that grows.
     """
 
-    __slots__ = ("adapter", "busy", "tokens", "used")
+    __slots__ = ("busy", "scope", "tokens", "used")
 
     def __init__(self) -> None:
         self.tokens = NOTHING
-        self.adapter = 0
+        self.scope = NO_SCOPE
         self.busy, self.used = False, 0
 
 
@@ -56,15 +61,15 @@ class Slots:
         self._clock = 0
         self._idle = 0
 
-    def take(self, tokens: NDArray, adapter: int) -> tuple[int, int] | None:
-        """Takes a slot for a sequence; returns it, and of how many of its tokens it has caches.
+    def take(self, tokens: NDArray, scope: Scope) -> tuple[int, int] | None:
+        """Take a slot for a sequence; return it, and of how many of its tokens it has caches.
 
         At least the last one is left to run, for its logits. ``None`` if all slots are busy.
         """
         free = [row for row, slot in enumerate(self._slots) if not slot.busy]
         if not free:
             return None
-        shared = [self._common(row, tokens, adapter) for row in range(len(self._slots))]
+        shared = [self._common(row, tokens, scope) for row in range(len(self._slots))]
         source = max(range(len(shared)), key=lambda row: (shared[row], row in free))
         row, cached = source, shared[source]
         whole = 2 * cached >= len(self._slots[source].tokens) > 0
@@ -73,24 +78,24 @@ class Slots:
             if cached and row != source:
                 self._decoder.copy(source, row, cached)
         slot = self._slots[row]
-        slot.busy, slot.tokens, slot.adapter = True, NOTHING, adapter
+        slot.busy, slot.tokens, slot.scope = True, NOTHING, scope
         self._touch(slot)
         self._decoder.lengths[row] = cached
         return row, cached
 
     def written(self, row: int, tokens: NDArray) -> None:
-        """Says which tokens a slot has caches of now."""
+        """Note which tokens a slot has caches of now."""
         self._slots[row].tokens = tokens
 
     def leave(self, row: int, tokens: NDArray) -> None:
-        """Ends the use of a slot, which has caches of some tokens."""
+        """End the use of a slot, which has caches of some tokens."""
         slot = self._slots[row]
         slot.busy, slot.tokens = False, tokens.copy()
         self._touch(slot)
         self.trim()
 
     def trim(self, kept: int | None = None) -> None:
-        """Gives memory back of what was left longest ago, until what is left is not too much."""
+        """Give memory back of what was left longest ago, until what is left is not too much."""
         left = [row for row, slot in enumerate(self._slots) if not slot.busy and len(slot.tokens)]
         total = sum(len(self._slots[row].tokens) for row in left)
         for row in sorted(left, key=lambda each: self._slots[each].used):
@@ -98,11 +103,11 @@ class Slots:
                 return
             slot = self._slots[row]
             total -= len(slot.tokens)
-            slot.tokens, slot.adapter, slot.used = NOTHING, 0, 0
+            slot.tokens, slot.scope, slot.used = NOTHING, NO_SCOPE, 0
             self._decoder.give_back(row)
 
     def closed_up(self, rows: list[int]) -> tuple[int, int] | None:
-        """Moves the last of the rows that are run into a gap before it, if that pays.
+        """Move the last of the rows that are run into a gap before it, if that pays.
 
         A gap costs each step a row. The last row is moved when the gaps have cost as much as
         that does, so that both together are at most twice the best.
@@ -127,7 +132,7 @@ class Slots:
         return last, gap
 
     def settle(self, row: int) -> None:
-        """Has a slot that no turn writes to keep what it has, whatever a step writes after it."""
+        """Have a slot that no turn writes to keep what it has, whatever a step writes after it."""
         slot = self._slots[row]
         if not slot.busy:
             self._decoder.lengths[row] = len(slot.tokens)
@@ -137,9 +142,9 @@ class Slots:
         """The number of tokens that turns have left."""
         return sum(len(slot.tokens) for slot in self._slots if not slot.busy)
 
-    def _common(self, row: int, tokens: NDArray, adapter: int) -> int:
+    def _common(self, row: int, tokens: NDArray, scope: Scope) -> int:
         slot = self._slots[row]
-        if slot.adapter != adapter:
+        if slot.scope != scope:
             return 0
         size = min(len(slot.tokens), len(tokens) - 1)
         differ = np.flatnonzero(slot.tokens[:size] != tokens[:size])

@@ -29,11 +29,11 @@ class Source:
 
     @property
     def takes_text(self) -> bool:
-        """Says whether the encoder reads tokens."""
+        """Return whether the encoder reads tokens."""
         return self._encoder.audio is None
 
     def take(self, name: str, array: NDArray) -> None:
-        """Takes an input of the encoder by its name, or by that which all models have for it.
+        """Take an input of the encoder by its name, or by that which all models have for it.
 
         Raises:
             Refused: There is no such input, or the array does not fit.
@@ -54,13 +54,13 @@ class Source:
         self._given, self._run = {AUDIO: features}, False
 
     def read(self, texts: list[NDArray]) -> list[NDArray]:
-        """Takes the texts of the sequences; returns the tokens that these begin with."""
+        """Take the texts of the sequences; return the tokens that these begin with."""
         self._given, self._run = self._encoder.tokens(texts, self._pad), False
         start = np.array([self._encoder.about.start], np.int32)
         return [start] * len(texts)
 
     def settle(self, decoder: Decoder) -> None:
-        """Runs the encoder if that is due, and gives the decoder what it takes of it.
+        """Run the encoder if that is due, and give the decoder what it takes of it.
 
         Raises:
             Refused: There is nothing to read.

@@ -33,7 +33,7 @@ class Width:
         self.value = self._least or options["max_draft_tokens"]
 
     def tell(self, drafted: int, accepted: int) -> None:
-        """Takes what came of a round."""
+        """Take what came of a round."""
         if self._least and accepted == drafted:
             self.value = min(self.value + 1, MOST_DRAFTED)
         elif self._least and accepted < HALF * drafted:
@@ -42,7 +42,7 @@ class Width:
         self._cold = self._cold + 1 if at_least and not accepted else 0
 
     def rests(self) -> bool:
-        """Says whether a round is left out, and the next ones are not."""
+        """Return whether a round is left out, and the next ones are not."""
         if not self._cools or self._cold < COLD:
             return False
         self._cold = 0
@@ -76,7 +76,7 @@ class Statistics:
         self.total_draft_ms = self.total_target_ms = 0.0
 
     def report(self) -> dict[str, Any]:
-        """Returns all of them, and shares of them."""
+        """Return all of them, and shares of them."""
         emitted = self.draft_tokens_accepted + self.correction_tokens + self.bonus_tokens
         return {
             **vars(self),

@@ -30,7 +30,7 @@ class StopStrings:
         self.matched: int | None = None
 
     def take(self, piece: str) -> str:
-        """Returns what is to be said of the text so far, and has not been yet."""
+        """Return what is to be said of the text so far, and has not been yet."""
         if self.stopped:
             return ""
         text = self._held + piece
@@ -43,12 +43,12 @@ class StopStrings:
         return text[:end]
 
     def finish(self) -> str:
-        """Returns what was kept back, as it could have been the beginning of such a string."""
+        """Return what was kept back, as it could have been the beginning of such a string."""
         rest, self._held = ("" if self.stopped else self._held), ""
         return rest
 
     def _begun(self, text: str) -> int:
-        """Returns how many of the last characters are the beginning of a string."""
+        """Return how many of the last characters are the beginning of a string."""
         most = max(map(len, self._strings), default=1) - 1
         sizes = range(min(most, len(text)), 0, -1)
         return next((n for n in sizes if self._begins(text[len(text) - n :])), 0)

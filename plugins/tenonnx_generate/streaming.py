@@ -30,7 +30,7 @@ class TokenizerStream:
         self._said = 0
 
     def decode(self, token: int) -> str:
-        """Returns the text that a token adds to those before it, which may be nothing yet."""
+        """Return the text that a token adds to those before it, which may be nothing yet."""
         self._held.append(operator.index(token))
         text = self._added()
         open_end = len(text) - len(text.rstrip(REPLACEMENT))
@@ -42,11 +42,11 @@ class TokenizerStream:
         return text[start : self._said]
 
     def finish(self) -> str:
-        """Returns what was kept back: the text has ended, and no more bytes come."""
+        """Return what was kept back: the text has ended, and no more bytes come."""
         return self._all(self._added())
 
     def _added(self) -> str:
-        """Returns what the tokens that are held add to the text of the ones before them."""
+        """Return what the tokens that are held add to the text of the ones before them."""
         return self._decode(self._before + self._held)[len(self._decode(self._before)) :]
 
     def _all(self, text: str) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from tenonnx.records import record
 from tenonnx_generate.errors import Refused
 from tenonnx_generate.files import CONFIG_LIMIT, parse_object, read_text
 
@@ -14,7 +14,7 @@ NAME = "generation_config.json"
 """The file in which transformers keeps how a model generates, in the same folder."""
 
 
-@record
+@dataclass(frozen=True)
 class Suppressed:
     """Tokens that may not come.
 
@@ -31,7 +31,7 @@ NOTHING = Suppressed()
 
 
 def suppressed_in(folder: str, vocabulary: int) -> Suppressed:
-    """Returns what a folder says; nothing if it has no such file.
+    """Return what a folder says; nothing if it has no such file.
 
     Raises:
         Refused: The file is no JSON, or a token is none of the model's.

@@ -19,7 +19,7 @@ IDS: dict[str, np.dtype[Any]] = {
 
 
 def float_type(name: str) -> np.dtype[Any]:
-    """Returns one of them as numpy's."""
+    """Return one of them as numpy's."""
     if not FLOATS[name]:
         import ml_dtypes  # numpy has no such type
 
@@ -39,11 +39,11 @@ class Tensor:
         self._array = np.asarray(array)
 
     def as_numpy(self) -> NDArray:
-        """Returns the array."""
+        """Return the array."""
         return self._array
 
     def shape(self) -> list[int]:
-        """Returns its shape."""
+        """Return its shape."""
         return list(self._array.shape)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:

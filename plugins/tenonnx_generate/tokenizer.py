@@ -48,7 +48,7 @@ class Tokenizer:
                 f"{self._about.folder} has no tokenizer.json",
                 hint="transformers writes one: AutoTokenizer.from_pretrained(...).save_pretrained",
             )
-        self._reader = _opened(read_text(path, TOKENIZER_LIMIT), path)
+        self._reader = open_tokenizer(read_text(path, TOKENIZER_LIMIT), path)
         self._options = {"add_special_tokens": True, "skip_special_tokens": True}
         self._settings: dict[str, Any] | None = None
 
@@ -68,7 +68,7 @@ class Tokenizer:
         return self._about.pad
 
     def update_options(self, **options: str | bool) -> None:
-        """Sets ``add_special_tokens``, for encoding, and ``skip_special_tokens``, for decoding.
+        """Set ``add_special_tokens``, for encoding, and ``skip_special_tokens``, for decoding.
 
         Raises:
             Refused: There is no such option, or its value is neither true nor false.
@@ -82,13 +82,13 @@ class Tokenizer:
             self._options[name] = flag
 
     def encode(self, text: str, *, add_special_tokens: bool | None = None) -> NDArray:
-        """Returns a text's tokens; ``None`` takes the option ``add_special_tokens``."""
+        """Return a text's tokens; ``None`` takes the option ``add_special_tokens``."""
         added = add_special_tokens
         added = self._options["add_special_tokens"] if added is None else added
         return np.array(self._reader.encode(text, add_special_tokens=added).ids, np.int32)
 
     def encode_batch(self, texts: Sequence[str]) -> Tensor:
-        """Returns the tokens of several texts, [texts, tokens], padded on the right."""
+        """Return the tokens of several texts, [texts, tokens], padded on the right."""
         rows = [self.encode(text) for text in texts]
         padded = np.full((len(rows), max(map(len, rows), default=0)), self._about.pad, np.int32)
         for row, tokens in zip(padded, rows, strict=True):
@@ -96,7 +96,7 @@ class Tokenizer:
         return Tensor(padded)
 
     def decode(self, tokens: Any) -> str:
-        """Returns the text of tokens; those that there are not have none.
+        """Return the text of tokens; those that there are not have none.
 
         Raises:
             Refused: They are no whole numbers from 0 on.
@@ -107,20 +107,20 @@ class Tokenizer:
         return self._text(array.tolist())
 
     def decode_batch(self, tokens: Any) -> list[str]:
-        """Returns the text of each row of tokens."""
+        """Return the text of each row of tokens."""
         return [self.decode(row) for row in np.asarray(tokens)]
 
     def create_stream(self) -> TokenizerStream:
-        """Returns what decodes one sequence's tokens as they come."""
+        """Return what decodes one sequence's tokens as they come."""
         return TokenizerStream(self._text)
 
     def to_token_id(self, text: str) -> int:
-        """Returns the token that is written so; -1 if there is none."""
+        """Return the token that is written so; -1 if there is none."""
         found = self._reader.token_to_id(text)
         return -1 if found is None else int(found)
 
     def written(self, token: int) -> str:
-        """Returns how the vocabulary writes a token; nothing if there is none."""
+        """Return how the vocabulary writes a token; nothing if there is none."""
         return str(self._reader.id_to_token(token) or "")
 
     def apply_chat_template(
@@ -132,7 +132,7 @@ class Tokenizer:
         add_generation_prompt: bool = True,
         **values: Any,
     ) -> str:
-        """Returns messages as a prompt.
+        """Return messages as a prompt.
 
         Args:
             messages: Objects with a ``role`` and a ``content``, or a JSON array of such.
@@ -167,7 +167,7 @@ class Tokenizer:
         return self._settings
 
     def chat_template(self, *, with_tools: bool = False) -> str:
-        """Returns the folder's template; the one for tools, if there is one and they are given.
+        """Return the folder's template; the one for tools, if there is one and they are given.
 
         Raises:
             Refused: There is none.
@@ -189,7 +189,7 @@ class Tokenizer:
         return found
 
     def _named_tokens(self) -> dict[str, str]:
-        """Returns how special tokens are written, by the names that templates have for them."""
+        """Return how special tokens are written, by the names that templates have for them."""
         named = {}
         for name, token in self._configuration().items():
             if name.endswith("_token"):
@@ -199,8 +199,8 @@ class Tokenizer:
         return named
 
 
-def _opened(text: str, path: str) -> Any:
-    """Returns the library's tokenizer.
+def open_tokenizer(text: str, path: str) -> Any:
+    """Return the library's tokenizer of a ``tokenizer.json``.
 
     Raises:
         Refused: The library cannot read it.

@@ -89,7 +89,7 @@ class Transcriber(Figures):
             self._before = [self._token(BEFORE), *said[max(len(said) - kept, 0) :].tolist()]
 
     def continued(self, path: str | os.PathLike[str], most: int) -> Iterator[str]:
-        """Yields the text of a sound, as it comes.
+        """Yield the text of a sound, as it comes.
 
         Args:
             path: A file.
@@ -100,11 +100,11 @@ class Transcriber(Figures):
             yield from self.piece(clip, number, most)
 
     def count(self, clip: Clip) -> int:
-        """Returns how many pieces a sound has."""
+        """Return how many pieces a sound has."""
         return -(-clip.frames // (self.seconds * clip.rate))
 
     def piece(self, clip: Clip, number: int, most: int) -> Iterator[str]:
-        """Yields the text of a piece of a sound, as it comes."""
+        """Yield the text of a piece of a sound, as it comes."""
         start = time.perf_counter()
         self._generator.rewind_to(0)
         self._generator.set_model_input(AUDIO, self._processor.piece(clip, number))
@@ -126,7 +126,7 @@ class Transcriber(Figures):
         return "" if token is None else self._tokenizer.written(token).strip("<|>")
 
     def _begun(self) -> NDArray:
-        """Returns the tokens that ask for a transcript, in the language that is spoken."""
+        """Return the tokens that ask for a transcript, in the language that is spoken."""
         if not self._languages:  # a model of one language has no tokens for that
             return np.array([*self._before, self._begin, self._token(PLAIN)], np.int32)
         if self._language is None:
@@ -146,7 +146,7 @@ class Transcriber(Figures):
         return found
 
     def _listed_languages(self) -> list[int]:
-        """Returns the tokens of languages, which follow the one that begins."""
+        """Return the tokens of languages, which follow the one that begins."""
         first = self._begin + 1
         found = []
         for token in range(first, first + MOST_LANGUAGES):

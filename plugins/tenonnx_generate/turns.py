@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.records import record
 from tenonnx_generate.errors import Refused
 from tenonnx_generate.options import GeneratorParams
 from tenonnx_generate.stops import StopStrings
@@ -51,7 +51,7 @@ class EngineEventFlags(enum.IntFlag):
     RETRYABLE = 16
 
 
-@record
+@dataclass(frozen=True)
 class TurnUsage:
     """The numbers of a turn's tokens; of one that goes on, all are 0.
 
@@ -59,14 +59,16 @@ class TurnUsage:
         prompt_tokens: Those that it was begun with.
         generated_tokens: Those that were appended to them.
         cached_prompt_tokens: Of the sequence up to the prompt's end, those whose caches were there.
+        queue_seconds: How long the turn waited for a slot of the caches.
     """
 
     prompt_tokens: int = 0
     generated_tokens: int = 0
     cached_prompt_tokens: int = 0
+    queue_seconds: float = 0.0
 
 
-@record
+@dataclass(frozen=True)
 class EngineEvent:
     """A token that came, a turn that ended, or both.
 
@@ -82,6 +84,8 @@ class EngineEvent:
         text: What is to be said now, where the turn has stop strings or asks for text.
         logprobs: Where the turn asks for it, as ``Generator.get_next_logprobs`` has them.
         error: The exception that a turn failed with.
+        prompt_logprobs: With the first token, where the turn asks for it: for each token of the
+            prompt but the first, the same as ``logprobs``.
     """
 
     flags: EngineEventFlags
@@ -95,6 +99,7 @@ class EngineEvent:
     text: str = ""
     logprobs: list[tuple[int, float]] | None = None
     error: Exception | None = None
+    prompt_logprobs: list[list[tuple[int, float]]] | None = None
 
 
 class RequestOptions:
@@ -103,14 +108,22 @@ class RequestOptions:
     def __init__(self) -> None:
         self.max_session_tokens: int | None = None
         self.adapter: tuple[Adapters, str] | None = None
+        self.cache_salt = ""
 
     def set_max_session_tokens(self, count: int) -> None:
-        """Sets how many tokens all turns may have together; checked by ``create_request``."""
+        """Set how many tokens all turns may have together; checked by ``create_request``."""
         self.max_session_tokens = int(count)
 
     def set_active_adapter(self, adapters: Adapters, adapter_name: str) -> None:
-        """Sets the adapter that the request's tokens are run with; ``create_request`` finds it."""
+        """Set the adapter that the request's tokens are run with; ``create_request`` finds it."""
         self.adapter = (adapters, adapter_name)
+
+    def set_cache_salt(self, salt: str) -> None:
+        """Set a text; only requests with the same one share the caches of equal prompts.
+
+        How long a prompt takes then tells nobody else whether another request had it.
+        """
+        self.cache_salt = salt
 
 
 class TurnOptions:
@@ -125,7 +138,7 @@ class TurnOptions:
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all that was set."""
+        """Forget all that was set."""
         self.params = GeneratorParams(self._model)
         self.params.set_search_options(min_length=0)
         self.max_generated: int | None = None
@@ -133,9 +146,10 @@ class TurnOptions:
         self.stops: tuple[str, ...] = ()
         self.text = False
         self.logprobs: int | None = None
+        self.prompt_logprobs: int | None = None
 
     def set_search_options(self, **options: bool | int | float) -> None:
-        """Sets search options by name, as ``GeneratorParams`` does.
+        """Set search options by name, as ``GeneratorParams`` does.
 
         Raises:
             Refused: There is no such option for a turn, or it cannot have the value.
@@ -154,7 +168,7 @@ class TurnOptions:
         self.params.set_search_options(**options)
 
     def set_max_generated_tokens(self, count: int) -> None:
-        """Sets how many tokens may come; without, as many as the request may have.
+        """Set how many tokens may come; without, as many as the request may have.
 
         Raises:
             Refused: It is less than 1.
@@ -164,7 +178,7 @@ class TurnOptions:
         self.max_generated = int(count)
 
     def set_min_generated_tokens(self, count: int) -> None:
-        """Sets how many tokens come before one may end the text.
+        """Set how many tokens come before one may end the text.
 
         Raises:
             Refused: It is less than 0.
@@ -174,42 +188,42 @@ class TurnOptions:
         self.min_generated = int(count)
 
     def set_do_sample(self, value: bool) -> None:
-        """Sets whether tokens are drawn at random; if not, the likeliest is taken."""
+        """Set whether tokens are drawn at random; if not, the likeliest is taken."""
         self.set_search_options(do_sample=value)
 
     def set_temperature(self, value: float) -> None:
-        """Sets the temperature; a higher one draws unlikely tokens more often."""
+        """Set the temperature; a higher one draws unlikely tokens more often."""
         self.set_search_options(temperature=value)
 
     def set_top_p(self, value: float) -> None:
-        """Draws from the likeliest tokens whose probabilities add up to this value."""
+        """Draw from the likeliest tokens whose probabilities add up to this value."""
         self.set_search_options(top_p=value)
 
     def set_top_k(self, value: int) -> None:
-        """Draws from this number of the likeliest tokens; 0 means all."""
+        """Draw from this number of the likeliest tokens; 0 means all."""
         self.set_search_options(top_k=value)
 
     def set_repetition_penalty(self, value: float) -> None:
-        """Lowers the scores of tokens that the text has already by a factor; 1 changes nothing."""
+        """Lower the scores of tokens that the text has already by a factor; 1 changes nothing."""
         self.set_search_options(repetition_penalty=value)
 
     def set_no_repeat_ngram_size(self, value: int) -> None:
-        """Allows each run of this many tokens once; 0 means no limit."""
+        """Allow each run of this many tokens once; 0 means no limit."""
         self.set_search_options(no_repeat_ngram_size=value)
 
     def set_seed(self, value: int) -> None:
-        """Has turns with this seed draw the same numbers.
+        """Have turns with this seed draw the same numbers.
 
         Requests in the same batch can still decide a near tie, as kernels round differently.
         """
         self.set_search_options(random_seed=value)
 
     def clear_seed(self) -> None:
-        """Draws other numbers in each turn."""
+        """Draw other numbers in each turn."""
         self.set_search_options(random_seed=-1)
 
     def set_stop_strings(self, strings: Sequence[str]) -> None:
-        """Ends the text before one of some strings; ``EngineEvent.text`` leaves it out.
+        """End the text before one of some strings; ``EngineEvent.text`` leaves it out.
 
         Raises:
             Refused: One is empty, or they are none.
@@ -220,21 +234,25 @@ class TurnOptions:
         self.stops = tuple(strings)
 
     def set_guidance(self, kind: str, data: str) -> None:
-        """Holds what is generated to a schema or grammar, as ``GeneratorParams`` does."""
+        """Hold what is generated to a schema or grammar, as ``GeneratorParams`` does."""
         self.params.set_guidance(kind, data)
 
     def clear_guidance(self) -> None:
-        """Holds it to nothing."""
+        """Hold it to nothing."""
         self.params.guidance = None
 
     def set_text(self, value: bool) -> None:
-        """Says whether events have the text that is to be said."""
+        """Set whether events have the text of the answer."""
         self.text = bool(value)
 
     def set_logprobs(self, top: int | None) -> None:
-        """Sets how many of the likeliest tokens events have, besides the one that came."""
+        """Set how many of the likeliest tokens events have, besides the one that came."""
         self.logprobs = None if top is None else int(top)
 
+    def set_prompt_logprobs(self, top: int | None) -> None:
+        """Set how many of the likeliest tokens are told at each token of the prompt."""
+        self.prompt_logprobs = None if top is None else int(top)
+
     def search_options(self) -> dict[str, Any]:
-        """Returns all search options."""
+        """Return all search options."""
         return self.params.get_search_options()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def check_vocabulary(model: Model, draft: Model) -> None:
-    """Checks that tokens of two models are the same.
+    """Check that tokens of two models are the same.
 
     Raises:
         Refused: One has more, or a token is another text.

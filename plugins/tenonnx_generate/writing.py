@@ -53,7 +53,7 @@ class Figures:
         most: int,
         start: float,
     ) -> Iterator[str]:
-        """Yields what a generator writes, piece by piece.
+        """Yield what a generator writes, piece by piece.
 
         Args:
             generator: It has a prompt.
@@ -148,11 +148,11 @@ class Writer(Figures):
         return told["acceptance_rate"] if told["draft_tokens_evaluated"] else None
 
     def continued(self, text: str, most: int) -> Iterator[str]:
-        """Yields what follows a text, piece by piece; at most so many tokens."""
+        """Yield what follows a text, piece by piece; at most so many tokens."""
         return self._after(self._tokenizer.encode(text), most)
 
     def answered(self, messages: Sequence[dict[str, Any]], most: int) -> Iterator[str]:
-        """Yields the answer to messages; what they begin with as before is not run again."""
+        """Yield the answer to messages; what they begin with as before is not run again."""
         prompt = self._tokenizer.apply_chat_template(messages)
         # The template writes the special tokens itself.
         self._tokenizer.update_options(add_special_tokens=False)
@@ -176,7 +176,7 @@ class Writer(Figures):
         yield from self.generated(self._generator, self._tokenizer, self._stops, most, start)
 
     def _begun(self, prompt: NDArray) -> NDArray:
-        """Goes back to where a prompt differs from the sequence; returns the rest of it."""
+        """Go back to where a prompt differs from the sequence; return the rest of it."""
         if not self._continues:  # an encoder reads the whole text
             self._generator.rewind_to(0)
             return prompt

@@ -27,7 +27,7 @@ class JaxDevice(ArrayDevice):
     """jax's default device. On the CPU, aligned arrays and weights are used in place."""
 
     def upload(self, array: np.ndarray[Any, Any]) -> Any:
-        """Returns a jax array; on the CPU of the same memory, if that is aligned to 64 bytes."""
+        """Return a jax array; on the CPU of the same memory, if that is aligned to 64 bytes."""
         jax = importlib.import_module("jax")
         with jax.enable_x64(True):
             return jax.device_put(array)
@@ -48,7 +48,7 @@ class JaxExecutionProvider(TracingProvider):
     without: ClassVar[dict[str, str]] = DECLINED
 
     def jit(self, function: Function) -> Function:
-        """Returns XLA's function with 64-bit types enabled."""
+        """Return XLA's function with 64-bit types enabled."""
         jax = importlib.import_module("jax")
         compiled = jax.jit(function)
 

@@ -14,7 +14,7 @@ from tenonnx_array.windows import Windows
 def convolve(
     xp: Namespace, X: Array, W: Array, B: Array | None, windows: Windows, group: int
 ) -> Array:
-    """Correlates images with filters; float32 is not reduced to TF32."""
+    """Correlate images with filters; float32 is not reduced to TF32."""
     lax: Any = importlib.import_module("jax.lax")
     Y = lax.conv_general_dilated(
         xp.asarray(X),
@@ -29,7 +29,7 @@ def convolve(
 
 
 def reduced(X: Array, windows: Windows, by: str, start: float) -> Array:
-    """Returns each window of X (N, C, D1, ...) reduced; ``start`` is the value of padding."""
+    """Return each window of X (N, C, D1, ...) reduced; ``start`` is the value of padding."""
     lax: Any = importlib.import_module("jax.lax")
     return lax.reduce_window(
         X,
@@ -43,13 +43,13 @@ def reduced(X: Array, windows: Windows, by: str, start: float) -> Array:
 
 
 def greatest(xp: Namespace, X: Array, windows: Windows) -> Array:
-    """Returns the greatest element of each window."""
+    """Return the greatest element of each window."""
     whole = xp.issubdtype(X.dtype, xp.integer)
     return reduced(X, windows, "max", int(xp.iinfo(X.dtype).min) if whole else -math.inf)
 
 
 def average(xp: Namespace, X: Array, windows: Windows, counts: Array) -> Array:
-    """Returns the mean of each window."""
+    """Return the mean of each window."""
     return reduced(X, windows, "add", 0) / xp.asarray(counts, X.dtype)
 
 

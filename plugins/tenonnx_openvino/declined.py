@@ -24,7 +24,7 @@ ONLY: dict[tuple[str, str], object] = {
 
 
 def declined(node: ir.Node) -> str | None:
-    """Returns why a node stays with other providers although OpenVINO accepts it."""
+    """Return why a node stays with other providers although OpenVINO accepts it."""
     if node.op_type in WITHOUT:
         return WRONG
     for name, attribute in node.attributes.items():

@@ -12,7 +12,7 @@ from tenonnx.delegate import SegmentModel
 
 
 def model_of(given: SegmentModel) -> Any:
-    """Returns an ``openvino.Model``; it does not keep the weights alive."""
+    """Return an ``openvino.Model``; it does not keep the weights alive."""
     ov: Any = importlib.import_module("openvino")
     opset: Any = importlib.import_module("openvino.opset13")
     model = ov.Core().read_model(given.proto.SerializeToString())
@@ -28,7 +28,7 @@ def model_of(given: SegmentModel) -> Any:
 
 
 def _writable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Returns a view that is marked writable: OpenVINO takes no other, and never writes to it."""
+    """Return a view that is marked writable: OpenVINO takes no other, and never writes to it."""
     array = np.asarray(array, order="C")
     if array.flags.writeable:
         return array

@@ -5,25 +5,29 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import logging
 import threading
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from weakref import WeakValueDictionary
 
 import numpy as np
 
 from tenonnx import Provider, Segment, Step
+from tenonnx import graph as graphs
 from tenonnx.delegate import SegmentModel, Type, inputs_of, segment_model, type_of
-from tenonnx.records import record
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+log = logging.getLogger("tenonnx_openvino")
+
 ELEMENTS = frozenset(["BOOL", "INT8", "INT32", "INT64", "UINT8", "FLOAT16", "FLOAT"])
 
 
-@record
+@dataclass(frozen=True)
 class OpenVINOOptions:
     """Options of the provider.
 
@@ -38,12 +42,12 @@ class OpenVINOOptions:
 
 @functools.cache
 def core() -> Any:
-    """Returns OpenVINO's core, one for the process."""
+    """Return OpenVINO's core, one for the process."""
     return importlib.import_module("openvino").Core()
 
 
 def _read(given: SegmentModel) -> Any:
-    """Returns OpenVINO's model of a segment."""
+    """Return OpenVINO's model of a segment."""
     from tenonnx_openvino.hand_over import model_of  # only if OpenVINO is installed
 
     return model_of(given)
@@ -65,13 +69,13 @@ class OpenVINOExecutionProvider(Provider):
 
     @classmethod
     def check(cls) -> str | None:
-        """Says whether openvino is installed, without importing it."""
+        """Return whether openvino is installed, without importing it."""
         if importlib.util.find_spec("openvino") is not None:
             return None
         return "openvino is not installed: pip install 'tenonnx[openvino]'"
 
     def supports(self, node: ir.Node) -> Literal[True] | str:
-        """Accepts a node that OpenVINO reads and its device runs; it is queried once."""
+        """Accept a node that OpenVINO reads and its device runs; it is queried once."""
         if node.domain:
             return f"OpenVINO gets operators of ai.onnx alone, and this is of {node.domain}"
         import onnx_ir as ir  # only if OpenVINO is installed
@@ -92,6 +96,10 @@ class OpenVINOExecutionProvider(Provider):
             self._verdicts[key] = self._ask(node)
         return self._verdicts[key]
 
+    def claim(self, nodes: Sequence[ir.Node]) -> list[Sequence[ir.Node]]:
+        """Claim all nodes at once, for as few segments as there can be."""
+        return [nodes]
+
     def _ask(self, node: ir.Node) -> Literal[True] | str:
         try:
             alone = segment_model(Segment((node,), frozenset(node.outputs)))
@@ -106,11 +114,30 @@ class OpenVINOExecutionProvider(Provider):
         return f"{self.options.device_type} does not run {', '.join(lacking)}" if lacking else True
 
     def compile(self, segment: Segment) -> Sequence[Step]:
-        """Returns one step; OpenVINO compiles it now, or at the first run if types are missing."""
+        """Return one step; OpenVINO compiles it now, or at the first run if types are missing.
+
+        A segment that OpenVINO cannot compile becomes two: its compiler runs out of registers for
+        some fused nodes.
+        """
         engine = Engine(segment, self.options)
         if all(value.dtype is not None and value.shape is not None for value in engine.inputs):
-            engine.compiled(tuple(map(type_of, engine.inputs)))
+            try:
+                engine.compiled(tuple(map(type_of, engine.inputs)))
+            except RuntimeError as error:
+                if len(segment.nodes) == 1:
+                    raise
+                log.info("a segment of %d nodes is halved: %s", len(segment.nodes), error)
+                return [step for half in _halves(segment) for step in self.compile(half)]
         return [Step(engine, engine.inputs, segment.outputs, segment.nodes, multiple=True)]
+
+
+def _halves(segment: Segment) -> tuple[Segment, Segment]:
+    middle = len(segment.nodes) // 2
+    first, second = segment.nodes[:middle], segment.nodes[middle:]
+    read = {value for node in second for value in graphs.inputs(node)}
+    made = (value for node in first for value in node.outputs)
+    between = frozenset(v for v in made if v in read or v in segment.escaping)
+    return Segment(first, between), Segment(second, segment.escaping)
 
 
 class Compiled:
@@ -136,7 +163,7 @@ class Engine:
         self.compiled = functools.cache(self._compile)
 
     def __call__(self, *arrays: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], ...]:
-        """Runs once; inputs are used in place, outputs are the caller's."""
+        """Run once; inputs are used in place, outputs are the caller's."""
         compiled = self.compiled(tuple((a.dtype.name, a.ndim) for a in arrays))
         try:
             request = compiled.idle.pop()

@@ -8,7 +8,7 @@ from tenonnx.inference import infer_types
 
 
 def infer_ranks(model: ir.Model) -> bool:
-    """Writes the inferred types and shapes into a model for OpenVINO.
+    """Write the inferred types and shapes into a model for OpenVINO.
 
     A model without inferable types stays as it is, and OpenVINO runs the nodes that it can.
     """

@@ -46,7 +46,7 @@ class Tables:
         self._later: list[tuple[int, int, ir.TensorProtocol]] = []
 
     def table(self, kind: str, values: Mapping[str, Any]) -> int:
-        """Adds a table with the fields given, and all that they refer to; returns its place.
+        """Add a table with the fields given, and all that they refer to; return its place.
 
         A table that the schema leaves open is a pair of its kind and its fields.
         """
@@ -101,7 +101,7 @@ class Tables:
         return int(builder.EndVector())
 
     def write(self, root: int, identifier: bytes, file: BinaryIO) -> None:
-        """Writes the flatbuffer, and what comes later tensor by tensor.
+        """Write the flatbuffer, and what comes later tensor by tensor.
 
         Raises:
             InvalidArgument: It is larger than the format allows.
@@ -130,7 +130,7 @@ class Tables:
 
 
 def _point(head: bytearray, table: int, slot: int, target: int) -> None:
-    """Has a field of a table refer to a vector behind all tables."""
+    """Have a field of a table refer to a vector behind all tables."""
     field = table + flatbuffers.Table(head, table).Offset(4 + 2 * slot)
     struct.pack_into(number_types.UOffsetTFlags.packer_type.format, head, field, target - field)
 

@@ -59,7 +59,7 @@ class Allowance:
         self._left = READS_PER_BYTE * size
 
     def spend(self, nbytes: int) -> None:
-        """Counts what is about to be read.
+        """Count what is about to be read.
 
         Raises:
             InvalidProtobuf: It is too much for a file of this size.
@@ -155,12 +155,12 @@ class Row:
         return [self._row(kind, self._table.Indirect(place)) for place in places]
 
     def _span(self, where: int) -> tuple[int, int]:
-        """Returns where the vector that is referred to at a position starts, and its length."""
+        """Return where the vector that is referred to at a position starts, and its length."""
         start = self._table.Indirect(where)
         return start + 4, int(self._table.Get(number_types.Uint32Flags, start))
 
     def span(self, field: str) -> tuple[int, int] | None:
-        """Returns byte offset and element count of a vector field, without reading it."""
+        """Return byte offset and element count of a vector field, without reading it."""
         slot, _ = self._slots[field]
         offset = self._guard(field, lambda: self._table.Offset(4 + 2 * slot))
         if not offset:
@@ -168,7 +168,7 @@ class Row:
         return self._guard(field, lambda: self._span(self._table.Pos + offset))  # type: ignore[no-any-return]
 
     def union(self, field: str, kinds: Sequence[str]) -> Row | None:
-        """Returns a union's table; the field before it says which of ``kinds`` it is, from 1."""
+        """Return a union's table; the field before it says which of ``kinds`` it is, from 1."""
         slot, _ = self._slots[field]
         tag = getattr(self, f"{field}_type")
         offset = self._guard(field, lambda: self._table.Offset(4 + 2 * slot))

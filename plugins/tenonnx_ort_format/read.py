@@ -17,7 +17,7 @@ Scope = dict[str, ir.Value]
 
 
 def read_model(source: str | os.PathLike[str] | Any, registry: WeightRegistry) -> ir.Model:
-    """Reads a model.
+    """Read a model.
 
     Args:
         source: A path, or a buffer that stays unchanged while the model is in use.
@@ -170,7 +170,7 @@ def _lookup(name: str, scopes: Sequence[Scope]) -> ir.Value:
 
 
 def _type_and_shape(table: Row | None) -> dict[str, Any]:
-    """Returns the type and shape of a TypeInfo as keyword arguments of ``ir.Value``."""
+    """Return the type and shape of a TypeInfo as keyword arguments of ``ir.Value``."""
     value = table.union("value", TYPE_KINDS) if table is not None else None
     if value is None:
         return {}

@@ -31,7 +31,7 @@ Fields = dict[str, Any]
 
 
 def write_model(model: ir.Model, path: Path, identifier: bytes) -> None:
-    """Writes a model; the weights go from where they are to the file, one at a time.
+    """Write a model; the weights go from where they are to the file, one at a time.
 
     Raises:
         NotSupported: It has something that the format cannot say.
@@ -86,7 +86,7 @@ def _graph(graph: ir.Graph) -> Fields:
 
 
 def _values(graph: ir.Graph) -> Iterable[ir.Value]:
-    """Returns all values that a graph defines, or reads of those around it."""
+    """Return all values that a graph defines, or reads of those around it."""
     values = dict.fromkeys([*graph.inputs, *graph.initializers.values(), *graph.outputs])
     for node in graph:
         values.update(dict.fromkeys(v for v in node.outputs if v.name))
@@ -96,7 +96,7 @@ def _values(graph: ir.Graph) -> Iterable[ir.Value]:
 
 
 def _implicit(node: ir.Node) -> list[ir.Value]:
-    """Returns the values around a node that its subgraphs read, in order of first use."""
+    """Return the values around a node that its subgraphs read, in order of first use."""
     return list(dict.fromkeys(captures(node)))
 
 
@@ -153,7 +153,7 @@ def _node(node: ir.Node, index: int) -> Fields:
 
 
 def _counts(given: int, formal: int) -> list[int]:
-    """Returns how many inputs each formal one has: the last, if variadic, all that are left."""
+    """Return how many inputs each formal one has: the last, if variadic, all that are left."""
     counts = [int(position < given) for position in range(formal)]
     if given > formal > 0:
         counts[-1] += given - formal
@@ -161,7 +161,7 @@ def _counts(given: int, formal: int) -> list[int]:
 
 
 def _edges(nodes: Sequence[ir.Node]) -> list[Fields]:
-    """Returns each node's edges: the other node, the output there or here, the input."""
+    """Return each node's edges: the other node, the output there or here, the input."""
     index = {node: i for i, node in enumerate(nodes)}
     edges = [(list[tuple[int, int, int]](), list[tuple[int, int, int]]()) for _ in nodes]
     for node, here in index.items():
@@ -227,7 +227,7 @@ def _text(text: str | bytes) -> str:
 
 
 def _schema(node: ir.Node) -> Any:
-    """Returns the schema of a node's operator.
+    """Return the schema of a node's operator.
 
     Raises:
         NotSupported: There is none.
@@ -243,7 +243,7 @@ def _schema(node: ir.Node) -> Any:
 
 
 def _resolver(model: ir.Model) -> Fields:
-    """Returns which inputs and outputs stand for each type that a kernel may be chosen by."""
+    """Return which inputs and outputs stand for each type that a kernel may be chosen by."""
     schemas = {}
     for node in nodes(model.graph):
         schema = _schema(node)
@@ -264,5 +264,5 @@ def _args(schema: Any) -> list[Fields]:
 
 
 def _by_key(entries: list[Fields], key: str) -> list[Fields]:
-    """Returns tables in the order that flatbuffers' binary search expects."""
+    """Return tables in the order that flatbuffers' binary search expects."""
     return sorted(entries, key=lambda entry: str(entry[key]).encode())

@@ -53,9 +53,12 @@ LISTING = {"kernels": "ai.tenonnx::DequantizeMatMul-1"}
 
 @hookimpl
 def register_transforms(register: Callable[[Transform], None]) -> None:
-    """Announce the transforms; they run once constants are folded."""
+    """Announce the transforms; all but the first run once constants are folded."""
+    apply = Transform.later("tenonnx_quant.casts:dequantize_casts")
+    needs: tuple[Any, ...] = (("Cast", "DequantizeLinear"), ("MatMul", "Gemm", "Gather"))
+    register(Transform("dequantize-casts", apply, "basic", order=18, needs=needs))
     apply = Transform.later("tenonnx_quant.moves:move_codes")
-    needs: tuple[Any, ...] = ("DequantizeLinear", "QuantizeLinear")
+    needs = ("DequantizeLinear", "QuantizeLinear")
     register(Transform("move-codes", apply, "basic", order=25, needs=needs))
     apply = Transform.later("tenonnx_quant.fuse:fuse_dequantize_matmul")
     needs = ("DequantizeLinear", ("MatMul", "Gemm"))

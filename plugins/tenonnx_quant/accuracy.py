@@ -47,7 +47,7 @@ class Accuracy:
         return 10 * math.log10(self.signal / self.noise) if self.signal else -math.inf
 
     def add(self, expected: Any, found: Any) -> None:
-        """Takes one run's output of both models, of the same shape."""
+        """Take one run's output of both models, of the same shape."""
         expected, found = np.asarray(expected, np.float64), np.asarray(found, np.float64)
         # Scores that are masked out are infinite in both.
         both = np.isfinite(expected) & np.isfinite(found)
@@ -66,7 +66,7 @@ class Accuracy:
 
 
 def compare(original: Any, quantized: Path, feeds: Iterable[Feed]) -> Sequence[Accuracy]:
-    """Runs both models on the feeds; returns the error of every output of numbers."""
+    """Run both models on the feeds; return the error of every output of numbers."""
     sessions = [InferenceSession(model) for model in (original, quantized)]
     names = [output.name for output in sessions[0].get_outputs()]
     found = {name: Accuracy(name) for name in names}

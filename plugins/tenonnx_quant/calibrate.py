@@ -34,7 +34,7 @@ def calibrate(
     percentile: float,
     progress: Progress,
 ) -> dict[str, Range]:
-    """Runs a model on calibration data and returns the range of each value that is floats.
+    """Run a model on calibration data and return the range of each value that is floats.
 
     Args:
         model: The float model, which stays as it is.
@@ -85,7 +85,7 @@ def _with_outputs(model: ir.Model, names: Sequence[str]) -> ir.Model:
 def _runs(
     session: InferenceSession, names: Sequence[str], feeds: Feeds
 ) -> Iterator[tuple[str, Any, int]]:
-    """Yields every activation of floats, its name, and how many feeds are done."""
+    """Yield every activation of floats, its name, and how many feeds are done."""
     for done, feed in enumerate(feeds(), 1):
         for name, x in zip(names, session.run(list(names), feed), strict=True):
             if isinstance(x, np.ndarray) and x.dtype in (np.float32, np.float16):

@@ -44,18 +44,18 @@ class Choice:
         return list(dict.fromkeys(self.quantized.values()))
 
     def take(self, value: ir.Value, root: ir.Value | None = None) -> None:
-        """Quantizes a value, unless it is so already."""
+        """Quantize a value, unless it is so already."""
         self.quantized.setdefault(value, self.quantized.get(root, root) if root else value)
 
     def finish(self, value: ir.Value) -> None:
-        """Quantizes a value for all its readers; one that leaves the graph stays as it is."""
+        """Quantize a value for all its readers; one that leaves the graph stays as it is."""
         if not value.is_graph_output():
             self.take(value)
             self.finished.add(value)
 
 
 def choose(graph: ir.Graph, selection: Selection) -> Choice:
-    """Returns what to quantize: products first, then what only passes on what they read or write.
+    """Return what to quantize: products first, then what only passes on what they read or write.
 
     A bias that is added, or a Relu, right behind a product is its own: the value behind it is
     quantized and the one between stays as it is.
@@ -89,7 +89,7 @@ def _is_product(node: ir.Node) -> bool:
 
 
 def _activations(node: ir.Node) -> list[ir.Value]:
-    """Returns what a node reads that is no constant; of a product, no bias either."""
+    """Return what a node reads that is no constant; of a product, no bias either."""
     inputs = node.inputs[:2] if node.op_type in PRODUCTS else node.inputs
     return [v for v in inputs if v is not None and v.const_value is None]
 
@@ -116,7 +116,7 @@ def _is_surrounded(node: ir.Node, choice: Choice) -> bool:
 
 
 def _end(node: ir.Node) -> ir.Value:
-    """Returns a node's output behind the bias and the activation that are its own."""
+    """Return a node's output behind the bias and the activation that are its own."""
     value = node.outputs[0]
     while len(value.uses()) == 1 and not value.is_graph_output():
         (reader, _), *_ = value.uses()

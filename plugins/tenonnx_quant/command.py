@@ -139,7 +139,7 @@ def quantize(
     roots: Roots = NOTHING,
     as_json: Json = False,
 ) -> None:
-    """Quantizes a model."""
+    """Quantize a model."""
     form = form or FORMS[mode][0]
     if form not in FORMS[mode]:
         raise InvalidArgument(
@@ -172,7 +172,7 @@ def quantize(
 
 
 def tell_of(report: api.Report, as_json: bool) -> None:
-    """Prints what was done."""
+    """Print what was done."""
     sizes = {str(path): path.stat().st_size for path in report.written}
     if as_json:
         accuracy = {

@@ -38,7 +38,7 @@ class DynamicScheme:
 
 
 def quantize_dynamic(model: ir.Model, scheme: DynamicScheme) -> tuple[ir.Model, int]:
-    """Replaces selected products with constant float32 weights; returns the model and how many.
+    """Replace selected products with constant float32 weights; return the model and how many.
 
     A weight that something else reads as well, such as a table that rows are gathered from,
     stays as it is, so that it stays one tensor.
@@ -91,7 +91,7 @@ class Rewriter:
         self._quantized: dict[tuple[ir.Graph, ir.Value], ir.Node] = {}
 
     def replace(self, graph: ir.Graph, value: ir.Value, readers: list[ir.Node]) -> None:
-        """Exchanges all nodes that read a weight, which is quantized with one set of scales."""
+        """Exchange all nodes that read a weight, which is quantized with one set of scales."""
         stored = self._stored(graph, value, readers[0])
         for node in readers:
             assert isinstance(node.graph, ir.Graph)
@@ -110,14 +110,14 @@ class Rewriter:
         del graph.initializers[value.name]
 
     def _stored(self, graph: ir.Graph, value: ir.Value, node: ir.Node) -> Quantized:
-        """Returns a weight in int8, ``[K, N]`` of products."""
+        """Return a weight in int8, ``[K, N]`` of products."""
         turned = node.op_type == "Gemm" and bool(attribute(node, "transB", 0))
         channels = 0 if turned or node.op_type == "Conv" else 1
         axis = channels if self.scheme.per_channel else None
         return by_channel(graph, value, axis, turned=turned)
 
     def _activation(self, graph: ir.Graph, source: ir.Value) -> ir.Node:
-        """Returns the node that quantizes an activation, made where it is first needed."""
+        """Return the node that quantizes an activation, made where it is first needed."""
         found = self._quantized.get((graph, source))
         if found is None:
             found = ir.node("DynamicQuantizeLinear", [source], num_outputs=3)
@@ -159,7 +159,7 @@ class Rewriter:
 
 
 def _per_channel(node: ir.Node, source: ir.Value) -> ir.Node:
-    """Returns what lets a convolution's scales, or bias, broadcast over its result."""
+    """Return what lets a convolution's scales, or bias, broadcast over its result."""
     graph, weight = node.graph, node.inputs[1]
     assert isinstance(graph, ir.Graph)
     assert weight is not None

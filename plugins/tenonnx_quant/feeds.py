@@ -21,7 +21,7 @@ SUFFIXES = (".npz", ".npy")
 
 
 def open_feeds(data: Any, names: Sequence[str], batch: int = 0, most: int = 0) -> Feeds:
-    """Returns what yields the feeds that a user gives.
+    """Return what yields the feeds that a user gives.
 
     Args:
         data: An ``.npz`` file of one feed, an ``.npy`` file for a model of one input, a folder of

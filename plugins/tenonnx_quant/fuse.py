@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import onnx_ir as ir
 
 from tenonnx import TransformContext, Weight, WeightTensor
 from tenonnx.graph import attribute, constant_of, graphs
-from tenonnx.records import record
 from tenonnx.sizes import operand
-
-DOMAIN = "ai.tenonnx"
-"""The domain of the fused operator; the transform makes it, and no file has it."""
+from tenonnx_quant.kernels import DOMAIN
 
 BITS = {
     ir.DataType.INT8: (8, 1),
@@ -28,8 +27,11 @@ OPERANDS = {"MatMul": (2,), "Gemm": (2, 3)}
 ROUNDING = 4
 """The accuracy level that lets activations be rounded to 8 bits."""
 
+LEAST_BLOCK_OF_2_BITS = 32
+"""Weights of 2 bits that share a scale, at least, for which onnxruntime rounds."""
 
-@record
+
+@dataclass(frozen=True)
 class Quantized:
     """A constant matrix behind a DequantizeLinear, as its weights are stored."""
 
@@ -41,7 +43,7 @@ class Quantized:
 
 
 def fuse_dequantize_matmul(model: ir.Model, context: TransformContext) -> bool:
-    """Fuses every MatMul and Gemm whose second operand is a dequantized constant matrix.
+    """Fuse every MatMul and Gemm whose second operand is a dequantized constant matrix.
 
     Also through a Transpose in between. A bias of Gemm, or anything else added to the product,
     stays a node of its own. The DequantizeLinear goes once nobody reads it. A model that is to be
@@ -54,13 +56,14 @@ def fuse_dequantize_matmul(model: ir.Model, context: TransformContext) -> bool:
         for node in tuple(graph):
             found = _match(node)
             if found is not None and _supported(node, context):
-                _replace(graph, node, *found, accuracy=_accuracy(found[0], context))
+                accuracy = _accuracy(found[0], context, transposed=found[1])
+                _replace(graph, node, *found, accuracy=accuracy)
                 modified = True
     return modified
 
 
 def _match(node: ir.Node) -> tuple[Quantized, bool] | None:
-    """Returns the matrix and whether the node multiplies by its transpose."""
+    """Return the matrix and whether the node multiplies by its transpose."""
     if node.domain != "" or len(node.inputs) not in OPERANDS.get(node.op_type, ()):
         return None
     if len(node.outputs) != 1 or node.inputs[0] is None:
@@ -69,7 +72,7 @@ def _match(node: ir.Node) -> tuple[Quantized, bool] | None:
     if node.op_type == "Gemm":
         if attribute(node, "transA", 0) or attribute(node, "alpha", 1) != 1:
             return None
-        if not _is_row(operand(node, 2)):
+        if not is_row(operand(node, 2)):
             return None
         transposed = bool(attribute(node, "transB", 0))
     producer = matrix.producer() if matrix is not None else None
@@ -85,8 +88,8 @@ def _match(node: ir.Node) -> tuple[Quantized, bool] | None:
     return None if quantized is None else (quantized, transposed)
 
 
-def _is_row(bias: ir.Value | None) -> bool:
-    """Says whether what Gemm adds is one row at most: Add would broadcast a product to several."""
+def is_row(bias: ir.Value | None) -> bool:
+    """Return whether what Gemm adds is one row at most: Add would broadcast to several."""
     producer = None if bias is None else bias.producer()
     if producer is not None and producer.op_type == "DequantizeLinear":
         bias = producer.inputs[0]  # of the same shape, and often a weight
@@ -130,10 +133,17 @@ def _supported(node: ir.Node, context: TransformContext) -> bool:
     return context.supports(ir.Node(DOMAIN, "DequantizeMatMul", alike, version=1, attributes=()))
 
 
-def _accuracy(quantized: Quantized, context: TransformContext) -> int:
-    """Returns the level that onnxruntime, too, has for blocks unless it is told otherwise."""
+def _accuracy(quantized: Quantized, context: TransformContext, *, transposed: bool) -> int:
+    """Return the level that onnxruntime, too, has for blocks unless it is told otherwise.
+
+    Without an option, it rounds for blocks along the first axis alone, of 2 bits for 32 and more.
+    """
     asked = context.option("session.qdq_matmulnbits_accuracy_level")
-    return ROUNDING if quantized.block_size and asked in (None, str(ROUNDING)) else 0
+    if not quantized.block_size or asked not in (None, str(ROUNDING)):
+        return 0
+    bits, _ = BITS[quantized.weight.dtype]
+    rounds = not transposed and (bits > 2 or quantized.block_size >= LEAST_BLOCK_OF_2_BITS)
+    return ROUNDING if rounds or asked is not None else 0
 
 
 def _replace(
@@ -171,7 +181,7 @@ def _replace(
 
 
 def _biased(node: ir.Node, product: ir.Value, bias: ir.Value) -> list[ir.Node]:
-    """Returns the nodes that add Gemm's bias, times beta if that is not 1."""
+    """Return the nodes that add Gemm's bias, times beta if that is not 1."""
     beta = attribute(node, "beta", 1)
     if beta == 1:
         return [ir.node("Add", [product, bias], version=14)]
@@ -181,7 +191,7 @@ def _biased(node: ir.Node, product: ir.Value, bias: ir.Value) -> list[ir.Node]:
 
 
 def _bytes_of(graph: ir.Graph, node: ir.Node, role: str, weight: Weight) -> ir.Value:
-    """Returns an initializer over the weight's bytes as they are stored."""
+    """Return an initializer over the weight's bytes as they are stored."""
     name = f"{node.outputs[0].name}/{role}"
     value = ir.Value(name=name, const_value=WeightTensor(weight.packed(), name=name))
     value.shape, value.type = ir.Shape([weight.nbytes]), ir.TensorType(ir.DataType.UINT8)

@@ -32,12 +32,12 @@ class Histogram:
         self.zeros = 0
 
     def add(self, x: NDArray) -> None:
-        """Counts the finite numbers of an array."""
+        """Count the finite numbers of an array."""
         self.counts += np.histogram(x[np.isfinite(x)], self.edges)[0]
         self.zeros += x.size - int(np.count_nonzero(x))
 
     def percentile(self, share: float) -> tuple[float, float]:
-        """Returns the range that leaves out ``1 - share`` of the numbers, half at either end."""
+        """Return the range that leaves out ``1 - share`` of the numbers, half at either end."""
         total = np.cumsum(self.counts) / max(int(self.counts.sum()), 1)
         outside = (1 - share) / 2
         first = int(np.searchsorted(total, outside, side="right"))
@@ -46,7 +46,7 @@ class Histogram:
         return max(float(self.edges[first]), self.low), min(float(self.edges[last + 1]), self.high)
 
     def entropy(self) -> tuple[float, float]:
-        """Returns the range, cut at ±t, in which integers tell the numbers apart best.
+        """Return the range, cut at ±t, in which integers tell the numbers apart best.
 
         The distribution of magnitudes, those above t counted at t, is compared with what remains
         of it when only ``LEVELS`` steps below t are told apart; t has the least divergence of
@@ -66,7 +66,7 @@ class Histogram:
 
 
 def divergence(counts: NDArray, end: int) -> float:
-    """Returns the divergence of counts cut at a bin from the same told apart in ``LEVELS`` steps.
+    """Return the divergence of counts cut at a bin from the same told apart in ``LEVELS`` steps.
 
     Each step's count is spread evenly over those of its bins that have any.
     """

@@ -7,8 +7,10 @@ from typing import Final
 
 from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_array.packed import unpack as packed_elements
-from tenonnx_quant.fuse import DOMAIN
 from tenonnx_quant.planes import by_planes
+
+DOMAIN = "ai.tenonnx"
+"""The domain of the fused operator; the transform makes it, and no file has it."""
 
 table = OperatorTable(DOMAIN)
 
@@ -36,7 +38,7 @@ def dequantize_matmul(
     transposed: int = 0,
     accuracy_level: int = 0,  # noqa: ARG001 - a license to be less accurate
 ) -> Array:
-    """Multiplies by a dequantized matrix W without ever holding all of it.
+    """Multiply by a dequantized matrix W without ever holding all of it.
 
     W is ``(weight - zero_points) * scales``, of shape [rows, columns] as stored, and is used
     as it is or, if ``transposed``, as its transpose.
@@ -90,7 +92,7 @@ def dequantize_matmul(
 
 
 def _group(rows: int, axis: int, block_size: int) -> int:
-    """Returns how many rows, a divisor of all, share the scales of each column; 0 if none do."""
+    """Return how many rows, a divisor of all, share the scales of each column; 0 if none do."""
     if axis == 0:
         return block_size if block_size and rows % block_size == 0 else 0
     return 0 if (axis == 1 and block_size) or not rows else math.gcd(rows, 64)
@@ -99,7 +101,7 @@ def _group(rows: int, axis: int, block_size: int) -> int:
 def unpack(
     xp: Namespace, packed: Array, bits: int, signed: int, count: int, start: int = 0
 ) -> Array:
-    """Returns ``count`` elements from element ``start`` on, one int8 or uint8 each."""
+    """Return ``count`` elements from element ``start`` on, one int8 or uint8 each."""
     each = 8 // bits
     first = start // each
     parts = packed_elements(xp, packed[first : (start + count + each - 1) // each], bits)
@@ -114,7 +116,7 @@ def unpack(
 def spread(
     xp: Namespace, values: Array, axis: int, block: int, start: int, stop: int, columns: int
 ) -> Array:
-    """Returns scales or zero points so that they broadcast over rows ``start`` to ``stop``."""
+    """Return scales or zero points so that they broadcast over rows ``start`` to ``stop``."""
     if axis < 0:
         return values.reshape(1, 1)
     if not block:

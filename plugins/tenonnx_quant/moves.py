@@ -28,7 +28,7 @@ class Code(NamedTuple):
 
 
 def move_codes(model: ir.Model, context: TransformContext) -> bool:
-    """Takes out the DequantizeLinear before what moves numbers, and the QuantizeLinear behind it.
+    """Take out the DequantizeLinear before what moves numbers, and the QuantizeLinear behind it.
 
     Both must have the same constant scale and zero point: every code is then what it was before.
     """
@@ -63,7 +63,7 @@ def _move(graph: ir.Graph | ir.Function, node: ir.Node) -> bool:
 
 
 def _code_of(node: ir.Node, operator: str) -> Code | None:
-    """Returns what a node's codes stand for, if it is this operator and constants say so."""
+    """Return what a node's codes stand for, if it is this operator and constants say so."""
     if node.op_type != operator or node.domain or len(node.inputs) < 3:
         return None
     if attribute(node, "block_size", 0) or attribute(node, "precision", 0) not in (0, 1):

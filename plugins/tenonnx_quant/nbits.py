@@ -74,7 +74,7 @@ class Columns:
 
 
 def replace_by_nbits(graph: ir.Graph, value: ir.Value, axis: int, scheme: WeightScheme) -> bool:
-    """Replaces the products with a matrix, and what gathers its rows; tells whether it could.
+    """Replace the products with a matrix, and what gathers its rows; tell whether it could.
 
     Anything else that reads the matrix goes on to read the float one.
     """
@@ -123,7 +123,7 @@ def _multiply(node: ir.Node, columns: Columns) -> None:
 
 
 def _gather(node: ir.Node, columns: Columns) -> None:
-    """Gathers rows of the very bytes that the products read, in another shape."""
+    """Gather rows of the very bytes that the products read, in another shape."""
     graph, old = node.graph, node.outputs[0]
     assert isinstance(graph, ir.Graph)
     sizes = constant(f"{old.name}.sizes", np.array([columns.count, -1]))
@@ -146,7 +146,7 @@ def _exchange(
 
 
 def _drop(graph: ir.Graph, value: ir.Value) -> None:
-    """Removes the transposes of a matrix that nobody reads any more, and the matrix likewise."""
+    """Remove the transposes of a matrix that nobody reads any more, and the matrix likewise."""
     for node, _ in tuple(value.uses()):
         if node.op_type == "Transpose" and not node.outputs[0].uses():
             assert isinstance(node.graph, ir.Graph)

@@ -6,7 +6,8 @@ import onnx
 import onnx_ir as ir
 from onnx import version_converter
 
-from tenonnx import NotSupported
+from tenonnx import NotSupported, default_registry
+from tenonnx.load import load
 
 INLINE_BYTES = 4096
 """Smaller constants take part in the conversion: axes, sizes, and the like."""
@@ -16,7 +17,7 @@ IR_OF_OPSET = {21: 10, 19: 9, 13: 7, 10: 5}
 
 
 def at_least(model: ir.Model, opset: int) -> ir.Model:
-    """Returns the model in an opset of ai.onnx that is this one or higher.
+    """Return the model in an opset of ai.onnx that is this one or higher.
 
     Raises:
         NotSupported: An operator of it cannot be converted.
@@ -29,7 +30,7 @@ def at_least(model: ir.Model, opset: int) -> ir.Model:
 
 
 def _converted(model: ir.Model, opset: int) -> ir.Model:
-    """Returns the model after onnx's version converter, which sees no weights."""
+    """Return the model after onnx's version converter, which sees no weights."""
     graph, found = model.graph, model.opset_imports[""]
     kept = {
         name: value
@@ -47,13 +48,13 @@ def _converted(model: ir.Model, opset: int) -> ir.Model:
             graph.inputs.append(value)
     try:
         proto = version_converter.convert_version(ir.to_proto(model), opset)
+        onnx.checker.check_model(proto)
     except Exception as error:  # its own, and what its C++ raises
         raise NotSupported(
             f"the model of opset {found} cannot be brought to opset {opset}: {error}",
             hint=f"export it with opset {opset}, or choose a form that needs none",
         ) from error
-    onnx.checker.check_model(proto)
-    converted = ir.from_proto(proto)
+    converted = load(proto, default_registry())
     for value in tuple(converted.graph.inputs):
         if value.name in tensors:
             value.const_value = tensors[value.name]

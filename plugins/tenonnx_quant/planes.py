@@ -35,7 +35,7 @@ def by_planes(
     signed: int,
     group: int,
 ) -> Array:
-    """Multiplies by a matrix whose every ``group`` rows share scales; by columns, or one.
+    """Multiply by a matrix whose every ``group`` rows share scales; by columns, or one.
 
     Args:
         xp: The array namespace.
@@ -79,7 +79,7 @@ def by_planes(
 def _scaled_after(
     x: Array, planes: Iterator[Array], zeros: list[Any] | None, factors: list[Array]
 ) -> Iterator[Array]:
-    """Yields the product of some columns of x with each plane (groups, rows of one, N)."""
+    """Yield the product of some columns of x with each plane (groups, rows of one, N)."""
     for place, plane in enumerate(planes):
         parts = x.reshape(x.shape[0], *plane.shape[:2]).transpose(1, 0, 2)
         product = parts @ plane
@@ -92,7 +92,7 @@ def _scaled_after(
 def _scaled_before(
     x: Array, planes: Iterator[Array], zeros: list[Any] | None, factors: list[Array]
 ) -> Iterator[Array]:
-    """Yields the same by way of dequantized planes."""
+    """Yield the same by way of dequantized planes."""
     for place, plane in enumerate(planes):
         if zeros is not None:
             plane -= zeros[place]
@@ -101,7 +101,7 @@ def _scaled_before(
 
 
 def _planes(xp: Namespace, packed: Array, bits: int, signed: int) -> Iterator[Array]:
-    """Returns the elements at each place of a byte, as unsigned; signed ones raised to be so."""
+    """Return the elements at each place of a byte, as unsigned; signed ones raised to be so."""
     if signed:
         packed = packed ^ xp.uint8(sum(1 << (place + bits - 1) for place in range(0, 8, bits)))
     return planes(xp, packed, bits)
@@ -110,7 +110,7 @@ def _planes(xp: Namespace, packed: Array, bits: int, signed: int) -> Iterator[Ar
 def _zeros(
     xp: Namespace, packed: Array | None, single: bool, span: slice, bits: int, signed: int
 ) -> list[Any]:
-    """Returns what each of ``_planes`` has for zero, to broadcast over its products."""
+    """Return what each of ``_planes`` has for zero, to broadcast over its products."""
     if packed is None:
         return [1 << (bits - 1) if signed else 0] * (8 // bits)
     planes = list(_planes(xp, packed if len(packed) == 1 else packed[span], bits, signed))
@@ -118,7 +118,7 @@ def _zeros(
 
 
 def _of_groups(values: Array, span: slice, place: int, each: int) -> Array:
-    """Returns the values for some groups and for a plane's columns, to broadcast over products."""
+    """Return the values for some groups and for a plane's columns, to broadcast over products."""
     if values.size == 1:
         return values.reshape(1, 1, 1)
     if values.ndim == 1:

@@ -81,7 +81,7 @@ class Job:
     progress: Progress = lambda *_: None
 
     def load(self, source: Any) -> ir.Model:
-        """Returns a model whose weights are mapped."""
+        """Return a model whose weights are mapped."""
         registry = self.registry or default_registry()
         return load(source, registry, allowed_roots=self.allowed_roots)
 
@@ -92,7 +92,7 @@ Rewrite = Callable[[ir.Model, Any], tuple[ir.Model, int]]
 def quantize_weights(
     source: Any, target: str | os.PathLike[str], scheme: WeightScheme | None = None, **job: Any
 ) -> Report:
-    """Quantizes the constant matrices of products to 4 or 8 bits; activations stay floats.
+    """Quantize the constant matrices of products to 4 or 8 bits; activations stay floats.
 
     Weights are read from the mapped file, and written, one after the other.
 
@@ -116,7 +116,7 @@ def quantize_weights(
 def quantize_dynamic(
     source: Any, target: str | os.PathLike[str], scheme: DynamicScheme | None = None, **job: Any
 ) -> Report:
-    """Quantizes products to int8, their activations by ranges found in every run.
+    """Quantize products to int8, their activations by ranges found in every run.
 
     Arguments and errors are those of ``quantize_weights``.
     """
@@ -129,7 +129,7 @@ def quantize_dynamic(
 def quantize_static(
     source: Any, target: str | os.PathLike[str], scheme: StaticScheme | None = None, **job: Any
 ) -> Report:
-    """Quantizes weights and activations to 8 bits, by ranges that calibration data has.
+    """Quantize weights and activations to 8 bits, by ranges that calibration data has.
 
     Arguments and errors are those of ``quantize_weights``; ``data`` is needed.
     """
@@ -164,7 +164,7 @@ def _quantize(
 
 
 def _prepare(model: ir.Model) -> None:
-    """Makes every constant an initializer, and every product a node of a graph.
+    """Make every constant an initializer, and every product a node of a graph.
 
     Models of old IR versions list their weights among the inputs; quantized, they cannot be
     given by a caller any more.
@@ -175,7 +175,7 @@ def _prepare(model: ir.Model) -> None:
 
 
 def tensor_bytes(model: ir.Model) -> int:
-    """Returns the bytes of all initializers."""
+    """Return the bytes of all initializers."""
     return sum(
         value.const_value.nbytes
         for graph in model.graphs()

@@ -64,7 +64,7 @@ class Integers:
         return TYPES[self.bits, self.signed][1]
 
     def parameters(self, low: NDArray, high: NDArray, dtype: Any) -> tuple[NDArray, NDArray]:
-        """Returns scales, rounded to ``dtype``, and zero points for numbers in ``low .. high``.
+        """Return scales, rounded to ``dtype``, and zero points for numbers in ``low .. high``.
 
         Zero is always an integer's value. A symmetric range of 8 bits leaves its lowest integer
         unused, as kernels expect; with 4 bits that would cost too much, so the scale is
@@ -85,7 +85,7 @@ class Integers:
         return scale, np.clip(zero, self.lowest, self.highest).astype(np.int32)
 
     def round(self, x: NDArray, scale: NDArray, zero: NDArray) -> NDArray:
-        """Returns the integers nearest to float32 numbers, one to a byte; uses up ``x``."""
+        """Return the integers nearest to float32 numbers, one to a byte; use up ``x``."""
         lowest = -127 if self.symmetric and self.signed and self.bits == 8 else self.lowest
         x /= scale.astype(np.float32)
         np.rint(x, out=x)
@@ -125,7 +125,7 @@ class Blocks:
         return int(np.prod(before)), shape[self.axis], int(np.prod(after))
 
     def pieces(self) -> Iterator[tuple[slice, slice]]:
-        """Yields what to look at at a time: indices before the axis, and behind it."""
+        """Yield what to look at at a time: indices before the axis, and behind it."""
         outer, length, inner = self._flat(self.shape)
         most = max(1, PIECE_BYTES // max(4 * length, 1))
         rows, columns = max(1, most // max(inner, 1)), min(max(inner, 1), most)
@@ -134,7 +134,7 @@ class Blocks:
                 yield slice(row, row + rows), slice(column, column + columns)
 
     def scales(self, x: NDArray, kind: Integers) -> tuple[NDArray, NDArray]:
-        """Returns the scales, in the dtype of ``x``, and the zero points of a tensor."""
+        """Return the scales, in the dtype of ``x``, and the zero points of a tensor."""
         scale = np.empty(self._flat(self.scales_shape), x.dtype)
         zero = np.empty(scale.shape, np.int32)
         flat = x.reshape(self._flat(self.shape))
@@ -145,7 +145,7 @@ class Blocks:
         return scale.reshape(self.scales_shape), zero.reshape(self.scales_shape)
 
     def integers(self, x: NDArray, kind: Integers) -> NDArray:
-        """Returns a tensor's integers, one to a byte."""
+        """Return a tensor's integers, one to a byte."""
         flat = x.reshape(self._flat(self.shape))
         out = np.empty(flat.shape, np.int8 if kind.signed else np.uint8)
         for rows, columns in self.pieces():
@@ -157,7 +157,7 @@ class Blocks:
         return out.reshape(self.shape)
 
     def _groups(self, part: NDArray) -> NDArray:
-        """Returns numbers as float32, [rows, groups, size, columns]; zeros fill the last group.
+        """Return numbers as float32, [rows, groups, size, columns]; zeros fill the last group.
 
         Every range holds zero, so they change none.
         """
@@ -168,7 +168,7 @@ class Blocks:
 
 
 def packed(values: NDArray, bits: int) -> NDArray:
-    """Returns integers of one byte each as bytes, the first of two nibbles low, along the end."""
+    """Return integers of one byte each as bytes, the first of two nibbles low, along the end."""
     bytes_of = values.view(np.uint8)
     if bits == 8:
         return bytes_of

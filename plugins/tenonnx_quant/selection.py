@@ -27,13 +27,13 @@ class Selection:
     exclude: tuple[str, ...] = ()
 
     def takes(self, node: ir.Node) -> bool:
-        """Tells whether a node is selected."""
+        """Return whether a node is selected."""
         if node.domain != "" or node.op_type not in self.operators:
             return False
         return not any(fnmatch.fnmatchcase(node.name or "", name) for name in self.exclude)
 
     def refuse_unknown(self, model: ir.Model, known: Iterable[str]) -> None:
-        """Raises what is wrong with the selection.
+        """Raise what is wrong with the selection.
 
         Raises:
             InvalidArgument: An operator that cannot be quantized, or an excluded name that no
@@ -55,18 +55,18 @@ class Selection:
 
 
 def is_scaled(node: ir.Node) -> bool:
-    """Tells whether a Gemm does more than multiply and add."""
+    """Return whether a Gemm does more than multiply and add."""
     return (attribute(node, "alpha", 1.0), attribute(node, "beta", 1.0)) != (1.0, 1.0)
 
 
 def is_weight(value: ir.Value | None) -> bool:
-    """Tells whether a value is a float constant of two dimensions or more."""
+    """Return whether a value is a float constant of two dimensions or more."""
     tensor = constant_of(value)
     return tensor is not None and tensor.dtype in FLOATS and len(tensor.shape) >= 2
 
 
 def weights(model: ir.Model) -> Iterator[tuple[ir.Graph, ir.Value]]:
-    """Yields every float constant of two dimensions or more that somebody reads."""
+    """Yield every float constant of two dimensions or more that somebody reads."""
     for graph in tuple(model.graphs()):
         for value in tuple(graph.initializers.values()):
             if is_weight(value) and value.uses():
@@ -74,7 +74,7 @@ def weights(model: ir.Model) -> Iterator[tuple[ir.Graph, ir.Value]]:
 
 
 def depth_axis(node: ir.Node, index: int, rank: int) -> int | None:
-    """Returns the axis of an operand along which a node sums; ``None`` if it is no weight of it.
+    """Return the axis of an operand along which a node sums; ``None`` if it is no weight of it.
 
     For a table that rows are gathered from, that is the axis of a row.
     """
@@ -90,7 +90,7 @@ def depth_axis(node: ir.Node, index: int, rank: int) -> int | None:
 
 
 def turned(node: ir.Node) -> ir.Value | None:
-    """Returns the transpose of a matrix that a node makes, if it makes one."""
+    """Return the transpose of a matrix that a node makes, if it makes one."""
     if node.domain != "" or node.op_type != "Transpose":
         return None
     permutation = node.attributes.get("perm")
@@ -102,7 +102,7 @@ def turned(node: ir.Node) -> ir.Value | None:
 def product_uses(
     value: ir.Value, selection: Selection, operators: tuple[str, ...] = ("MatMul", "Gemm")
 ) -> list[tuple[ir.Node, int]]:
-    """Returns the selected products with a weight, also through a transpose, and their axes.
+    """Return the selected products with a weight, also through a transpose, and their axes.
 
     The axis is that of the weight itself along which the product sums.
     """

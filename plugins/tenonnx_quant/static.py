@@ -58,7 +58,7 @@ class StaticScheme:
 def quantize_static(
     model: ir.Model, feeds: Feeds | None, scheme: StaticScheme, progress: Progress
 ) -> tuple[ir.Model, int]:
-    """Puts quantized values between a model's operators; returns the model and their number.
+    """Put quantized values between a model's operators; return the model and their number.
 
     Raises:
         InvalidArgument: There is no data, the selection names what cannot be quantized, or there
@@ -114,7 +114,7 @@ class Writer:
         )
 
     def quantize_activations(self) -> None:
-        """Quantizes every chosen value once, behind what makes it, for all that are to read it."""
+        """Quantize every chosen value once, behind what makes it, for all that are to read it."""
         for value, root in self.choice.quantized.items():
             if root.name not in self.ranges:
                 continue
@@ -153,7 +153,7 @@ class Writer:
         return self._parameters[root]
 
     def quantize_constants(self, node: ir.Node) -> None:
-        """Quantizes a product's weight to int8 and, if it has one, its bias to int32."""
+        """Quantize a product's weight to int8 and, if it has one, its bias to int32."""
         weight = node.inputs[1]
         source = node.inputs[0].producer() if node.inputs[0] is not None else None
         if not is_weight(weight) or source is None or source.op_type != "DequantizeLinear":
@@ -189,7 +189,7 @@ class Writer:
     def _quantize_bias(
         self, node: ir.Node, scale: ir.Value | None, stored: Quantized, axis: int | None
     ) -> None:
-        """Stores a bias in steps of both scales' product, as sums of integers are."""
+        """Store a bias in steps of both scales' product, as sums of integers are."""
         bias = node.inputs[2]
         tensor = bias.const_value if bias is not None and bias.is_initializer() else None
         if tensor is None or bias is None or len(tensor.shape) != 1 or scale is None:

@@ -14,7 +14,7 @@ from tenonnx_quant.rounding import Blocks, Integers, NDArray, packed
 def deferred(
     name: str, dtype: ir.DataType, shape: tuple[int, ...], compute: Callable[[], NDArray]
 ) -> ir.Value:
-    """Returns an initializer whose elements are computed whenever they are asked for.
+    """Return an initializer whose elements are computed whenever they are asked for.
 
     Args:
         name: The value's.
@@ -35,7 +35,7 @@ def deferred(
 
 
 def constant(name: str, array: Any) -> ir.Value:
-    """Returns an initializer of an array."""
+    """Return an initializer of an array."""
     tensor = ir.tensor(np.asarray(array), name=name)
     return ir.Value(
         name=name,
@@ -46,7 +46,7 @@ def constant(name: str, array: Any) -> ir.Value:
 
 
 def dequantized(value: ir.Value, parts: Sequence[ir.Value], **attributes: int) -> ir.Node:
-    """Returns a DequantizeLinear whose result stands for a value, and is typed as it.
+    """Return a DequantizeLinear whose result stands for a value, and is typed as it.
 
     Args:
         value: The float value.
@@ -60,7 +60,7 @@ def dequantized(value: ir.Value, parts: Sequence[ir.Value], **attributes: int) -
 
 
 def forget_unread(graph: ir.Graph, weight: ir.Value) -> None:
-    """Removes an initializer that nothing reads any more."""
+    """Remove an initializer that nothing reads any more."""
     if weight.name and not weight.uses() and not weight.is_graph_output():
         graph.initializers.pop(weight.name, None)
 
@@ -109,12 +109,12 @@ class Quantized:
         return [v for v in (self.integers, self.scale, self.zero_point) if v is not None]
 
     def elements(self) -> NDArray:
-        """Returns the integers, one to a byte."""
+        """Return the integers, one to a byte."""
         values = self.blocks.integers(self._floats(), self.kind).reshape(self._shape)
         return np.ascontiguousarray(values.T) if self._turned else values
 
     def scales(self) -> tuple[NDArray, NDArray]:
-        """Returns scales and zero points, with the axis of the groups."""
+        """Return scales and zero points, with the axis of the groups."""
         return self.blocks.scales(self._floats(), self.kind)
 
     def _floats(self) -> NDArray:
@@ -127,7 +127,7 @@ class Quantized:
 def by_channel(
     graph: ir.Graph, weight: ir.Value, axis: int | None, *, turned: bool = False
 ) -> Quantized:
-    """Returns a weight in symmetric int8, with a scale for each index of an axis.
+    """Return a weight in symmetric int8, with a scale for each index of an axis.
 
     Args:
         graph: As for ``Quantized``.

@@ -56,16 +56,16 @@ class WeightScheme:
             )
 
     def blocks(self, shape: tuple[int, ...], axis: int) -> Blocks:
-        """Returns how scales divide a weight."""
+        """Return how scales divide a weight."""
         return Blocks(shape, axis, self.block_size or max(shape[axis], 1))
 
     def kind(self, bits: int) -> Integers:
-        """Returns what numbers become."""
+        """Return what numbers become."""
         return Integers(bits, signed=self.symmetric, symmetric=self.symmetric)
 
 
 def quantize_weights(model: ir.Model, scheme: WeightScheme) -> tuple[ir.Model, int]:
-    """Replaces the weights of selected nodes; returns the model and how many they were.
+    """Replace the weights of selected nodes; return the model and how many they were.
 
     Every weight is quantized once, whoever reads it. The new tensors are computed when they are
     written.
@@ -94,7 +94,7 @@ def quantize_weights(model: ir.Model, scheme: WeightScheme) -> tuple[ir.Model, i
 
 
 def _axis(value: ir.Value, selection: Selection) -> int | None:
-    """Returns the axis along which a weight is quantized; ``None`` if it stays as it is."""
+    """Return the axis along which a weight is quantized; ``None`` if it stays as it is."""
     products = product_uses(value, selection)
     if products:
         return products[0][1]
@@ -133,7 +133,7 @@ def _replace(graph: ir.Graph, value: ir.Value, axis: int, scheme: WeightScheme) 
 
 
 def _gather_integers(node: ir.Node, stored: Quantized) -> None:
-    """Gathers a table's integers and scales, and dequantizes what was gathered."""
+    """Gather a table's integers and scales, and dequantize what was gathered."""
     graph, rows = node.graph, node.inputs[1]
     assert isinstance(graph, ir.Graph)
     parts = [ir.node("Gather", [part, rows], {"axis": 0}) for part in stored.parts]

@@ -18,7 +18,7 @@ Joined = list[Answer | Exception]
 
 
 async def answers(session: InferenceSession, requests: Sequence[Feeds]) -> Joined:
-    """Runs requests together whose arrays differ only in the number of rows.
+    """Run requests together whose arrays differ only in the number of rows.
 
     If that fails, or the outputs' rows are not the inputs', each request runs alone.
     """
@@ -35,13 +35,13 @@ async def answers(session: InferenceSession, requests: Sequence[Feeds]) -> Joine
 
 
 async def run(session: InferenceSession, feeds: Feeds) -> Answer:
-    """Runs one request in a thread; cancelling the caller cancels the run."""
+    """Run one request in a thread; cancelling the caller cancels the run."""
     names = [arg.name for arg in session.get_outputs()]
     return dict(zip(names, await session.run_async(None, feeds), strict=True))
 
 
 def _signature(feeds: Feeds) -> tuple[Any, ...] | None:
-    """Returns the key that is equal for requests that run together; ``None`` to run alone."""
+    """Return the key that is equal for requests that run together; ``None`` to run alone."""
     arrays = [feeds[name] for name in sorted(feeds)]
     if not all(isinstance(array, np.ndarray) and array.ndim for array in arrays):
         return None
@@ -58,7 +58,7 @@ async def _alone(session: InferenceSession, feeds: Feeds) -> Answer | Exception:
 
 
 async def _together(session: InferenceSession, group: Sequence[Feeds]) -> Joined | None:
-    """Returns each request's outputs; ``None`` if they cannot be split."""
+    """Return each request's outputs; ``None`` if they cannot be split."""
     sizes = [len(next(iter(feeds.values()))) for feeds in group]
     try:
         joined = {name: np.concatenate([feeds[name] for feeds in group]) for name in group[0]}

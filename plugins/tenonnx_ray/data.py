@@ -66,7 +66,7 @@ class Predictor:
             )
 
     def __call__(self, batch: Batch) -> dict[str, Array]:
-        """Returns the outputs of a batch as columns.
+        """Return the outputs of a batch as columns.
 
         Raises:
             InvalidArgument: A column is missing or does not fit its input, or an output has

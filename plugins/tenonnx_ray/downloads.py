@@ -18,7 +18,7 @@ SECONDS = 60.0
 
 
 def is_web(address: str) -> bool:
-    """Says whether an address is an HTTP address."""
+    """Return whether an address is an HTTP address."""
     return urlsplit(address).scheme in SCHEMES
 
 
@@ -48,7 +48,7 @@ class Site:
         self._address = address
 
     def open_input_stream(self, _: str) -> Any:
-        """Opens the file.
+        """Open the file.
 
         Raises:
             NoSuchFile: It does not exist, or may not be read.
@@ -65,7 +65,7 @@ class Site:
             raise Fail(f"{shown}: the server does not answer: {why}") from None
 
     def look(self) -> Download:
-        """Returns the file's description by the server.
+        """Return the file's description by the server.
 
         Raises:
             NoSuchFile, Fail: As above, or the server does not tell the file's size.
@@ -80,5 +80,5 @@ class Site:
 
 
 def without_query(address: str) -> str:
-    """Returns an address without its query, which may be a signature that differs each time."""
+    """Return an address without its query, which may be a signature that differs each time."""
     return urlsplit(address)._replace(query="", fragment="").geturl()

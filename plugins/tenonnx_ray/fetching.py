@@ -23,12 +23,12 @@ CHUNK = 8 << 20
 
 
 def is_address(source: str) -> bool:
-    """Says whether a source is an address, such as ``s3://bucket/model.onnx``, and not a path."""
+    """Return whether a source is an address, such as ``s3://bucket/model.onnx``, and not a path."""
     return "://" in source
 
 
 def fetched(address: str, folder: str | os.PathLike[str] | None = None) -> Path:
-    """Returns the local path of a model in object storage.
+    """Return the local path of a model in object storage.
 
     The first process of a node fetches it, and others wait. The files' names, sizes and times tell
     a version. Each version has a folder of its own, which appears when it is complete.
@@ -66,7 +66,7 @@ def _default_folder() -> Path:
 
 
 def _listed(address: str) -> tuple[Any, str, list[Any]]:
-    """Returns the file system of an address, the folder in it, and the files to fetch, in order."""
+    """Return the file system of an address, the folder in it, and the files to fetch, in order."""
     if is_web(address):
         site = Site(address)
         found = site.look()
@@ -104,14 +104,14 @@ def _model(address: str, names: list[str]) -> str:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Holds a lock among this node's processes; the lock of a process that dies is released."""
+    """Hold a lock among this node's processes; the lock of a process that dies is released."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def _fetch(files: Any, infos: dict[str, Any], there: Path) -> None:
-    """Copies files into a folder, which appears once all are there."""
+    """Copy files into a folder, which appears once all are there."""
     partial = there.with_suffix(".partial")
     shutil.rmtree(partial, ignore_errors=True)  # left by a process that died
     partial.mkdir(mode=0o700)

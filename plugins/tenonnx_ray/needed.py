@@ -9,7 +9,7 @@ EXTRA = "pip install 'tenonnx[ray]'"
 
 
 def needed(module: str) -> Any:
-    """Returns a module of Ray, or of a library beside it.
+    """Return a module of Ray, or of a library beside it.
 
     Raises:
         ModuleNotFoundError: It is not installed; the message says how to install it.

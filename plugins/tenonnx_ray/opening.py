@@ -22,7 +22,7 @@ Source = str | bytes | os.PathLike[str]
 def opened(
     source: Source, options: SessionOptions | None = None, providers: Sequence[Any] | None = None
 ) -> InferenceSession:
-    """Returns a session.
+    """Return a session.
 
     Args:
         source: The model. Workers of one node map one file; bytes are in each worker.
@@ -41,7 +41,7 @@ def opened(
 
 
 def threads() -> int:
-    """Returns how many CPUs Ray gives this worker, at least one; 0, for all, outside a worker."""
+    """Return how many CPUs Ray gives this worker, at least one; 0, for all, outside a worker."""
     ray = sys.modules.get("ray")
     if ray is None or not ray.is_initialized():
         return 0
@@ -52,7 +52,7 @@ def threads() -> int:
 
 
 def warm(session: InferenceSession, rows: Iterable[int]) -> None:
-    """Runs on zeros with so many rows each, if only the rows of the inputs are open."""
+    """Run on zeros with so many rows each, if only the rows of the inputs are open."""
     arguments = session.get_inputs()
     dtypes = [dtype_of(arg.type) for arg in arguments]
     if None in dtypes or any(not isinstance(n, int) for arg in arguments for n in arg.shape[1:]):
@@ -68,7 +68,7 @@ def warm(session: InferenceSession, rows: Iterable[int]) -> None:
 
 
 def dtype_of(kind: str) -> np.dtype[Any] | None:
-    """Returns numpy's dtype of a type's name, such as ``tensor(float)``, if it has one."""
+    """Return numpy's dtype of a type's name, such as ``tensor(float)``, if it has one."""
     name = kind.removeprefix("tensor(").removesuffix(")")
     try:
         return np.dtype({"float": "float32", "double": "float64"}.get(name, name))

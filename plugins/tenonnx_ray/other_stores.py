@@ -10,7 +10,7 @@ from tenonnx_ray.needed import needed
 
 
 def of_fsspec(address: str) -> tuple[Store, str]:
-    """Returns the store of an address, and the path in it.
+    """Return the store of an address, and the path in it.
 
     Raises:
         InvalidArgument: The address has an unknown scheme, or its library is not installed.
@@ -56,7 +56,7 @@ class Store:
         self._types = needed("pyarrow.fs").FileType
 
     def get_file_info(self, wanted: Any) -> Any:
-        """Returns the description of a path, or those of what a selector selects."""
+        """Return the description of a path, or those of what a selector selects."""
         if not isinstance(wanted, str):
             return [self._described(path) for path in self._files.find(wanted.base_dir)]
         if not self._files.exists(wanted):
@@ -70,5 +70,5 @@ class Store:
         return File(path, self._types.File, int(self._files.size(path) or 0), key)
 
     def open_input_stream(self, path: str) -> Any:
-        """Opens a file."""
+        """Open a file."""
         return self._files.open(path, "rb")

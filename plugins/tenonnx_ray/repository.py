@@ -11,7 +11,7 @@ MODEL_ID = re.compile(r"\w[\w.-]{0,199}", re.ASCII)
 
 
 def place_of(folder: Path, model_id: str) -> Path:
-    """Returns the path of a repository's model.
+    """Return the path of a repository's model.
 
     Raises:
         NoSuchFile: There is no model of that name.

@@ -54,7 +54,7 @@ class OnnxReplica:
         self._joined.set_batch_wait_timeout_s(batch_wait_timeout_s)
 
     async def __call__(self, request: Any) -> Any:
-        """Answers an HTTP request, or a handle's: inputs by name.
+        """Answer an HTTP request, or a handle's: inputs by name.
 
         Raises:
             TenonnxError: As ``InferenceSession.run``; over HTTP it is an answer with status 400.
@@ -110,7 +110,7 @@ class OnnxRepositoryReplica:
         self._joined.set_batch_wait_timeout_s(batch_wait_timeout_s)
 
     async def __call__(self, request: Any) -> Any:
-        """Answers an HTTP request, or a handle's, with the named model.
+        """Answer an HTTP request, or a handle's, with the named model.
 
         Raises:
             NoSuchFile: There is no model of that name.

@@ -23,7 +23,7 @@ Join = Callable[[Feeds], Awaitable[Answer | Exception]]
 async def answered(
     request: Any, session: InferenceSession | Awaitable[InferenceSession], join: Join | None
 ) -> Any:
-    """Answers a request.
+    """Answer a request.
 
     Args:
         request: Inputs by name, or a ``starlette.requests.Request``.
@@ -74,7 +74,7 @@ async def _feeds(request: Any, session: InferenceSession) -> Feeds:
 
 
 def _array(name: str, kind: str | None, value: Any) -> Any:
-    """Returns a JSON list as an array of an input's type; the session reports unknown names."""
+    """Return a JSON list as an array of an input's type; the session reports unknown names."""
     if kind is None:
         return np.zeros(0)
     if kind == "tensor(string)":
@@ -90,7 +90,7 @@ def _array(name: str, kind: str | None, value: Any) -> Any:
 
 
 def _plain(output: Any) -> Any:
-    """Returns an output for JSON; numbers that JSON lacks are ``None``."""
+    """Return an output for JSON; numbers that JSON lacks are ``None``."""
     if not isinstance(output, np.ndarray):
         return output
     if output.dtype.kind not in "fiubOUS":

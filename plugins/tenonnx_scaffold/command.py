@@ -18,8 +18,6 @@ import typer
 from tenonnx import InvalidArgument
 from tenonnx.cli.output import lines
 from tenonnx.cli.state import State, state_of
-from tenonnx_scaffold.common import COMMON
-from tenonnx_scaffold.kinds import KINDS
 
 HELP = """Writes a plug-in as a distribution of its own, with its tests.
 
@@ -29,6 +27,7 @@ ruff and mypy; change it from there.
 \b
 Examples:
   tenonnx new provider chip
+  tenonnx new compiler npu
   tenonnx new transform drop-casts --directory ~/plugins
 """
 
@@ -37,11 +36,16 @@ class Kind(enum.StrEnum):
     """The kinds of plug-ins."""
 
     PROVIDER = "provider"
+    COMPILER = "compiler"
     TRANSFORM = "transform"
     OPERATOR = "operator"
     FORMAT = "format"
     OBSERVER = "observer"
 
+
+TEMPLATES = Path(__file__).parent / "templates"
+"""A folder of templates for each kind, and one for all kinds. Paths have words in capitals for the
+names of the plug-in, and for the dot of hidden files, which packaging tools leave out."""
 
 MAX_NAME = 24
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -53,7 +57,8 @@ def new(
         Kind,
         typer.Argument(
             metavar="KIND",
-            help="What the plug-in brings: provider, transform, operator, format or observer.",
+            help="What the plug-in brings: provider (over an array library), compiler (a provider "
+            "with a device of its own), transform, operator, format or observer.",
             show_default=False,
         ),
     ],
@@ -62,7 +67,7 @@ def new(
         Path, typer.Option(metavar="FOLDER", help="Where its folder is made.")
     ] = Path(),
 ) -> None:
-    """Writes the files and says what to do next."""
+    """Write the files and say what to do next."""
     check_name(state_of(context), name)
     folder = write(kind.value, name, directory)
     lines(
@@ -75,7 +80,7 @@ def new(
 
 
 def checking() -> str:
-    """Returns the command that checks types.
+    """Return the command that checks types.
 
     mypy looks into ``site-packages`` alone, and follows no editable install of tenonnx there.
     """
@@ -89,7 +94,7 @@ def checking() -> str:
 
 
 def check_name(state: State, name: str) -> None:
-    """Refuses a name that is none, or that somebody has.
+    """Refuse a name that is none, or that somebody has.
 
     Raises:
         InvalidArgument: What is wrong with it.
@@ -112,7 +117,7 @@ def check_name(state: State, name: str) -> None:
 
 
 def write(kind: str, name: str, directory: Path) -> Path:
-    """Writes the distribution; returns its folder.
+    """Write the distribution; return its folder.
 
     Raises:
         InvalidArgument: The folder is there already, or cannot be written.
@@ -127,11 +132,14 @@ def write(kind: str, name: str, directory: Path) -> Path:
         "snake": name.replace("-", "_"),
         "Camel": "".join(part.capitalize() for part in name.split("-")),
     }
+    named = {"MODULE": words["module"], "SNAKE": words["snake"], "DOT": "."}
     try:
-        for path, text in {**COMMON, **KINDS[kind]}.items():
-            target = folder / Template(path).substitute(words)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(Template(text).substitute(words))
+        for root in (TEMPLATES / "common", TEMPLATES / kind):
+            for template in root.rglob("*.template"):
+                path = template.relative_to(root).as_posix().removesuffix(".template")
+                target = folder / re.sub("|".join(named), lambda word: named[word[0]], path)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_text(Template(template.read_text("utf-8")).substitute(words), "utf-8")
     except OSError as error:
         why = f"cannot write {folder}: {error.strerror}"
         raise InvalidArgument(why, hint="choose another folder: --directory FOLDER") from error

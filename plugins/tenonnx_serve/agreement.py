@@ -32,10 +32,10 @@ class Member(Protocol):
     number: int
 
     async def call(self, method: str, /, **given: Any) -> Any:
-        """Asks the worker; raises ``ChannelClosed`` if it has gone."""
+        """Ask the worker; raise ``ChannelClosed`` if it has gone."""
 
     def kill(self) -> None:
-        """Ends a worker that does not answer."""
+        """End a worker that does not answer."""
 
 
 class Agreement:
@@ -57,7 +57,7 @@ class Agreement:
         self._tickets = itertools.count()
 
     async def change(self, action: str, name: str, parameters: Mapping[str, Any]) -> None:
-        """Loads a model (anew, if it is loaded) or unloads one, in all workers or in none.
+        """Load a model (anew, if it is loaded) or unload one, in all workers or in none.
 
         Args:
             action: ``load`` or ``unload``.
@@ -73,7 +73,7 @@ class Agreement:
     async def admit(
         self, member: Member, found: Mapping[str, str], listen: Callable[[], Any]
     ) -> None:
-        """Admits a worker once it has the models that all others have.
+        """Admit a worker once it has the models that all others have.
 
         Args:
             member: The worker.
@@ -99,7 +99,7 @@ class Agreement:
             self._members[member.number] = member
 
     def leave(self, number: int) -> None:
-        """Forgets a worker that has died."""
+        """Forget a worker that has died."""
         self._members.pop(number, None)
 
     async def _change(
@@ -133,7 +133,7 @@ class Agreement:
 
 
 async def _all(members: Sequence[Member], method: str, /, **given: Any) -> list[Any]:
-    """Returns the answers of the workers that live, once all have answered."""
+    """Return the answers of the workers that live, once all have answered."""
     calls = (member.call(method, **given) for member in members)
     answers = await asyncio.gather(*calls, return_exceptions=True)
     there = [answer for answer in answers if not isinstance(answer, ChannelClosed)]

@@ -19,6 +19,6 @@ class Backoff:
         self.deaths = 0
 
     def died(self, served: float) -> float:
-        """Returns the delay in seconds after the death of a worker that served so many seconds."""
+        """Return the delay in seconds after the death of a worker that served so many seconds."""
         self.deaths = 1 if served >= STEADY else self.deaths + 1
         return 0.0 if self.deaths == 1 else min(LONGEST, 0.25 * 2 ** min(self.deaths - 1, 10))

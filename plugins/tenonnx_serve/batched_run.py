@@ -19,7 +19,7 @@ Found = tuple[list[Array], Execution] | Exception
 
 
 def rows_of(request: Request) -> int:
-    """Returns how many rows a request has: the first size that all its inputs share.
+    """Return how many rows a request has: the first size that all its inputs share.
 
     Raises:
         BadRequest: They share none.
@@ -32,13 +32,13 @@ def rows_of(request: Request) -> int:
 
 
 def signature(request: Request) -> tuple[Any, ...]:
-    """Returns the key that is equal for requests that may run together."""
+    """Return the key that is equal for requests that may run together."""
     shapes = sorted((name, array.shape[1:]) for name, array in request.inputs.items())
     return (*shapes, request.names)
 
 
 def run(model: Model, requests: Sequence[Request], rows: Sequence[int], stop: Stop) -> list[Found]:
-    """Returns the results of several requests of one signature, with their rows.
+    """Return the results of several requests of one signature, with their rows.
 
     If the joined run fails, each request runs alone, so that one bad request fails alone.
 

@@ -58,7 +58,7 @@ class Batch:
             member.batch = self
 
     def leave(self, reason: str) -> None:
-        """Counts a request that no longer waits."""
+        """Count a request that no longer waits."""
         self.left -= 1
         if not self.left:
             self.stop.reason = reason
@@ -78,11 +78,11 @@ class Group:
         self.due = False
 
     def ripe(self, largest: int) -> bool:
-        """Says whether a run of this signature may start."""
+        """Return whether a run of this signature may start."""
         return self.due or sum(member.rows for member in self.members) >= largest
 
     def take(self, largest: int) -> list[Waiting]:
-        """Removes and returns the oldest ones, as many as a run may have; at least one."""
+        """Remove and return the oldest ones, as many as a run may have; at least one."""
         taken, rows = [self.members.popleft()], 0
         rows = taken[0].rows
         while self.members and rows + self.members[0].rows <= largest:
@@ -98,12 +98,16 @@ class Queue:
         model: Runs them.
         threads: The threads of the runs.
         most: How many requests may wait or run.
+
+    Attributes:
+        encoder: Makes embeddings of texts, once somebody has asked for some.
     """
 
     def __init__(self, model: Model, threads: Threads, most: int) -> None:
         self.model = model
         self.batching = model.batching
         self.waiting = 0
+        self.encoder: Any = None
         self._threads = threads
         self._most = most
         self._running = 0
@@ -117,7 +121,7 @@ class Queue:
         return self._quick.hopeful
 
     def at_once(self, request: Request) -> Outcome | None:
-        """Returns the result of a request that is known to be short; ``None`` for others.
+        """Return the result of a request that is known to be short; ``None`` for others.
 
         Raises:
             BadRequest: It has more rows than the model takes, or none.
@@ -138,7 +142,7 @@ class Queue:
         return rows
 
     async def run(self, request: Request, seconds: float) -> Outcome:
-        """Returns a request's outputs, and the times of its stages.
+        """Return a request's outputs, and the times of its stages.
 
         If the caller is cancelled and nobody else waits for the run, the run stops.
 
@@ -188,7 +192,7 @@ class Queue:
         self._flush()
 
     def _flush(self) -> None:
-        """Starts the runs that may start, the oldest first."""
+        """Start the runs that may start, the oldest first."""
         for key, group in list(self._groups.items()):
             while self._running < self.model.at_once and group.ripe(self.batching.largest):
                 members = [

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from tenonnx_serve.errors import BadRequest, Cancelled, SlowBody, TooLarge
+from tenonnx_serve.errors import BadRequest, Cancelled, NoRoom, SlowBody, TooLarge
 from tenonnx_serve.settings import Limits
 
 Message = MutableMapping[str, Any]
@@ -21,13 +21,41 @@ WORTH = 1024
 """Bytes from which on an answer is compressed."""
 
 
-async def read_body(receive: Receive, headers: Headers, limits: Limits) -> bytes | bytearray:
-    """Returns a request's body, decompressed.
+class Room:
+    """The memory for all bodies that are being read.
+
+    Args:
+        size: Bytes.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._left = self._size = size
+
+    def take(self, size: int) -> None:
+        """Take bytes.
+
+        Raises:
+            NoRoom: Other bodies have taken them.
+        """
+        if size > self._left:
+            raise NoRoom(f"the bodies of unfinished requests take {self._size} bytes")
+        self._left -= size
+
+    def give(self, size: int) -> None:
+        """Give bytes back."""
+        self._left += size
+
+
+async def read_body(
+    receive: Receive, headers: Headers, limits: Limits, room: Room
+) -> bytes | bytearray:
+    """Return a request's body, decompressed.
 
     Raises:
         TooLarge: It is too large, or its header says so.
         SlowBody: The client takes too long.
         BadRequest: It is not compressed as its header says.
+        NoRoom: Too many bodies are being read.
         Cancelled: The client went away.
     """
     declared = headers.get(b"content-length", b"0")
@@ -39,7 +67,7 @@ async def read_body(receive: Receive, headers: Headers, limits: Limits) -> bytes
         message = await receive()
         body: bytes | bytearray = _piece(message)
         if message.get("more_body"):
-            body = await _rest(receive, bytearray(body), limits.body)
+            body = await _rest(receive, bytearray(body), limits.body, room)
     except asyncio.CancelledError:
         if late and task is not None:
             task.uncancel()
@@ -50,7 +78,13 @@ async def read_body(receive: Receive, headers: Headers, limits: Limits) -> bytes
     if len(body) > limits.body:
         raise _too_large(limits.body)
     encoding = headers.get(b"content-encoding", b"identity")
-    return body if encoding == b"identity" else decompressed(body, encoding, limits.body)
+    if encoding == b"identity":
+        return body
+    room.take(limits.body)
+    try:  # in a thread, as zlib leaves the interpreter to others
+        return await asyncio.to_thread(decompressed, body, encoding, limits.body)
+    finally:
+        room.give(limits.body)
 
 
 def _cancel(task: asyncio.Task[Any] | None, late: list[bool]) -> None:
@@ -59,14 +93,20 @@ def _cancel(task: asyncio.Task[Any] | None, late: list[bool]) -> None:
         task.cancel()
 
 
-async def _rest(receive: Receive, body: bytearray, most: int) -> bytearray:
-    while True:
-        message = await receive()
-        body += _piece(message)
-        if len(body) > most:
-            raise _too_large(most)
-        if not message.get("more_body"):
-            return body
+async def _rest(receive: Receive, body: bytearray, most: int, room: Room) -> bytearray:
+    taken = 0
+    try:
+        while True:
+            room.take(len(body) - taken)
+            taken = len(body)
+            message = await receive()
+            body += _piece(message)
+            if len(body) > most:
+                raise _too_large(most)
+            if not message.get("more_body"):
+                return body
+    finally:
+        room.give(taken)
 
 
 def _piece(message: Message) -> bytes:
@@ -81,7 +121,7 @@ def _too_large(most: int) -> TooLarge:
 
 
 def decompressed(body: bytes | bytearray, encoding: bytes, most: int) -> bytes:
-    """Returns a decompressed body; at most ``most`` bytes are made.
+    """Return a decompressed body; at most ``most`` bytes are made.
 
     Raises:
         BadRequest: It is damaged, or the encoding is unknown.
@@ -102,7 +142,7 @@ def decompressed(body: bytes | bytearray, encoding: bytes, most: int) -> bytes:
 
 
 def compressed(body: bytes, accepted: bytes) -> tuple[bytes, bytes]:
-    """Returns a body in an encoding that the client accepts, and that encoding if there is one.
+    """Return a body in an encoding that the client accepts, and that encoding if there is one.
 
     A small body is not compressed: it is one packet either way.
     """

@@ -54,7 +54,7 @@ class Channel:
         self._answering: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Answers the other side until it closes the stream or dies."""
+        """Answer the other side until it closes the stream or dies."""
         try:
             while True:
                 length = int.from_bytes(await self._reader.readexactly(4), "little")
@@ -67,7 +67,7 @@ class Channel:
             self.close()
 
     def close(self) -> None:
-        """Ends the stream. Pending calls raise ``ChannelClosed``."""
+        """End the stream. Pending calls raise ``ChannelClosed``."""
         self._writer.close()
         for future in self._waiting.values():
             if not future.done():
@@ -75,7 +75,7 @@ class Channel:
         self._waiting.clear()
 
     async def call(self, method: str, /, **given: Any) -> Any:
-        """Returns the result of the other side's handler of that name.
+        """Return the result of the other side's handler of that name.
 
         Raises:
             TenonnxError, ServeError: Raised by the handler.

@@ -12,7 +12,7 @@ PARAMETER = "classification"
 
 
 def presented(output: Output, model: Model, array: Array) -> tuple[str, Array]:
-    """Returns an output in the requested form: unchanged, or as its largest values.
+    """Return an output in the requested form: unchanged, or as its largest values.
 
     Largest values are strings ``VALUE:INDEX``, largest first; per row if the model takes rows.
 

@@ -71,6 +71,12 @@ def serve(
     max_body: Annotated[
         int, typer.Option(metavar="MIB", help="Largest body of a request, decompressed.", min=1)
     ] = Limits.body // MIB,
+    max_json: Annotated[
+        int, typer.Option(metavar="MIB", help="Most JSON in a body; tensors may be binary.", min=1)
+    ] = Limits.json // MIB,
+    max_connections: Annotated[
+        int, typer.Option(help="Most open HTTP connections, per worker.", min=1)
+    ] = Limits.connections,
     max_waiting: Annotated[
         int, typer.Option(help="Most requests of a model that wait or run, per worker.", min=1)
     ] = Limits.waiting,
@@ -78,7 +84,12 @@ def serve(
         int, typer.Option(help="Most tokens of a language model's text; 0: its context.", min=0)
     ] = Limits.tokens,
     rows: Annotated[
-        int, typer.Option(help="Texts of a language model that share a step.", min=1, max=1024)
+        int,
+        typer.Option(
+            help="Texts of a language model that share a step; 0: as memory allows.",
+            min=0,
+            max=1024,
+        ),
     ] = Settings.rows,
     workers: Annotated[int, typer.Option(help="Worker processes.", min=1, max=1024)] = 1,
     threads: Annotated[
@@ -104,6 +115,27 @@ def serve(
             help="Require the token in this file; or set TENONNX_SERVE_TOKEN.",
         ),
     ] = "",
+    control: Annotated[
+        bool,
+        typer.Option("--control", help="Clients may load and unload models and change settings."),
+    ] = False,
+    control_token_file: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Clients with this token may; or set TENONNX_SERVE_CONTROL_TOKEN.",
+        ),
+    ] = "",
+    shared_memory: Annotated[
+        bool,
+        typer.Option("--shared-memory", help="Clients on this machine may name shared memory."),
+    ] = False,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="A name by which clients may call the server; repeatable."
+        ),
+    ] = None,
     log: Annotated[
         LogForm | None,
         typer.Option(
@@ -114,8 +146,14 @@ def serve(
     trace: Annotated[
         bool, typer.Option("--trace", help="Trace requests with OpenTelemetry.")
     ] = False,
+    ignore_unknown: Annotated[
+        bool,
+        typer.Option(
+            "--ignore-unknown", help="Ignore fields of OpenAI's requests that are not known."
+        ),
+    ] = False,
 ) -> None:
-    """Serves models."""
+    """Serve models."""
     from tenonnx_serve.launch import run
 
     state = state_of(context)
@@ -131,13 +169,24 @@ def serve(
         without=tuple(without),
         batching=parse_batch(batch),
         rows=rows,
-        limits=Limits(body=max_body * MIB, waiting=max_waiting, tokens=max_tokens, seconds=timeout),
+        limits=Limits(
+            body=max_body * MIB,
+            json=max_json * MIB,
+            connections=max_connections,
+            waiting=max_waiting,
+            tokens=max_tokens,
+            seconds=timeout,
+        ),
         intra_op_threads=threads,
-        access=Access(certificate, key, token_file),
+        access=Access(
+            certificate, key, token_file, tuple(allowed_host or ()), control, control_token_file
+        ),
+        shared_memory=shared_memory,
         log=(log or (LogForm.TEXT if sys.stderr.isatty() else LogForm.JSON)).value,
         log_requests=log_requests,
         verbosity=state.verbosity,
         trace=trace,
+        ignores_unknown=ignore_unknown,
     )
     run(settings, workers, drain, lambda text: say("ready", text))
 
@@ -149,7 +198,7 @@ def _provider(state: State, text: str) -> tuple[str, tuple[tuple[str, str], ...]
 
 
 def parse_batch(text: str) -> Batching:
-    """Returns the rows and seconds of ``--batch ROWS:MILLISECONDS``.
+    """Return the rows and seconds of ``--batch ROWS:MILLISECONDS``.
 
     Raises:
         InvalidArgument: It is not of that form.

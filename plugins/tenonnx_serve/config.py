@@ -45,7 +45,7 @@ LEVELS_OF_TRITON: Final = {-1: "basic", 1: "extended", 2: "all"}
 
 
 def read(path: Path) -> ModelConfig:
-    """Returns the configuration in a file.
+    """Return the configuration in a file.
 
     Raises:
         InvalidArgument: The file is not a configuration.
@@ -59,12 +59,12 @@ def read(path: Path) -> ModelConfig:
 
 
 def empty() -> ModelConfig:
-    """Returns an empty configuration."""
+    """Return an empty configuration."""
     return model_config_pb2.ModelConfig()
 
 
 def from_json(text: str) -> ModelConfig:
-    """Returns a configuration from a client.
+    """Return a configuration from a client.
 
     Raises:
         InvalidArgument: It is not a configuration.
@@ -76,7 +76,7 @@ def from_json(text: str) -> ModelConfig:
 
 
 def check(config: ModelConfig, name: str) -> None:
-    """Refuses a configuration that this server cannot follow.
+    """Refuse a configuration that this server cannot follow.
 
     Raises:
         InvalidArgument: It contradicts itself or the repository.
@@ -110,7 +110,7 @@ def check(config: ModelConfig, name: str) -> None:
 
 
 def batching_of(config: ModelConfig) -> Batching:
-    """Returns how a model's requests are joined."""
+    """Return how a model's requests are joined."""
     if not (config.max_batch_size and config.HasField("dynamic_batching")):
         return Batching()
     dynamic = config.dynamic_batching
@@ -119,20 +119,20 @@ def batching_of(config: ModelConfig) -> Batching:
 
 
 def at_once_of(config: ModelConfig) -> int:
-    """Returns how many joined runs there may be at once."""
+    """Return how many joined runs there may be at once."""
     counts: list[int] = [group.count for group in config.instance_group]
     return max(1, sum(counts))
 
 
 def threads_of(config: ModelConfig) -> int:
-    """Returns how many threads a kernel may use; 0 if the configuration does not say so."""
+    """Return how many threads a kernel may use; 0 if the configuration does not say so."""
     key = "intra_op_thread_count"
     said = config.parameters[key].string_value if key in config.parameters else ""
     return int(said) if said.isdigit() else 0
 
 
 def rows_of(config: ModelConfig) -> int:
-    """Returns how many texts of a language model share a step; 0 if the configuration does not say.
+    """Return how many texts of a language model share a step; 0 if the configuration does not say.
 
     Raises:
         InvalidArgument: It is no such number.
@@ -147,7 +147,7 @@ def rows_of(config: ModelConfig) -> int:
 
 
 def versions_of(config: ModelConfig, there: Iterable[int]) -> list[int]:
-    """Returns the versions to serve, of those that exist.
+    """Return the versions to serve, of those that exist.
 
     Raises:
         InvalidArgument: A version to serve does not exist.
@@ -167,7 +167,7 @@ def versions_of(config: ModelConfig, there: Iterable[int]) -> list[int]:
 
 
 def told(message: Any) -> dict[str, Any]:
-    """Returns a message as Triton's JSON: every field, and numbers as numbers."""
+    """Return a message as Triton's JSON: every field, and numbers as numbers."""
     return {
         field.name: _told(field, getattr(message, field.name))
         for field in message.DESCRIPTOR.fields
@@ -193,7 +193,7 @@ def _told_one(field: Any, value: Any) -> Any:
 
 
 def completed(config: ModelConfig, model: Any, batching: Batching) -> ModelConfig:
-    """Returns a configuration whose missing fields are taken from the model.
+    """Return a configuration whose missing fields are taken from the model.
 
     Args:
         config: The configuration of the file; empty if there is none.
@@ -225,7 +225,7 @@ def completed(config: ModelConfig, model: Any, batching: Batching) -> ModelConfi
 
 
 def _compare(tensor: Any, spec: Any, skip: int, name: str) -> None:
-    """Refuses a tensor of a configuration that contradicts the model's."""
+    """Refuse a tensor of a configuration that contradicts the model's."""
     if spec is None:
         raise InvalidArgument(f"model {name!r} has no input or output {tensor.name!r}")
     if tensor.data_type and tensor.data_type != CONFIG_TYPES[spec.datatype]:

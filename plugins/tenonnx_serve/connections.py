@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from tenonnx_serve.core import LARGE
-from tenonnx_serve.corked import Corked
+from tenonnx_serve.lingering import LingeringTransport
 
 MAX_HEAD = 64 << 10
 """The largest request line with its headers, in bytes."""
@@ -28,6 +28,14 @@ HOLD_SECONDS = 0.02
 and body in two pieces."""
 
 
+HALF_CLOSED_SECONDS = 2.0
+"""Seconds that a client which sends no more may wait for its answer."""
+
+IDLE_SECONDS_WHILE_DRAINING = 1.0
+"""Seconds that an idle connection stays open after the server was told to stop: the client may have
+sent a request meanwhile."""
+
+
 class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees no uvicorn
     """uvicorn's protocol, with limits.
 
@@ -39,6 +47,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees n
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
+        self._reading = False
         self._reading_head = False
         self._head_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
@@ -47,28 +56,58 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees n
         self._fresh = False
         self._held: bytes | None = None
         self._holding: asyncio.TimerHandle | None = None
+        self._draining = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """Starts the timer of the first request."""
-        super().connection_made(transport)
-        self.transport = Corked(transport)
+        """Start the timer of the first request."""
+        super().connection_made(LingeringTransport(transport, self._is_unread))
         self._wait_idle()
+        if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:
+            self._refuse(503, "the server has too many connections")
+
+    def eof_received(self) -> bool:
+        """Keep a connection open whose client waits for an answer but sends no more.
+
+        A client that went away looks the same, so it is not kept for long.
+        """
+        cycle = self.cycle
+        if self.scheme == "https" or cycle is None or cycle.response_complete or cycle.more_body:
+            return False
+        cycle.keep_alive = False
+        self.loop.call_later(HALF_CLOSED_SECONDS, self.transport.close)
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forgets the timers, which would keep the connection."""
+        """Forget the timers, which would keep the connection."""
         self._stop_head_timer()
         self._release()
         self._unset_keepalive_if_required()
+        self.transport.forget()
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """Takes no more requests; a request that has begun is answered."""
+        """Answer requests that were sent already, and tell the client to close."""
+        self._draining = True
         if self._held is not None:
             self._let_go()
-        super().shutdown()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.keep_alive = False
+        else:
+            self.loop.call_later(IDLE_SECONDS_WHILE_DRAINING, self._close_if_idle)
+
+    def _is_unread(self) -> bool:
+        """Return whether the connection has its last answer before its last request's end."""
+        return self._reading and (self.cycle is None or self.cycle.response_complete)
+
+    def _close_if_idle(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
 
     def data_received(self, data: bytes) -> None:
-        """Reads a piece of one or several requests."""
+        """Read a piece of one or several requests."""
+        if self.transport.lingering:
+            self.transport.drop(data)
+            return
         self._head_bytes = self._head_bytes + len(data) if self._reading_head else len(data)
         self._fresh = True
         super().data_received(data)
@@ -84,12 +123,12 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees n
             self._refuse(431, "the request has too many headers")
 
     def on_message_begin(self) -> None:
-        """Starts the timer of a head."""
-        self._reading_head = True
+        """Start the timer of a head."""
+        self._reading = self._reading_head = True
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Ends the timer of a head, and measures a head that may be too large."""
+        """End the timer of a head, and measure a head that may be too large."""
         self._reading_head = False
         self._stop_head_timer()
         if self._head_bytes > MAX_HEAD:
@@ -100,10 +139,10 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees n
         if self._may_be_direct():
             self._held = b""
         else:
-            super().on_headers_complete()
+            self._begin_cycle()
 
     def on_body(self, body: bytes) -> None:
-        """Takes a piece of a body."""
+        """Take a piece of a body."""
         if self._held is not None and len(self._held) + len(body) < LARGE:
             self._held += body
             return
@@ -112,21 +151,22 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees n
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Answers a complete request at once if that is quick; else the application answers it."""
+        """Answer a complete request at once if that is quick; else the application answers it."""
+        self._reading = False
         if self._held is not None:
             answer = None
             if len(self.headers) <= MAX_HEADERS:
                 answer = self._direct.answer(self.url, self.headers, self._held)
             if answer is not None:
                 self._release()
-                self.transport.send(answer)
+                self.transport.write(answer)
                 self.on_response_complete()
                 return
             self._let_go()
         super().on_message_complete()
 
     def _may_be_direct(self) -> bool:
-        """Says whether a request may be answered without the application, if it came whole.
+        """Return whether a request may be answered without the application, if it came whole.
 
         Only the first one of the received requests may: many would keep other clients waiting.
         """
@@ -134,6 +174,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees n
         return (
             fresh
             and self._direct is not None
+            and not self._draining
             and (self.cycle is None or self.cycle.response_complete)
             and not self.flow.write_paused
             and self.parser.get_method() == b"POST"
@@ -144,16 +185,22 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees n
         )
 
     def _let_go(self) -> None:
-        """Passes a held request, with the received part of its body, to the application."""
+        """Pass a held request, with the received part of its body, to the application."""
         body = self._release()
         if body is None or self.transport.is_closing():
             return
-        super().on_headers_complete()
+        self._begin_cycle()
         if body:
             super().on_body(body)
 
+    def _begin_cycle(self) -> None:
+        """Pass a request's head to the application."""
+        super().on_headers_complete()
+        if self._draining and self.cycle is not None:
+            self.cycle.keep_alive = False
+
     def _release(self) -> bytes | None:
-        """Returns the held request and holds nothing."""
+        """Return the held request and hold nothing."""
         body, self._held = self._held, None
         if self._holding is not None:
             self._holding.cancel()
@@ -161,14 +208,13 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees n
         return body
 
     def on_response_complete(self) -> None:
-        """Waits for the next request, or until the client has read this answer."""
-        self.transport.flush()  # an answer's head without a body
+        """Wait for the next request, or until the client has read this answer."""
         super().on_response_complete()
         if self.transport.is_closing() and self.transport.get_write_buffer_size():
             self._wait_idle()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Closes an idle connection, but not one whose answer the client still reads."""
+        """Close an idle connection, but not one whose answer the client still reads."""
         unsent = self.transport.get_write_buffer_size()
         if unsent and (self._unsent == 0 or unsent < self._unsent):
             self._unsent = unsent
@@ -179,7 +225,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees n
             super().timeout_keep_alive_handler()
 
     def send_400_response(self, msg: str) -> None:
-        """Answers that a request is not HTTP, unless another error was answered already."""
+        """Answer that a request is not HTTP, unless another error was answered already."""
         if not self.transport.is_closing():
             super().send_400_response(msg)
 

@@ -9,7 +9,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tenonnx_serve import switches
+from tenonnx_serve.access import Controls
 from tenonnx_serve.batching import Outcome, Queue
+from tenonnx_serve.bodies import Room
+from tenonnx_serve.counts import Counts
 from tenonnx_serve.errors import ServeError, answer_to
 from tenonnx_serve.model import Model
 from tenonnx_serve.repository import Repository
@@ -39,20 +42,20 @@ class Control(Protocol):
     """Loads and unloads models for clients, and sums the counts of all processes."""
 
     async def load(self, name: str) -> None:
-        """Loads a model, or loads its present files again."""
+        """Load a model, or load its present files again."""
 
     async def unload(self, name: str) -> None:
-        """Unloads a model."""
+        """Unload a model."""
 
     async def statistics(self) -> list[dict[str, Any]]:
-        """Returns the counts of requests of each loaded version."""
+        """Return the counts of requests of each loaded version."""
 
 
 class Watch(Protocol):
     """Cancels a task when its client goes away."""
 
     def end(self) -> None:
-        """Stops watching."""
+        """Stop watching."""
 
 
 class Core:
@@ -63,8 +66,11 @@ class Core:
         repository: The models.
         threads: The threads that run models.
         regions: Shared memory that clients have registered.
+        room: Memory for the bodies that are being read.
         draining: Set once the server takes no new requests.
+        counts: Counts of requests and texts.
         observers: Called after every request.
+        controls: Admits requests that load and unload models and change settings.
         control: Loads and unloads models and sums counts: the repository, or the supervisor if
             there are several processes.
         log_settings: Changes the log's settings for clients, and returns them.
@@ -74,8 +80,12 @@ class Core:
         self.settings = settings
         self.threads = Threads(settings.runs, "tenonnx-run")
         self.repository = Repository(settings, self._queue)
-        self.regions = Regions(settings.regions)
+        most = settings.limits.body
+        self.regions = Regions(settings.regions, enabled=settings.shared_memory, most=most)
+        self.controls = Controls(settings.access)
+        self.room = Room(settings.limits.bodies)
         self.draining = False
+        self.counts = Counts()
         self.observers: list[Observer] = []
         self.control: Control = self.repository
         self.log_settings: Callable[[Parameters], Awaitable[Parameters]] = _log_settings
@@ -85,7 +95,8 @@ class Core:
             from tenonnx_serve.openai.generations import Generations  # of another extra
 
             limits = self.settings.limits
-            return Generations(model, self.settings.runs, limits.waiting, self._observe)
+            texts = self.counts.texts_of(model.name, model.version)
+            return Generations(model, self.settings.runs, limits.waiting, self._observe, texts)
         policy = model.config.dynamic_batching.default_queue_policy
         most = policy.max_queue_size or self.settings.limits.waiting
         return Queue(model, self.threads, most)
@@ -107,7 +118,7 @@ class Core:
         encode: Callable[[Request, list[Array]], T],
         watch: Callable[[], Watch] | None = None,
     ) -> T:
-        """Returns the answer to a request.
+        """Return the answer to a request.
 
         If the caller is cancelled, the run is stopped.
 
@@ -141,9 +152,13 @@ class Core:
         except asyncio.CancelledError:
             model.statistics.cancelled += 1
             raise
+        except ServeError:
+            spent = None
+            _failed(model, began)
+            raise  # not from itself: a cycle would keep the request until a collection
         except Exception as error:
             spent = None
-            model.statistics.fail.add(time.perf_counter_ns() - began)
+            _failed(model, began)
             raise told(error) from error
         finally:
             self._observe(model, spent, time.perf_counter_ns() - began)
@@ -154,7 +169,7 @@ class Core:
         decode: Callable[[], Request],
         encode: Callable[[Request, list[Array]], T],
     ) -> T | None:
-        """Returns the answer to a small request whose run is known to be short.
+        """Return the answer to a small request whose run is known to be short.
 
         Returns ``None`` and counts nothing for any other request, and for one that fails:
         ``infer`` then does it from its beginning.
@@ -190,7 +205,7 @@ class Core:
                 watching.end()
 
     async def close(self) -> None:
-        """Ends the threads, once the current runs have ended."""
+        """End the threads, once the current runs have ended."""
         await asyncio.to_thread(self.threads.stop)
         await self.repository.close()
         self.regions.close()
@@ -205,15 +220,20 @@ def _are_large(outputs: list[Array]) -> bool:
 
 
 def _succeeded(model: Model, spent: Spent, began: int, decoded: int, ran: int) -> int:
-    """Counts a request that ends now; returns its duration."""
+    """Count a request that ends now; return its duration."""
     ended = time.perf_counter_ns()
     spent.decoded, spent.encoded = decoded - began, ended - ran
     model.statistics.succeeded(spent, ended - began)
     return ended - began
 
 
+def _failed(model: Model, began: int) -> None:
+    """Count a request that failed."""
+    model.statistics.fail.add(time.perf_counter_ns() - began)
+
+
 def told(error: BaseException) -> ServeError:
-    """Returns the error for a client; the log has the details of internal errors."""
+    """Return the error for a client; the log has the details of internal errors."""
     answer = answer_to(error)
     if answer.status >= 500 and not isinstance(error, ServeError):
         log.error("%s: %s", type(error).__name__, error, exc_info=error)

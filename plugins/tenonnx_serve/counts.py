@@ -23,7 +23,7 @@ STAGES: Final = ("request", "decode", "queue", "compute", "encode")
 
 
 def add(total: dict[str, Any], more: Mapping[str, Any]) -> None:
-    """Adds a snapshot to a total in place, entry by entry of the same name."""
+    """Add a snapshot to a total in place, entry by entry of the same name."""
     for name, value in more.items():
         if isinstance(value, Mapping):
             add(total.setdefault(name, {}), value)
@@ -35,12 +35,23 @@ def add(total: dict[str, Any], more: Mapping[str, Any]) -> None:
 
 
 def summed(collected: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the sum over all workers, those that died included."""
+    """Return the sum over all workers, those that died included."""
     total: dict[str, Any] = {}
     add(total, collected["retired"])
     for worker in collected["workers"]:
         add(total, worker.get("counted", {}))
     return total
+
+
+def buckets(
+    bounds: tuple[float, ...], histogram: Mapping[str, Any]
+) -> tuple[list[tuple[str, float]], float]:
+    """Return a histogram in Prometheus' form: each count includes all smaller values."""
+    buckets, so_far = [], 0
+    for bound, count in zip((*map(str, bounds), "+Inf"), histogram["counts"], strict=True):
+        so_far += count
+        buckets.append((bound, float(so_far)))
+    return buckets, histogram["total"]
 
 
 class Histogram:
@@ -58,13 +69,46 @@ class Histogram:
         self.total: float = 0.0
 
     def observe(self, value: float) -> None:
-        """Counts a value."""
+        """Count a value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
     def snapshot(self) -> dict[str, Any]:
-        """Returns the histogram's numbers."""
+        """Return the histogram's numbers."""
         return {"counts": list(self.counts), "total": self.total}
+
+
+TEXT_SECONDS: Final = ("first_token", "token", "queue", "whole")
+"""The durations of a text: until its first token, between two tokens, until it has a slot of the
+caches, and all of it."""
+
+FINISHED: Final = ("stop", "length", "abort")
+"""The ways in which texts end, by vLLM's words."""
+
+
+class TextCounts:
+    """The counts of the texts of a language model.
+
+    Attributes:
+        seconds: Histograms of durations.
+        tokens: Of prompts, of these those whose caches were there, and generated ones.
+        finished: Texts by the way in which they ended.
+    """
+
+    __slots__ = ("finished", "seconds", "tokens")
+
+    def __init__(self) -> None:
+        self.seconds = {name: Histogram(SECONDS) for name in TEXT_SECONDS}
+        self.tokens = {"prompt": 0, "cached": 0, "generated": 0}
+        self.finished = dict.fromkeys(FINISHED, 0)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the numbers."""
+        return {
+            "seconds": {name: found.snapshot() for name, found in self.seconds.items()},
+            "tokens": dict(self.tokens),
+            "finished": dict(self.finished),
+        }
 
 
 class ModelCounts:
@@ -74,18 +118,21 @@ class ModelCounts:
         stages: Durations of answered requests, in seconds.
         batches: Rows of each run.
         failed: Requests that failed.
+        texts: Of a language model, its texts.
     """
 
-    __slots__ = ("batches", "failed", "stages")
+    __slots__ = ("batches", "failed", "stages", "texts")
 
     def __init__(self) -> None:
         self.stages = {stage: Histogram(SECONDS) for stage in STAGES}
         self.batches = Histogram(ROWS)
         self.failed = 0
+        self.texts: TextCounts | None = None
 
     def snapshot(self) -> dict[str, Any]:
-        """Returns the numbers."""
-        return {
+        """Return the numbers."""
+        texts = {} if self.texts is None else {"texts": self.texts.snapshot()}
+        return texts | {
             "stages": {stage: found.snapshot() for stage, found in self.stages.items()},
             "batches": self.batches.snapshot(),
             "failed": self.failed,
@@ -99,14 +146,20 @@ class Counts:
         self._models: dict[tuple[str, str], ModelCounts] = {}
 
     def of(self, name: str, version: str) -> ModelCounts:
-        """Returns the counts of a model's version; the same after a reload."""
+        """Return the counts of a model's version; the same after a reload."""
         found = self._models.get((name, version))
         if found is None:
             found = self._models[name, version] = ModelCounts()
         return found
 
+    def texts_of(self, name: str, version: str) -> TextCounts:
+        """Return the counts of the texts of a language model; the same after a reload."""
+        found = self.of(name, version)
+        found.texts = found.texts or TextCounts()
+        return found.texts
+
     def snapshot(self) -> dict[str, Any]:
-        """Returns the numbers by model and version."""
+        """Return the numbers by model and version."""
         models: dict[str, Any] = {}
         for (name, version), found in self._models.items():
             models.setdefault(name, {})[version] = found.snapshot()

@@ -46,7 +46,7 @@ OF_ONNX: Final = {
 
 
 def datatype_of(onnx_type: str) -> str | None:
-    """Returns the protocol's name of an ONNX type; ``None`` if it has none."""
+    """Return the protocol's name of an ONNX type; ``None`` if it has none."""
     return OF_ONNX.get(onnx_type)
 
 

@@ -12,14 +12,14 @@ from typing import Final
 from urllib.parse import unquote
 
 from tenonnx_serve import logs, rest_infer
-from tenonnx_serve.access import Gate
+from tenonnx_serve.access import Gate, check_host
 from tenonnx_serve.bodies import compressed
 from tenonnx_serve.core import LARGE, Core
 from tenonnx_serve.errors import ServeError
 
 Lines = list[tuple[bytes, bytes]]
 
-NOT_PLAIN: Final = frozenset((b"content-encoding", b"expect", b"upgrade"))
+NOT_PLAIN: Final = frozenset((b"content-encoding", b"expect", b"origin", b"upgrade"))
 """Headers of requests that only the application can answer."""
 
 HEAD: Final = b"HTTP/1.1 200 OK\r\nx-request-id: %s\r\ncontent-length: %d\r\n"
@@ -35,14 +35,16 @@ class Direct:
     Args:
         core: The server's core.
         gate: Admits requests; ``None`` admits all.
+        hosts: Names by which clients may call the server; ``None`` for any.
     """
 
-    def __init__(self, core: Core, gate: Gate | None) -> None:
+    def __init__(self, core: Core, gate: Gate | None, hosts: frozenset[bytes] | None) -> None:
         self._core = core
         self._gate = gate
+        self._hosts = hosts
 
     def answer(self, url: bytes, lines: Lines, body: bytes) -> bytes | None:
-        """Returns a whole HTTP answer; ``None`` if the application must answer.
+        """Return a whole HTTP answer; ``None`` if the application must answer.
 
         Args:
             url: The URL of a POST.
@@ -53,6 +55,7 @@ class Direct:
         if wanted is None or len(body) >= LARGE or not NOT_PLAIN.isdisjoint(headers):
             return None
         try:
+            check_host(headers.get(b"host", b""), self._hosts)
             if self._gate is not None:
                 self._gate.check("", headers.get(b"authorization"))
             queue = core.repository.find(*wanted)
@@ -81,7 +84,7 @@ class Direct:
 
 @functools.lru_cache(maxsize=1024)
 def _wanted(url: bytes) -> tuple[str, str] | None:
-    """Returns the model and the version in a path of inference; ``None`` for other paths."""
+    """Return the model and the version in a path of inference; ``None`` for other paths."""
     parts = unquote(url.decode("latin-1"), errors="replace").split("/")
     if b"?" in url or parts[:3] != ["", "v2", "models"] or parts[-1] != "infer":
         return None

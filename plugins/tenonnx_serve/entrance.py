@@ -6,12 +6,12 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tenonnx_serve import logs
-from tenonnx_serve.access import Gate, check_origin
+from tenonnx_serve import login, logs
+from tenonnx_serve.access import Gate, check_host, check_origin
 from tenonnx_serve.bodies import Message, Receive
 from tenonnx_serve.direct import Direct
 from tenonnx_serve.errors import Forbidden, Unauthorized
-from tenonnx_serve.rest import ANSWERED, HEADERS, Header, failure_body
+from tenonnx_serve.rest import ANSWERED, HEADERS, JSON, Header, failure_body
 from tenonnx_serve.tracing import Tracing
 
 Send = Callable[[Message], Awaitable[None]]
@@ -25,7 +25,7 @@ class Entrance:
         inner: The application that answers admitted requests.
         gate: Admits requests; ``None`` admits all.
         tracing: Makes a span of each request, unless it is ``None``.
-        local: Whether the server listens for its machine alone.
+        hosts: Names by which clients may call the server; ``None`` for any.
         direct: Answers requests before they come here; ``None`` if each must come here.
 
     Attributes:
@@ -39,25 +39,29 @@ class Entrance:
         tracing: Tracing | None,
         direct: Direct | None = None,
         *,
-        local: bool,
+        hosts: frozenset[bytes] | None,
     ) -> None:
         self._inner = inner
         self._gate = gate
         self._tracing = tracing
-        self._local = local
+        self._hosts = hosts
         self._logging = logs.requests.isEnabledFor(20)
         self.direct = None if self._logging or tracing else direct
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answers one request."""
+        """Answer one request."""
         headers = dict(scope["headers"])
         line = (b"x-request-id", logs.identify(headers.get(b"x-request-id")).encode())
         scope[HEADERS], scope[ANSWERED] = headers, line
         try:
             if self._gate is not None:
-                self._gate.check(scope["path"], headers.get(b"authorization"))
+                cookie = headers.get(b"cookie") if scope["method"] == "GET" else None
+                given = headers.get(b"authorization")
+                self._gate.check(scope["path"], given, cookie=cookie)
+            host = headers.get(b"host", b"")
+            check_host(host, self._hosts)
             if (origin := headers.get(b"origin")) is not None:
-                check_origin(scope["path"], origin, headers.get(b"host", b""), self._local)
+                check_origin(origin, host)
         except (Unauthorized, Forbidden) as error:
             await _refuse(send, error, line, scope["path"])
             return
@@ -67,7 +71,7 @@ class Entrance:
             await self._observed(scope, receive, send)
 
     async def _observed(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answers one request, and reports the result to the log and the trace."""
+        """Answer one request, and report the result to the log and the trace."""
         status, length, start = 0, 0, time.perf_counter()
 
         def noted(message: Message) -> Awaitable[None]:
@@ -89,12 +93,9 @@ class Entrance:
 
 
 async def _refuse(send: Send, error: Unauthorized | Forbidden, line: Header, path: str) -> None:
-    body = failure_body(error, path)
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(body)),
-        line,
-    ]
+    is_page = path == "/" and isinstance(error, Unauthorized)
+    body = login.FORM if is_page else failure_body(error, path)
+    headers = [*(login.HEADERS if is_page else JSON), (b"content-length", b"%d" % len(body)), line]
     if isinstance(error, Unauthorized):
         headers.append((b"www-authenticate", b"Bearer"))
     start = {"type": "http.response.start", "status": error.status, "headers": headers}

@@ -15,11 +15,13 @@ class ServeError(Exception):
         status: The HTTP status.
         code: The name of the gRPC code.
         retry_after: Seconds after which the client may retry, if that may help.
+        closes: Whether the connection is closed, as the rest of the body may still come.
     """
 
     status: ClassVar[int] = 500
     code: ClassVar[str] = "INTERNAL"
     retry_after: int | None = None
+    closes: ClassVar[bool] = False
 
 
 class BadRequest(ServeError):
@@ -55,13 +57,13 @@ class WrongMethod(ServeError):
 class SlowBody(ServeError):
     """The client takes too long to send its request."""
 
-    status, code = 408, "DEADLINE_EXCEEDED"
+    status, code, closes = 408, "DEADLINE_EXCEEDED", True
 
 
 class TooLarge(ServeError):
     """The request is larger than the limits allow."""
 
-    status, code = 413, "RESOURCE_EXHAUSTED"
+    status, code, closes = 413, "RESOURCE_EXHAUSTED", True
 
 
 class Busy(ServeError):
@@ -92,6 +94,12 @@ class Unavailable(ServeError):
     status, code, retry_after = 503, "UNAVAILABLE", 1
 
 
+class NoRoom(Unavailable):
+    """Other unfinished requests have taken the memory for bodies."""
+
+    closes = True
+
+
 class TimedOut(ServeError):
     """The request took longer than it may."""
 
@@ -99,7 +107,7 @@ class TimedOut(ServeError):
 
 
 def answer_to(error: BaseException) -> ServeError:
-    """Returns the error for a client; a defect becomes an internal error without details."""
+    """Return the error for a client; a defect becomes an internal error without details."""
     if isinstance(error, ServeError):
         return error
     if isinstance(error, InvalidArgument):

@@ -26,12 +26,12 @@ EXTENSIONS: Final = [
 
 
 def server() -> dict[str, Any]:
-    """Returns the server's metadata."""
+    """Return the server's metadata."""
     return {"name": "tenonnx", "version": tenonnx.__version__, "extensions": EXTENSIONS}
 
 
 def model(repository: Repository, model: Model) -> dict[str, Any]:
-    """Returns a model's inputs, outputs and loaded versions."""
+    """Return a model's inputs, outputs and loaded versions."""
     versions = sorted(repository.entries[model.name].versions)
     return {
         "name": model.name,
@@ -47,7 +47,7 @@ def _described(spec: TensorSpec) -> dict[str, Any]:
 
 
 async def statistics(core: Core, name: str = "", version: str = "") -> dict[str, Any]:
-    """Returns the statistics of a version, of all versions of a model, or of all models.
+    """Return the statistics of a version, of all versions of a model, or of all models.
 
     Raises:
         ServeError: There is no such model, or it is not loaded.

@@ -47,7 +47,7 @@ class Entrance(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # the checker
     async def intercept_service(
         self, continuation: Callable[[Any], Awaitable[Any]], details: Any
     ) -> Any:
-        """Returns the handler of a call."""
+        """Return the handler of a call."""
         handler = await continuation(details)
         metadata = {key: _bytes(value) for key, value in details.invocation_metadata}
         if self._gate is not None:

@@ -31,7 +31,7 @@ CONTENTS: Final = {
 
 
 def decode(model: Model, message: Any, limits: Limits, regions: Regions) -> Request:
-    """Returns the request in a ``ModelInferRequest``.
+    """Return the request in a ``ModelInferRequest``.
 
     Raises:
         BadRequest: It does not fit the model, or contradicts itself.
@@ -44,7 +44,7 @@ def decode(model: Model, message: Any, limits: Limits, regions: Regions) -> Requ
         if spec.name in inputs:
             raise BadRequest(f"input '{spec.name}' is given twice")
         shape = checked_shape(spec, tensor.datatype, tensor.shape, limits.elements)
-        shared = regions.read(parameters_of(tensor.parameters), spec.datatype)
+        shared = regions.read(parameters_of(tensor.parameters))
         if shared is not None:
             inputs[spec.name] = from_bytes(spec, shape, shared)
         elif not message.raw_input_contents:
@@ -63,7 +63,7 @@ def decode(model: Model, message: Any, limits: Limits, regions: Regions) -> Requ
 
 
 def parameters_of(said: Any) -> Parameters:
-    """Returns a message's parameters by name."""
+    """Return a message's parameters by name."""
     if not said:
         return NOTHING
     chosen = ((key, said[key].WhichOneof("parameter_choice")) for key in said)
@@ -88,7 +88,7 @@ def _from_contents(spec: TensorSpec, shape: tuple[int, ...], contents: Any) -> A
 
 
 def encode(model: Model, request: Request, arrays: list[Array], regions: Regions) -> Any:
-    """Returns a ``ModelInferResponse`` with a request's outputs."""
+    """Return a ``ModelInferResponse`` with a request's outputs."""
     message = service_pb2.ModelInferResponse(
         model_name=model.name, model_version=model.version, id=request.id
     )

@@ -12,40 +12,40 @@ from tenonnx_serve.errors import Unsupported
 
 
 async def memory_status(core: Core, request: Any) -> Any:
-    """Lists regions of shared memory."""
+    """List regions of shared memory."""
     found = {region.name: region.told() for region in core.regions.status(request.name)}
     return messages.SystemSharedMemoryStatusResponse(regions=found)
 
 
 async def memory_register(core: Core, request: Any) -> Any:
-    """Registers a region of shared memory."""
+    """Register a region of shared memory."""
     core.regions.register(request.name, request.key, request.offset, request.byte_size)
     return messages.SystemSharedMemoryRegisterResponse()
 
 
 async def memory_unregister(core: Core, request: Any) -> Any:
-    """Unregisters a region of shared memory, or all."""
+    """Unregister a region of shared memory, or all."""
     core.regions.unregister(request.name)
     return messages.SystemSharedMemoryUnregisterResponse()
 
 
 async def device_memory_status(_: Core, __: Any) -> Any:
-    """Lists regions of device memory: there are none."""
+    """List regions of device memory: there are none."""
     return messages.CudaSharedMemoryStatusResponse()
 
 
 async def device_memory_register(_: Core, __: Any) -> Any:
-    """Refuses to register device memory."""
+    """Refuse to register device memory."""
     raise Unsupported("this server does not share memory of CUDA devices")
 
 
 async def device_memory_unregister(_: Core, __: Any) -> Any:
-    """Unregisters device memory: there is none."""
+    """Unregister device memory: there is none."""
     return messages.CudaSharedMemoryUnregisterResponse()
 
 
 async def trace_setting(_: Core, request: Any) -> Any:
-    """Returns the trace settings, which clients cannot change."""
+    """Return the trace settings, which clients cannot change."""
     asked = {}
     for key, setting in request.settings.items():
         values = list(setting.value)
@@ -58,7 +58,7 @@ async def trace_setting(_: Core, request: Any) -> Any:
 
 
 async def log_setting(core: Core, request: Any) -> Any:
-    """Changes the log's settings, and returns them."""
+    """Change the log's settings, and return them."""
     asked = {
         key: getattr(setting, choice)
         for key, setting in request.settings.items()

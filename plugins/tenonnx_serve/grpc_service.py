@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 import grpc
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped] # no stubs
-from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
+from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped] # no stubs
 from tritonclient.grpc import service_pb2 as messages
 
 from tenonnx_serve import facts, grpc_infer, grpc_server_methods, logs
@@ -17,7 +18,6 @@ from tenonnx_serve.access import credentials
 from tenonnx_serve.core import Core, told
 from tenonnx_serve.errors import BadRequest, Missing, Unavailable
 from tenonnx_serve.grpc_entrance import KINDS, Entrance
-from tenonnx_serve.grpc_repeated import Repeated
 from tenonnx_serve.repository import READY, refuse_parameters
 from tenonnx_serve.rest import is_local
 from tenonnx_serve.settings import Settings
@@ -31,22 +31,22 @@ Method = Callable[[Core, Any], Awaitable[Any]]
 
 
 async def server_live(core: Core, _: Any) -> Any:
-    """Says whether the server is live."""
+    """Return whether the server is live."""
     return messages.ServerLiveResponse(live=core is not None)
 
 
 async def server_ready(core: Core, _: Any) -> Any:
-    """Says whether the server is ready."""
+    """Return whether the server is ready."""
     return messages.ServerReadyResponse(ready=core.ready)
 
 
 async def server_metadata(_: Core, __: Any) -> Any:
-    """Returns the server's metadata."""
+    """Return the server's metadata."""
     return messages.ServerMetadataResponse(**facts.server())
 
 
 async def model_ready(core: Core, request: Any) -> Any:
-    """Says whether a model is ready."""
+    """Return whether a model is ready."""
     try:
         name = core.repository.version(request.name, request.version).model.name
     except (Missing, Unavailable):
@@ -55,25 +55,25 @@ async def model_ready(core: Core, request: Any) -> Any:
 
 
 async def model_metadata(core: Core, request: Any) -> Any:
-    """Returns a model's metadata."""
+    """Return a model's metadata."""
     model = core.repository.find(request.name, request.version).model
     return messages.ModelMetadataResponse(**facts.model(core.repository, model))
 
 
 async def model_config(core: Core, request: Any) -> Any:
-    """Returns a model's configuration."""
+    """Return a model's configuration."""
     model = core.repository.find(request.name, request.version).model
     return messages.ModelConfigResponse(config=model.config)
 
 
 async def model_statistics(core: Core, request: Any) -> Any:
-    """Returns the statistics of one model or of all."""
+    """Return the statistics of one model or of all."""
     found = await facts.statistics(core, request.name, request.version)
     return messages.ModelStatisticsResponse(**found)
 
 
 async def model_infer(core: Core, message: Any) -> Any:
-    """Runs a model."""
+    """Run a model."""
     queue = core.repository.find(message.model_name, message.model_version)
     model, limits = queue.model, core.settings.limits
     return await core.infer(
@@ -85,21 +85,21 @@ async def model_infer(core: Core, message: Any) -> Any:
 
 
 async def repository_index(core: Core, request: Any) -> Any:
-    """Lists the models of the repository."""
+    """List the models of the repository."""
     await core.repository.refresh()
     found = core.repository.index(ready_only=request.ready)
     return messages.RepositoryIndexResponse(models=found)
 
 
 async def repository_load(core: Core, request: Any) -> Any:
-    """Loads a model."""
+    """Load a model."""
     refuse_parameters(request.parameters)
     await core.control.load(request.model_name)
     return messages.RepositoryModelLoadResponse()
 
 
 async def repository_unload(core: Core, request: Any) -> Any:
-    """Unloads a model."""
+    """Unload a model."""
     await core.control.unload(request.model_name)
     return messages.RepositoryModelUnloadResponse()
 
@@ -121,14 +121,31 @@ METHODS: Final[dict[str, Method]] = {
 """Handlers by the protocol's name."""
 
 
+CONTROL: Final = frozenset(
+    {"LogSettings", "RepositoryModelLoad", "RepositoryModelUnload", "TraceSetting"}
+)
+"""Methods that change the server."""
+
+READS: Final = frozenset({"LogSettings", "TraceSetting"})
+"""Those of them that change nothing without settings."""
+
+
+def _authorization(context: Any) -> bytes:
+    given = dict(context.invocation_metadata()).get("authorization", "")
+    return given if isinstance(given, bytes) else given.encode()
+
+
 def answering(name: str, core: Core) -> Callable[[Any, Any], Awaitable[Any]]:
-    """Returns a handler as grpc calls it; its errors become statuses."""
+    """Return a handler as grpc calls it; its errors become statuses."""
     method, local = METHODS[name], name in grpc_server_methods.LOCAL
 
     async def call(request: Any, context: Any) -> Any:
         try:
+            _check(request)
             if local and not is_local(_address(context.peer())):
                 raise BadRequest(f"{name} is refused: only clients on this machine may call it")
+            if name in CONTROL and (name not in READS or request.settings):
+                core.controls.check(_authorization(context))
             return await method(core, request)
         except Exception as error:  # the client gets an answer to any error
             given = dict(context.invocation_metadata()).get("x-request-id", "")
@@ -142,27 +159,8 @@ def answering(name: str, core: Core) -> Callable[[Any, Any], Awaitable[Any]]:
     return call
 
 
-def inferring(core: Core) -> Callable[[bytes, Any], Awaitable[bytes]]:
-    """Returns grpc's handler of ModelInfer, of serialized messages."""
-    repeated, answer = Repeated(core), answering("ModelInfer", core)
-
-    async def call(data: bytes, context: Any) -> bytes:
-        found = repeated.answer(data)
-        if found is None:
-            try:
-                message = messages.ModelInferRequest.FromString(data)
-            except DecodeError as error:
-                malformed = f"not a ModelInferRequest: {error}"
-                return await context.abort(grpc.StatusCode.INVALID_ARGUMENT, malformed)  # type: ignore[no-any-return]
-            found = (await answer(message, context)).SerializeToString()
-            repeated.learn(data, message)
-        return found
-
-    return call
-
-
 def streaming(core: Core) -> Callable[[AsyncIterator[Any], Any], AsyncIterator[Any]]:
-    """Returns grpc's handler of a stream: it runs models as long as requests come."""
+    """Return grpc's handler of a stream: it runs models as long as requests come."""
 
     async def stream(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
         tasks: asyncio.Queue[asyncio.Task[Any] | None] = asyncio.Queue(IN_FLIGHT)
@@ -172,6 +170,7 @@ def streaming(core: Core) -> Callable[[AsyncIterator[Any], Any], AsyncIterator[A
         async def read() -> None:
             try:
                 async for message in requests:
+                    _check(message)
                     task = asyncio.create_task(_streamed(core, message))
                     all_of_them.add(task)
                     task.add_done_callback(all_of_them.discard)
@@ -194,20 +193,36 @@ def streaming(core: Core) -> Callable[[AsyncIterator[Any], Any], AsyncIterator[A
 
 
 def handlers(core: Core) -> dict[str, Any]:
-    """Returns grpc's handlers of the service's methods, by name."""
-    found = {"ModelInfer": grpc.unary_unary_rpc_method_handler(inferring(core))}
+    """Return grpc's handlers of the service's methods, by name."""
+    found = {}
     for method in SERVICE.methods:
-        if method.name in found:
-            continue
         read, write = map(GetMessageClass, (method.input_type, method.output_type))
         how = {
-            "request_deserializer": read.FromString,
+            "request_deserializer": partial(_parsed, read.FromString),
             "response_serializer": write.SerializeToString,
         }
         streams = method.name == "ModelStreamInfer"
         behavior = streaming(core) if streams else answering(method.name, core)
         found[method.name] = KINDS[streams, streams](behavior, **how)
     return found
+
+
+class Malformed(NamedTuple):
+    """A message that is none of its type: grpc would answer it with ``INTERNAL``."""
+
+    reason: str
+
+
+def _parsed(parse: Callable[[bytes], Any], content: bytes) -> Any:
+    try:
+        return parse(content)
+    except DecodeError as error:
+        return Malformed(str(error))
+
+
+def _check(message: Any) -> None:
+    if isinstance(message, Malformed):
+        raise BadRequest(f"the message is malformed: {message.reason}")
 
 
 async def _streamed(core: Core, message: Any) -> Any:
@@ -221,7 +236,7 @@ async def _streamed(core: Core, message: Any) -> Any:
 
 
 def _address(peer: str) -> str:
-    """Returns a peer's address, from ``ipv4:127.0.0.1:50``, ``ipv6:%5B::1%5D:50`` or ``unix:``."""
+    """Return a peer's address, from ``ipv4:127.0.0.1:50``, ``ipv6:%5B::1%5D:50`` or ``unix:``."""
     kind, _, rest = unquote(peer).partition(":")
     return rest.rpartition(":")[0].strip("[]") if kind in ("ipv4", "ipv6") else ""
 
@@ -229,7 +244,7 @@ def _address(peer: str) -> str:
 def make_server(
     core: Core, settings: Settings, address: str, *, shared: bool, entrance: Entrance
 ) -> tuple[Any, int]:
-    """Returns a gRPC server for an address, and its port.
+    """Return a gRPC server for an address, and its port.
 
     Args:
         core: The server's core.

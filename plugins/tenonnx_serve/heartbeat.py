@@ -27,14 +27,14 @@ class Asked(Protocol):
     pid: int
 
     async def beat(self) -> None:
-        """Returns once the worker answers; raises ``ChannelClosed`` if it has gone."""
+        """Return once the worker answers; raise ``ChannelClosed`` if it has gone."""
 
     def kill(self, why: str = "") -> None:
-        """Ends it."""
+        """End it."""
 
 
 async def watch(worker: Asked, idle_seconds: float, longest: float) -> None:
-    """Kills a worker that hangs; returns when the worker has ended.
+    """Kill a worker that hangs; return when the worker has ended.
 
     Time is counted in this process's own pings: if the supervisor itself was stopped together with
     its workers, they have their full time again when all go on.
@@ -59,7 +59,7 @@ async def watch(worker: Asked, idle_seconds: float, longest: float) -> None:
 
 
 async def _silence(beat: asyncio.Future[None], pid: int, idle: float, longest: float) -> float:
-    """Returns 0 when a worker has answered; the seconds of its silence if it hangs."""
+    """Return 0 when a worker has answered; the seconds of its silence if it hangs."""
     looked, moved, used = 0.0, 0.0, _used(pid)
     while not (await asyncio.wait([beat], timeout=EVERY))[0]:
         looked += EVERY
@@ -72,7 +72,7 @@ async def _silence(beat: asyncio.Future[None], pid: int, idle: float, longest: f
 
 
 def _stat(place: Path) -> list[str]:
-    """Returns the system's fields on a process or thread, from its state on."""
+    """Return the system's fields on a process or thread, from its state on."""
     try:
         return (place / "stat").read_text().rpartition(")")[2].split()
     except OSError:  # it is gone
@@ -80,12 +80,12 @@ def _stat(place: Path) -> list[str]:
 
 
 def _used(pid: int) -> float:
-    """Returns the CPU seconds that a process has used."""
+    """Return the CPU seconds that a process has used."""
     stat = _stat(Path(f"/proc/{pid}"))
     return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK") if stat else 0.0
 
 
 def _waits_for_disk(pid: int) -> bool:
-    """Says whether a thread waits for the disk, as one that loads a model from a slow disk."""
+    """Return whether a thread waits for the disk, as one that loads a model from a slow disk."""
     threads = Path(f"/proc/{pid}/task").glob("*")
     return any(_stat(thread)[:1] == ["D"] for thread in threads)

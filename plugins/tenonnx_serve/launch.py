@@ -26,7 +26,7 @@ TARGET = "tenonnx_serve.service:ServerService"
 
 
 def run(settings: Settings, workers: int, drain_seconds: float, say: Callable[[str], None]) -> None:
-    """Serves until a signal stops it.
+    """Serve until a signal stops it.
 
     Args:
         settings: Each worker's settings. If they leave the threads open, a worker has its share of

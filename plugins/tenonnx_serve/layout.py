@@ -49,7 +49,7 @@ class Found:
 
 
 def find_models(source: str, name: str = "") -> dict[str, Found]:
-    """Returns the models in a file or a folder, by name.
+    """Return the models in a file or a folder, by name.
 
     Raises:
         NoSuchFile: The path does not exist.
@@ -95,28 +95,29 @@ def _contents(folder: Path, root: Path) -> tuple[dict[int, Path], Path | None]:
 
 
 def advice(source: str) -> str:
-    """Returns how to add a model to a repository without any."""
+    """Return how to add a model to a repository without any."""
     root = Path(source)
     files = sorted(path for path in root.iterdir() if path.suffix in SUFFIXES)
     if not files:
         place = root / "NAME" / "1" / "model.onnx"
-        return f"{root} has no models: add {place}, then POST /v2/repository/models/NAME/load"
+        again = "start the server again (with --control: POST /v2/repository/models/NAME/load)"
+        return f"{root} has no models: add {place}, then {again}"
     place = root / files[0].stem / "1" / f"model{files[0].suffix}"
     return f"{root} has no models in folders: serve {files[0]} itself, or move it to {place}"
 
 
 def is_language(path: Path) -> bool:
-    """Says whether a path is the folder of a language model."""
+    """Return whether a path is the folder of a language model."""
     return (path / LANGUAGE).is_file()
 
 
 def check_inside(folder: Path, root: Path) -> None:
-    """Checks that the files of a language model's folder lie in a repository, links followed.
+    """Check that the files of a language model's folder lie in a repository, links followed.
 
     Raises:
         NoSuchFile: One lies outside.
     """
-    for file in sorted(folder.iterdir()):
+    for file in sorted(folder.rglob("*")):
         if not inside(file, root.resolve()):
             raise NoSuchFile(f"{file} is a link to a file outside of {root}")
 
@@ -130,12 +131,12 @@ def _versions(folder: Path, root: Path) -> dict[int, Path]:
 
 
 def inside(path: Path, root: Path) -> bool:
-    """Says whether a path is below the root, after following links."""
+    """Return whether a path is below the root, after following links."""
     return path.resolve().is_relative_to(root)
 
 
 def model_file(path: Path, root: Path, named: str = "") -> Path:
-    """Returns the file of a version.
+    """Return the file of a version.
 
     Args:
         path: The version's file or folder.
@@ -158,7 +159,7 @@ def model_file(path: Path, root: Path, named: str = "") -> Path:
 
 
 def digest(found: Found) -> str:
-    """Returns the state of a model's files: their inodes, sizes and times.
+    """Return the state of a model's files: their inodes, sizes and times.
 
     If a version is a folder, all its files count, also those of external data.
     """

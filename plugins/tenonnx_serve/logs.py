@@ -31,7 +31,7 @@ _numbers = itertools.count(1)
 
 
 def identify(given: bytes | None) -> str:
-    """Sets the id of the current task's request: the client's, if its form is valid."""
+    """Set the id of the current task's request: the client's, if its form is valid."""
     named = given.decode("latin-1") if given else ""
     if not ID.fullmatch(named):
         named = f"{_prefix}-{next(_numbers):x}"
@@ -43,7 +43,7 @@ class JsonLines(logging.Formatter):
     """Formats records as JSON objects, one a line, for ``jq`` and log collectors."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Returns a record's line."""
+        """Return a record's line."""
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         said: dict[str, Any] = {
             "time": f"{seconds}.{int(record.msecs):03d}Z",
@@ -61,7 +61,7 @@ class Lines(logging.Formatter):
     """Formats records as lines of text; text from clients is escaped and stays on its line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Returns a record's line."""
+        """Return a record's line."""
         extra = " ".join(
             f"{name}={json.dumps(value)}"
             for name, value in _extra(record).items()
@@ -82,13 +82,13 @@ def _extra(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _is_of_server(record: logging.LogRecord) -> bool:
-    """Says whether a gRPC record is about more than a client's malformed message."""
+    """Return whether a gRPC record is about more than a client's malformed message."""
     kind = record.exc_info[0] if record.exc_info else None
     return kind is None or kind.__name__ != "DecodeError"
 
 
 def start(form: str, verbosity: int, each_request: bool) -> None:
-    """Sends this process's log to standard error.
+    """Send this process's log to standard error.
 
     Args:
         form: ``json`` or ``text``.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def of_process(pid: int) -> dict[str, int]:
-    """Returns a process's memory in bytes; nothing if the system does not tell, or it has ended.
+    """Return a process's memory in bytes; nothing if the system does not tell, or it has ended.
 
     ``private`` is memory that only this process has. ``mapped`` is memory of files, such as
     weights, which all processes that map them share. ``pss`` is all, shared parts divided by users.

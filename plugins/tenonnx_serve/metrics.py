@@ -19,7 +19,8 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-from tenonnx_serve.counts import ROWS, SECONDS, summed
+from tenonnx_serve.counts import ROWS, SECONDS, buckets, summed
+from tenonnx_serve.text_metrics import of_texts
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST.encode()
 
@@ -27,7 +28,7 @@ LABELS = ("model", "version")
 
 
 def exposition(collected: Mapping[str, Any]) -> bytes:
-    """Returns Prometheus' text for the counts of ``Supervisor``."""
+    """Return Prometheus' text for the counts of ``Supervisor``."""
     text: bytes = generate_latest(_Collected(collected))
     return text
 
@@ -44,6 +45,8 @@ class _Collected(Collector):  # type: ignore[misc]  # the library is not seen by
             for version, counted in sorted(versions.items())
         ]
         yield from _of_requests(pairs)
+        if any("texts" in counted for _, counted in pairs):
+            yield from of_texts(pairs, self._collected["workers"])
         yield from _of_workers(self._collected)
 
 
@@ -64,21 +67,10 @@ def _of_requests(pairs: Pairs) -> Iterable[Metric]:
         succeeded = sum(counted["stages"]["request"]["counts"])
         requests.add_metric((*labels, "success"), succeeded)
         requests.add_metric((*labels, "failure"), counted["failed"])
-        rows.add_metric(labels, *_buckets(ROWS, counted["batches"]))
+        rows.add_metric(labels, *buckets(ROWS, counted["batches"]))
         for stage, histogram in counted["stages"].items():
-            stages.add_metric((*labels, stage), *_buckets(SECONDS, histogram))
+            stages.add_metric((*labels, stage), *buckets(SECONDS, histogram))
     yield from (requests, stages, rows)
-
-
-def _buckets(
-    bounds: tuple[float, ...], histogram: Mapping[str, Any]
-) -> tuple[list[tuple[str, float]], float]:
-    """Returns a histogram in Prometheus' form: each count includes all smaller values."""
-    buckets, so_far = [], 0
-    for bound, count in zip((*map(str, bounds), "+Inf"), histogram["counts"], strict=True):
-        so_far += count
-        buckets.append((bound, float(so_far)))
-    return buckets, histogram["total"]
 
 
 def _of_workers(collected: Mapping[str, Any]) -> Iterable[Metric]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from tenonnx import InferenceSession, InvalidArgument, NodeArg, NotSupported, interruption
@@ -27,6 +28,7 @@ class Model:
         said: Its configuration from the file.
         batching: How its requests are joined, if the configuration does not say so and all inputs
             and outputs have rows.
+        folder: The folder of its file, which may have a tokenizer, too.
 
     Attributes:
         config: Its configuration, completed from the model.
@@ -45,8 +47,9 @@ class Model:
         session: InferenceSession,
         said: ModelConfig,
         batching: Batching,
+        folder: Path | None = None,
     ) -> None:
-        self.name = name
+        self.name, self.folder = name, folder
         self.version = version
         self.session = session
         self.inputs = {arg.name: _wanted(name, arg) for arg in session.get_inputs()}
@@ -73,12 +76,12 @@ class Model:
         self._all = None if not self.hidden else tuple(self.outputs)
 
     def _has_rows(self) -> bool:
-        """Says whether the first size of all inputs and outputs is open."""
+        """Return whether the first size of all inputs and outputs is open."""
         specs = (*self.inputs.values(), *self.outputs.values())
         return bool(self.inputs) and all(spec.shape[:1] == (-1,) for spec in specs)
 
     def input(self, name: Any) -> TensorSpec:
-        """Returns an input by name.
+        """Return an input by name.
 
         Raises:
             BadRequest: It does not exist.
@@ -90,7 +93,7 @@ class Model:
         return spec
 
     def output(self, name: Any) -> TensorSpec:
-        """Returns an output by name.
+        """Return an output by name.
 
         Raises:
             BadRequest: It does not exist, or the protocol has no type for it.
@@ -104,7 +107,7 @@ class Model:
         return spec
 
     def run(self, feeds: Mapping[str, Array], names: Sequence[str], stop: Limit) -> list[Array]:
-        """Returns outputs, all if none are named; ``stop`` may end the run."""
+        """Return outputs, all if none are named; ``stop`` may end the run."""
         stop.check()
         with interruption.limited(stop):
             return self.session.run(names or self._all, feeds)

@@ -18,7 +18,7 @@ LEVELS: Final = {
 
 
 def open_session(path: str, settings: Settings, config: ModelConfig) -> InferenceSession:
-    """Returns a session of a model's file; the model's configuration overrides the settings."""
+    """Return a session of a model's file; the model's configuration overrides the settings."""
     level = LEVELS_OF_TRITON.get(config.optimization.graph.level, settings.level)
     options = SessionOptions(
         graph_optimization_level=LEVELS[level],
@@ -30,6 +30,6 @@ def open_session(path: str, settings: Settings, config: ModelConfig) -> Inferenc
 
 
 def add_plugins(settings: Settings) -> None:
-    """Adds the settings' plug-ins to those of the process."""
+    """Add the settings' plug-ins to those of the process."""
     for file in settings.plugins:
         default_plugins().register_file(file)

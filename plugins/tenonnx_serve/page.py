@@ -11,36 +11,14 @@ import hashlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from importlib.resources import files
 from typing import Any
 
 from tenonnx_serve.counts import SECONDS, summed
 
 REFRESH_SECONDS = 5
 
-STYLE = """
-:root{color-scheme:light dark;--line:#8884;--dim:#777;--good:#1a7f37;--bad:#c0392b}
-*{box-sizing:border-box}
-body{font:15px/1.45 system-ui,sans-serif;margin:0 auto;max-width:1200px;padding:1rem}
-h1{font-size:1.4rem;margin:0 0 .2rem}h2{font-size:1.05rem;margin:1.6rem 0 .4rem}
-p{margin:.2rem 0;overflow-wrap:anywhere}.dim{color:var(--dim)}
-dl{display:grid;grid-template-columns:repeat(auto-fit,minmax(9rem,1fr));gap:.6rem;margin:1rem 0 0}
-dl div{border:1px solid var(--line);border-radius:.5rem;padding:.5rem .7rem}
-dt{color:var(--dim);font-size:.85rem}dd{margin:0;font-size:1.15rem;overflow-wrap:anywhere}
-table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
-th,td{padding:.35rem .6rem;border-bottom:1px solid var(--line);text-align:right;vertical-align:top}
-th{color:var(--dim);font-weight:500;font-size:.85rem}
-th:first-child,td:first-child{text-align:left;overflow-wrap:anywhere;font-weight:600}
-.good{color:var(--good)}.bad{color:var(--bad)}
-@media(prefers-color-scheme:dark){:root{--good:#4ac26b;--bad:#ff7b72}}
-@media(max-width:760px){
- thead{display:none}table,tbody,tr,td{display:block;width:100%}
- tr{border:1px solid var(--line);border-radius:.5rem;margin-bottom:.6rem;padding:.3rem .2rem}
- td{display:flex;justify-content:space-between;gap:1rem;border:0;padding:.15rem .6rem}
- td:first-child{display:block}
- td:not(:first-child)::before{content:attr(data-label);color:var(--dim)}
- td span{text-align:right;overflow-wrap:anywhere;min-width:0}
-}
-"""
+STYLE = files("tenonnx_serve").joinpath("page.css").read_text("utf-8")
 
 _DIGEST = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 
@@ -58,7 +36,7 @@ HEADERS = [
 
 
 def page(collected: Mapping[str, Any], models: Sequence[Mapping[str, str]], version: str) -> bytes:
-    """Returns the page.
+    """Return the page.
 
     Args:
         collected: The counts from ``Supervisor``.
@@ -72,6 +50,7 @@ def page(collected: Mapping[str, Any], models: Sequence[Mapping[str, str]], vers
         _facts(collected, models, serving),
         "<h2>Models</h2>",
         _table(MODEL_HEADS, [_model(model, counted) for model in models], "There are no models."),
+        *_texts(counted, workers),
         "<h2>Workers</h2>",
         _table(WORKER_HEADS, [_worker(worker) for worker in workers], "No worker runs."),
     )
@@ -158,6 +137,44 @@ def _model(model: Mapping[str, str], counted: Mapping[str, Any]) -> list[Cell]:
     ]
 
 
+TEXT_HEADS = (
+    *("Model", "Version", "Prompt tokens", "Cached", "Generated"),
+    *("First token p50", "First token p99", "Token p50", "Token p99"),
+    *("Running", "Waiting", "Caches"),
+)
+
+
+def _texts(counted: Mapping[str, Any], workers: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the table of language models, if there are some."""
+    rows: list[list[Cell]] = []
+    for name, versions in sorted(counted.items()):
+        for version, found in sorted(versions.items()):
+            if "texts" in found:
+                loads = [
+                    each
+                    for worker in workers
+                    for each in worker.get("now", {}).get("texts", ())
+                    if (each["model"], each["version"]) == (name, version)
+                ]
+                rows.append([name, version, *_text_cells(found["texts"], loads)])
+    return ["<h2>Language models</h2>", _table(TEXT_HEADS, rows, "")] if rows else []
+
+
+def _text_cells(texts: Mapping[str, Any], loads: Sequence[Mapping[str, Any]]) -> list[Cell]:
+    tokens, seconds = texts["tokens"], texts["seconds"]
+    shares = [each["cache_share"] for each in loads]
+    return [
+        *(f"{tokens[kind]:,}" for kind in ("prompt", "cached", "generated")),
+        *(
+            quantile(seconds[kind]["counts"], share)
+            for kind in ("first_token", "token")
+            for share in (0.5, 0.99)
+        ),
+        *(str(sum(each[kind] for each in loads)) for kind in ("running", "waiting")),
+        f"{sum(shares) / len(shares):.0%}" if shares else "–",
+    ]
+
+
 def _worker(worker: Mapping[str, Any]) -> list[Cell]:
     memory = worker["memory"]
     sizes = [
@@ -169,7 +186,7 @@ def _worker(worker: Mapping[str, Any]) -> list[Cell]:
 
 
 def quantile(counts: Sequence[int], share: float) -> str:
-    """Returns the quantile's upper bound in milliseconds, from a histogram of durations."""
+    """Return the quantile's upper bound in milliseconds, from a histogram of durations."""
     wanted, so_far = share * sum(counts), 0
     if not wanted:
         return "–"

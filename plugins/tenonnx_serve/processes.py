@@ -40,33 +40,33 @@ class Worker:
         self._answering = asyncio.ensure_future(channel.run())
 
     async def call(self, method: str, /, **given: Any) -> Any:
-        """Asks the worker; raises ``ChannelClosed`` if it has gone."""
+        """Ask the worker; raise ``ChannelClosed`` if it has gone."""
         return await self._channel.call(method, **given)
 
     async def beat(self) -> None:
-        """Returns once the worker answers; raises ``ChannelClosed`` if it has gone."""
+        """Return once the worker answers; raise ``ChannelClosed`` if it has gone."""
         await self.call("beat")
 
     def kill(self, why: str = "") -> None:
-        """Kills the worker at once; ``why`` replaces the signal in ``ending``."""
+        """Kill the worker at once; ``why`` replaces the signal in ``ending``."""
         if self._process.returncode is None:
             self._why = why
             self._process.kill()
 
     async def ended(self) -> str:
-        """Returns how the worker ended, once it has."""
+        """Return how the worker ended, once it has."""
         code = await self._process.wait()
         self._channel.close()
         await self._answering
         return self._why or how(code)
 
     def served(self) -> float:
-        """Returns the seconds since it began to take requests."""
+        """Return the seconds since it began to take requests."""
         return 0.0 if self.serving_since is None else time.monotonic() - self.serving_since
 
 
 def how(code: int) -> str:
-    """Returns a process's end in words."""
+    """Return a process's end in words."""
     if code >= 0:
         return f"exited with status {code}"
     name = signal.Signals(-code).name
@@ -76,7 +76,7 @@ def how(code: int) -> str:
 
 
 async def spawn(number: int, target: str, threads: int, handlers: Mapping[str, Handler]) -> Worker:
-    """Starts a worker process.
+    """Start a worker process.
 
     Args:
         number: Its place among the workers.

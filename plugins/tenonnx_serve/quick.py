@@ -60,7 +60,7 @@ class Known:
     done: int = 0
 
     def took(self, ns: int) -> None:
-        """Records the time of a run in a thread."""
+        """Record the time of a run in a thread."""
         stopped, self.stopped = self.stopped, False
         if ns < SHORT_NS:
             self.short += 1
@@ -79,12 +79,12 @@ class Brief:
         self._end = time.perf_counter() + LIMIT
 
     def check(self) -> None:
-        """Raises ``Stopped`` if the run is over its limit."""
+        """Raise ``Stopped`` if the run is over its limit."""
         if self.is_over():
             raise Stopped("a run that was short before is over its limit")
 
     def is_over(self) -> bool:
-        """Says whether the run is over its limit."""
+        """Return whether the run is over its limit."""
         over = time.perf_counter() - self._end
         if over <= 0:
             return False
@@ -103,7 +103,7 @@ class Quick:
         self._known: dict[Any, Known] = {}
 
     def run(self, model: Model, request: Request, rows: int) -> tuple[list[Array], Spent] | None:
-        """Returns the result of a short run; ``None`` if it is not known to be short."""
+        """Return the result of a short run; ``None`` if it is not known to be short."""
         known = self._known.get(_signature(request))
         if known is None or known.short < NEEDED or known.stopped:
             return None
@@ -122,7 +122,7 @@ class Quick:
         return outputs, Spent(0, rows, run)
 
     def note(self, request: Request, run: Execution) -> None:
-        """Records the time of a run in a thread."""
+        """Record the time of a run in a thread."""
         key = _signature(request)
         if (known := self._known.get(key)) is None:
             if len(self._known) >= MOST:

@@ -34,7 +34,7 @@ class Region:
     token: str = field(default_factory=lambda: secrets.token_hex(8))
 
     def told(self) -> dict[str, str | int]:
-        """Returns the region's description for clients."""
+        """Return the region's description for clients."""
         facts = asdict(self)
         del facts["token"]
         return facts
@@ -44,16 +44,16 @@ class Registered(Protocol):
     """The registered regions, by name."""
 
     def add(self, region: Region) -> bool:
-        """Adds a region; says whether its name was free."""
+        """Add a region; return whether its name was free."""
 
     def remove(self, name: str) -> None:
-        """Removes a region, if it is there."""
+        """Remove a region, if it is there."""
 
     def get(self, name: str) -> Region | None:
-        """Returns a region; ``None`` if there is none of that name."""
+        """Return a region; ``None`` if there is none of that name."""
 
     def names(self) -> list[str]:
-        """Returns the names."""
+        """Return the names."""
 
 
 class OwnRegions:
@@ -63,19 +63,19 @@ class OwnRegions:
         self._regions: dict[str, Region] = {}
 
     def add(self, region: Region) -> bool:
-        """Adds a region; says whether its name was free."""
+        """Add a region; return whether its name was free."""
         return self._regions.setdefault(region.name, region) is region
 
     def remove(self, name: str) -> None:
-        """Removes a region, if it is there."""
+        """Remove a region, if it is there."""
         self._regions.pop(name, None)
 
     def get(self, name: str) -> Region | None:
-        """Returns a region; ``None`` if there is none of that name."""
+        """Return a region; ``None`` if there is none of that name."""
         return self._regions.get(name)
 
     def names(self) -> list[str]:
-        """Returns the names."""
+        """Return the names."""
         return list(self._regions)
 
 
@@ -94,7 +94,7 @@ class SharedRegions:
         return self._folder / name.encode("utf-8", "surrogatepass").hex()
 
     def add(self, region: Region) -> bool:
-        """Adds a region; says whether its name was free."""
+        """Add a region; return whether its name was free."""
         draft = self._folder / f".{region.token}"
         draft.write_text(json.dumps(asdict(region)))
         try:
@@ -106,13 +106,13 @@ class SharedRegions:
         return True
 
     def remove(self, name: str) -> None:
-        """Removes a region, if it is there."""
+        """Remove a region, if it is there."""
         self._read.pop(name, None)
         with contextlib.suppress(OSError):  # a name that is too long does not exist either
             self._file(name).unlink()
 
     def get(self, name: str) -> Region | None:
-        """Returns a region; ``None`` if there is none of that name."""
+        """Return a region; ``None`` if there is none of that name."""
         try:
             found = self._file(name).stat()
         except OSError:
@@ -128,6 +128,6 @@ class SharedRegions:
         return known[1]
 
     def names(self) -> list[str]:
-        """Returns the names."""
+        """Return the names."""
         files = (path.name for path in self._folder.iterdir() if not path.name.startswith("."))
         return [bytes.fromhex(file).decode("utf-8", "surrogatepass") for file in files]

@@ -67,7 +67,7 @@ class Change:
 
 
 def refuse_parameters(given: Any) -> None:
-    """Refuses parameters of a load: a model is loaded as it is in the repository.
+    """Refuse parameters of a load: a model is loaded as it is in the repository.
 
     Raises:
         Unsupported: There are parameters.
@@ -100,7 +100,7 @@ class Repository:
         self._lock = asyncio.Lock()
 
     def find(self, name: str, version: str = "") -> Queue:
-        """Returns the queue of a loaded model that takes tensors.
+        """Return the queue of a loaded model that takes tensors.
 
         Raises:
             Missing: The model or the version does not exist.
@@ -116,7 +116,7 @@ class Repository:
         return found
 
     def find_language(self, name: str) -> Generations:
-        """Returns what generates for a loaded language model.
+        """Return what generates for a loaded language model.
 
         Raises:
             Missing: There is none of that name.
@@ -128,12 +128,12 @@ class Repository:
         return found
 
     def language_models(self) -> list[Generations]:
-        """Returns what generates for each loaded language model, by name."""
+        """Return what generates for each loaded language model, by name."""
         latest = [entry.latest for _, entry in sorted(self.entries.items())]
         return [one for one in latest if one is not None and not isinstance(one, Queue)]
 
     def version(self, name: str, version: str = "") -> Queue | Generations:
-        """Returns what serves a version of a loaded model.
+        """Return what serves a version of a loaded model.
 
         Raises:
             Missing: The model or the version does not exist.
@@ -154,7 +154,7 @@ class Repository:
         return queue
 
     async def start(self) -> None:
-        """Loads the models that are loaded at the start; the others are only listed.
+        """Load the models that are loaded at the start; the others are only listed.
 
         Raises:
             TenonnxError: A model cannot be loaded.
@@ -169,7 +169,7 @@ class Repository:
         self.ready = True
 
     async def refresh(self) -> Iterable[str]:
-        """Searches the repository again; returns the names."""
+        """Search the repository again; return the names."""
         found = await self._found()
         for name in found:
             self.entries.setdefault(name, Entry(reason="not loaded"))
@@ -183,7 +183,7 @@ class Repository:
         return result
 
     async def load(self, name: str) -> None:
-        """Loads a model, or loads its present files again, in this process alone.
+        """Load a model, or load its present files again, in this process alone.
 
         Raises:
             Missing: The model does not exist.
@@ -192,7 +192,7 @@ class Repository:
         self._apply(await self.prepare("load", name))
 
     async def unload(self, name: str) -> None:
-        """Forgets a model's sessions in this process alone; does nothing if it is not loaded.
+        """Forget a model's sessions in this process alone; do nothing if it is not loaded.
 
         Raises:
             Missing: The model does not exist.
@@ -204,7 +204,7 @@ class Repository:
         self.settle(change)
 
     async def prepare(self, action: str, name: str) -> Change:
-        """Does the part of a change (``load`` or ``unload``) that can fail; requests see nothing.
+        """Do the part of a change (``load`` or ``unload``) that can fail; requests see nothing.
 
         The result goes to ``commit`` and then to ``settle``, or to ``discard``.
 
@@ -233,7 +233,7 @@ class Repository:
                 raise Unavailable(f"model {shown(name)} cannot be loaded: {error}") from error
 
     def commit(self, change: Change) -> None:
-        """Makes a change visible to requests. A new model is not ready yet."""
+        """Make a change visible to requests. A new model is not ready yet."""
         entry = self.entries[change.name]
         _close(entry)
         entry.versions = {number: self._queue_of(one) for number, one in change.versions.items()}
@@ -242,17 +242,17 @@ class Repository:
             entry.state = UNAVAILABLE
 
     def settle(self, change: Change) -> None:
-        """Completes a change that all workers have committed: a loaded model is ready."""
+        """Complete a change that all workers have committed: a loaded model is ready."""
         if change.versions:
             self.entries[change.name].state = READY
 
     def discard(self, change: Change) -> None:
-        """Drops a prepared change."""
+        """Drop a prepared change."""
         entry = self.entries[change.name]
         entry.state = READY if entry.versions else UNAVAILABLE
 
     def _opened(self, found: Found) -> Change:
-        """Opens the versions to serve; in the loader's thread."""
+        """Open the versions to serve; in the loader's thread."""
         before = layout.digest(found)
         versions = self._open(found)
         if layout.digest(found) != before:
@@ -273,7 +273,9 @@ class Repository:
             path = layout.model_file(found.versions[number], root, file)
             session = open_session(str(path), self.settings, said)
             batching = self.settings.batching
-            models[number] = made = Model(found.name, str(number), session, said, batching)
+            models[number] = made = Model(
+                found.name, str(number), session, said, batching, path.parent
+            )
             declared = samples(made, found.config.parent, root) if found.config else ()
             warm_up(made, list(declared))
         return models
@@ -289,12 +291,12 @@ class Repository:
         return made
 
     async def statistics(self) -> list[dict[str, Any]]:
-        """Returns the statistics of each loaded version in this process."""
+        """Return the statistics of each loaded version in this process."""
         models = [q.model for entry in self.entries.values() for q in entry.versions.values()]
         return [model.statistics.told(model.name, model.version) for model in models]
 
     def index(self, *, ready_only: bool = False) -> list[dict[str, str]]:
-        """Returns every model in the repository or in memory: name, version, state and reason."""
+        """Return every model in the repository or in memory: name, version, state and reason."""
         told = []
         for name, entry in sorted(self.entries.items()):
             versions = [str(number) for number in sorted(entry.versions)] or [""]
@@ -306,7 +308,7 @@ class Repository:
         return [one for one in told if one["state"] == READY] if ready_only else told
 
     async def close(self) -> None:
-        """Forgets all models and ends the loader's thread."""
+        """Forget all models and end the loader's thread."""
         for entry in self.entries.values():
             _close(entry)
         self.entries.clear()
@@ -314,7 +316,7 @@ class Repository:
 
 
 def _close(entry: Entry) -> None:
-    """Has the threads of language models end, once what they generate has."""
+    """Have the threads of language models end, once what they generate has."""
     for version in entry.versions.values():
         if not isinstance(version, Queue):
             version.close()

@@ -47,7 +47,7 @@ class Request:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the requested outputs; none for all."""
+        """Name of the requested outputs; none for all."""
         return tuple([output.name for output in self.outputs]) if self.outputs else ()
 
     @property
@@ -69,6 +69,6 @@ class Request:
 
 
 def shown(value: object) -> str:
-    """Returns a client's value in a form that is safe in messages."""
+    """Return a client's value in a form that is safe in messages."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
 from tenonnx_serve.bodies import Headers, Message, Receive, read_body
 from tenonnx_serve.core import Core, told
-from tenonnx_serve.errors import BadRequest, Missing, ServeError, WrongMethod
+from tenonnx_serve.errors import BadRequest, Missing, ServeError, TooLarge, WrongMethod
 from tenonnx_serve.openai import errors as openai_errors
 from tenonnx_serve.requests import Parameters, shown
 
@@ -22,6 +23,9 @@ Header = tuple[bytes, bytes]
 HEADERS, ANSWERED = "tenonnx.headers", "tenonnx.answered"
 """Keys that a scope may have: the headers by name, and a header to add to every answer."""
 
+MAX_JSON_BYTES = 1 << 16
+"""The most bytes of a request about the server's own state."""
+
 PATIENCE = 0.05
 """Seconds after which to check whether the client is still connected."""
 
@@ -30,10 +34,10 @@ class Pieces(Protocol):
     """A body that is sent as it comes."""
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """Returns its pieces."""
+        """Return its pieces."""
 
     async def aclose(self) -> None:
-        """Ends it, whether it was sent or not."""
+        """End it, whether it was sent or not."""
 
 
 class Answer(NamedTuple):
@@ -68,16 +72,32 @@ class Call(NamedTuple):
         """Whether the request comes from this machine."""
         return is_local(self.client)
 
+    def check_control(self) -> None:
+        """Refuse a client that may not load models or change settings."""
+        self.core.controls.check(self.headers.get(b"authorization"))
+
     async def body(self) -> bytes | bytearray:
-        """Returns the body."""
-        return await read_body(self.receive, self.headers, self.core.settings.limits)
+        """Return the body."""
+        limits = self.core.settings.limits
+        return await read_body(self.receive, self.headers, limits, self.core.room)
+
+    async def json_body(self, most: int) -> bytes | bytearray:
+        """Return a body that is JSON of at most so many bytes.
+
+        Raises:
+            TooLarge: It has more.
+        """
+        body = await self.body()
+        if len(body) > most:
+            raise TooLarge(f"the request has {len(body)} bytes of JSON; expected at most {most}")
+        return body
 
     async def json(self) -> Parameters:
-        """Returns the body's JSON object; an empty object for an empty body."""
-        return loaded(await self.body() or b"{}")
+        """Return the body's JSON object; an empty object for an empty body."""
+        return loaded(await self.json_body(MAX_JSON_BYTES) or b"{}")
 
     def watch(self) -> Watch:
-        """Cancels the running task if the client disconnects; read the body before."""
+        """Cancel the running task if the client disconnects; read the body before."""
         return Watch(self.receive)
 
 
@@ -105,7 +125,7 @@ class Watch:
             self._task.cancel()
 
     def end(self) -> None:
-        """Stops watching."""
+        """Stop watching."""
         self._timer.cancel()
         if self._watcher is not None:
             self._watcher.cancel()
@@ -122,14 +142,14 @@ class Routes:
         self._handlers: dict[str, Handler] = {}
 
     def add(self, method: str, path: str, handler: Handler) -> None:
-        """Adds a handler."""
+        """Add a handler."""
         node = self
         for part in path.split("/")[1:]:
             node = node._below.setdefault(part, Routes())
         node._handlers[method] = handler
 
     def find(self, method: str, path: str) -> tuple[Handler, list[str]]:
-        """Returns a path's handler, and the parts of the path that match ``*``.
+        """Return a path's handler, and the parts of the path that match ``*``.
 
         Raises:
             Missing: No handler has this path.
@@ -163,7 +183,7 @@ class App:
         self.routes = routes
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answers one request."""
+        """Answer one request."""
         if scope["type"] != "http":
             return
         headers: Headers = scope.get(HEADERS) or dict(scope["headers"])
@@ -192,7 +212,7 @@ class App:
 
 
 async def _send(start: Message, body: Pieces, send: Send, seconds: float) -> None:
-    """Sends a body as it comes, to a client that takes no longer to read any of it."""
+    """Send a body as it comes, to a client that takes no longer to read any of it."""
     async with contextlib.aclosing(body):
         try:
             await send(start)
@@ -205,18 +225,18 @@ async def _send(start: Message, body: Pieces, send: Send, seconds: float) -> Non
 
 
 def is_local(address: str) -> bool:
-    """Says whether an address is this machine's; a local socket has none."""
+    """Return whether an address is this machine's; a local socket has none."""
     return not address or address == "::1" or address.startswith(("127.", "::ffff:127."))
 
 
 def loaded(text: bytes | bytearray) -> Parameters:
-    """Returns a JSON object.
+    """Return a JSON object.
 
     Raises:
         BadRequest: It is not a JSON object.
     """
     try:
-        said = json.loads(text.decode())
+        said = msgspec.json.decode(text)
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"the body is not JSON: {error}") from None
     if not isinstance(said, dict):
@@ -225,19 +245,31 @@ def loaded(text: bytes | bytearray) -> Parameters:
 
 
 def answer(said: Any, status: int = 200) -> Answer:
-    """Returns a JSON answer."""
-    return Answer(json.dumps(said).encode(), status=status)
+    """Return a JSON answer."""
+    return Answer(encoded(said), status=status)
+
+
+def encoded(said: Any) -> bytes:
+    """Return JSON; NaN and infinities are ``null``."""
+    text: bytes = msgspec.json.encode(said)
+    return text
 
 
 def failure(error: ServeError, path: str) -> Answer:
-    """Returns the answer to an error, in the form that clients of a path expect."""
+    """Return the answer to an error, in the form that clients of a path expect."""
     headers = list(JSON)
     if error.retry_after is not None:
         headers.append((b"retry-after", b"%d" % error.retry_after))
+    if error.closes:
+        headers.append((b"connection", b"close"))
     return Answer(failure_body(error, path), headers, error.status)
 
 
 def failure_body(error: ServeError, path: str) -> bytes:
-    """Returns the body of such an answer."""
-    said = openai_errors.told(error) if path.startswith("/v1/") else {"error": str(error)}
-    return json.dumps(said).encode()
+    """Return the body of such an answer."""
+    said = (
+        openai_errors.told(error)
+        if path.startswith(("/v1/", "/tokenize", "/detokenize"))
+        else {"error": str(error)}
+    )
+    return encoded(said)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
-import json
 import math
 from typing import Any, Final
 
+import msgspec
+
+from tenonnx_serve import json_tensors
 from tenonnx_serve.classification import presented
-from tenonnx_serve.errors import BadRequest
+from tenonnx_serve.errors import BadRequest, TooLarge
+from tenonnx_serve.json_tensors import array_of, parameters_of, shape_of, text_of
 from tenonnx_serve.model import Model
-from tenonnx_serve.requests import NOTHING, Array, Output, Parameters, Request, shown
-from tenonnx_serve.rest import loaded
+from tenonnx_serve.requests import NOTHING, Array, Output, Request, shown
 from tenonnx_serve.settings import Limits
 from tenonnx_serve.shared_memory import REGION as SHARED
 from tenonnx_serve.shared_memory import Regions
@@ -19,19 +21,16 @@ from tenonnx_serve.tensors import (
     TensorSpec,
     checked_shape,
     from_bytes,
-    from_json,
     to_bytes,
-    to_json,
 )
 
-NO_TENSORS: Final[list[Parameters]] = []
 HEADER_LENGTH: Final = b"inference-header-content-length"
 
 
 def decode(
     model: Model, body: bytes | bytearray, header: bytes | None, limits: Limits, regions: Regions
 ) -> Request:
-    """Returns the request in a body.
+    """Return the request in a body.
 
     Args:
         model: The model.
@@ -46,27 +45,24 @@ def decode(
     """
     if header == b"0":
         return Request(_whole(model, body, limits), parameters={"binary_data_output": True})
-    said, binary = _split(body, header)
+    said, binary = _split(body, header, limits.json)
     inputs: dict[str, Array] = {}
-    for tensor in _listed(said, "inputs"):
-        spec = model.input(tensor.get("name"))
+    for tensor in said.inputs:
+        spec = model.input(tensor.name)
         if spec.name in inputs:
             raise BadRequest(f"input '{spec.name}' is given twice")
         inputs[spec.name], binary = _input(spec, tensor, binary, limits, regions)
     if len(binary):
         raise BadRequest(f"{len(binary)} bytes follow the last binary tensor; expected none")
     outputs = tuple(
-        Output(model.output(tensor.get("name")).name, _parameters(tensor))
-        for tensor in _listed(said, "outputs")
+        Output(model.output(tensor.name).name, parameters_of(tensor.parameters))
+        for tensor in said.outputs
     )
-    said_id = said.get("id", "")
-    if not isinstance(said_id, str):
-        raise BadRequest(f"id is {shown(said_id)}; expected a string")
-    return Request(inputs, outputs, said_id, _parameters(said))
+    return Request(inputs, outputs, said.id, parameters_of(said.parameters))
 
 
 def _whole(model: Model, body: bytes | bytearray, limits: Limits) -> dict[str, Array]:
-    """Returns a model's only input from a body without JSON, which is all its data.
+    """Return a model's only input from a body without JSON, which is all its data.
 
     One of its sizes may be open: the body's length tells it.
     """
@@ -86,8 +82,10 @@ def _whole(model: Model, body: bytes | bytearray, limits: Limits) -> dict[str, A
     }
 
 
-def _split(body: bytes | bytearray, header: bytes | None) -> tuple[Parameters, memoryview]:
-    """Returns the JSON object and the bytes after it."""
+def _split(
+    body: bytes | bytearray, header: bytes | None, most: int
+) -> tuple[json_tensors.Body, memoryview]:
+    """Return the JSON, of at most so many bytes, and the bytes after it."""
     if header is None:
         end = len(body)
     elif header.isdigit() and int(header[:20]) <= len(body):
@@ -96,37 +94,29 @@ def _split(body: bytes | bytearray, header: bytes | None) -> tuple[Parameters, m
         raise BadRequest(
             f"Inference-Header-Content-Length is {shown(header)}; expected at most {len(body)}"
         )
+    if end > most:
+        raise TooLarge(
+            f"the request has {end} bytes of JSON, more than the limit of {most}; send tensors as "
+            "binary data"
+        )
     view = memoryview(body)
-    return loaded(bytes(view[:end]) if end != len(body) else body), view[end:]
-
-
-def _parameters(said: Parameters) -> Parameters:
-    parameters = said.get("parameters", NOTHING)
-    if not isinstance(parameters, dict):
-        raise BadRequest(f"parameters are {shown(parameters)}; expected an object")
-    return parameters
-
-
-def _listed(said: Parameters, key: str) -> list[Parameters]:
-    tensors = said.get(key, NO_TENSORS)
-    if not isinstance(tensors, list):
-        raise BadRequest(f"{key} are {shown(tensors)}; expected a list of objects")
-    for tensor in tensors:
-        if not isinstance(tensor, dict):
-            raise BadRequest(f"{key} have {shown(tensor)}; expected objects")
-    return tensors
+    return json_tensors.parsed(view[:end]), view[end:]
 
 
 def _input(
-    spec: TensorSpec, tensor: Parameters, binary: memoryview, limits: Limits, regions: Regions
+    spec: TensorSpec,
+    tensor: json_tensors.Tensor,
+    binary: memoryview,
+    limits: Limits,
+    regions: Regions,
 ) -> tuple[Array, memoryview]:
-    """Returns an input, and the rest of the binary data."""
-    shape = checked_shape(spec, tensor.get("datatype"), tensor.get("shape"), limits.elements)
-    parameters = _parameters(tensor)
-    if (shared := regions.read(parameters, spec.datatype)) is not None:
+    """Return an input, and the rest of the binary data."""
+    shape = checked_shape(spec, tensor.datatype, shape_of(spec.name, tensor.shape), limits.elements)
+    parameters = parameters_of(tensor.parameters)
+    if (shared := regions.read(parameters)) is not None:
         return from_bytes(spec, shape, shared), binary
     if (size := parameters.get("binary_data_size")) is None:
-        return from_json(spec, shape, tensor.get("data")), binary
+        return array_of(spec, shape, tensor.data), binary
     if type(size) is not int or not 0 <= size <= len(binary):
         raise BadRequest(
             f"input '{spec.name}' has binary_data_size {shown(size)}, where {len(binary)} bytes "
@@ -138,7 +128,7 @@ def _input(
 def encode(
     model: Model, request: Request, arrays: list[Array], regions: Regions
 ) -> tuple[list[Any], int]:
-    """Returns the pieces of an answer's body, and the number of its bytes that are JSON.
+    """Return the pieces of an answer's body, and the number of its bytes that are JSON.
 
     That number is 0 if there are no binary tensors: then all of it is JSON.
     """
@@ -148,24 +138,28 @@ def encode(
     for output, computed in zip(outputs, arrays, strict=True):
         datatype, array = presented(output, model, computed)
         if SHARED in output.parameters:
-            how = f'"parameters": {json.dumps(regions.write(output.parameters, to_bytes(array)))}'
+            told = regions.write(output.parameters, to_bytes(array))
+            how = b'"parameters":%b' % msgspec.json.encode(told)
         elif output.parameters.get("binary_data", binary) is True:
             data = to_bytes(array)
-            how = f'"parameters": {{"binary_data_size": {len(data)}}}'
+            how = b'"parameters":{"binary_data_size":%d}' % len(data)
             pieces.append(data)
         else:
-            how = f'"data": {json.dumps(to_json(array))}'
-        name, shape = _quoted(output.name), list(array.shape)
-        described.append(f'{{"name": {name}, "datatype": "{datatype}", "shape": {shape}, {how}}}')
-    # Written by hand, because json.dumps takes longer than all the rest of this.
-    named = f', "id": {json.dumps(request.id)}' if request.id else ""
-    head = (
-        f'{{"model_name": {_quoted(model.name)}, "model_version": "{model.version}"{named}, '
-        f'"outputs": [{", ".join(described)}]}}'
-    ).encode()
+            how = b'"data":%b' % text_of(array)
+        head = b'{"name":%b,"datatype":"%b","shape":%b,%b}'
+        shape = msgspec.json.encode(array.shape)
+        described.append(head % (_quoted(output.name), datatype.encode(), shape, how))
+    named = b',"id":%b' % msgspec.json.encode(request.id) if request.id else b""
+    head = b'{"model_name":%b,"model_version":"%b"%b,"outputs":[%b]}' % (
+        _quoted(model.name),
+        model.version.encode(),
+        named,
+        b",".join(described),
+    )
     return [head, *pieces], len(head) if pieces else 0
 
 
 @functools.lru_cache(maxsize=1024)
-def _quoted(name: str) -> str:
-    return json.dumps(name)
+def _quoted(name: str) -> bytes:
+    quoted: bytes = msgspec.json.encode(name)
+    return quoted

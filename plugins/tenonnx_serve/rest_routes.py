@@ -15,17 +15,17 @@ BINARY: Final = (b"content-type", b"application/octet-stream")
 
 
 async def server_metadata(_: Call) -> Answer:
-    """Returns the server's metadata."""
+    """Return the server's metadata."""
     return answer(facts.server())
 
 
 async def live(_: Call) -> Answer:
-    """Says whether the server is live."""
+    """Return whether the server is live."""
     return answer({"live": True})
 
 
 async def ready(call: Call) -> Answer:
-    """Says whether the server is ready."""
+    """Return whether the server is ready."""
     is_ready = call.core.ready
     return answer({"ready": is_ready}, 200 if is_ready else 503)
 
@@ -36,7 +36,7 @@ def _queue(call: Call) -> Queue:
 
 
 async def model_ready(call: Call) -> Answer:
-    """Says whether a model is ready."""
+    """Return whether a model is ready."""
     name, *version = call.path
     call.core.repository.version(name, *version)
     is_ready = call.core.repository.entries[name].state == READY
@@ -44,43 +44,45 @@ async def model_ready(call: Call) -> Answer:
 
 
 async def model_metadata(call: Call) -> Answer:
-    """Returns a model's metadata."""
+    """Return a model's metadata."""
     return answer(facts.model(call.core.repository, _queue(call).model))
 
 
 async def model_config(call: Call) -> Answer:
-    """Returns a model's configuration."""
+    """Return a model's configuration."""
     return answer(config.told(_queue(call).model.config))
 
 
 async def model_statistics(call: Call) -> Answer:
-    """Returns the statistics of one model or of all."""
+    """Return the statistics of one model or of all."""
     return answer(await facts.statistics(call.core, *call.path))
 
 
 async def index(call: Call) -> Answer:
-    """Lists the models of the repository."""
+    """List the models of the repository."""
     ready_only = (await call.json()).get("ready") is True
     await call.core.repository.refresh()
     return answer(call.core.repository.index(ready_only=ready_only))
 
 
 async def load(call: Call) -> Answer:
-    """Loads a model."""
+    """Load a model."""
+    call.check_control()
     refuse_parameters((await call.json()).get("parameters"))
     await call.core.control.load(call.path[0])
     return answer({})
 
 
 async def unload(call: Call) -> Answer:
-    """Unloads a model."""
+    """Unload a model."""
+    call.check_control()
     await call.json()
     await call.core.control.unload(call.path[0])
     return answer({})
 
 
 async def infer(call: Call) -> Answer:
-    """Runs a model."""
+    """Run a model."""
     queue = _queue(call)
     model, limits, regions = queue.model, call.core.settings.limits, call.core.regions
     body = await call.body()
@@ -121,7 +123,7 @@ OF_MODEL: Final[list[tuple[str, str, Handler]]] = [
 
 
 def routes() -> Routes:
-    """Returns the protocol's routes."""
+    """Return the protocol's routes."""
     found = Routes()
     for method, path, handler in OF_SERVER:
         found.add(method, path, handler)

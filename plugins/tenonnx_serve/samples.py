@@ -42,7 +42,7 @@ class Sample:
 
 
 def samples(model: Model, folder: Path, root: Path) -> Iterator[Sample]:
-    """Yields the samples of a model's configuration.
+    """Yield the samples of a model's configuration.
 
     Args:
         model: The model.
@@ -72,7 +72,7 @@ def _where(model: Model, name: str) -> str:
 
 
 def _batch(model: Model, spec: TensorSpec, row: Array, said: Any) -> Array:
-    """Returns a sample's input: its row, repeated."""
+    """Return a sample's input: its row, repeated."""
     where = f"{_where(model, said.name)}: {spec.name!r}"
     if model.config.max_batch_size:
         shape: tuple[int, ...] = (max(1, said.batch_size), *row.shape)
@@ -86,7 +86,7 @@ def _batch(model: Model, spec: TensorSpec, row: Array, said: Any) -> Array:
 
 
 def _row(spec: TensorSpec, said: Any, folder: Path, root: Path) -> Array:
-    """Returns an input of one row; all of it if requests have no rows."""
+    """Return an input of one row; all of it if requests have no rows."""
     shape = tuple(said.dims)
     if said.data_type not in (0, CONFIG_TYPES[spec.datatype]) or min(shape, default=0) < 0:
         raise InvalidArgument(

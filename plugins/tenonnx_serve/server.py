@@ -10,7 +10,7 @@ from typing import Any
 import uvicorn
 
 from tenonnx_serve import sockets
-from tenonnx_serve.access import LOOPBACK, Gate
+from tenonnx_serve.access import Gate, hosts_of
 from tenonnx_serve.connections import Connection
 from tenonnx_serve.core import Core
 from tenonnx_serve.direct import Direct
@@ -38,11 +38,11 @@ class Server:
         self.core = Core(settings)
         self.app = App(self.core, routes())
         token = settings.access.read_token()
-        self._gate = Gate(token) if token else None
+        self._gate = Gate(token, settings.access.read_control_token()) if token else None
         self._tracing = Tracing() if settings.trace else None
-        local = settings.host in LOOPBACK
-        direct = Direct(self.core, self._gate)
-        entrance = Entrance(self.app, self._gate, self._tracing, direct, local=local)
+        hosts = hosts_of(settings.host, settings.access.hosts)
+        direct = Direct(self.core, self._gate, hosts)
+        entrance = Entrance(self.app, self._gate, self._tracing, direct, hosts=hosts)
         self._http = uvicorn.Server(_config(entrance, settings))
         self._http.capture_signals = contextlib.nullcontext  # the caller handles signals
         self._serving: asyncio.Task[None] | None = None
@@ -51,7 +51,7 @@ class Server:
         self.grpc_port = settings.grpc_port
 
     async def start(self, sock: socket.socket) -> None:
-        """Listens, answers readiness probes, and returns once the models are loaded.
+        """Listen, answer readiness probes, and return once the models are loaded.
 
         Raises:
             OSError: gRPC's port is taken.
@@ -61,7 +61,7 @@ class Server:
         await self.core.repository.start()
 
     async def listen(self, sock: socket.socket) -> None:
-        """Takes requests; REST's on a listening socket.
+        """Take requests; REST's on a listening socket.
 
         Raises:
             OSError: gRPC's port is taken.
@@ -83,7 +83,7 @@ class Server:
         await self._grpc.start()
 
     async def stop(self, grace: float = 10.0) -> None:
-        """Takes no new requests, waits for the running ones, and ends."""
+        """Take no new requests, wait for the running ones, and end."""
         self.core.draining = True
         self._http.config.timeout_graceful_shutdown = max(1, round(grace))
         self._http.should_exit = True
@@ -107,5 +107,6 @@ def _config(app: Entrance, settings: Settings) -> uvicorn.Config:
         proxy_headers=False,
         server_header=False,
         date_header=False,
+        limit_concurrency=settings.limits.connections + 1,  # Connection refuses that many
         timeout_keep_alive=round(settings.limits.idle_seconds),
     )

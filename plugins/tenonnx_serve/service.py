@@ -33,21 +33,21 @@ class Shared:
         self._control = control
 
     async def load(self, name: str) -> None:
-        """Loads a model, or loads its present files again."""
+        """Load a model, or load its present files again."""
         await self._control.change("load", name, {})
 
     async def unload(self, name: str) -> None:
-        """Unloads a model."""
+        """Unload a model."""
         await self._control.change("unload", name, {})
 
     async def log_settings(self, asked: Parameters) -> Parameters:
-        """Changes the log's settings, and returns them."""
+        """Change the log's settings, and return them."""
         if asked:
             await self._control.switch(asked)
         return switches.log({})
 
     async def statistics(self) -> list[dict[str, Any]]:
-        """Returns the statistics of each loaded version."""
+        """Return the statistics of each loaded version."""
         found: dict[tuple[str, str], dict[str, Any]] = {}
         for worker in (await self._control.collect())["workers"]:
             for one in worker.get("now", {}).get("statistics", []):
@@ -77,7 +77,7 @@ class ServerService:
     async def start(
         self, settings: dict[str, Any], models: Mapping[str, Mapping[str, Any]] | None
     ) -> dict[str, str]:
-        """Loads models and warms them up; returns the digests of their files."""
+        """Load models and warm them up; return the digests of their files."""
         self._settings = told = settings_of(settings)
         logs.start(told.log, told.verbosity, told.log_requests)
         add_plugins(told)
@@ -85,6 +85,7 @@ class ServerService:
         server.core.control = shared = Shared(self._control)
         server.core.log_settings = shared.log_settings
         server.core.observers.append(self._observe)
+        server.core.counts = self._counts
         server.app.routes.add("GET", "/metrics", self._metrics)
         server.app.routes.add("GET", "/", self._page)
         names = await server.core.repository.refresh()
@@ -107,50 +108,54 @@ class ServerService:
         self.settle(change)
 
     async def listen(self) -> None:
-        """Begins to take requests."""
+        """Begin to take requests."""
         told = self._settings
         await self._running.listen(sockets.listening(told.host, told.port))
 
     def agreed(self) -> None:
-        """Notes that all workers serve."""
+        """Note that all workers serve."""
         self._running.core.repository.ready = True
 
     async def prepare(
         self, action: str, name: str, parameters: dict[str, Any]
     ) -> tuple[Change, str]:
-        """Does the part of a change that can fail."""
+        """Do the part of a change that can fail."""
         del parameters
         change = await self._running.core.repository.prepare(action, name)
         return change, change.digest
 
     def commit(self, prepared: Change) -> None:
-        """Makes a change visible to requests."""
+        """Make a change visible to requests."""
         self._running.core.repository.commit(prepared)
 
     def settle(self, prepared: Change) -> None:
-        """Completes a change that all workers have committed."""
+        """Complete a change that all workers have committed."""
         self._running.core.repository.settle(prepared)
 
     def discard(self, prepared: Change) -> None:
-        """Drops a change."""
+        """Drop a change."""
         self._running.core.repository.discard(prepared)
 
     def switch(self, asked: Parameters) -> None:
-        """Changes the log's settings."""
+        """Change the log's settings."""
         switches.log(asked)
 
     async def snapshot(self) -> dict[str, Any]:
-        """Returns the counts, the requests that wait or run, and models' statistics."""
+        """Return the counts, the requests that wait or run, and models' statistics."""
         now: dict[str, Any] = {"in_flight": 0, "statistics": []}
         if self._server is not None:
             repository = self._server.core.repository
             queues = [q for entry in repository.entries.values() for q in entry.versions.values()]
             now["in_flight"] = sum(queue.waiting for queue in queues)
+            now["texts"] = [
+                {"model": each.model.name, "version": each.model.version, **each.load()}
+                for each in repository.language_models()
+            ]
             now["statistics"] = await repository.statistics()
         return {"counted": self._counts.snapshot(), "now": now}
 
     async def drain(self, seconds: float) -> None:
-        """Stops listening and finishes what has begun, for so many seconds at most."""
+        """Stop listening and finish what has begun, for so many seconds at most."""
         if self._server is not None:
             await self._server.stop(seconds)
 
@@ -170,14 +175,14 @@ class ServerService:
             counts.batches.observe(run.rows)
 
     async def _metrics(self, _: Call) -> Answer:
-        """Answers with metrics of all workers."""
+        """Answer with metrics of all workers."""
         from tenonnx_serve.metrics import CONTENT_TYPE, exposition  # most workers never need them
 
         collected = await self._control.collect()
         return Answer(exposition(collected), [(b"content-type", CONTENT_TYPE)])
 
     async def _page(self, _: Call) -> Answer:
-        """Answers with the page."""
+        """Answer with the page."""
         from tenonnx_serve.page import HEADERS, page
 
         collected = await self._control.collect()

@@ -16,6 +16,9 @@ class Limits:
 
     Attributes:
         body: Bytes of a body, also after it is decompressed; of a gRPC message.
+        json: Bytes of JSON in a body; binary tensors follow it.
+        bodies: Bytes of all bodies that are being read at a time.
+        connections: Open connections of HTTP.
         elements: Elements of a tensor.
         waiting: Requests to a model that wait or run; more are refused until there is room.
         tokens: Tokens that a language model generates for one text; 0 for its context.
@@ -25,6 +28,9 @@ class Limits:
     """
 
     body: int = 256 * MIB
+    json: int = 16 * MIB
+    bodies: int = 1024 * MIB
+    connections: int = 1024
     elements: int = 1 << 28
     waiting: int = 256
     tokens: int = 0
@@ -64,16 +70,18 @@ class Settings:
         intra_op_threads: Threads of a kernel; 0 lets kernels choose.
         runs: Runs at once.
         batching: For models whose configuration does not set it.
-        rows: Texts of a language model that share a step.
+        rows: Texts of a language model that share a step; 0 for as many as memory allows.
         startup: Models to load at the start; all if ``None``.
         regions: A folder in which workers share their list of regions of shared memory; empty for
             one process.
+        shared_memory: Whether clients on this machine may register shared memory.
         limits: Limits of a request.
         access: The access control.
         log: ``text`` or ``json``: the format of the log's lines.
         log_requests: Whether to log each request.
         verbosity: 0 for warnings, 1 for the server's actions as well, 2 for details.
         trace: Whether requests are traced.
+        ignores_unknown: Whether fields that OpenAI's API here does not have are ignored.
     """
 
     source: str
@@ -91,16 +99,18 @@ class Settings:
     rows: int = 4
     startup: tuple[str, ...] | None = None
     regions: str = ""
+    shared_memory: bool = False
     limits: Limits = field(default_factory=Limits)
     access: Access = field(default_factory=Access)
     log: str = "text"
     log_requests: bool = False
     verbosity: int = 0
     trace: bool = False
+    ignores_unknown: bool = False
 
 
 def settings_of(said: dict[str, Any]) -> Settings:
-    """Returns settings from the dictionary of ``dataclasses.asdict``, sent as JSON."""
+    """Return settings from the dictionary of ``dataclasses.asdict``, sent as JSON."""
     defaults = Settings("")
     nested = {one.name: type(getattr(defaults, one.name)) for one in fields(Settings)}
     return Settings(

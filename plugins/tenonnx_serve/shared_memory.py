@@ -1,15 +1,12 @@
 """Tensors in POSIX shared memory: regions that clients register, and parts of them.
 
-Neither inputs nor outputs cross the connection. Inputs are read in place. Integers of 32 and 64
-bits are copied first: kernels check indices before they use them, and the client could change them
-in between. Outputs are copied to their place after the run, not bound to it, for the same reason:
-other nodes of the model may read an output. If a client truncates a region during its use, the
-process that reads it dies; the region's size is checked before each use.
+Neither inputs nor outputs cross the connection. The memory is read and written as a file, never
+opened: a client that shrinks it meanwhile gets an error, and does not end the process (SIGBUS). The
+copy also keeps a client from changing indices after kernels have checked them.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 import stat
 import threading
@@ -17,9 +14,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from tenonnx_serve.errors import BadRequest, Missing
+from tenonnx_serve.errors import BadRequest, Forbidden, Missing
 from tenonnx_serve.region_files import OwnRegions, Region, Registered, SharedRegions
 from tenonnx_serve.requests import Array, Parameters, shown
+from tenonnx_serve.settings import Limits
 
 FOLDER: Final = "/dev/shm"
 MOST: Final = 1024
@@ -28,14 +26,11 @@ MOST: Final = 1024
 LONGEST: Final = 100
 """The longest name of a region: it becomes a file's name, in hexadecimal."""
 
-INDICES: Final = frozenset({"INT32", "INT64"})
-"""Datatypes that may hold indices."""
-
 REGION, OFFSET, SIZE = "shared_memory_region", "shared_memory_offset", "shared_memory_byte_size"
 
 
-class Mapped:
-    """A region's memory in this process.
+class Opened:
+    """A region's memory, open in this process.
 
     Args:
         region: The region.
@@ -47,41 +42,59 @@ class Mapped:
     def __init__(self, region: Region) -> None:
         self.region = region
         self._file = _opened(region.key)
-        try:
-            page = region.offset % mmap.ALLOCATIONGRANULARITY
-            if not region.byte_size or self._size() < region.offset + region.byte_size:
-                raise BadRequest(
-                    f"shared memory {shown(region.key)} does not have {region.byte_size} bytes at "
-                    f"{region.offset}"
-                )
-            length = page + region.byte_size
-            held = mmap.mmap(self._file, length, offset=region.offset - page)
-        except BaseException:
-            self.close()
-            raise
-        self.bytes = np.frombuffer(held, np.uint8)[page:]
+        if not region.byte_size or self._size() < region.offset + region.byte_size:
+            raise BadRequest(
+                f"shared memory {shown(region.key)} does not have {region.byte_size} bytes at "
+                f"{region.offset}"
+            )
 
     def _size(self) -> int:
         return os.fstat(self._file).st_size
 
-    def part(self, offset: int, size: int) -> Array:
-        """Returns a view of some of its bytes.
+    def read(self, offset: int, size: int) -> Array:
+        """Return a copy of some of its bytes.
 
         Raises:
             BadRequest: They exceed the region, or the memory is smaller by now.
         """
+        place = self._place(offset, size)
+        found, count = np.empty(size, np.uint8), 0
+        while count < size:
+            read = os.preadv(self._file, [found[count:].data], place + count)
+            if not read:
+                raise self._truncated()
+            count += read
+        return found
+
+    def write(self, offset: int, data: Any) -> None:
+        """Write bytes to it.
+
+        Raises:
+            BadRequest: They exceed the region, or the memory is smaller by now.
+        """
+        left = memoryview(data).cast("B")
+        place = self._place(offset, len(left))
+        while len(left):
+            written = os.pwrite(self._file, left, place)
+            left, place = left[written:], place + written
+
+    def _place(self, offset: int, size: int) -> int:
         if offset < 0 or size < 0 or offset + size > self.region.byte_size:
             raise BadRequest(
                 f"shared memory region {shown(self.region.name)} has {self.region.byte_size} "
                 f"bytes; {size} at {offset} go beyond its end"
             )
         if self._size() < self.region.offset + self.region.byte_size:
-            raise BadRequest(f"shared memory region {shown(self.region.name)} was truncated")
-        return self.bytes[offset : offset + size]
+            raise self._truncated()
+        return self.region.offset + offset
 
-    def close(self) -> None:
-        """Closes the file; the mapping ends with the last array in it."""
-        os.close(self._file)
+    def _truncated(self) -> BadRequest:
+        return BadRequest(f"shared memory region {shown(self.region.name)} was truncated")
+
+    def __del__(self) -> None:
+        # With the last user: a request may read it while another unregisters it.
+        if hasattr(self, "_file"):
+            os.close(self._file)
 
 
 class Regions:
@@ -89,19 +102,25 @@ class Regions:
 
     Args:
         folder: Where the workers of one server share the list; ``None`` for one process.
+        enabled: Clients may register memory.
+        most: Bytes of an input at most.
     """
 
-    def __init__(self, folder: str = "") -> None:
+    def __init__(self, folder: str = "", *, enabled: bool = False, most: int = Limits.body) -> None:
+        self._enabled, self._most = enabled, most
         self._registered: Registered = SharedRegions(folder) if folder else OwnRegions()
-        self._mapped: dict[str, Mapped] = {}
+        self._open: dict[str, Opened] = {}
         self._lock = threading.Lock()
 
     def register(self, name: str, key: Any, offset: Any, byte_size: Any) -> None:
-        """Registers memory of a client.
+        """Register memory of a client.
 
         Raises:
+            Forbidden: The server's operator has not allowed it.
             BadRequest: The memory does not exist or is smaller, or the name is taken.
         """
+        if not self._enabled:
+            raise Forbidden("shared memory is off; the server's option --shared-memory allows it")
         for what, given in (("offset", offset), ("byte_size", byte_size)):
             if type(given) is not int or not 0 <= given < 1 << 63:
                 raise BadRequest(f"{what} is {shown(given)}; expected a number of bytes")
@@ -110,29 +129,21 @@ class Regions:
         if len(self._registered.names()) >= MOST:
             raise BadRequest(f"{MOST} regions of shared memory are registered, which is the limit")
         region = Region(name, key, offset, byte_size)
-        mapped = Mapped(region)
+        opened = Opened(region)
         with self._lock:
             if not self._registered.add(region):
-                mapped.close()
                 raise BadRequest(f"shared memory region {shown(name)} is registered already")
-            self._keep(name, mapped)
-
-    def _keep(self, name: str, mapped: Mapped | None) -> None:
-        before = self._mapped.pop(name, None)
-        if before is not None:
-            before.close()
-        if mapped is not None:
-            self._mapped[name] = mapped
+            self._open[name] = opened
 
     def unregister(self, name: str = "") -> None:
-        """Unregisters a region, or all of them; does nothing if it is not registered."""
+        """Unregister a region, or all of them; do nothing if it is not registered."""
         for one in [name] if name else self._registered.names():
             with self._lock:
                 self._registered.remove(one)
-                self._keep(one, None)
+                self._open.pop(one, None)
 
     def status(self, name: str = "") -> list[Region]:
-        """Returns a region, or all of them.
+        """Return a region, or all of them.
 
         Raises:
             Missing: The region is not registered.
@@ -142,25 +153,23 @@ class Regions:
         found = map(self._registered.get, self._registered.names())
         return [region for region in found if region is not None]
 
-    def _find(self, name: Any) -> Mapped:
+    def _find(self, name: Any) -> Opened:
         with self._lock:
             region = self._registered.get(name) if isinstance(name, str) else None
-            mapped = self._mapped.get(name)
+            opened = self._open.get(name)
             if region is None:
-                self._keep(name, None)
+                self._open.pop(name, None)
                 raise Missing(f"there is no shared memory region {shown(name)}")
-            if mapped is None or mapped.region != region:
-                mapped = Mapped(region)
-                self._keep(name, mapped)
-            return mapped
+            if opened is None or opened.region != region:
+                opened = self._open[name] = Opened(region)
+            return opened
 
     def close(self) -> None:
-        """Closes what this process has open; regions stay registered for others."""
-        for name in list(self._mapped):
-            self._keep(name, None)
+        """Close what this process has open; regions stay registered for others."""
+        self._open.clear()
 
-    def read(self, parameters: Parameters, datatype: str) -> memoryview | None:
-        """Returns an input's bytes, if its parameters name a region.
+    def read(self, parameters: Parameters) -> memoryview | None:
+        """Return an input's bytes, if its parameters name a region.
 
         Raises:
             ServeError: The region does not exist, or is too small.
@@ -168,11 +177,12 @@ class Regions:
         if (name := parameters.get(REGION)) is None:
             return None
         offset, size = _place(parameters)
-        part = self._find(name).part(offset, size)
-        return (part.copy() if datatype in INDICES else part).data
+        if size > self._most:
+            raise BadRequest(f"{SIZE} is {size}; expected at most {self._most}, as of a body")
+        return self._find(name).read(offset, size).data
 
     def write(self, parameters: Parameters, data: Any) -> Parameters | None:
-        """Writes an output if its parameters name a region; returns the answer's parameters.
+        """Write an output if its parameters name a region; return the answer's parameters.
 
         Raises:
             ServeError: The region does not exist, or is too small.
@@ -182,8 +192,7 @@ class Regions:
         offset, size = _place(parameters)
         if len(data) > size:
             raise BadRequest(f"an output has {len(data)} bytes, but {SIZE} is {size}")
-        part = self._find(name).part(offset, len(data))
-        part[:] = np.frombuffer(data, np.uint8)
+        self._find(name).write(offset, data)
         return {REGION: name, SIZE: len(data), OFFSET: offset}
 
 
@@ -197,7 +206,7 @@ def _place(parameters: Parameters) -> tuple[int, int]:
 
 
 def _opened(key: Any) -> int:
-    """Opens shared memory by name; the name cannot leave the system's folder of it.
+    """Open shared memory by name; the name cannot leave the system's folder of it.
 
     Raises:
         BadRequest: It does not exist, or this user may not map it.

@@ -19,7 +19,7 @@ BACKLOG = 1024
 
 
 def reserve(host: str, port: int) -> socket.socket:
-    """Returns a socket that holds a port and does not listen; port 0 is any free one.
+    """Return a socket that holds a port and does not listen; port 0 is any free one.
 
     Raises:
         InvalidArgument: Another program has the port, or this machine has no such address.
@@ -38,7 +38,7 @@ def reserve(host: str, port: int) -> socket.socket:
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Returns another listening socket of the supervisor's port."""
+    """Return another listening socket of the supervisor's port."""
     with contextlib.ExitStack() as undo:
         made = undo.enter_context(_made(host))
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -50,13 +50,13 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def port_of(bound: socket.socket) -> int:
-    """Returns the port of a bound socket."""
+    """Return the port of a bound socket."""
     port: int = bound.getsockname()[1]
     return port
 
 
 def address(host: str, port: int) -> str:
-    """Returns ``host:port`` as in URLs: IPv6 in brackets."""
+    """Return ``host:port`` as in URLs: IPv6 in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

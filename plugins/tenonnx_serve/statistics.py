@@ -24,12 +24,12 @@ class Duration:
     ns: int = 0
 
     def add(self, ns: int) -> None:
-        """Adds one duration."""
+        """Add one duration."""
         self.count += 1
         self.ns += ns
 
     def told(self) -> dict[str, int]:
-        """Returns the protocol's form."""
+        """Return the protocol's form."""
         return {"count": self.count, "ns": self.ns}
 
 
@@ -97,7 +97,7 @@ class Statistics:
         self.batches: dict[int, Batches] = {}
 
     def ran(self, run: Execution, ended: int) -> None:
-        """Counts a run; its requests had its outputs at the given moment."""
+        """Count a run; its requests had its outputs at the given moment."""
         self.executions += 1
         batches = self.batches.get(run.rows)
         if batches is None:
@@ -109,7 +109,7 @@ class Statistics:
         batches.compute_output.add(ended - run.ran)
 
     def succeeded(self, spent: Spent, ns: int) -> None:
-        """Counts a request that was answered, ``ns`` after it came."""
+        """Count a request that was answered, ``ns`` after it came."""
         run = spent.execution
         self.inferences += spent.rows
         self.last = time.time_ns() // 1_000_000
@@ -121,7 +121,7 @@ class Statistics:
         stages["compute_output"].add(spent.encoded)
 
     def told(self, name: str, version: str) -> dict[str, Any]:
-        """Returns the protocol's form."""
+        """Return the protocol's form."""
         zero = Duration().told()
         return {
             "name": name,
@@ -149,7 +149,7 @@ class Statistics:
 
 
 def summed(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Returns the sum of the protocol's forms of a version from two processes."""
+    """Return the sum of the protocol's forms of a version from two processes."""
     sizes: dict[int, list[dict[str, Any]]] = {}
     for batch in (*one["batch_stats"], *other["batch_stats"]):
         sizes.setdefault(batch["batch_size"], []).append(batch)
@@ -166,7 +166,7 @@ def summed(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def _added(several: list[dict[str, Any]]) -> dict[str, Any]:
-    """Returns the sums of durations by name."""
+    """Return the sums of durations by name."""
     total: dict[str, Any] = {}
     for told in several:
         durations = {name: found for name, found in told.items() if isinstance(found, dict)}

@@ -18,7 +18,7 @@ _LENGTH = struct.Struct("<I")
 
 
 def unpacked(name: str, data: bytes | bytearray | memoryview, count: int) -> Array:
-    """Returns the elements of bytes with a length before each element.
+    """Return the elements of bytes with a length before each element.
 
     Raises:
         BadRequest: The form or the number of elements is wrong.
@@ -40,7 +40,7 @@ def unpacked(name: str, data: bytes | bytearray | memoryview, count: int) -> Arr
 
 
 def packed(array: Array) -> bytes:
-    """Returns the bytes of an array of strings, with a length before each element."""
+    """Return the bytes of an array of strings, with a length before each element."""
     parts: list[bytes] = []
     for item in array.ravel():
         word = bytes_of(item)
@@ -49,26 +49,26 @@ def packed(array: Array) -> bytes:
 
 
 def text_of(word: bytes) -> str:
-    """Returns an element as a Python string."""
+    """Return an element as a Python string."""
     return word.decode("utf-8", "surrogateescape")
 
 
 def bytes_of(item: Any) -> bytes:
-    """Returns the bytes of an element."""
+    """Return the bytes of an element."""
     if isinstance(item, bytes):
         return item
     return str(item).encode("utf-8", "surrogateescape")
 
 
 def of_array(items: list[bytes]) -> Array:
-    """Returns an array of ``bytes`` elements."""
+    """Return an array of ``bytes`` elements."""
     words = np.empty(len(items), object)
     words[:] = [text_of(item) for item in items]
     return words
 
 
 def of_json(flat: list[Any]) -> Array:
-    """Returns an array of strings from JSON.
+    """Return an array of strings from JSON.
 
     Raises:
         TypeError: An element is not a string.
@@ -84,7 +84,7 @@ def of_json(flat: list[Any]) -> Array:
 
 
 def to_json(array: Array) -> list[str]:
-    """Returns an array's strings for JSON.
+    """Return an array's strings for JSON.
 
     Raises:
         BadRequest: One is not text.

@@ -78,13 +78,13 @@ class Supervisor:
         self._hurry = asyncio.Event()
 
     def stop(self) -> None:
-        """Drains and ends the workers and ``run``; kills them if called again."""
+        """Drain and end the workers and ``run``; kill them if called again."""
         if self._stop.is_set():
             self._hurry.set()
         self._stop.set()
 
     async def run(self) -> None:
-        """Runs until ``stop``, SIGTERM or SIGINT ends it.
+        """Run until ``stop``, SIGTERM or SIGINT ends it.
 
         Raises:
             InvalidArgument: A port is taken.
@@ -111,7 +111,7 @@ class Supervisor:
                 await self._drain()
 
     async def _keep(self, number: int) -> None:
-        """Keeps one worker running."""
+        """Keep one worker running."""
         backoff = Backoff()
         while True:
             handlers: dict[str, Handler] = {
@@ -143,7 +143,7 @@ class Supervisor:
             await asyncio.sleep(delay)
 
     async def _bring_up(self, worker: Worker) -> TenonnxError | None:
-        """Makes a worker load the others' models and listen; returns the error if it cannot."""
+        """Make a worker load the others' models and listen; return the error if it cannot."""
         models = self._agreement.models
         wanted = None if models is None else {name: given for name, (_, given) in models.items()}
         try:
@@ -193,7 +193,7 @@ class Supervisor:
         )  # fmt: skip
 
     async def _drain(self) -> None:
-        """Ends all workers; those that serve finish their requests."""
+        """End all workers; those that serve finish their requests."""
         left = list(self._workers.values())
         for each in left:
             if each.serving_since is None:  # it has no requests, and loading may take long
@@ -227,7 +227,7 @@ class Supervisor:
             self._workers[number].told = counted
 
     async def _collect(self) -> dict[str, Any]:
-        """Returns the sum of all workers' counts, those that died included."""
+        """Return the sum of all workers' counts, those that died included."""
         workers = list(self._workers.values())
 
         async def ask(worker: Worker) -> None:

@@ -35,7 +35,7 @@ FIXED: Final = {"log_file": "", "log_format": "default"}
 
 
 def trace(asked: Parameters) -> Parameters:
-    """Returns the trace settings.
+    """Return the trace settings.
 
     Raises:
         BadRequest: A setting does not exist.
@@ -50,7 +50,7 @@ def trace(asked: Parameters) -> Parameters:
 
 
 def log(asked: Parameters) -> Parameters:
-    """Changes the log's settings, and returns them.
+    """Change the log's settings, and return them.
 
     Raises:
         BadRequest: A setting or its value does not exist.

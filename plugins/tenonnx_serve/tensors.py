@@ -42,7 +42,7 @@ class TensorSpec:
 
 
 def spec_of(arg: NodeArg) -> TensorSpec | None:
-    """Returns a model's input or output in the protocol's form; ``None`` if that has no type."""
+    """Return a model's input or output in the protocol's form; ``None`` if that has no type."""
     if (datatype := datatype_of(arg.type)) is None:
         return None
     shape = tuple(size if isinstance(size, int) else -1 for size in arg.shape)
@@ -51,7 +51,7 @@ def spec_of(arg: NodeArg) -> TensorSpec | None:
 
 
 def checked_shape(spec: TensorSpec, datatype: Any, shape: Any, most: int) -> tuple[int, ...]:
-    """Returns the shape of a client's input.
+    """Return the shape of a client's input.
 
     Args:
         spec: The model's input.
@@ -86,14 +86,14 @@ def checked_shape(spec: TensorSpec, datatype: Any, shape: Any, most: int) -> tup
 
 
 def fits(given: Sequence[int], expected: Sequence[int]) -> bool:
-    """Says whether a shape matches another one, where -1 is any size."""
+    """Return whether a shape matches another one, where -1 is any size."""
     if len(given) != len(expected):
         return False
     return all(size == wanted or wanted == -1 for size, wanted in zip(given, expected, strict=True))
 
 
 def from_bytes(spec: TensorSpec, shape: tuple[int, ...], data: Buffer) -> Array:
-    """Returns an array of a tensor's bytes, in C order and little-endian.
+    """Return an array of a tensor's bytes, in C order and little-endian.
 
     It shares their memory, unless their address does not suit the dtype.
 
@@ -117,82 +117,11 @@ def from_bytes(spec: TensorSpec, shape: tuple[int, ...], data: Buffer) -> Array:
     return array.reshape(shape)
 
 
-def from_json(spec: TensorSpec, shape: tuple[int, ...], data: Any) -> Array:
-    """Returns an array of a JSON list, flat or nested.
-
-    Raises:
-        BadRequest: It is not a list, or has the wrong number or type of elements.
-    """
-    flat = flattened(data, math.prod(shape))
-    if flat is None:
-        raise BadRequest(
-            f"input '{spec.name}': expected a list of {math.prod(shape)} elements, flat or nested "
-            f"as shape {list(shape)}"
-        )
-    try:
-        array = _converted(spec, flat)
-    except (TypeError, ValueError, OverflowError):
-        raise BadRequest(f"input '{spec.name}' has elements that are not {spec.datatype}") from None
-    return array.reshape(shape)
-
-
-def flattened(data: Any, count: int) -> list[Any] | None:
-    """Returns the elements of nested lists; ``None`` if their number is wrong."""
-    if not isinstance(data, list):
-        return None
-    while data and isinstance(data[0], list):
-        if sum(len(part) if isinstance(part, list) else 1 for part in data) > count:
-            return None
-        if not all(isinstance(part, list) for part in data):
-            return None
-        data = [item for part in data for item in part]
-    return data if len(data) == count else None
-
-
-def _converted(spec: TensorSpec, flat: list[Any]) -> Array:
-    """Returns an array of elements from JSON.
-
-    Raises:
-        TypeError, ValueError, OverflowError: An element has another type, or does not fit.
-    """
-    if spec.datatype == "BYTES":
-        return strings.of_json(flat)
-    kinds = set(map(type, flat))
-    if spec.datatype == "BOOL":
-        if kinds - {bool, int} or not all(item in (0, 1) for item in flat):
-            raise TypeError
-        return np.array(flat, np.bool_)
-    if spec.dtype.kind in "iu":
-        if kinds - {int}:
-            raise TypeError
-        return np.array(flat, spec.dtype)
-    if kinds - {int, float}:
-        raise TypeError
-    wide = np.array(flat, np.float64)
-    if spec.dtype == np.float64:
-        return wide
-    with np.errstate(over="ignore"):
-        return wide.astype(spec.dtype)
-
-
 def to_bytes(array: Array) -> Buffer:
-    """Returns a tensor's bytes in C order; they share the array's memory if they can."""
+    """Return a tensor's bytes in C order; they share the array's memory if they can."""
     if array.dtype == object:
         return strings.packed(array)
     if array.nbytes <= 1 << 16:
         return array.tobytes()
     flat = np.ascontiguousarray(array).reshape(-1)
     return flat.view(np.uint8).data  # bfloat16 has no buffer format
-
-
-def to_json(array: Array) -> list[Any]:
-    """Returns a tensor's elements as a flat list for JSON.
-
-    Raises:
-        BadRequest: It has bytes that are not text.
-    """
-    if array.dtype == object:
-        return strings.to_json(array)
-    if array.dtype.kind in "biuf" and array.dtype.isbuiltin == 1:
-        return array.ravel().tolist()
-    return array.astype(np.float32).ravel().tolist()

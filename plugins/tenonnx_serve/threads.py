@@ -27,11 +27,15 @@ class Stop:
         self.reason = ""
 
     def check(self) -> None:
-        """Raises ``Stopped`` if the run must stop."""
+        """Raise ``Stopped`` if the run must stop."""
         if self.reason:
             raise Stopped(self.reason)
         if time.perf_counter() > self.end:
             raise Stopped(f"the request took longer than {self.seconds:g} s")
+
+
+Task = tuple[Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]"]
+"""A function to call, and the loop and the future that get its result."""
 
 
 class Threads:
@@ -47,7 +51,7 @@ class Threads:
     def __init__(self, count: int, name: str) -> None:
         self.count = count
         self.busy = 0
-        self._queue: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self._threads = [
             threading.Thread(target=self._work, name=f"{name}-{n}", daemon=True)
             for n in range(count)
@@ -56,46 +60,54 @@ class Threads:
             thread.start()
 
     def submit(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
-        """Calls a function in a thread; returns a future of the running loop.
+        """Call a function in a thread; return a future of the running loop.
 
         A function whose future is cancelled before a thread takes it is not called.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
-
-        def job() -> None:
-            if future.cancelled():
-                return
-            result, error = None, None
-            try:
-                result = work()
-            except BaseException as raised:  # any error goes to the caller
-                error = raised
-            try:
-                loop.call_soon_threadsafe(_settle, future, result, error)
-            except RuntimeError:  # the loop has ended, and nobody waits
-                return
-
-        self._queue.put(job)
+        self._queue.put((work, loop, future))
         return future
 
     def _work(self) -> None:
-        while (job := self._queue.get()) is not None:
+        while (task := self._queue.get()) is not None:
             self.busy += 1
-            job()
+            _do(*task)
             self.busy -= 1
-            del job  # frees its result
+            del task  # frees its result
 
     def end(self) -> None:
-        """Has the threads end after the work that waits."""
+        """Have the threads end after the work that waits."""
         for _ in self._threads:
             self._queue.put(None)
 
     def stop(self) -> None:
-        """Ends the threads after the work that waits."""
+        """End the threads after the work that waits."""
         self.end()
         for thread in self._threads:
             thread.join()
+
+
+def _do(
+    work: Callable[[], Any], loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any]
+) -> None:
+    """Do a task, unless its future was cancelled.
+
+    An error's traceback keeps this frame. It must not keep the future, which keeps the error: that
+    cycle would keep the request's data until the garbage collector runs.
+    """
+    result, error = None, None
+    try:
+        if not future.cancelled():
+            result = work()
+    except BaseException as raised:  # any error goes to the caller
+        error = raised
+    try:
+        loop.call_soon_threadsafe(_settle, future, result, error)
+    except RuntimeError:  # the loop has ended, and nobody waits
+        pass
+    finally:
+        del work, future, result, error
 
 
 def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:

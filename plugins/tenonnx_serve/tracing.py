@@ -42,7 +42,7 @@ class Tracing:
 
     @contextmanager
     def request(self, scope: Mapping[str, Any]) -> Iterator[Any]:
-        """Yields the span of an HTTP request; logs and exceptions inside belong to it."""
+        """Yield the span of an HTTP request; logs and exceptions inside belong to it."""
         carrier = {
             name.decode("latin-1"): value.decode("latin-1")
             for name, value in scope["headers"]
@@ -59,7 +59,7 @@ class Tracing:
 
     @contextmanager
     def call(self, method: str, metadata: Mapping[str, bytes]) -> Iterator[Any]:
-        """Yields the span of a gRPC call with the given metadata."""
+        """Yield the span of a gRPC call with the given metadata."""
         carrier = {name: metadata[name].decode("latin-1") for name in CARRIED if name in metadata}
         attributes = {"rpc.system": "grpc", "rpc.method": method}
         with self._tracer.start_as_current_span(
@@ -69,7 +69,7 @@ class Tracing:
 
 
 def route(path: str) -> str:
-    """Returns a path without the client's names, so that a span's name is one of a few."""
+    """Return a path without the client's names, so that a span's name is one of a few."""
     parts = path.split("/")
     for before in ("models", "versions", "region"):
         for place in range(1, len(parts)):

@@ -37,7 +37,7 @@ MAX_BYTES = 1 << 28
 
 
 def warm_up(model: Model, declared: Iterable[Sample] = ()) -> None:
-    """Runs a model until it is at full speed, on declared samples, else on zeros.
+    """Run a model until it is at full speed, on declared samples, else on zeros.
 
     Open sizes are then 1, except the first one, the batch's. A model that fails, because it
     inspects its inputs' values, is not warmed up further; the log says so.
@@ -63,7 +63,7 @@ def warm_up(model: Model, declared: Iterable[Sample] = ()) -> None:
 
 
 def warm_up_language(model: LanguageModel) -> None:
-    """Has a language model generate until its steps are as they will be.
+    """Have a language model generate until its steps are as they will be.
 
     Raises:
         TenonnxError: It cannot: its graph and its configuration do not fit each other.
@@ -83,13 +83,13 @@ def _made_up(model: Model) -> Iterator[Sample]:
 
 
 def batch_sizes(model: Model) -> list[int]:
-    """Returns the batch sizes to warm up: one row, the preferred ones, the largest."""
+    """Return the batch sizes to warm up: one row, the preferred ones, the largest."""
     preferred = model.config.dynamic_batching.preferred_batch_size
     return sorted({1, *preferred, model.batching.largest, model.most_rows or 1})
 
 
 def made_up(model: Model, size: int) -> dict[str, Array]:
-    """Returns inputs of zeros or of empty strings, for a batch of the given size."""
+    """Return inputs of zeros or of empty strings, for a batch of the given size."""
     feeds = {}
     for name, spec in model.inputs.items():
         shape = [max(1, length) for length in spec.shape]

@@ -34,42 +34,42 @@ class Service(Protocol):
     async def start(
         self, settings: dict[str, Any], models: Mapping[str, Mapping[str, Any]] | None
     ) -> dict[str, str]:
-        """Loads and warms up the given models with these parameters, or those of the settings.
+        """Load and warms up the given models with these parameters, or those of the settings.
 
         Returns:
             By name, a digest of the files that a model was loaded from.
         """
 
     async def listen(self) -> None:
-        """Begins to take requests."""
+        """Begin to take requests."""
 
     def agreed(self) -> None:
-        """Notes that all workers serve: the server is ready."""
+        """Note that all workers serve: the server is ready."""
 
     async def prepare(self, action: str, name: str, parameters: dict[str, Any]) -> tuple[Any, str]:
-        """Does the part of a change (``load`` or ``unload``) that requests do not see.
+        """Do the part of a change (``load`` or ``unload``) that requests do not see.
 
         Returns:
             The prepared change, and the digest of its files, ``""`` for none.
         """
 
     def commit(self, prepared: Any) -> None:
-        """Makes a change visible; a loaded model is not ready yet. Raises nothing."""
+        """Make a change visible; a loaded model is not ready yet. Raises nothing."""
 
     def settle(self, prepared: Any) -> None:
-        """Completes a change that all workers have committed."""
+        """Complete a change that all workers have committed."""
 
     def discard(self, prepared: Any) -> None:
-        """Drops a change. Raises nothing."""
+        """Drop a change. Raises nothing."""
 
     def switch(self, asked: dict[str, Any]) -> None:
-        """Changes the log's settings, in all workers alike."""
+        """Change the log's settings, in all workers alike."""
 
     async def snapshot(self) -> dict[str, Any]:
-        """Returns the counts since the start (``counted``) and the present state (``now``)."""
+        """Return the counts since the start (``counted``) and the present state (``now``)."""
 
     async def drain(self, seconds: float) -> None:
-        """Stops listening and finishes what has begun, for so many seconds at most."""
+        """Stop listening and finish what has begun, for so many seconds at most."""
 
 
 class Control:
@@ -78,15 +78,15 @@ class Control:
     channel: Channel
 
     async def change(self, action: str, name: str, parameters: Mapping[str, Any]) -> None:
-        """Loads or unloads a model in all workers, or raises and changes none."""
+        """Load or unload a model in all workers, or raise and change none."""
         await self.channel.call("change", action=action, name=name, parameters=dict(parameters))
 
     async def switch(self, asked: Mapping[str, Any]) -> None:
-        """Changes the log's settings in all workers, also in later ones."""
+        """Change the log's settings in all workers, also in later ones."""
         await self.channel.call("switch", asked=dict(asked))
 
     async def collect(self) -> dict[str, Any]:
-        """Returns the sum of all workers' counts, in ``Supervisor``'s form."""
+        """Return the sum of all workers' counts, in ``Supervisor``'s form."""
         found: dict[str, Any] = await self.channel.call("collect")
         return found
 
@@ -118,7 +118,7 @@ class Worker:
         }
 
     async def run(self, channel: Channel) -> None:
-        """Handles calls until it must leave."""
+        """Handle calls until it must leave."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._leaving.set)
         answering = asyncio.create_task(channel.run())
@@ -168,7 +168,7 @@ class Worker:
             self._service.discard(done.result()[0])
 
     async def _beat(self) -> None:
-        """Answers the supervisor's ping."""
+        """Answer the supervisor's ping."""
 
     async def _switch(self, asked: dict[str, Any]) -> None:
         self._service.switch(asked)
@@ -188,14 +188,14 @@ async def _serve(channel_fd: int, target: str) -> None:
 
 
 def allow_connections() -> None:
-    """Raises the limit of open files to its maximum: each connection is one."""
+    """Raise the limit of open files to its maximum: each connection is one."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def main() -> None:
-    """Runs a worker; the first argument is its channel's file descriptor."""
+    """Run a worker; the first argument is its channel's file descriptor."""
     channel_fd, number, target = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["TENONNX_SERVE_WORKER"] = str(number)

@@ -10,7 +10,7 @@ from tenonnx_array.windows import Windows
 
 
 def padded(xp: Namespace, X: Array, windows: Windows, value: float = 0.0) -> Array:
-    """Returns X (N, C, D1, ...) padded or cut to the part that windows cover."""
+    """Return X (N, C, D1, ...) padded or cut to the part that windows cover."""
     pads = [size for axis in reversed(windows.around) for size in axis]
     return xp.nn.functional.pad(X, pads, value=value) if any(pads) else X
 
@@ -18,7 +18,7 @@ def padded(xp: Namespace, X: Array, windows: Windows, value: float = 0.0) -> Arr
 def convolve(
     xp: Namespace, X: Array, W: Array, B: Array | None, windows: Windows, group: int
 ) -> Array:
-    """Correlates images with filters; torch pads itself if both sides have the same padding."""
+    """Correlate images with filters; torch pads itself if both sides have the same padding."""
     function = getattr(xp.nn.functional, f"conv{X.ndim - 2}d")
     even = windows.begins == windows.ends
     X, around = (X, windows.begins) if even else (padded(xp, X, windows), 0)
@@ -26,7 +26,7 @@ def convolve(
 
 
 def greatest(xp: Namespace, X: Array, windows: Windows) -> Array:
-    """Returns the greatest element of each window."""
+    """Return the greatest element of each window."""
     function = getattr(xp.nn.functional, f"max_pool{X.ndim - 2}d")
     if not X.is_floating_point():  # bytes, for which torch has no pooling
         return greatest(xp, X.float(), windows).to(X.dtype)
@@ -35,7 +35,7 @@ def greatest(xp: Namespace, X: Array, windows: Windows) -> Array:
 
 
 def average(xp: Namespace, X: Array, windows: Windows, counts: Array) -> Array:
-    """Returns the mean of each window; every channel is an image of its own."""
+    """Return the mean of each window; every channel is an image of its own."""
     function = getattr(xp.nn.functional, f"conv{X.ndim - 2}d")
     ones = xp.ones((1, 1, *windows.kernel), dtype=X.dtype, device=X.device)
     images = padded(xp, X.reshape(-1, 1, *windows.size), windows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
@@ -12,7 +13,6 @@ import ml_dtypes
 import numpy as np
 
 from tenonnx import Array, EPFail, OperatorTable
-from tenonnx.records import record
 from tenonnx_array.provider import ArrayDevice
 from tenonnx_array.standard import StandardProvider
 from tenonnx_array.tracing import Function, TracingProvider
@@ -33,7 +33,7 @@ KERNELS = {
 ELEMENTS = "BOOL INT8 INT16 INT32 INT64 UINT8 FLOAT16 BFLOAT16 FLOAT DOUBLE"
 
 
-@record
+@dataclass(frozen=True)
 class TorchOptions:
     """Options of the provider.
 
@@ -57,7 +57,7 @@ class TorchDevice(ArrayDevice):
         self._read_only: WeakValueDictionary[int, np.ndarray[Any, Any]] = WeakValueDictionary()
 
     def upload(self, array: np.ndarray[Any, Any]) -> Array:
-        """Returns a tensor: of the same memory on the CPU, a copy elsewhere."""
+        """Return a tensor: of the same memory on the CPU, a copy elsewhere."""
         array = np.asarray(array)  # a kernel on the host may leave a scalar
         brain = array.dtype == ml_dtypes.bfloat16
         array = array.view(np.int16) if brain else array
@@ -69,7 +69,7 @@ class TorchDevice(ArrayDevice):
         return (tensor.view(self.xp.bfloat16) if brain else tensor).to(self.device)
 
     def download(self, array: Array) -> np.ndarray[Any, Any]:
-        """Returns a numpy array: of the same memory on the CPU, a copy elsewhere.
+        """Return a numpy array: of the same memory on the CPU, a copy elsewhere.
 
         torch does not know that a weight is read-only; an array of a weight's view is.
         """
@@ -117,11 +117,11 @@ class TorchExecutionProvider(StandardProvider, TracingProvider):
             ) from error
 
     def placed(self) -> Mapping[str, Any]:
-        """Returns the keyword with which torch creates arrays on the device."""
+        """Return the keyword with which torch creates arrays on the device."""
         return {"device": self.options.device}
 
     def jit(self, function: Function) -> Function:
-        """Returns a step that calls torch.compile's functions, one for each set of shapes."""
+        """Return a step that calls torch.compile's functions, one for each set of shapes."""
         graphs: dict[Any, Function] = {}
 
         def call(*arrays: Array) -> tuple[Array, ...]:
@@ -148,5 +148,5 @@ class TorchExecutionProvider(StandardProvider, TracingProvider):
 
 
 def torch() -> Any:
-    """Returns the library."""
+    """Return the library."""
     return importlib.import_module("torch")

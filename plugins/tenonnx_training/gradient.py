@@ -14,7 +14,7 @@ from tenonnx_training.tensor import Tensor
 
 
 def lower_gradients(model: ir.Model, context: TransformContext) -> bool:
-    """Replaces every Gradient node by the nodes that compute its outputs.
+    """Replace every Gradient node by the nodes that compute its outputs.
 
     Raises:
         InvalidGraph: A node names a tensor that its graph does not have.
@@ -86,7 +86,7 @@ class Part:
         return found[::-1]
 
     def differentiate(self) -> None:
-        """Replaces the Gradient node by nodes that compute the gradients."""
+        """Replace the Gradient node by nodes that compute the gradients."""
         before = set(self.graph)
         values = self._forward()
         gradients = self._backward(values)
@@ -101,7 +101,7 @@ class Part:
         self.graph.sort()
 
     def _forward(self) -> dict[ir.Value, ir.Value]:
-        """Returns the replacement of each value, given the Gradient node's inputs."""
+        """Return the replacement of each value, given the Gradient node's inputs."""
         given = zip(self.fixed, self.gradient.inputs, strict=True)
         values = {symbol: symbol if value is None else value for symbol, value in given}
         if any(symbol is not value for symbol, value in values.items()):
@@ -127,7 +127,7 @@ class Part:
         return copy.outputs
 
     def _backward(self, values: Mapping[ir.Value, ir.Value]) -> dict[ir.Value, Tensor]:
-        """Returns the gradients of the values that ``y`` depends on."""
+        """Return the gradients of the values that ``y`` depends on."""
 
         def tensor(value: ir.Value) -> Tensor:
             return Tensor(self.graph, values.get(value, value))
@@ -147,7 +147,7 @@ class Part:
 
 
 def _dependent(nodes: Iterable[ir.Node], sources: Iterable[ir.Value]) -> set[ir.Value]:
-    """Returns the sources and all values that are computed from them."""
+    """Return the sources and all values that are computed from them."""
     found = set(sources)
     for node in nodes:
         if not found.isdisjoint(inputs(node)):
@@ -158,7 +158,7 @@ def _dependent(nodes: Iterable[ir.Node], sources: Iterable[ir.Value]) -> set[ir.
 def _products(
     node: ir.Node, g: Tensor | None, y: Tensor, given: list[Tensor | None]
 ) -> Iterable[Tensor | None]:
-    """Returns the gradients that a node passes on to its inputs."""
+    """Return the gradients that a node passes on to its inputs."""
     ours = node.domain == ""
     if ours and node.op_type in FLAT:
         return ()
@@ -181,7 +181,7 @@ def _products(
 
 
 def _replace(output: ir.Value, value: ir.Value) -> None:
-    """Replaces a node's output by a value, under the same name."""
+    """Replace a node's output by a value, under the same name."""
     value.name, output.name = output.name, None
     value.type, value.shape = output.type, output.shape
     ir.convenience.replace_all_uses_with(output, value, replace_graph_outputs=True)

@@ -89,7 +89,7 @@ def gemm(
 
 
 def reduced(op: str) -> Callable[..., Gradients]:
-    """Returns the rule of ReduceSum or ReduceMean."""
+    """Return the rule of ReduceSum or ReduceMean."""
 
     def rule(g: Tensor, y: Tensor, x: Tensor, *axes: Tensor, **attributes: Any) -> Gradients:
         # Axes are an attribute in older versions.

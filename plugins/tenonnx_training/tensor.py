@@ -39,18 +39,18 @@ class Tensor:
     def apply(
         self, op_type: str, *others: Tensor, version: int = OPSET, **attributes: Any
     ) -> Tensor:
-        """Returns the output of a new node whose first input is this value."""
+        """Return the output of a new node whose first input is this value."""
         inputs = [self.value, *(other.value for other in others)]
         node = ir.node(op_type, inputs, attributes, version=version)
         self.graph.append(node)
         return Tensor(self.graph, node.outputs[0])
 
     def number(self, number: float) -> Tensor:
-        """Returns a scalar of this value's element type."""
+        """Return a scalar of this value's element type."""
         return self._constant(value_float=float(number)).apply("CastLike", self)
 
     def full(self, number: float) -> Tensor:
-        """Returns a tensor of this value's shape and element type."""
+        """Return a tensor of this value's shape and element type."""
         return self.number(number).apply("Expand", self.shape)
 
     def _constant(self, **form: Any) -> Tensor:
@@ -69,15 +69,15 @@ class Tensor:
         return None if self.value.shape is None else len(self.value.shape)
 
     def sum(self, axis: int) -> Tensor:
-        """Returns the sums along an axis, which is kept with size 1."""
+        """Return the sums along an axis, which is kept with size 1."""
         return self.apply("ReduceSum", self._constant(value_ints=[axis]), keepdims=1)
 
     def reshape(self, shape: Tensor) -> Tensor:
-        """Returns the same elements in another shape; zeros in it are sizes, not wildcards."""
+        """Return the same elements in another shape; zeros in it are sizes, not wildcards."""
         return self.apply("Reshape", shape, allowzero=1)
 
     def sum_to(self, other: Tensor) -> Tensor:
-        """Returns the sums over the axes along which ``other`` was broadcast to this shape."""
+        """Return the sums over the axes along which ``other`` was broadcast to this shape."""
         mine, its = self.value.shape, other.value.shape
         if mine is not None and mine == its and mine.is_static():
             return self

@@ -5,6 +5,7 @@ Other array libraries have functions of their own, and often no cheap float64.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -16,17 +17,16 @@ SINGLE = np.dtype(np.float32)
 
 def in_double(name: str) -> Callable[..., Array]:
     """Return a function of numpy's by name that goes through float64 where numpy has float32."""
-    function = getattr(np, name)
-
-    def call(xp: Namespace, *xs: Array) -> Array:
-        if xp is not np or any(x.dtype != SINGLE for x in xs):
-            return getattr(xp, name)(*xs)
-        y = np.empty(np.broadcast_shapes(*(x.shape for x in xs)), SINGLE)
-        return function(*xs, y, dtype=np.float64, casting="same_kind")
-
+    call = functools.partial(_in_double, name)
     vars(call)[PASSES_ON] = (name,)
-    call.__doc__ = f"Return numpy's ``{name}``, in float32 within half an ulp."
     return call
+
+
+def _in_double(name: str, xp: Namespace, *xs: Array) -> Array:
+    if xp is not np or any(x.dtype != SINGLE for x in xs):
+        return getattr(xp, name)(*xs)
+    y = np.empty(np.broadcast_shapes(*(x.shape for x in xs)), SINGLE)
+    return getattr(np, name)(*xs, y, dtype=np.float64, casting="same_kind")
 
 
 exp = in_double("exp")

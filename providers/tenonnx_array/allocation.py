@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from tenonnx.cores import GROUPS, OWN, Path, control_groups, text_of
-from tenonnx.interruption import fill
 from tenonnx.memory import allowed
-from tenonnx.operators import Array, Namespace
+from tenonnx.operators import Namespace
 
 _UNQUESTIONED = 1 << 26
 """Bytes below which the operating system is not asked what is free."""
@@ -50,15 +49,6 @@ def check_bytes(needed: float, what: str) -> None:
         raise MemoryError(
             f"{what} takes {needed / 2**30:.1f} GiB, and {available / 2**30:.1f} GiB are available"
         )
-
-
-def filled(xp: Namespace, shape: Sequence[int], value: Any, dtype: Any) -> Array:
-    """Return a tensor of one value; numpy's is written in pieces."""
-    if xp is not np:
-        return xp.full(shape, value, dtype)
-    fresh = np.empty(shape, dtype)
-    fill(fresh, np.broadcast_to(np.array(value, dtype), fresh.shape))
-    return fresh
 
 
 def available_memory() -> float:

@@ -20,7 +20,21 @@ op = table.op
 
 
 @op("Attention", since=25, multiple=True)
-@op("Attention", since=23, multiple=True, without=["left_window_size", "right_window_size"])
+@op(
+    "Attention",
+    since=23,
+    multiple=True,
+    without=["left_window_size", "right_window_size"],
+    shapes=(
+        "Q K V: B ... if not _written; past_key: B k[1] P k[3]; past_value: B v[1] P v[3]; "
+        "nonpad_kv_seqlen: B; "
+        "q = Q if len(Q) == 4 else (Q[0], q_num_heads, Q[1], Q[2] / q_num_heads); "
+        "k = K if len(K) == 4 else (K[0], kv_num_heads, K[1], K[2] / kv_num_heads); "
+        "v = V if len(V) == 4 else (V[0], kv_num_heads, V[1], V[2] / kv_num_heads); "
+        "_written or len(Q) == len(K) == len(V) in (3, 4); _written or q[3] == k[3]; "
+        "_written or k[1:3] == v[1:3]"
+    ),
+)
 def attention(
     xp: Namespace,
     Q: Array,
@@ -41,6 +55,7 @@ def attention(
     softcap: float = 0.0,
     softmax_precision: int | None = None,
     _written: tuple[int, int] | None = None,
+    _fill: float | None = None,
     _outputs: int = 4,
 ) -> tuple[Array, Array, Array, Array | None]:
     """Return ``softmax(scale * Q @ K' + bias) @ V``, all keys, all values, and the scores.
@@ -50,6 +65,7 @@ def attention(
     The scores are None unless the node names four outputs. ``_written`` says that a transform put
     the operator in the place of nodes, and what these did of shapes that it refuses: how often
     heads of keys were repeated, 0 if that is not known, and whether such a query gave zeros.
+    ``_fill`` is the score that these nodes gave to keys to whose score the mask adds -inf.
 
     Raises:
         ValueError: Numbers of heads are missing or do not divide, or the caches contradict.
@@ -59,8 +75,9 @@ def attention(
     if packed:
         Q, K, V = unpack(Q, q_num_heads), unpack(K, kv_num_heads), unpack(V, kv_num_heads)
     if _written is not None and not fits(Q.shape, K.shape, V.shape, attn_mask, _written[0]):
-        scale = 1 / math.sqrt(Q.shape[-1]) if scale is None else scale
-        Y = broadcast(xp, Q, K, V, attn_mask, scale, softcap, _written).astype(dtype, copy=False)
+        scale = 1 / math.sqrt(Q.shape[-1] or 1) if scale is None else scale
+        Y = broadcast(xp, Q, K, V, attn_mask, scale, softcap, _written, _fill)
+        Y = Y.astype(dtype, copy=False)
         return (joined(Y) if packed else Y), K, V, None
     (batch, heads, queries, _), groups = Q.shape, K.shape[1]
     if heads % groups:
@@ -77,7 +94,9 @@ def attention(
     seen = visible(xp, scores.shape[-2:], offset, left_window_size, right, nonpad_kv_seqlen)
     taken = None
     zeros = _written is None or bool(_written[1])
-    all_stages = stages(xp, scores, softcap, attn_mask, seen, softmax_precision, zeros=zeros)
+    all_stages = stages(
+        xp, scores, softcap, attn_mask, seen, softmax_precision, zeros=zeros, fill=_fill
+    )
     for mode, stage in enumerate(all_stages):
         if _outputs > 3 and mode == qk_matmul_output_mode:
             taken = stage.astype(dtype, copy=False)
@@ -128,8 +147,12 @@ def broadcast(
     scale: float,
     softcap: float,
     written: tuple[int, int],
+    fill: float | None,
 ) -> Array:
-    """Return ``softmax(cap(scale * Q @ K') + mask) @ V`` of any shapes that broadcast."""
+    """Return ``softmax(cap(scale * Q @ K') + mask) @ V`` of any shapes that broadcast.
+
+    ``written`` and ``fill`` are ``_written`` and ``_fill`` of ``attention``.
+    """
     repeats, zeros = written
     if repeats != 1 and K.ndim == V.ndim == 4:
         times = repeats or max(1, Q.shape[1] // max(1, K.shape[1]))
@@ -140,8 +163,14 @@ def broadcast(
     if softcap:
         scores = xp.tanh(scores * wide.type(1 / softcap)) * wide.type(softcap)
     if mask is not None:
-        scores = scores + mask.astype(wide)
+        scores = masked(xp, scores, mask, fill)
     return matmul(xp, softmax(xp, scores, zeros=bool(zeros)), V.astype(wide, copy=False))
+
+
+def masked(xp: Namespace, scores: Array, mask: Array, fill: float | None) -> Array:
+    """Return the sums of scores and a mask, or ``fill`` in place of a sum with -inf."""
+    added = scores + mask.astype(scores.dtype)
+    return added if fill is None else xp.where(xp.isneginf(mask), scores.dtype.type(fill), added)
 
 
 def unpack(x: Array, heads: int | None) -> Array:
@@ -188,7 +217,7 @@ def scaled_scores(xp: Namespace, Q: Array, K: Array, scale: float | None) -> Arr
     """
     (batch, heads, queries, size), groups = Q.shape, K.shape[1]
     wide = accumulator(Q.dtype)
-    rows = Q.astype(wide) * wide.type(1 / math.sqrt(size) if scale is None else scale)
+    rows = Q.astype(wide) * wide.type(1 / math.sqrt(size or 1) if scale is None else scale)
     rows = rows.reshape(batch, groups, heads // groups * queries, size)
     scores = matmul(xp, rows, K.astype(wide, copy=False).swapaxes(-1, -2))
     return scores.reshape(batch, heads, queries, K.shape[2])
@@ -232,10 +261,11 @@ def stages(
     precision: int | None,
     *,
     zeros: bool,
+    fill: float | None = None,
 ) -> Iterator[Array]:
     """Yield the scores as they are, after the soft cap, after the mask and after softmax.
 
-    ``zeros`` is that of ``softmax``.
+    ``zeros`` is that of ``softmax``, ``fill`` that of ``masked``.
     """
     dtype = scores.dtype
     yield scores
@@ -245,7 +275,7 @@ def stages(
     if mask is not None:
         mask = pad(xp, mask, scores.shape[-1])
         if mask.dtype != bool:
-            scores = scores + mask.astype(dtype)
+            scores = masked(xp, scores, mask, fill)
         else:
             seen = mask if seen is None else seen & mask
     if seen is not None:
@@ -283,7 +313,17 @@ def softmax(xp: Namespace, x: Array, *, zeros: bool = True) -> Array:
     return y
 
 
-@op("RotaryEmbedding", since=23)
+@op(
+    "RotaryEmbedding",
+    since=23,
+    shapes=(
+        "len(X) in (3, 4); "
+        "x = X if len(X) == 4 else (X[0], num_heads, X[1], X[2] / num_heads); "
+        "cos_cache: M turned/2 if position_ids is not None; "
+        "cos_cache: x[0] x[2] turned/2 if position_ids is None; sin_cache: *cos_cache; "
+        "position_ids: x[0] x[2]; turned = rotary_embedding_dim or x[3]"
+    ),
+)
 def rotary_embedding(
     xp: Namespace,
     X: Array,
@@ -303,11 +343,13 @@ def rotary_embedding(
     shape (batch, length, pairs).
 
     Raises:
-        ValueError: The caches do not hold one angle per pair, or 3-D X comes without num_heads.
+        ValueError: A position that is not in the caches, or 3-D X comes without num_heads.
     """
     x = unpack(X, num_heads).swapaxes(1, 2) if X.ndim == 3 else X
     turned = rotary_embedding_dim or x.shape[-1]
     wide = accumulator(X.dtype)
+    if position_ids is not None:
+        check_positions(position_ids, len(cos_cache))
     cos, sin = (
         xp.expand_dims(
             (cache if position_ids is None else cache[position_ids]).astype(wide, copy=False),
@@ -315,11 +357,6 @@ def rotary_embedding(
         )
         for cache in (cos_cache, sin_cache)
     )
-    if cos.shape[-1] != turned // 2 or sin.shape[-1] != turned // 2:
-        raise ValueError(
-            f"expected caches with {turned // 2} angles per position, "
-            f"found {cos.shape[-1]} and {sin.shape[-1]}"
-        )
     first, second = (
         (x[..., :turned:2], x[..., 1:turned:2])
         if interleaved
@@ -330,3 +367,15 @@ def rotary_embedding(
         parts = [xp.stack(parts, axis=-1).reshape(*x.shape[:-1], turned)]
     y = xp.concatenate([*(part.astype(X.dtype) for part in parts), x[..., turned:]], axis=-1)
     return y.reshape(X.shape)
+
+
+def check_positions(position_ids: Array, rows: int) -> None:
+    """Refuse positions that caches of so many rows do not have; those on a device are not read.
+
+    Raises:
+        ValueError: A position is none of theirs.
+    """
+    if isinstance(position_ids, np.ndarray) and position_ids.size:
+        least, most = position_ids.min(), position_ids.max()
+        if least < 0 or most >= rows:
+            raise ValueError(f"expected position_ids from 0 to {rows - 1}, found {least} to {most}")

@@ -75,7 +75,12 @@ def train(
     return y, *running, own_mean.astype(mean.dtype), own_var.astype(mean.dtype)
 
 
-@op("BatchNormalization", since=14, multiple=True)
+@op(
+    "BatchNormalization",
+    since=14,
+    multiple=True,
+    shapes="X: N C ...; scale B input_mean input_var: C",
+)
 def batch_normalization(
     xp: Namespace,
     X: Array,
@@ -96,7 +101,15 @@ def batch_normalization(
 
 
 @op("BatchNormalization", since=9, multiple=True, without=("spatial",))
-@op("BatchNormalization", since=7, multiple=True)
+@op(
+    "BatchNormalization",
+    since=7,
+    multiple=True,
+    shapes=(
+        "C = X[1] if len(X) > 1 else 1; scale B mean var: C if spatial; "
+        "scale B mean var: *X[1:] if not spatial"
+    ),
+)
 def batch_normalization_7(
     xp: Namespace,
     X: Array,
@@ -121,7 +134,15 @@ def batch_normalization_7(
     return (normalize(xp, X, scale, B, mean, var, epsilon),)
 
 
-@op("BatchNormalization", since=6, multiple=True)
+@op(
+    "BatchNormalization",
+    since=6,
+    multiple=True,
+    shapes=(
+        "C = X[1] if len(X) > 1 else 1; scale B mean var: C if spatial; "
+        "scale B mean var: *X[1:] | prod(X[1:]) if not spatial"
+    ),
+)
 def batch_normalization_6(
     xp: Namespace,
     X: Array,

@@ -16,7 +16,14 @@ op = table.op
 Suppress: TypeAlias = Callable[[Array, int, Array], Array]
 
 
-@op("NonMaxSuppression", since=10, host="all")
+@op(
+    "NonMaxSuppression",
+    since=10,
+    host="all",
+    shapes=(
+        "boxes: N S 4; scores: N C S; max_output_boxes_per_class iou_threshold score_threshold: | 1"
+    ),
+)
 def non_max_suppression(
     xp: Namespace,
     boxes: Array,

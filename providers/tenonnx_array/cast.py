@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.dtypes import FLOAT32, FLOATS, INTEGERS, dtype_of
 from tenonnx_array.numerals import from_strings, to_strings
@@ -18,7 +17,13 @@ from tenonnx_array.numerals import from_strings, to_strings
 table = OperatorTable()
 op = table.op
 
-table.rows({"Identity": lambda _, x: x})
+
+def identity(_: Namespace, x: Array) -> Array:
+    """Return the array itself."""
+    return x
+
+
+table.rows({"Identity": identity})
 
 NUMBERS = frozenset(dtype_of(number) for number in (*range(1, 8), 9, 10, 11, 12, 13, 14, 15))
 """Types between which array libraries convert as ONNX says."""
@@ -107,6 +112,8 @@ def _carries(fraction: Array, round_mode: str) -> Array:
 @op("Cast", since=1)
 def cast_1(xp: Namespace, x: Array, *, to: str) -> Array:
     """Cast to an element type given by name."""
+    import onnx_ir as ir
+
     if to not in ir.DataType.__members__:
         raise ValueError(f"expected one of {', '.join(ir.DataType.__members__)}, found {to!r}")
     return convert(xp, x, dtype_of(ir.DataType[to]))

@@ -47,7 +47,14 @@ def windows_of(
     )
 
 
-@op("Conv", like=[windows_of])
+@op(
+    "Conv",
+    like=[windows_of],
+    shapes=(
+        "X: N C D ...; W: M C/group ...; B: M; len(X) == len(W); M % group == 0; "
+        "not kernel_shape or tuple(kernel_shape) == W[2:]"
+    ),
+)
 @widened
 def conv(
     xp: Namespace,
@@ -161,7 +168,12 @@ def blocks(items: int, groups: int, unit: int) -> Iterator[tuple[slice, slice]]:
             yield slice(item, item + 1), slice(start, start + count)
 
 
-@op("CausalConvWithState", since=27, multiple=True)
+@op(
+    "CausalConvWithState",
+    since=27,
+    multiple=True,
+    shapes="input: N C L; weight: C 1 K; bias: C; past_state: N C K-1",
+)
 def causal_conv_with_state(
     xp: Namespace,
     input: Array,  # noqa: A002 - the specification's name

@@ -21,7 +21,16 @@ table = OperatorTable()
 op = table.op
 
 
-@op("ConvInteger", since=10, like=[windows_of])
+@op(
+    "ConvInteger",
+    since=10,
+    like=[windows_of],
+    shapes=(
+        "x: N C D ...; w: M C/group ...; len(x) == len(w); M % group == 0; "
+        "not kernel_shape or tuple(kernel_shape) == w[2:]; x_zero_point: | 1; "
+        "w_zero_point: | 1 | M"
+    ),
+)
 def conv_integer(
     xp: Namespace,
     x: Array,
@@ -75,7 +84,17 @@ def by_output_channel(value: Array, rank: int) -> Array:
     return value.reshape(()) if value.size == 1 else value.reshape(-1, *(1,) * (rank - 1))
 
 
-@op("QLinearConv", since=10, like=[conv_integer])
+@op(
+    "QLinearConv",
+    since=10,
+    like=[conv_integer],
+    shapes=(
+        "x: N C D ...; w: M C/group ...; len(x) == len(w); M % group == 0; "
+        "not kernel_shape or tuple(kernel_shape) == w[2:]; "
+        "x_scale x_zero_point y_scale y_zero_point: | 1; w_scale w_zero_point: | 1 | M; "
+        "B: M"
+    ),
+)
 def qlinear_conv(
     xp: Namespace,
     x: Array,

@@ -18,7 +18,13 @@ table = OperatorTable()
 op = table.op
 
 
-@op("ConvTranspose")
+@op(
+    "ConvTranspose",
+    shapes=(
+        "X: N C D ...; W: C M ...; B: M*group; len(X) == len(W); C % group == 0; "
+        "not kernel_shape or tuple(kernel_shape) == W[2:]"
+    ),
+)
 @widened
 def conv_transpose(
     xp: Namespace,
@@ -60,7 +66,7 @@ def conv_transpose(
     w = W.reshape(group, c, m, taps)
     x = X.reshape(n, group, c, length)
     y = xp.empty((n, group, m, *windows.size), X.dtype)
-    for items, channels in blocks(n, m, group * taps * length * X.dtype.itemsize):
+    for items, channels in blocks(n, m, group * taps * length * X.dtype.itemsize) if m else ():
         part = w[:, :, channels]
         some = part.shape[2]
         columns = matmul(xp, part.reshape(group, c, some * taps).swapaxes(1, 2), x[items])
@@ -70,7 +76,7 @@ def conv_transpose(
     return add_bias(y, B)
 
 
-@op("Col2Im", since=18, host=(1, 2))
+@op("Col2Im", since=18, host=(1, 2), shapes="input: N C L; image_shape block_shape: n")
 def col2im(
     xp: Namespace,
     input: Array,  # noqa: A002 - the specification's name

@@ -19,7 +19,15 @@ table = OperatorTable()
 op = table.op
 
 
-@op("DeformConv", since=19)
+@op(
+    "DeformConv",
+    since=19,
+    shapes=(
+        "X: N C ...; W: M C/group ...; offset: N offset_group*taps*(len(W)-2) ...; "
+        "mask: N offset_group*taps *offset[2:]; B: M; taps = prod(W[2:]); "
+        "len(X) == len(W) == len(offset)"
+    ),
+)
 @widened
 def deform_conv(
     xp: Namespace,

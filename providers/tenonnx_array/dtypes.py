@@ -1,19 +1,28 @@
 """ONNX element types (``TensorProto.DataType``) and the numpy dtypes that hold them at run time.
 
 Types narrower than a byte are ml_dtypes arrays with one element per byte; strings are object
-arrays of ``str``. Nothing here imports ml_dtypes, which takes long, before one of its types is
-asked for: an array that has one cannot be there without it.
+arrays of ``str``. onnx_ir knows all of them; for numpy's own dtypes it is not imported, so that
+plans that an earlier process kept open without it.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.lazy_modules import onnx_ir as ir
+from tenonnx.weights.storage import PLAIN
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+OWN = tuple(dtype for _, dtype in PLAIN.values())
+"""The element types that numpy has."""
+
+STRING, STRINGS = 8, np.dtype(object)
+"""The number of strings' element type, and the dtype that holds them."""
 
 NUMBERS = range(1, 29)
 """``TensorProto.DataType`` of all element types."""
@@ -28,6 +37,12 @@ def dtype_of(data_type: int) -> np.dtype[Any]:
     """
     if data_type not in NUMBERS:
         raise ValueError(f"expected an element type from 1 to {max(NUMBERS)}, found {data_type}")
+    if data_type in PLAIN:
+        return PLAIN[data_type][1]
+    if data_type == STRING:
+        return STRINGS
+    import onnx_ir as ir
+
     return ir.DataType(data_type).numpy()
 
 
@@ -40,6 +55,8 @@ def data_type_of(dtype: Any) -> ir.DataType | None:
     """Return the element type that a dtype holds; ``None`` for other dtypes and other objects."""
     if not isinstance(dtype, np.dtype):
         return None
+    import onnx_ir as ir
+
     try:
         kind = ir.DataType.from_numpy(dtype)
     except TypeError:
@@ -48,12 +65,17 @@ def data_type_of(dtype: Any) -> ir.DataType | None:
 
 
 class Dtypes(dict[Any, bool]):
-    """A set of dtypes, which is asked whether it contains one and remembers what was asked for."""
+    """A set of dtypes, which is asked whether it contains one and remembers what was asked for.
+
+    Args:
+        own: The characters of numpy's own dtypes that belong to it.
+        belongs: Returns whether another element type does.
+    """
 
     __contains__ = dict.__getitem__  # which calls __missing__, at C's pace
 
-    def __init__(self, belongs: Callable[[ir.DataType], bool]) -> None:
-        super().__init__()
+    def __init__(self, own: str, belongs: Callable[[ir.DataType], bool]) -> None:
+        super().__init__({dtype: dtype.char in own for dtype in (*OWN, STRINGS)})
         self._belongs = belongs
 
     def __missing__(self, dtype: Any) -> bool:
@@ -63,13 +85,13 @@ class Dtypes(dict[Any, bool]):
         return found
 
 
-FLOATS = Dtypes(lambda kind: kind.is_floating_point())
+FLOATS = Dtypes("efd", lambda kind: kind.is_floating_point())
 """Every real floating type. ``dtype.kind`` cannot tell: ml_dtypes' are all of kind V."""
 
-SMALL_FLOATS = Dtypes(lambda kind: kind.is_floating_point() and int(kind) not in (1, 11))
+SMALL_FLOATS = Dtypes("e", lambda kind: kind.is_floating_point())
 """Floating types of 16 bits and less, which need a float32 accumulator."""
 
-INTEGERS = Dtypes(lambda kind: kind.is_integer())
+INTEGERS = Dtypes("bBhHiIlLqQ", lambda kind: kind.is_integer())
 """Every integer type, including those of 2 and 4 bits; not bool."""
 
 
@@ -79,8 +101,10 @@ def bits_of(dtype: np.dtype[Any]) -> int | None:
 
     ``None`` for strings, and for what is no element type.
     """
-    kind = data_type_of(dtype)
-    return None if kind is None or kind == ir.DataType.STRING else kind.bitwidth
+    if dtype in OWN:
+        return 8 * dtype.itemsize
+    kind = None if dtype == STRINGS else data_type_of(dtype)
+    return None if kind is None else kind.bitwidth
 
 
 def accumulator(dtype: Any) -> np.dtype[Any]:

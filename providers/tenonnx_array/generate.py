@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.interruption import MOVED, pieces
 from tenonnx.operators import Array, Namespace, OperatorTable
-from tenonnx_array.allocation import check_allocation, filled
+from tenonnx_array.allocation import check_allocation
 from tenonnx_array.dtypes import INTEGERS, accumulator, dtype_of
 
 table = OperatorTable()
@@ -70,7 +69,7 @@ def constant_of_shape(xp: Namespace, shape: Array, *, value: Array | None = None
     # Zeros take no memory until they are written to.
     if not element.any():
         return xp.zeros(dims, element.dtype)
-    return filled(xp, dims, element[0], element.dtype)
+    return xp.full(dims, element[0], element.dtype)
 
 
 @op("Range", since=27, host=(0, 1, 2))
@@ -89,12 +88,7 @@ def range_(
         wide = dtype if accumulator(dtype) == dtype else dtype_of(stash_type)
     check_allocation(xp, (count,), wide)
     first, step = (x.astype(wide).item() for x in (start, delta))
-    if xp is not np or count <= MOVED:
-        return (xp.arange(count, dtype=wide) * step + first).astype(dtype)
-    y = np.empty(count, dtype)
-    for some in pieces(count, count, MOVED):
-        y[some] = np.arange(some.start, min(some.stop, count), dtype=wide) * step + first
-    return y
+    return (xp.arange(count, dtype=wide) * step + first).astype(dtype)
 
 
 def _count(start: Array, limit: Array, delta: Array) -> int:

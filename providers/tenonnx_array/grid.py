@@ -24,7 +24,7 @@ Sides = list[tuple[Array, Array]]
 CUBIC = functools.partial(cubic_kernel, a=-0.75)
 
 
-@op("GridSample", since=20)
+@op("GridSample", since=20, shapes="X: N C ...; grid: N ... len(X)-2; len(grid) == len(X)")
 def grid_sample(
     xp: Namespace,
     X: Array,
@@ -146,7 +146,7 @@ def gather(
     return y
 
 
-@op("AffineGrid", since=20, host=(1,))
+@op("AffineGrid", since=20, host=(1,), shapes="theta: N 2 3 | N 3 4; size: theta[1]+2")
 @widened
 def affine_grid(xp: Namespace, theta: Array, size: Array, *, align_corners: int = 0) -> Array:
     """Return where ``theta`` (N, r, r + 1) maps the places of an image of shape ``size``.

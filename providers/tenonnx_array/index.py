@@ -13,13 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from tenonnx.interruption import check, copied, pieces
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.allocation import check_allocation
-from tenonnx_array.sorting import stable_order
-
-LONGEST, PIECE = 1 << 22, 1 << 18
-"""Elements up to which those that are not zero are found at once, and of a piece beyond."""
 
 table = OperatorTable()
 op = table.op
@@ -104,6 +99,10 @@ def gather_nd(xp: Namespace, data: Array, indices: Array, *, batch_dims: int = 0
         for i, n in enumerate(indices.shape[:batch_dims])
     ]
     columns = [indices[..., i] for i in range(indices.shape[-1])]
+    if not columns:  # empty tuples, each of which picks all there is
+        kept = (*indices.shape[:batch_dims], *(1,) * (places - batch_dims))
+        whole = data.reshape(kept + data.shape[batch_dims:])
+        return xp.broadcast_to(whole, indices.shape[:-1] + data.shape[batch_dims:]).copy()
     try:
         return data[(*batch, *columns, ...)]
     except IndexError:
@@ -118,29 +117,10 @@ def non_zero(xp: Namespace, x: Array) -> Array:
     if x.ndim == 0:
         # A device is not asked: it counts when it finds the places of one element.
         return xp.zeros((0, len(xp.nonzero(x.reshape(1))[0])), xp.int64)
-    if xp is np and x.size > LONGEST:
-        return _non_zero_in_pieces(x)
     return xp.stack(xp.nonzero(x)).astype(xp.int64)
 
 
-def _non_zero_in_pieces(x: Array) -> Array:
-    """Return what ``non_zero`` does, looking whether to stop."""
-    flat = (x if x.flags.c_contiguous else copied(x)).reshape(-1)
-    found = [
-        np.unravel_index(np.flatnonzero(flat[some]) + some.start, x.shape)
-        for some in pieces(flat.size, flat.size, PIECE)
-    ]
-    shape = x.ndim, sum(len(places[0]) for places in found)
-    check_allocation(np, shape, np.dtype(np.int64))
-    indices, start = np.empty(shape, np.int64), 0
-    for places in found:
-        check()
-        stop = start + len(places[0])
-        indices[:, start:stop], start = places, stop
-    return indices
-
-
-@op("OneHot", since=9, host=(1,))
+@op("OneHot", since=9, host=(1,), shapes="depth: | 1; values: 2")
 def one_hot(xp: Namespace, indices: Array, depth: Array, values: Array, *, axis: int = -1) -> Array:
     """Put ``values[1]`` where a class index is, from the front or the back, else ``values[0]``."""
     rank = indices.ndim + 1
@@ -191,7 +171,7 @@ def _unique_of_row(keys: Array, by_value: bool) -> tuple[Array, ...]:
 
     NaN are all the same one.
     """
-    order = stable_order(keys).astype(np.int64, copy=False)
+    order = np.argsort(keys, kind="stable").astype(np.int64, copy=False)
     row = keys[order]
     new = np.empty_like(row, bool)
     new[:1] = True
@@ -204,7 +184,7 @@ def _unique_of_row(keys: Array, by_value: bool) -> tuple[Array, ...]:
     counts[-1:] = len(keys) - starts[-1:]
     place = np.add.accumulate(new, dtype=np.int64) - 1
     if not by_value:
-        by_place = stable_order(first)
+        by_place = np.argsort(first, kind="stable")
         first, counts = first[by_place], counts[by_place]
         number = np.empty_like(order, shape=starts.shape)
         number[by_place] = np.arange(len(starts))
@@ -214,19 +194,33 @@ def _unique_of_row(keys: Array, by_value: bool) -> tuple[Array, ...]:
     return keys[first], first, inverse, counts
 
 
-@op("Compress", since=9)
+@op("Compress", since=9, shapes="condition: n")
 def compress(xp: Namespace, x: Array, condition: Array, *, axis: int | None = None) -> Array:
     """Keep the slices, or the flattened elements, where ``condition`` holds; it may be shorter."""
     return xp.compress(condition, x, axis)
 
 
-@op("ReverseSequence", since=10)
+@op(
+    "ReverseSequence",
+    since=10,
+    shapes=("sorted((batch_axis, time_axis)) == [0, 1]; len(x) > 1; sequence_lens: x[batch_axis]"),
+)
 def reverse_sequence(
     xp: Namespace, x: Array, sequence_lens: Array, *, batch_axis: int = 1, time_axis: int = 0
 ) -> Array:
-    """Reverse the first ``sequence_lens[b]`` steps of each sequence; the rest stays."""
+    """Reverse the first ``sequence_lens[b]`` steps of each sequence; the rest stays.
+
+    Raises:
+        ValueError: A length is negative, or more than there are steps.
+    """
     batches = xp.moveaxis(x, (batch_axis, time_axis), (0, 1))
-    steps = xp.arange(batches.shape[1])
+    longest = batches.shape[1]
+    if sequence_lens.size and not 0 <= sequence_lens.min() <= sequence_lens.max() <= longest:
+        raise ValueError(
+            f"expected sequence_lens from 0 to {longest}, the size of axis {time_axis}, found "
+            f"{sequence_lens.min()} to {sequence_lens.max()}"
+        )
+    steps = xp.arange(longest)
     lengths = sequence_lens[:, None]
     source = xp.where(steps < lengths, lengths - 1 - steps, steps)
     reversed_ = batches[xp.arange(len(source))[:, None], source]

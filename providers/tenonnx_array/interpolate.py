@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenonnx.interruption import pieces
 from tenonnx.operators import Array, Namespace
-from tenonnx.records import NamedTuple
 from tenonnx_array.dtypes import FLOATS, accumulator
 
 LONGEST = 1 << 21
@@ -48,10 +46,7 @@ def coordinates(axis: Axis, mode: str, dtype: Any) -> Array:
         case "pytorch_half_pixel":
             return half_pixel if count > 1 else np.zeros_like(x)
         case "align_corners":
-            # The text has the length of the resized tensor; of an axis that shrinks, the backend
-            # suite's answers have the product instead, before it is cut to an integer.
-            length = count if axis.scale > 1 else n * axis.scale
-            return x * dtype(n - 1) / dtype(length - 1) if count > 1 else np.zeros_like(x)
+            return x * dtype(n - 1) / dtype(count - 1) if count > 1 else np.zeros_like(x)
         case "asymmetric":
             return x / scale
         case "tf_half_pixel_for_nn":
@@ -81,7 +76,7 @@ def nearest(at: Array, length: int, mode: str) -> Array:
     """
     if mode not in ROUNDING:
         raise ValueError(f"expected nearest_mode to be {', '.join(ROUNDING)}, found {mode!r}")
-    return np.clip(ROUNDING[mode](at), 0, length - 1).astype(np.int64)
+    return np.minimum(np.maximum(ROUNDING[mode](at), 0), length - 1).astype(np.int64)
 
 
 def linear_kernel(xp: Namespace, distance: Array) -> Array:
@@ -136,17 +131,6 @@ def taps(
 
 def resample(xp: Namespace, x: Array, axis: int, indices: Array, weights: Array) -> Array:
     """Return weighted sums of elements along an axis of a floating or complex x."""
-    work = indices.size * (x.size // max(x.shape[axis], 1))
-    if xp is not np or work <= LONGEST:
-        return _resample(xp, x, axis, indices, weights)
-    rows = x.reshape(math.prod(x.shape[:axis]), *x.shape[axis:])
-    y = np.empty((len(rows), indices.shape[1], *x.shape[axis + 1 :]), x.dtype)
-    for some in pieces(len(rows), work, LONGEST):
-        y[some] = _resample(np, rows[some], 1, indices, weights)
-    return y.reshape(*x.shape[:axis], *y.shape[1:])
-
-
-def _resample(xp: Namespace, x: Array, axis: int, indices: Array, weights: Array) -> Array:
     weights = weights.astype(x.real.dtype).reshape(*weights.shape, *(1,) * (x.ndim - 1 - axis))
     y = None
     for index, weight in zip(xp.asarray(indices), xp.asarray(weights), strict=True):

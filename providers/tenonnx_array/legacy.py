@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -23,17 +24,19 @@ def consuming(function: Function | str) -> Function:
     It also takes ``consumed_inputs``, by which a model named the inputs whose memory may be
     reused; that is the runtime's decision now.
     """
-
-    def kernel(
-        xp: Namespace,
-        *inputs: Array,
-        consumed_inputs: tuple[int, ...] = (),  # noqa: ARG001 - see above
-        **attributes: Any,
-    ) -> Array:
-        return resolve(xp, function, *inputs, **attributes)
-
+    kernel = functools.partial(_consuming, function)
     vars(kernel)[PASSES_ON] = (function,)
     return kernel
+
+
+def _consuming(
+    function: Function | str,
+    xp: Namespace,
+    *inputs: Array,
+    consumed_inputs: tuple[int, ...] = (),  # noqa: ARG001 - see above
+    **attributes: Any,
+) -> Array:
+    return resolve(xp, function, *inputs, **attributes)
 
 
 def limited_broadcast(function: Function | str) -> Function:
@@ -43,17 +46,23 @@ def limited_broadcast(function: Function | str) -> Function:
     begins at ``axis`` (the last axes when it is absent), where a dimension of 1 fits any other;
     or a single element.
     """
+    return functools.partial(_limited_broadcast, function)
 
-    def kernel(
-        xp: Namespace, a: Array, b: Array, *, axis: int | None = None, broadcast: int = 0
-    ) -> Array:
-        if broadcast:
-            b = _placed(b, a.shape, axis)
-        elif a.shape != b.shape:
-            raise ValueError(f"expected two equal shapes, found {a.shape} and {b.shape}")
-        return resolve(xp, function, a, b)
 
-    return kernel
+def _limited_broadcast(
+    function: Function | str,
+    xp: Namespace,
+    a: Array,
+    b: Array,
+    *,
+    axis: int | None = None,
+    broadcast: int = 0,
+) -> Array:
+    if broadcast:
+        b = _placed(b, a.shape, axis)
+    elif a.shape != b.shape:
+        raise ValueError(f"expected two equal shapes, found {a.shape} and {b.shape}")
+    return resolve(xp, function, a, b)
 
 
 def _placed(b: Array, shape: tuple[int, ...], axis: int | None) -> Array:

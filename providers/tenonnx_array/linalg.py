@@ -30,16 +30,23 @@ def product(xp: Namespace, a: Array, b: Array) -> Array:
     Raises:
         ValueError: The shapes do not fit.
     """
-    try:
-        if b.ndim == 2 and a.ndim > 2:
-            rows, inner = math.prod(a.shape[:-1]), a.shape[-1]
-            return multiply(xp, a.reshape(rows, inner), b).reshape(*a.shape[:-1], b.shape[-1])
-        return multiply(xp, a, b)
-    except ValueError as error:
+    if not _fit(a.shape, b.shape):
         raise ValueError(
             "expected the last axis of the first matrix to be as long as the last but one of the "
             f"second, and stacks to broadcast, found shapes {a.shape} and {b.shape}"
-        ) from error
+        )
+    if b.ndim == 2 and a.ndim > 2:
+        rows, inner = math.prod(a.shape[:-1]), a.shape[-1]
+        return multiply(xp, a.reshape(rows, inner), b).reshape(*a.shape[:-1], b.shape[-1])
+    return multiply(xp, a, b)
+
+
+def _fit(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    """Say whether arrays of two shapes can be multiplied; one axis is a row, or a column."""
+    if not a or not b or a[-1] != b[-2:][0]:
+        return False
+    stacks = zip(reversed(a[:-2]), reversed(b[:-2]), strict=False)
+    return all(own == other or 1 in (own, other) for own, other in stacks)
 
 
 @op("MatMul")
@@ -51,7 +58,14 @@ def matmul(xp: Namespace, A: Array, B: Array) -> Array:
     return product(xp, A, B)
 
 
-@op("Gemm", since=7)
+@op(
+    "Gemm",
+    since=7,
+    shapes=(
+        "A: M K if not transA; A: K M if transA; B: K N if not transB; B: N K if transB; "
+        "C: | 1|N | 1|M 1|N"
+    ),
+)
 def gemm(
     xp: Namespace,
     A: Array,
@@ -94,7 +108,52 @@ def gemm_1(
     return gemm(xp, A, B, C, transA=transA, transB=transB, **factors)
 
 
-@op("MatMulInteger", since=10)
+@op(
+    "GroupedMatMul",
+    since=29,
+    host=(2,),
+    shapes="input: M K; weights: G K N; group_indices: M S; bias: G N",
+)
+def grouped_matmul(
+    xp: Namespace,
+    input: Array,  # noqa: A002 - the specification's name
+    weights: Array,
+    group_indices: Array,
+    bias: Array | None = None,
+) -> Array:
+    """Return ``input[m] @ weights[g] + bias[g]`` for each group g of row m: (M, S, N).
+
+    Args:
+        xp: The array namespace.
+        input: Rows (M, K).
+        weights: A matrix of each group (G, K, N).
+        group_indices: Groups of each row (M, S).
+        bias: A row of each group (G, N).
+
+    Raises:
+        ValueError: A group is not one of G.
+    """
+    groups, (count, _, width) = np.asarray(group_indices), weights.shape
+    if groups.size and not 0 <= groups.min() <= groups.max() < count:
+        raise ValueError(
+            f"expected group_indices from 0 to {count - 1}, found {groups.min()} to {groups.max()}"
+        )
+    wide = accumulator(input.dtype)
+    y = xp.empty((*groups.shape, width), input.dtype)
+    for group in np.unique(groups).tolist():
+        rows, places = map(xp.asarray, np.nonzero(groups == group))
+        own = product(xp, input[rows].astype(wide), weights[group].astype(wide, copy=False))
+        if bias is not None:
+            own += bias[group].astype(wide, copy=False)
+        y[rows, places] = own.astype(input.dtype, copy=False)
+    return y
+
+
+@op(
+    "MatMulInteger",
+    since=10,
+    shapes="a_zero_point: | 1 | A[-2] | ... A[-2] 1; b_zero_point: | 1 | B[-1] | ... 1 B[-1]",
+)
 def matmul_integer(
     xp: Namespace,
     A: Array,
@@ -137,7 +196,15 @@ def exact_to_int32(xp: Namespace, sums: Array) -> Array:
     return (sums if sums.dtype == xp.float32 else sums.astype(xp.int64)).astype(xp.int32)
 
 
-@op("QLinearMatMul", since=10)
+@op(
+    "QLinearMatMul",
+    since=10,
+    shapes=(
+        "a_scale a_zero_point: | 1 | a[-2] | ... a[-2] 1; "
+        "b_scale b_zero_point: | 1 | b[-1] | ... 1 b[-1]; "
+        "y_scale y_zero_point: | 1 | a[-2] | ... a[-2] 1"
+    ),
+)
 def qlinear_matmul(
     xp: Namespace,
     a: Array,
@@ -180,13 +247,12 @@ def einsum(xp: Namespace, *Inputs: Array, equation: str) -> Array:
     """Return the sum of products that the equation names; small floats are summed in float32."""
     dtype, wide = Inputs[0].dtype, accumulator(Inputs[0].dtype)
     operands = [x.astype(wide, copy=False) for x in Inputs]
-    from tenonnx_array.einsum import einsum as sum_products  # which few models have
-
-    y = sum_products(xp, equation, operands)
+    # Without optimize no operand ever reaches BLAS; with it a lone operand pays for the planning.
+    y = xp.einsum(equation, *operands, optimize=len(operands) > 1)
     return y.astype(dtype, copy=False)
 
 
-@op("Det", since=11)
+@op("Det", since=11, shapes="X: ... M M")
 def det(xp: Namespace, X: Array) -> Array:
     """Return the determinants of ``(*, M, M)`` matrices, shape ``(*)``."""
     return xp.linalg.det(X.astype(accumulator(X.dtype), copy=False)).astype(X.dtype, copy=False)

@@ -80,7 +80,18 @@ def check_rule(rule: str, decay: Array | None, beta: Array | None) -> tuple[bool
     return decays, corrects
 
 
-@op("LinearAttention", since=27, multiple=True)
+@op(
+    "LinearAttention",
+    since=27,
+    multiple=True,
+    shapes=(
+        "query: B T q_num_heads*size; key: B T kv_num_heads*size; value: B T ...; "
+        "past_state: B kv_num_heads size width; "
+        "decay: B T kv_num_heads | B T kv_num_heads*size; beta: B T 1 | B T kv_num_heads; "
+        "size = query[2] / q_num_heads; width = value[2] / kv_num_heads; len(value) == 3; "
+        "value[2] % kv_num_heads == 0"
+    ),
+)
 def linear_attention(
     xp: Namespace,
     query: Array,

@@ -34,7 +34,9 @@ LISTING: Final = {
         "Gather-1 GatherElements-11 GatherND-11 GatherND-12 NonZero-9 OneHot-9 Unique-11 "
         "Compress-9 ReverseSequence-10"
     ),
-    "linalg": "MatMul-1 Gemm-7 Gemm-1 MatMulInteger-10 QLinearMatMul-10 Einsum-12 Det-11",
+    "linalg": (
+        "MatMul-1 Gemm-7 Gemm-1 GroupedMatMul-29 MatMulInteger-10 QLinearMatMul-10 Einsum-12 Det-11"
+    ),
     "linear_attention": "LinearAttention-27",
     "logical": (
         "And-1 And-7 Equal-1 Equal-7 Greater-1 Greater-7 Less-1 Less-7 Or-1 Or-7 Xor-1 Xor-7 "

@@ -9,7 +9,7 @@ table = OperatorTable()
 op = table.op
 
 
-@op("NegativeLogLikelihoodLoss", since=12)
+@op("NegativeLogLikelihoodLoss", since=12, shapes="input: N C ...; target: N *input[2:]; weight: C")
 def negative_log_likelihood_loss(
     xp: Namespace,
     input: Array,  # noqa: A002 - the specification's name
@@ -37,7 +37,12 @@ def negative_log_likelihood_loss(
     return loss.astype(input.dtype, copy=False)
 
 
-@op("SoftmaxCrossEntropyLoss", since=12, multiple=True)
+@op(
+    "SoftmaxCrossEntropyLoss",
+    since=12,
+    multiple=True,
+    shapes="scores: N C ...; labels: N *scores[2:]; weights: C",
+)
 def softmax_cross_entropy_loss(
     xp: Namespace,
     scores: Array,

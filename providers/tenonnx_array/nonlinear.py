@@ -99,7 +99,7 @@ def prelu(xp: Namespace, x: Array, slope: Array) -> Array:
 
 def prelu_1(xp: Namespace, x: Array, slope: Array) -> Array:
     """Return PRelu with one slope, or one for each channel (axis 1)."""
-    if slope.size > 1 and slope.ndim == 1 and x.ndim > 1:
+    if slope.size != 1 and slope.ndim == 1 and x.ndim > 1:
         slope = slope.reshape(slope.shape + (1,) * (x.ndim - 2))
     return prelu(xp, x, slope)
 

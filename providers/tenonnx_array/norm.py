@@ -16,22 +16,22 @@ op = table.op
 
 
 def per_channel(values: Array, rank: int) -> Array:
-    """Returns one value per channel so that it broadcasts over [N, C, ...]."""
+    """Return one value per channel so that it broadcasts over [N, C, ...]."""
     return values.reshape(1, -1, *(1,) * (rank - 2))
 
 
 def wide_scalar(value: float, dtype: Any) -> Any:
-    """Returns a scalar that does not widen an array of the dtype it is given."""
+    """Return a scalar that does not widen an array of the dtype it is given."""
     return dtype(value) if isinstance(dtype, type) else dtype.type(value)
 
 
 def mean_square(xp: Namespace, x: Array) -> Array:
-    """Returns the mean square along the last axis, which is kept."""
+    """Return the mean square along the last axis, which is kept."""
     return summed(xp, xp.square(x), (-1,), True) / max(x.shape[-1], 1)
 
 
 def standardize(xp: Namespace, x: Array, axis: int, epsilon: float) -> tuple[Array, Array, Array]:
-    """Returns (x - mean) / sqrt(variance + epsilon) over the axes from ``axis`` on.
+    """Return (x - mean) / sqrt(variance + epsilon) over the axes from ``axis`` on.
 
     Also the mean and the factor, with those axes as 1. The variance is that of the deviations,
     which loses nothing when the mean is large.
@@ -46,7 +46,7 @@ def standardize(xp: Namespace, x: Array, axis: int, epsilon: float) -> tuple[Arr
 
 
 def scale_and_shift(y: Array, scale: Array, bias: Array | None) -> Array:
-    """Returns ``y * scale + bias`` in y's dtype; y is overwritten."""
+    """Return ``y * scale + bias`` in y's dtype; y is overwritten."""
     y *= scale.astype(y.dtype, copy=False)
     if bias is not None:
         y += bias.astype(y.dtype, copy=False)
@@ -54,7 +54,12 @@ def scale_and_shift(y: Array, scale: Array, bias: Array | None) -> Array:
 
 
 # Since 17 in ONNX; onnxruntime's optimizer writes it into models that import less.
-@op("LayerNormalization", since=1, multiple=True)
+@op(
+    "LayerNormalization",
+    since=1,
+    multiple=True,
+    shapes=("-len(x) <= axis < len(x); broadcasts(scale, x); bias is None or broadcasts(bias, x)"),
+)
 def layer_normalization(
     xp: Namespace,
     x: Array,
@@ -65,7 +70,7 @@ def layer_normalization(
     epsilon: float = 1e-5,
     stash_type: int = 1,
 ) -> tuple[Array, ...]:
-    """Normalizes over the axes from ``axis`` on; returns Y, the means and 1 / deviations.
+    """Normalize over the axes from ``axis`` on; return Y, the means and 1 / deviations.
 
     ``stash_type`` is the dtype of the first stage and of the last two results. Small dtypes compute
     in float32 and are rounded at the end, Y after scale and bias.
@@ -81,7 +86,7 @@ def layer_normalization(
     )
 
 
-@op("RMSNormalization", since=23)
+@op("RMSNormalization", since=23, shapes="-len(x) <= axis < len(x); broadcasts(scale, x)")
 def rms_normalization(
     xp: Namespace,
     x: Array,
@@ -91,7 +96,7 @@ def rms_normalization(
     epsilon: float = 1e-5,
     stash_type: int = 1,
 ) -> Array:
-    """Divides by the root mean square over the axes from ``axis`` on, then scales.
+    """Divide by the root mean square over the axes from ``axis`` on, then scale.
 
     The result has the scale's dtype, to which it is rounded once.
     """
@@ -103,7 +108,7 @@ def rms_normalization(
     return scale_and_shift(y, scale, None).astype(scale.dtype, copy=False)
 
 
-@op("InstanceNormalization", since=6)
+@op("InstanceNormalization", since=6, shapes="x: N C D ...; scale bias: C")
 @widened
 def instance_normalization(
     xp: Namespace, x: Array, scale: Array, bias: Array, *, epsilon: float = 1e-5
@@ -116,7 +121,7 @@ op("InstanceNormalization")(consuming(instance_normalization))
 
 
 def in_groups(xp: Namespace, x: Array, groups: int, epsilon: float) -> Array:
-    """Standardizes every group of channels of every batch entry.
+    """Standardize every group of channels of every batch entry.
 
     Raises:
         ValueError: The channels do not divide into so many groups.
@@ -127,7 +132,11 @@ def in_groups(xp: Namespace, x: Array, groups: int, epsilon: float) -> Array:
     return standardize(xp, grouped, 2, epsilon)[0].reshape(x.shape)
 
 
-@op("GroupNormalization", since=21)
+@op(
+    "GroupNormalization",
+    since=21,
+    shapes="x: N C ...; scale bias: C; num_groups > 0 and C % num_groups == 0",
+)
 def group_normalization(
     xp: Namespace,
     x: Array,
@@ -144,7 +153,11 @@ def group_normalization(
     return y.astype(x.dtype, copy=False)
 
 
-@op("GroupNormalization", since=18)
+@op(
+    "GroupNormalization",
+    since=18,
+    shapes="x: N C ...; scale bias: num_groups; num_groups > 0 and C % num_groups == 0",
+)
 @widened
 def group_normalization_18(
     xp: Namespace,
@@ -155,14 +168,14 @@ def group_normalization_18(
     num_groups: int,
     epsilon: float = 1e-5,
 ) -> Array:
-    """Takes one scale and bias per group."""
+    """Take one scale and bias per group."""
     y = in_groups(xp, x, num_groups, epsilon)
     repeats = x.shape[1] // num_groups
     scale, bias = xp.repeat(scale, repeats), xp.repeat(bias, repeats)
     return scale_and_shift(y, per_channel(scale, x.ndim), per_channel(bias, x.ndim))
 
 
-@op("LRN", since=1)
+@op("LRN", since=1, shapes="x: N C ...")
 @widened
 def lrn(
     xp: Namespace,
@@ -173,7 +186,7 @@ def lrn(
     beta: float = 0.75,
     bias: float = 1.0,
 ) -> Array:
-    """Divides by a power of the squares summed over ``size`` neighboring channels."""
+    """Divide by a power of the squares summed over ``size`` neighboring channels."""
     before, after = (size - 1) // 2, size // 2
     padding = [(0, 0), (before, after), *[(0, 0)] * (x.ndim - 2)]
     squares = xp.pad(x * x, padding)

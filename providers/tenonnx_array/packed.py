@@ -8,7 +8,7 @@ from tenonnx.operators import Array, Namespace
 
 
 def unpack(xp: Namespace, packed: Array, bits: int) -> Array:
-    """Returns the elements of the last axis as uint8, each in a byte of its own.
+    """Return the elements of the last axis as uint8, each in a byte of its own.
 
     Raises:
         ValueError: ``bits`` is not 2, 4 or 8.
@@ -23,7 +23,7 @@ def unpack(xp: Namespace, packed: Array, bits: int) -> Array:
 
 
 def levels(xp: Namespace, packed: Array, bits: int) -> Array:
-    """Returns the elements of the last axis less the middle of their range, as float32."""
+    """Return the elements of the last axis less the middle of their range, as float32."""
     out = xp.empty((*packed.shape, 8 // bits), xp.float32)
     for place, plane in enumerate(centred_planes(xp, packed, bits)):
         out[..., place] = plane
@@ -31,7 +31,7 @@ def levels(xp: Namespace, packed: Array, bits: int) -> Array:
 
 
 def planes(xp: Namespace, packed: Array, bits: int) -> Iterator[Array]:
-    """Yields the elements at each place of a byte, from the low bits on, as uint8."""
+    """Yield the elements at each place of a byte, from the low bits on, as uint8."""
     if bits == 8:
         yield packed
         return
@@ -43,14 +43,14 @@ def planes(xp: Namespace, packed: Array, bits: int) -> Iterator[Array]:
 
 
 def centred_planes(xp: Namespace, packed: Array, bits: int) -> Iterator[Array]:
-    """Yields the same less the middle of their range, as int8."""
+    """Yield the same less the middle of their range, as int8."""
     middle = xp.uint8(1 << (bits - 1))
     for plane in planes(xp, packed, bits):
         yield (plane - middle).view(xp.int8)
 
 
 def flattened(parts: Array) -> Array:
-    """Returns (..., bytes, elements in a byte) as (..., elements)."""
+    """Return (..., bytes, elements in a byte) as (..., elements)."""
     return parts.reshape(*parts.shape[:-2], parts.shape[-2] * parts.shape[-1])
 
 

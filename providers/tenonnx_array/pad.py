@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from tenonnx.interruption import MOVED, fill, pieces
 from tenonnx.operators import Array, Namespace, OperatorTable
-from tenonnx_array.allocation import check_allocation, filled
+from tenonnx_array.allocation import check_allocation
 
 table = OperatorTable()
 op = table.op
 
 
-@op("Pad", since=18, host=(1, 2, 3))
+@op("Pad", since=18, host=(1, 2, 3), shapes="pads: n; axes: m; constant_value: | 1")
 def pad(
     xp: Namespace,
     data: Array,
@@ -42,7 +39,7 @@ def pad(
     return _pad(xp, data, pads.ravel().tolist(), named, mode, value)
 
 
-@op("Pad", since=11, host=(1, 2))
+@op("Pad", since=11, host=(1, 2), shapes="pads: n; constant_value: | 1")
 def pad_11(
     xp: Namespace,
     data: Array,
@@ -100,49 +97,35 @@ def _pad(
 def _frame(
     xp: Namespace, data: Array, widths: Sequence[tuple[int, int]], mode: str, value: Any
 ) -> Array:
-    kept = [(max(0, -b), n - max(0, -a)) for n, (b, a) in zip(data.shape, widths, strict=True)]
-    if any(start > stop for start, stop in kept):
-        raise ValueError(f"pads {list(widths)} remove more than the shape {data.shape} has")
-    data = data[tuple(slice(*ends) for ends in kept)]
-    widths = [(max(0, b), max(0, a)) for b, a in widths]
-    if not any(map(any, widths)):
-        return data
     shape = [b + n + a for n, (b, a) in zip(data.shape, widths, strict=True)]
+    kept = [(max(0, -b), n - max(0, -a)) for n, (b, a) in zip(data.shape, widths, strict=True)]
+    # What is left of an axis may be less than nothing: padding at its other end is removed, too.
+    short = any(start > stop for start, stop in kept)
+    if min(shape, default=0) < 0 or (short and mode != "constant" and 0 not in shape):
+        raise ValueError(f"pads {list(widths)} remove more than the shape {data.shape} has")
+    data = data[tuple(slice(start, max(start, stop)) for start, stop in kept)]
+    if list(data.shape) == shape and not short:
+        return data
     check_allocation(xp, shape, data.dtype)
-    if mode != "constant":
-        large = xp is np and math.prod(shape) > MOVED
-        return _mirrored(data, widths, mode) if large else xp.pad(data, widths, mode=mode)
-    fresh = xp.zeros(shape, data.dtype) if value == 0 else filled(xp, shape, value, data.dtype)
-    where = tuple(slice(b, b + n) for n, (b, _) in zip(data.shape, widths, strict=True))
-    if xp is np:
-        fill(fresh[where], data)
-    else:
-        fresh[where] = data
+    if mode != "constant" and 0 not in shape:
+        widths = [(max(0, b), max(0, a)) for b, a in widths]
+        if mode == "reflect" and any(max(w) >= n for w, n in zip(widths, data.shape, strict=True)):
+            raise ValueError(
+                f"expected pads of reflect to be less than the sizes {list(data.shape)} that are "
+                f"left, found {widths}"
+            )
+        return xp.pad(data, widths, mode=mode)
+    fresh = xp.zeros(shape, data.dtype) if value == 0 else xp.full(shape, value, data.dtype)
+    if short or not data.size:
+        return fresh
+    where = tuple(
+        slice(max(0, b), max(0, b) + n) for n, (b, _) in zip(data.shape, widths, strict=True)
+    )
+    fresh[where] = data
     return fresh
 
 
-def _mirrored(data: Array, widths: Sequence[tuple[int, int]], mode: str) -> Array:
-    """Return what ``numpy.pad`` does, in pieces: every axis of what the ones before it made."""
-    y = np.empty([b + n + a for n, (b, a) in zip(data.shape, widths, strict=True)], data.dtype)
-    inside = [slice(b, b + n) for n, (b, _) in zip(data.shape, widths, strict=True)]
-    fill(y[tuple(inside)], data)
-    for axis, (n, (before, after)) in enumerate(zip(data.shape, widths, strict=True)):
-        if not before and not after:
-            continue
-        source = y[tuple(inside)]
-        inside[axis] = slice(None)
-        target, own = y[tuple(inside)], (slice(None),) * axis
-        framed: Any = np.pad
-        at = framed(np.arange(n), (before, after), mode=mode)
-        for start, stop in ((0, before), (before + n, len(at))):
-            work = (stop - start) * (target.size // len(at))
-            for some in pieces(stop - start, work, MOVED):
-                places = at[start:stop][some]
-                target[(*own, slice(start, stop))][(*own, some)] = source[(*own, places)]
-    return y
-
-
-@op("CenterCropPad", since=18, host=(1,))
+@op("CenterCropPad", since=18, host=(1,), shapes="shape: n")
 def center_crop_pad(
     xp: Namespace, data: Array, shape: Array, *, axes: Sequence[int] | None = None
 ) -> Array:

@@ -14,10 +14,15 @@ from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.allocation import check_allocation
 from tenonnx_array.dtypes import FLOATS, accumulator
 from tenonnx_array.precision import widened
+from tenonnx_array.reduce import mean
 from tenonnx_array.windows import Windows, place, place_transposed
 
 table = OperatorTable()
 op = table.op
+
+
+POOLED = "X: N C D ...; all(pad < size for pad, size in zip(pads or (), [*kernel_shape] * 2))"
+"""The shapes of what is pooled: no window lies in the padding alone."""
 
 
 def pool(
@@ -45,7 +50,7 @@ def lowest(dtype: np.dtype[Any]) -> float | int:
 
 @op("MaxPool", multiple=True, like=[place], without=("ceil_mode", "dilations", "storage_order"))
 @op("MaxPool", since=8, multiple=True, like=[place], without=("ceil_mode", "dilations"))
-@op("MaxPool", since=10, multiple=True, like=[place])
+@op("MaxPool", since=10, multiple=True, like=[place], shapes=POOLED)
 def max_pool(
     xp: Namespace,
     X: Array,
@@ -89,7 +94,7 @@ def _max_and_place(
 @op("AveragePool", like=[place], without=("ceil_mode", "count_include_pad", "dilations"))
 @op("AveragePool", since=7, like=[place], without=("ceil_mode", "dilations"))
 @op("AveragePool", since=10, like=[place], without=("dilations",))
-@op("AveragePool", since=19, like=[place])
+@op("AveragePool", since=19, like=[place], shapes=POOLED)
 @widened
 def average_pool(
     xp: Namespace,
@@ -111,7 +116,7 @@ def average_pool(
 
 
 @op("LpPool", since=2, like=[place], without=("ceil_mode", "dilations"))
-@op("LpPool", since=18, like=[place])
+@op("LpPool", since=18, like=[place], shapes=POOLED)
 @widened
 def lp_pool(
     xp: Namespace,
@@ -126,7 +131,7 @@ def lp_pool(
     return _root(xp, pool(xp, _power(xp, X, p), windows, xp.add, 0), p)
 
 
-@op("LpPool", like=[lp_pool], without=("ceil_mode", "dilations"))
+@op("LpPool", like=[lp_pool], without=("ceil_mode", "dilations"), shapes="X: N C D ...")
 def lp_pool_1(
     xp: Namespace,
     X: Array,
@@ -157,28 +162,28 @@ def spatial(x: Array) -> tuple[int, ...]:
     return tuple(range(2, x.ndim))
 
 
-@op("GlobalAveragePool")
+@op("GlobalAveragePool", shapes="X: N C ...")
 def global_average_pool(xp: Namespace, X: Array) -> Array:
     """Return the mean of each channel, (N, C, 1, ...)."""
-    wide = accumulator(X.dtype)
-    return xp.mean(X, axis=spatial(X), keepdims=True, dtype=wide).astype(X.dtype, copy=False)
+    wide = X.astype(accumulator(X.dtype), copy=False)
+    return mean(xp, wide, spatial(X), True).astype(X.dtype, copy=False)
 
 
-@op("GlobalMaxPool")
+@op("GlobalMaxPool", shapes="X: N C ...")
 def global_max_pool(xp: Namespace, X: Array) -> Array:
     """Return the maximum of each channel, (N, C, 1, ...)."""
     return xp.max(X, axis=spatial(X), keepdims=True)
 
 
 @op("GlobalLpPool")
-@op("GlobalLpPool", since=2)
+@op("GlobalLpPool", since=2, shapes="X: N C ...")
 @widened
 def global_lp_pool(xp: Namespace, X: Array, *, p: float = 2) -> Array:
     """Return ``sum(|x| ** p) ** (1 / p)`` of each channel, (N, C, 1, ...)."""
     return _root(xp, xp.sum(_power(xp, X, p), axis=spatial(X), keepdims=True), p)
 
 
-@op("MaxUnpool", since=9, host=(2,))
+@op("MaxUnpool", since=9, host=(2,), shapes="X: N C D ...; I: *X; output_shape: len(X)")
 def max_unpool(
     xp: Namespace,
     X: Array,
@@ -191,16 +196,20 @@ def max_unpool(
 ) -> Array:
     """Return zeros with each X where I says: MaxPool's indices into what it pooled.
 
-    The indices refer to the shape that kernel, strides and pads imply. A larger
-    ``output_shape`` adds zeros at the end of each axis; a smaller one cuts.
+    The indices refer to ``output_shape``, or else to the shape that kernel, strides and pads imply.
 
     Raises:
         ValueError: X and I differ in shape, or an index on the host is beyond that shape.
     """
     if X.shape != I.shape:
         raise ValueError(f"expected indices of X's shape {X.shape}, found {I.shape}")
-    windows = place_transposed(X.shape[2:], kernel_shape, strides, pads=pads)
-    y = xp.zeros((*X.shape[:2], *windows.size), X.dtype)
+    if output_shape is None:
+        windows = place_transposed(X.shape[2:], kernel_shape, strides, pads=pads)
+        shape = (*X.shape[:2], *windows.size)
+    else:
+        shape = tuple(map(int, output_shape))
+        check_allocation(xp, shape, X.dtype)
+    y = xp.zeros(shape, X.dtype)
     try:
         y.reshape(-1)[I.reshape(-1)] = X.reshape(-1)
     except IndexError:
@@ -208,10 +217,4 @@ def max_unpool(
 
         refuse_outside(I, y.size, 0)
         raise
-    if output_shape is None or tuple(map(int, output_shape)) == y.shape:
-        return y
-    check_allocation(xp, output_shape.tolist(), X.dtype)
-    result = xp.zeros(tuple(map(int, output_shape)), X.dtype)
-    common = tuple(slice(min(a, b)) for a, b in zip(y.shape, result.shape, strict=True))
-    result[common] = y[common]
-    return result
+    return y

@@ -24,6 +24,12 @@ UINT8 = np.dtype(np.uint8)
     "QuantizeLinear",
     since=10,
     without=["axis", "block_size", "output_dtype", "precision", "saturate"],
+    shapes=(
+        "y_scale: | 1 | x[axis] if not block_size; "
+        "y_scale: *x[:axis] ceil(x[axis]/block_size) *x[axis:][1:] if block_size; "
+        "y_zero_point: | 1 | *y_scale if prod(y_scale) == 1; "
+        "y_zero_point: *y_scale if prod(y_scale) != 1"
+    ),
 )
 def quantize_linear(
     xp: Namespace,
@@ -61,7 +67,17 @@ def quantize_linear(
 @op("DequantizeLinear", since=23)
 @op("DequantizeLinear", since=21, without=["output_dtype"])
 @op("DequantizeLinear", since=13, without=["block_size", "output_dtype"])
-@op("DequantizeLinear", since=10, without=["axis", "block_size", "output_dtype"])
+@op(
+    "DequantizeLinear",
+    since=10,
+    without=["axis", "block_size", "output_dtype"],
+    shapes=(
+        "x_scale: | 1 | x[axis] if not block_size; "
+        "x_scale: *x[:axis] ceil(x[axis]/block_size) *x[axis:][1:] if block_size; "
+        "x_zero_point: | 1 | *x_scale if prod(x_scale) == 1; "
+        "x_zero_point: *x_scale if prod(x_scale) != 1"
+    ),
+)
 def dequantize_linear(
     xp: Namespace,
     x: Array,
@@ -91,14 +107,16 @@ def dequantize_linear(
 def dynamic_quantize_linear(xp: Namespace, x: Array) -> tuple[Array, Array, Array]:
     """Return x as uint8 over the range of its values and 0, the scale, and the zero point.
 
-    A tensor of zeros, or of nothing, has the scale 1.
+    NaN has no part in the range and is 0. A tensor of zeros, or of nothing, has the scale 1. If
+    the range is infinite, or too narrow for a scale that is not 0, the zero point is 0 or 255.
     """
     low = high = xp.zeros((), x.dtype)
     if x.size:
-        low, high = xp.minimum(xp.min(x), low), xp.maximum(xp.max(x), high)
-    scale = (high - low) / xp.float32(255)
-    scale = xp.where(scale == 0, xp.float32(1), scale)
-    zero_point = xp.clip(xp.rint(-low / scale), 0, 255).astype(xp.uint8)
+        known = xp.where(xp.isnan(x), low, x)
+        low, high = xp.minimum(xp.min(known), low), xp.maximum(xp.max(known), high)
+    scale = xp.where(high == low, xp.float32(1), (high - low) / xp.float32(255))
+    origin = xp.rint(-low / scale)
+    zero_point = xp.where(origin <= 255, origin, xp.float32(255)).astype(xp.uint8)
     return round_to(xp, x / scale, zero_point, UINT8), scale, zero_point
 
 
@@ -121,8 +139,9 @@ def round_to(
 ) -> Array:
     """Return ``value + zero_point`` in a quantized type, clipped to its range.
 
-    Integers take the value rounded half to even before the zero point is added. Without
-    ``saturate`` a float8 out of range is infinity, or NaN in types that have none.
+    Integers take the value rounded half to even before the zero point is added; NaN is the least
+    of them, as in onnxruntime. Without ``saturate`` a float8 out of range is infinity, or NaN in
+    types that have none.
     """
     value = value.astype(accumulator(value.dtype), copy=False)
     if dtype in INTEGERS:
@@ -133,7 +152,7 @@ def round_to(
         return convert(xp, value, dtype, saturate=saturate)
     bits = bits_of(dtype) or 8
     low = 0 if dtype.name.startswith("u") else -(2 ** (bits - 1))
-    value = xp.clip(value, low, low + 2**bits - 1)
+    value = xp.minimum(xp.where(value >= low, value, value.dtype.type(low)), low + 2**bits - 1)
     # A byte between: ml_dtypes converts float32 to int4 a hundred times slower than int8.
     return value.astype(xp.int8).astype(dtype) if bits < 8 else value.astype(dtype)
 

@@ -27,7 +27,7 @@ BACKWARDS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, T
 
 
 def _check_lengths(lengths: Array | None, steps: int, batch: int) -> None:
-    """Raises ValueError for lengths that do not fit; those that are being traced have no values."""
+    """Raise ValueError for lengths that do not fit; those that are being traced have no values."""
     if lengths is None:
         return
     if lengths.shape != (batch,):

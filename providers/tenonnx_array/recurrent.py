@@ -42,7 +42,17 @@ def layer(
 
 @op("RNN", since=14, multiple=True, like=[layer], without=["output_sequence"])
 @op("RNN", since=7, multiple=True, like=[layer], without=["layout", "output_sequence"])
-@op("RNN", multiple=True, like=[layer], without=["layout"])
+@op(
+    "RNN",
+    multiple=True,
+    like=[layer],
+    without=["layout"],
+    shapes=(
+        "X: T N I if not layout; X: N T I if layout; W: D H I; R: D H H; B: D 2*H; "
+        "sequence_lens: N; initial_h: D N H if not layout; initial_h: N D H if layout; "
+        "D == 1 + (direction == 'bidirectional'); hidden_size in (None, H)"
+    ),
+)
 def rnn(
     xp: Namespace,
     X: Array,
@@ -67,7 +77,17 @@ def rnn(
 @op("GRU", since=14, multiple=True, like=[layer], without=["output_sequence"])
 @op("GRU", since=7, multiple=True, like=[layer], without=["layout", "output_sequence"])
 @op("GRU", since=3, multiple=True, like=[layer], without=["layout"])
-@op("GRU", multiple=True, like=[layer], without=["layout", "linear_before_reset"])
+@op(
+    "GRU",
+    multiple=True,
+    like=[layer],
+    without=["layout", "linear_before_reset"],
+    shapes=(
+        "X: T N I if not layout; X: N T I if layout; W: D 3*H I; R: D 3*H H; B: D 6*H; "
+        "sequence_lens: N; initial_h: D N H if not layout; initial_h: N D H if layout; "
+        "D == 1 + (direction == 'bidirectional'); hidden_size in (None, H)"
+    ),
+)
 def gru(
     xp: Namespace,
     X: Array,
@@ -123,7 +143,18 @@ def reset_after(xp: Namespace, net: Recurrence, f: Function, g: Function, bias: 
 
 @op("LSTM", since=14, multiple=True, like=[layer], without=["output_sequence"])
 @op("LSTM", since=7, multiple=True, like=[layer], without=["layout", "output_sequence"])
-@op("LSTM", multiple=True, like=[layer], without=["layout"])
+@op(
+    "LSTM",
+    multiple=True,
+    like=[layer],
+    without=["layout"],
+    shapes=(
+        "X: T N I if not layout; X: N T I if layout; W: D 4*H I; R: D 4*H H; B: D 8*H; "
+        "sequence_lens: N; initial_h initial_c: D N H if not layout; "
+        "initial_h initial_c: N D H if layout; D == 1 + (direction == 'bidirectional'); "
+        "hidden_size in (None, H); P: D 3*H"
+    ),
+)
 def lstm(
     xp: Namespace,
     X: Array,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -130,14 +131,19 @@ def _axes_of(x: Array, axes: tuple[int, ...]) -> tuple[int, ...]:
 
 def by_attribute(reduction: Reduction) -> Callable[..., Array]:
     """Return the kernel that takes ``axes`` as an attribute; all axes when it is absent."""
+    return functools.partial(_by_attribute, reduction)
 
-    def kernel(
-        xp: Namespace, data: Array, *, axes: tuple[int, ...] = (), keepdims: int = 1
-    ) -> Array:
-        result = reduction(xp, data, _axes_of(data, axes) or None, bool(keepdims))
-        return result.astype(data.dtype, copy=False)
 
-    return kernel
+def _by_attribute(
+    reduction: Reduction,
+    xp: Namespace,
+    data: Array,
+    *,
+    axes: tuple[int, ...] = (),
+    keepdims: int = 1,
+) -> Array:
+    result = reduction(xp, data, _axes_of(data, axes) or None, bool(keepdims))
+    return result.astype(data.dtype, copy=False)
 
 
 def by_input(reduction: Reduction) -> Callable[..., Array]:
@@ -146,23 +152,26 @@ def by_input(reduction: Reduction) -> Callable[..., Array]:
     When it is absent or empty: all axes, or with ``noop_with_empty_axes`` none, so that only
     what a reduction does to each element (square, logarithm) happens.
     """
+    return functools.partial(_by_input, reduction)
 
-    def kernel(
-        xp: Namespace,
-        data: Array,
-        axes: Sequence[int] | None = None,
-        *,
-        keepdims: int = 1,
-        noop_with_empty_axes: int = 0,
-    ) -> Array:
-        axis = () if axes is None else tuple(int(a) for a in axes)
-        over = _axes_of(data, axis) if axis or noop_with_empty_axes else None
-        result = reduction(xp, data, over, bool(keepdims))
-        return result.astype(data.dtype, copy=False)
 
-    return kernel
+def _by_input(
+    reduction: Reduction,
+    xp: Namespace,
+    data: Array,
+    axes: Sequence[int] | None = None,
+    *,
+    keepdims: int = 1,
+    noop_with_empty_axes: int = 0,
+) -> Array:
+    axis = () if axes is None else tuple(int(a) for a in axes)
+    over = _axes_of(data, axis) if axis or noop_with_empty_axes else None
+    result = reduction(xp, data, over, bool(keepdims))
+    return result.astype(data.dtype, copy=False)
 
 
 for name, reduction in REDUCTIONS.items():
     table.op(name, since=1)(by_attribute(reduction))
-    table.op(name, since=13 if name == "ReduceSum" else 18, host=(1,))(by_input(reduction))
+    table.op(name, since=13 if name == "ReduceSum" else 18, host=(1,), shapes="axes: | n")(
+        by_input(reduction)
+    )

@@ -18,7 +18,7 @@ FLOAT32: Final = 1
 
 
 def find_sum(norm: ir.Node, scope: Scope) -> ir.Node | None:
-    """Returns the Add before a normalization, if nobody reads mean or deviation.
+    """Return the Add before a normalization, if nobody reads mean or deviation.
 
     Others may read the sum, too.
     """

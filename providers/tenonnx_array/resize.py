@@ -121,10 +121,9 @@ def readings_of(
             continue
         dtype = np.float32 if mode == "nearest" else np.float64
         at = coordinates(axis, coordinate_transformation_mode, dtype)
-        beyond = np.nonzero((at < 0) | (at > axis.length - 1))[0]
         if crop and np.array_equal(at, np.arange(axis.length)):
             continue
-        if crop and beyond.size:
+        if crop and (beyond := np.nonzero((at < 0) | (at > axis.length - 1))[0]).size:
             outside[number] = beyond
         if mode == "nearest":
             readings[number] = nearest(at, axis.length, nearest_mode), None
@@ -155,13 +154,14 @@ def _plan(
         )
     if len(given[0]) != len(axes):
         raise ValueError(f"expected a number for each of {len(axes)} axes, found {given[0]}")
+    if scales is not None and given[0] is scales and not min(scales, default=1) > 0:
+        raise ValueError(f"expected scales greater than 0, found {scales.tolist()}")
     starts, ends = np.zeros(len(axes)), np.ones(len(axes))
     if roi is not None:
         starts, ends = roi[: len(axes)], roi[len(axes) :]
     lengths = [shape[axis] for axis in axes]
     if scales is not None and given[0] is scales:
-        spans = (ends - starts).astype(np.float32)
-        resized = np.floor(np.array(lengths, np.float32) * spans * scales.astype(np.float32))
+        resized = np.floor(np.array(lengths, np.float32) * scales.astype(np.float32))
     else:
         resized = given[0]
         scales = np.array([r / n if n else 1 for r, n in zip(resized, lengths, strict=True)])

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
-from tenonnx.records import NamedTuple
 from tenonnx_array.allocation import check_allocation
 from tenonnx_array.precision import widened
 
@@ -50,7 +50,7 @@ class Samples(NamedTuple):
         return slice(int(self.indices.min()), int(self.indices.max()) + 1)
 
 
-@op("RoiAlign", since=16, host=(1, 2))
+@op("RoiAlign", since=16, host=(1, 2), shapes="X: N C H W; rois: R 4; batch_indices: R")
 @widened
 def roi_align(
     xp: Namespace,

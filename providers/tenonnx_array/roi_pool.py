@@ -11,7 +11,7 @@ table = OperatorTable()
 op = table.op
 
 
-@op("MaxRoiPool", host=(1,))
+@op("MaxRoiPool", host=(1,), shapes="X: N C H W; rois: R 5")
 def max_roi_pool(
     xp: Namespace,
     X: Array,

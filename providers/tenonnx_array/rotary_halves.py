@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tenonnx.graph import array_of, attribute
 from tenonnx.planning.anchors import Part, Walk, other
 from tenonnx.planning.fusion import Scope, beside
 from tenonnx.planning.lower import is_constant
-from tenonnx.records import record
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -17,29 +17,40 @@ LAST: Final = (-1, 3)
 """The last of four axes."""
 
 
-@record
+@dataclass(frozen=True)
+class Halves:
+    """The halves of the last axis that are exchanged.
+
+    Attributes:
+        half: The length of the first one; ``None`` if it is computed as the model runs.
+        end: Where the second one ends at most.
+    """
+
+    half: int | None
+    end: int
+
+    def fit(self, shape: tuple[int, ...], half: int) -> bool:
+        """Return whether such a half is half of what is turned, which has four axes."""
+        return len(shape) == 4 and 0 < shape[3] == 2 * half and self.end >= shape[3]
+
+
+@dataclass(frozen=True)
 class RotaryHalves:
     """``x * cos + concat(-x[half:end], x[:half]) * sin`` along the last of four axes.
 
     Attributes:
         nodes: In order.
         inputs: x, cosines and sines; and half of the last axis, if that is computed as it runs.
-        half: That half, if it is known.
-        end: Where the second half ends at most.
+        halves: The halves of that axis.
     """
 
     nodes: tuple[ir.Node, ...]
     inputs: tuple[ir.Value, ...]
-    half: int | None
-    end: int
-
-    def fits(self, shape: tuple[int, ...], half: int) -> bool:
-        """Says whether such a half is half of what is turned, which has four axes."""
-        return len(shape) == 4 and 0 < shape[3] == 2 * half and self.end >= shape[3]
+    halves: Halves
 
 
 def find_rotary_halves(minus: ir.Node, scope: Scope) -> RotaryHalves | None:
-    """Returns the rotary embedding in which a Neg is, if nobody reads its intermediate results.
+    """Return the rotary embedding in which a Neg is, if nobody reads its intermediate results.
 
     A fusion that calls it takes ``PARTS``.
     """
@@ -58,11 +69,11 @@ def find_rotary_halves(minus: ir.Node, scope: Scope) -> RotaryHalves | None:
         return None
     known, end = bounds
     nodes = (low, high, minus, joined, straight, crossed, add)
-    return RotaryHalves(nodes, (x, cos, sin, *(() if known else (half,))), known, end)
+    return RotaryHalves(nodes, (x, cos, sin, *(() if known else (half,))), Halves(known, end))
 
 
 def _joined(node: ir.Node, walk: Walk[Any]) -> ir.Node | str:
-    """Reads the Slice that the negated half is put before."""
+    """Read the Slice that the negated half is put before."""
     if len(node.inputs) != 2 or node.inputs[0] is not walk.value:
         return "the negated half does not come first of two"
     if attribute(node, "axis", 0) not in LAST:
@@ -82,13 +93,13 @@ PARTS: Final = (
 
 
 def _maker(value: ir.Value | None, op_type: str, scope: Scope) -> ir.Node | None:
-    """Returns the node that makes a value, if its operator is named so and one node reads that."""
+    """Return the node that makes a value, if its operator is named so and one node reads that."""
     node = scope.maker(value, op_type)
     return None if node is None or scope.reader(node.outputs[0]) is None else node
 
 
 def _bounds(low: ir.Node, high: ir.Node) -> tuple[int | None, int] | None:
-    """Returns where two slices meet, if that is a constant, and where the second one ends.
+    """Return where two slices meet, if that is a constant, and where the second one ends.
 
     ``x.shape[-1] // 2`` is what that is in models whose sizes are computed as they run.
     """

@@ -7,28 +7,23 @@ run; without one they differ, unless ``tenonnx.set_seed`` was called: then they 
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from tenonnx.interruption import pieces
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx.seeds import next_seed
 from tenonnx_array.allocation import check_allocation
 from tenonnx_array.dtypes import dtype_of
 from tenonnx_array.legacy import consuming
 
-LONGEST = 1 << 18
-"""Numbers that are drawn at once: some hundredths of a second."""
-
 table = OperatorTable()
 op = table.op
 
 
 Draw: TypeAlias = Callable[..., Array]
-"""Returns random numbers, of a ``size``."""
+"""Return random numbers, of a ``size``."""
 
 
 def generator(xp: Namespace, seed: float | None) -> Any:
@@ -41,14 +36,8 @@ def generator(xp: Namespace, seed: float | None) -> Any:
 
 
 def drawn(draw: Draw, xp: Namespace, shape: Sequence[int], dtype: Any) -> Array:
-    """Return ``draw(size=shape)`` in a dtype; numpy draws some after the others, the same ones."""
-    size = math.prod(shape)
-    if xp is not np or size <= LONGEST:
-        return xp.asarray(draw(size=tuple(shape))).astype(dtype)
-    y = np.empty(size, dtype)
-    for some in pieces(size, size, LONGEST):
-        y[some] = draw(size=len(y[some]))
-    return y.reshape(shape)
+    """Return ``draw(size=shape)`` in a dtype."""
+    return xp.asarray(draw(size=tuple(shape))).astype(dtype)
 
 
 def normal(
@@ -67,22 +56,36 @@ def uniform(
 
 def of_shape(distribution: Callable[..., Draw]) -> Callable[..., Array]:
     """Return the kernel that draws an array of a shape."""
+    return functools.partial(_of_shape, distribution)
 
-    def kernel(xp: Namespace, *, shape: Sequence[int], dtype: int = 1, **parameters: Any) -> Array:
-        check_allocation(xp, shape, np.float64)
-        return drawn(distribution(xp, **parameters), xp, shape, dtype_of(dtype))
 
-    return kernel
+def _of_shape(
+    distribution: Callable[..., Draw],
+    xp: Namespace,
+    *,
+    shape: Sequence[int],
+    dtype: int = 1,
+    **parameters: Any,
+) -> Array:
+    check_allocation(xp, shape, np.float64)
+    return drawn(distribution(xp, **parameters), xp, shape, dtype_of(dtype))
 
 
 def of_array(distribution: Callable[..., Draw]) -> Callable[..., Array]:
     """Return the kernel that draws an array of another one's shape."""
+    return functools.partial(_of_array, distribution)
 
-    def kernel(xp: Namespace, x: Array, *, dtype: int | None = None, **parameters: Any) -> Array:
-        draw = distribution(xp, **parameters)
-        return drawn(draw, xp, x.shape, x.dtype if dtype is None else dtype_of(dtype))
 
-    return kernel
+def _of_array(
+    distribution: Callable[..., Draw],
+    xp: Namespace,
+    x: Array,
+    *,
+    dtype: int | None = None,
+    **parameters: Any,
+) -> Array:
+    draw = distribution(xp, **parameters)
+    return drawn(draw, xp, x.shape, x.dtype if dtype is None else dtype_of(dtype))
 
 
 random_normal = op("RandomNormal", like=[normal])(of_shape(normal))
@@ -97,16 +100,11 @@ def bernoulli(
 ) -> Array:
     """Draw 1 with the probability that each element says, else 0."""
     draw, to = generator(xp, seed).uniform, p.dtype if dtype is None else dtype_of(dtype)
-    if xp is not np or p.size <= LONGEST:
-        draws = xp.asarray(draw(size=p.shape))
-        return (draws < p.astype(draws.dtype)).astype(to)
-    flat, y = p.reshape(-1), np.empty(p.size, to)
-    for some in pieces(p.size, p.size, LONGEST):
-        y[some] = draw(size=len(flat[some])) < flat[some].astype(np.float64)
-    return y.reshape(p.shape)
+    draws = xp.asarray(draw(size=p.shape))
+    return (draws < p.astype(draws.dtype)).astype(to)
 
 
-@op("Multinomial", since=7)
+@op("Multinomial", since=7, shapes="x: N C")
 def multinomial(
     xp: Namespace, x: Array, *, dtype: int = 6, sample_size: int = 1, seed: float | None = None
 ) -> Array:

@@ -68,7 +68,13 @@ def scatter_nd(
     return _write(xp, data, row.reshape(-1), updates, reduction, math.prod(slice_shape), _out)
 
 
-@op("TensorScatter", since=24)
+@op(
+    "TensorScatter",
+    since=24,
+    shapes=(
+        "past: B ...; update: B ...; write_indices: B; len(update) == len(past); len(past) > 2"
+    ),
+)
 def tensor_scatter(
     xp: Namespace,
     past: Array,
@@ -99,7 +105,7 @@ def tensor_scatter(
         for sample, first in enumerate(firsts):
             present[sample, *before, first : first + length] = update[sample]
         return present
-    start = xp.asarray(firsts) if write_indices is None else write_indices
+    start = xp.asarray(firsts, xp.int64) if write_indices is None else write_indices
     positions = start.reshape(batch, 1) + xp.arange(length)
     if mode == "circular":
         positions = positions % limit

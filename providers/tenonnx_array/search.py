@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
 
-from tenonnx.interruption import pieces
 from tenonnx.operators import Array, Namespace, OperatorTable
 
 LONGEST = 1 << 19
@@ -18,18 +18,24 @@ op = table.op
 
 def extreme(find: str) -> Callable[..., Array]:
     """Return the kernel of ArgMax or ArgMin, from the name of numpy's."""
+    return functools.partial(_extreme, find)
 
-    def kernel(
-        xp: Namespace, data: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
-    ) -> Array:
-        if not data.ndim:  # a scalar has no axes, and onnxruntime takes any
-            return getattr(data, find)()
-        if not select_last_index:
-            return getattr(data, find)(axis=axis, keepdims=bool(keepdims))
-        behind = getattr(xp.flip(data, axis), find)(axis=axis, keepdims=bool(keepdims))
-        return data.shape[axis] - 1 - behind
 
-    return kernel
+def _extreme(
+    find: str,
+    xp: Namespace,
+    data: Array,
+    *,
+    axis: int = 0,
+    keepdims: int = 1,
+    select_last_index: int = 0,
+) -> Array:
+    if not data.ndim:  # a scalar has no axes, and onnxruntime takes any
+        return getattr(data, find)()
+    if not select_last_index:
+        return getattr(data, find)(axis=axis, keepdims=bool(keepdims))
+    behind = getattr(xp.flip(data, axis), find)(axis=axis, keepdims=bool(keepdims))
+    return data.shape[axis] - 1 - behind
 
 
 for _name in ("ArgMax", "ArgMin"):
@@ -39,58 +45,44 @@ for _name in ("ArgMax", "ArgMin"):
 
 
 def top_k(xp: Namespace, x: Array, k: int, axis: int, largest: int) -> tuple[Array, Array]:
-    """Return the k first elements and their indices along the axis, in order; ties by index."""
+    """Return the k first elements and their indices along the axis, in order; ties by index.
+
+    NaN is the greatest.
+    """
     if not 0 <= k <= x.shape[axis]:
         raise ValueError(
             f"expected k from 0 to {x.shape[axis]}, the size of axis {axis}, found {k}"
         )
-    from tenonnx_array.dtypes import INTEGERS, accumulator  # an ArgMax needs no types
+    from tenonnx_array.dtypes import accumulator  # an ArgMax needs no types
 
     x = xp.moveaxis(x, axis, -1)
     keys = x.astype(accumulator(x.dtype), copy=False)
-    if largest:
-        # ~ reverses the order of integers and, unlike -, has no overflow.
-        keys = ~keys if x.dtype in INTEGERS else -keys
-    indices = _smallest(xp, keys, k)
+    if not largest:
+        indices = _smallest(xp, keys, k)
+    elif xp is np:
+        indices = _smallest(xp, _descending(keys), k)
+    else:
+        # From behind, the greatest of a stable order are the first of equals, and NaN.
+        order = xp.argsort(xp.flip(keys, -1), axis=-1, kind="stable")
+        indices = x.shape[-1] - 1 - xp.flip(order, -1)[..., :k]
     values = xp.take_along_axis(x, indices, axis=-1)
     return xp.moveaxis(values, -1, axis), xp.moveaxis(indices, -1, axis)
 
 
+def _descending(x: Array) -> Array:
+    """Return numbers that are the least where elements are the greatest; equal where they are."""
+    if x.dtype.kind in "iu":
+        return ~x  # unlike -, it has no overflow
+    if not np.isnan(x).any():
+        return -x
+    bits = x.view(f"i{x.itemsize}")
+    magnitude = bits & np.iinfo(bits.dtype).max
+    ordered = np.where(bits < 0, -magnitude, magnitude)
+    return ~np.where(np.isnan(x), np.iinfo(bits.dtype).max, ordered)
+
+
 def _smallest(xp: Namespace, keys: Array, k: int) -> Array:
-    """Return the stable order of the k least along the last axis; numpy sorts some rows a time."""
-    if xp is not np or keys.size <= LONGEST:
-        return _smallest_at_once(xp, keys, k)
-    if k > 0 and keys.shape[-1] > LONGEST:
-        return _smallest_of_long_rows(keys, k)
-    rows = keys.reshape(-1, keys.shape[-1])
-    indices = np.empty((len(rows), k), np.intp)
-    for some in pieces(len(rows), rows.size, LONGEST):
-        indices[some] = _smallest_at_once(xp, rows[some], k)
-    return indices.reshape(*keys.shape[:-1], k)
-
-
-def _smallest_of_long_rows(keys: Array, k: int) -> Array:
-    """Return the order of the k least of those that are the k least of a piece of their row."""
-    from tenonnx_array.sorting import stable_order  # few rows are so long
-
-    indices = np.empty((*keys.shape[:-1], k), np.intp)
-    for place in np.ndindex(keys.shape[:-1]):
-        row = keys[place]
-        if 64 * k >= LONGEST:
-            indices[place] = stable_order(row, k)
-            continue
-        some = np.concatenate(
-            [
-                _smallest_at_once(np, row[piece], k) + piece.start
-                for piece in pieces(len(row), len(row), LONGEST)
-            ]
-        )
-        # Where keys are equal, their indices go up in this order, too.
-        indices[place] = some[_smallest_at_once(np, row[some], k)]
-    return indices
-
-
-def _smallest_at_once(xp: Namespace, keys: Array, k: int) -> Array:
+    """Return the stable order of the k least along the last axis."""
     if isinstance(keys, np.ndarray) and 0 < 8 * k < keys.shape[-1]:
         some = np.sort(np.argpartition(keys, k - 1, axis=-1)[..., :k], axis=-1)
         chosen = np.take_along_axis(keys, some, axis=-1)
@@ -108,13 +100,13 @@ def top_k_1(xp: Namespace, x: Array, *, k: int, axis: int = -1) -> tuple[Array, 
     return top_k(xp, x, k, axis, largest=1)
 
 
-@op("TopK", since=10, host=(1,), multiple=True)
+@op("TopK", since=10, host=(1,), multiple=True, shapes="k: 1")
 def top_k_10(xp: Namespace, x: Array, k: Array, *, axis: int = -1) -> tuple[Array, Array]:
     """Return the k greatest, k being a tensor of one element."""
     return top_k(xp, x, int(k.reshape(())), axis, largest=1)
 
 
-@op("TopK", since=11, host=(1,), multiple=True)
+@op("TopK", since=11, host=(1,), multiple=True, shapes="k: 1")
 def top_k_11(
     xp: Namespace,
     x: Array,

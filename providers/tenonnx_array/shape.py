@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tenonnx.interruption import MOVED, copied
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.allocation import check_allocation
 
@@ -47,23 +46,16 @@ def reshape_1(
 def _reshape(data: Array, shape: Sequence[int], allowzero: bool = False) -> Array:
     if min(shape, default=0) < -1:
         raise ValueError(f"expected a shape of -1, 0 and sizes, found {list(shape)}")
-    if 0 not in shape:
-        return reshaped(data, shape)
-    if allowzero:
-        if -1 in shape:
-            raise ValueError(f"with allowzero a shape cannot hold both 0 and -1, found {shape}")
-        return data.reshape(shape)
-    return reshaped(data, _copied_zeros(data.shape, shape))
-
-
-def reshaped(x: Array, shape: Sequence[int]) -> Array:
-    """Return ``x.reshape(shape)``; numpy's copy, where there has to be one, can be stopped."""
-    if isinstance(x, np.ndarray) and x.size > MOVED and not x.flags.c_contiguous:
-        try:
-            return np.reshape(x, shape, copy=False)
-        except ValueError:  # also of shapes that do not fit, which the copy's refuses
-            x = copied(x)
-    return x.reshape(shape)
+    if allowzero and {0, -1} <= {*shape}:
+        raise ValueError(f"with allowzero a shape cannot hold both 0 and -1, found {shape}")
+    sizes = _copied_zeros(data.shape, shape) if 0 in shape and not allowzero else shape
+    try:
+        return data.reshape(sizes)
+    except ValueError:
+        raise ValueError(
+            f"expected a shape of the {data.size} elements of data {list(data.shape)}, "
+            f"found {list(shape)}"
+        ) from None
 
 
 def _copied_zeros(dims: Sequence[int], shape: Sequence[int]) -> list[int]:
@@ -93,10 +85,10 @@ def flatten(_xp: Namespace, x: Array, *, axis: int = 1) -> Array:
     if abs(axis) > x.ndim:
         raise ValueError(f"axis {axis} is outside [-{x.ndim}, {x.ndim}], for shape {x.shape}")
     outer, inner = x.shape[:axis], x.shape[axis:]
-    return reshaped(x, (math.prod(outer), math.prod(inner)))
+    return x.reshape((math.prod(outer), math.prod(inner)))
 
 
-@op("Squeeze", since=13, host=(1,))
+@op("Squeeze", since=13, host=(1,), shapes="axes: | n")
 def squeeze(_xp: Namespace, data: Array, axes: Array | None = None) -> Array:
     """Drop ``axes`` of size 1: all such if absent, none if empty."""
     return data.squeeze(None if axes is None else tuple(axes.ravel().tolist()))
@@ -107,7 +99,7 @@ def squeeze_1(_xp: Namespace, data: Array, *, axes: Sequence[int] | None = None)
     return data.squeeze(axes)
 
 
-@op("Unsqueeze", since=13, host=(1,))
+@op("Unsqueeze", since=13, host=(1,), shapes="axes: | n")
 def unsqueeze(xp: Namespace, data: Array, axes: Array) -> Array:
     return xp.expand_dims(data, tuple(axes.ravel().tolist()))
 
@@ -122,7 +114,7 @@ def transpose(_xp: Namespace, data: Array, *, perm: Sequence[int] | None = None)
     return data.transpose(perm)
 
 
-@op("Expand", since=8, host=(1,))
+@op("Expand", since=8, host=(1,), shapes="shape: n")
 def expand(xp: Namespace, x: Array, shape: Array) -> Array:
     """Broadcast both ways: a 1 in ``shape`` keeps the input's dimension."""
     wide = np.broadcast_shapes(x.shape, tuple(shape.tolist()))
@@ -140,7 +132,7 @@ def depth_to_space(_xp: Namespace, x: Array, *, blocksize: int, mode: str = "DCR
         blocks = x.reshape((b, blocksize, blocksize, depth, h, w)).transpose((0, 3, 4, 1, 5, 2))
     else:
         blocks = x.reshape((b, depth, blocksize, blocksize, h, w)).transpose((0, 1, 4, 2, 5, 3))
-    return reshaped(blocks, (b, depth, h * blocksize, w * blocksize))
+    return blocks.reshape((b, depth, h * blocksize, w * blocksize))
 
 
 @op("SpaceToDepth", since=28)
@@ -151,7 +143,7 @@ def space_to_depth(_xp: Namespace, x: Array, *, blocksize: int, mode: str = "DCR
     blocks = x.reshape((b, c, h // blocksize, blocksize, w // blocksize, blocksize))
     order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
     shape = (b, c * blocksize**2, h // blocksize, w // blocksize)
-    return reshaped(blocks.transpose(order), shape)
+    return blocks.transpose(order).reshape(shape)
 
 
 def _check_blocks(blocksize: int, mode: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -19,7 +20,7 @@ table = OperatorTable()
 op = table.op
 
 
-@op("DFT", since=17, host=(1,))
+@op("DFT", since=17, host=(1,), shapes="dft_length: | 1; len(input) > 1; input[-1] in (1, 2)")
 def dft_17(
     xp: Namespace,
     input: Array,  # noqa: A002 - the specification's name
@@ -33,7 +34,9 @@ def dft_17(
     return transform(xp, input, scalar(dft_length), axis, bool(inverse), bool(onesided))
 
 
-@op("DFT", since=20, host=(1, 2))
+@op(
+    "DFT", since=20, host=(1, 2), shapes="dft_length axis: | 1; len(input) > 1; input[-1] in (1, 2)"
+)
 def dft(
     xp: Namespace,
     input: Array,  # noqa: A002 - the specification's name
@@ -71,6 +74,8 @@ def transform(
     if length is not None:
         check_allocation(xp, (*x.shape[:axis], length, *x.shape[axis + 1 : -1]), "complex128")
     signal = to_complex(xp, x)
+    if not onesided and not signal.shape[axis] and not length:  # of nothing is nothing
+        return to_pairs(xp, signal.astype(xp.result_type(signal, xp.complex64)), x.dtype)
     if inverse and onesided:
         real = xp.fft.irfft(signal, n=length or 2 * (x.shape[axis] - 1), axis=axis)
         return real[..., None].astype(x.dtype, copy=False)
@@ -102,7 +107,12 @@ def to_pairs(xp: Namespace, z: Array, dtype: Any) -> Array:
     return xp.stack((z.real, z.imag), axis=-1).astype(dtype, copy=False)
 
 
-@op("STFT", since=17, host=(1, 3))
+@op(
+    "STFT",
+    since=17,
+    host=(1, 3),
+    shapes="signal: B L | B L 1|2; window: n; frame_step frame_length: | 1",
+)
 def stft(
     xp: Namespace,
     signal: Array,
@@ -154,16 +164,23 @@ def stft(
 
 def cosine_window(*coefficients: float) -> Any:
     """Return a kernel for the window ``sum((-1)**k * a[k] * cos(2 pi k n / N))``."""
+    return functools.partial(_cosine_window, coefficients)
 
-    def kernel(xp: Namespace, size: Array, *, output_datatype: int = 1, periodic: int = 1) -> Array:
-        points = int(size.item())
-        check_allocation(xp, (points,), "float64")
-        period = points if periodic else points - 1
-        angle = xp.arange(points, dtype=xp.float64) * (2 * math.pi / period if period else 0)
-        terms = [(-1) ** k * a * xp.cos(k * angle) for k, a in enumerate(coefficients)]
-        return sum(terms).astype(dtype_of(output_datatype))
 
-    return kernel
+def _cosine_window(
+    coefficients: tuple[float, ...],
+    xp: Namespace,
+    size: Array,
+    *,
+    output_datatype: int = 1,
+    periodic: int = 1,
+) -> Array:
+    points = int(size.item())
+    check_allocation(xp, (points,), "float64")
+    period = points if periodic else points - 1
+    angle = xp.arange(points, dtype=xp.float64) * (2 * math.pi / period if period else 0)
+    terms: Any = [(-1) ** k * a * xp.cos(k * angle) for k, a in enumerate(coefficients)]
+    return sum(terms).astype(dtype_of(output_datatype))
 
 
 WINDOWS = {

@@ -5,20 +5,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from tenonnx import interruption
-from tenonnx.interruption import MOVED, fill
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.allocation import check_allocation
-from tenonnx_array.shape import reshaped
 
 table = OperatorTable()
 op = table.op
 
 
-@op("Slice", since=10, host=(1, 2, 3, 4))
+@op("Slice", since=10, host=(1, 2, 3, 4), shapes="starts ends axes steps: n")
 def slice_(
     _xp: Namespace,
     data: Array,
@@ -67,16 +63,18 @@ def _slice(
             f"expected as many ends, axes and steps as the {len(starts)} starts, "
             f"found {len(ends)}, {len(axes)} and {len(steps)}"
         )
+    places = [normalize_axis_index(axis, data.ndim) for axis in axes]
+    if len({*places}) < len(places):
+        raise ValueError(f"expected axes without repeats, found {list(axes)}")
     index = [slice(None)] * data.ndim
-    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        axis = normalize_axis_index(axis, data.ndim)
+    for start, end, axis, step in zip(starts, ends, places, steps, strict=True):
         if step < 0:
             start = max(start, -data.shape[axis])
         index[axis] = slice(start, end, step)
     return data[tuple(index)]
 
 
-@op("Split", since=18, host=(1,), multiple=True)
+@op("Split", since=18, host=(1,), multiple=True, shapes="split: n")
 def split(
     _xp: Namespace,
     x: Array,
@@ -101,7 +99,7 @@ def split(
     return pieces(x, [*[chunk] * (count - 1), last], axis)
 
 
-@op("Split", since=13, host=(1,), multiple=True)
+@op("Split", since=13, host=(1,), multiple=True, shapes="split: n")
 def split_13(
     _xp: Namespace, x: Array, split: Array | None = None, *, axis: int = 0, _outputs: int
 ) -> tuple[Array, ...]:
@@ -171,33 +169,7 @@ def pieces(x: Array, lengths: Sequence[int], axis: int) -> tuple[Array, ...]:
 def concat(xp: Namespace, *inputs: Array, axis: int) -> Array:
     if len(inputs) == 1:
         return inputs[0]
-    if xp is np and sum(x.size for x in inputs) > MOVED and _fit(inputs, axis):
-        return _joined(inputs, axis)
     return xp.concatenate(inputs, axis)
-
-
-def _fit(inputs: Sequence[Array], axis: int) -> bool:
-    """Say whether arrays are of one dtype, and of one shape but for an axis that they have."""
-    kinds = {(x.dtype, x.ndim, x.shape[:axis], x.shape[axis:][1:]) for x in inputs}
-    return -inputs[0].ndim <= axis < inputs[0].ndim and len(kinds) == 1
-
-
-def _joined(inputs: Sequence[Array], axis: int) -> Array:
-    """Return numpy's arrays along an axis, copied in pieces between which a run can be stopped."""
-    shape = list(inputs[0].shape)
-    shape[axis] = sum(x.shape[axis] for x in inputs)
-    y = np.empty(shape, inputs[0].dtype)
-    ends = list(itertools.accumulate(x.shape[axis] for x in inputs))
-    places = [slice(end - x.shape[axis], end) for x, end in zip(inputs, ends, strict=True)]
-    before = (slice(None),) * (axis % y.ndim)
-    if not before or len(y) == 1:
-        for x, place in zip(inputs, places, strict=True):
-            fill(y[(*before, place)], x)
-        return y
-    for some in interruption.pieces(len(y), y.size, MOVED):
-        for x, place in zip(inputs, places, strict=True):
-            y[(some, *before[1:], place)] = x[some]
-    return y
 
 
 @op("Concat")
@@ -205,7 +177,7 @@ def concat_1(xp: Namespace, *inputs: Array, axis: int = 1) -> Array:
     return concat(xp, *inputs, axis=axis)
 
 
-@op("Tile", since=6, host=(1,))
+@op("Tile", since=6, host=(1,), shapes="repeats: len(x)")
 def tile(xp: Namespace, x: Array, repeats: Array) -> Array:
     return _tile(xp, x, repeats.tolist())
 
@@ -225,4 +197,4 @@ def _tile(xp: Namespace, x: Array, repeats: Sequence[int]) -> Array:
     wide = [size for r, n in zip(repeats, x.shape, strict=True) for size in (r, n)]
     joined = [r * n for r, n in zip(repeats, x.shape, strict=True)]
     check_allocation(xp, joined, x.dtype)
-    return reshaped(xp.broadcast_to(x.reshape(apart), wide), joined)
+    return xp.broadcast_to(x.reshape(apart), wide).reshape(joined)

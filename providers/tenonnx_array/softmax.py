@@ -13,6 +13,7 @@ from collections.abc import Callable
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.accurate import exp, summed
 from tenonnx_array.precision import widened
+from tenonnx_array.reduce import mean
 
 table = OperatorTable()
 op = table.op
@@ -52,13 +53,13 @@ def hardmax(xp: Namespace, x: Array, *, axis: int = -1) -> Array:
 
 def flattening(kernel: Callable[..., Array]) -> Callable[..., Array]:
     """Return the form of a kernel before opset 13: over all axes from ``axis`` on at once."""
+    return functools.partial(_flattening, kernel)
 
-    def flat(xp: Namespace, x: Array, *, axis: int = 1) -> Array:
-        split = axis + x.ndim * (axis < 0)
-        matrix = x.reshape(math.prod(x.shape[:split]), math.prod(x.shape[split:]))
-        return kernel(xp, matrix).reshape(x.shape)
 
-    return flat
+def _flattening(kernel: Callable[..., Array], xp: Namespace, x: Array, *, axis: int = 1) -> Array:
+    split = axis + x.ndim * (axis < 0)
+    matrix = x.reshape(math.prod(x.shape[:split]), math.prod(x.shape[split:]))
+    return kernel(xp, matrix).reshape(x.shape)
 
 
 OLD = {"Softmax": softmax, "LogSoftmax": log_softmax, "Hardmax": hardmax}
@@ -83,6 +84,5 @@ def mean_variance_normalization(
     xp: Namespace, x: Array, *, axes: tuple[int, ...] = (0, 2, 3)
 ) -> Array:
     """Return (x - mean) / (deviation + 1e-9), the constant of the specification's function body."""
-    mean = functools.partial(xp.mean, axis=tuple(axes), keepdims=True)
-    centered = x - mean(x)
-    return centered / (xp.sqrt(mean(xp.square(centered))) + 1e-9)
+    centered = x - mean(xp, x, axes, True)
+    return centered / (xp.sqrt(mean(xp, xp.square(centered), axes, True)) + 1e-9)

@@ -13,13 +13,10 @@ import numpy as np
 from tenonnx.interruption import pieces
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.allocation import check_bytes
-from tenonnx_array.re2 import compile_re2
+from tenonnx_array.re2 import compile_fullmatch
 
 LONGEST = 1 << 16
 """Characters that are matched between two looks whether to stop."""
-
-AT_ONCE = 1 << 14
-"""Strings that are changed between two looks."""
 
 table = OperatorTable()
 op = table.op
@@ -45,17 +42,14 @@ def string_split(
     x = np.asarray(x, object)
     limit = -1 if maxsplit is None else maxsplit
     strings = x.reshape(-1).tolist()
-    counts, found = np.empty(len(strings), np.int64), []
-    for some in pieces(len(strings), len(strings), AT_ONCE):
-        if delimiter:
-            rows = [s.split(delimiter, limit) for s in strings[some]]
-        else:
-            rows = [s.strip().split(None, limit) for s in strings[some]]
-        counts[some] = list(map(len, rows))
-        found.append(np.array(list(itertools.chain.from_iterable(rows)), dtype=object))
+    if delimiter:
+        rows = [s.split(delimiter, limit) for s in strings]
+    else:
+        rows = [s.strip().split(None, limit) for s in strings]
+    counts = np.array(list(map(len, rows)), np.int64)
     parts = np.full((len(strings), counts.max(initial=0)), "", object)
-    for i, some in enumerate(pieces(len(strings), len(strings), AT_ONCE)):
-        parts[some][np.arange(parts.shape[1]) < counts[some, None]] = found[i]
+    found = np.array(list(itertools.chain.from_iterable(rows)), dtype=object)
+    parts[np.arange(parts.shape[1]) < counts[:, None]] = found
     return parts.reshape((*x.shape, parts.shape[1])), counts.reshape(x.shape)
 
 
@@ -76,9 +70,7 @@ def string_normalizer(
     if x.ndim not in (1, 2) or (x.ndim == 2 and x.shape[0] != 1):
         raise ValueError(f"expected shape [C] or [1, C], found {list(x.shape)}")
     normalized = _normalizer(case_change_action, bool(is_case_sensitive), locale, tuple(stopwords))
-    words, kept = x.reshape(-1).tolist(), list[str]()
-    for some in pieces(len(words), len(words), AT_ONCE):
-        kept += normalized(words[some])
+    kept = normalized(x.reshape(-1).tolist())
     return np.array(kept or [""], dtype=object).reshape((-1,) if x.ndim == 1 else (1, -1))
 
 
@@ -112,10 +104,10 @@ def _case_functions(locale: str) -> tuple[Callable[[str], str], Callable[[str], 
 @op("RegexFullMatch", since=20, host="all")
 def regex_full_match(_xp: Namespace, x: Array, *, pattern: str) -> Array:
     """Say of each string whether all of it matches ``pattern``, in RE2's syntax."""
-    match = compile_re2(pattern).fullmatch
+    match = compile_fullmatch(pattern)
     strings: list[Any] = np.asarray(x, object).reshape(-1).tolist()
     work = len(strings) + sum(map(len, strings))
     found: list[bool] = []
     for some in pieces(len(strings), work, LONGEST):
-        found.extend(bool(match(s)) for s in strings[some])
+        found.extend(map(match, strings[some]))
     return np.array(found, bool).reshape(np.shape(x))

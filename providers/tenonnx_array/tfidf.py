@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise, repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tenonnx import interruption
 from tenonnx.operators import Array, Namespace
-from tenonnx.records import NamedTuple
 from tenonnx_array.allocation import check_allocation
 from tenonnx_array.ml.staged import StagedTable
 
@@ -106,13 +105,13 @@ class Vectorizer:
         self.width = int(places.max()) + 1
 
     def numbers(self, x: Array) -> Array:
-        """Returns the number of each token in rows, [N, C], -1 for one that is in no n-gram."""
+        """Return the number of each token in rows, [N, C], -1 for one that is in no n-gram."""
         rows = x.reshape((1, -1)) if x.ndim == 1 else x
         found = map(self.trie.numbers.get, rows.reshape(-1).tolist(), repeat(-1))
         return np.fromiter(found, np.intp, rows.size).reshape(rows.shape)
 
     def __call__(self, x: Array) -> Array:
-        """Returns float32 [width] for ``x`` [C], [N, width] for [N, C]."""
+        """Return float32 [width] for ``x`` [C], [N, width] for [N, C]."""
         numbers, width = self.numbers(x), self.width
         row, ngram = _occurrences(self.trie, numbers, self.longest, self.skips)
         check_allocation(np, (len(numbers), width), np.int64)

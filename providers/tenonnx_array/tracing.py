@@ -8,13 +8,12 @@ from __future__ import annotations
 import functools
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from tenonnx.operators import Kernel
 from tenonnx.provider import Segment, Step
-from tenonnx.records import NamedTuple
 from tenonnx_array.provider import ArrayProvider
 
 if TYPE_CHECKING:
@@ -35,12 +34,12 @@ class Known(NamedTuple):
 
     @classmethod
     def of(cls, array: Any) -> Known:
-        """Returns the key of an array."""
+        """Return the key of an array."""
         array = np.asarray(array)
         return cls(array.tobytes(), array.shape, array.dtype)
 
     def array(self) -> np.ndarray[Any, Any]:
-        """Returns the array, read-only."""
+        """Return the array, read-only."""
         return np.ndarray(self.shape, self.dtype, self.content)
 
 
@@ -58,10 +57,10 @@ class TracingProvider(ArrayProvider):
 
     @abstractmethod
     def jit(self, function: Function) -> Function:
-        """Returns a function of arrays that does the same, compiled."""
+        """Return a function of arrays that does the same, compiled."""
 
     def supports(self, node: ir.Node) -> Literal[True] | str:
-        """Accepts a node that can be traced."""
+        """Accept a node that can be traced."""
         verdict = super().supports(node)
         if verdict is not True or not self.traces:
             return verdict
@@ -74,20 +73,10 @@ class TracingProvider(ArrayProvider):
         return True
 
     def compile(self, segment: Segment) -> Sequence[Step]:
-        """Returns one step for the whole segment."""
+        """Return one step for the whole segment."""
         if not self.traces:
             return super().compile(segment)
-        positions = self._static(segment)
-
-        @functools.lru_cache(KEPT)
-        def compiled(*known: Known) -> Function:
-            arrays = (each.array() for each in known)
-            return self.jit(self._traced(segment, dict(zip(positions, arrays, strict=True))))
-
-        def call(*inputs: Any) -> tuple[Any, ...]:
-            function = compiled(*(Known.of(inputs[position]) for position in positions))
-            return function(*(a for position, a in enumerate(inputs) if position not in positions))
-
+        call = _Traced(self, segment, self._static(segment))
         return [
             Step(
                 call,
@@ -96,35 +85,23 @@ class TracingProvider(ArrayProvider):
                 segment.nodes,
                 multiple=True,
                 device=self.device,
-                host=positions,
+                host=call.positions,
             )
         ]
 
-    def _traced(self, segment: Segment, known: dict[int, Any]) -> Function:
-        """Returns the segment's function of its inputs, but for those that are known."""
-        bodies = [(node, self.kernel(node)) for node in segment.nodes]
+    def trace(self, node: ir.Node, values: dict[Any, Any]) -> None:
+        """Add a node's outputs to values.
 
-        def traced(*arrays: Any) -> tuple[Any, ...]:
-            rest = iter(arrays)
-            values: dict[Any, Any] = {None: None}
-            for position, value in enumerate(segment.inputs):
-                values[value] = known[position] if position in known else next(rest)
-            for node, kernel in bodies:
-                self._trace(node, kernel, values)
-            return tuple(values[value] for value in segment.outputs)
-
-        return traced
-
-    def _trace(self, node: ir.Node, kernel: Kernel, values: dict[Any, Any]) -> None:
-        """Computes a node; on numpy if nothing in it is traced, so that shapes stay known."""
-        inputs = [values[value] for value in node.inputs]
+        On numpy if nothing in it is traced, so that shapes stay known.
+        """
+        kernel, inputs = self.kernel(node), [values[value] for value in node.inputs]
         known = all(value is None or isinstance(value, np.ndarray) for value in inputs)
         outputs = self.bound(node, np if known else self.xp)(*inputs)
         results = outputs if kernel.multiple else (outputs,)
         values.update(zip(node.outputs, map(_as_array, results), strict=False))
 
     def _known(self, value: ir.Value) -> bool:
-        """Says whether a value is there before the run, or follows from shapes and such values."""
+        """Return whether a value is there before the run, or follows from those and shapes."""
         seen, todo = {value}, [value]
         while todo:
             node = todo.pop().producer()
@@ -139,7 +116,7 @@ class TracingProvider(ArrayProvider):
         return True
 
     def _static(self, segment: Segment) -> tuple[int, ...]:
-        """Returns the positions of the inputs that the trace needs by value."""
+        """Return the positions of the inputs that the trace needs by value."""
         inside = set(segment.nodes)
         found: set[ir.Value] = set()
         todo = [v for node in segment.nodes for v in _by_value(node, self.kernel(node))]
@@ -154,8 +131,43 @@ class TracingProvider(ArrayProvider):
         return tuple(i for i, value in enumerate(segment.inputs) if value in found)
 
 
+class _Traced:
+    """A segment's function for each value of the inputs that a trace needs by value.
+
+    Args:
+        provider: It traces.
+        segment: The nodes.
+        positions: Of those inputs.
+    """
+
+    def __init__(
+        self, provider: TracingProvider, segment: Segment, positions: tuple[int, ...]
+    ) -> None:
+        self.positions = positions
+        self._provider, self._segment = provider, segment
+        self._compiled = functools.lru_cache(KEPT)(self._compile)
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        """Return the segment's outputs."""
+        function = self._compiled(*(Known.of(inputs[position]) for position in self.positions))
+        rest = (a for position, a in enumerate(inputs) if position not in self.positions)
+        return function(*rest)
+
+    def _compile(self, *known: Known) -> Function:
+        return self._provider.jit(functools.partial(self._trace, known))
+
+    def _trace(self, known: Sequence[Known], *arrays: Any) -> tuple[Any, ...]:
+        rest, by_value = iter(arrays), (each.array() for each in known)
+        values: dict[Any, Any] = {None: None}
+        for position, value in enumerate(self._segment.inputs):
+            values[value] = next(by_value if position in self.positions else rest)
+        for node in self._segment.nodes:
+            self._provider.trace(node, values)
+        return tuple(values[value] for value in self._segment.outputs)
+
+
 def _by_value(node: ir.Node, kernel: Kernel) -> list[ir.Value]:
-    """Returns the inputs of a node that its kernel takes on the host."""
+    """Return the inputs of a node that its kernel takes on the host."""
     assert kernel.host != "all"
     given = (node.inputs[position] for position in kernel.host if position < len(node.inputs))
     return [value for value in given if value is not None]

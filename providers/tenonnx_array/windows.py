@@ -6,11 +6,12 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from tenonnx.operators import Array, Namespace
-from tenonnx.records import NamedTuple, record, replaced
 from tenonnx_array.allocation import check_allocation
 
 FEW, SHORT = 16, 36
@@ -33,7 +34,7 @@ class Taps(NamedTuple):
     positions: tuple[slice, ...]
 
 
-@record
+@dataclass(frozen=True)
 class Windows:
     """The places of a kernel on the spatial axes (D1, ..., Dn) of an (N, C, D1, ..., Dn) array.
 
@@ -55,18 +56,44 @@ class Windows:
         """The taps of each axis; those that never hit the data are left out."""
         return tuple(tuple(self._taps(axis)) for axis in range(len(self.size)))
 
-    def _taps(self, axis: int) -> Iterator[Tap]:
+    def _offsets(self, axis: int) -> range:
+        """Return the offsets between which those are that reach the data, if padding allows."""
         stride, dilation, begin = self.strides[axis], self.dilations[axis], self.begins[axis]
         # Of a kernel that its padding makes room for, only what can reach the data is looked at.
         reach = begin - (self.output[axis] - 1) * stride
         stop = min(self.kernel[axis], (self.size[axis] - 1 + begin) // dilation + 1)
-        for offset in range(max(0, -(-reach // dilation)), stop):
-            first = offset * dilation - begin
-            low = max(0, -(first // stride))
-            high = min(self.output[axis], (self.size[axis] - 1 - first) // stride + 1)
+        return range(max(0, -(-reach // dilation)), stop)
+
+    def _hit(self, axis: int, offset: int) -> tuple[int, int]:
+        """Return the first window whose tap hits the data, and the one after the last."""
+        stride = self.strides[axis]
+        first = offset * self.dilations[axis] - self.begins[axis]
+        high = min(self.output[axis], (self.size[axis] - 1 - first) // stride + 1)
+        return max(0, -(first // stride)), high
+
+    def _taps(self, axis: int) -> Iterator[Tap]:
+        stride, dilation, begin = self.strides[axis], self.dilations[axis], self.begins[axis]
+        for offset in self._offsets(axis):
+            low, high = self._hit(axis, offset)
             if low < high:
+                first = offset * dilation - begin
                 start, last = first + low * stride, first + (high - 1) * stride
                 yield Tap(offset, slice(low, high), slice(start, last + 1, stride))
+
+    def reached(self, axis: int) -> slice:
+        """Return from which to which tap of an axis windows hit the data; the first if none does.
+
+        Taps between them may miss it.
+        """
+        ends = 0, self.kernel[axis] - 1
+        if all(int.__lt__(*self._hit(axis, offset)) for offset in ends):
+            return slice(0, self.kernel[axis])
+        offsets = self._offsets(axis)
+        for first in offsets:
+            if int.__lt__(*self._hit(axis, first)):
+                hits = (n for n in reversed(offsets) if int.__lt__(*self._hit(axis, n)))
+                return slice(first, next(hits) + 1)
+        return slice(0, 1)
 
     @functools.cached_property
     def taps(self) -> tuple[Taps, ...]:
@@ -77,10 +104,7 @@ class Windows:
     @functools.cached_property
     def is_padded(self) -> bool:
         """Whether any window reaches outside the data."""
-        return any(
-            len(taps) < kernel or any(tap.windows != slice(0, output) for tap in taps)
-            for taps, kernel, output in zip(self.axes, self.kernel, self.output, strict=True)
-        )
+        return 0 in self.output or max(itertools.chain(*self.around), default=0) > 0
 
     @functools.cached_property
     def is_whole(self) -> bool:
@@ -99,17 +123,20 @@ class Windows:
     @functools.cached_property
     def around(self) -> tuple[tuple[int, int], ...]:
         """The padding before and after each axis for exactly these windows; a negative one cuts."""
-        sides = zip(self.kernel, self.strides, self.dilations, strict=True)
-        reach = [
-            (count - 1) * stride + (kernel - 1) * dilation + 1
-            for count, (kernel, stride, dilation) in zip(self.output, sides, strict=True)
-        ]
-        rows = zip(self.begins, reach, self.size, strict=True)
-        return tuple((begin, end - size - begin) for begin, end, size in rows)
+        rows = zip(
+            self.begins, self.output, self.strides, self.kernel, self.dilations, self.size,
+            strict=True,
+        )  # fmt: skip
+        return tuple(
+            [
+                (begin, (count - 1) * stride + (kernel - 1) * dilation + 1 - size - begin)
+                for begin, count, stride, kernel, dilation, size in rows
+            ]
+        )
 
     def part(self, start: int, stop: int) -> Windows:
         """Return the windows ``start`` to ``stop`` along the first axis alone."""
-        return replaced(
+        return replace(
             self,
             begins=(self.begins[0] - start * self.strides[0], *self.begins[1:]),
             output=(stop - start, *self.output[1:]),

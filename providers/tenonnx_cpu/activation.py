@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tenonnx.planning.anchors import Part, Walk, clip_bounds
-from tenonnx.records import NamedTuple
 from tenonnx.traits import ACTIVATIONS, parameters_of
 from tenonnx_cpu.elementwise.kernels import opcodes
 from tenonnx_cpu.kernel_selection import Site
@@ -50,7 +49,7 @@ NONE: Final = Activation()
 
 
 def activation_of(site: Site) -> Activation | None:
-    """Returns what a node does to its first input, if it is an activation that kernels apply."""
+    """Return what a node does to its first input, if it is an activation that kernels apply."""
     name = site.node.op_type
     if site.node.domain or name not in CODES:
         return None
@@ -65,7 +64,7 @@ def activation_of(site: Site) -> Activation | None:
 
 
 def named(name: str, given: Sequence[float] = ()) -> Activation | None:
-    """Returns an activation by its operator's name and the parameters that are given."""
+    """Return an activation by its operator's name and the parameters that are given."""
     if name == "HardSwish":
         given = SWISH
     elif name != "Clip":

@@ -39,14 +39,14 @@ class _Pool(threading.local):
     buffers: list[Buffer]
 
     def __getattr__(self, name: str) -> list[Buffer]:
-        """Makes the thread's list, unless a signal's handler that runs a session has by then."""
+        """Make the thread's list, unless a signal's handler that runs a session has by then."""
         if name != "buffers":
             raise AttributeError(name)
         made: list[Buffer] = self.__dict__.setdefault(name, [])
         return made
 
     def take(self, size: int) -> Buffer:
-        """Returns a buffer of a size, or up to twice that, that nobody uses.
+        """Return a buffer of a size, or up to twice that, that nobody uses.
 
         It is the one that was taken last: what a cache still has of it is the most.
         """
@@ -66,7 +66,7 @@ class _Pool(threading.local):
         return memory, made
 
     def drop_idle(self) -> None:
-        """Forgets what nobody uses; if that frees less than half, what is in use, too."""
+        """Forget what nobody uses; if that frees less than half, what is in use, too."""
         self.buffers = [each for each in self.buffers if sys.getrefcount(each[0]) >= IDLE]
         self.bytes = sum(made[1] for _, made in self.buffers)
         if self.bytes > KEPT // 2:
@@ -74,7 +74,7 @@ class _Pool(threading.local):
 
 
 def _references_when_idle() -> int:
-    """Returns what ``getrefcount`` says of an array that a list has and a loop names."""
+    """Return what ``getrefcount`` says of an array that a list has and a loop names."""
     for memory, _ in [(np.empty(1, np.uint8), 0)]:
         return sys.getrefcount(memory)
     raise AssertionError
@@ -88,7 +88,7 @@ _pool = _Pool()
 
 
 def drop_idle() -> None:
-    """Gives back this thread's memory that nobody uses."""
+    """Give back this thread's memory that nobody uses."""
     before = _pool.bytes
     _pool.drop_idle()
     if before - _pool.bytes >= MUCH:
@@ -99,7 +99,7 @@ def drop_idle() -> None:
 
 @contextlib.contextmanager
 def apart() -> Iterator[None]:
-    """Has no buffer kept, or taken of those that are, by what is allocated meanwhile."""
+    """Have no buffer kept, or taken of those that are, by what is allocated meanwhile."""
     kept = _pool.buffers, _pool.bytes
     _pool.buffers, _pool.bytes = [], 0
     try:
@@ -109,13 +109,13 @@ def apart() -> Iterator[None]:
 
 
 def size_class(nbytes: int) -> int:
-    """Returns the size of buffer for so many bytes: at most an eighth more."""
+    """Return the size of buffer for so many bytes: at most an eighth more."""
     step = 1 << max(0, nbytes.bit_length() - 4)
     return -(-nbytes // step) * step
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any] = F32) -> NDArray:
-    """Returns a new C-contiguous array, with anything in it; aligned to a cache line if large."""
+    """Return a new C-contiguous array, with anything in it; aligned to a cache line if large."""
     count = math.prod(shape)
     nbytes = count * dtype.itemsize
     if nbytes < SMALL or not COUNTED:
@@ -124,13 +124,29 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any] = F32) -> NDArray:
     return np.ndarray(shape, dtype, memory, start)
 
 
+def frozen(array: NDArray) -> NDArray:
+    """Return an array to whose memory nobody writes any more, as it is in every run.
+
+    Captured launches are given such arrays without another look.
+    """
+    owner: Any = array
+    while isinstance(owner, np.ndarray):
+        owner.flags.writeable = False
+        owner = owner.base
+    return array
+
+
+UNREAD = frozen(np.zeros(8, np.uint8))
+"""Bytes for kernels in place of an array that they do not read."""
+
+
 def is_half(dtype: np.dtype[Any]) -> bool:
-    """Says whether kernels compute such elements in float32, and round at the end."""
+    """Return whether kernels compute such elements in float32, and round at the end."""
     # By its name: ml_dtypes takes long to import.
     return dtype.char == "e" or (dtype.kind == "V" and dtype.name == "bfloat16")
 
 
 def contiguous(x: NDArray) -> NDArray:
-    """Returns an array, or a copy of it, whose elements are adjacent and aligned."""
+    """Return an array, or a copy of it, whose elements are adjacent and aligned."""
     flags = x.flags
     return x if flags.c_contiguous and flags.aligned else np.array(x, order="C")

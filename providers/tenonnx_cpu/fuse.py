@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tenonnx.planning.fusion import Fused as Fused
 from tenonnx.planning.fusion import Fusions
 from tenonnx.planning.fusion import Scope as AnyScope
+from tenonnx.planning.values import ValueInfo, value_info
 from tenonnx.provider import HOST, Step
 from tenonnx_cpu.jit.runtime import ASKING
 from tenonnx_cpu.kernel_selection import Call, Site
@@ -16,7 +17,7 @@ from tenonnx_cpu.kernel_selection import Call, Site
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from tenonnx.planning.program import Program
+    from tenonnx.planning.compound import Compound
 
 LOOKED_UP = 10
 """Chains from one byte to another: any other fusion would take a part of one."""
@@ -53,6 +54,7 @@ class Scope(AnyScope):
         threads: How many threads a kernel may use.
         plain: Returns a node's step on array kernels.
         packs: Whether a kernel may have a copy made of weights.
+        narrows: Whether kernels may round the factors of products to bfloat16.
     """
 
     def __init__(
@@ -63,20 +65,22 @@ class Scope(AnyScope):
         threads: int,
         plain: Callable[[ir.Node], Step],
         packs: bool = True,
+        narrows: bool = False,
     ) -> None:
         super().__init__(nodes, free, escaping)
         self.threads = threads
         self.packs = packs
+        self.narrows = narrows
         self.plain = plain
         self._demand = ASKING.get()
 
     def enter(self, node: ir.Node) -> None:
-        """Notes the node for which kernels are asked from now on."""
+        """Note the node for which kernels are asked from now on."""
         self._demand.node = node
 
     def site(self, node: ir.Node) -> Site:
-        """Returns a node as specializations see it."""
-        return Site(node, self.threads)
+        """Return a node as specializations see it."""
+        return Site(node, self.threads, self.narrows)
 
     def fused(
         self,
@@ -85,7 +89,7 @@ class Scope(AnyScope):
         make: Callable[[Call], Call],
         sources: Sequence[ir.Node] = (),
     ) -> Fused:
-        """Returns the fusion of nodes, and of those sources that nobody else reads then.
+        """Return the fusion of nodes, and of those sources that nobody else reads then.
 
         Args:
             nodes: The nodes that are computed; the last one's output is the result.
@@ -103,50 +107,45 @@ class Scope(AnyScope):
         inputs: Iterable[ir.Value | None],
         output: ir.Value,
     ) -> Call:
-        """Returns a callable that runs the nodes one after the other on array kernels.
+        """Return a callable that runs the nodes one after the other on array kernels.
 
-        It is made when it is first called, which is seldom: where a kernel is not compiled yet, or
-        does not take what it gets.
+        It is called seldom: where a kernel is not compiled yet, or does not take what it gets.
         """
-        return Fallback(self.plain, tuple(nodes), tuple(inputs), output)
+        given = tuple(map(value_info, inputs))
+        return Fallback(tuple(map(self.plain, nodes)), given, value_info(output))
 
 
 class Fallback:
-    """Runs nodes one after the other on array kernels.
+    """Runs steps on array kernels, one after the other.
 
     Args:
-        plain: Returns a node's step on them.
-        nodes: In order.
+        steps: In order.
         inputs: What it takes; ``None`` for what is passed over.
         output: What it returns.
     """
 
     def __init__(
-        self,
-        plain: Callable[[ir.Node], Step],
-        nodes: tuple[ir.Node, ...],
-        inputs: tuple[ir.Value | None, ...],
-        output: ir.Value,
+        self, steps: tuple[Step, ...], inputs: tuple[ValueInfo | None, ...], output: ValueInfo
     ) -> None:
-        self._made_of = plain, nodes, inputs, output
+        self._made_of = steps, inputs, output
         self._given = [value is not None for value in inputs]
 
     @functools.cached_property
-    def _program(self) -> Program:
-        from tenonnx.planning.program import Program  # seldom
+    def _compound(self) -> Compound:
+        from tenonnx.planning.compound import Compound  # seldom
 
-        plain, nodes, inputs, output = self._made_of
+        steps, inputs, output = self._made_of
         given = [(value, HOST) for value in inputs if value is not None]
-        return Program([plain(node) for node in nodes], given, [output])
+        return Compound(steps, given, [output])
 
     def __call__(self, *arrays: Any) -> Any:
-        """Returns the result."""
+        """Return the result."""
         each = zip(arrays, self._given, strict=True)
-        (found,) = self._program(*(x for x, is_given in each if is_given))
+        (found,) = self._compound(*(x for x, is_given in each if is_given))
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles it as it was before the first call."""
+        """Pickle it as it was before the first call."""
         return Fallback, self._made_of
 
 

@@ -8,14 +8,13 @@ returns a callable that computes it, or ``None`` to leave it to the array kernel
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from tenonnx.graph import array_of, attribute
 from tenonnx.planning.lower import is_constant
 from tenonnx.provider import HOST
-from tenonnx.records import NamedTuple
 from tenonnx.weights.weight import weight_in
 
 if TYPE_CHECKING:
@@ -35,18 +34,20 @@ class Site(NamedTuple):
     Attributes:
         node: The node.
         threads: How many threads its kernel may use.
+        narrows: Whether it may round the factors of products to bfloat16.
     """
 
     node: ir.Node
     threads: int
+    narrows: bool = False
 
     def given(self, *positions: int) -> bool:
-        """Says whether any of some inputs is given."""
+        """Return whether any of some inputs is given."""
         inputs = self.node.inputs
         return any(place < len(inputs) and inputs[place] is not None for place in positions)
 
     def constant(self, position: int) -> NDArray | None:
-        """Returns an input's value if no run can change it: read-only, aligned, maybe strided.
+        """Return an input's value if no run can change it: read-only, aligned, maybe strided.
 
         Elements narrower than a byte come one per byte; ``packed`` has them as they lie.
         """
@@ -54,21 +55,21 @@ class Site(NamedTuple):
         return None if tensor is None else on_host(tensor)
 
     def scalar(self, position: int) -> NDArray | None:
-        """Returns a constant input that has one element."""
+        """Return a constant input that has one element."""
         tensor = self._tensor(position)
         return None if tensor is None or tensor.size != 1 else on_host(tensor)
 
     def packed(self, position: int) -> NDArray | None:
-        """Returns a constant input's bytes, flat and in place; ``None`` if it has no such bytes."""
+        """Return a constant input's bytes, flat and in place; ``None`` if it has no such bytes."""
         weight = self.weight(position)
         return weight.packed().array if weight and weight.strides is None else None
 
     def weight(self, position: int) -> Weight | None:
-        """Returns a constant input's handle in the weights' registry, if it has one."""
+        """Return a constant input's handle in the weights' registry, if it has one."""
         return weight_in(self._tensor(position))
 
     def float32(self, position: int) -> NDArray:
-        """Returns a constant of 16-bit floats as float32, made once; float32 itself is in place."""
+        """Return a constant of 16-bit floats as float32, made once; float32 itself is in place."""
         value = self.constant(position)
         assert value is not None, "what has been seen to be constant"
         if value.dtype == F32:
@@ -76,7 +77,7 @@ class Site(NamedTuple):
         return self.derived("float32", (position,), lambda: value.astype(F32))
 
     def derived(self, name: str, positions: Sequence[int], build: Callable[[], NDArray]) -> NDArray:
-        """Returns what ``build`` makes of constant inputs, kept by the weights' registry.
+        """Return what ``build`` makes of constant inputs, kept by the weights' registry.
 
         Args:
             name: Says what is made, with every parameter and a version of the algorithm.
@@ -90,13 +91,13 @@ class Site(NamedTuple):
         return made.on(HOST)  # type: ignore[no-any-return]  # the host's are numpy's
 
     def dtype(self, position: int) -> np.dtype[Any] | None:
-        """Returns an input's dtype, if the model says it."""
+        """Return an input's dtype, if the model says it."""
         value = self.node.inputs[position]
         told = None if value is None else value.dtype
         return told.numpy() if told else None
 
     def attribute(self, name: str, default: Any) -> Any:
-        """Returns an attribute's value."""
+        """Return an attribute's value."""
         return attribute(self.node, name, default)
 
     def _tensor(self, position: int) -> Any:
@@ -106,7 +107,7 @@ class Site(NamedTuple):
 
 
 def on_host(tensor: Any) -> NDArray:
-    """Returns a constant as numpy has it: read-only, aligned, maybe strided."""
+    """Return a constant as numpy has it: read-only, aligned, maybe strided."""
     if (weight := weight_in(tensor)) is not None:
         return weight.on(HOST)  # type: ignore[no-any-return]  # the host's are numpy's
     return array_of(tensor)
@@ -119,7 +120,7 @@ SPECIALIZATIONS: dict[tuple[str, str], Specialization] = {}
 
 
 def specialize(*names: str, domain: str = "") -> Callable[[Specialization], Specialization]:
-    """Decorates the one specialization of operators: ``@specialize("MatMul")``."""
+    """Decorate the one specialization of operators: ``@specialize("MatMul")``."""
 
     def decorate(function: Specialization) -> Specialization:
         for name in names:

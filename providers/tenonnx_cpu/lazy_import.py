@@ -18,9 +18,6 @@ BESIDE: Final = {
 }
 """Modules about nodes beside operators whose names begin so; nothing for other graphs."""
 
-LATER: Final = ("elementwise.doubles",)
-"""Modules with kernels that a module of the listing imports for the few nodes that need them."""
-
 
 def _by_operator() -> dict[tuple[str, str], list[str]]:
     found: dict[tuple[str, str], list[str]] = {}
@@ -36,7 +33,7 @@ MODULES = _by_operator()
 
 
 def import_for(operators: Iterable[tuple[str, str]]) -> None:
-    """Imports the modules that do something about some operators."""
+    """Import the modules that do something about some operators."""
     found = set(operators)
     names = {module for operator in found for module in MODULES.get(operator, ())}
     for name in names:
@@ -47,6 +44,6 @@ def import_for(operators: Iterable[tuple[str, str]]) -> None:
 
 
 def import_all() -> None:
-    """Imports all of them."""
-    for name in (*LISTING, *LATER):
+    """Import all of them."""
+    for name in LISTING:
         importlib.import_module(f"tenonnx_cpu.{name}")

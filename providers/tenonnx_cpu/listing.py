@@ -27,15 +27,18 @@ LISTING: Final = {
     "conv.resizing": "Resize",
     "conv.transposed": "ConvTranspose",
     "data_movement.concat": "Concat",
+    "data_movement.indexed": "GatherElements GatherND ScatterElements ScatterND",
     "data_movement.moving": "DepthToSpace Gather Pad ReverseSequence SpaceToDepth Tile",
-    "data_movement.picking": "GatherElements",
     "data_movement.transpose": "Transpose",
     "data_movement.views": "Expand Flatten Reshape Slice Split SplitToSequence Squeeze Unsqueeze",
     "elementwise.batch_norm": "BatchNormalization",
-    "elementwise.choosing": "Where",
     "elementwise.elementwise": (
         "Abs Add Ceil Clip Div Erf Exp Floor Gelu HardSigmoid HardSwish LeakyRelu Max Min Mul Neg "
         "PRelu Pow Reciprocal Relu Sigmoid Softsign Sqrt Sub Swish Tanh ThresholdedRelu"
+    ),
+    "elementwise.operators": (
+        "And BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Equal Greater "
+        "GreaterOrEqual IsInf IsNaN Less LessOrEqual Mod Not Or Round Sign Where Xor"
     ),
     "int8.conv": "Conv QLinearConv com.microsoft::QLinearConv",
     "int8.conv_integer": "ConvInteger",
@@ -81,6 +84,9 @@ LISTING: Final = {
     "quantized.nbits": "com.microsoft::MatMulNBits",
     "recurrent.operator": "GRU LSTM RNN",
     "recurrent.quantized": "com.microsoft::DynamicQuantizeLSTM",
-    "reduce.reduction": "ReduceL2 ReduceMax ReduceMin ReduceProd ReduceSum ReduceSumSquare",
+    "reduce.reduction": (
+        "ReduceL1 ReduceL2 ReduceMax ReduceMin ReduceProd ReduceSum ReduceSumSquare"
+    ),
+    "reduce.scan": "CumProd CumSum",
     "reduce.topk": "TopK",
 }

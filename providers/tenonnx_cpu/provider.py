@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tenonnx.interface.enums import GraphOptimizationLevel
 from tenonnx.provider import HOST, Device, KernelState, Segment, Step
-from tenonnx.records import record
 from tenonnx_array.provider import ArrayProvider
 from tenonnx_cpu.buffers import COUNTED
 from tenonnx_cpu.jit.code.cache import cached_files, compiler, forget_unused, machine_stamp
@@ -23,6 +23,7 @@ from tenonnx_cpu.jit.runtime import (
     reopen,
     warm_up,
 )
+from tenonnx_cpu.precision import BF16, FAST_PRODUCTS, PRECISIONS, warn_of_precision
 from tenonnx_cpu.threading_config import THREADS, heed, most_threads
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from tenonnx_cpu.fuse import Fused
+    from tenonnx_cpu.kernel_selection import Site
 
 
 DECLINED_COMPILED = {
@@ -48,15 +50,26 @@ LARGEST_SHAPE = 256
 """Elements of a constant that takes part in arithmetic on shapes."""
 
 
-@record
+@dataclass(frozen=True)
 class CpuOptions:
     """The provider's settings from a session.
 
     Attributes:
-        arena_extend_strategy: Accepted for onnxruntime's sake, without effect.
+        precision: ``bf16`` lets products, convolutions and attention round their factors to
+            bfloat16, where the processor multiplies those in tiles; sums are float32.
+        arena_extend_strategy, use_arena: Accepted for onnxruntime's sake, without effect.
+
+    Raises:
+        ValueError: The precision is none of ``PRECISIONS``.
     """
 
+    precision: str = PRECISIONS[0]
     arena_extend_strategy: str = "kNextPowerOfTwo"
+    use_arena: bool = True
+
+    def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise ValueError(f"precision is {self.precision!r}; expected {' or '.join(PRECISIONS)}")
 
 
 class CPUExecutionProvider(ArrayProvider):
@@ -69,6 +82,18 @@ class CPUExecutionProvider(ArrayProvider):
 
     _lacking = ""
     """Why it has no kernels at all, if it has none."""
+
+    @classmethod
+    def check(cls) -> str | None:
+        """Say that this package is in an archive, where no file of it can be read or mapped."""
+        import pathlib
+
+        if not (folder := pathlib.Path(__file__).parent).is_dir():
+            return (
+                f"{folder} is in an archive, from which processes can map no kernels:"
+                " unpack it, or pack the program with shiv or pex, which unpack it"
+            )
+        return super().check()
 
     @functools.cached_property
     def threads(self) -> int:
@@ -83,13 +108,26 @@ class CPUExecutionProvider(ArrayProvider):
         return self.session_options.entry("session.disable_prepacking") != "1"
 
     @functools.cached_property
+    def narrows(self) -> bool:
+        """Whether products may round their factors to bfloat16, as the session wants."""
+        asked = self.options is not None and self.options.precision == BF16
+        if not asked and self.session_options.entry(FAST_PRODUCTS) != "1":
+            return False
+        from tenonnx_cpu.jit.code.cpu import cpu  # few sessions want it
+
+        if has_kernels() and cpu().amx:
+            return True
+        warn_of_precision()
+        return False
+
+    @functools.cached_property
     def _demand(self) -> Demand:
         """The kernels of its sessions' nodes."""
         return Demand()
 
     @classmethod
     def warm_up(cls, tell: Callable[[str, float], None], *, everything: bool) -> dict[str, bool]:
-        """Compiles kernels into the disk cache: all, or those of sessions."""
+        """Compile kernels into the disk cache: all, or those of sessions."""
         if everything:
             from tenonnx_cpu.lazy_import import import_all
 
@@ -98,29 +136,30 @@ class CPUExecutionProvider(ArrayProvider):
 
     @classmethod
     def remarks(cls) -> Iterable[tuple[str, str | None]]:
-        """Says which kernels there are."""
+        """Return which kernels there are."""
         from tenonnx_cpu.jit.code.remarks import kernels
 
         return (kernels(),)
 
     @classmethod
     def kept_files(cls) -> Iterable[Path]:
-        """Returns the files of compiled kernels."""
+        """Return the files of compiled kernels."""
         return cached_files()
 
     @classmethod
     def forget_unused(cls) -> Iterable[Path]:
-        """Deletes kernels of older sources and of other machines."""
+        """Delete kernels of older sources and of other machines."""
         return forget_unused()
 
     def compile(self, segment: Segment) -> Sequence[Step]:
-        """Returns a step per node, or for several where they are fused.
+        """Return a step per node, or for several where they are fused.
 
         Without graph optimizations none are: observers then see what every node computes.
         """
         THREADS.set(self.threads)
         heed(self.session_options)
         if not has_kernels():
+            _ = self.narrows  # says that it does not
             self._lacking = "TENONNX_JIT is 0" if jit_mode() == "0" else NO_NUMBA
             return super().compile(segment)
         token = ASKING.set(self._demand)
@@ -133,6 +172,7 @@ class CPUExecutionProvider(ArrayProvider):
     def _compile(self, segment: Segment) -> Sequence[Step]:
         # For those who have kernels.
         from tenonnx.planning.shape_arithmetic import on_shapes
+        from tenonnx.planning.values import value_infos
         from tenonnx_cpu.capture.span import alone, captured
         from tenonnx_cpu.fuse import FUSIONS, Scope
         from tenonnx_cpu.lazy_import import import_for
@@ -142,33 +182,41 @@ class CPUExecutionProvider(ArrayProvider):
         level = self.session_options.graph_optimization_level
         fusible = tuple(free) if level != GraphOptimizationLevel.ORT_DISABLE_ALL else ()
         scope = Scope(
-            segment.nodes, fusible, segment.escaping, self.threads, self._step, self.packs
-        )
+            segment.nodes, fusible, segment.escaping, self.threads, self._step, self.packs,
+            self.narrows and self.packs,
+        )  # fmt: skip
         fused = FUSIONS.find(scope)
         asked = on_shapes(filter(_is_inner, filter(scope.has, fusible)), LARGEST_SHAPE)
         scope.taken.update(asked)
         steps = []
         for node in segment.nodes:
             if node in fused:
-                steps.append(_fused_step(fused[node]))
+                steps.append(self._fused_step(fused[node]))
             elif node not in scope.taken:
                 steps.append(self._special_step(node) if node in free else self._step(node))
         if asked:
             from tenonnx_cpu.shapes import shape_cache  # for models that ask for shapes
 
             steps = shape_cache(asked, steps, self._step)
-        return captured(steps, segment.escaping) if fusible else [*map(alone, steps)]
+        escaping = value_infos(segment.escaping)
+        return captured(steps, escaping) if fusible else [*map(alone, steps)]
 
     def opened(self, model: str) -> None:
-        """Says what is compiled for a model, if anything is."""
+        """Announce the kernels that are compiled for a model, and those that there never are."""
         if waiting := self._demand.waiting():
             from tenonnx_cpu.jit.background import announce
 
             announce(model, waiting)
+        if jit_mode() != "0":
+            missing = [kernel for kernel in tuple(self._demand) if kernel.reason == NO_NUMBA]
+            if missing or not has_kernels():
+                from tenonnx_cpu.jit.code.remarks import warn_of_missing
+
+                warn_of_missing(len(missing))
 
     @classmethod
     def depends_on(cls) -> tuple[Any, ...]:
-        """Returns the processor, who compiles kernels for it, and how many threads there are."""
+        """Return the processor, who compiles kernels for it, and how many threads there are."""
         return (
             ("TENONNX_JIT", jit_mode()),
             ("whether there are kernels", has_kernels()),
@@ -179,7 +227,7 @@ class CPUExecutionProvider(ArrayProvider):
         )
 
     def reopened(self) -> str | None:
-        """Asks for the kernels again, and says what is said when steps are compiled."""
+        """Ask for the kernels again, and return what is said when steps are compiled."""
         THREADS.set(self.threads)
         heed(self.session_options)
         token = ASKING.set(self._demand)
@@ -189,30 +237,50 @@ class CPUExecutionProvider(ArrayProvider):
             ASKING.reset(token)
 
     def kernels(self) -> Mapping[str, KernelState]:
-        """Returns the kernels that nodes asked for; without any, one row that says why."""
+        """Return the kernels that nodes asked for; without any, one row that says why."""
         if self._lacking:
             return {"all": KernelState(NUMPY, self._lacking)}
         return {str(k): KernelState(k.state, k.reason) for k in tuple(self._demand)}
 
     def declines(self, transform: str) -> str | None:
-        """Says what it does better itself as it compiles nodes, or what gains it nothing."""
+        """Return what it does better itself as it compiles nodes, or what gains it nothing."""
         declined = DECLINED_COMPILED if has_kernels() else DECLINED_PLAIN
         return declined.get(transform)
 
     def _special_step(self, node: ir.Node) -> Step:
-        """Returns a free node's step, on a kernel of the provider's own if there is one."""
-        from tenonnx_cpu.kernel_selection import SPECIALIZATIONS, Site
+        """Return a free node's step, on a kernel of the provider's own if there is one."""
+        from tenonnx_cpu.kernel_selection import SPECIALIZATIONS
 
-        step = self._step(node)
+        step = self._unchecked(node)
         special = SPECIALIZATIONS.get((node.domain, node.op_type))
         self._demand.node = node
-        call = None if special is None else special(Site(node, self.threads), step.call)
-        if call is None:
-            return step
-        return step.called(call)
+        call = None if special is None else special(self._site(node), step.call)
+        return self._checked(step if call is None else step.called(call), (node,), node.inputs)
+
+    def _site(self, node: ir.Node) -> Site:
+        from tenonnx_cpu.kernel_selection import Site
+
+        return Site(node, self.threads, self.narrows and self.packs)
+
+    def _fused_step(self, fused: Fused) -> Step:
+        several = len(fused.outputs) > 1
+        step = Step(fused.call, fused.inputs, fused.outputs, fused.nodes, multiple=several)
+        return self._checked(step, fused.nodes, fused.inputs)
+
+    def _checked(
+        self, step: Step, nodes: Iterable[ir.Node], inputs: Sequence[ir.Value | None]
+    ) -> Step:
+        """Return a step that checks the shapes of its operands: while it is traced, if it is."""
+        from tenonnx.shape_checks import Checked, checked
+        from tenonnx_cpu.capture.capturable import Capturable
+
+        guarded = checked(step.call, nodes, inputs, self.kernel_of)
+        if isinstance(guarded, Checked) and isinstance(step.call, Capturable):
+            return step.called(step.call.guarded(guarded.of))
+        return step.called(guarded)
 
     def _is_free(self, node: ir.Node) -> bool:
-        """Says whether a node may be computed otherwise than by the kernel it has.
+        """Return whether a node may be computed otherwise than by the kernel it has.
 
         Not if a plug-in brought that kernel for an operator of the array library, or for one that
         nothing here computes.
@@ -227,16 +295,6 @@ class CPUExecutionProvider(ArrayProvider):
         return self.table.find(*place) is plain
 
 
-def _fused_step(fused: Fused) -> Step:
-    return Step(
-        call=fused.call,
-        inputs=fused.inputs,
-        outputs=fused.outputs,
-        nodes=fused.nodes,
-        multiple=len(fused.outputs) > 1,
-    )
-
-
 def _is_inner(node: ir.Node) -> bool:
-    """Says whether no output of a graph is made by a node."""
+    """Return whether no output of a graph is made by a node."""
     return not any(value.is_graph_output() for value in node.outputs)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.planning.lower import is_constant
+from tenonnx.planning.values import value_info, value_infos
 from tenonnx.provider import HOST, Step
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, fix
@@ -13,11 +15,13 @@ from tenonnx_cpu.capture.launch import Launch, fix
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from tenonnx.planning.compound import Compound
+
 
 def shape_cache(
     nodes: Sequence[ir.Node], steps: Sequence[Step], plain: Callable[[ir.Node], Step]
 ) -> list[Step]:
-    """Returns steps with those in between that compute what depends on shapes alone.
+    """Return steps with those in between that compute what depends on shapes alone.
 
     Args:
         nodes: What is computed on shapes.
@@ -36,7 +40,9 @@ def shape_cache(
     groups: dict[int, list[ir.Value]] = {}
     for value, sources in asked.items():
         if any(user not in inner for user in value.consumers()):
-            groups.setdefault(max(made.get(each, 0) for each in sources), []).append(value)
+            groups.setdefault(max(made.get(value_info(each), 0) for each in sources), []).append(
+                value
+            )
     result: list[Step] = []
     for place in range(len(steps) + 1):
         result += steps[place - 1 : place] if place else []
@@ -55,15 +61,12 @@ def _step(
     wanted: Sequence[ir.Value],
     plain: Callable[[ir.Node], Step],
 ) -> Step:
-    from tenonnx.planning.program import Program  # for models that compute with shapes
+    from tenonnx.planning.compound import Compound  # for models that compute with shapes
 
-    given = [(value, HOST) for value in asked]
-    compute = Program([plain(node) for node in nodes], given, wanted)
+    given = [(value, HOST) for value in value_infos(asked)]
+    compute = Compound([plain(node) for node in nodes], given, value_infos(wanted))
 
-    def call(*inputs: Any) -> Launch:
-        results = tuple(map(fix, compute(*inputs)))
-        return Launch(None, (), results if len(results) > 1 else results[0])
-
+    call = functools.partial(_fixed, compute)
     return Step(
         call=Capturable(call, call, each_length=True),
         inputs=asked,
@@ -71,3 +74,9 @@ def _step(
         nodes=tuple(nodes),
         multiple=len(wanted) > 1,
     )
+
+
+def _fixed(compute: Compound, *inputs: Any) -> Launch:
+    """Compute with shapes; the results never change."""
+    results = tuple(map(fix, compute(*inputs)))
+    return Launch(None, (), results if len(results) > 1 else results[0])

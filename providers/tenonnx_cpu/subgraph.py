@@ -25,13 +25,13 @@ def find_subgraph(
     fits: Callable[[Sequence[ir.Node]], bool],
     hopeless: Callable[[Iterable[ir.Value]], bool],
 ) -> list[ir.Node] | None:
-    """Returns the largest subgraph found around a node, each of its nodes after those it reads.
+    """Return the largest subgraph found around a node, each of its nodes after those it reads.
 
     Args:
         start: A node of the subgraph.
         scope: Where nodes may be taken from.
-        member: Says whether a node may be part of a subgraph; all have one output.
-        fits: Says whether a subgraph will do.
+        member: Returns whether a node may be part of a subgraph; all have one output.
+        fits: Returns whether a subgraph will do.
         hopeless: Says that none will do which reads some values from outside.
     """
     known: dict[ir.Node, bool] = {}
@@ -69,7 +69,7 @@ def _meetings(
     free: Callable[[ir.Node | None], bool],
     hopeless: Callable[[Iterable[ir.Value]], bool],
 ) -> list[ir.Node]:
-    """Returns the nodes through which all goes that is made of a node's value, the nearest first.
+    """Return the nodes through which all goes that is made of a node's value, the nearest first.
 
     A subgraph around a node ends in one of them, for nobody else reads what is inside; and what is
     between them is all inside.
@@ -100,7 +100,7 @@ def _meetings(
 def _upstream(
     last: ir.Node, scope: Scope, free: Callable[[ir.Node | None], bool]
 ) -> list[ir.Node] | None:
-    """Returns a node and those before it that nobody else needs, in an order they can run in.
+    """Return a node and those before it that nobody else needs, in an order they can run in.
 
     ``None`` if it depends on too many.
     """
@@ -118,7 +118,7 @@ def _upstream(
 
 
 def upstream(last: ir.Node, free: Callable[[ir.Node | None], bool]) -> list[ir.Node]:
-    """Returns a node and the free ones that it depends on, in an order they can run in.
+    """Return a node and the free ones that it depends on, in an order they can run in.
 
     The node alone, if these are too many.
     """
@@ -126,7 +126,7 @@ def upstream(last: ir.Node, free: Callable[[ir.Node | None], bool]) -> list[ir.N
 
 
 def _ordered(last: ir.Node, free: Callable[[ir.Node | None], bool]) -> list[ir.Node] | None:
-    """Returns what ``upstream`` does; ``None`` if these are too many."""
+    """Return what ``upstream`` does; ``None`` if these are too many."""
     order: dict[ir.Node, None] = {}
     entered: set[ir.Node] = set()
     stack = [(last, False)]

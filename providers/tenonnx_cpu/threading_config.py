@@ -35,7 +35,7 @@ _followers: list[Callable[[float], None]] = []
 
 
 def set_patience(seconds: float) -> None:
-    """Says for how long idle threads look for work: waking one takes longer than most kernels."""
+    """Say for how long idle threads look for work: waking one takes longer than most kernels."""
     global _patience
     _patience = seconds
     for follower in _followers:
@@ -43,7 +43,7 @@ def set_patience(seconds: float) -> None:
 
 
 def heed(options: SessionOptions) -> None:
-    """Does what a session's configuration says about spinning; the last one that says so counts."""
+    """Do what a session's configuration says about spinning; the last one that says so counts."""
     spinning, duration = options.entry(SPINNING), options.entry(DURATION)
     if spinning == "0":
         set_patience(0)
@@ -54,13 +54,13 @@ def heed(options: SessionOptions) -> None:
 
 
 def follow(follower: Callable[[float], None]) -> None:
-    """Has a function told how long that is, now and whenever it changes."""
+    """Have a function told how long that is, now and whenever it changes."""
     _followers.append(follower)
     follower(_patience)
 
 
 def shared_out(units: int, work: int, enough: int, threads: int) -> tuple[int, int]:
-    """Returns how many of some units of work a task takes, and how many threads share the tasks.
+    """Return how many of some units of work a task takes, and how many threads share the tasks.
 
     It is one thread if there is less to do than is worth waking a second one; else there are
     several tasks a thread, so that none waits for the slowest at the end. No task is so long that
@@ -74,6 +74,6 @@ def shared_out(units: int, work: int, enough: int, threads: int) -> tuple[int, i
 
 @functools.cache
 def most_threads() -> int:
-    """Returns how many threads kernels may have, ``NUMBA_NUM_THREADS`` at most."""
+    """Return how many threads kernels may have, ``NUMBA_NUM_THREADS`` at most."""
     limit = os.environ.get("NUMBA_NUM_THREADS", "")
     return min(available_cores(), int(limit)) if limit.isdigit() else available_cores()

@@ -25,7 +25,7 @@ BLAS = frozenset({"Gemm", "MatMul"})
 
 
 def work_of(node: ir.Node) -> float:
-    """Returns the time in passes over an element; at least 1."""
+    """Return the time in passes over an element; at least 1."""
     result = max((_elements(value) for value in node.outputs), default=1.0)
     work = result * (FUNCTION if _takes_passes(node.op_type) else 1.0)
     weights = [v for v in node.inputs if v is not None and is_constant(v) and _rank(v) >= 2]
@@ -44,7 +44,7 @@ def _takes_passes(operator: str) -> bool:
 
 
 def _products(result: float, weights: list[ir.Value], operator: str) -> float:
-    """Returns how many multiplications there are of a result and a layer's weights."""
+    """Return how many multiplications there are of a result and a layer's weights."""
     largest = max(weights, key=_elements)
     shape = [] if largest.shape is None else [_size(each) for each in largest.shape]
     channels = shape[0] if "Conv" in operator or "NBits" in operator else shape[-1]

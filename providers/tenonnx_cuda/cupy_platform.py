@@ -34,7 +34,7 @@ SAME_ADDRESS = 91
 
 
 def connect(number: int) -> CupyPlatform:
-    """Returns the platform of a device; the same one for the whole process.
+    """Return the platform of a device; the same one for the whole process.
 
     Raises:
         EPFail: There is no device of that number, or CUDA was started before a fork.
@@ -92,20 +92,20 @@ class CupyPlatform:
             return cudnn_of(self._cupy)
 
     def stream(self, limit: int, address: int = 0, *, tf32: bool = False) -> CupyStream:
-        """Returns a stream with a pool."""
+        """Return a stream with a pool."""
         with self._device:
             return CupyStream(self._cupy, self._device, limit, address, tf32=tf32)
 
     def to_device(self, array: NDArray) -> Array:
-        """Copies a host array on the current stream."""
+        """Copy a host array on the current stream."""
         return self._cupy.asarray(np.ascontiguousarray(array).reshape(array.shape))
 
     def to_host(self, array: Array) -> NDArray:
-        """Copies an array to the host."""
+        """Copy an array to the host."""
         return self._cupy.asnumpy(array)  # type: ignore[no-any-return]  # cupy has no types
 
     def allocate(self, nbytes: int) -> Any:
-        """Returns memory straight from the driver, so that it goes back there."""
+        """Return memory straight from the driver, so that it goes back there."""
         cuda = self._cupy.cuda
         with self._device:
             try:
@@ -118,12 +118,12 @@ class CupyPlatform:
                 raise
 
     def array(self, block: Any, view: View) -> Array:
-        """Returns an array over a part of a block."""
+        """Return an array over a part of a block."""
         pointer = self._cupy.cuda.MemoryPointer(block.memory, view.offset)
         return self._cupy.ndarray(view.shape, view.dtype, memptr=pointer, strides=view.strides)
 
     def part(self, array: Array, view: View, hold: object = None) -> Array:
-        """Returns an array over another one's memory."""
+        """Return an array over another one's memory."""
         pointer = array.data + view.offset
         if hold is not None:
             cuda = self._cupy.cuda
@@ -132,14 +132,14 @@ class CupyPlatform:
         return self._cupy.ndarray(view.shape, view.dtype, memptr=pointer, strides=view.strides)
 
     def write(self, target: Array, source: Array) -> None:
-        """Copies an array; as bytes if both lie together, which cupy starts faster."""
+        """Copy an array; as bytes if both lie together, which cupy starts faster."""
         if target.flags.c_contiguous and source.flags.c_contiguous:
             target.data.copy_from_device_async(source.data, source.nbytes)
         else:
             target[...] = source
 
     def adopt(self, data: Any) -> Array:
-        """Returns an array over another library's memory.
+        """Return an array over another library's memory.
 
         cupy's own arrays come from the caller's current stream, which they do not know.
         """
@@ -149,18 +149,18 @@ class CupyPlatform:
         return array
 
     def at(self, address: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
-        """Returns an array over a caller's memory."""
+        """Return an array over a caller's memory."""
         nbytes = math.prod(shape) * dtype.itemsize
         memory = self._cupy.cuda.UnownedMemory(address, nbytes, None, self._device.id)
         return self.array(_Owned(memory, nbytes), View(0, dtype, shape))
 
     def pinned(self, nbytes: int) -> NDArray:
-        """Returns pinned bytes."""
+        """Return pinned bytes."""
         memory = self._cupy.cuda.alloc_pinned_memory(nbytes)
         return np.frombuffer(memory, np.uint8, nbytes)
 
     def copy(self, block: Any, offset: int, source: NDArray) -> Any:
-        """Copies pinned bytes on a stream of its own."""
+        """Copy pinned bytes on a stream of its own."""
         with self._device:
             pointer = self._cupy.cuda.MemoryPointer(block.memory, offset)
             pointer.copy_from_host_async(source.ctypes.data, source.nbytes, self._copies)
@@ -169,7 +169,7 @@ class CupyPlatform:
         return event
 
     def map_host(self, address: int, nbytes: int, owner: object) -> Any:
-        """Registers host memory and returns it as the device sees it."""
+        """Register host memory and return it as the device sees it."""
         runtime = self._cupy.cuda.runtime
         with self._device:
             if not runtime.deviceGetAttribute(SAME_ADDRESS, self._device.id):
@@ -183,7 +183,7 @@ class CupyPlatform:
         return _Owned(memory, 0)
 
     def export(self, block: Any) -> bytes:
-        """Returns the handle of an allocation."""
+        """Return the handle of an allocation."""
         runtime = self._cupy.cuda.runtime
         with self._device:
             try:
@@ -192,7 +192,7 @@ class CupyPlatform:
                 raise OSError(f"CUDA gives no handle: {error}") from error
 
     def open(self, handle: bytes, nbytes: int, closed: Callable[[], None]) -> Any:
-        """Maps an allocation of another process."""
+        """Map an allocation of another process."""
         runtime = self._cupy.cuda.runtime
         with self._device:
             try:
@@ -208,7 +208,7 @@ class CupyPlatform:
         return _Owned(memory, 0)
 
     def lend(self, block: Any, hold: object) -> Any:
-        """Returns the same memory, with an owner."""
+        """Return the same memory, with an owner."""
         inner = block.memory
         both = (inner, hold)
         memory = self._cupy.cuda.UnownedMemory(inner.ptr, inner.size, both, self._device.id)
@@ -216,7 +216,7 @@ class CupyPlatform:
 
     @functools.cache  # noqa: B019 - platforms live as long as the process, and graphs need all
     def compile(self, source: str, name: str, options: Sequence[str]) -> Launcher:
-        """Compiles a kernel with NVRTC; cupy keeps the result on disk."""
+        """Compile a kernel with NVRTC; cupy keeps the result on disk."""
         launch = None if "-DALONE=1" in options else self._launch
         if launch is not None:
             options = (*options, "-DFOLLOWS")
@@ -237,7 +237,7 @@ class CupyPlatform:
 def _launcher(
     cuda: Any, function: Any, follow: Any, grid: Grid, block: Grid, arguments: Sequence[Any]
 ) -> Callable[..., None]:
-    """Returns what puts addresses among arguments that lie in memory as the driver takes them.
+    """Return what puts addresses among arguments that lie in memory as the driver takes them.
 
     cupy looks at each argument's type in each call, which takes longer than all the rest.
     """

@@ -35,7 +35,7 @@ _capturing = threading.Lock()
 
 
 def no_room(error: Exception) -> OutOfDeviceMemoryError:
-    """Returns an error that says what to do about a device that is full."""
+    """Return an error that says what to do about a device that is full."""
     return OutOfDeviceMemoryError(
         f"the device is out of memory: {error}; raise gpu_mem_limit if it is set, close sessions, "
         "or use smaller batches"
@@ -43,7 +43,7 @@ def no_room(error: Exception) -> OutOfDeviceMemoryError:
 
 
 def raise_lost(error: object) -> None:
-    """Raises an error that says what to do, if an error is one of a device that was lost."""
+    """Raise an error that says what to do, if an error is one of a device that was lost."""
     if getattr(error, "status", None) in LOST and isinstance(error, Exception):
         raise DeviceReset(
             f"this process has lost the device: {error}",
@@ -114,7 +114,7 @@ class CupyStream:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Makes device, stream, pool and precision this thread's."""
+        """Make device, stream, pool and precision this thread's."""
         try:
             with self._device, self.stream, self._cupy.cuda.using_allocator(self._pool.malloc):
                 yield from self._rounded()
@@ -123,7 +123,7 @@ class CupyStream:
             raise
 
     def _rounded(self) -> Iterator[None]:
-        """Has cuBLAS round as the session asks, in the stream's context."""
+        """Have cuBLAS round as the session asks, in the stream's context."""
         cuda, cublas, mode = self._cupy.cuda, self._cublas, self._math_mode
         handle = self._device.cublas_handle  # this thread's, and everybody's in it
         before = cublas.getMathMode(handle)
@@ -140,16 +140,16 @@ class CupyStream:
                 cublas.setMathMode(handle, before)
 
     def ordered(self) -> Ordered:
-        """Makes device and stream this thread's."""
+        """Make device and stream this thread's."""
         return self._ordered
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """Returns an array from the pool."""
+        """Return an array from the pool."""
         memory = self._pool.malloc(math.prod(shape) * dtype.itemsize)
         return self._cupy.ndarray(shape, dtype, memptr=memory)
 
     def capture(self, work: Callable[[], Any]) -> tuple[Graph, Any]:
-        """Captures a CUDA graph.
+        """Capture a CUDA graph.
 
         What it allocates comes from a pool that all graphs of the stream share, for no two of them
         run at once; what is left of a graph between its runs is held by its caller. Captures have a
@@ -172,12 +172,12 @@ class CupyStream:
                 raise CannotCaptureError(str(error)) from error
 
     def _launch(self, graph: Any) -> None:
-        """Starts a graph, which writes to this stream's pool."""
+        """Start a graph, which writes to this stream's pool."""
         graph.launch(self.stream)
 
     @contextmanager
     def _no_uploads(self) -> Iterator[None]:
-        """Refuses this thread's copies from the host.
+        """Refuse this thread's copies from the host.
 
         cupy puts them into pinned memory, which is somebody else's by the time of a replay.
         """
@@ -196,11 +196,11 @@ class CupyStream:
                 self._cupy.cuda.set_pinned_memory_allocator(pool.malloc)
 
     def wait_event(self, event: Any) -> None:
-        """Lets what comes now start after an event."""
+        """Let what comes now start after an event."""
         self.stream.wait_event(event)
 
     def synchronize(self) -> None:
-        """Waits for everything on the stream."""
+        """Wait for everything on the stream."""
         if "runs" in self._made:
             with self._ordered:
                 self.stream.synchronize()
@@ -213,19 +213,19 @@ class _Foreign:
         self._address = address
 
     def __cuda_stream__(self) -> tuple[int, int]:
-        """Returns the protocol's version and the stream's address."""
+        """Return the protocol's version and the stream's address."""
         return 0, self._address
 
 
 def _empty(device: Any, *pools: Any) -> None:
-    """Gives back what pools keep for later, which cupy keeps even when they are gone."""
+    """Give back what pools keep for later, which cupy keeps even when they are gone."""
     with device:
         for pool in pools:
             pool.free_all_blocks()
 
 
 def _for_graphs(cuda: Any, nbytes: int) -> Any:
-    """Allocates for a pool that graphs have.
+    """Allocate for a pool that graphs have.
 
     cupy answers errors that it knows by giving back all that is free in the pool, and trying again;
     but what is free between graphs is what they write when they are replayed.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tenonnx.lending import Lender
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from tenonnx_cuda.weights.uploads import Upload
 
 
-class CudaDevice:
+class CudaDevice(Lender):
     """A device, as the runtime's interface. All that have one ``id`` share its weights.
 
     Args:
@@ -35,17 +37,17 @@ class CudaDevice:
         self._underway: list[Upload] = []
 
     def expect(self, uploads: Iterable[Upload]) -> None:
-        """Notes weights that the session's own steps read and may be underway."""
+        """Note weights that the session's own steps read and may be underway."""
         self._underway += uploads
 
     def _arrive(self) -> None:
-        """Lets what comes now start after those weights: an output may be one."""
+        """Let what comes now start after those weights: an output may be one."""
         for upload in tuple(self._underway):
             upload.before(self.stream)
         self._underway.clear()
 
     def upload(self, array: NDArray) -> Array:
-        """Copies a host array to the device."""
+        """Copy a host array to the device."""
         with self.stream.active():
             there = self.platform.to_device(array)
         if self._settled:
@@ -53,24 +55,24 @@ class CudaDevice:
         return there
 
     def download(self, array: Array) -> NDArray:
-        """Copies an array to the host once everything before it is done."""
+        """Copy an array to the host once everything before it is done."""
         with self.stream.active():
             return self.platform.to_host(array)
 
     def stack(self, arrays: list[Any], axis: int) -> Array:
-        """Joins arrays of one shape along a new axis."""
+        """Join arrays of one shape along a new axis."""
         with self.stream.active():
             return self.platform.xp.stack(arrays, axis)
 
     def place(self, weight: Weight) -> Array:
-        """Returns a weight's array on the device, for all sessions the same bytes.
+        """Return a weight's array on the device, for all sessions the same bytes.
 
         They may be underway: steps wait for them, and others call ``synchronize`` first.
         """
         return self.weights.array(weight, wait=self._settled)
 
     def copy(self, array: Array) -> Array:
-        """Returns an array of its own with the same contents."""
+        """Return an array of its own with the same contents."""
         self._arrive()
         with self.stream.active():
             fresh = array.copy()
@@ -78,25 +80,33 @@ class CudaDevice:
         return fresh
 
     def write(self, target: Array, source: Array) -> None:
-        """Overwrites an array with another one."""
+        """Overwrite an array with another one."""
         self._arrive()
         with self.stream.active():
             target[...] = source
         self.stream.synchronize()
 
     def adopt(self, data: Any) -> Array:
-        """Returns an array over another library's memory on this device, by DLPack."""
+        """Return an array over another library's memory on this device, by DLPack."""
         return self.platform.adopt(data)
 
     def at(self, address: int, dtype: Any, shape: tuple[int, ...]) -> Array:
-        """Returns an array over memory at an address, which the caller keeps."""
+        """Return an array over memory at an address, which the caller keeps."""
         return self.platform.at(address, dtype, shape)
 
+    def contiguous(self, array: Array) -> Array:
+        """Return an array whose elements lie in order: itself, or a copy."""
+        return array if array.__cuda_array_interface__.get("strides") is None else self.copy(array)
+
+    def address(self, array: Array) -> int:
+        """Return the address of the first element."""
+        return int(array.__cuda_array_interface__["data"][0])
+
     def shares(self, one: Array, other: Array) -> bool:
-        """Says whether two arrays may have memory in common."""
+        """Return whether two arrays may have memory in common."""
         return bool(self.platform.xp.may_share_memory(one, other))
 
     def synchronize(self) -> None:
-        """Waits until everything that was started is done."""
+        """Wait until everything that was started is done."""
         self._arrive()
         self.stream.synchronize()

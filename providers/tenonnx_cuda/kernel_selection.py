@@ -29,16 +29,14 @@ Call: TypeAlias = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Site:
-    """A node, and the device that it is compiled for.
+class Target:
+    """The device that a call is compiled for.
 
     Attributes:
-        node: The node.
         platform: The device.
         options: The session's.
     """
 
-    node: ir.Node
     platform: Platform
     options: CudaOptions
 
@@ -57,27 +55,46 @@ class Site:
         """Whether the device has the instructions that ``mma.cuh`` uses."""
         return self.platform.capability >= (8, 0)
 
+    def element(self, array: Array) -> str:
+        """Return the sources' name of an array's element type."""
+        return ELEMENTS[array.dtype]
+
+    def kernel(self, file: str, name: str, **macros: Any) -> Kernel:
+        """Return a kernel of the sources."""
+        return kernel(self.platform, file, name, **macros)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A node, and the device that it is compiled for; a call has only the device.
+
+    Attributes:
+        node: The node.
+        target: The device.
+    """
+
+    node: ir.Node
+    target: Target
+
     @property
     def version(self) -> int:
         """The opset version that the node is written in."""
         return self.node.version or 1
 
+    @property
+    def has_static_inputs(self) -> bool:
+        """Whether the model declares all lengths of the node's inputs."""
+        values = [value for value in self.node.inputs if value is not None]
+        return bool(values) and all(v.shape is not None and v.shape.is_static() for v in values)
+
     def attribute(self, name: str, default: Any) -> Any:
-        """Returns an attribute's value."""
+        """Return an attribute's value."""
         return attribute(self.node, name, default)
 
     def weight(self, position: int) -> Weight | None:
-        """Returns a constant input's handle in the weights' registry, if it has one."""
+        """Return a constant input's handle in the weights' registry, if it has one."""
         inputs = self.node.inputs
         return weight_of(inputs[position]) if position < len(inputs) else None
-
-    def element(self, array: Array) -> str:
-        """Returns the sources' name of an array's element type."""
-        return ELEMENTS[array.dtype]
-
-    def kernel(self, file: str, name: str, **macros: Any) -> Kernel:
-        """Returns a kernel of the sources."""
-        return kernel(self.platform, file, name, **macros)
 
 
 @dataclass(frozen=True)
@@ -93,7 +110,7 @@ class Instead:
     constants: Mapping[int, Weight]
 
     def inputs(self, node: ir.Node) -> tuple[ir.Value | None, ...]:
-        """Returns the inputs of a node, with these constants in them."""
+        """Return the inputs of a node, with these constants in them."""
         inputs = list(node.inputs)
         for position, weight in self.constants.items():
             inputs[position] = constant(weight)
@@ -115,7 +132,7 @@ _choices: dict[tuple[str, str], Choice] = {}
 
 
 def choose(*names: str, domain: str = "") -> Callable[[Choice], Choice]:
-    """Decorates a choice: ``@choose("Softmax")``."""
+    """Decorate a choice: ``@choose("Softmax")``."""
 
     def decorate(function: Choice) -> Choice:
         for name in names:
@@ -127,7 +144,7 @@ def choose(*names: str, domain: str = "") -> Callable[[Choice], Choice]:
 
 @functools.cache
 def choices() -> Mapping[tuple[str, str], Choice]:
-    """Returns all choices by domain and operator, and brings fusions with them.
+    """Return all choices by domain and operator, and bring fusions with them.
 
     They are in force at every version, so one that depends on it must look.
     """
@@ -137,7 +154,7 @@ def choices() -> Mapping[tuple[str, str], Choice]:
 
 
 def constant(weight: Weight) -> ir.Value:
-    """Returns a value that is a weight in every run."""
+    """Return a value that is a weight in every run."""
     import onnx_ir as ir
 
     value = ir.Value(name=weight.key, const_value=WeightTensor(weight))
@@ -146,7 +163,7 @@ def constant(weight: Weight) -> ir.Value:
 
 
 def same_element(first: Array, *others: Array | None) -> str | None:
-    """Returns the sources' name of the element type that all arrays have, if they have it."""
+    """Return the sources' name of the element type that all arrays have, if they have it."""
     name = ELEMENTS.get(first.dtype)
     same = all(other is None or other.dtype == first.dtype for other in others)
     return name if same else None

@@ -64,7 +64,7 @@ class Room:
         return int(self.array.shape[self.axis])
 
     def holds(self, array: Array, axis: int) -> bool:
-        """Says whether an array that begins where this does is its first part along an axis."""
+        """Return whether an array that begins where this does is its first part along an axis."""
         whole = self.array
         return (
             axis == self.axis
@@ -76,7 +76,7 @@ class Room:
         )
 
     def claim(self, before: int, steps: int) -> bool:
-        """Takes the place behind so many steps, unless somebody has, or there is none."""
+        """Take the place behind so many steps, unless somebody has, or there is none."""
         with self._lock:
             if self._used != before or before + steps > self.capacity:
                 return False
@@ -84,7 +84,7 @@ class Room:
             return True
 
     def first(self, platform: Platform, steps: int) -> Array:
-        """Returns its first steps."""
+        """Return its first steps."""
         shape = self.array.shape
         shape = (*shape[: self.axis], steps, *shape[self.axis + 1 :])
         view = View(0, self.array.dtype, shape, self.array.strides)
@@ -92,7 +92,7 @@ class Room:
 
 
 def is_cache(node: ir.Node | None) -> bool:
-    """Says whether a Concat goes on from an input of its graph, in an output of its graph."""
+    """Return whether a Concat goes on from an input of its graph, in an output of its graph."""
     if node is None or node.op_type != "Concat" or len(node.inputs) != 2:
         return False
     past, present = node.inputs[0], node.outputs[0]
@@ -100,13 +100,13 @@ def is_cache(node: ir.Node | None) -> bool:
 
 
 def room_of(array: Any, axis: int) -> Room | None:
-    """Returns the room whose first part an array is, if there is one."""
+    """Return the room whose first part an array is, if there is one."""
     room = _rooms.get(array.data.ptr)
     return room if room is not None and room.holds(array, axis % array.ndim) else None
 
 
 def longer(platform: Platform, pasts: Sequence[Array], axis: int, steps: int) -> list[Array]:
-    """Returns caches that go on from others by so many steps, which are still to be written.
+    """Return caches that go on from others by so many steps, which are still to be written.
 
     Args:
         platform: The device.
@@ -136,7 +136,7 @@ def longer(platform: Platform, pasts: Sequence[Array], axis: int, steps: int) ->
 
 
 def write(platform: Platform, cache: Array, part: Array, before: int, axis: int) -> None:
-    """Writes a part of a cache into its room, behind so many steps."""
+    """Write a part of a cache into its room, behind so many steps."""
     room = room_of(cache, axis)
     assert room is not None, "it was made in one"
     inner = math.prod(part.shape[axis + 1 :]) * part.dtype.itemsize

@@ -36,14 +36,14 @@ class Launch(ctypes.Structure):
 
     @classmethod
     def of(cls, sizes: Sequence[int]) -> Launch:
-        """Returns one of a grid and a block: three numbers each."""
+        """Return one of a grid and a block: three numbers each."""
         made = cls((ctypes.c_uint * 6)(*sizes), 0, None, None, 1, 0, Attribute(FOLLOWS, 0, 1))
         made.attributes = ctypes.addressof(made) + cls.attribute.offset
         return made
 
 
 def launch_function() -> Any:
-    """Returns the driver's function; ``None`` if it has none."""
+    """Return the driver's function; ``None`` if it has none."""
     try:
         launch = ctypes.CDLL("libcuda.so.1").cuLaunchKernelEx
     except (OSError, AttributeError):
@@ -53,7 +53,7 @@ def launch_function() -> Any:
 
 
 def launched(launch: Any, config: Launch, kernel: int, arguments: int, stream: int) -> None:
-    """Starts a kernel on a stream.
+    """Start a kernel on a stream.
 
     Args:
         launch: The driver's function.

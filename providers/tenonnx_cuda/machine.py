@@ -47,7 +47,7 @@ class Machine:
     libraries: frozenset[str] = frozenset()
 
     def missing(self) -> str | None:
-        """Says what is missing and how to mend it; ``None`` if CUDA can be used."""
+        """Return what is missing and how to mend it; ``None`` if CUDA can be used."""
         return self._missing_hardware() or self._missing_cupy() or self._missing_libraries()
 
     def _missing_hardware(self) -> str | None:
@@ -107,7 +107,7 @@ class Machine:
 
 @functools.cache
 def this_machine() -> Machine:
-    """Returns what is here; looked at once."""
+    """Return what is here; looked at once."""
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     if (driver := _driver()) is None:
         return Machine(hidden=hidden)  # the rest does not matter, and takes a while to find
@@ -132,7 +132,7 @@ def _driver() -> tuple[int, int] | None:
 
 
 def _devices(hidden: str | None) -> tuple[tuple[int, int], ...]:
-    """Asks NVML, which starts no CUDA: a process that did cannot use it in its forks."""
+    """Ask NVML, which starts no CUDA: a process that did cannot use it in its forks."""
     try:
         nvml = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
@@ -156,7 +156,7 @@ def _capability(nvml: ctypes.CDLL, number: int) -> tuple[int, int]:
 
 
 def visible(listed: str, count: int) -> int:
-    """Returns how many of some devices ``CUDA_VISIBLE_DEVICES`` shows: up to its first mistake."""
+    """Return how many of some devices ``CUDA_VISIBLE_DEVICES`` shows: up to its first mistake."""
     shown = 0
     for entry in listed.split(","):
         name = entry.strip()
@@ -177,7 +177,7 @@ def _installed_cupy() -> dict[str, str]:
 
 
 def _libraries() -> frozenset[str]:
-    """Looks where cupy does: NVIDIA's wheels, the toolkit's folder, and the loader's own paths."""
+    """Look where cupy does: NVIDIA's wheels, the toolkit's folder, and the loader's own paths."""
     folders = [*Path(sysconfig.get_path("purelib")).glob("nvidia/*/lib"), Path(sys.prefix) / "lib"]
     roots = [os.environ.get(name) for name in ("CUDA_PATH", "CUDA_HOME")]
     folders += [Path(root) / "lib64" for root in (*roots, "/usr/local/cuda") if root]
@@ -194,7 +194,7 @@ def _libraries() -> frozenset[str]:
 
 
 def _major(distribution: str) -> int | None:
-    """Returns the CUDA version of a wheel of cupy; ``None`` for one built here."""
+    """Return the CUDA version of a wheel of cupy; ``None`` for one built here."""
     digits = distribution.removeprefix("cupy-cuda").removesuffix("x")
     return int(digits) if digits.isdigit() else None
 

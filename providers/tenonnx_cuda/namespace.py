@@ -45,11 +45,11 @@ class DeviceNamespace:
         return found
 
     def empty(self, shape: Any, dtype: Any = np.float64) -> Array:
-        """Returns an array whose elements are still to be written."""
+        """Return an array whose elements are still to be written."""
         return allocate(self._cupy, shape, dtype)
 
     def where(self, condition: Array, *choices: Any) -> Any:
-        """Returns elements of one of two choices; where the condition holds if there are none."""
+        """Return elements of one of two choices; where the condition holds if there are none."""
         if not any(_dtype(choice) == BFLOAT16 for choice in choices):
             return self._cupy.where(condition, *choices)
         kind = np.result_type(*map(_dtype, choices))
@@ -57,27 +57,27 @@ class DeviceNamespace:
         return self._cupy.where(condition, *map(_bits, alike)).view(kind)
 
     def tril(self, m: Array, k: int = 0) -> Array:
-        """Returns the lower triangle, and zeros above it."""
+        """Return the lower triangle, and zeros above it."""
         return self._cupy.tril(_bits(m), k).view(m.dtype)
 
     def triu(self, m: Array, k: int = 0) -> Array:
-        """Returns the upper triangle, and zeros below it."""
+        """Return the upper triangle, and zeros below it."""
         return self._cupy.triu(_bits(m), k).view(m.dtype)
 
     def cumsum(self, a: Array, axis: int | None = None, dtype: Any = None) -> Array:
-        """Returns sums from the first element on."""
+        """Return sums from the first element on."""
         if a.dtype != BFLOAT16:
             return self._cupy.cumsum(a, axis, dtype)
         return self._cupy.cumsum(a.astype(np.float32), axis).astype(dtype or BFLOAT16)
 
     def cumprod(self, a: Array, axis: int | None = None, dtype: Any = None) -> Array:
-        """Returns products from the first element on."""
+        """Return products from the first element on."""
         if a.dtype != BFLOAT16:
             return self._cupy.cumprod(a, axis, dtype)
         return self._cupy.cumprod(a.astype(np.float32), axis).astype(dtype or BFLOAT16)
 
     def unique(self, ar: Array, *wanted: Any, **more: Any) -> Any:
-        """Returns the elements that there are, in order, and what else is wanted of them."""
+        """Return the elements that there are, in order, and what else is wanted of them."""
         if ar.dtype != BFLOAT16:
             return self._cupy.unique(ar, *wanted, **more)
         found = self._cupy.unique(ar.astype(np.float32), *wanted, **more)
@@ -86,7 +86,7 @@ class DeviceNamespace:
         return found[0].astype(BFLOAT16), *found[1:]
 
     def remainder(self, a: Array, b: Array) -> Array:
-        """Returns remainders of the divisor's sign."""
+        """Return remainders of the divisor's sign."""
         if a.dtype.kind in "biu":
             return self._cupy.remainder(a, b)
         rest = self._cupy.fmod(a, b)
@@ -107,20 +107,20 @@ class Draws:
         self._cupy, self._state = cupy, state
 
     def RandomState(self, seed: int) -> Draws:  # noqa: N802 - numpy's name
-        """Returns a generator."""
+        """Return a generator."""
         return Draws(self._cupy, np.random.RandomState(seed))
 
     def normal(self, loc: float = 0.0, scale: float = 1.0, size: Any = None) -> Array:
-        """Returns draws from a normal distribution."""
+        """Return draws from a normal distribution."""
         return self._cupy.asarray(self._state.normal(loc, scale, size))
 
     def uniform(self, low: float = 0.0, high: float = 1.0, size: Any = None) -> Array:
-        """Returns draws from an interval."""
+        """Return draws from an interval."""
         return self._cupy.asarray(self._state.uniform(low, high, size))
 
 
 def _dtype(x: Any) -> Any:
-    """Returns an array's element type; a Python number as it is, whose type gives way."""
+    """Return an array's element type; a Python number as it is, whose type gives way."""
     return getattr(x, "dtype", x)
 
 

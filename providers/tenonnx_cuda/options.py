@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
-
-from tenonnx.records import record
 
 UNLIMITED: Final = 2**64 - 1
 
@@ -15,7 +14,7 @@ CHOICES: Final = {
 }
 
 
-@record
+@dataclass(frozen=True)
 class CudaOptions:
     """The provider's options in a session.
 

@@ -53,7 +53,7 @@ class Event(Protocol):
     """A point in the order of a stream's work."""
 
     def synchronize(self) -> None:
-        """Waits until all before it is done."""
+        """Wait until all before it is done."""
 
 
 class Stream(Protocol):
@@ -67,29 +67,29 @@ class Stream(Protocol):
         """
 
     def active(self) -> AbstractContextManager[object]:
-        """Lets this thread's work go to the stream, and its results come from the pool."""
+        """Let this thread's work go to the stream, and its results come from the pool."""
 
     def ordered(self) -> AbstractContextManager[object]:
-        """Lets the kernels that this thread starts go to the stream; what allocates is ``empty``.
+        """Let the kernels that this thread starts go to the stream; what allocates is ``empty``.
 
         It takes less time than ``active``, and may be entered any number of times.
         """
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """Returns an array from the pool."""
+        """Return an array from the pool."""
 
     def capture(self, work: Callable[[], Any]) -> tuple[Graph, Any]:
-        """Captures what a function does; returns that and what the function returned.
+        """Capture what a function does; return that and what the function returned.
 
         Raises:
             CannotCaptureError: The function waited for the device, or did what cannot be repeated.
         """
 
     def wait_event(self, event: Event) -> None:
-        """Lets what comes now start after an event, without the host waiting for it."""
+        """Let what comes now start after an event, without the host waiting for it."""
 
     def synchronize(self) -> None:
-        """Waits until everything is done."""
+        """Wait until everything is done."""
 
 
 class CannotCaptureError(RuntimeError):
@@ -133,7 +133,7 @@ class Platform(Protocol):
         """cuDNN, if it is there."""
 
     def stream(self, limit: int, address: int = 0, *, tf32: bool = False) -> Stream:
-        """Returns a stream whose pool has at most ``limit`` bytes.
+        """Return a stream whose pool has at most ``limit`` bytes.
 
         Args:
             limit: In bytes.
@@ -142,44 +142,44 @@ class Platform(Protocol):
         """
 
     def to_device(self, array: NDArray) -> Array:
-        """Copies a host array, in the order of the active stream."""
+        """Copy a host array, in the order of the active stream."""
 
     def to_host(self, array: Array) -> NDArray:
-        """Copies an array to the host and waits for it."""
+        """Copy an array to the host and wait for it."""
 
     def allocate(self, nbytes: int) -> Block:
-        """Returns memory outside every pool.
+        """Return memory outside every pool.
 
         Raises:
             OutOfDeviceMemoryError: There is no such room.
         """
 
     def array(self, block: Block, view: View) -> Array:
-        """Returns an array that holds the block it lies in."""
+        """Return an array that holds the block it lies in."""
 
     def part(self, array: Array, view: View, hold: object = None) -> Array:
-        """Returns an array over another one's memory, which it holds; or an object that does."""
+        """Return an array over another one's memory, which it holds; or an object that does."""
 
     def write(self, target: Array, source: Array) -> None:
-        """Copies an array into one of its shape and element type, in the order of the stream."""
+        """Copy an array into one of its shape and element type, in the order of the stream."""
 
     def adopt(self, data: Any) -> Array:
-        """Returns an array over another library's memory, by DLPack."""
+        """Return an array over another library's memory, by DLPack."""
 
     def at(self, address: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
-        """Returns an array over memory at an address, which somebody else keeps."""
+        """Return an array over memory at an address, which somebody else keeps."""
 
     def pinned(self, nbytes: int) -> NDArray:
-        """Returns bytes of the host that the device can read by itself."""
+        """Return bytes of the host that the device can read by itself."""
 
     def copy(self, block: Block, offset: int, source: NDArray) -> Event:
-        """Starts copying pinned bytes to the device; returns when they are there.
+        """Start copying pinned bytes to the device; return when they are there.
 
         Copies are done in order, and beside all streams' work.
         """
 
     def map_host(self, address: int, nbytes: int, owner: object) -> Block:
-        """Lets the device read the host's memory where it is; it takes none of the device's.
+        """Let the device read the host's memory where it is; it takes none of the device's.
 
         Args:
             address: Of a page.
@@ -192,17 +192,17 @@ class Platform(Protocol):
 
     @property
     def uuid(self) -> str:
-        """Names the device for all processes."""
+        """Name the device for all processes."""
 
     def export(self, block: Block) -> bytes:
-        """Returns what another process opens a block by.
+        """Return what another process opens a block by.
 
         Raises:
             OSError: The device or the driver cannot.
         """
 
     def open(self, handle: bytes, nbytes: int, closed: Callable[[], None]) -> Block:
-        """Returns another process's block; it takes none of this one's memory.
+        """Return another process's block; it takes none of this one's memory.
 
         Args:
             handle: What ``export`` returned there.
@@ -214,7 +214,7 @@ class Platform(Protocol):
         """
 
     def lend(self, block: Block, hold: object) -> Block:
-        """Returns a block over the memory of another, whose arrays hold an object, too."""
+        """Return a block over the memory of another, whose arrays hold an object, too."""
 
     def compile(self, source: str, name: str, options: Sequence[str]) -> Launcher:
-        """Compiles a kernel; the same one once."""
+        """Compile a kernel; the same one once."""

@@ -5,9 +5,8 @@ Whoever lists providers imports this module, so what sessions alone need is impo
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, cast
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from tenonnx.operators import Kernel, Namespace, OperatorTable
     from tenonnx.options import SessionOptions
     from tenonnx.provider import Segment, Step
+    from tenonnx_cuda.kernel_selection import Target
     from tenonnx_cuda.platform import Platform, Stream
 
 
@@ -67,14 +67,14 @@ class CUDAExecutionProvider(ArrayProvider):
 
     @classmethod
     def check(cls) -> str | None:
-        """Says which of driver, device, cupy and CUDA libraries is missing, and how to mend it."""
+        """Return which of driver, device, cupy and CUDA libraries is missing, and the remedy."""
         from tenonnx_cuda.machine import this_machine
 
         return this_machine().missing()
 
     @classmethod
     def connect(cls, number: int) -> Platform:
-        """Returns the platform of a device."""
+        """Return the platform of a device."""
         from tenonnx_cuda.cupy_platform import connect
 
         return connect(number)
@@ -84,12 +84,19 @@ class CUDAExecutionProvider(ArrayProvider):
         """The namespace of the device's arrays."""
         return self.platform.xp
 
+    @functools.cached_property
+    def target(self) -> Target:
+        """The device, as calls have it."""
+        from tenonnx_cuda.kernel_selection import Target
+
+        return Target(self.platform, self.options)
+
     def declines(self, transform: str) -> str | None:
-        """Declines to compute in float32 what is faster as it is."""
+        """Decline to compute in float32 what is faster as it is."""
         return "16-bit floats are fast here" if transform == "widen-fp16" else None
 
     def supports(self, node: ir.Node) -> Literal[True] | str:
-        """Accepts a node whose operator is in the table and whose elements a device has."""
+        """Accept a node whose operator is in the table and whose elements a device has."""
         from tenonnx_cuda.elementwise.elements import not_on_device
 
         verdict = super().supports(node)
@@ -104,9 +111,11 @@ class CUDAExecutionProvider(ArrayProvider):
         return True
 
     def compile(self, segment: Segment) -> Sequence[Step]:
-        """Returns a step per node, each on the session's stream; or graphs of many."""
+        """Return a step per node, each on the session's stream; or graphs of many."""
+        from tenonnx.planning.values import value_infos
         from tenonnx_cuda.capture.step_fusion import fuse_steps
 
+        escaping = frozenset(value_infos(segment.escaping))
         on_host = self._on_shapes(segment.nodes)
         chosen = {n: self._on_host(n) if n in on_host else self._chosen(n) for n in segment.nodes}
         self._preload(segment, chosen.values())
@@ -115,24 +124,24 @@ class CUDAExecutionProvider(ArrayProvider):
         if self.options.enable_cuda_graph:
             from tenonnx_cuda.capture.graph import captured_graphs
 
-            steps = captured_graphs(steps, segment.escaping, self.stream, self._there)
+            steps = captured_graphs(steps, escaping, self.stream, self._there)
         else:
-            steps = fuse_steps(steps, segment.escaping, self._there)
+            steps = fuse_steps(steps, escaping, self._there)
         return [on_stream(self.stream, step) for step in steps]
 
     def _joined(
         self, segment: Segment, steps: dict[ir.Node, Step], on_host: frozenset[ir.Node]
     ) -> list[Step]:
-        """Returns the steps of nodes, some of them for several nodes."""
+        """Return the steps of nodes, some of them for several nodes."""
         from tenonnx_cuda.fuse import Scope, fuse
 
         nodes = [node for node in segment.nodes if node not in on_host]
         free = filter(self._is_free, nodes)
-        fuse(Scope(nodes, free, segment.escaping, self.platform, self.options), steps, self.device)
+        fuse(Scope(nodes, free, segment.escaping, self.target), steps, self.device)
         return [steps[node] for node in segment.nodes if node in steps]
 
     def _on_shapes(self, nodes: Sequence[ir.Node]) -> frozenset[ir.Node]:
-        """Returns the nodes that compute with shapes, which the host does without a wait."""
+        """Return the nodes that compute with shapes, which the host does without a wait."""
         from tenonnx.planning.shape_arithmetic import on_shapes
 
         def asks(node: ir.Node) -> bool:
@@ -142,26 +151,22 @@ class CUDAExecutionProvider(ArrayProvider):
         return frozenset(node for node in found if not asks(node))
 
     def _on_host(self, node: ir.Node) -> Step:
-        """Returns the step of a node that computes with shapes."""
-        call = self.bound(node, np)
-
-        def array(*inputs: Any) -> Any:
-            return np.asarray(call(*inputs))  # numpy makes a number of one without axes
-
-        return dataclasses.replace(self._step(node), call=array, host="all")
+        """Return the step of a node that computes with shapes."""
+        call = functools.partial(_as_array, self.bound(node, np))
+        return self._step(node).replaced(call=call, host="all")
 
     def _is_free(self, node: ir.Node) -> bool:
-        """Says whether a node's kernel is the library's, which no plug-in replaced."""
+        """Return whether a node's kernel is the library's, which no plug-in replaced."""
         from tenonnx_array import TABLE
 
         place = (node.domain, node.op_type, node.version or 1)
         return TABLE.find(*place) in (None, self.table.find(*place))
 
     def _chosen(self, node: ir.Node) -> Step:
-        """Returns the step of a node, with a kernel of the provider's own if there is one."""
+        """Return the step of a node, with a kernel of the provider's own if there is one."""
+        from tenonnx.planning.values import value_info
         from tenonnx_cuda.capture.dynamic_length import DynamicCall
         from tenonnx_cuda.capture.replay import Replayed
-        from tenonnx_cuda.capture.tracer import cannot_capture
         from tenonnx_cuda.kernel_selection import Instead, Site, choices
 
         step = self._step(node)
@@ -171,24 +176,19 @@ class CUDAExecutionProvider(ArrayProvider):
         if choice is None:
             is_view = not node.domain and node.op_type in PARTS
             return step.called(Replayed(step.call, self.platform)) if is_view else step
-        library = step.call
-
-        def plain(*inputs: Any) -> Any:
-            cannot_capture()
-            return library(*inputs)
-
-        found = choice(Site(node, self.platform, self.options), plain)
+        found = choice(Site(node, self.target), functools.partial(_uncaptured, step.call))
         if found is None:
             return step
         if isinstance(found, Instead):
-            step = dataclasses.replace(step, inputs=found.inputs(node))
+            inputs = tuple(map(value_info, found.inputs(node)))
+            step = step.replaced(inputs=inputs)
             found = found.call
         if isinstance(found, DynamicCall) and found.numbers:
-            step = dataclasses.replace(step, host=found.numbers)
+            step = step.replaced(host=found.numbers)
         return step.called(Replayed(found, self.platform))
 
     def _preload(self, segment: Segment, steps: Iterable[Step]) -> None:
-        """Copies all weights that steps read to the device, in large transfers.
+        """Copy all weights that steps read to the device, in large transfers.
 
         What bodies get and return may be weights that no step knows to be any, so all are waited
         for where there are bodies.
@@ -196,25 +196,24 @@ class CUDAExecutionProvider(ArrayProvider):
         import onnx_ir as ir
 
         from tenonnx.graph import is_control_flow
-        from tenonnx.planning.lower import weight_of
 
         read = (
-            weight_of(value)
+            value.weight
             for step in steps
             for i, value in enumerate(step.inputs)
-            if step.device_of_input(i) is not HOST
+            if value is not None and step.device_of_input(i) is not HOST
         )
         graph = segment.nodes[0].graph
         bodies = isinstance(graph, ir.Graph) and any(map(is_control_flow, graph))
         self._weights.preload(filter(None, read), wait=bodies)
 
     def _after_weights(self, step: Step) -> Step:
-        """Returns a step that waits for those of its weights that are underway."""
-        from tenonnx.planning.lower import weight_of
+        """Return a step that waits for those of its weights that are underway."""
         from tenonnx_cuda.weights.uploads import after
 
         inner = (value for node in step.nodes for value in node.inputs)
-        read = filter(None, map(weight_of, (*step.inputs, *inner)))
+        values = filter(None, (*step.inputs, *inner))
+        read = filter(None, (value.weight for value in values))
         known = dict.fromkeys(map(self._weights.upload, read))
         uploads = [upload for upload in known if upload is not None]
         self._there.expect(uploads)
@@ -226,19 +225,31 @@ class CUDAExecutionProvider(ArrayProvider):
 
 
 def on_stream(stream: Stream, step: Step) -> Step:
-    """Returns a step whose work goes to a stream; a graph looks after that itself."""
+    """Return a step whose work goes to a stream; a graph looks after that itself."""
     from tenonnx_cuda.capture.replay import Replayed
 
     parts = tuple(on_stream(stream, part) for part in step.parts)
-    step, call = dataclasses.replace(step, parts=parts), step.call
+    step, call = step.replaced(parts=parts), step.call
     if getattr(call, "has_stream", False) or step.host == "all":
         return step
     if isinstance(call, Replayed):
         return step.called(call.on(stream))
 
-    @functools.wraps(call)
-    def run(*inputs: Any, **buffers: Any) -> Any:
-        with stream.active():
-            return call(*inputs, **buffers)
+    run = functools.partial(_active, stream, call)
+    return step.called(functools.update_wrapper(run, call, updated=()))
 
-    return step.called(run)
+
+def _active(stream: Stream, call: Callable[..., Any], *inputs: Any, **buffers: Any) -> Any:
+    with stream.active():
+        return call(*inputs, **buffers)
+
+
+def _uncaptured(call: Callable[..., Any], *inputs: Any) -> Any:
+    from tenonnx_cuda.capture.tracer import cannot_capture
+
+    cannot_capture()
+    return call(*inputs)
+
+
+def _as_array(call: Callable[..., Any], *inputs: Any) -> Any:
+    return np.asarray(call(*inputs))  # numpy makes a number of one without axes

@@ -40,13 +40,13 @@ LARGEST_GRID: Final = 65535
 
 @functools.cache
 def header(name: str) -> str:
-    """Returns what several sources include."""
+    """Return what several sources include."""
     return endings() if name == "endings" else (FOLDER / f"{name}.cuh").read_text()
 
 
 @functools.cache
 def source(name: str) -> str:
-    """Returns a file of kernels as it is compiled: by itself, with what it includes in it."""
+    """Return a file of kernels as it is compiled: by itself, with what it includes in it."""
     text = (FOLDER / f"{name}.cu").read_text()
     return header("common") + INCLUDE.sub(lambda found: header(found[1]), text)
 
@@ -58,13 +58,13 @@ class Kernel:
         self._launcher = launcher
 
     def __call__(self, grid: Grid, block: Grid, arguments: Sequence[Any]) -> None:
-        """Starts it: blocks, threads of a block; arrays, numpy scalars, ``DynamicNumber``s."""
+        """Start it: blocks, threads of a block; arrays, numpy scalars, ``DynamicNumber``s."""
         others = [each for each in arguments if not isinstance(each, np.generic)]
         start(self._launcher(grid, block, arguments), *others)
 
 
 def kernel(platform: Platform, file: str, name: str, **macros: Any) -> Kernel:
-    """Returns a kernel, compiled for some values of its macros.
+    """Return a kernel, compiled for some values of its macros.
 
     Args:
         platform: The device.
@@ -77,15 +77,15 @@ def kernel(platform: Platform, file: str, name: str, **macros: Any) -> Kernel:
 
 
 def pointer(array: Any) -> Any:
-    """Returns an array as an argument; a null pointer for none."""
+    """Return an array as an argument; a null pointer for none."""
     return NULL if array is None else array
 
 
 def blocks(count: int) -> tuple[int]:
-    """Returns a grid of blocks of ``THREADS``, with a thread for each of some things."""
+    """Return a grid of blocks of ``THREADS``, with a thread for each of some things."""
     return (max(1, -(-count // THREADS)),)
 
 
 def is_aligned(*arrays: Any) -> bool:
-    """Says whether arrays begin where 16 bytes can be read at once."""
+    """Return whether arrays begin where 16 bytes can be read at once."""
     return all(array.data.ptr % 16 == 0 for array in arrays)

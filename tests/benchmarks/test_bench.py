@@ -12,7 +12,8 @@ import numpy as np
 import onnx
 import pytest
 
-pytest.importorskip("onnxruntime")
+for needed in ("onnxruntime", "matplotlib", "pytest_benchmark"):
+    pytest.importorskip(needed)
 
 ROOT = Path(__file__).parents[2]
 # pytest-benchmark does not measure in what it takes for a worker of xdist.

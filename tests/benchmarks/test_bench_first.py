@@ -97,17 +97,13 @@ def opened(**seconds: float) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("name", "mine", "theirs", "said"),
     [
-        ("lstm", 0.029, 0.02, {"import, session, first run 29 ms ≤ 30 ms": True}),
-        ("lstm", 0.05, 0.06, {"import, session, first run 50 ms ≤ 60 ms": True}),
-        ("lstm", 0.07, 0.06, {"import, session, first run 70 ms ≤ 60 ms": False}),
-        (
-            "graph-1k", 0.07, 0.08,
-            {"session 20 ms ≤ 15 ms": False, "import, session, first run 70 ms ≤ 80 ms": True},
-        ),
+        ("lstm", 0.05, 0.06, {"import, session, first run 50 ms ≤ 120 ms": True}),
+        ("lstm", 0.13, 0.06, {"import, session, first run 130 ms ≤ 120 ms": False}),
+        ("lstm", 0.5, 0.4, {"import, session, first run 500 ms ≤ 520 ms": True}),
         (
             "resnet50-ort", 0.07, 0.08,
             {
-                "import, session, first run 70 ms ≤ 80 ms": True,
+                "import, session, first run 70 ms ≤ 140 ms": True,
                 "session and first run 1.00 ≤ 1.5": True,
             },
         ),
@@ -121,6 +117,18 @@ def test_a_second_process_is_judged(
     assert found["again"].bounds == said
 
 
+def test_a_first_process_is_judged() -> None:
+    rows = first("table").ROWS
+    found = opened(installed=0.7, onnxruntime=0.4)
+    first("outcome").judge(found, rows["bert"])
+    assert found["installed"].bounds == {"import, session, first run 700 ms ≤ 600 ms": False}
+    found = opened(installed=0.7, onnxruntime=0.4)
+    found["installed"].trials[0] |= {"session_s": 0.34, "ratio": 1.0}
+    first("outcome").judge(found, rows["digits"])
+    bounds = {"second / warm 1.00 ≤ 1.1": True, "answer after numpy 340 ms ≤ 350 ms": True}
+    assert found["installed"].bounds == bounds
+
+
 def test_second_processes_are_judged_together() -> None:
     report = first("report")
     results = report.Results(rows=[*opened(again=0.02, onnxruntime=0.08).values()])
@@ -128,7 +136,7 @@ def test_second_processes_are_judged_together() -> None:
     assert results.holds
     results.rows = [*opened(again=0.06, onnxruntime=0.08).values()]
     assert not results.holds
-    assert "FAILS: again, import, session, first run take 0.75 ≤ 0.5" in report.as_markdown(results)
+    assert "FAILS: again, import, session, first run take 0.75 ≤ 0.7" in report.as_markdown(results)
 
 
 def test_a_process_that_fails_has_a_note(tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ def test_all_corners_are_run_by_both() -> None:
 
 
 def test_corners_and_page(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
     names = ("hashing", "forest-load", "forest-load-kept")
     run("corners", "--quick", "--threads", "1", "--output", str(tmp_path), *names)
     (tmp_path / "cpu-quick.json").write_text('{"machine": {}, "rows": [], "roofline": []}')

@@ -34,7 +34,7 @@ def agree(shown: Iterable[str], exact: Iterable[float]) -> None:
 
 
 def openings(state: str) -> dict[str, float]:
-    """Returns each model's median of import, session and first run."""
+    """Return each model's median of import, session and first run."""
     return {
         row["name"]: statistics.median(trial["opened_s"] for trial in row["trials"])
         for row in results("first")
@@ -77,7 +77,7 @@ def test_the_table() -> None:
 
 
 def seconds(cell: str) -> list[float]:
-    """Returns a cell's two numbers: seconds, or MiB as they are."""
+    """Return a cell's two numbers: seconds, or MiB as they are."""
     ours, theirs = cell.replace(",", "").removesuffix(" (PSS)").split(" : ")
     unit = theirs.split()[1]
     numbers = [part.split() for part in (ours, theirs)]

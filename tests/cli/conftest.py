@@ -20,7 +20,7 @@ from tenonnx.weights import registry as weights
 
 @pytest.fixture
 def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Runs the command in this process, where it finds what a process of its own would find."""
+    """Run the command in this process, where it finds what a process of its own would find."""
     monkeypatch.setenv("COLUMNS", "200")
 
     def run(*arguments: object) -> Result:
@@ -35,7 +35,7 @@ def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
 
 @pytest.fixture
 def start() -> Start:
-    """Starts the command as a process of its own."""
+    """Start the command as a process of its own."""
 
     def popen(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -78,7 +78,7 @@ def foreign(folder: Path) -> str:
 
 @pytest.fixture
 def write(folder: Path) -> Write:
-    """Writes a file; returns its name."""
+    """Write a file; return its name."""
 
     def write_file(name: str, text: str) -> str:
         (folder / name).write_text(textwrap.dedent(text))

@@ -13,7 +13,7 @@ from models import FLOAT, INT64, model, node, value
 
 Cli: TypeAlias = Callable[..., Result]
 Start: TypeAlias = Callable[..., Any]
-"""Returns a ``subprocess.Popen`` whose streams are pipes."""
+"""Return a ``subprocess.Popen`` whose streams are pipes."""
 
 Write: TypeAlias = Callable[[str, str], str]
 

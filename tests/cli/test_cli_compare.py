@@ -22,7 +22,7 @@ QUICK = ("--repeat", 3, "--settle", 0, "--no-memory")
 
 @pytest.fixture
 def peer(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Any]], None]:
-    """Has a function take onnxruntime's place."""
+    """Have a function take onnxruntime's place."""
 
     def put(run: Callable[[Mapping[str, Any]], list[Any]]) -> None:
         monkeypatch.setattr("tenonnx_bench.compare.peer_opener", lambda *_: lambda _: run)
@@ -115,9 +115,35 @@ def test_sequences_maps_and_types(cli: Cli, folder: Path, peer: Any) -> None:
     peer(lambda feeds: [[feeds["x"], feeds["x"] + 1]])
     found = cli("compare", "sequence.onnx", *QUICK, "--json")
     assert found.exit_code == 1
-    assert [row["name"] for row in json.loads(found.stdout)["outputs"]] == ["y.0", "y.1"]
+    (row,) = json.loads(found.stdout)["outputs"]
+    assert (row["name"], row["dtype"], row["shape"], row["beyond"]) == ("y", "float32", [2], 2)
     peer(lambda feeds: [[feeds["x"]]])
     assert cli("compare", "sequence.onnx", *QUICK).exit_code == 1
+
+
+def test_numbers_in_maps_are_held_to_the_declared_type(cli: Cli, folder: Path, peer: Any) -> None:
+    entry = onnx.helper.make_map_type_proto(
+        onnx.TensorProto.INT64, onnx.helper.make_tensor_type_proto(FLOAT, [])
+    )
+    y = onnx.helper.make_value_info("y", onnx.helper.make_sequence_type_proto(entry))
+    zipped = node("ZipMap", "x", "y", domain="ai.onnx.ml", classlabels_int64s=[0, 1, 2])
+    proto = model([zipped], [value("x", FLOAT, [None, 3])], [y], domains={"ai.onnx.ml": 1})
+    onnx.save(proto, folder / "zipped.onnx")
+
+    def other(feeds: Mapping[str, Any]) -> list[Any]:
+        return [[dict(enumerate((row * off).tolist())) for row in np.atleast_2d(feeds["x"])]]
+
+    command = ("compare", "zipped.onnx", "--dim", "x.0=50", *QUICK, "--json")
+    off = 1 + 1e-6
+    peer(other)
+    found = cli(*command)
+    assert found.exit_code == 0, found.output
+    (row,) = json.loads(found.stdout)["outputs"]
+    assert (row["name"], row["dtype"], row["shape"]) == ("y", "float32", [50])
+    assert row["allowed"] == {"relative": 1e-3, "absolute": 1e-4}
+    off = 1.01
+    found = cli(*command)
+    assert found.exit_code == 1, found.output
 
 
 @pytest.mark.parametrize(
@@ -145,12 +171,13 @@ def test_differences(mine: Any, other: Any, absolute: float | None, beyond: int)
 
 
 def test_what_cannot_be_compared_does_not_agree() -> None:
-    shape, dtype, keys = differences(
-        ["a", "b", "c"],
-        [np.zeros(2), np.zeros(2), {"a": 1}],
-        [np.zeros(3), np.zeros(2, np.float32), {"b": 1}],
+    shape, dtype, keys, nested = differences(
+        ["a", "b", "c", "d"],
+        [np.zeros(2), np.zeros(2), {"a": 1}, [np.zeros(1), {"k": np.zeros(2)}]],
+        [np.zeros(3), np.zeros(2, np.float32), {"b": 1}, [np.zeros(1), {"k": np.zeros(3)}]],
     )
     assert shape.problem == "the shape is [2], not [3]"
     assert dtype.problem == "the type is float64, not float32"
     assert not keys.agrees
+    assert nested.problem == "of d.1[k], the shape is [2], not [3]"
     assert largest([shape, dtype]) is None

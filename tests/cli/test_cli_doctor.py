@@ -44,6 +44,31 @@ def test_a_provider_that_computes_wrongly(cli: Cli, double: str) -> None:
     assert "buy one" in found["GoneExecutionProvider"]["detail"]
 
 
+def test_a_provider_that_declines_to_add_is_well(cli: Cli, write: Write) -> None:
+    plugin = write(
+        "negates.py",
+        """
+        from tenonnx import Provider, hookimpl
+
+        class Negates(Provider):
+            name = "NegatesExecutionProvider"
+
+            def supports(self, node):
+                return True if node.op_type == "Neg" else f"negates only, no {node.op_type}"
+
+            def compile(self, segment):
+                raise AssertionError("it has no node")
+
+        @hookimpl
+        def register_providers(register):
+            register(Negates)
+        """,
+    )
+    found = findings(cli, "--plugin", plugin)["NegatesExecutionProvider"]
+    assert found["status"] == "ok"
+    assert found["detail"] == "usable; not tried, because it declines to add: negates only, no Add"
+
+
 def test_a_plugin_that_does_not_load(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TENONNX_PLUGINS", "no-such-plugin")
 

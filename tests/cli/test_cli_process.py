@@ -40,7 +40,7 @@ def register_commands(register):
 
 
 def on_a_terminal(start: Start, *arguments: object, **environment: str) -> str:
-    """Runs the command on a terminal; returns what appears there."""
+    """Run the command on a terminal; return what appears there."""
     ours, theirs = pty.openpty()
     environment = {"TERM": "xterm-256color", "NO_COLOR": "", "COLUMNS": "100", **environment}
     process = start(*arguments, stdout=theirs, stderr=theirs, env=environment)

@@ -8,7 +8,9 @@ import onnx
 import pytest
 from small import Cli, mlp_model
 
-from tenonnx_bench import profile_page
+from tenonnx.cli import timing
+from tenonnx_bench import profile, profile_page
+from tenonnx_bench.hot import Watched
 
 
 def test_nodes_and_operators_are_listed(cli: Cli, mlp: str) -> None:
@@ -37,6 +39,19 @@ def test_operators_and_the_rest_add_up_to_a_run(cli: Cli, mlp: str) -> None:
     times = found["unwatched"]
     assert 0 < times["min"] <= times["median"] <= times["p99"]
     assert times["runs_per_second"] > 0
+
+
+@pytest.mark.parametrize(("watched", "warned"), [(2.1e-3, True), (2.1e-4, False)])
+def test_shares_of_slower_runs_are_said_to_be_theirs(watched: float, warned: bool) -> None:
+    settling = timing.Settling(1.0, 10, settled=True)
+    unwatched = {"median": 2e-4, "p99": 2e-4, "runs_per_second": 5e3}
+    told = profile.Profile(
+        "m.onnx", 3, 0.0, settling, unwatched, Watched(watched, 1e-5, 1e-5), [], [], []
+    )
+    found = [line for line in profile.summary(told) if line.startswith("shares are of watched")]
+    assert len(found) == warned
+    if warned:
+        assert "take 10.5 times as long" in found[0]
 
 
 def test_nodes_of_a_loop_are_no_part_of_another_node(cli: Cli, folder: Path) -> None:

@@ -10,6 +10,8 @@ import onnx
 import pytest
 from small import Cli
 
+from models import FLOAT, model, node, value
+
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 
 
@@ -56,6 +58,35 @@ def test_forms_belong_to_modes(cli: Cli, folder: Path) -> None:
     assert done.exit_code == 2
     assert "--mode static has no form integer" in done.stderr
     assert "hint: it has: qdq" in done.stderr
+
+
+@pytest.mark.skipif(
+    onnx.defs.onnx_opset_version() < 28, reason="older converters of versions lose types of maps"
+)
+def test_a_classifier_that_returns_maps(cli: Cli, folder: Path) -> None:
+    entry = onnx.helper.make_map_type_proto(
+        onnx.TensorProto.INT64, onnx.helper.make_tensor_type_proto(FLOAT, [])
+    )
+    output = onnx.helper.make_value_info("y", onnx.helper.make_sequence_type_proto(entry))
+    zipped = node("ZipMap", "p", "y", domain="ai.onnx.ml", classlabels_int64s=[0, 1, 2])
+    weights = {"w": np.random.default_rng(0).standard_normal((64, 3)).astype(np.float32)}
+    for name, product, weight in (
+        ("with", node("MatMul", "x w", "p"), weights),
+        ("without", node("Softmax", "x", "p"), {}),
+    ):
+        inputs = [value("x", FLOAT, [None, 64 if weight else 3])]
+        proto = model(
+            [product, zipped], inputs, [output], weight, opset=17, domains={"ai.onnx.ml": 1}
+        )
+        onnx.save(proto, folder / f"{name}.onnx")
+    done = cli("quantize", "with.onnx", "out.onnx")
+    assert done.exit_code == 0, done.output
+    (found,) = onnx.load(folder / "out.onnx").graph.output
+    assert found.type == output.type
+    assert cli("run", "out.onnx", "-i", "random").exit_code == 0
+    done = cli("quantize", "without.onnx", "out.onnx", "--force")
+    assert done.exit_code == 2
+    assert done.stderr.splitlines()[-2].startswith("error: the model has no weight to quantize")
 
 
 def test_mistakes_are_explained(cli: Cli, images: str) -> None:

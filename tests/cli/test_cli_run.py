@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from tenonnx.cli.app import _Told
 from tenonnx.cli.opening import kept_plans
 from tenonnx.cli.state import _Sentences
 from tenonnx.errors import InvalidArgument
-from tenonnx.planning.plan import Plan
+from tenonnx.planning import lower
 from tenonnx.provider import KernelState
 from tenonnx.session import InferenceSession
 
@@ -125,12 +126,61 @@ def test_random_integers_are_small(cli: Cli, folder: Path, dtype: int, expected:
 def test_an_unknown_dimension_is_told_from_those_there_are(cli: Cli, folder: Path) -> None:
     for shape, told in (
         ([None, 2], "has that dimension (there are: x.0)"),
-        ([2], "all sizes are fixed: leave --dim out"),
+        ([2], "no size can be chosen: leave --dim out"),
     ):
         path = save(folder, [node("Neg", "x", "y")], [value("x", FLOAT, shape)], [value("y")])
         result = cli("run", path, "-i", "random", "--dim", "batch=1")
         assert result.exit_code == 2
         assert told in result.stderr
+
+
+def test_a_dimension_of_inputs_that_are_given(cli: Cli, mlp: str) -> None:
+    np.save("x.npy", X)
+    result = cli("run", mlp, "-i", "x=x.npy", "--dim", "batch=3")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "error: --dim batch: sizes are for random inputs, and 'x' is given\n"
+        "hint: leave --dim out, or say --input x=random\n"
+    )
+    both = cli("run", mlp, "-i", "x=x.npy", "-i", "random", "--dim", "batch=3", "--json")
+    assert json.loads(both.stdout)["outputs"][0]["shape"] == [3, 5]
+
+
+def test_an_option_after_the_subcommand_that_stands_before_it(cli: Cli, mlp: str) -> None:
+    for words, moved in (
+        (("--plugin", "my plugin.py"), "--plugin 'my plugin.py'"),
+        (("--plugin=mine.py",), "--plugin=mine.py"),
+        (("-v",), "-v"),
+    ):
+        result = cli("run", mlp, *words, "-i", "random")
+        assert result.exit_code == 2
+        assert result.stderr == (
+            f"error: {words[0].partition('=')[0]} stands before the subcommand\n"
+            f"hint: tenonnx {moved} run mlp.onnx -i random\n"
+        )
+    named = cli("run", "--", "-v")
+    assert "there is no model at -v" in named.stderr
+
+
+def test_remedies_are_options_of_the_command(cli: Cli, mlp: str) -> None:
+    np.save("double.npy", X.astype(np.float64))
+    np.save("row.npy", X[0])
+    wrong = cli("run", mlp, "-i", "x=double.npy").stderr
+    assert "hint: write the file again: numpy.save(FILE, ARRAY.astype('float32'))\n" in wrong
+    flat = cli("run", mlp, "-i", "x=row.npy").stderr
+    assert "hint: write the file again: numpy.save(FILE, ARRAY[None])\n" in flat
+    proto = onnx.load(mlp)
+    onnx.save(proto, "apart.onnx", save_as_external_data=True, location="w", size_threshold=0)
+    Path("elsewhere").mkdir()
+    shutil.move("w", "elsewhere/w")
+    Path("w").symlink_to(Path("elsewhere/w"))
+    Path("inside").mkdir()
+    shutil.move("apart.onnx", "inside/apart.onnx")
+    Path("inside/w").symlink_to(Path("elsewhere/w").resolve())
+    outside = cli("run", "inside/apart.onnx", "-i", "random")
+    allowed = str(Path("elsewhere").resolve())
+    assert f"hint: If you trust the model, allow it: --allow-root '{allowed}'\n" in outside.stderr
+    assert cli("run", "inside/apart.onnx", "-i", "random", "--allow-root", allowed).exit_code == 0
 
 
 def test_unnamed_dimensions_are_set_by_axis(cli: Cli, folder: Path) -> None:
@@ -212,6 +262,13 @@ def test_not_all_outputs_are_numbers(cli: Cli, folder: Path) -> None:
         (("-i", "x=[1, 2]"), "got rank 1 (shape [2])"),
         (("-i", "random", "--dim", "batsch=2"), "that dimension; did you mean 'batch'?"),
         (("-i", "random", "--dim", "x.2=2"), "has that dimension (there are: batch)"),
+        (("-i", "random", "--dim", "x.1=3"), "--dim x.1=3: the model fixes that size at 16"),
+        (("-i", "random", "--dim", "batch=1e20"), "expected NAME=SIZE, such as batch=4"),
+        (("-i", "random", "--dim", "batch=²"), "expected NAME=SIZE, such as batch=4"),
+        (("-i", "random", "--dim", f"batch={10**20}"), "a size is at most 9,223,372,036,854"),
+        (("-i", "random", "--dim", f"batch={'9' * 5000}"), "a size is at most 9,223,372,036"),
+        (("-i", "random", "--dim", f"batch={2**62}"), "no memory for random input 'x' of shape"),
+        (("-i", "random", "--dim", f"batch={10**11}"), "no memory for random input 'x' of shape"),
         (("-i", "random", "--dim", "batch"), "--dim batch: expected NAME=SIZE, such as batch=4"),
         (("-i", "random", "-p", "cpuu"), "unknown provider 'cpuu'; did you mean 'cpu'?"),
         (("-i", "random", "-p", "cpu:x"), "--provider cpu:x: expected cpu:option=value"),
@@ -372,13 +429,13 @@ def test_a_plan_that_was_kept_is_opened(
     monkeypatch.setenv("TENONNX_CACHE_DIR", str(folder / "cache"))
     monkeypatch.setenv("TENONNX_JIT", "0")
     compiled: list[object] = []
-    made = Plan.__init__
+    made = lower.lower
 
-    def init(plan: Plan, *given: Any) -> None:
-        compiled.append(plan)
-        made(plan, *given)
+    def counted(placed: Any) -> Any:
+        compiled.append(placed)
+        return made(placed)
 
-    monkeypatch.setattr(Plan, "__init__", init)
+    monkeypatch.setattr(lower, "lower", counted)
     command = ("run", mlp, "-i", "random", "--json")
     reports = [json.loads(cli(*command).stdout) for _ in range(2)]
     assert len(compiled) == 1

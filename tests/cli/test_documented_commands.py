@@ -22,7 +22,7 @@ def options_of(command: Any) -> set[str]:
 
 
 def known_options() -> dict[str, set[str]]:
-    """Returns the options of every subcommand, those of the built-in plug-ins among them."""
+    """Return the options of every subcommand, those of the built-in plug-ins among them."""
     given: list[Any] = [app]
     for group in ("tenonnx", "tenonnx.commands"):
         for module in PROJECT["project"]["entry-points"][group].values():
@@ -41,7 +41,7 @@ def known_options() -> dict[str, set[str]]:
 
 
 def shown(text: str, listed: list[str]) -> Iterator[list[str]]:
-    """Yields the words of every command of tenonnx's that has a subcommand."""
+    """Yield the words of every command of tenonnx's that has a subcommand."""
     for line in (*listed, *INLINE.findall(FENCE.sub("", text))):
         for part in SEPARATORS.split(line):
             words = [word for word in part.split() if not re.match(r"[A-Z_]+=", word)]

@@ -14,7 +14,7 @@ HOW = "needs python -m tenonnx.as_onnxruntime -m pytest tests/clients"
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
-    """Skips what would run with the real onnxruntime."""
+    """Skip what would run with the real onnxruntime."""
     stand_in = type(sys.modules.get("onnxruntime")).__name__ == "Stand"
     for item in items:
         if "clients" in item.path.parts and not stand_in:

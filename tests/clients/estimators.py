@@ -55,7 +55,7 @@ ARGUMENTS: dict[str, Callable[[], dict[str, Any]]] = {
 
 
 def names() -> list[str]:
-    """Returns the estimators that skl2onnx converts."""
+    """Return the estimators that skl2onnx converts."""
     from skl2onnx import supported_converters
 
     convertible = {name.removeprefix("Sklearn") for name in supported_converters()}
@@ -63,7 +63,7 @@ def names() -> list[str]:
 
 
 def fitted(name: str) -> tuple[Any, np.ndarray[Any, Any]]:
-    """Returns an estimator and rows to run it on."""
+    """Return an estimator and rows to run it on."""
     kind = dict(all_estimators())[name]
     arguments = ARGUMENTS.get(name, dict)()
     if "random_state" in inspect.signature(kind).parameters:
@@ -77,7 +77,7 @@ def fitted(name: str) -> tuple[Any, np.ndarray[Any, Any]]:
 
 
 def data_for(name: str, estimator: Any) -> tuple[np.ndarray[Any, Any], Any]:
-    """Returns rows and targets that suit an estimator."""
+    """Return rows and targets that suit an estimator."""
     iris = datasets.load_iris()
     order = np.random.default_rng(0).permutation(len(iris.data))[:ROWS]
     flowers, kinds = iris.data[order].astype(np.float32), iris.target[order]
@@ -93,7 +93,7 @@ def data_for(name: str, estimator: Any) -> tuple[np.ndarray[Any, Any], Any]:
 
 
 def is_regressor(estimator: Any) -> bool:
-    """Says whether an estimator predicts numbers."""
+    """Return whether an estimator predicts numbers."""
     from sklearn.base import is_regressor as check
 
     return bool(check(estimator))

@@ -69,7 +69,7 @@ def run(path: Path) -> Any:
 
 
 def check_close(path: Path, reference: Path, most: float) -> None:
-    """Checks the error's size relative to the output's."""
+    """Check the error's size relative to the output's."""
     expected = run(reference)
     error = np.linalg.norm(run(path) - expected) / np.linalg.norm(expected)
     assert 0 < error < most

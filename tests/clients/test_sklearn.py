@@ -81,7 +81,7 @@ def check(found: Any, expected: Any) -> None:
 
 
 def answers(estimator: Any, x: Any) -> list[Any]:
-    """Returns what a converted model's first outputs ought to be."""
+    """Return what a converted model's first outputs ought to be."""
     selects = hasattr(estimator, "get_support")
     if not hasattr(estimator, "predict") or selects:
         return [estimator.transform(x)]

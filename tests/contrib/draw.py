@@ -15,7 +15,7 @@ def real(*shape: int, dtype: Any = np.float32, scale: float = 1.0) -> Any:
 
 
 def positive(*shape: int, low: float = 0.01, high: float = 0.05, dtype: Any = np.float32) -> Any:
-    """Scales whose quotients are no simple fractions: nothing lies halfway between integers."""
+    """Scale whose quotients are no simple fractions: nothing lies halfway between integers."""
     levels = np.asarray(RNG.integers(0, 65521, shape))
     return np.asarray(low + (high - low) * levels / 65521).astype(dtype)
 
@@ -41,6 +41,6 @@ def int32(*values: int) -> Any:
 
 
 def angles(positions: int, pairs: int, dtype: Any = np.float32) -> tuple[Any, Any]:
-    """Caches of cosines and sines."""
+    """Cache of cosines and sines."""
     at = RNG.integers(0, 64, (positions, pairs)) / 64 * 2 * np.pi
     return np.cos(at).astype(dtype), np.sin(at).astype(dtype)

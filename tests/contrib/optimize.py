@@ -48,7 +48,7 @@ blocked (float[n,3,h,w] x, float[n,a,b,20] z)
 
 
 def save_blocked() -> None:
-    """Writes a network in the layout of this machine, with its inputs and answers."""
+    """Write a network in the layout of this machine, with its inputs and answers."""
     random = np.random.default_rng(0)
     shapes = {
         "w1": (48, 3, 3, 3), "b1": (48,), "w2": (48, 1, 3, 3), "b2": (48,), "w3": (24, 48, 1, 1),

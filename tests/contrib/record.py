@@ -54,7 +54,7 @@ def recorded(row: Row) -> Row:
 
 
 def check(topic: str) -> None:
-    """Prints what the installed onnxruntime answers otherwise than the file says."""
+    """Print what the installed onnxruntime answers otherwise than the file says."""
     rows = {row.id: row for row in importlib.import_module(f"rows_{topic}").ROWS}
     kept = read(HERE / f"{topic}.npz")
     exact = 0

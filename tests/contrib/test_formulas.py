@@ -35,34 +35,6 @@ def test_weights_are_dequantized_a_tile_at_a_time() -> None:
     close(y, x @ w.reshape(n, k).T, 1e-3)
 
 
-@pytest.mark.parametrize("parts", ["plain", "norm", "skip"])
-def test_products_of_one_input(parts: str) -> None:
-    x, skip, scale = real(2, 32), real(2, 32), real(32)
-    weights = [(bytes_of(n, 2, 8), np.abs(real(n, 2)), real(n)) for n in (6, 4, 4)]
-    given = {"K": 32, "block_size": 16}
-    before = [skip if parts == "skip" else None, None if parts == "plain" else scale]
-    total = x + skip if parts == "skip" else x
-    rows = total if parts == "plain" else rms(total, 1e-5) * scale
-
-    def product(codes, scales, bias):
-        w = (nibbles(codes) - np.float64(8)) * scales[:, :, None]
-        return rows @ w.reshape(-1, 32).T + bias
-
-    expected = [product(*part) for part in weights]
-    if parts != "plain":
-        flat = [array for part in weights for array in part]
-        *heads, after = run(
-            "MatMulNBitsQkv", x, *before, *flat, Nq=6, Nkv=4, epsilon=1e-5,
-            outputs=(0, 1, 2, 3), **given,
-        )  # fmt: skip
-        for actual, wanted in zip(heads, expected, strict=True):
-            close(actual, wanted, 1e-4)
-        close(after, total)
-    flat = [array for part in weights[1:] for array in part]
-    (y,) = run("MatMulNBitsMlp", x, *before, *flat, N=4, activation="silu", **given)
-    close(y, expected[1] * sigmoid(expected[1]) * expected[2], 1e-4)
-
-
 def test_weights_for_another_device_are_refused() -> None:
     with pytest.raises(tenonnx.RuntimeException, match="weight_prepacked=1"):
         run(

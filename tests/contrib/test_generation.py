@@ -11,7 +11,7 @@ import pytest
 from onnx import helper
 from rows import Row, feeds_of, model_of
 from rows_generation import BART, GPT, T5, one, text
-from toy_decoders import FLOAT, HEADS, INT32, LAYERS, SIZE, VOCABULARY, gpt, value
+from toy_decoders import HEADS, INT32, LAYERS, SIZE, VOCABULARY, gpt, value
 
 import tenonnx
 
@@ -127,7 +127,7 @@ def test_what_cannot_be_searched_is_refused(inputs: list[Any], message: str) -> 
 def test_a_decoder_of_another_kind_is_refused() -> None:
     node = helper.make_node("Identity", ["tokens"], ["logits"])
     body = helper.make_graph(
-        [node], "odd", [value("tokens", INT32, 1)], [value("logits", FLOAT, 1)]
+        [node], "odd", [value("tokens", INT32, 1)], [value("logits", INT32, 1)]
     )
     assert isinstance(body, onnx.GraphProto)
     attributes = {**GPT, "decoder": body}

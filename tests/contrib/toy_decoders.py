@@ -93,7 +93,7 @@ def gpt() -> onnx.GraphProto:
 
 
 def decode(toy: Toy, ids: str, seen: str, cross: str, past: bool) -> None:
-    """Writes a decoder that reads the cross attention's cache, and its own if there is one."""
+    """Write a decoder that reads the cross attention's cache, and its own if there is one."""
     state = toy.embed(ids, "words")
     for i in range(LAYERS):
         for part in ("key", "value"):

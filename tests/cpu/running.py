@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from scipy import special
@@ -17,9 +18,18 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 
 
 def require_kernels() -> None:
-    """Skips a module of tests where no kernels are installed and none can be compiled."""
+    """Skip a module of tests where no kernels are installed and none can be compiled."""
     if not has_numba() and installed() is None:
         pytest.skip("there are no kernels here", allow_module_level=True)
+
+
+BF16 = ("cpu", {"precision": "bf16"})
+"""A provider that may round the factors of products to bfloat16."""
+
+
+def narrow(x: Any) -> Any:
+    """Return numbers rounded to bfloat16, as float64."""
+    return x.astype(ml_dtypes.bfloat16).astype(np.float64)
 
 
 class Watch:
@@ -50,6 +60,7 @@ def session(
     kinds: dict[str, int] | None = None,
     shapes: dict[str, list[int | None]] | None = None,
     level: tenonnx.GraphOptimizationLevel | None = None,
+    provider: Any = "cpu",
 ) -> tenonnx.InferenceSession:
     inputs = [
         value(
@@ -65,7 +76,7 @@ def session(
     options.intra_op_num_threads = threads
     if level is not None:
         options.graph_optimization_level = level
-    return tenonnx.InferenceSession(proto.SerializeToString(), options)
+    return tenonnx.InferenceSession(proto.SerializeToString(), options, [provider])
 
 
 def run(nodes: Sequence[Any], feeds: Arrays, outputs: str, *given: Any, **options: Any) -> Any:
@@ -88,8 +99,8 @@ def softmax(x: Any) -> Any:
 
 
 def cells(one: tenonnx.InferenceSession) -> list[Any]:
-    """Returns the captures of each step of a plan; a step may compute several nodes."""
-    found = [getattr(step.call, "__self__", None) for step in one._plan._lowering.block.items]
+    """Return the captures of each step of a plan; a step may compute several nodes."""
+    found = [getattr(step.call, "__self__", None) for step in one._plan.program.block.items]
     return [cell for cell in found if isinstance(cell, capturable.Cell)]
 
 

@@ -321,3 +321,48 @@ def test_queries_without_keys_in_16_bits(kernel: Watch, hidden: bool, low: float
     )
     assert kernel.calls == 1
     np.testing.assert_allclose(np.float32(y), np.float32(wanted), rtol=4e-3, atol=4e-3)
+
+
+FILLS = [0.0, 10.0, -80.0, -1e4, -1e5, -1e9, -1e12, -1e30, float(np.finfo(np.float32).min), -np.inf]
+HIDING = {
+    "all": lambda keys: keys >= 0,
+    "most": lambda keys: keys != 1,
+    "some": lambda keys: keys > 4,
+}
+
+
+@pytest.mark.parametrize("fill", FILLS)
+@pytest.mark.parametrize("hiding", HIDING)
+@pytest.mark.parametrize("queries", [1, 3, 40])
+@pytest.mark.parametrize("keys", [12, 300])
+@pytest.mark.parametrize("compiled", [True, False])
+def test_hidden_keys_have_the_score_that_the_nodes_give_them(
+    fill: float,
+    hiding: str,
+    queries: int,
+    keys: int,
+    compiled: bool,
+    kernel: Watch,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Score are of thousands, and one of a hidden key is not a number."""
+    q, k = floats(1, 2, queries, 8, scale=40), floats(1, 2, keys, 8, seed=1, scale=40)
+    v, hidden = floats(1, 2, keys, 8, seed=2), HIDING[hiding](np.arange(keys))
+    k[0, 0, -1, 3] = np.nan
+    nodes = [
+        node("Transpose", "k", "t", perm=[0, 1, 3, 2]),
+        node("MatMul", "q t", "p"),
+        node("Where", "c fill p", "n"),
+        node("Softmax", "n", "a", axis=-1),
+        node("MatMul", "a v", "y"),
+    ]
+    feeds = {"q": q, "k": k, "v": v, "c": hidden}
+    one = session(nodes, feeds, "y", {"fill": np.float32(fill)}, kinds={"c": BOOL})
+    if not compiled:
+        monkeypatch.setattr(ATTEND, "run", None)
+    y = one.run(None, feeds)[0]
+    assert kernel.calls == int(compiled)
+    with np.errstate(all="ignore"):
+        scores = q.astype(np.float64) @ k.astype(np.float64).swapaxes(2, 3)
+    weights = softmax(np.where(hidden, np.float64(np.float32(fill)), scores))
+    np.testing.assert_allclose(y, weights @ v.astype(np.float64), rtol=2e-3, atol=2e-3)

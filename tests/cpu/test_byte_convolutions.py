@@ -174,7 +174,7 @@ def test_windows_between_codes(
 
 
 def test_ranges_that_change_from_run_to_run() -> None:
-    """Steps are captured, and zero points and scales are read in each run."""
+    """Step are captured, and zero points and scales are read in each run."""
     case = Case((1, 8, 9, 11), 24, (3, 3), pads=(1, 1, 1, 1))
     given = {
         "w": bytes_of(case.weights, np.uint8, 1), "wz": np.array(121, np.uint8),

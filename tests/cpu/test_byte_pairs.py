@@ -42,7 +42,7 @@ def drawn(seed: int, values: list[int], shape: Any, dtype: Any) -> NDArray[Any]:
 
 
 def seen(panel: NDArray[Any]) -> int:
-    """Returns what the kernel says of a panel ``(steps, COLUMNS, 4)``."""
+    """Return what the kernel says of a panel ``(steps, COLUMNS, 4)``."""
     shared.load()
     address = code_object.address_of(see_pairs.functions[()].name)
     result = np.full(1, -1, np.int32)
@@ -54,7 +54,7 @@ def seen(panel: NDArray[Any]) -> int:
 
 
 def fits(panel: NDArray[Any]) -> bool:
-    """Says whether no pair of activations has a sum beyond 16 bits."""
+    """Return whether no pair of activations has a sum beyond 16 bits."""
     pairs = panel.reshape(-1, 2).astype(np.int64)
     sums = [x * pairs[:, 0] + y * pairs[:, 1] for x in (0, 255) for y in (0, 255)]
     return bool(np.min(sums) >= -(2**15) and np.max(sums) < 2**15)

@@ -164,7 +164,7 @@ def test_products_as_real_numbers(with_bias: bool, monkeypatch: pytest.MonkeyPat
 
 
 def codes_of(x: Any) -> Any:
-    """Computes DynamicQuantizeLinear by the specification, in float32."""
+    """Compute DynamicQuantizeLinear by the specification, in float32."""
     low, high = min(np.float32(0), x.min()), max(np.float32(0), x.max())
     scale = (high - low) / np.float32(255) or np.float32(1)
     zero = np.clip(np.rint(-low / scale), 0, 255).astype(np.uint8)

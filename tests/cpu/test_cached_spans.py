@@ -24,7 +24,7 @@ Feeds = dict[str, Any]
 
 
 def decoder(*more: Any) -> onnx.ModelProto:
-    """Returns two layers of attention with dense layers; how many tokens there are says a mask."""
+    """Return two layers of attention with dense layers; how many tokens there are says a mask."""
     nodes = [
         node("ReduceSum", "mask axis", "seen"),
         node("Sub", "seen one", "before64"),
@@ -73,7 +73,7 @@ def feeds(count: int, before: int) -> Feeds:
 
 
 def bound(session: Any, held: Feeds, in_place: Any = CACHES) -> tenonnx.IOBinding:
-    """Returns a binding whose caches are outputs' memory, too."""
+    """Return a binding whose caches are outputs' memory, too."""
     binding: tenonnx.IOBinding = session.io_binding()
     for name, array in held.items():
         given = tenonnx.OrtValue.ortvalue_from_numpy(array)
@@ -95,10 +95,14 @@ def step(session: Any, binding: Any, given: Feeds) -> Feeds:
 
 
 def span(session: tenonnx.InferenceSession) -> CachedSpan:
-    """Returns the only call of a plan that has caches in it."""
-    owners = [getattr(each, "__self__", None) for each in session._plan._code.namespace.values()]
-    (found,) = {id(own): own for own in owners if isinstance(own, CachedSpan)}.values()
+    """Return the only call of a plan that has caches in it."""
+    (found,) = spans(session)
     return found
+
+
+def spans(session: tenonnx.InferenceSession) -> list[CachedSpan]:
+    owners = [getattr(each, "__self__", None) for each in session._plan._code.namespace.values()]
+    return list({id(own): own for own in owners if isinstance(own, CachedSpan)}.values())
 
 
 def captures(session: tenonnx.InferenceSession) -> int:
@@ -187,3 +191,20 @@ def test_a_kept_plan_has_the_capture(tmp_path: Path) -> None:
     options = tenonnx.RunOptions()
     plain = again.run(None, feeds(1, 0) | caches(), options)
     np.testing.assert_allclose(plain[0], wanted["y"], rtol=1e-6)
+
+
+def test_more_caches_than_a_capture_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The layers are in several spans, whose results are those of one."""
+    with monkeypatch.context() as patch:
+        patch.setattr("tenonnx_cpu.jit.layout.MOST_ARGUMENTS", 2 * LAYERS + 3)
+        several = opened(decoder())
+    one = opened(decoder())
+    assert (len(spans(several)), len(spans(one))) == (LAYERS, 1)
+    bindings = [bound(each, caches()) for each in (several, one)]
+    for count, before in WORDS:
+        found, wanted = (
+            step(session, binding, feeds(count, before))
+            for session, binding in zip((several, one), bindings, strict=True)
+        )
+        for name, array in wanted.items():
+            np.testing.assert_array_equal(found[name], array)

@@ -83,7 +83,7 @@ def environment(kernels: str) -> dict[str, str]:
 
 
 def child(body: str, product: Path, kernels: str) -> Any:
-    """Runs code in a fresh process that cannot import numba, and which prints JSON."""
+    """Run code in a fresh process that cannot import numba, and which prints JSON."""
     done = subprocess.run(
         [sys.executable, "-c", PRELUDE + textwrap.dedent(body), str(product)],
         env=environment(kernels), capture_output=True, text=True, check=False, timeout=120,

@@ -17,7 +17,7 @@ DOUBLE = 11
 
 
 def nearest(kind: int, points: Any, backwards: int = 0, **changed: Any) -> Any:
-    """Returns what sklearn's neighbors are converted to: a loop over the points."""
+    """Return what sklearn's neighbors are converted to: a loop over the points."""
     steps = [
         node("Identity", "matrix", "same"),
         node("Sub", "matrix point", "difference"),
@@ -71,6 +71,30 @@ def test_other_loops_stay(changed: dict[str, Any]) -> None:
         nearest(FLOAT, floats(3, 4, seed=1), **changed), disabled=("pairwise-distances",)
     )
     np.testing.assert_array_equal(one.run(None, {"x": x})[0], other.run(None, {"x": x})[0])
+
+
+@pytest.mark.parametrize(("width", "features"), [(4, 1), (1, 4), (None, 4)])
+def test_rows_that_may_broadcast_stay(width: int | None, features: int) -> None:
+    points = floats(3, features, seed=1)
+    proto = nearest(FLOAT, points)
+    del proto.graph.input[:]
+    proto.graph.input.append(value("x", FLOAT, [None, width]))
+    one = session(proto)
+    assert "Sub broadcasts" in " ".join(notes(one, "pairwise-distances"))
+    x = floats(5, width or 1)
+    expected = np.square(x[:, None].astype(float) - points).sum(-1)
+    np.testing.assert_allclose(one.run(None, {"x": x})[0], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("declared", [True, False], ids=["at-load", "at-run"])
+@pytest.mark.parametrize("depth", [1, 3])
+def test_operands_of_other_depths_are_refused(depth: int, declared: bool) -> None:
+    inputs = [value("a", FLOAT, [2, 4] if declared else None)]
+    inputs.append(value("b", FLOAT, [5, depth] if declared else None))
+    one = node("CDist", "a b", "y", domain="com.microsoft")
+    proto = model([one], inputs, [value("y", FLOAT, None)])
+    with pytest.raises(tenonnx.errors.TenonnxError, match=r"B.*\b4\b"):
+        session(proto).run(None, {"a": floats(2, 4), "b": floats(5, depth)})
 
 
 def test_a_model_that_is_saved_keeps_its_loop(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def same(one: Any, plain: Any, feeds: dict[str, Any]) -> None:
 
 
 def tracer(one: tenonnx.InferenceSession) -> span.Tracer:
-    found = [getattr(step.call, "__self__", None) for step in one._plan._lowering.block.items]
+    found = [getattr(step.call, "__self__", None) for step in one._plan.program.block.items]
     (only,) = (cell[1] for cell in found if isinstance(cell, capturable.Cell))
     assert isinstance(only, span.Tracer)
     return only
@@ -124,7 +124,7 @@ def test_a_cache_that_grows(nodes: Any, threads: int, monkeypatch: pytest.Monkey
     for past in range(3, 9):
         same(one, plain, fed(past, batch=2, mask=mask))
         same(one, plain, fed(past, queries=3, mask=mask))
-    assert len(tracer(one).untraced_steps) == len(tracer(one).parts), "none is parted"
+    assert len(tracer(one).untraced_steps) == len(tracer(one).single_steps), "none is parted"
 
 
 def test_lengths_that_a_run_serves_ask_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,6 +154,26 @@ def test_what_is_on_no_line_is_parted(
     assert not kept._dynamic
     inside = [getattr(step.call, "__self__", None) for step in kept.untraced_steps]
     assert any(len(cell[1]._dynamic) for cell in inside if type(cell[1]) is span.Tracer)
+
+
+def test_texts_have_runs_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cache grow beside a text, and begin again beside others; the span stays whole."""
+    nodes = [*JOINED, node("MatMul", "text w", "seen"), node("Softmax", "seen", "z")]
+
+    def read(past: int, tokens: int) -> dict[str, Any]:
+        return fed(past) | {"text": floats(1, tokens, WIDTH, seed=tokens)}
+
+    used = {name: WEIGHTS[name] for name in ("w", "split", "join")}
+    one = session(nodes, read(3, 5), "y keys z", used, opset=23)
+    with monkeypatch.context() as patch:
+        patch.setattr(capturable, "COUNTED", False)
+        plain = session(nodes, read(3, 5), "y keys z", used, opset=23)
+    for tokens in (5, 9, 7):
+        for past in range(3, 12):
+            same(one, plain, read(past, tokens))
+    kept = tracer(one)
+    assert not kept._parted
+    assert len(kept._dynamic) == 3
 
 
 def test_threads_with_lengths_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -277,7 +277,7 @@ def test_axes_are_merged() -> None:
     assert merge_axes(forms((2, 3, 4), (2, 1, 4)), (2, 3, 4)) == [
         (2, (12, 4)), (3, (4, 0)), (4, (1, 1)),
     ]  # fmt: skip
-    assert lay_out(forms((1000, 3), (1000, 1)), [], 2, 1) is None
+    assert lay_out(tuple(forms((1000, 3), (1000, 1))), (), 2, 1) is None
 
 
 def test_short_rows_are_one() -> None:

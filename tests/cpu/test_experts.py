@@ -21,7 +21,7 @@ COUNT, DEPTH, COLUMNS = 5, 96, 64
 
 
 def layer(choose: str, is_left: bool, places: np.ndarray[Any, Any]) -> tuple[Any, Any]:
-    """Returns a session of the nodes that exporters write, and what it is fed."""
+    """Return a session of the nodes that exporters write, and what it is fed."""
     stack = floats(COUNT, *((COLUMNS, DEPTH) if is_left else (DEPTH, COLUMNS)))
     x = floats(places.size, DEPTH, seed=1)
     x = x[:, :, None] if is_left else x[:, None, :]
@@ -80,7 +80,7 @@ def test_exported_experts_are_read_in_place(name: str) -> None:
 
 
 def mixture(name: str, rows: int, fusion: int) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
-    """Returns a node of four experts of 64 inputs and 32 hidden values, its feeds and weights."""
+    """Return a node of four experts of 64 inputs and 32 hidden values, its feeds and weights."""
     random = np.random.default_rng(7)
     inner = 64 if fusion else 32
     weights: dict[str, Any] = {"b1": floats(4, inner), "b2": floats(4, 64)}
@@ -133,7 +133,7 @@ def test_mixtures(name: str, fusion: int, rows: int, monkeypatch: pytest.MonkeyP
 def codes_of_experts(
     bits: int, zeros: bool, fusion: int, kind: str, rows: int, **attributes: Any
 ) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
-    """Returns a node of five experts, two of which a row goes through, its feeds and weights."""
+    """Return a node of five experts, two of which a row goes through, its feeds and weights."""
     random = np.random.default_rng(8)
     inner, weights = 128, {}
     names = "x r w1 s1 b1 w2 s2 b2" + (" _ _ _ z1 z2" if zeros else "")

@@ -80,7 +80,7 @@ def test_lines_of_three_taps(
     size: Any, taps: Any, strides: Any, dilations: Any, pads: Any, channels: int, group: int,
     threads: int,
 ) -> None:  # fmt: skip
-    """Slices that are padding are left out; all that a window sees may be."""
+    """Slice that are padding are left out; all that a window sees may be."""
     kernel, moves = (*taps, 3), ((*strides, 1), (*dilations, 1))
     around = (*pads[:2], 1, *pads[2:], 1)
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, moves[1], strict=True)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import Watch, floats, run
+from running import Watch, floats, run, session
 
 from models import node
 from tenonnx_array.resize import resize
@@ -56,7 +56,9 @@ def test_resize(
         np.testing.assert_array_equal(y, expected)
 
 
-def test_what_is_not_between_two_elements_is_left_to_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_of_more_elements_are_no_images(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     kernel = Watch(RESIZE, monkeypatch)
     x = floats(1, 4, 12, 10)
     for scales, attributes in (
@@ -70,6 +72,41 @@ def test_what_is_not_between_two_elements_is_left_to_numpy(monkeypatch: pytest.M
         expected = resize(np, x.astype(np.float64), **given, **attributes)
         assert np.abs(y - expected).max() <= 1e-5
     assert kernel.calls == 0
+
+
+OTHERS: list[tuple[list[float], dict[str, Any]]] = [
+    ([1, 1, 2, 2], {"mode": "cubic"}),
+    ([1, 1, 0.3, 0.4], {"mode": "linear", "antialias": 1}),
+    ([1, 1, 0.6, 2.5], {"mode": "cubic", "antialias": 1}),
+    ([1, 2, 2, 1], {"mode": "linear"}),
+    ([2, 1, 0.5, 1.5], {"mode": "linear", "exclude_outside": 1}),
+    ([1, 1, 2, 3], {}),
+    ([1, 1, 0.5, 0.4], {"nearest_mode": "ceil"}),
+]
+TYPES = {
+    1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 6: np.int32, 7: np.int64,
+    10: np.float16, 11: np.float64,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize(("scales", "attributes"), OTHERS, ids=str)
+def test_resize_of_any_type(scales: Any, attributes: Any, kind: int, threads: int) -> None:
+    dtype = TYPES[kind]
+    x = np.random.default_rng(0).integers(0, 100, (2, 3, 24, 20)).astype(dtype)
+    given = inputs({"scales": scales})
+    nodes, kinds = [node("Resize", "x _ scales", "y", **attributes)], {"x": kind, "y": kind}
+    one = session(nodes, {"x": x}, "y", given, threads=threads, kinds=kinds)
+    expected = resize(np, x, **given, **attributes)
+    for _ in range(3):
+        (y,) = one.run(None, {"x": x})
+        assert (y.dtype, y.shape) == (expected.dtype, expected.shape)
+        if dtype in (np.float32, np.float16):
+            near = 4 * np.spacing(dtype(100))  # of the largest element
+            np.testing.assert_allclose(y.astype(float), expected.astype(float), rtol=0, atol=near)
+        else:
+            np.testing.assert_allclose(y, expected, rtol=1e-12, atol=1e-11)
 
 
 def test_one_odd_number_goes_where_it_is_read() -> None:

@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 
 import tenonnx
+from tenonnx.cli.smoke import tiny_model
 from tenonnx_cpu.jit import runtime, scratch
-from tenonnx_cpu.jit.code import code_object
+from tenonnx_cpu.jit.code import code_object, remarks
 from tenonnx_cpu.jit.code.ahead import kept_in
 from tenonnx_cpu.jit.code.cache import COMPILER
 from tenonnx_cpu.jit.code.cpu import lacks, parse
@@ -84,7 +85,7 @@ def environment(cache: Path | str, mode: str) -> dict[str, str]:
 
 
 def child(body: str, path: Path, cache: Path | str, mode: str = "wait", before: str = "") -> Any:
-    """Runs code in a fresh process, which prints JSON."""
+    """Run code in a fresh process, which prints JSON."""
     code = PRELUDE.format(before=before) + textwrap.dedent(body)
     done = subprocess.run(
         [sys.executable, "-c", code, str(path)],
@@ -102,7 +103,7 @@ KEPT = (".plan", ".captures", ".modules")
 
 
 def contents(folder: Path) -> dict[str, int]:
-    """Returns the files of a cache and when they were changed, but what sessions keep of plans."""
+    """Return the files of a cache and when they were changed, but what sessions keep of plans."""
     files = (file for file in folder.rglob("*") if file.is_file() and file.suffix not in KEPT)
     return {str(file): file.stat().st_mtime_ns for file in files}
 
@@ -132,15 +133,15 @@ def test_after_a_warmup_nothing_is_compiled(softmax: Path, warm: Path, expected:
 
 
 WITHOUT_NUMBA = """
-from tenonnx import installed
+from tenonnx import distributions
 for name in ("numba", "llvmlite", "tbb"): sys.modules[name] = None
-version = installed.version
-installed.version = lambda name: None if name == "numba" else version(name)
+version = distributions.version
+distributions.version = lambda name: None if name == "numba" else version(name)
 """
 
 
 def kernels_without_numba(path: Path, cache: Path, expected: Any, before: str = "") -> Any:
-    """Runs the model in a process that has no numba; returns which kernels it had."""
+    """Run the model in a process that has no numba; return which kernels it had."""
     found = child(
         "y = run(opened()); print(json.dumps([y.tolist(), compiled()]))",
         path, cache, before=WITHOUT_NUMBA + before,
@@ -319,6 +320,43 @@ def test_without_numba_a_kernel_says_what_to_install(
     asked.compile()
     assert asked.run is None
     assert "pip install 'tenonnx[jit]'" in caplog.text
+
+
+def test_an_install_without_kernels_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("TENONNX_JIT", "1")
+    for module in (runtime, remarks):
+        monkeypatch.setattr(module, "has_numba", lambda: False)
+        monkeypatch.setattr(module, "has_code_objects", lambda: False)
+    monkeypatch.setattr(remarks, "installed", lambda: None)
+    monkeypatch.setattr(remarks, "_warned", [])
+    model = tiny_model("MatMul")
+    for _ in range(2):
+        tenonnx.InferenceSession(model)
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage() == (
+        "no kernels: numpy computes, which takes several times as long; "
+        "pip install 'tenonnx[jit]', or tenonnx where it comes with kernels"
+    )
+    caplog.clear()
+    monkeypatch.setattr(remarks, "_warned", [])
+    monkeypatch.setenv("TENONNX_JIT", "0")  # that is what was asked for
+    tenonnx.InferenceSession(model)
+    assert not caplog.records
+
+
+def test_some_kernels_that_are_missing_are_counted(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(remarks, "_warned", [])
+    monkeypatch.setattr(remarks, "kernels", lambda: ("kernels for this processor", None))
+    remarks.warn_of_missing(2)
+    assert caplog.messages == [
+        "2 kernels of this model are missing: numpy computes, which takes several times as long; "
+        "pip install 'tenonnx[jit]'"
+    ]
 
 
 @pytest.fixture

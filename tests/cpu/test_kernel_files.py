@@ -59,7 +59,7 @@ def test_files_that_the_index_knows_are_not_read(
 
 
 def installed_index(package: Path, folder: Path) -> Path:
-    """Returns the index that comes with the package's kernels, of which there is one."""
+    """Return the index that comes with the package's kernels, of which there is one."""
     (package / "jit").mkdir()
     (package / "jit" / "kernel.py").write_text("from tenonnx_cpu.a import y\n")
     (folder / "kernels").mkdir()

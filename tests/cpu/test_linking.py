@@ -208,7 +208,7 @@ offsets = st.integers(0, 1 << 22).map(lambda n: 16 * n)
 
 
 def apply(machine: int, kind: int, place: int, target: int, code: int = 0) -> int:
-    """Returns the instruction or number that a relocation leaves at a place."""
+    """Return the instruction or number that a relocation leaves at a place."""
     page = place & ~0xFFF
     memory = bytearray(place - page + 4)
     struct.pack_into("<I", memory, place - page, code)

@@ -14,6 +14,7 @@ from tenonnx_cpu import buffers
 from tenonnx_cpu.attention import rotary
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.matmul import dense
+from tenonnx_cpu.recurrent import few_steps
 from tenonnx_cpu.recurrent import operator as recurrent
 
 
@@ -23,7 +24,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def compare(one: Any, feeds: Any, kernel: JitKernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compares a session's outputs with those on numpy's kernels."""
+    """Compare a session's outputs with those on numpy's kernels."""
     watched = Watch(kernel, monkeypatch)
     fast = one.run(None, feeds)
     assert watched.calls > 0
@@ -151,6 +152,58 @@ def test_weights_of_bytes(per_column: bool, monkeypatch: pytest.MonkeyPatch) -> 
     domains = {"": 21, "com.microsoft": 1}
     one = session([layer], feeds, "y yh yc", weights, domains=domains)
     compare(one, feeds, recurrent.RUN, monkeypatch)
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+@pytest.mark.parametrize("shifts", ["one", "alike", "by column"])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("given", ["", "b", "b h c"])
+def test_few_steps_of_lstms_read_bytes(
+    kind: Any, shifts: str, direction: str, given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against numpy, which dequantizes all weights; and no more of them than steps allow."""
+    monkeypatch.setattr(few_steps, "MIN_WEIGHT_BYTES", 0)
+    taken = []
+    original = few_steps.FewSteps.run
+    monkeypatch.setattr(
+        few_steps.FewSteps, "run", lambda *a: taken.append(original(*a)) or taken[-1]
+    )
+    size, n, ways = 24, 40, 1 + (direction == "bidirectional")
+    rng, bounds = np.random.default_rng(5), np.iinfo(kind)
+    shape = (ways,) if shifts == "one" else (ways, 4 * n)
+    weights: dict[str, Any] = {}
+    for name, depth in (("w", size), ("r", n)):
+        weights[name] = rng.integers(bounds.min, bounds.max + 1, (ways, depth, 4 * n)).astype(kind)
+        weights[f"{name}s"] = rng.uniform(1e-3, 2e-3, shape).astype(np.float32)
+        weights[f"{name}z"] = np.full(shape, bounds.max // 2, kind)
+        if shifts == "by column":
+            weights[f"{name}z"] = rng.integers(bounds.min, bounds.max + 1, shape).astype(kind)
+    every = {"b": floats(ways, 8 * n), "h": floats(ways, 1, n), "c": floats(ways, 1, n, seed=4)}
+    names = [name if name in given else "_" for name in "bhc"]
+    layer = node(
+        "DynamicQuantizeLSTM", f"x w r {names[0]} _ {names[1]} {names[2]} _ ws wz rs rz", "y yh yc",
+        domain="com.microsoft", direction=direction, hidden_size=n,
+    )  # fmt: skip
+    states = {name: every[name] for name in given.split()}
+    domains = {"": 21, "com.microsoft": 1}
+    one = session([layer], {"x": floats(1, 1, size), **states}, "y yh yc", weights, domains=domains)
+    monkeypatch.setenv("TENONNX_JIT", "0")
+    plain = session(
+        [layer], {"x": floats(1, 1, size), **states}, "y yh yc", weights, domains=domains
+    )
+    for steps, items in ((1, 1), (4, 1), (1, 4), (3, 1), (5, 1), (0, 1)):
+        own = {name: np.tile(array, (1, items, 1)) for name, array in states.items() if name != "b"}
+        feeds = {"x": floats(steps, items, size, seed=steps), **states, **own}
+        before = {name: array.copy() for name, array in feeds.items()}
+        for _ in range(2):
+            taken.clear()
+            found, wanted = one.run(None, feeds), plain.run(None, feeds)
+            for a, b in zip(found, wanted, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-6)
+                assert a.shape == b.shape
+            assert {each is not None for each in taken} == {0 < steps * items <= 4}
+        for name, array in before.items():
+            np.testing.assert_array_equal(array, feeds[name])
 
 
 def test_a_state_given_is_not_written(watch: Any) -> None:

@@ -18,7 +18,7 @@ require_kernels()
 
 
 def session(nodes: Any, weights: Any) -> Any:
-    """Opens a model whose constants are not folded, as those of a real size are not, nor Adds."""
+    """Open a model whose constants are not folded, as those of a real size are not, nor Adds."""
     proto = model(nodes, [value("x", FLOAT, [None] * 2)], [value("y", FLOAT, None)], weights)
     options = tenonnx.SessionOptions(disabled_transforms=["fold-constants", "matmul-add"])
     return tenonnx.InferenceSession(proto.SerializeToString(), options)

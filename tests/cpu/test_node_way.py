@@ -27,7 +27,7 @@ from tenonnx_cpu.jit.runtime import has_numba
 if not has_numba() and installed() is None:
     pytest.skip("there are no kernels here", allow_module_level=True)
 
-CALLED = 20
+CALLED = 21
 """Modules of which functions run for the MatMul alone: as many as a reader can keep in mind."""
 
 RAN = 21
@@ -97,7 +97,7 @@ def of_matmul(kernels: str) -> dict[str, bool]:
 
 
 def has_code(module: str) -> bool:
-    """Says whether a module has more than a docstring, which packages have."""
+    """Return whether a module has more than a docstring, which packages have."""
     spec = importlib.util.find_spec(module)
     assert spec is not None
     assert spec.origin is not None

@@ -30,6 +30,6 @@ def test_case(case: Case) -> None:
 
 
 def spoil(array: Any) -> None:
-    """Leaves no right answers in memory that the next run may be given, and forget to write."""
+    """Leave no right answers in memory that the next run may be given, and forget to write."""
     if isinstance(array, np.ndarray) and array.flags.writeable and not array.dtype.hasobject:
         array.fill(77)

@@ -50,7 +50,7 @@ PAGE = os.sysconf("SC_PAGESIZE") if hasattr(os, "sysconf") else 4096
 
 
 def run(path: Path, folder: Path, compiling: bool = False) -> list[list[str]]:
-    """Runs the model in a process of its own; returns its kernels, warnings and images."""
+    """Run the model in a process of its own; return its kernels, warnings and images."""
     paths = os.pathsep.join(filter(None, sys.path))
     mode = {"NUMBA_CACHE_DIR": str(folder), "PYTHONPATH": paths}
     mode |= {"TENONNX_JIT": "wait" if compiling else "1"}
@@ -118,7 +118,7 @@ def test_planted_folders(plant: str, pooling: Path, folder: Path) -> None:
 
 
 def sealed(header: bytes, rest: bytes) -> bytes:
-    """Returns a code object's file with a header, and a checksum that is right."""
+    """Return a code object's file with a header, and a checksum that is right."""
     front = code_object.FRONT
     start = -(-(front.size + len(header)) // PAGE) * PAGE
     whole = bytearray(

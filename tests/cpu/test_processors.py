@@ -15,6 +15,7 @@ from tenonnx_cpu.jit.code.cpu import KINDS, Cpu, cpu, target
 
 OLDER = "abm avx avx2 bmi1 bmi2 f16c fma movbe"
 NEWER = f"{OLDER} avx512f avx512bw avx512cd avx512dq avx512vl avx512_vnni"
+NEWEST = f"{NEWER} avx512vbmi avx512_bf16 amx_tile amx_int8 amx_bf16"
 
 
 class Machine:
@@ -63,6 +64,24 @@ def test_kernels_are_written_for_what_is_asked_for(
 ) -> None:
     machine.become(asked, flags)
     assert cpu() == expected
+
+
+@pytest.mark.parametrize("asked", ["native", KINDS[0], ""])
+@pytest.mark.parametrize("lent", [True, False])
+def test_tiles_are_used_where_the_system_lends_them(
+    asked: str, lent: bool, machine: Machine, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind in KINDS[:2]:
+        (folder / kind).mkdir()
+    monkeypatch.setattr(processor, "_lends_tiles", lambda: lent)
+    machine.become(asked, NEWEST)
+    assert cpu() == Cpu(16, 32, "avx512", amx=lent)
+    if not asked:
+        assert processor.installed() == str(folder / KINDS[not lent])
+    own = cache.machine_stamp("1")
+    monkeypatch.setattr(processor, "_lends_tiles", lambda: not lent)
+    forget()
+    assert cache.machine_stamp("1") != own
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,11 @@
-"""Random graphs on kernels, with all transforms and fusions, against node after node on numpy."""
+"""Random graphs on kernels, with all transforms and fusions, against node after node on numpy.
+
+So are they with their tail in a body. ``tests/fuzz`` has more of them, by number.
+"""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +17,7 @@ from running import Arrays, require_kernels
 
 import tenonnx
 from fusing import Plain
+from fuzz.bodies import tail_moved
 from models import FLOAT, model, node, value
 
 require_kernels()
@@ -158,11 +163,20 @@ def test_random_graphs_are_what_their_nodes_are(data: st.DataObject) -> None:
     read = {name for each in graph.nodes for name in each.input}
     outputs = [n for n in graph.values if n != "x0" and (n not in read or graph.choose([0, 0, 1]))]
     x = graph.values["x0"]
-    results = [value(name, 0, None) for name in outputs]
+    kinds = {name: helper.np_dtype_to_tensor_dtype(graph.values[name].dtype) for name in outputs}
+    results = [value(name, kind, None) for name, kind in kinds.items()]
     proto = model(graph.nodes, [value("x0", shape=["n", *x.shape[1:]])], results, graph.weights)
     options = tenonnx.SessionOptions()
     options.intra_op_num_threads = graph.choose([1, 4])
     session = tenonnx.InferenceSession(proto, options, providers=["cpu"])
+    moved = tail_moved(proto, {"x0": x}, random.Random(graph.choose(range(64))))
+    in_bodies = []
+    for level in (0, 99):
+        if moved is None:
+            continue
+        options.graph_optimization_level = tenonnx.GraphOptimizationLevel(level)
+        other = tenonnx.InferenceSession(moved[0], options, providers=["cpu"])
+        in_bodies.append(other.run(None, moved[1]))
     wide = np.repeat(x, 2, 0)[::-1]
     made = session.run(None, {"x0": x}), session.run(None, {"x0": wide})
     again = session.run(None, {"x0": x})
@@ -174,3 +188,9 @@ def test_random_graphs_are_what_their_nodes_are(data: st.DataObject) -> None:
         np.testing.assert_allclose(once, expected, rtol=0, atol=atol, err_msg=name)
         np.testing.assert_allclose(twice[::-1][::2], expected, rtol=0, atol=atol, err_msg=name)
         assert once.tobytes() == repeated.tobytes()
+    for found in in_bodies:
+        for name, array in zip(outputs, found, strict=True):
+            expected = graph.values[name]
+            assert array.dtype == expected.dtype
+            atol = (1e-2 if half else 2e-5) * (1 + float(np.abs(expected).max(initial=0)))
+            np.testing.assert_allclose(array, expected, rtol=0, atol=atol, err_msg=name)

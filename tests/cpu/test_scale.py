@@ -61,7 +61,7 @@ def _model(nodes: list[Any], last: str, given: dict[str, Any]) -> onnx.ModelProt
 
 
 def calls_of_loading(proto: onnx.ModelProto) -> int:
-    """Returns how many functions are called, Python's and those written in C."""
+    """Return how many functions are called, Python's and those written in C."""
     count = 0
 
     def profile(_frame: Any, event: str, _argument: Any) -> None:

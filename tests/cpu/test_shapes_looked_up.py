@@ -42,7 +42,7 @@ def opened() -> Any:
 
 
 def captures(one: Any) -> list[int]:
-    cells = [getattr(step.call, "__self__", ()) for step in one.plan._lowering.block.items]
+    cells = [getattr(step.call, "__self__", ()) for step in one.plan.program.block.items]
     return [len(cell) // 2 - 1 for cell in cells if isinstance(cell, list)]
 
 

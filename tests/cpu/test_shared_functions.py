@@ -19,7 +19,7 @@ from tenonnx_cpu.jit.vectors.vector import F32, F64, I64
 
 @pytest.fixture
 def scaled(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Stores a number times a constant: two constants for each of two types."""
+    """Store a number times a constant: two constants for each of two types."""
     monkeypatch.setattr(declaring, "_groups", {})
     kinds = {"f32": F32, "f64": F64}
 

@@ -104,7 +104,7 @@ def test_no_kernel_is_lost_to_starts_that_are_killed(
 
 
 def _kill_one(paths: list[str], cache: Path, chance: random.Random, number: int) -> None:
-    """Starts a process that ends in one of several ways, at some time."""
+    """Start a process that ends in one of several ways, at some time."""
     seconds = chance.uniform(0, 6)
     end = chance.choice([None, signal.SIGKILL, signal.SIGTERM])
     process = start(paths, cache, ENDS_AFTER=str(60 if end else seconds))

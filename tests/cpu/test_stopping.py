@@ -19,6 +19,7 @@ from test_trees import forest
 
 import tenonnx
 from models import node
+from tenonnx_cpu.jit import scratch
 from tenonnx_cpu.jit.code import code_object
 
 pytest.importorskip("numba")
@@ -54,7 +55,12 @@ MODELS: dict[str, Callable[[], tuple[list[Any], Arrays, Arrays]]] = {
         {"w": floats(1, 1024, 16), "r": floats(1, 1024, 256)},
     ),
     "elementwise": lambda: (
-        [node("Tanh", "x", "a"), node("Exp", "a", "b"), node("Erf", "b", "y")],
+        [
+            node(
+                ("Tanh", "Exp", "Erf")[n % 3], f"x{n}" if n else "x", f"x{n + 1}" if n < 23 else "y"
+            )
+            for n in range(24)  # of which three alone are done before they are stopped
+        ],
         {"x": floats(50_000_000)},
         {},
     ),
@@ -68,7 +74,7 @@ def opened(name: str, threads: int) -> tuple[tenonnx.InferenceSession, Arrays]:
 
 @contextmanager
 def after(seconds: float, act: Callable[[], None]) -> Iterator[list[float]]:
-    """Does something in another thread meanwhile; yields when."""
+    """Do something in another thread meanwhile; yield when."""
     when: list[float] = []
 
     def go() -> None:
@@ -224,6 +230,21 @@ def test_a_handler_runs_sessions_in_the_middle_of_a_kernel() -> None:
     np.testing.assert_array_equal(y, wanted)
     for each in found:
         np.testing.assert_array_equal(each, small)
+
+
+def test_a_handlers_session_leaves_the_thread_its_memory() -> None:
+    """Capture are replayed afterwards: the interrupted kernel's memory is still known."""
+    given, other = product(), product()
+    given.run(None, {"x": LARGE})
+
+    def handler(_number: int, _frame: FrameType | None) -> None:
+        other.run(None, {"x": SMALL})
+
+    with handling(handler), after(0.05, lambda: os.kill(os.getpid(), signal.SIGUSR1)):
+        given.run(None, {"x": LARGE})
+    memory = scratch.scratch(0)
+    own = [row for row in scratch.ROOMS.tolist() if row[0] == threading.get_ident()]
+    assert own == [[threading.get_ident(), memory.ctypes.data, memory.size]]
 
 
 def test_a_stop_leaves_runs_of_other_threads_alone() -> None:

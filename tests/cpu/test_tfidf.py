@@ -17,7 +17,7 @@ from tenonnx_cpu.ml import tfidf, tokens
 
 @st.composite
 def vectorizers(draw: st.DrawFn) -> dict[str, Any]:
-    """Returns attributes: n-grams of up to three of five tokens, each in a column of its own."""
+    """Return attributes: n-grams of up to three of five tokens, each in a column of its own."""
     grams = [
         draw(
             st.lists(st.tuples(*[st.integers(0, 4)] * n), min_size=n == 1, max_size=4, unique=True)

@@ -11,22 +11,32 @@ from running import Watch, floats, session
 
 from models import INT64, node
 from tenonnx_array.search import top_k
+from tenonnx_cpu.capture.launch import done
 from tenonnx_cpu.reduce import topk
 
+
+def refused(*_: Any) -> Any:
+    raise AssertionError("the kernel takes it")
+
+
 FEW = st.sampled_from([-np.inf, -1.0, -0.0, 0.0, 0.5, 1.0, np.inf, np.nan])
+DTYPES = [
+    *("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
+    *("float16", "float32", "float64"),
+]
 ROWS = hnp.arrays(np.float32, st.tuples(st.integers(1, 3), st.integers(8, 40)), elements=FEW)
 
 
-@given(ROWS, st.integers(1, 8), st.booleans())
-def test_the_kernel_orders_as_numpy_does(x: Any, k: int, largest: bool) -> None:
-    topk.TOP_K.request()
-    run = topk.TOP_K.run
-    assert run is not None
-    values, places = np.empty((len(x), k), np.float32), np.empty((len(x), k), np.int64)
-    run(x, values, places, int(largest), 2, 1)
-    expected, where = top_k(np, x, k, -1, int(largest))
-    np.testing.assert_array_equal(places, where)
-    np.testing.assert_array_equal(values, expected)
+@given(ROWS, st.integers(1, 8), st.booleans(), st.sampled_from([0, 1, 2]))
+def test_the_kernel_orders_as_numpy_does(x: Any, k: int, largest: bool, axis: int) -> None:
+    topk.TOP_K.compile()
+    for dtype in DTYPES:
+        own = np.nan_to_num(x, posinf=100, neginf=-100) * 2 if dtype[0] in "iu" else x
+        own = np.moveaxis(np.stack([own, own[:, ::-1]], 1), 2, axis).astype(dtype, order="C")
+        call = topk.TopKCall(axis, int(largest), True, 2, refused)
+        found = done(call(own, np.array([k])))
+        for each, expected in zip(found, top_k(np, own, k, axis, int(largest)), strict=True):
+            np.testing.assert_array_equal(each, expected)
 
 
 @pytest.mark.parametrize("threads", [1, 4])

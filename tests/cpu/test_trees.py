@@ -16,7 +16,7 @@ from tenonnx_cpu.ml import trees
 
 
 def forest(trees_count: int, depth: int, features: int, modes: list[str]) -> dict[str, Any]:
-    """Returns a regressor's attributes: full trees over random features, some of them shallow."""
+    """Return a regressor's attributes: full trees over random features, some of them shallow."""
     random = np.random.default_rng(0)
     names = ["treeids", "nodeids", "modes", "featureids", "values", "truenodeids", "falsenodeids"]
     nodes: dict[str, list[Any]] = {name: [] for name in names}

@@ -16,7 +16,7 @@ KEYS = ["", "a", "\0", "a\0", "é", "éé", "ł", "łé", "😀", "😀a", "\ud8
 
 
 def looked_up(keys: list[list[str]], x: np.ndarray, places: list[int]) -> np.ndarray | None:
-    """Returns the number of each word among a column's keys, by the kernel."""
+    """Return the number of each word among a column's keys, by the kernel."""
     cells = [np.arange(len(each) + 1).reshape(-1, 1).view(np.uint8) for each in keys]
     table = pickle.loads(pickle.dumps(WordTable(places, keys, cells)))
     for kernel in (words.PLACE, words.LOOK_UP):
@@ -27,7 +27,7 @@ def looked_up(keys: list[list[str]], x: np.ndarray, places: list[int]) -> np.nda
 
 
 def again(words: list[str]) -> np.ndarray:
-    """Returns words that are objects of their own."""
+    """Return words that are objects of their own."""
     return np.array([*(("?" + word)[1:] for word in words), None], object)[:-1]
 
 

@@ -10,7 +10,7 @@ Array = np.ndarray[Any, Any]
 
 
 def seen(x: Array, kernel: Any, strides: Any, dilations: Any, pads: Any, fill: float) -> Array:
-    """Returns the elements of each window: (N, C, output..., kernel...)."""
+    """Return the elements of each window: (N, C, output..., kernel...)."""
     rank = len(kernel)
     before, after = pads[:rank], pads[rank:]
     width = [(0, 0), (0, 0), *zip(before, after, strict=True)]

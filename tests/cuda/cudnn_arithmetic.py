@@ -35,7 +35,7 @@ class Described:
 
 
 def compute(operations: Sequence[Described], pointers: dict[int, int]) -> None:
-    """Does a graph's operations in order; what is inside of it has no memory."""
+    """Do a graph's operations in order; what is inside of it has no memory."""
     Run(pointers).do(operations)
 
 
@@ -51,7 +51,7 @@ class Run:
         self._inside: dict[int, Any] = {}
 
     def do(self, operations: Sequence[Described]) -> None:
-        """Does operations."""
+        """Do operations."""
         for operation in operations:
             if operation.kind == "OPERATION_POINTWISE":
                 self.write(operation["YDESC"], self.pointwise(operation))
@@ -64,7 +64,7 @@ class Run:
                 self.write(result, convolution(operation, self.read))
 
     def read(self, tensor: Described) -> Any:
-        """Returns a value's elements."""
+        """Return a value's elements."""
         name = tensor["UNIQUE_ID"]
         if tensor.attributes.get("IS_VIRTUAL") == [True]:
             return self._inside[name]
@@ -72,7 +72,7 @@ class Run:
         return stored.astype(np.int64 if stored.dtype == np.int32 else np.float64)
 
     def write(self, tensor: Described, value: Any) -> None:
-        """Keeps a result, or puts it into memory."""
+        """Keep a result, or put it into memory."""
         assert value.shape == tuple(tensor.attributes["DIMENSIONS"])
         if tensor.attributes.get("IS_VIRTUAL") == [True]:
             kind = tensor["DATA_TYPE"]
@@ -82,7 +82,7 @@ class Run:
             to[...] = value.astype(to.dtype)
 
     def pointwise(self, operation: Described) -> Any:
-        """Does something with each element."""
+        """Do something with each element."""
         how = operation["PW_DESCRIPTOR"]
         mode, precision = how["MODE"], how["MATH_PREC"]
         wanted = operation["YDESC"]["DATA_TYPE"]
@@ -99,7 +99,7 @@ class Run:
             return MODES[mode](x, *others)
 
     def matmul(self, operation: Described) -> Any:
-        """Multiplies; beyond given lengths a result is whatever was there, and may be NaN."""
+        """Multiply; beyond given lengths a result is whatever was there, and may be NaN."""
         assert operation["DESC"]["COMP_TYPE"] == 0
         a, b = self.read(operation["ADESC"]), self.read(operation["BDESC"])
         b = np.repeat(b, a.shape[1] // b.shape[1], 1)
@@ -114,14 +114,14 @@ class Run:
         return result
 
     def length(self, operation: Described, axis: str, batch: int) -> int | None:
-        """Returns how long an axis really is, if an array says."""
+        """Return how long an axis really is, if an array says."""
         name = f"GEMM_{axis}_OVERRIDE_DESC"
         if name not in operation.attributes:
             return None
         return int(self.read(operation[name])[batch, 0, 0, 0])
 
     def reduction(self, operation: Described) -> Any:
-        """Reduces the last axis."""
+        """Reduce the last axis."""
         how = operation["DESC"]
         assert how["COMP_TYPE"] == 0
         reduce: Any = {0: np.sum, 3: np.max}[how["OPERATOR"]]
@@ -147,7 +147,7 @@ MODES: dict[int, Callable[..., Any]] = {
 
 
 def memory(tensor: Described, pointers: dict[int, int]) -> Any:
-    """Returns a tensor's memory."""
+    """Return a tensor's memory."""
     given, address = tensor.attributes, pointers[tensor["UNIQUE_ID"]]
     assert address % given["BYTE_ALIGNMENT"][0] == 0
     dtype, shape = DTYPES[given["DATA_TYPE"][0]], given["DIMENSIONS"]
@@ -161,7 +161,7 @@ def memory(tensor: Described, pointers: dict[int, int]) -> Any:
 
 
 def convolution(operation: Described, read: Callable[[Described], Any]) -> Any:
-    """Computes a convolution, or goes back through one."""
+    """Compute a convolution, or go back through one."""
     how = operation["CONV_DESC"].attributes
     assert (operation["ALPHA"], operation["BETA"]) == (1, 0)
     assert (how["COMP_TYPE"], how["CONV_MODE"]) == ([0], [1])

@@ -176,7 +176,7 @@ class Function:
 
 
 def cudnn(library: Library) -> Cudnn:
-    """Returns such a cuDNN on a simulated device."""
+    """Return such a cuDNN on a simulated device."""
     stream = SimpleNamespace(ptr=7, is_capturing=lambda: bool(strict.CAPTURING))
 
     class Event:

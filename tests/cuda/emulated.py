@@ -30,7 +30,7 @@ from tenonnx_cuda.weights.device_weights import UPLOAD
 
 
 def pages(nbytes: int) -> NDArray:
-    """Returns memory that goes back to the system, as a device's does."""
+    """Return memory that goes back to the system, as a device's does."""
     return np.frombuffer(mmap.mmap(-1, max(nbytes, 1)), np.uint8, nbytes)
 
 
@@ -247,12 +247,12 @@ class EmulatedProvider(CUDAExecutionProvider):
 
 
 def provider_on(platform: FakePlatform) -> type[EmulatedProvider]:
-    """Returns the provider on a device of one's own."""
+    """Return the provider on a device of one's own."""
     return type("OwnEmulatedProvider", (EmulatedProvider,), {"where": platform})
 
 
 def settle() -> None:
-    """Waits for the uploads of all sessions."""
+    """Wait for the uploads of all sessions."""
     for thread in threading.enumerate():
         if thread.name == UPLOAD:
             thread.join()
@@ -283,7 +283,7 @@ class Plugin:
 def options(
     provider: type[CUDAExecutionProvider] = EmulatedProvider, **settings: Any
 ) -> tenonnx.SessionOptions:
-    """Returns session options under which ``emulated`` names a provider."""
+    """Return session options under which ``emulated`` names a provider."""
     plugins = tenonnx.PluginSet()
     plugins.register(Plugin(provider))
     return tenonnx.SessionOptions(plugins=plugins, **settings)
@@ -292,7 +292,7 @@ def options(
 def session(
     model: Any, provider: type[CUDAExecutionProvider] = EmulatedProvider, **settings: Any
 ) -> tenonnx.InferenceSession:
-    """Opens a model on it, with the CPU for what it declines."""
+    """Open a model on it, with the CPU for what it declines."""
     if (problem := provider.check()) is not None:
         pytest.skip(problem)
     own = settings.pop("provider_options", {})

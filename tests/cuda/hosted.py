@@ -30,7 +30,7 @@ class NoCompilerError(RuntimeError):
 
 @functools.cache
 def compile_kernel(source: str, name: str, options: tuple[str, ...]) -> Any:
-    """Returns a kernel that takes a grid, a block and arguments, as cupy's do."""
+    """Return a kernel that takes a grid, a block and arguments, as cupy's do."""
     text = (
         f'#include "{HEADER.name}"\n{source}\nextern "C" void launch(const unsigned* shape, void** '
         f"given) {{ hosted::launch({name}, shape, given); }}\n"
@@ -41,12 +41,12 @@ def compile_kernel(source: str, name: str, options: tuple[str, ...]) -> Any:
 
 @functools.cache
 def runtime() -> Path:
-    """Returns the library for kernels on the host."""
+    """Return the library for kernels on the host."""
     return library(RUNTIME.read_text(), "-O2")
 
 
 def library(text: str, *options: str) -> Path:
-    """Returns a compiled library of the cache folder.
+    """Return a compiled library of the cache folder.
 
     Args:
         text: Its source, which includes the header.
@@ -101,7 +101,7 @@ def _build(text: str, options: tuple[str, ...], path: Path) -> None:
 
 
 def _cell(argument: Any) -> np.ndarray[Any, Any]:
-    """Returns memory that holds an argument: an array's address, or a number."""
+    """Return memory that holds an argument: an array's address, or a number."""
     held = getattr(argument, "held", argument)
     if isinstance(held, np.ndarray):
         return np.array(held.ctypes.data, np.uintp)

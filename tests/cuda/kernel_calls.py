@@ -14,7 +14,7 @@ from emulated import FakePlatform
 
 from tenonnx_cuda.capture.dynamic_length import DynamicCall
 from tenonnx_cuda.capture.replay import Replayed
-from tenonnx_cuda.kernel_selection import Instead, Site, choices
+from tenonnx_cuda.kernel_selection import Instead, Site, Target, choices
 from tenonnx_cuda.kv_cache import ALIGNED
 from tenonnx_cuda.options import CudaOptions
 
@@ -46,7 +46,7 @@ def chosen(
     times: int = 3,
     **attributes: Any,
 ) -> Any:
-    """Returns the call chosen for a node.
+    """Return the call chosen for a node.
 
     Args:
         op: The operator.
@@ -70,7 +70,7 @@ def chosen(
     platform.capability = capability
     platform.cudnn = cudnn
     options = CudaOptions(use_tf32=tf32, sdpa_kernel=sdpa_kernel, cudnn_conv_algo_search=algorithm)
-    call = choices()[domain, op](Site(node, platform, options), plain)
+    call = choices()[domain, op](Site(node, Target(platform, options)), plain)
     assert call is not None
     assert graph is node.graph
 
@@ -78,7 +78,7 @@ def chosen(
     repeated = Replayed(call, platform)
 
     def run(*inputs: Any, host: tuple[int, ...] = ()) -> Any:
-        """Returns what the call does, which is the same when it is traced, and then repeated."""
+        """Return what the call does, which is the same when it is traced, and then repeated."""
         results = []
         for _ in range(1 if isinstance(call, DynamicCall) and call.limits else times):
             given = [x if i in host else strict.wrap(moved(x)) for i, x in enumerate(inputs)]
@@ -94,7 +94,7 @@ def chosen(
 
 
 def moved(x: Any) -> Any:
-    """Returns a copy of a numpy array with the same strides elsewhere, with as even an address."""
+    """Return a copy of a numpy array with the same strides elsewhere, with as even an address."""
     if not isinstance(x, np.ndarray) or not x.size:
         return x
     lowest, highest = np.lib.array_utils.byte_bounds(x)

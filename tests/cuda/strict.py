@@ -48,7 +48,7 @@ def refuse(what: str) -> Any:
 
 
 def written(array: np.ndarray[Any, Any]) -> None:
-    """Refuses what would be left out when a call that is being traced is repeated."""
+    """Refuse what would be left out when a call that is being traced is repeated."""
     traced = current_trace()
     if traced is not None and traced.complete:
         known = [*traced.made, *(buffer for buffer in traced.buffers if buffer is not None)]
@@ -61,7 +61,7 @@ def has_dtype(dtype: np.dtype[Any]) -> bool:
 
 
 def wrap(thing: Any) -> Any:
-    """Makes numpy's arrays and scalars the device's, in tuples and lists too."""
+    """Make numpy's arrays and scalars the device's, in tuples and lists too."""
     if isinstance(thing, np.ndarray | np.generic):
         return StrictArray(np.asarray(thing))
     if isinstance(thing, tuple | list):
@@ -90,7 +90,7 @@ def unwrap(thing: Any, where: str) -> Any:
 
 
 def place_of(index: Any) -> Any:
-    """Returns an index as numpy takes it."""
+    """Return an index as numpy takes it."""
     parts = index if isinstance(index, tuple) else (index,)
     for part in parts:
         if isinstance(part, list) and any(isinstance(p, StrictArray) for p in part):
@@ -196,7 +196,7 @@ UFUNC_OF = {
 
 
 def check_types(name: str, function: Any, *inputs: Any) -> Any:
-    """Refuses bfloat16 where cupy's ufunc has no loop for it."""
+    """Refuse bfloat16 where cupy's ufunc has no loop for it."""
     known = CUPY["names"][""].get(UFUNC_OF.get(name, name)) or {}
     types = known.get("types", [])
     if types and not any("E" in each for each in types):

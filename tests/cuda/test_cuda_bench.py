@@ -27,7 +27,7 @@ from bench.cuda.table import ROWS
 
 
 def with_root() -> dict[str, str]:
-    """Returns an environment in which ``bench`` is found, and what is found here."""
+    """Return an environment in which ``bench`` is found, and what is found here."""
     before = os.environ.get("PYTHONPATH")
     places = filter(None, (str(Path(__file__).parents[2]), before))
     return {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
@@ -94,7 +94,7 @@ def test_the_page_says_who_is_ahead_and_what_failed() -> None:
 
 
 def heard(run: Runs, *arguments: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """Returns what a process found, and what of it failed."""
+    """Return what a process found, and what of it failed."""
     found: dict[str, Any] = {}
     failed: dict[str, str] = {}
 

@@ -128,7 +128,7 @@ def test_every_source_is_compiled_here() -> None:
 
 
 def check_compiles(text: str, macros: dict[str, Any], capability: int, folder: Path) -> None:
-    """Compiles for a device with what there is: NVRTC, or nvcc; skips the test without either."""
+    """Compile for a device with what there is: NVRTC, or nvcc; skip the test without either."""
     library = nvrtc()
     options = [f"-D{key}={value}" for key, value in macros.items()]
     options += ["-std=c++17", f"-arch=sm_{capability}"]

@@ -44,7 +44,7 @@ def test_row(row: Row) -> None:
 
 
 def check(row: Row, opened: Any) -> None:
-    """Compares a session's answers with the recorded ones."""
+    """Compare a session's answers with the recorded ones."""
     for actual, expected in zip(opened.run(None, feeds_of(row)), row.answers, strict=True):
         actual = np.asarray(actual)
         assert actual.dtype == expected.dtype

@@ -34,7 +34,7 @@ def lies_last(strides: tuple[int, ...], width: int) -> bool:
 
 
 def lies_as(y: Any, x: Any, inside: bool) -> bool:
-    """Says whether a result has its input's layout, or that of a run's outputs."""
+    """Return whether a result has its input's layout, or that of a run's outputs."""
     wanted = inside and lies_last(x.strides, x.itemsize)
     return bool(lies_last(y.strides, y.itemsize) if wanted else y.flags.c_contiguous)
 

@@ -131,7 +131,7 @@ def test_transposed_convolution(name: str, dtype: Any) -> None:
 
 
 def start(library: Library, times: int = 1, **attributes: Any) -> Library:
-    """Runs a convolution on a library."""
+    """Run a convolution on a library."""
     run = chosen("Conv", 11, cudnn=cudnn(library), times=1, **attributes)
     for _ in range(times):
         run(draw(0, 1, 2, 5, 5), draw(1, 3, 2, 3, 3))

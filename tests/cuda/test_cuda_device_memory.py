@@ -81,7 +81,7 @@ def test_mapped_weights_take_nothing_of_the_device(tmp_path: Path) -> None:
 
 
 def serve(path: Path, folder: Path, channel: Any) -> None:
-    """Holds a session with shared weights until it is told to end."""
+    """Hold a session with shared weights until it is told to end."""
     os.environ["XDG_RUNTIME_DIR"] = str(folder)
     session = opened(path, {"weights": "shared"})
     channel.send(session.run(None, {"h0": X})[0])

@@ -79,7 +79,7 @@ LAYERS = {
 
 
 def fed(kind: str, number: int, batch: int, steps: int, past: int) -> dict[str, Any]:
-    """Returns what a layer takes besides its caches."""
+    """Return what a layer takes besides its caches."""
     feeds = {"x": tokens(steps, number, batch)}
     if kind in ("joined", "apart", "counted"):
         draws = np.random.default_rng(number)
@@ -119,7 +119,7 @@ class Generation:
         }
 
     def step(self, number: int, steps: int = 1) -> None:
-        """Goes on, and compares everything with the host's."""
+        """Go on, and compare everything with the host's."""
         feeds = fed(self.kind, number, self.batch, steps, self.past["past_key"].shape[2])
         binding = self.session.io_binding()
         for name, array in feeds.items():
@@ -138,7 +138,7 @@ class Generation:
         self.check()
 
     def check(self) -> None:
-        """Compares the caches, whose keys are products where heads are grouped."""
+        """Compare the caches, whose keys are products where heads are grouped."""
         atol = 1e-5 if self.kind == "grouped" else 0
         for name, cache in self.there.items():
             np.testing.assert_allclose(cache.numpy(), self.past[name], rtol=0, atol=atol)
@@ -146,7 +146,7 @@ class Generation:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[Replayed]:
-    """Returns a list that gets an item for each call that is not repeated."""
+    """Return a list that gets an item for each call that is not repeated."""
     found: list[Replayed] = []
     done = Replayed._done
 

@@ -38,7 +38,7 @@ FORMS: list[dict[str, Any]] = [
 
 
 def on_device(folder: Path, **options: str) -> Path:
-    """Asks for the stand-in in a folder's configuration."""
+    """Ask for the stand-in in a folder's configuration."""
     path = folder / "genai_config.json"
     config = json.loads(path.read_text())
     listed = [{emulated.EmulatedProvider.name: options}]

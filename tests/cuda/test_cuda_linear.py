@@ -19,7 +19,7 @@ from emulated import FakePlatform, provider_on, session
 from test_cuda_products import DTYPES, Library, draw, matrices
 
 from models import model, node, value
-from tenonnx_cuda.kernel_selection import Site, choices
+from tenonnx_cuda.kernel_selection import Site, Target, choices
 from tenonnx_cuda.matmul.cublas import Products
 from tenonnx_cuda.matmul.cublaslt import Descriptor, Found, Lt, cublaslt
 from tenonnx_cuda.namespace import DeviceNamespace
@@ -60,7 +60,7 @@ class LtLibrary:
         setattr(self, name, lambda *given: function(kind, *given))
 
     def _typed(self, name: str, function: Any) -> Any:
-        """Returns a function whose arguments have types: ctypes cuts an address that has none."""
+        """Return a function whose arguments have types: ctypes cuts an address that has none."""
 
         def call(*given: Any) -> int:
             typed = getattr(self, f"cublasLtMatmul{name}").argtypes
@@ -169,7 +169,7 @@ def gemm(products: Products, tf32: bool = False, **attributes: Any) -> Any:
     made = ir.Node("", "Gemm", [], attrs, version=13)
     graph = ir.Graph([], made.outputs, nodes=[made])
     call = choices()["", "Gemm"](
-        Site(graph[0], on(products), CudaOptions(use_tf32=tf32)), lambda *_: None
+        Site(graph[0], Target(on(products), CudaOptions(use_tf32=tf32))), lambda *_: None
     )
     assert callable(call)
     return lambda *given: call(*map(strict.wrap, given)).held

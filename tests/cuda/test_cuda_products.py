@@ -18,7 +18,7 @@ DTYPES = {number: dtype for dtype, number in KINDS.items()}
 
 
 def matrices(address: int, dtype: Any, shape: tuple[int, ...], steps: tuple[int, ...]) -> Any:
-    """Returns memory at an address as matrices by columns."""
+    """Return memory at an address as matrices by columns."""
     span = sum((n - 1) * step for n, step in zip(shape, steps, strict=True)) + 1
     interface = {"version": 3, "data": (address, False), "shape": (span * dtype.itemsize,),
                  "typestr": "|u1"}  # fmt: skip
@@ -122,7 +122,7 @@ def test_products_are_numpys(name: str, dtype: Any) -> None:
 
 
 def as_type(x: Any, dtype: Any) -> Any:
-    """Returns the same numbers with the same order of strides, where that can be."""
+    """Return the same numbers with the same order of strides, where that can be."""
     return x.astype(dtype, order="K")
 
 

@@ -27,7 +27,7 @@ def draw(seed: int, *shape: int) -> Array:
 
 
 def moved_to(x: Array, remainder: int) -> Array:
-    """Returns a copy whose address has a remainder by 256."""
+    """Return a copy whose address has a remainder by 256."""
     memory = np.empty(x.nbytes + 512, np.uint8)
     first = (remainder - memory.ctypes.data) % 256
     there = np.ndarray(x.shape, x.dtype, memory, first)
@@ -36,7 +36,7 @@ def moved_to(x: Array, remainder: int) -> Array:
 
 
 def doubling(count: int, scale: float) -> Callable[[int, int], None]:
-    """Returns what writes ``scale * x``, as a kernel does: by addresses."""
+    """Return what writes ``scale * x``, as a kernel does: by addresses."""
 
     def work(source: int, target: int) -> None:
         read, write = (np.ctypeslib.as_array((np.ctypeslib.ctypes.c_double * count).from_address(a))
@@ -324,7 +324,7 @@ def network() -> Any:
 
 
 def check_network(opened: tenonnx.InferenceSession, tolerance: float = 1e-5) -> None:
-    """Runs it with two shapes in turn, the results of all runs together being compared last."""
+    """Run it with two shapes in turn, the results of all runs together being compared last."""
     reference = tenonnx.InferenceSession(network(), providers=["cpu"])
     kept = []
     for turn in range(5):

@@ -100,7 +100,7 @@ class Side:
         return WeightRegistry().view(Mapping(path), 0, SIZE, ir.DataType.UINT8, (SIZE,))
 
     def load(self) -> tuple[int, bool]:
-        """Brings the weight over; says how much was copied, and whether it is right."""
+        """Bring the weight over; return how much was copied, and whether it is right."""
         assert self.weight is not None
         before = self.copied
         self.array = self.there.array(self.weight)
@@ -111,7 +111,7 @@ class Side:
         return sum(entry[1] for entry in self.platform.log if entry[0] == "copy")
 
     def drop(self) -> int:
-        """Lets the weight go; says how much of the device is still taken."""
+        """Let the weight go; return how much of the device is still taken."""
         self.array = self.weight = None
         gc.collect()
         self.exchange.sweep()
@@ -119,7 +119,7 @@ class Side:
 
 
 def serve(folder: Path, channel: Connection) -> None:
-    """Does what it is told, in a process of its own."""
+    """Do what it is told, in a process of its own."""
     side = Side(folder)
     while (what := channel.recv()) is not None:
         channel.send(getattr(side, what)())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -31,9 +30,9 @@ def chained(count: int, *, odd: str = "") -> Any:
 
 
 def joined(opened: tenonnx.InferenceSession) -> list[FusedSteps]:
-    """Returns the groups of a session whose other steps are the array library's."""
-    cells = (step.call.__closure__ for step in opened.plan._lowering.block.steps() if step.parts)
-    found = [cell.cell_contents for cell in itertools.chain(*cells)]
+    """Return the groups of a session whose other steps are the array library's."""
+    calls = (step.call for step in opened.plan.program.block.steps() if step.parts)
+    found = [call.func.__self__ for call in calls]  # bound to the stream
     return [each for each in found if isinstance(each, FusedSteps)]
 
 

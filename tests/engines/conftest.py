@@ -32,7 +32,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 def product(rows: int, columns: int, name: str = "model") -> onnx.ModelProto:
-    """Returns ``y = x @ W`` with a batch of any size."""
+    """Return ``y = x @ W`` with a batch of any size."""
     model = onnx.parser.parse_model(
         f"""<ir_version: 10, opset_import: ["": 21]>
         {name} (float[n, {rows}] x) => (float[n, {columns}] y) {{ y = MatMul(x, W) }}"""

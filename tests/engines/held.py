@@ -11,7 +11,7 @@ LARGE = 5792
 
 
 def private_mib(pid: int | str) -> float:
-    """Returns what a process holds that no file holds too.
+    """Return what a process holds that no file holds too.
 
     Pages of a file that one process alone has touched so far are the file's.
     """
@@ -21,13 +21,13 @@ def private_mib(pid: int | str) -> float:
 
 
 def unshared_mib(pid: int | str) -> float:
-    """Returns what a process has written, and shares with no other since: for those that forked."""
+    """Return what a process has written, and shares with no other since: for those that forked."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
     return sum(int(line.split()[1]) for line in lines if line.startswith("Private_Dirty")) / 1024
 
 
 def titled(title: str) -> Iterable[str]:
-    """Yields the numbers of processes whose command line begins so."""
+    """Yield the numbers of processes whose command line begins so."""
     for line in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             if line.read_text().startswith(title):
@@ -37,7 +37,7 @@ def titled(title: str) -> Iterable[str]:
 
 
 def descendants(pid: int) -> list[str]:
-    """Returns the processes below one that run Python of their own: no trackers of resources."""
+    """Return the processes below one that run Python of their own: no trackers of resources."""
     found = []
     for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
         if "resource_tracker" not in Path(f"/proc/{child}/cmdline").read_text():
@@ -46,7 +46,7 @@ def descendants(pid: int) -> list[str]:
 
 
 def settled(pid: int, count: int) -> list[float]:
-    """Returns what the processes below one hold, once they have all begun and hold no more."""
+    """Return what the processes below one hold, once they have all begun and hold no more."""
     end, before = time.monotonic() + 60, [0.0]
     while time.monotonic() < end:
         now = [private_mib(child) for child in descendants(pid)]

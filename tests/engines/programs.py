@@ -36,7 +36,7 @@ def answers(address: str) -> bool:
 
 
 def posted(address: str, body: object, kind: str = "application/json") -> tuple[int, Any]:
-    """Returns the status of an answer, and what it says: of status 200, what its JSON means."""
+    """Return the status of an answer, and what it says: of status 200, what its JSON means."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     request = urllib.request.Request(address, data, {"Content-Type": kind})
     try:
@@ -49,7 +49,7 @@ def posted(address: str, body: object, kind: str = "application/json") -> tuple[
 
 @contextlib.contextmanager
 def running(command: list[str], folder: Path, ready: str) -> Iterator[int]:
-    """Runs a server until the block ends; it has begun when an address answers."""
+    """Run a server until the block ends; it has begun when an address answers."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([*PATHS, str(folder)])}
     log = folder / "server.log"
     with log.open("w") as out:

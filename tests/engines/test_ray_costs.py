@@ -92,7 +92,7 @@ def of_dataset(path: Path, data: list[Any]) -> float:
 
 
 def layers(count: int, size: int) -> onnx.ModelProto:
-    """Returns products one after another: as much to compute for each byte as models have."""
+    """Return products one after another: as much to compute for each byte as models have."""
     steps = [f"h{i + 1} = MatMul(h{i}, W{i})" for i in range(count)]
     model = onnx.parser.parse_model(
         f"""<ir_version: 10, opset_import: ["": 21]>

@@ -96,7 +96,7 @@ def test_outputs_that_cannot_be_told_apart_are_of_runs_apart() -> None:
 
 
 def counted(session: tenonnx.InferenceSession) -> list[int]:
-    """Has a session note the rows of each run."""
+    """Have a session note the rows of each run."""
     runs: list[int] = []
     run = session.run_async
 

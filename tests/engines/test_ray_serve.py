@@ -46,7 +46,7 @@ def posted(route: str, body: object, **headers: str) -> tuple[int, Any]:
 
 
 def test_one_model(path: Path, weight: Any) -> None:
-    """Handles and HTTP give the same, alone and together; what is wrong is wrong alone."""
+    """Handle and HTTP give the same, alone and together; what is wrong is wrong alone."""
     app = OnnxDeployment.options(num_replicas=2).bind(
         str(path), max_batch_size=4, batch_wait_timeout_s=0.05
     )

@@ -104,7 +104,7 @@ def ids(*names: str) -> list[Any]:
 
 
 def grown(path: Path) -> Path:
-    """Writes a decoder of one layer that returns longer caches, by ai.onnx Attention."""
+    """Write a decoder of one layer that returns longer caches, by ai.onnx Attention."""
     nodes = [
         node("Gather", "table input_ids", "x"),
         *(node("MatMul", f"x w{part}", part) for part in "qkv"),
@@ -121,7 +121,7 @@ def grown(path: Path) -> Path:
 
 
 def grouped(path: Path) -> Path:
-    """Writes a decoder of one layer with GroupQueryAttention, as onnxruntime's exporter does."""
+    """Write a decoder of one layer with GroupQueryAttention, as onnxruntime's exporter does."""
     shape = node("Shape", "attention_mask", "total_64", start=1)
     nodes = [
         node("Gather", "table input_ids", "x"),

@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 
 
 def settle(module: nn.Module, scale: float) -> None:
-    """Gives every parameter and batch-norm statistic a value that shows up in the output."""
+    """Give every parameter and batch-norm statistic a value that shows up in the output."""
     generator = torch.Generator().manual_seed(1)
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         if tensor.is_floating_point() and "inv_freq" not in name:
@@ -61,14 +61,14 @@ def export(
 
 
 def strip(path: Path) -> None:
-    """Drops the exporter's notes (stack traces, file names), which are not what is tested."""
+    """Drop the exporter's notes (stack traces, file names), which are not what is tested."""
     model = ir.load(path)
     ClearMetadataAndDocStringPass()(model)
     ir.save(model, path)
 
 
 def export_sklearn() -> None:
-    """Writes pipelines of scikit-learn's common estimators."""
+    """Write pipelines of scikit-learn's common estimators."""
     import sklearn.ensemble as ensemble
     import sklearn.linear_model as linear
     import sklearn.neighbors as neighbors

@@ -27,7 +27,7 @@ def session(model: object) -> tenonnx.InferenceSession:
 def test_a_model_is_one_step_and_its_weights_are_arguments() -> None:
     opened = session(models.mlp())
     (step,) = opened.plan.steps
-    assert step.nodes == tuple(opened.model.graph)
+    assert [n.op_type for n in step.nodes] == [n.op_type for n in opened.model.graph]
     names = {value.name for value in step.inputs if value is not None}
     assert names == {"x", "w1", "b1", "w2", "b2"}
 

@@ -70,7 +70,7 @@ def step(
     lengths: Any,
     rows: slice,
 ) -> NDArray:
-    """Runs new tokens of some rows; their caches stay where they are."""
+    """Run new tokens of some rows; their caches stay where they are."""
     binding = made.io_binding()
     width = tokens.shape[1]
     total = max(lengths) + width
@@ -90,7 +90,7 @@ def step(
 
 
 def whole(plain: tenonnx.InferenceSession, tokens: NDArray, row: int) -> NDArray:
-    """Returns the logits of the last token, run without caches."""
+    """Return the logits of the last token, run without caches."""
     given = {"input_ids": tokens} | {name: each[row : row + 1] for name, each in CROSS.items()}
     given |= {f"past_{name}": np.zeros((1, HEADS, 0, HEAD), np.float32) for name in SELF}
     logits: NDArray = plain.run(["logits"], given)[0]
@@ -98,7 +98,7 @@ def whole(plain: tenonnx.InferenceSession, tokens: NDArray, row: int) -> NDArray
 
 
 def changed(proto: onnx.ModelProto, kind: str) -> onnx.ModelProto:
-    """Returns a decoder that is not as it has to be, but says the same."""
+    """Return a decoder that is not as it has to be, but says the same."""
     graph = proto.graph
     first = next(each for each in graph.node if each.op_type == "MultiHeadAttention")
     if kind == "not causal":

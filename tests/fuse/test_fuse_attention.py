@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 
+import fusing
 from fusing import fused, normal, notes, parse
 
 B, H, G, S, D = 2, 4, 2, 3, 8
@@ -59,7 +61,7 @@ def feeds(**more: Any) -> dict[str, Any]:
 
 
 def attention(body: str, head: str = INPUTS, **options: Any) -> tuple[dict[str, int], Any]:
-    """Compares a graph before and after, once shapes are known as exporters leave them."""
+    """Compare a graph before and after, once shapes are known as exporters leave them."""
     proto = parse(f"{head} => (float[B,H,S,D] y) {{ {body} }}", **PARTS)
     used = {name for node in proto.graph.node for name in node.input}
     for tensor in [t for t in proto.graph.initializer if t.name not in used]:
@@ -160,10 +162,33 @@ def test_scores_that_are_read_elsewhere() -> None:
 
 
 def test_a_fill_that_still_counts() -> None:
-    body = WRITTEN["kept"].replace("low", "ten")
-    counts, done = attention(body)
-    assert "Attention" not in counts
-    assert "become 10, which still counts" in notes(done, "attention")[0]
+    counts, _ = attention(WRITTEN["kept"].replace("low", "ten"))
+    assert counts["Attention"] == 1
+
+
+@pytest.mark.parametrize("fill", ["low", "ten", "bottom", "infinity"])
+def test_fills_of_models_that_are_saved(fill: str, tmp_path: Path) -> None:
+    """The operator only adds to scores: the least number is as good as any that hides a key."""
+    heads = f"float[{B},{H},{S},{D}]"
+    proto = parse(
+        f"({heads} q, {heads} k, {heads} v, bool[1,1,{S},{S}] c) => ({heads} y) "
+        f"{{ {WRITTEN['kept'].replace('low', fill)} }}",
+        opset=23,
+        **{fill: {"bottom": np.float32(-1e5), "infinity": np.float32(-np.inf), **PARTS}[fill]},
+    )
+    given = {name: array for name, array in feeds().items() if name != "m"}
+    if fill != "infinity":
+        given["c"] = np.tri(S, k=-1, dtype=bool)[None, None]
+    file = tmp_path / "saved.onnx"
+    counts, done = fused(
+        onnx.shape_inference.infer_shapes(proto), given, optimized_model_filepath=str(file)
+    )
+    assert counts.get("Attention", 0) == (fill != "ten")
+    if fill == "ten":
+        assert "become 10, which still counts" in notes(done, "attention")[0]
+    elif fill != "infinity":
+        before, after = (fusing.session(each, 0).run(None, given)[0] for each in (proto, str(file)))
+        np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-5)
 
 
 def test_heads_that_are_repeated_in_another_order_stay_so() -> None:

@@ -23,7 +23,7 @@ LABELS: dict[str, Any] = {"places": (0, 1, 2), "numbers": (7, -1, 3), "words": (
 def compare(
     nodes: list[Any], outputs: dict[str, int], x: Any = X, kind: int = FLOAT, **weights: Any
 ) -> Any:
-    """Compares runs with and without the transform; returns what it says and what is left."""
+    """Compare runs with and without the transform; return what it says and what is left."""
     inputs = [value("x", kind, [None, *x.shape[1:]])]
     results = [value(name, dtype, None) for name, dtype in outputs.items()]
     proto = model(nodes, inputs, results, weights, domains={"ai.onnx.ml": 3})
@@ -141,7 +141,8 @@ def test_too_few_coefficients_are_refused(operator: str, disabled: tuple[str, ..
         domain="ai.onnx.ml",
         **of,
     )
-    proto = model([layer], [value("x", FLOAT, [None, 4])], [value("l", INT64, None)])
+    kind = INT64 if operator == "LinearClassifier" else FLOAT
+    proto = model([layer], [value("x", FLOAT, [None, 4])], [value("l", kind, None)])
     proto.opset_import.add(domain="ai.onnx.ml", version=3)
     with pytest.raises(tenonnx.Fail, match="2 x 4 coefficients"):
         session(proto, disabled=disabled).run(None, {"x": np.ones((3, 4), np.float32)})

@@ -19,12 +19,12 @@ SEEN = np.array([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]], np.int32)
 
 
 def attention(**more: Any) -> dict[str, Any]:
-    """Returns the inputs of an Attention."""
+    """Return the inputs of an Attention."""
     return {"x": X, "w": normal(WIDTH, 3 * WIDTH), "b": normal(3 * WIDTH), **more}
 
 
 def multi_head(**more: Any) -> dict[str, Any]:
-    """Returns the inputs of a MultiHeadAttention."""
+    """Return the inputs of a MultiHeadAttention."""
     return {"q": X, "k": X[:, ::-1].copy(), "v": X * 2, **more}
 
 
@@ -99,7 +99,7 @@ CASES: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
 
 
 def build(name: str) -> tuple[Any, dict[str, Any]]:
-    """Returns a case's model and feeds; what has a capital letter is a constant."""
+    """Return a case's model and feeds; what has a capital letter is a constant."""
     call, arrays, outputs, attributes = CASES[name]
     operator, inputs = call.split()
     names = inputs.split(",")

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 
-from fusing import fused, normal, notes, parse
+from fusing import fused, normal, notes, parse, session
 
 
 def test_subgraphs_of_narrow_floats() -> None:
@@ -130,3 +130,14 @@ def test_what_is_16_bits_wide_is_computed_in_float32(kind: Any) -> None:
     unit = 2.0**-10 if kind == np.float16 else 2.0**-7
     np.testing.assert_allclose(y.astype(np.float64), expected, rtol=unit, atol=unit / 4)
     np.testing.assert_allclose(k.astype(np.float64), h, rtol=unit, atol=unit / 4)
+
+
+def test_chains_are_rounded_once() -> None:
+    """The logarithm of 1 + x has no digit of x that 1 + x has lost."""
+    proto = parse("(float16[4000] x) => (float16[4000] y) { a = Add(x, one)  y = Log(a) }",
+                  one=np.float16(1))  # fmt: skip
+    x = np.linspace(1e-4, 3e-2, 4000).astype(np.float16)
+    exact = np.log1p(x.astype(np.float64))
+    (y,) = session(proto).run(None, {"x": x})
+    assert y.dtype == np.float16
+    np.testing.assert_allclose(y.astype(np.float64), exact, rtol=2**-10)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusing import fused, normal, notes, parse
+from fusing import fused, normal, notes, parse, session
 
 TYPES = {1: np.float32, 10: np.float16, 11: np.float64, 6: np.int32, 7: np.int64, 3: np.int8}
 
@@ -308,3 +308,14 @@ def test_resizing_that_moves_pixels_stays(sizes: list[int], how: str) -> None:
         model.graph.node[0].input[1] = model.graph.node[0].input[2] = "e"
     counts, _ = fused(model, {"x": normal(1, 2, 5, 6)}, rtol=0, atol=0)
     assert counts["Resize"] == 1
+
+
+@pytest.mark.parametrize(("source", "through"), [("float", np.float64), ("float16", np.float32)])
+def test_texts_have_the_digits_of_the_type_that_is_written(source: str, through: Any) -> None:
+    kind = {kind: number for number, kind in TYPES.items()}[through]
+    body = f"d = Cast<to={kind}>(x)  y = Cast<to=8>(d)"
+    x = np.array([0.1, 1 / 3, 1000], np.float32 if source == "float" else np.float16)
+    for level in (0, 99):
+        proto = parse(f"({source}[3] x) => (string[3] y) {{ {body} }}")
+        (y,) = session(proto, level).run(None, {"x": x})
+        assert [through(text) for text in y] == x.astype(through).tolist()

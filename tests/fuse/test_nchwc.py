@@ -20,7 +20,7 @@ BLOCKED = Path(__file__).parents[1] / "contrib" / "blocked.onnx"
 
 
 def blocked(filters: np.ndarray[Any, Any], block: int, group: int) -> np.ndarray[Any, Any]:
-    """Puts filters in blocks one by one, as onnxruntime's MLAS documents its two formats."""
+    """Put filters in blocks one by one, as onnxruntime's MLAS documents its two formats."""
     outer, inner, height, width = filters.shape
     each = 1 if (inner == 1 if group > 1 else inner < block) else block
     out = []

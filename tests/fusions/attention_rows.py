@@ -43,7 +43,7 @@ def bare_attention(d: Draft) -> None:
 
 
 def capped_attention(d: Draft) -> None:
-    """Scores that are capped by a tangent."""
+    """Score that are capped by a tangent."""
     scores, v = scores_of(d, np.float32)
     cap = d.choose([10.0, -10.0, 0.0])
     scores = d.add("Div", scores, d.number(cap, 0, 1, 5))
@@ -52,12 +52,12 @@ def capped_attention(d: Draft) -> None:
 
 
 def chosen_attention(d: Draft) -> None:
-    """Scores of hidden keys replaced by a number."""
+    """Score of hidden keys replaced by a number."""
     scores, v = scores_of(d, np.float32)
     shape = d.choose([(2, 1, 3, 5), (1, 1, 3, 5), (3, 5), (5,), (3, 1), (1,), (3, 1, 1, 1)])
     hides = d.random.random(shape) < 0.4
     hides = np.asarray(d.choose([hides, np.ones_like(hides), np.zeros_like(hides)]))
-    low = d.number(d.choose([MOST, -1e4, -1e9, -np.inf]), 0, 1, 5)
+    low = d.number(d.choose([MOST, -1e4, -1e9, -np.inf, -1.0, 1e5]), 0, 1, 5)
     if d.choose([False, True]):
         scores = d.add("Where", d.feed("m", hides), low, scores)
     else:
@@ -83,7 +83,7 @@ def unturned_attention(d: Draft) -> None:
 
 
 def scores_of(d: Draft, kind: Any) -> tuple[str, str]:
-    """Adds queries times keys; returns that, and the values."""
+    """Add queries times keys; return that, and the values."""
     batch, heads, queries, keys, size = 2, 2, 3, 5, 8
     shapes = [(batch, heads), (1, heads), (batch, 1), (1, 1), (batch, 4), (3, heads), (heads,), ()]
     q = d.input("q", *d.choose(shapes), queries, size, dtype=kind)

@@ -12,7 +12,7 @@ MS = {"domain": "com.microsoft"}
 
 
 def code(d: Draft, kind: Any, *counts: int) -> tuple[str, str]:
-    """Adds a scale and a zero point: one number, or one for each of so many."""
+    """Add a scale and a zero point: one number, or one for each of so many."""
     shape = d.choose([(), (1,), *((count,) for count in counts)])
     scale = d.weight((d.random.random(shape) * 0.1 + 0.05).astype(np.float32))
     low, high = (0, 9) if kind == np.int8 else (100, 150)
@@ -20,19 +20,19 @@ def code(d: Draft, kind: Any, *counts: int) -> tuple[str, str]:
 
 
 def bytes_of(d: Draft, name: str, shape: Sequence[int], kind: Any) -> str:
-    """Adds an input of bytes."""
+    """Add an input of bytes."""
     limits = np.iinfo(kind)
     return d.feed(name, d.random.integers(limits.min, limits.max + 1, shape).astype(kind))
 
 
 def dequantized(d: Draft, name: str, *shape: int) -> str:
-    """Adds an input of bytes and what makes it real."""
+    """Add an input of bytes and what makes it real."""
     kind = d.choose([np.uint8, np.int8])
     return d.add("DequantizeLinear", bytes_of(d, name, shape, kind), *code(d, kind))
 
 
 def quantized(d: Draft, y: str) -> None:
-    """Adds an activation and what makes bytes of it."""
+    """Add an activation and what makes bytes of it."""
     kind = d.choose(["", "Relu", "Clip"])
     if kind == "Relu":
         y = d.add(kind, y)
@@ -75,7 +75,7 @@ def concat(d: Draft) -> None:
 
 
 def pairs(d: Draft) -> None:
-    """Sums and products."""
+    """Sum and products."""
     shapes = [(2, 3, 4), (1, 3, 4), (3, 4), (4,), (), (2, 1, 4), (2, 3, 1), (2, 0, 4), (1,)]
     parts = [dequantized(d, name, *d.choose(shapes)) for name in "xz"]
     quantized(d, d.both(d.choose(["Add", "Mul"]), *parts))
@@ -123,7 +123,7 @@ def conv(d: Draft) -> None:
 
 
 def conv_integer(d: Draft) -> None:
-    """Sums of bytes made real, in float32."""
+    """Sum of bytes made real, in float32."""
     x = bytes_of(d, "x", d.choose([(2, 4, 7, 7), (1, 4, 7, 7), (0, 4, 7, 7)]), np.uint8)
     codes = d.weight(d.random.integers(-100, 100, (6, 4, 3, 3)).astype(np.int8))
     zero = d.feed("zero", d.choose([np.uint8(100), np.full(1, 100, np.uint8)]))

@@ -27,7 +27,7 @@ ROUNDING = {"float16": 4e-3, "float32": 2e-5, "float64": 1e-9}
 def session(
     case: Case, provider: str, level: Any, disabled: Sequence[str] = ()
 ) -> tenonnx.InferenceSession:
-    """Returns a session of a model; the provider ``plain`` is numpy, and takes every transform."""
+    """Return a session of a model; the provider ``plain`` is numpy, and take every transform."""
     options = tenonnx.SessionOptions(
         plugins=PLUGINS, graph_optimization_level=level, disabled_transforms=tuple(disabled)
     )
@@ -36,7 +36,7 @@ def session(
 
 
 def answer(case: Case, provider: str, level: Any, disabled: Sequence[str] = ()) -> Any:
-    """Returns a session's outputs of three runs, or its error."""
+    """Return a session's outputs of three runs, or its error."""
     try:
         made = session(case, provider, level, disabled)
         results = [made.run(None, case.feeds) for _ in range(1 if level == NONE else 3)]
@@ -46,7 +46,7 @@ def answer(case: Case, provider: str, level: Any, disabled: Sequence[str] = ()) 
 
 
 def differing(case: Case, provider: str = "plain", disabled: Sequence[str] = ()) -> str | None:
-    """Returns how a model with all optimizations differs from the same without, if it does.
+    """Return how a model with all optimizations differs from the same without, if it does.
 
     Those that are disabled leave what the provider fuses itself.
     """
@@ -81,12 +81,12 @@ def _apart(old: Any, new: Any, rounding: float) -> str | None:
 
 
 def base(options: Sequence[Any]) -> Any:
-    """Chooses what exporters write."""
+    """Choose what exporters write."""
     return options[0]
 
 
 def deviations(row: Row, **options: Any) -> Iterator[tuple[str, Case]]:
-    """Yields a row's models that differ from the base form in one choice, and which."""
+    """Yield a row's models that differ from the base form in one choice, and which."""
     sizes: list[int] = []
 
     def count(given: Sequence[Any]) -> Any:

@@ -51,36 +51,36 @@ class Draft:
         self.rounding = 0.0
 
     def floats(self, *shape: int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
-        """Returns random numbers."""
+        """Return random numbers."""
         return np.asarray(self.random.standard_normal(shape)).astype(dtype)
 
     def input(self, name: str, *shape: int, dtype: Any = np.float32) -> str:
-        """Adds an input of random numbers."""
+        """Add an input of random numbers."""
         self.feeds[name] = self.floats(*shape, dtype=dtype)
         return name
 
     def feed(self, name: str, array: Any) -> str:
-        """Adds an input."""
+        """Add an input."""
         self.feeds[name] = np.asarray(array)
         return name
 
     def weight(self, array: Any, name: str = "") -> str:
-        """Adds a constant; returns its name."""
+        """Add a constant; return its name."""
         name = name or f"w{len(self.weights)}"
         self.weights[name] = np.asarray(array)
         return name
 
     def number(self, number: float, *ranks: int, dtype: Any = np.float32) -> str:
-        """Adds a constant of one element, of no axes or of as many as is chosen."""
+        """Add a constant of one element, of no axes or of as many as is chosen."""
         rank = self.choose(ranks or (0,))
         return self.weight(np.full((1,) * rank, number, dtype))
 
     def add(self, op: str, *inputs: str, **attributes: Any) -> str:
-        """Adds a node of one result; returns the result's name."""
+        """Add a node of one result; return the result's name."""
         return self.several(op, 1, *inputs, **attributes)[0]
 
     def several(self, op: str, count: int, *inputs: str, **attributes: Any) -> list[str]:
-        """Adds a node of several results."""
+        """Add a node of several results."""
         first = len(self.nodes)
         names = [f"v{first}" if n == 0 else f"v{first}.{n}" for n in range(count)]
         given = " ".join(name or "_" for name in inputs)
@@ -88,11 +88,11 @@ class Draft:
         return names
 
     def both(self, op: str, first: str, second: str) -> str:
-        """Adds a node of two operands, in either order."""
+        """Add a node of two operands, in either order."""
         return self.add(op, *self.choose([(first, second), (second, first)]))
 
     def wide(self, rank: int) -> str:
-        """Adds integers: an axis, counted from the end or from the beginning."""
+        """Add integers: an axis, counted from the end or from the beginning."""
         return self.weight(np.array(self.choose([[-1], [rank - 1]])))
 
 
@@ -109,7 +109,7 @@ Row = Callable[[Draft], None]
 
 
 def drawn(row: Row, choose: Callable[[Sequence[Any]], Any], *, between: bool = True) -> Case:
-    """Returns the model that a row writes, with choices of declarations and of other readers."""
+    """Return the model that a row writes, with choices of declarations and of other readers."""
     draft = Draft(choose)
     with np.errstate(all="ignore"):
         row(draft)

@@ -110,7 +110,7 @@ def repeated(d: Draft) -> None:
 
 
 def transposes(d: Draft) -> None:
-    """Transposes around what works element by element."""
+    """Transpose around what works element by element."""
     x = d.input("x", *d.choose([(2, 3, 4, 5), (1, 3, 4, 5), (2, 0, 4, 5)]))
     y = d.add("Transpose", x, perm=[0, 2, 3, 1])
     shape = [
@@ -394,6 +394,23 @@ def _ints(d: Draft, numbers: Sequence[int]) -> str:
     return d.weight(np.array(numbers, np.int64))
 
 
+def cast_integers(d: Draft) -> None:
+    """Constant integers that are cast, shifted and scaled, then multiplied by or gathered from."""
+    kind = d.choose([np.int8, np.uint8, np.int16])
+    numbers = np.arange(12).reshape(3, 4) * 7 % 11
+    w = d.add("Cast", d.weight((numbers + 3).astype(kind)), to=1)
+    shape = d.choose([(4,), (3, 1), (), (3, 4)])
+    scale = (np.arange(int(np.prod(shape))).reshape(shape) + 1).astype(np.float32) / 8
+    if zero := d.choose([0, 3, 2.5]):
+        w = d.add("Sub", w, d.weight(np.full(shape, zero, np.float32)))
+    w = d.both("Mul", w, d.weight(scale))
+    if d.choose([True, False]):
+        d.add("MatMul", d.input("x", 2, 3), w)
+    else:
+        d.add("Gather", w, _ints(d, d.choose([[1, 0], [-1]])), axis=d.choose([0, 1]))
+    d.outputs = d.choose([[], [w]])
+
+
 ROWS = {
     "redundant-nodes": redundant,
     "redundant-nodes, reshaped": reshaped_twice,
@@ -415,5 +432,6 @@ ROWS = {
     "fold-constants": constants,
     "fuse-dequantize-matmul": quantized,
     "move-codes": moved,
+    "dequantize-casts": cast_integers,
     "microsoft-operators": microsoft,
 }

@@ -147,7 +147,7 @@ def transposed_gemm(d: Draft) -> None:
 
 
 def image(d: Draft, kernel: tuple[int, ...] = (3, 3), rows: int = 6) -> tuple[str, int]:
-    """Adds a convolution; returns its result and the number of its channels."""
+    """Add a convolution; return its result and the number of its channels."""
     x = d.input("x", *d.choose([(2, 4), (1, 4), (0, 4)]), *(7,) * len(kernel))
     group = d.choose([1, 2])
     weights = d.weight(d.floats(rows, 4 // group, *kernel))

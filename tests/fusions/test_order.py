@@ -34,7 +34,7 @@ def on_kernels(own_cache: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plan(model: Any, disabled: Any = ()) -> list[list[str]]:
-    """Returns the nodes of each step of a model's plan."""
+    """Return the nodes of each step of a model's plan."""
     options = tenonnx.SessionOptions(
         plugins=PLUGINS, graph_optimization_level=ALL, disabled_transforms=tuple(disabled)
     )
@@ -43,14 +43,14 @@ def plan(model: Any, disabled: Any = ()) -> list[list[str]]:
 
 
 def plans() -> dict[str, list[list[str]]]:
-    """Returns the plans of models that fusions and transforms are for, and of exported ones."""
+    """Return the plans of models that fusions and transforms are for, and of exported ones."""
     drafts = {name: plan(drawn(row, base).model, off(name)) for name, row in ROWS.items()}
     graphs = {name: plan(drawn(row, base).model) for name, row in TRANSFORMED.items()}
     return drafts | graphs | {path.stem: plan(path) for path in EXPORTS}
 
 
 def shuffled(seed: int) -> Fusions[fuse.Scope]:
-    """Returns the provider's fusions, registered in another order and under other names."""
+    """Return the provider's fusions, registered in another order and under other names."""
     entries = list(fuse.FUSIONS)
     random.Random(seed).shuffle(entries)
     made = Fusions[fuse.Scope]()

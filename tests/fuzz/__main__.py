@@ -83,7 +83,7 @@ class Campaign:
 
 
 def main() -> int:
-    """Runs what the arguments say; returns how many findings there are, at most 1."""
+    """Run what the arguments say; return how many findings there are, at most 1."""
     options = arguments()
     import_all()
     if options.replay:
@@ -119,7 +119,7 @@ def main() -> int:
 
 
 def import_all() -> None:
-    """Imports what sessions use, once, before processes are made; numba is not."""
+    """Import what sessions use, once, before processes are made; numba is not."""
     tenonnx.default_plugins()
     for package in (tenonnx_array, tenonnx_contrib, tenonnx_fold, tenonnx_fuse, tenonnx_training):
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
@@ -127,7 +127,7 @@ def import_all() -> None:
 
 
 def say(ran: Ran) -> int:
-    """Prints what became of a case."""
+    """Print what became of a case."""
     drawn = ran.drawn
     print(
         f"{drawn.number}: {drawn.seed} {drawn.form}",

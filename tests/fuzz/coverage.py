@@ -26,7 +26,7 @@ PATTERNS = ["(a+)+$", r"\d{2,3}", "[a-z]*?x", "a|b|", "(?i)é", r"\bw\b", "^$", 
 
 
 def load(data: bytes) -> None:
-    """Reads a file, as far as a session does before it looks for kernels."""
+    """Read a file, as far as a session does before it looks for kernels."""
     import tenonnx
 
     options = tenonnx.SessionOptions(
@@ -37,7 +37,7 @@ def load(data: bytes) -> None:
 
 
 def match(data: bytes) -> None:
-    """Matches a text with a regular expression; a line is either."""
+    """Match a text with a regular expression; a line is either."""
     import tenonnx
     from fuzz.findings.operators import one
 
@@ -57,7 +57,7 @@ def _documented(act: Callable[[], Any]) -> None:
 
 
 def mutator(target: str, atheris: Any, corpus: Any) -> Callable[[bytes, int, int], bytes]:
-    """Returns what changes a file into another of the format."""
+    """Return what changes a file into another of the format."""
     from fuzz import flat
     from fuzz.drawing import mutated
 

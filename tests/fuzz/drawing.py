@@ -48,7 +48,7 @@ class Drawn:
 
 
 def draw_case(number: int, corpus: Corpus) -> Drawn:
-    """Returns the case of a number."""
+    """Return the case of a number."""
     draw = random.Random(f"{VERSION}:{number}")
     groups = list(corpus.groups.values())
     seed = draw.choice(draw.choices(groups, corpus.weights)[0])
@@ -74,7 +74,7 @@ def draw_case(number: int, corpus: Corpus) -> Drawn:
 
 
 def mutated(model: onnx.ModelProto, draw: random.Random, corpus: Corpus) -> str:
-    """Changes a model in one way; says which."""
+    """Change a model in one way; return which."""
     (mutation,) = draw.choices(list(MUTATIONS), list(MUTATIONS.values()))
     try:
         return f"{mutation.__name__}: {mutation(model, draw, corpus)}"
@@ -98,7 +98,7 @@ def _ort(number: int, seed: Seed, draw: random.Random, level: int, threads: int)
 
 
 def _freeze(model: onnx.ModelProto, feeds: Feeds, draw: random.Random) -> None:
-    """Makes constants of some inputs: kernels want weights, and checks differ."""
+    """Make constants of some inputs: kernels want weights, and checks differ."""
     names = [value.name for value in model.graph.input if value.name in feeds]
     way = draw.choice(["none", "rest", "some", "all"])
     chosen = {"none": [], "rest": names[1:], "all": names}.get(way)
@@ -106,7 +106,7 @@ def _freeze(model: onnx.ModelProto, feeds: Feeds, draw: random.Random) -> None:
 
 
 def _damaged(data: bytes, draw: random.Random) -> bytes:
-    """Returns the bytes truncated, flipped, or with a piece in another place."""
+    """Return the bytes truncated, flipped, or with a piece in another place."""
     if not data:
         return b"\0"
     way = draw.choice(["cut", "flip", "flip", "splice", "repeat", "remove"])
@@ -124,7 +124,7 @@ def _damaged(data: bytes, draw: random.Random) -> bytes:
 
 
 def _externalised(model: onnx.ModelProto, draw: random.Random) -> dict[str, bytes]:
-    """Moves tensors to a file; says hostile things of where they lie."""
+    """Move tensors to a file; says hostile things of where they lie."""
     content = b""
     tensors = [each for each in messages(model) if isinstance(each, onnx.TensorProto)]
     for tensor in tensors[:20]:

@@ -61,7 +61,7 @@ class Finding:
 
 
 def examine(drawn: Drawn, kernels: bool) -> tuple[Finding | None, str]:
-    """Loads and runs a case; returns what is wrong, if anything, and how far it came."""
+    """Load and runs a case; return what is wrong, if anything, and how far it came."""
     given: list[Feeds] = []
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -99,7 +99,7 @@ def examine(drawn: Drawn, kernels: bool) -> tuple[Finding | None, str]:
 
 
 def compare(drawn: Drawn) -> Finding | None:
-    """Runs a case on what its seed was run on, and node after node on numpy; says what differs.
+    """Run a case on what its seed was run on, and node after node on numpy; return what differs.
 
     Only answers are compared: what only one of them refuses is no wrong answer.
     """
@@ -144,12 +144,12 @@ def _session(drawn: Drawn, folder: Path, *, plain: bool = False) -> tenonnx.Infe
 
 
 def endless(drawn: Drawn) -> bool:
-    """Says whether a case gets a time limit: where there may be loops, and for some others."""
+    """Return whether a case gets a time limit: where there may be loops, and for some others."""
     return drawn.number % 4 == 0 or any(word in drawn.data for word in (b"Loop", b"Scan"))
 
 
 def judged(error: BaseException, phase: str, given: tuple[Feeds, ...]) -> Finding | None:
-    """Returns what is wrong with an exception; ``None`` if it is as documented."""
+    """Return what is wrong with an exception; ``None`` if it is as documented."""
     text = str(error)
     first = text.splitlines()[0] if text else ""
     operator = re.match(r"[\w.:]+", first)
@@ -182,7 +182,7 @@ def _copied(made: Any) -> Any:
 
 
 def alike(first: Any, second: Any) -> bool:
-    """Says whether two runs on the same inputs gave the same, but for rounding."""
+    """Return whether two runs on the same inputs gave the same, but for rounding."""
     if isinstance(first, list | tuple) and isinstance(second, list | tuple):
         return len(first) == len(second) and all(map(alike, first, second))
     if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):

@@ -18,7 +18,7 @@ NAMES |= {"complex64": "c8", "complex128": "c16"}
 
 
 def dtype_of(kind: str) -> Any:
-    """Returns the dtype of ``tensor(float)``, also inside of a sequence or an optional."""
+    """Return the dtype of ``tensor(float)``, also inside of a sequence or an optional."""
     name = re.sub(r".*\(", "", kind).rstrip(")")
     try:
         return np.dtype(NAMES.get(name) or getattr(ml_dtypes, name, name))
@@ -29,7 +29,7 @@ def dtype_of(kind: str) -> Any:
 def rounds(
     arguments: list[Any], feeds: Feeds, number: int, *, good: int, hostile: int
 ) -> list[Feeds]:
-    """Returns a session's inputs: the seed's, then hostile ones, then the seed's again.
+    """Return a session's inputs: the seed's, then hostile ones, then the seed's again.
 
     Args:
         arguments: The session's inputs, as it describes them.

@@ -25,7 +25,7 @@ class Place:
 
 
 def places(data: bytes) -> list[Place]:
-    """Returns all places of a whole ``.ort`` file."""
+    """Return all places of a whole ``.ort`` file."""
     found: list[Place] = []
     pending = [(0, "InferenceSession")]
     seen = set()
@@ -87,7 +87,7 @@ def places(data: bytes) -> list[Place]:
 
 
 def mutate(data: bytes, draw: random.Random) -> tuple[bytes, str]:
-    """Returns a changed file, and what was changed."""
+    """Return a changed file, and what was changed."""
     try:
         found = places(data)
     except (struct.error, IndexError, RecursionError, KeyError):

@@ -31,7 +31,7 @@ Array = np.ndarray[Any, Any]
 
 
 def integer(draw: random.Random, near: int = 0, bits: int = 64, signed: bool = True) -> int:
-    """Returns an integer that fits; half of the time one close to what was there."""
+    """Return an integer that fits; half of the time one close to what was there."""
     value = draw.choice(INTEGERS)
     if draw.random() < 0.5:
         value = draw.choice([near - 1, near + 1, -near, near * 2, -near - 1, near // 2, 0, 1, -1])
@@ -40,7 +40,7 @@ def integer(draw: random.Random, near: int = 0, bits: int = 64, signed: bool = T
 
 
 def spoiled(array: Array, draw: random.Random) -> Array:
-    """Returns the array with hostile elements: one, a few, or all of them."""
+    """Return the array with hostile elements: one, a few, or all of them."""
     made = np.array(array)
     if not made.size:
         return made
@@ -54,7 +54,7 @@ def spoiled(array: Array, draw: random.Random) -> Array:
 
 
 def element(dtype: Any, old: Any, draw: random.Random) -> Any:
-    """Returns a hostile element for an array of the dtype."""
+    """Return a hostile element for an array of the dtype."""
     if dtype.kind in "iu":
         bits = 8 * dtype.itemsize
         return dtype.type(integer(draw, int(old), bits, dtype.kind == "i"))
@@ -72,7 +72,7 @@ def element(dtype: Any, old: Any, draw: random.Random) -> Any:
 
 
 def filled(dtype: Any, shape: tuple[int, ...], draw: random.Random) -> Array:
-    """Returns an array of small mixed values."""
+    """Return an array of small mixed values."""
     if np.dtype(dtype).kind == "O":
         words = [draw.choice(["a", "b c", "", "x1"]) for _ in range(int(np.prod(shape)))]
         return np.array(words, object).reshape(shape)
@@ -82,7 +82,7 @@ def filled(dtype: Any, shape: tuple[int, ...], draw: random.Random) -> Array:
 
 
 def awkward(array: Array, draw: random.Random) -> Array:
-    """Returns the same elements elsewhere: strided, reversed, misaligned, read-only, big-endian."""
+    """Return the same elements elsewhere: strided, reversed, misaligned, read-only, big-endian."""
     way = draw.choice(["steps", "reversed", "fortran", "misaligned", "read-only", "swapped"])
     if way == "steps" and array.ndim:
         wide = np.repeat(array, 2, axis=array.ndim - 1)

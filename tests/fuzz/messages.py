@@ -20,7 +20,7 @@ BITS_32 = {5, 7, 13, 15, 17}
 
 
 def messages(root: Any) -> Iterator[Any]:
-    """Yields a message and all that lie in it."""
+    """Yield a message and all that lie in it."""
     pending, seen = [root], 0
     while pending and seen < MAX_MESSAGES:
         message = pending.pop()
@@ -32,13 +32,13 @@ def messages(root: Any) -> Iterator[Any]:
 
 
 def one_of(root: Any, kind: type, draw: random.Random) -> Any:
-    """Returns some message of a class, or ``None``."""
+    """Return some message of a class, or ``None``."""
     found = [each for each in messages(root) if isinstance(each, kind)]
     return draw.choice(found) if found else None
 
 
 def mutate_field(root: Any, draw: random.Random) -> str:
-    """Changes one field of one message; says which and how."""
+    """Change one field of one message; return which and how."""
     message = draw.choice(list(messages(root)))
     fields = [field for field, _ in message.ListFields()]
     if not fields or draw.random() < 0.15:
@@ -103,7 +103,7 @@ WAYS = ["drop", "empty", "twice", "many", "cut", "order", "other", "other", "oth
 
 
 def scalar(field: Any, old: Any, draw: random.Random) -> Any:
-    """Returns a hostile value for a field, as what was there suggests."""
+    """Return a hostile value for a field, as what was there suggests."""
     if field.enum_type is not None:
         numbers = [value.number for value in field.enum_type.values]
         return draw.choice(numbers)  # of others only bytes can tell
@@ -143,7 +143,7 @@ def _bytes(content: bytes, draw: random.Random) -> bytes:
 
 
 def flipped(content: bytes, draw: random.Random) -> bytes:
-    """Returns the bytes with a few of them changed."""
+    """Return the bytes with a few of them changed."""
     made = bytearray(content)
     for _ in range(draw.choice([1, 1, 2, 4, 16])):
         at = draw.randrange(len(made))
@@ -152,7 +152,7 @@ def flipped(content: bytes, draw: random.Random) -> bytes:
 
 
 def attribute_value(attribute: onnx.AttributeProto, draw: random.Random) -> str:
-    """Changes what an attribute says, and leaves what kind it says it is."""
+    """Change what an attribute says, and leave what kind it says it is."""
     kinds = {1: "f", 2: "i", 3: "s", 6: "floats", 7: "ints", 8: "strings"}
     name = kinds.get(attribute.type)
     if name is None:

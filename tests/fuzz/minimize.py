@@ -22,7 +22,7 @@ Fails = Callable[[Drawn], bool]
 
 
 def minimized(drawn: Drawn, finding: Finding, kernels: bool) -> Drawn:
-    """Returns a case that fails in the same way, with fewer runs and a smaller model."""
+    """Return a case that fails in the same way, with fewer runs and a smaller model."""
 
     def fails(case: Drawn) -> bool:
         (ran,) = run_batch([lambda: case], kernels, comparing=finding.kind == "difference")
@@ -45,7 +45,7 @@ def minimized(drawn: Drawn, finding: Finding, kernels: bool) -> Drawn:
 
 
 def shrunk(drawn: Drawn, fails: Fails, deadline: float) -> Drawn:
-    """Returns the case without what it fails without, as far as time allows."""
+    """Return the case without what it fails without, as far as time allows."""
     smaller = True
     while smaller:
         smaller = False
@@ -69,7 +69,7 @@ def _nth(found: Iterator[Any], position: int) -> Any:
 
 
 def removals(model: onnx.ModelProto) -> Iterator[Callable[[], None]]:
-    """Yields what takes something away: halves of lists first, then an element, then a field."""
+    """Yield what takes something away: halves of lists first, then an element, then a field."""
     for message in messages(model):
         for field, content in message.ListFields():
             if field.is_repeated and field.name != "dims":

@@ -15,14 +15,14 @@ from fuzz.examining import Finding
 
 
 def folder_of(finding: Finding, out: Path) -> Path:
-    """Returns where a finding is kept; findings of one cause have one folder."""
+    """Return where a finding is kept; findings of one cause have one folder."""
     name = re.sub(r"[^\w.]+", "-", f"{finding.kind} {finding.where}")[:90].strip("-")
     digest = hashlib.sha1(finding.where.encode(), usedforsecurity=False).hexdigest()[:6]
     return out / f"{name}-{digest}"
 
 
 def write(drawn: Drawn, original: Drawn, finding: Finding, kernels: bool, folder: Path) -> None:
-    """Writes a finding."""
+    """Write a finding."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"model{drawn.suffix}").write_bytes(drawn.data)
     (folder / "case.pickle").write_bytes(pickle.dumps((drawn, kernels)))
@@ -39,7 +39,7 @@ def write(drawn: Drawn, original: Drawn, finding: Finding, kernels: bool, folder
 
 
 def printed(drawn: Drawn) -> str:
-    """Returns a model as text, or why it cannot be."""
+    """Return a model as text, or why it cannot be."""
     try:
         model = onnx.ModelProto.FromString(drawn.data)
         text = onnx.printer.to_text(model)
@@ -49,6 +49,6 @@ def printed(drawn: Drawn) -> str:
 
 
 def read(folder: Path) -> tuple[Drawn, bool]:
-    """Returns a finding's case, and whether it is of kernels."""
+    """Return a finding's case, and whether it is of kernels."""
     drawn, kernels = pickle.loads((folder / "case.pickle").read_bytes())
     return drawn, kernels

@@ -55,7 +55,7 @@ def run_batch(
     *,
     comparing: bool = False,
 ) -> Iterator[Ran]:
-    """Yields what became of cases, each process taking those that the one before it left.
+    """Yield what became of cases, each process taking those that the one before it left.
 
     Args:
         cases: Each makes a case, in the process that runs it.
@@ -75,7 +75,7 @@ def run_batch(
 def _run_process(
     cases: Sequence[Callable[[], Drawn]], kernels: bool, seconds: float, comparing: bool
 ) -> Iterator[Ran]:
-    """Yields until all are done, or the process is ended by one of them."""
+    """Yield until all are done, or the process is ended by one of them."""
     receiver, sender = FORK.Pipe(duplex=False)
     with tempfile.NamedTemporaryFile("r", suffix=".log", errors="replace") as log:
         arguments = (sender, cases, kernels, comparing, log.name)
@@ -108,7 +108,7 @@ def _run_process(
 
 
 def _reply(receiver: Connection, pid: int, seconds: float) -> Any:
-    """Returns what a process says next, or ``hang`` or ``crash``."""
+    """Return what a process says next, or ``hang`` or ``crash``."""
     spent = _processor_seconds(pid)
     for _ in range(int(WAITING / POLL)):  # and not by the clock, which goes on while all is stopped
         try:
@@ -130,7 +130,7 @@ def _processor_seconds(pid: int) -> float:
 
 
 def _ended(kind: str, code: int, log: str) -> Finding:
-    """Returns what to say of a process that did not come to an end by itself."""
+    """Return what to say of a process that did not come to an end by itself."""
     frames = re.findall(r'File "([^"]+)", line \d+ in (\w+)', log)
     inner = next((f for f in frames if "tenonnx" in f[0]), frames[0] if frames else ("?", "?"))
     how = "" if kind == "hang" else signal.Signals(-code).name if code < 0 else f"exit {code}"
@@ -145,7 +145,7 @@ def _work(
     comparing: bool,
     log: str,
 ) -> None:
-    """Runs cases, in a process of its own: says each before it is run, and what became of it."""
+    """Run cases, in a process of its own: says each before it is run, and what became of it."""
     with open(log, "w") as file:  # noqa: PTH123 - a descriptor for good
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)

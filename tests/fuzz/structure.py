@@ -156,7 +156,7 @@ def placing(model: onnx.ModelProto, draw: random.Random, corpus: Corpus) -> str:
 def _follow(
     graph: onnx.GraphProto, draw: random.Random, schema: Any, like: onnx.NodeProto | None = None
 ) -> None:
-    """Adds a node that reads what the graph returns, and returns its output instead."""
+    """Add a node that reads what the graph returns, and return its output instead."""
     if not graph.output:
         return
     result = draw.choice(graph.output)

@@ -37,7 +37,7 @@ START = [BOS, 97, 98]
 
 
 def write_encoded(folder: Path, *, text: bool = False, whole: bool = False, **changes: Any) -> Path:
-    """Writes a folder; ``changes`` are of ``model``, its sections or ``search``, by dotted path."""
+    """Write a folder; ``changes`` are of ``model``, its sections or ``search``, by dotted path."""
     folder.mkdir(exist_ok=True)
     weights = random_weights()
     seconds = 30 if whole else 1
@@ -257,7 +257,7 @@ def decoder(weights: dict[str, NDArray], text: bool, seconds: int = 1) -> onnx.M
 
 
 def encoded(features: NDArray) -> NDArray:
-    """Returns the hidden states [places, width] of features [bands, frames], in numpy."""
+    """Return the hidden states [places, width] of features [bands, frames], in numpy."""
     weights = random_weights()
     x = features
     for name, stride in (("conv1", 1), ("conv2", 2)):
@@ -269,7 +269,7 @@ def encoded(features: NDArray) -> NDArray:
 
 
 def followed(states: NDArray, tokens: list[int]) -> NDArray:
-    """Returns the logits of all tokens, run at once without caches, in numpy."""
+    """Return the logits of all tokens, run at once without caches, in numpy."""
     weights = random_weights()
     x = weights["table"][tokens] + weights["positions"][: len(tokens)]
     later = np.triu(np.full((len(tokens), len(tokens)), -np.inf), 1)
@@ -291,7 +291,7 @@ def attended(q: NDArray, k: NDArray, v: NDArray, bias: Any) -> NDArray:
 
 
 def greedy(states: NDArray, tokens: list[int], length: int) -> list[int]:
-    """Returns the likeliest tokens, one after the other."""
+    """Return the likeliest tokens, one after the other."""
     made = list(tokens)
     while len(made) < length:
         token = int(followed(states, made)[-1].argmax())
@@ -302,7 +302,7 @@ def greedy(states: NDArray, tokens: list[int], length: int) -> list[int]:
 
 
 def sweep(seconds: float, rate: int = 16_000, low: float = 200, high: float = 3000) -> NDArray:
-    """Returns a tone that rises, with a little noise."""
+    """Return a tone that rises, with a little noise."""
     times = np.arange(round(seconds * rate)) / rate
     phase = 2 * np.pi * (low + (high - low) * times / max(seconds, 1e-9) / 2) * times
     noise = np.random.default_rng(1).standard_normal(len(times)) / 100
@@ -313,7 +313,7 @@ def sweep(seconds: float, rate: int = 16_000, low: float = 200, high: float = 30
 def write_wave(
     path: Path, samples: NDArray, rate: int = 16_000, *, width: int = 2, channels: int = 1
 ) -> Path:
-    """Writes samples as a WAV file of whole numbers; each channel has all of them."""
+    """Write samples as a WAV file of whole numbers; each channel has all of them."""
     whole = np.round(samples * ((1 << (8 * width - 1)) - 1)).astype(np.int64)
     if width == 1:
         whole += 128

@@ -23,7 +23,7 @@ TEMPLATE = (
 
 
 def write_folder(folder: Path, *, positions: bool = False, lora: str = "", **changes: Any) -> Path:
-    """Writes a folder; ``changes`` are of ``model`` and ``search`` in its configuration."""
+    """Write a folder; ``changes`` are of ``model`` and ``search`` in its configuration."""
     folder.mkdir(exist_ok=True)
     onnx.save(decoder(positions, lora), folder / "model.onnx")
     config = configuration()
@@ -58,8 +58,8 @@ def configuration() -> dict[str, Any]:
     return {"model": about, "search": {"past_present_share_buffer": True, "max_length": CONTEXT}}
 
 
-def decoder(positions: bool = False, lora: str = "") -> onnx.ModelProto:
-    """Returns a decoder as onnxruntime-genai's builder writes them, with random weights.
+def decoder(positions: bool = False, lora: str = "", hidden: bool = False) -> onnx.ModelProto:
+    """Return a decoder as onnxruntime-genai's builder writes them, with random weights.
 
     With ``lora``, adapters change what the last projections of layers give: ``asked`` has inputs
     for that, ``empty`` and ``zeros`` inputs that have such values unless they are given, and
@@ -120,6 +120,9 @@ def decoder(positions: bool = False, lora: str = "") -> onnx.ModelProto:
                 weights[name] = np.full(sizes, lora == "other", np.float32) / 50
     outputs = [value("logits", FLOAT, ["b", "n", VOCABULARY])]
     outputs += [value(f"present.{name}", FLOAT, ["b", KEY_HEADS, "total", HEAD]) for name in names]
+    if hidden:
+        nodes.append(node("Identity", f"x{LAYERS}", "hidden_states"))
+        outputs.append(value("hidden_states", FLOAT, ["b", "n", WIDTH]))
     made = model(nodes, inputs, outputs, weights, domains={"com.microsoft": 1})
     # As exporters do: nothing says of what rank the results of their operators are.
     made.graph.value_info.extend(value(f"a{i}", FLOAT, ["b", "n", WIDTH]) for i in range(LAYERS))
@@ -127,7 +130,7 @@ def decoder(positions: bool = False, lora: str = "") -> onnx.ModelProto:
 
 
 def write_adapter(path: Path, seed: int, rank: int = 2, **changes: Any) -> Path:
-    """Writes an adapter with random matrices; ``changes`` are arrays by name."""
+    """Write an adapter with random matrices; ``changes`` are arrays by name."""
     random = np.random.default_rng(seed)
     arrays: dict[str, Any] = {}
     for i in range(LAYERS):
@@ -141,7 +144,7 @@ def write_adapter(path: Path, seed: int, rank: int = 2, **changes: Any) -> Path:
 
 
 def tokenizer() -> dict[str, Any]:
-    """Returns a ``tokenizer.json`` whose tokens are bytes, and some special ones."""
+    """Return a ``tokenizer.json`` whose tokens are bytes, and some special ones."""
     special = ["<s>", "</s>", "<pad>", "<|user|>", "<|assistant|>"]
     added = [
         {
@@ -164,7 +167,7 @@ def tokenizer() -> dict[str, Any]:
 
 
 def letters() -> list[str]:
-    """Returns the character that stands for each byte, as GPT-2 has them."""
+    """Return the character that stands for each byte, as GPT-2 has them."""
     shown = {*range(33, 127), *range(161, 173), *range(174, 256)}
     others = iter(range(256, 512))
     return [chr(byte if byte in shown else next(others)) for byte in range(256)]

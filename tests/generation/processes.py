@@ -9,7 +9,7 @@ import textwrap
 
 
 def in_a_process_of_its_own(code: str) -> None:
-    """Runs code that imports what this process can.
+    """Run code that imports what this process can.
 
     Raises:
         AssertionError: It ended with an error; the message is what it printed.

@@ -43,7 +43,7 @@ def adapted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Model, 
 
 
 def alone(model: Model, adapters: Adapters, name: str | None, prompt: list[int]) -> list[int]:
-    """Returns a generator's tokens with an adapter."""
+    """Return a generator's tokens with an adapter."""
     params = GeneratorParams(model)
     params.set_search_options(max_length=len(prompt) + 12)
     made = Generator(model, params)

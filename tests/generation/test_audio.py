@@ -20,7 +20,7 @@ NDArray = np.ndarray[Any, np.dtype[Any]]
 
 
 def by_definition(samples: NDArray, mel: Mel) -> NDArray:
-    """Returns features by sums of cosines and sines, one frame at a time."""
+    """Return features by sums of cosines and sines, one frame at a time."""
     whole = np.zeros(mel.samples)
     whole[: len(samples)] = samples
     half, size = mel.window // 2, mel.window
@@ -38,7 +38,7 @@ def by_definition(samples: NDArray, mel: Mel) -> NDArray:
 
 
 def triangles(mel: Mel) -> NDArray:
-    """Returns the bands as Slaney's toolbox defines them, one triangle after the other."""
+    """Return the bands as Slaney's toolbox defines them, one triangle after the other."""
 
     def hertz(mels: float) -> float:
         return mels * 200 / 3 if mels < 15 else 1000 * 6.4 ** ((mels - 15) / 27)
@@ -106,7 +106,7 @@ def test_another_rate_keeps_a_tone_and_drops_what_is_too_high(tmp_path: Path, ra
 
 
 def header(samples: int = 100, *, channels: int = 1, rate: int = 16_000, kind: int = 1) -> bytes:
-    """Returns the head of a WAV file of 16 bits, or of floats."""
+    """Return the head of a WAV file of 16 bits, or of floats."""
     width = 2 if kind == 1 else 4
     size = samples * channels * width
     form = struct.pack("<HHIIHH", kind, channels, rate, rate * channels * width,

@@ -117,7 +117,7 @@ def logs(logits: Any) -> Any:
 def reference(
     run: Run, prompt: list[int], limit: int, eos: int, beams: int, *, early: bool, penalty: float
 ) -> list[list[int]]:
-    """Searches without caches; returns texts, the best first."""
+    """Search without caches; return texts, the best first."""
     live, ended = [(0.0, prompt)], list[tuple[float, list[int]]]()
     while len(live[0][1]) < limit:
         totals = np.stack([total + logs(run(tokens)) for total, tokens in live])

@@ -168,7 +168,7 @@ def speech(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def transcribed(folder: Path, sound: Path, tokens: list[int], most: int) -> str:
-    """Returns the text of each second of a sound, by the graph's formulas."""
+    """Return the text of each second of a sound, by the graph's formulas."""
     (clip,) = Audios.open(sound)
     tokenizer = Tokenizer(Model(folder))
     text = ""

@@ -22,7 +22,7 @@ PROMPT = [84, 104, 101, 32, 119, 105, 116, 104]
 
 
 def write_draft(folder: Path, noise: float, seed: int = 0) -> Path:
-    """Writes a folder whose weights are those of ``write_folder`` with some noise."""
+    """Write a folder whose weights are those of ``write_folder`` with some noise."""
     write_folder(folder)
     proto = onnx.load(folder / "model.onnx")
     random = np.random.default_rng(seed)

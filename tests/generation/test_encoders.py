@@ -286,7 +286,8 @@ def resized(folder: Path, file: str, name: str, axis: int, size: int) -> None:
 
 def test_graphs_that_do_not_fit_each_other(tmp_path: Path) -> None:
     folder = write_encoded(tmp_path / "folder")
-    resized(folder, "decoder.onnx", "past_key_cross_1", 2, 49)
+    for name in ("past_key_cross_1", "past_value_cross_1"):
+        resized(folder, "decoder.onnx", name, 2, 49)
     with pytest.raises(Refused, match=r"'past_key_cross_1' is .*49.*'present_key_cross_1' of"):
         Model(folder)
     folder = write_encoded(tmp_path / "bands")

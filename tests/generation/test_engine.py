@@ -31,7 +31,7 @@ PROMPTS = [[84, 104, 101, 32], [7, 8, 9, 10, 11, 12, 13], [200], [84, 104, 40, 4
 
 
 def alone(model: Model, prompt: list[int], count: int, **options: Any) -> list[int]:
-    """Returns a generator's tokens after a prompt."""
+    """Return a generator's tokens after a prompt."""
     params = GeneratorParams(model)
     params.set_search_options(max_length=len(prompt) + count, **options)
     made = Generator(model, params)

@@ -19,7 +19,7 @@ from tenonnx_generate.files import CONFIG_LIMIT
 
 
 def opened(folder: Path, **changes: Any) -> Model:
-    """Opens a folder whose configuration is changed at paths such as ``model.type``."""
+    """Open a folder whose configuration is changed at paths such as ``model.type``."""
     config = configuration()
     for path, new in changes.items():
         *sections, key = path.split(".")
@@ -76,6 +76,20 @@ def test_configurations_that_cannot_be(
 ) -> None:
     with pytest.raises(kind, match=said):
         opened(fresh, **{path: new})
+
+
+@pytest.mark.parametrize("kind", ["hunyuandensev1", "qwen3_5_text", "gemma4_text"])
+def test_text_decoders_of_other_names_run(fresh: Path, kind: str) -> None:
+    assert opened(fresh, **{"model.type": kind}).type == kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [("gemma4", "images"), ("moonshine", "sound"), ("lfm2", "recurrent or convolution caches")],
+)
+def test_what_is_more_than_a_decoder_is_refused_by_name(fresh: Path, kind: str, said: str) -> None:
+    with pytest.raises(Unsupported, match=f"'{kind}', which has {said}"):
+        opened(fresh, **{"model.type": kind})
 
 
 def test_files_that_are_missing_or_no_json(fresh: Path) -> None:
@@ -163,6 +177,5 @@ def test_a_kept_plan_is_opened_without_the_model(
     folder = write(tmp_path / "folder")
     first, second = Model(folder), Model(folder)
     assert list(second.session.load_times) == ["open"]
-    assert second.session._reader is not None
-    assert "session" not in vars(second.session._reader)
+    assert not second.session._model.is_open
     assert second.in_place == first.in_place == (write is write_encoded)

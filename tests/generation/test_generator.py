@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from folders import CONTEXT, HEAD, KEY_HEADS, PAD, VOCABULARY, write_folder
 from processes import in_a_process_of_its_own
@@ -59,6 +61,28 @@ def test_logits_are_those_of_whole_sequences(
             np.testing.assert_allclose(row[0], expected, atol=1e-4)
         made.generate_next_token()
         assert made.get_next_tokens()[0] == made.get_sequence(0)[-1] == expected.argmax()
+
+
+def test_positions_have_three_axes_where_the_graph_asks(tmp_path: Path, model: Model) -> None:
+    folder = write_folder(tmp_path / "folder", positions=True)
+    proto = onnx.load(folder / "model.onnx")
+    (asked,) = (each for each in proto.graph.input if each.name == "position_ids")
+    proto.graph.input.remove(asked)
+    shape = [3, "b", "n"]
+    kind = onnx.TensorProto.INT64
+    proto.graph.input.append(onnx.helper.make_tensor_value_info("places", kind, shape))
+    first = onnx.helper.make_node("Gather", ["places", "first"], ["position_ids"], axis=0)
+    proto.graph.node.insert(0, first)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array(2), "first"))
+    onnx.save(proto, folder / "model.onnx")
+    config = json.loads((folder / "genai_config.json").read_text())
+    config["model"]["decoder"]["inputs"]["position_ids"] = "places"
+    (folder / "genai_config.json").write_text(json.dumps(config))
+    tokens = list(b"positions")
+    one, other = (Generator(each, GeneratorParams(each)) for each in (model, Model(folder)))
+    for generator in (one, other):
+        generator.append_tokens(tokens)
+    np.testing.assert_allclose(other.get_logits(), one.get_logits(), atol=1e-5)
 
 
 def test_positions_are_given_where_the_graph_asks(tmp_path: Path, model: Model) -> None:

@@ -42,7 +42,7 @@ def text(model: Model, made: Generator, row: int = 0, prompt: int = 3) -> str:
 
 
 def schema(chance: random.Random, depth: int = 0) -> dict[str, Any]:
-    """Returns a schema whose shortest and longest texts have few characters."""
+    """Return a schema whose shortest and longest texts have few characters."""
     kinds = ["integer", "boolean", "string", "enum", "null"] + ["object", "array"] * (depth < 2)
     kind = chance.choice(kinds)
     match kind:
@@ -65,7 +65,7 @@ def schema(chance: random.Random, depth: int = 0) -> dict[str, Any]:
 
 
 def keeps(value: Any, to: dict[str, Any]) -> bool:
-    """Says whether a value keeps to such a schema."""
+    """Return whether a value keeps to such a schema."""
     if "enum" in to:
         return value in to["enum"]
     match to["type"]:

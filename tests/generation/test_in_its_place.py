@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tenonnx.as_onnxruntime.family import GROUP
+from tenonnx.as_onnxruntime.folders import GROUP
 
 PROGRAM = """
 import sys

@@ -43,14 +43,14 @@ class Job:
 
 @functools.cache
 def contracts() -> dict[str, Any]:
-    """Returns the contract of every kernel; ``None`` of one that takes no arrays."""
+    """Return the contract of every kernel; ``None`` of one that takes no arrays."""
     from tenonnx_cpu.jit.compiling import declared
 
     return {name: kernel.contract for name, kernel in declared().items()}
 
 
 def apart() -> dict[str, list[str]]:
-    """Returns the kernels that take no arrays, and those that get addresses of some instead."""
+    """Return the kernels that take no arrays, and those that get addresses of some instead."""
     found = contracts().items()
     return {
         "arrayless": [name for name, each in found if each is None],
@@ -70,7 +70,7 @@ class Report:
 
 
 def run(job: Job, folder: Path, tell: Callable[[str], object] = str) -> Report:
-    """Runs a job; a process that ends is a finding, and the next goes on behind its trial.
+    """Run a job; a process that ends is a finding, and the next goes on behind its trial.
 
     Args:
         job: What to run.
@@ -110,7 +110,7 @@ def run(job: Job, folder: Path, tell: Callable[[str], object] = str) -> Report:
 
 
 def _process(asked: Path, out: Path, folder: Path) -> str:
-    """Runs a worker to its end; returns how it ended."""
+    """Run a worker to its end; return how it ended."""
     errors = folder / "errors.txt"
     own = dict(os.environ, OPENBLAS_NUM_THREADS="1", TENONNX_CACHE_DIR=str(folder / "cache"))
     with errors.open("w") as said:

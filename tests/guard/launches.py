@@ -91,7 +91,7 @@ def _reach(array: NDArray) -> tuple[int, int]:
 
 
 def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Returns spans, those that overlap as one."""
+    """Return spans, those that overlap as one."""
     made: list[tuple[int, int]] = []
     for low, high in sorted(spans):
         if made and low < made[-1][1]:
@@ -118,7 +118,7 @@ def _moved(argument: Any, blocks: list[tuple[int, int, Block]]) -> Any:
 
 
 def guard_launches() -> None:
-    """Has every kernel of this process guarded from now on, as ``STATE`` says."""
+    """Have every kernel of this process guarded from now on, as ``STATE`` says."""
 
     def get(kernel: JitKernel) -> Any:
         return None if STATE.reference else _SLOT.__get__(kernel)
@@ -151,7 +151,7 @@ def guard_launches() -> None:
 
 
 def rebind(old: Any, new: Any) -> None:
-    """Puts something in the place of a function or number in every module that has it."""
+    """Put something in the place of a function or number in every module that has it."""
     for module in list(sys.modules.values()):
         if getattr(module, "__name__", "").startswith("tenonnx_cpu"):
             for name, value in list(vars(module).items()):
@@ -164,7 +164,7 @@ ENOUGH = ("ENOUGH", "SERIAL", "SERIAL_ELEMENTS", "SERIAL_PRODUCTS", "SHARED")
 
 
 def share_everything() -> None:
-    """Has all work shared out among threads, however little it is."""
+    """Have all work shared out among threads, however little it is."""
     for module in list(sys.modules.values()):
         if getattr(module, "__name__", "").startswith("tenonnx_cpu."):
             for name in ENOUGH:
@@ -173,11 +173,11 @@ def share_everything() -> None:
 
 
 def without_kernels(reference: bool) -> None:
-    """Says whether sessions are to be made, and run, as if there were no kernels."""
+    """Set whether sessions are made, and run, as if there were no kernels."""
     STATE.reference = reference
     os.environ["TENONNX_JIT"] = "0" if reference else "wait"
 
 
 def names() -> list[str]:
-    """Returns the name of every kernel."""
+    """Return the name of every kernel."""
     return [str(kernel) for kernel in KERNELS]

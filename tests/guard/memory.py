@@ -48,12 +48,12 @@ class Block:
         self.address: int = start + GAP + room - room % alignment
 
     def release(self) -> None:
-        """Gives the memory back; what still lies in it must not be touched again."""
+        """Give the memory back; what still lies in it must not be touched again."""
         _libc.munmap(self._start, self._length)
 
 
 def guarded_bytes(nbytes: int, *, before: bool, alignment: int = 1) -> NDArray:
-    """Returns such bytes, which are given back with the last array that lies in them."""
+    """Return such bytes, which are given back with the last array that lies in them."""
     block = Block(nbytes, before=before, alignment=alignment)
     memory = (ctypes.c_uint8 * nbytes).from_address(block.address)
     weakref.finalize(memory, block.release)
@@ -61,7 +61,7 @@ def guarded_bytes(nbytes: int, *, before: bool, alignment: int = 1) -> NDArray:
 
 
 def guarded_copy(array: NDArray, *, before: bool) -> NDArray:
-    """Returns a copy of an array in such memory, with its strides, and aligned if it is."""
+    """Return a copy of an array in such memory, with its strides, and aligned if it is."""
     if array.dtype.hasobject:
         return array
     array = np.asarray(array)  # a scalar of numpy's has another address whenever it is asked
@@ -76,7 +76,7 @@ def guarded_copy(array: NDArray, *, before: bool) -> NDArray:
 
 
 def span(array: NDArray) -> tuple[int, int]:
-    """Returns the address of an array's first byte in memory and of the one after the last."""
+    """Return the address of an array's first byte in memory and of the one after the last."""
     low = high = array.__array_interface__["data"][0]
     for length, step in zip(array.shape, array.strides, strict=True):
         if step < 0:

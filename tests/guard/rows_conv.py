@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from arrays import f32, i64, step
-from trial import chain, one
+from trial import chain, narrow, one
 
 ROWS = [
     one(
@@ -66,6 +66,26 @@ ROWS = [
         ],
     ),
     one("Conv pixels", "Conv", [f32(1, 8, 5, 5), f32(8, 8, 5, 5), f32(8)], constants=(1, 2)),
+    narrow(
+        one(
+            "Conv in bfloat16",
+            "Conv",
+            [f32(2, 5, 23, 14), f32(43, 5, 3, 3), f32(43)],
+            constants=(1, 2),
+            pads=[1, 0, 2, 1],
+        )
+    ),
+    narrow(
+        chain(
+            "Conv in bfloat16, channels last",
+            [
+                ("Conv", [f32(1, 40, 9, 11), f32(19, 40, 1, 1), f32(19)], {}),
+                ("Conv", [..., f32(35, 19, 3, 3), f32(35)], {"strides": [2, 2]}),
+                ("Relu", [...], {}),
+                ("Conv", [..., f32(17, 35, 1, 1)], {}),
+            ],
+        )
+    ),
     one("Conv line", "Conv", [f32(2, 7, 33), f32(9, 7, 4), f32(9)], constants=(1, 2), strides=[3]),
     one(
         "Conv runs",
@@ -134,6 +154,17 @@ ROWS = [
         pads=[1] * 6,
     ),
     one("AveragePool volume", "AveragePool", [f32(2, 3, 6, 5, 7)], kernel_shape=[2, 3, 2]),
+    *(
+        one(
+            f"{op} volume of {depth} taps",
+            op,
+            [f32(1, 8, 12, 9, 40)],
+            kernel_shape=[depth, size, size],
+            strides=[2, step, step],
+        )
+        for op in ("AveragePool", "MaxPool")
+        for depth, size, step in ((1, 2, 2), (2, 3, 1), (3, 3, 2), (4, 2, 2), (5, 3, 1))
+    ),
     one("MaxPool line", "MaxPool", [f32(2, 7, 33)], kernel_shape=[3], strides=[2]),
     one(
         "ConvTranspose large",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 from arrays import MS, f32, i64, ids
-from trial import Trial, chain, one
+from trial import Trial, chain, narrow, one
 
 from models import FLOAT, model, node, value
 
@@ -13,7 +13,7 @@ WIDE = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 
 
 def _rotary() -> Trial:
-    """Returns the nodes that exporters write for rotary embeddings."""
+    """Return the nodes that exporters write for rotary embeddings."""
     x, angles = f32(2, 3, 5, 16), f32(1, 1, 5, 16)
     numbers = {"zero": 0, "half": 8, "end": 16, "axis": 3}
     nodes = [
@@ -59,6 +59,10 @@ ROWS = [
         for kind in WIDE
         for rows in (1, 70)
     ),
+    *(
+        narrow(one(f"{rows} narrow rows", "MatMul", [f32(rows, 70), f32(70, 45)], constants=(1,)))
+        for rows in (1, 21, 70)
+    ),
     chain(
         "Gemm Relu Gemm",
         [
@@ -66,6 +70,15 @@ ROWS = [
             ("Relu", [...], {}),
             ("Gemm", [..., f32(33, 19), f32(19)], {}),
         ],
+    ),
+    narrow(
+        one(
+            "Attention in bfloat16",
+            "Attention",
+            [f32(2, 3, 40, 18), f32(2, 3, 300, 18), f32(2, 3, 300, 37), f32(40, 300)],
+            opset=23,
+            is_causal=1,
+        )
     ),
     one(
         "Attention",

@@ -15,7 +15,7 @@ ROUNDED = 2e-2
 
 
 def _nbits(bits: int, rows: int, depth: int, level: int, zeros: bool) -> Trial:
-    """Returns a product with codes by columns, in blocks of 32."""
+    """Return a product with codes by columns, in blocks of 32."""
     blocks, columns = -(-depth // 32), 64
     inputs = [
         f32(rows, depth), u8(columns, blocks, 4 * bits), f32(columns, blocks),
@@ -30,7 +30,7 @@ def _nbits(bits: int, rows: int, depth: int, level: int, zeros: bool) -> Trial:
 
 
 def _blocks(bits: int, rows: int, zeros: bool, level: int) -> Trial:
-    """Returns a product with codes by rows."""
+    """Return a product with codes by rows."""
     depth, columns, block = 128, 256, 32
     codes = ids(0, 1 << bits, depth, columns, dtype=np.uint8).astype(KINDS[bits])
     middle = np.full((depth // block, columns), 1 << bits - 1, np.uint8).astype(KINDS[bits])
@@ -46,7 +46,7 @@ def _blocks(bits: int, rows: int, zeros: bool, level: int) -> Trial:
 
 
 def _mixture(bits: int, rows: int, fusion: int, zeros: bool) -> Trial:
-    """Returns two of four experts, whose codes are in blocks of 32."""
+    """Return two of four experts, whose codes are in blocks of 32."""
     experts, width, inner = 4, 64, 128
     outer = 2 * inner if fusion else inner
     given = []

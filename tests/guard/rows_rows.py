@@ -40,6 +40,10 @@ GRAMS = {
     "weights": [0.5, 2.0, 1.0, 1.0, 3.0, 1.0],
 }
 
+PIXELS = ids(0, 99, 1, 3, 30, 20).astype(np.uint8)
+SCALES, LESS = np.float32([1, 1, 1.5, 2]), np.float32([1, 1, 0.4, 0.7])
+BYTES = ids(-9, 9, 70, 99).astype(np.int8)
+WORDS = ids(1, 9, 7, 3, 9).astype(np.int32)
 DOUBLES = f32(300, 300).astype(np.float64)
 
 MACHINE = {
@@ -73,6 +77,13 @@ ROWS = [
     one("Softmax", "Softmax", [f32(300, 300)]),
     one("ReduceSum", "ReduceSum", [f32(30, 40, 50), i64(1)], constants=(1,)),
     one("ReduceMax", "ReduceMax", [f32(30, 40, 50), i64(-1)]),
+    one("ReduceMean apart", "ReduceMean", [f32(30, 40, 50), i64(0, 2)], constants=(1,)),
+    one("ReduceL1 rows", "ReduceL1", [f32(3, 1700), i64(1)], constants=(1,)),
+    one("ReduceMax bytes", "ReduceMax", [BYTES, i64(0)], constants=(1,)),
+    one("ReduceSum int32", "ReduceSum", [WORDS, i64(1)], constants=(1,)),
+    one("CumSum", "CumSum", [f32(300, 300), i64(-1)], constants=(1,)),
+    one("CumSum back", "CumSum", [ids(-9, 9, 3, 7, 33), i64(1)], constants=(1,), reverse=1),
+    one("CumSum others", "CumSum", [DOUBLES, i64(0)], constants=(1,), exclusive=1),
     one("TopK", "TopK", [f32(300, 300), i64(7)], outputs=2),
     one("TopK const", "TopK", [f32(300, 300), i64(7)], outputs=2, constants=(1,)),
     one("Where", "Where", [ids(0, 2, 3, 1, 33).astype(bool), f32(40, 33), f32(3, 40, 1)]),
@@ -105,6 +116,31 @@ ROWS = [
     one("GatherND", "GatherND", [f32(9, 8, 7), ids(-7, 7, 30, 2)]),
     one("ScatterElements", "ScatterElements", [f32(40, 33), ids(-40, 40, 9, 33), f32(9, 33)]),
     one("ScatterND", "ScatterND", [f32(9, 8, 7), ids(-7, 7, 30, 2), f32(30, 7)]),
+    one(
+        "GatherElements first",
+        "GatherElements",
+        [BYTES, ids(-70, 70, 300, 99)],
+    ),
+    one(
+        "ScatterElements add",
+        "ScatterElements",
+        [f32(40, 33), ids(-33, 33, 40, 9), f32(40, 9)],
+        axis=1,
+        reduction="add",
+    ),
+    one(
+        "ScatterElements max",
+        "ScatterElements",
+        [DOUBLES, ids(-9, 9, 30, 300), DOUBLES[:30]],
+        reduction="max",
+    ),
+    one("GatherND numbers", "GatherND", [f32(9, 8), ids(-8, 8, 300, 2)]),
+    one(
+        "ScatterND add",
+        "ScatterND",
+        [f32(9, 8, 7), ids(-7, 7, 30, 2), f32(30, 7)],
+        reduction="add",
+    ),
     one("OneHot", "OneHot", [ids(-9, 9, 30), i64(9), np.float32([0, 1])]),
     one("ReverseSequence", "ReverseSequence", [f32(9, 5, 7), ids(1, 9, 5)]),
     one("Pad", "Pad", [f32(9, 30, 70), i64(1, 2, 3, 4, 5, 6)]),
@@ -112,6 +148,9 @@ ROWS = [
     one("Tile", "Tile", [f32(9, 30, 7), i64(2, 1, 3)]),
     one("Expand", "Expand", [f32(9, 1, 70), i64(2, 9, 30, 70)]),
     one("Slice", "Slice", [f32(40, 50, 33), i64(1, -40), i64(30, 50), i64(0, 1), i64(2, 3)]),
+    one("Resize bytes", "Resize", [PIXELS, None, SCALES], constants=(1,), mode="linear"),
+    one("Resize less", "Resize", [PIXELS, None, LESS], constants=(1,), mode="cubic", antialias=1),
+    one("Resize cubic", "Resize", [f32(1, 3, 30, 20), None, SCALES], constants=(1,), mode="cubic"),
     one("DepthToSpace", "DepthToSpace", [f32(2, 16, 20, 20)], blocksize=2),
     one("Split", "Split", [f32(40, 300), i64(100, 150, 50)], outputs=3, axis=1),
     one("Concat", "Concat", [f32(4, 40000), f32(4, 40001)], axis=1),
@@ -121,6 +160,12 @@ ROWS = [
         [("Transpose", [f32(64, 48, 33)], {"perm": [2, 0, 1]}), ("Relu", [...], {})],
     ),
     one("Transpose", "Transpose", [f32(40, 50, 60)], perm=[1, 2, 0]),
+    one("Transpose bytes", "Transpose", [ids(0, 99, 40, 50, 33).astype(np.int8)], perm=[2, 0, 1]),
+    one("Transpose halves", "Transpose", [f32(33, 50, 3).astype(np.float16)], perm=[2, 1, 0]),
+    one("Transpose int64", "Transpose", [ids(0, 99, 7, 300)], perm=[1, 0]),
+    one(
+        "Transpose bytes' rows", "Transpose", [ids(0, 9, 7, 9, 33).astype(np.int8)], perm=[1, 0, 2]
+    ),
     one("Transpose of few", "Transpose", [f32(4, 50, 33)], perm=[2, 1, 0]),
     one("Transpose to few", "Transpose", [f32(33, 50, 3)], perm=[2, 1, 0]),
     one("Transpose runs", "Transpose", [f32(50, 2, 33, 2)], perm=[0, 2, 1, 3]),
@@ -203,4 +248,17 @@ ROWS = [
         fed=(0, 1),
     ),
     one("Clip", "Clip", [f32(300, 300), step(-1.0), step(1.0)], constants=(1, 2)),
+    one("Cast to halves", "Cast", [f32(300, 301)], to=10),
+    one("Cast of halves", "Cast", [f32(7, 33).astype(np.float16)], to=7),
+    one("Add int8", "Add", [BYTES, BYTES[:1]]),
+    one("Div int32", "Div", [WORDS, WORDS[:1, :, :1]]),
+    one("Mod int64", "Mod", [ids(-9, 9, 99), ids(1, 9, 99)], constants=(1,)),
+    one("Less", "Less", [f32(30, 33), f32(30, 1)]),
+    one("Expand columns", "Expand", [f32(9, 1), i64(9, 33)], constants=(1,)),
+    one(
+        "Slice backward",
+        "Slice",
+        [f32(9, 33), i64(-1), i64(-40), i64(1), i64(-2)],
+        constants=(1, 2, 3, 4),
+    ),
 ]

@@ -17,7 +17,7 @@ MOST = 2
 
 
 def rows() -> list[Trial]:
-    """Returns the trials of every ``rows_*.py``, listed by family of kernels."""
+    """Return the trials of every ``rows_*.py``, listed by family of kernels."""
     return [
         trial
         for path in sorted(FOLDER.glob("rows_*.py"))
@@ -26,7 +26,7 @@ def rows() -> list[Trial]:
 
 
 def operators() -> list[Trial]:
-    """Returns the cases of ``tests/operators`` of operators with kernels, also with constants."""
+    """Return the cases of ``tests/operators`` of operators with kernels, also with constants."""
     sys.path.insert(0, str(FOLDER.parent / "operators"))
     from cases import CASES, feeds_of, model_of
 
@@ -42,7 +42,7 @@ def operators() -> list[Trial]:
 
 
 def contrib() -> list[Trial]:
-    """Returns the rows of ``tests/contrib``."""
+    """Return the rows of ``tests/contrib``."""
     sys.path.insert(0, str(FOLDER.parent / "contrib"))
     import rows as recorded_rows
 
@@ -59,7 +59,7 @@ def contrib() -> list[Trial]:
 
 
 def _is_taken(case: Any) -> bool:
-    """Says whether any module with kernels is for an operator."""
+    """Return whether any module with kernels is for an operator."""
     from tenonnx_cpu.listing import LISTING
 
     taken = {name for names in LISTING.values() for name in names.split()}
@@ -73,7 +73,7 @@ KINDS = {"hostile": hostile, "strided": strided, "unreal": unreal}
 
 
 def trials(name: str) -> list[Trial]:
-    """Returns trials: ``rows``, or what becomes of them: ``rows hostile``, ``rows strided``.
+    """Return trials: ``rows``, or what becomes of them: ``rows hostile``, ``rows strided``.
 
     ``rows_int8`` are those of one file.
     """

@@ -25,7 +25,7 @@ COPIES: dict[Any, NDArray] = {}
 
 
 def guard_sessions(*, before: bool) -> None:
-    """Has sessions of this process work in guarded memory from now on."""
+    """Have sessions of this process work in guarded memory from now on."""
 
     def empty(shape: tuple[int, ...], dtype: np.dtype[Any] = buffers.F32) -> NDArray:
         dtype = np.dtype(dtype)
@@ -41,8 +41,7 @@ def guard_sessions(*, before: bool) -> None:
 
 
 def _share_nothing(run: Any, _: Any) -> None:
-    """Leaves what steps exchange where it is, in guarded memory each."""
-    run._sizes = [captured_run._nbytes(store) for store in run._stores]
+    """Leave what steps exchange where it is, in guarded memory each."""
     run._kept, run._places, run._arena = [*range(len(run._stores))], {}, 0
     run._large = [True] * len(run._stores)
 
@@ -74,7 +73,7 @@ def _count_captures() -> None:
 
     def encode(self: Any) -> Any:
         by_entry = {id(kernel.run): str(kernel) for kernel in KERNELS}
-        CAPTURED.update(by_entry[id(launch.run)] for launch in self._launches)
+        CAPTURED.update(by_entry[id(run)] for run in self.launches.entries)
         return write(self)
 
     captured_run.CapturedRun.encode = encode  # type: ignore[method-assign]

@@ -20,15 +20,18 @@ from driver import Job, Report, contracts, run
 pytest.importorskip("numba")
 
 from tenonnx_cpu.conv import expanded
+from tenonnx_cpu.jit.code.cpu import cpu
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pages are guarded by mprotect")
 
 VALID = [
     Job("rows", copying=True, before=False, threads=2),
-    Job("rows", copying=True, before=True, threads=1),
+    Job("rows", copying=True, before=True, threads=3),
     Job("rows", copying=False, before=False, threads=1),
-    Job("rows", copying=False, before=True, threads=2),
+    Job("rows", copying=False, before=True, threads=4),
 ]
+"""Scratch memory of a launch ends before a page, so that shares that are not in whole lines are
+not aligned for the first worker either."""
 
 PARTS = {"hostile": 60, "strided": 20, "unreal": 10}
 """Parts of what strangers make of rows, of which one runs by default."""
@@ -90,6 +93,7 @@ def test_every_kernel_has_rows(
     if file or not launched or not captured:
         pytest.skip("not all rows have run")
     absent = set() if expanded.SUITED else {"conv.expanded.conv_expanded"}
+    absent |= set() if cpu().amx else {"conv.tiles.conv_tiles", "matmul.bfloat16.gemm_tiles"}
     known = {name: each for name, each in contracts().items() if each and name not in absent}
     assert all(each.plan or each.launch or each.values for each in known.values())
     assert sorted(known.keys() ^ set(launched)) == [], "no row of tests/guard launches these"

@@ -11,6 +11,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from tenonnx_cpu.precision import FAST_PRODUCTS
+
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 HOSTILE = [-1, 0, 1000, 2**31 - 1, 2**31, -(2**31), 2**32 + 1, -(2**32), 2**63 - 1, -(2**63)]
@@ -40,7 +42,7 @@ class Trial:
     near: float = 1e-3
 
     def model(self) -> onnx.ModelProto:
-        """Returns the model with its constants, and with no shapes declared."""
+        """Return the model with its constants, and with no shapes declared."""
         proto = copy.deepcopy(self.proto)
         for value in proto.graph.input:
             for place, dim in enumerate(value.type.tensor_type.shape.dim):
@@ -53,7 +55,7 @@ class Trial:
         return proto
 
     def with_constants(self, names: Sequence[str]) -> Trial:
-        """Returns this with some of what is fed as constants."""
+        """Return this with some of what is fed as constants."""
         proto = copy.deepcopy(self.proto)
         kept = [value for value in proto.graph.input if value.name not in names]
         del proto.graph.input[:]
@@ -67,8 +69,13 @@ class Trial:
         )
 
 
+def narrow(trial: Trial) -> Trial:
+    """Return a trial whose factors may be rounded to bfloat16."""
+    return replace(trial, settings={FAST_PRODUCTS: "1"}, near=2e-2)
+
+
 def of_model(name: str, proto: onnx.ModelProto, feeds: Arrays) -> Trial:
-    """Returns a trial of a model, whose initializers are taken out of it."""
+    """Return a trial of a model, whose initializers are taken out of it."""
     proto = copy.deepcopy(proto)
     constants = {each.name: numpy_helper.to_array(each) for each in proto.graph.initializer}
     del proto.graph.initializer[:]
@@ -86,7 +93,7 @@ def one(
     opset: int = 21,
     **attributes: Any,
 ) -> Trial:
-    """Returns a trial of one node, whose inputs are ``None`` for none.
+    """Return a trial of one node, whose inputs are ``None`` for none.
 
     Constants are told by position among those that are not.
     """
@@ -102,7 +109,7 @@ def chain(
     fed: Sequence[int] = (0,),
     opset: int = 21,
 ) -> Trial:
-    """Returns a trial of nodes one after the other, each of which has the last's result first.
+    """Return a trial of nodes one after the other, each of which has the last's result first.
 
     Args:
         name: Of the test.
@@ -149,7 +156,7 @@ def chain(
 
 
 def hostile(trial: Trial) -> Iterator[Trial]:
-    """Returns what a stranger might make of a trial: other numbers, other lengths."""
+    """Return what a stranger might make of a trial: other numbers, other lengths."""
     yield from _other_feeds(trial)
     for name, array in trial.constants.items():
         for what, other in (*_numbers(array), *_lengths(array), *_dtypes(array)):
@@ -170,7 +177,7 @@ UNKNOWN = float("inf")
 
 
 def unreal(trial: Trial) -> Iterator[Trial]:
-    """Returns a trial with other real numbers where there are few: scales, limits, thresholds."""
+    """Return a trial with other real numbers where there are few: scales, limits, thresholds."""
     for name, array in (trial.feeds | trial.constants).items():
         if array.dtype != np.float32 or not 0 < array.size <= FEW:
             continue
@@ -197,7 +204,7 @@ FEW = 8
 
 
 def strided(trial: Trial) -> Iterator[Trial]:
-    """Returns a trial with what it is fed lying in memory in other ways."""
+    """Return a trial with what it is fed lying in memory in other ways."""
     for kind, laid in LAYOUTS.items():
         feeds = {name: laid(array) if array.ndim else array for name, array in trial.feeds.items()}
         yield replace(trial, name=f"{trial.name} {kind}", feeds=feeds)
@@ -232,7 +239,7 @@ LAYOUTS: dict[str, Callable[[Any], Any]] = {
 
 
 def _other_feeds(trial: Trial) -> Iterator[Trial]:
-    """Returns a trial that, after what it is fed, is fed other numbers of the same shapes."""
+    """Return a trial that, after what it is fed, is fed other numbers of the same shapes."""
     later = [
         trial.feeds | {name: other}
         for name, array in trial.feeds.items()
@@ -244,7 +251,7 @@ def _other_feeds(trial: Trial) -> Iterator[Trial]:
 
 
 def _numbers(array: Any) -> Iterator[tuple[str, Any]]:
-    """Returns an array of integers with other numbers in it."""
+    """Return an array of integers with other numbers in it."""
     if array.dtype.name not in ("int32", "int64") or not array.size:
         return
     limits = np.iinfo(array.dtype)
@@ -260,7 +267,7 @@ def _numbers(array: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _lengths(array: Any) -> Iterator[tuple[str, Any]]:
-    """Returns an array with a row less, or one more, or none, along each of its axes."""
+    """Return an array with a row less, or one more, or none, along each of its axes."""
     if not isinstance(array, np.ndarray) or array.dtype.hasobject:
         return
     if array.ndim == 0:
@@ -275,7 +282,7 @@ def _lengths(array: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _dtypes(array: Any) -> Iterator[tuple[str, Any]]:
-    """Returns an array with elements of other types."""
+    """Return an array with elements of other types."""
     for dtype in OTHERS.get(array.dtype.name, ()):
         yield dtype, array.astype(dtype)
 

@@ -34,7 +34,7 @@ INTERNAL = (
 
 
 def main() -> None:
-    """Runs ``worker.py JOB OUT``: what ``driver.Job`` says, with results to a file."""
+    """Run ``worker.py JOB OUT``: what ``driver.Job`` says, with results to a file."""
     job, out = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
     faulthandler.enable()
     warnings.simplefilter("ignore")
@@ -85,7 +85,7 @@ class Run:
         self.proto = trial.model().SerializeToString()
 
     def found(self) -> list[str]:
-        """Returns what is wrong."""
+        """Return what is wrong."""
         import launches
 
         launches.without_kernels(True)
@@ -103,7 +103,7 @@ class Run:
         return wrong
 
     def answers(self, given: Any, times: int) -> list[list[Any]]:
-        """Returns for what is fed, one after the other, the answers of some runs."""
+        """Return for what is fed, one after the other, the answers of some runs."""
         import tenonnx
 
         feeds = [self.trial.feeds, *self.trial.later]
@@ -144,7 +144,7 @@ PLAIN = {"float32", "float64", "int8", "uint8", "int32", "int64", "uint32", "boo
 
 
 def _plain(result: Any) -> Any:
-    """Returns a result as it is now; of a view that is larger than memory, its beginning."""
+    """Return a result as it is now; of a view that is larger than memory, its beginning."""
     if not isinstance(result, np.ndarray):
         return result
     return np.array(result if result.nbytes < LARGE else result[(slice(2),) * result.ndim])

@@ -78,6 +78,7 @@ def test_inner_modules_and_their_exceptions(folder: Path) -> None:
     run_script(
         folder,
         """
+        import numpy as np
         import onnxruntime
         import onnxruntime.capi.onnxruntime_pybind11_state as state
         from onnxruntime.capi import _pybind_state as C
@@ -91,6 +92,21 @@ def test_inner_modules_and_their_exceptions(folder: Path) -> None:
         device = C.OrtDevice(C.OrtDevice.cpu(), C.OrtDevice.default_memory(), 0)
         assert isinstance(device, onnxruntime.OrtDevice)
         assert (device.device_type(), device.vendor_id(), device.mem_type()) == (0, 0, 0)
+        value = C.OrtValue
+        array = np.ones((2, 3), np.float32)
+        assert value.ortvalue_from_numpy(array, device).data_ptr() == array.ctypes.data
+        memory = onnxruntime.OrtMemoryInfo("Cpu")
+        of_types = [
+            value.ortvalue_from_shape_and_type([2, 3], np.float16, device),
+            value.ortvalue_from_shape_and_onnx_type([2, 3], 10, device),
+            value.ortvalue_from_shape_and_type_for_memory_info([2, 3], np.float16, memory),
+            value.ortvalue_from_shape_and_onnx_type_for_memory_info([2, 3], 10, memory),
+        ]
+        for made in of_types:
+            assert (made.shape(), made.element_type()) == ([2, 3], 10)
+            assert made.device_name().lower() == "cpu" and not made._is_webgpu_buffer()
+        lent = value.ortvalue_from_numpy(array, device).to_dlpack()
+        assert type(lent).__name__ == "PyCapsule"
         kernels = {(k.op_name, k.domain): k for k in C.get_all_opkernel_def()}
         assert kernels["Conv", ""].provider == "CPUExecutionProvider"
         schemas = {(s.name, s.domain): s for s in C.get_all_operator_schema()}
@@ -186,9 +202,44 @@ def test_a_sitecustomize_of_the_users_runs_in_children(
     assert printed.split() == ["mine", "tenonnx.interface.signature"]
 
 
+def test_a_child_that_is_left_alone_has_its_own(folder: Path) -> None:
+    (folder / "onnxruntime").mkdir()
+    (folder / "onnxruntime" / "__init__.py").write_text("MINE = 'mine'")
+    code = "import onnxruntime; print(onnxruntime.MINE, onnxruntime.__file__)"
+    printed = run_script(
+        folder,
+        f"""
+        import os, subprocess, sys
+        import onnxruntime
+        print(onnxruntime.NodeArg.__module__)
+        environment = dict(os.environ, TENONNX_AS_ONNXRUNTIME="0")
+        environment["PYTHONPATH"] += os.pathsep + os.getcwd()
+        command = [sys.executable, "-P", "-c", {code!r}]
+        print(subprocess.check_output(command, text=True, env=environment))
+        """,
+    )
+    mine = str(folder / "onnxruntime" / "__init__.py")
+    assert printed.split() == ["tenonnx.interface.signature", "mine", mine]
+
+
+def test_imports_stay_ordinary(folder: Path) -> None:
+    run_script(
+        folder,
+        """
+        import sys
+        import onnxruntime
+
+        kinds = {getattr(finder, "__module__", "") for finder in sys.meta_path}
+        assert not any(kind.startswith("tenonnx") for kind in kinds)
+        assert type(onnxruntime) is type(sys) and onnxruntime.__spec__.origin
+        assert "InferenceSession" in dir(onnxruntime)
+        """,
+    )
+
+
 def test_children_can_be_left_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TENONNX_AS_ONNXRUNTIME", "0")
-    code = "import sys; print([f for f in sys.meta_path if type(f).__name__ == 'Finder'])"
+    code = "import sys; print([path for path in sys.path if 'stand_ins' in path])"
     printed = run_script(
         folder,
         f"""

@@ -77,7 +77,8 @@ def test_what_is_given_for_something_else_is_named() -> None:
 
 
 def test_an_option_of_the_arena_is_taken() -> None:
-    provider = ("CPUExecutionProvider", {"arena_extend_strategy": "kSameAsRequested"})
+    options = {"arena_extend_strategy": "kSameAsRequested", "use_arena": "1"}
+    provider = ("CPUExecutionProvider", options)
     assert tenonnx.InferenceSession(product(), providers=[provider]).run(None, {"x": X})
 
 
@@ -318,7 +319,7 @@ def test_unknown_arguments_are_refused() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda o: o.register_custom_ops_library("ops.so"),
+        lambda o: o.register_custom_ops_library(__file__),
         lambda o: o.set_provider_selection_policy(3),
         lambda o: o.set_provider_selection_policy_delegate(print),
         lambda o: o.set_ep_context_data_read_func(print),
@@ -328,6 +329,18 @@ def test_methods_that_refuse_say_what_to_do(call: Any) -> None:
     with pytest.raises(tenonnx.NotSupported) as caught:
         call(tenonnx.SessionOptions())
     assert len(str(caught.value)) > 40
+
+
+def test_a_library_of_operators_that_is_not_there() -> None:
+    with pytest.raises(tenonnx.NoSuchFile, match=r"the library gone\.so does not exist"):
+        tenonnx.SessionOptions().register_custom_ops_library("gone.so")
+
+
+def test_a_session_logs_nothing_of_importance(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    for source in (product(), product().SerializeToString()):
+        tenonnx.InferenceSession(source).run(None, {"x": X})
+    assert not caplog.records
 
 
 def test_set_providers_builds_anew_while_others_run() -> None:

@@ -61,7 +61,7 @@ ENDLESS = {
 
 
 def limited(proto: Any, seconds: float | None) -> tenonnx.InferenceSession:
-    """Opens a model whose runs alone have a limit: loading may take longer on a busy machine."""
+    """Open a model whose runs alone have a limit: loading may take longer on a busy machine."""
     session = tenonnx.InferenceSession(proto)
     session._options.time_limit = seconds
     return session

@@ -14,7 +14,7 @@ import pytest
 import tenonnx
 from hooks import options_with
 from models import FLOAT, graph, model, node, value
-from tenonnx.wellformed import OF_ONE_TYPE, WITH_ZERO_POINTS
+from tenonnx.element_types import OF_ONE_TYPE, WITH_ZERO_POINTS
 
 W = np.arange(1, 5, dtype=np.float32).reshape(2, 2)
 V = np.ones(2, np.float32)
@@ -72,7 +72,7 @@ def twice(op: str, **attributes: Any) -> onnx.NodeProto:
 
 
 def holding(made: onnx.NodeProto, **fields: Any) -> onnx.NodeProto:
-    """Sets fields of a node's last attribute; those that are ``None`` are cleared."""
+    """Set fields of a node's last attribute; those that are ``None`` are cleared."""
     for name, held in fields.items():
         if held is None:
             made.attribute[-1].ClearField(name)
@@ -137,6 +137,50 @@ LIKE_ONNXRUNTIME: dict[str, tuple[list[onnx.NodeProto], str | None]] = {
     "an output that is a weight": ([node("Neg", "x", "w"), node("Neg", "w", "y")], "redeclared"),
     "nodes of one name": (
         [node("Neg", "x", "h", name="a"), node("Neg", "h", "y", name="a")],
+        r"^Neg 'a' .* is not the only node of that name",
+    ),
+    "Constants of one name": (
+        [
+            node("Constant", "", "c", name="a", value_float=0.5),
+            node("Constant", "", "d", name="a", value_floats=[0.5]),
+            node("Add", "x c", "h"),
+            node("Add", "h d", "y"),
+        ],
+        None,
+    ),
+    "a Constant named as a node before": (
+        [
+            node("Neg", "x", "h", name="a"),
+            node("Constant", "", "c", name="a", value_float=0.5),
+            node("Add", "h c", "y"),
+        ],
+        None,
+    ),
+    "a Constant named as a node behind": (
+        [
+            node("Constant", "", "c", name="a", value_float=0.5),
+            node("Add", "x c", "y", name="a"),
+        ],
+        None,
+    ),
+    "a Constant in a body, named as a node there": (
+        branching(
+            node("Constant", "", "k", name="a", value_float=0.5),
+            node("Add", "before k", "r", name="a"),
+            made="r",
+        ),
+        None,
+    ),
+    "nodes of one name in a body": (
+        branching(node("Neg", "before", "h", name="a"), node("Neg", "h", "r", name="a"), made="r"),
+        r"^Neg 'a' .* is not the only node of that name",
+    ),
+    "nodes of one name behind a Constant of it": (
+        [
+            node("Constant", "", "c", name="a", value_float=0.5),
+            node("Add", "x c", "h", name="a"),
+            node("Neg", "h", "y", name="a"),
+        ],
         r"^Neg 'a' .* is not the only node of that name",
     ),
     "a body that makes what is there": (
@@ -306,12 +350,15 @@ NAMED = {
         constant("value_float", GRAPH),
         r"Constant 'c' .*: its attribute value_float is GRAPH, it needs FLOAT",
     ),
+    "a value of no kind": (
+        constant("sparse_value", onnx.AttributeProto.UNDEFINED),
+        r"Constant 'c' .*: its attribute sparse_value is of no type, it needs SPARSE_TENSOR",
+    ),
     "one axis as all": (
         node("Transpose", "x", "c", perm=1),
         r"Transpose 'c' .*: its attribute perm is INT, it needs INTS",
     ),
     "a function's": (referring("order"), r"Transpose 'c' .*perm refers to order, an attribute of"),
-    "no text": (constant("value_string", STRING, s=b"\xff"), r"UTF-8, and b'\\xff' is not"),
 }
 
 
@@ -319,6 +366,13 @@ NAMED = {
 def test_an_attribute_of_another_kind_is_named(wrong: onnx.NodeProto, message: str) -> None:
     proto = malformed(wrong, node("Add", "x c", "y"))
     with pytest.raises(tenonnx.TenonnxError, match=message):
+        tenonnx.InferenceSession(proto, providers=["cpu"]).run(None, {"x": W})
+
+
+def test_a_constant_that_is_no_text() -> None:
+    text = constant("value_string", STRING, s=b"\xff")
+    proto = malformed(text, node("Cast", "c", "t", to=FLOAT), node("Add", "x t", "y"))
+    with pytest.raises(tenonnx.TenonnxError, match=r"UTF-8, and b'\\xff' is not"):
         tenonnx.InferenceSession(proto, providers=["cpu"]).run(None, {"x": W})
 
 
@@ -385,16 +439,66 @@ def test_zero_points_of_another_type_are_refused() -> None:
         tenonnx.InferenceSession(proto)
 
 
-def test_what_a_file_says_of_other_values_does_not_count() -> None:
-    noted = model(
-        [node("Neg", "x", "n"), node("Add", "n v", "y")],
-        [value("x", FLOAT, [2])],
-        [value("y", FLOAT, None)],
-        {"v": V},
+HALF, DOUBLE = onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE
+TO_HALF = node("Cast", "x", "h", to=HALF)
+ONE = {"one": np.array([1])}
+
+
+def branch(to: int, declared: int) -> onnx.GraphProto:
+    return onnx.helper.make_graph(
+        [node("Cast", "x", f"b{to}", to=to)], "b", [], [value(f"b{to}", declared, None)]
     )
-    noted.graph.value_info.append(value("n", onnx.TensorProto.FLOAT16, [2]))
+
+
+CONTRADICTIONS = {
+    "of a Cast": ([TO_HALF, node("Cast", "h", "y", to=FLOAT)], FLOAT, ("h", FLOAT)),
+    "behind it": (
+        [TO_HALF, node("Relu", "h", "r"), node("Cast", "r", "y", to=FLOAT)], FLOAT, ("r", FLOAT),
+    ),
+    "of the output": ([node("Relu", "x", "y")], HALF, None),
+    "of a Shape": ([node("Shape", "x", "y")], FLOAT, None),
+    "of a comparison": ([node("Greater", "x x", "y")], FLOAT, None),
+    "of a second output": (
+        [node("TopK", "x one", "v i"), node("Relu", "v", "y")], FLOAT, ("i", onnx.TensorProto.INT32)
+    ),
+    "that only schemas say": (
+        [node("EyeLike", "s", "y", dtype=FLOAT), node("Expand", "x one", "s")], DOUBLE, None
+    ),
+    "of an If": ([node("If", "c", "y", then_branch=branch(HALF, HALF),
+                       else_branch=branch(HALF, HALF))], FLOAT, None),
+    "of a branch": ([node("If", "c", "y", then_branch=branch(HALF, FLOAT),
+                          else_branch=branch(HALF, HALF))], HALF, None),
+    "of two branches": ([node("If", "c", "y", then_branch=branch(HALF, HALF),
+                              else_branch=branch(DOUBLE, DOUBLE))], HALF, None),
+    "of operands": ([TO_HALF, node("Relu", "h", "r"), node("Add", "r x", "y")], FLOAT, None),
+}  # fmt: skip
+"""Nodes, the type of the output, and that of a value in between; onnxruntime refuses all."""
+
+
+@pytest.mark.parametrize("name", CONTRADICTIONS)
+def test_types_that_contradict_what_operators_make(name: str) -> None:
+    nodes, declared, noted = CONTRADICTIONS[name]
+    proto = model(
+        nodes,
+        [value("x", FLOAT, [2]), value("c", onnx.TensorProto.BOOL, [])],
+        [value("y", declared, None)],
+        ONE,
+    )
+    if noted:
+        proto.graph.value_info.append(value(*noted, [2]))
+    for level in (0, 99):
+        options = tenonnx.SessionOptions()
+        options.graph_optimization_level = tenonnx.GraphOptimizationLevel(level)
+        with pytest.raises(tenonnx.InvalidGraph, match=r"the model declares|of one type"):
+            tenonnx.InferenceSession(proto, options)
+
+
+def test_what_a_file_says_of_values_that_there_are_not() -> None:
+    noted = model([node("Neg", "x", "y")], [value("x", FLOAT, [2])], [value("y", FLOAT, None)], {})
+    noted.graph.value_info.append(value("z", HALF, [2]))
+    noted.graph.value_info.append(value("x", HALF, [2]))
     (y,) = tenonnx.InferenceSession(noted).run(None, {"x": V})
-    np.testing.assert_array_equal(y, V - V)
+    np.testing.assert_array_equal(y, -V)
 
 
 def test_nothing_is_said_twice(capfd: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ W = np.arange(4, dtype=np.float32)
 
 
 def written(read: ir.Model) -> onnx.ModelProto:
-    """Returns a model as it is saved, with all tensors as their bytes."""
+    """Return a model as it is saved, with all tensors as their bytes."""
     proto = ir.serde.serialize_model(read)
     for tensor in tensors_of(proto.graph):
         if tensor.data_type != TensorProto.STRING and not tensor.HasField("raw_data"):
@@ -46,7 +46,7 @@ def agree(proto: onnx.ModelProto) -> ir.Model:
 
 
 def rich() -> onnx.ModelProto:
-    """Returns a model with something of nearly all that a model can have."""
+    """Return a model with something of nearly all that a model can have."""
     inner = graph(
         [node("Mul", "x inside", "m", name="product"), node("Add", "m later", "made")],
         [],

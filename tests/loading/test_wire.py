@@ -99,7 +99,7 @@ def tensors_of(message: Any) -> Iterator[onnx.TensorProto]:
 
 
 def restore(skeleton: Skeleton, data: bytes) -> tuple[onnx.ModelProto, int]:
-    """Puts the content back into a skeleton; returns the model and how many tensors it took."""
+    """Put the content back into a skeleton; return the model and how many tensors it took."""
     model = onnx.ModelProto.FromString(skeleton.data)
     count = 0
     for tensor in tensors_of(model):
@@ -118,7 +118,7 @@ def restore(skeleton: Skeleton, data: bytes) -> tuple[onnx.ModelProto, int]:
 
 
 def with_raw_data(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Returns the model with every float and double tensor of a skeleton's size as raw data."""
+    """Return the model with every float and double tensor of a skeleton's size as raw data."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     for tensor in tensors_of(copy):
@@ -169,7 +169,7 @@ def small_model() -> onnx.ModelProto:
 
 
 def loads(data: bytes, registry: WeightRegistry) -> ir.Model | None:
-    """Returns the model if the bytes are one; any error but those two escapes."""
+    """Return the model if the bytes are one; any error but those two escapes."""
     try:
         return load(data, registry)
     except (InvalidProtobuf, InvalidGraph):

@@ -163,7 +163,7 @@ AFFINE = [
 
 
 def element(image: Any, y: float, x: float) -> list[Any]:
-    """Returns the contributions of the four elements around a place."""
+    """Return the contributions of the four elements around a place."""
     height, width = image.shape[1:]
     if not (-1 <= y <= height and -1 <= x <= width):
         return [np.zeros(len(image))]

@@ -50,7 +50,32 @@ def scalars(*values: Any) -> list[Any]:
     return [np.asarray(value) for value in values]
 
 
+TOKENS, GROUPS = RNG.standard_normal((5, 4)), RNG.standard_normal((3, 4, 6))
+BIASES, CHOSEN = RNG.standard_normal((3, 6)), np.array([[0, 2], [2, 2], [1, 0], [0, 0], [2, 1]])
+
+
+def grouped(x: np.ndarray, w: np.ndarray, groups: np.ndarray, bias: Any = None) -> np.ndarray:
+    """Rows times the matrices that are gathered for them."""
+    y = np.einsum("mk,mskn->msn", x.astype(np.float64), w.astype(np.float64)[groups])
+    return (y if bias is None else y + bias[groups]).astype(x.dtype)
+
+
 CASES = [
+    *(
+        Case(
+            "GroupedMatMul",
+            29,
+            [TOKENS.astype(dtype), GROUPS.astype(dtype), CHOSEN.astype(kind), *bias],
+            grouped,
+            name=f"{np.dtype(dtype)}{len(bias)}",
+            rtol=rtol,
+            atol=rtol,
+        )
+        for dtype, rtol in [(np.float32, 1e-5), (np.float64, 1e-12), (np.float16, 4e-3)]
+        for kind in (np.int32, np.int64)
+        for bias in ([], [BIASES.astype(dtype)])
+        if kind == np.int64 or not bias
+    ),
     Case("MatMul", 1, [A, B], in64(np.matmul)),
     Case("MatMul", 1, [STACK, STACK.swapaxes(1, 2)], in64(by_hand), name="stack"),
     Case("MatMul", 1, [STACK, B], in64(np.matmul), name="stack-matrix"),

@@ -260,8 +260,10 @@ BACK = [
     Case(
         "MaxUnpool",
         9,
-        [TOPS, PLACES, np.int64([1, 2, 5, 4])],
-        np.pad(UNPOOLED, [(0, 0), (0, 0), (0, 1), (0, 0)]),
+        [TOPS, PLACES, np.int64([1, 2, 5, 5])],
+        np.insert(
+            np.zeros(42, np.float32), PLACES.reshape(-1) - range(8), TOPS.reshape(-1)
+        ).reshape(1, 2, 5, 5),
         TWO,
         name="shape",
     ),

@@ -48,7 +48,7 @@ def cubic(distance: float, a: float) -> float:
 def matrix(
     old: int, new: int, scale: float, weigh: Callable[[float], dict[int, float]], at: Coordinate
 ) -> Any:
-    """Returns the weights of the old elements for every new one; outside, the border counts."""
+    """Return the weights of the old elements for every new one; outside, the border counts."""
     m = np.zeros((new, old))
     for row in range(new):
         for where, weight in weigh(at(row, old, new, scale)).items():
@@ -262,6 +262,24 @@ BY_HAND = [
         np.float32([[1.5], [3.5]]),
         {"axes": (1,), "mode": "linear", **CROP},
         name="crop-one",
+    ),
+    # The size is that of the whole axis; the region is spread over it.
+    Case(
+        "Resize",
+        11,
+        [np.float32([10, 20, 30, 40, 50]), np.float32([0.25, 0.75]), np.float32([1])],
+        np.float32([20, 25, 30, 35, 40]),
+        {"mode": "linear", **CROP},
+        name="crop-scales",
+    ),
+    # 2.4 elements are two, which are the first and the last.
+    Case(
+        "Resize",
+        19,
+        [np.float32([1, 2, 3, 4]), None, np.float32([0.6])],
+        np.float32([1, 4]),
+        {"mode": "linear", "coordinate_transformation_mode": "align_corners"},
+        name="corners-shrink",
     ),
     # Three pairs of seven elements: the row is centered, where half_pixel begins at 0.5.
     Case(

@@ -129,6 +129,18 @@ CASES = [
     ),
     Case("Pad", 2, [V], np.array([0, 1, 2], np.float32), {"pads": (1, -1)}, name="crop"),
     *[
+        Case("Pad", 21, [V, ints(*pads), np.float32(5)], np.full(size, 5, "f"), name=f"{pads}")
+        for pads, size in (((-4, 2), 1), ((2, -4), 1), ((-9, 9), 3), ((-3, 1), 1), ((-4, 1), 0))
+    ],
+    Case(
+        "Pad",
+        21,
+        [M, ints(-3, 1, 4, 0), np.float32(5)],
+        np.full((3, 3), 5, np.float32),
+        name="more-than-there-is-and-more",
+    ),
+    Case("Pad", 21, [V, ints(-4, 1)], V[:0], {"mode": "edge"}, name="edge-of-nothing"),
+    *[
         Case("Pad", v, [V, ints(2, 1), np.array(5, np.float32)], np.array([5, 5, 1, 2, 3, 5], "f"))
         for v in (11, 13, 18, 19, 21, 23)
     ],

@@ -69,7 +69,7 @@ def convolve(x: Any, w: Any, b: Any = None, *, group: int = 1, **geometry: Any) 
 def scatter(
     columns: Any, size: Any, strides: Any = None, dilations: Any = None, pads: Any = None
 ) -> Any:
-    """Adds columns (N, C, *kernel, *output) to the places that an image's windows read."""
+    """Add columns (N, C, *kernel, *output) to the places that an image's windows read."""
     rank = len(size)
     kernel, output = columns.shape[2 : 2 + rank], columns.shape[2 + rank :]
     strides, dilations = strides or (1,) * rank, dilations or (1,) * rank

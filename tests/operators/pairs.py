@@ -25,7 +25,9 @@ def all_pairs() -> set[Pair]:
 
 
 def pairs_of_cases() -> set[Pair]:
-    return {pair_of(case.domain, case.op, case.version) for case in CASES}
+    # Some operators are newer than the installed package.
+    known = (case for case in CASES if onnx.defs.has(case.op, case.version, case.domain))
+    return {pair_of(case.domain, case.op, case.version) for case in known}
 
 
 def pairs_of_suite() -> set[Pair]:

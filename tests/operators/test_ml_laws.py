@@ -296,3 +296,12 @@ def test_unfit_inputs_are_refused(
 def test_unfit_attributes_are_refused(op: str, attributes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         bound(op, 4, **attributes)
+
+
+def test_maps_of_more_axes_than_two_are_refused() -> None:
+    kernel = TABLE.find("ai.onnx.ml", "ZipMap", 1)
+    assert kernel is not None
+    maps = kernel.bind(np, {"classlabels_int64s": [1, 2]}, 1)
+    assert maps(np.ones((1, 2))) == [{1: 1.0, 2: 1.0}]
+    with pytest.raises(ValueError, match=r"1 or 2 axes.*\(2, 2, 2\)"):
+        maps(np.ones((2, 2, 2)))

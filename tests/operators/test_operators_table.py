@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cases import CASES
 
 from tenonnx.errors import InvalidArgument
 from tenonnx.operators import OperatorTable
@@ -17,6 +18,9 @@ ROOT = Path(__file__).parents[2]
 TOOL = runpy.run_path(str(ROOT / "tools" / "operators_table.py"))
 
 
+@pytest.mark.skipif(
+    not all(case.is_known for case in CASES), reason="the installed onnx is older than the cases"
+)
 def test_the_document_is_up_to_date() -> None:
     assert (ROOT / "docs" / "operators.md").read_text() == TOOL["document"](), (
         "run python tools/operators_table.py"

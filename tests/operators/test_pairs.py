@@ -13,6 +13,8 @@ import tenonnx
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_pair(case: Case, pytestconfig: pytest.Config) -> None:
+    if not case.is_known:
+        pytest.skip("the installed onnx is older")
     session = tenonnx.InferenceSession(model_of(case), providers=[pytestconfig.option.provider])
     feeds = feeds_of(case)
     before = copy.deepcopy(feeds)

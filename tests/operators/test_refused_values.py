@@ -126,7 +126,7 @@ CASES = {
     "an image from the end": region("expected batch_indices from 0 to 1, found", -1),
     "a shape": shaped(None, -1, 2),
     "a shape of -2": shaped("expected a shape of -1, 0 and sizes", -2, 2),
-    "a shape of two -1": shaped("one unknown dimension", -1, -1),
+    "a shape of two -1": shaped("a shape of the 4 elements of data", -1, -1),
     "parts with a rest": parts(None, 7, 3, num_outputs=3),
     "parts with an empty rest": parts(None, 4, 3, num_outputs=3),
     "parts beyond the end": parts("into 4 parts, of which all but", 5, 4, num_outputs=4),
@@ -142,7 +142,7 @@ CASES = {
     "a total that is small": cached("seqlens_k of 1 numbers from 0 to 1", total=2),
     "a total that is large": cached("total_sequence_length of at most 4", total=20),
     "keys unlike values": cached("key and value of one shape", sizes=(8, 4)),
-    "caches that differ": cached("past key and past value of one shape", slots=(3, 2)),
+    "caches that differ": cached("past_value 'x4' has the shape", slots=(3, 2)),
     "a row for each token": experts(None, 3),
     "a row too few": experts("scores of 3 tokens", 2),
     "a row too many": experts("scores of 3 tokens", 4),
@@ -173,7 +173,7 @@ def content(case: Refused) -> bytes:
 
 
 def outcome(module: Any, case: Refused) -> str | None:
-    """Says what goes wrong the first time, and again once kernels are recorded."""
+    """Return what goes wrong the first time, and again once kernels are recorded."""
     said = None
     feeds = {n: x for n, x in zip(case.node.input, case.inputs, strict=True) if x is not None}
     try:

@@ -22,7 +22,7 @@ ANSWERS = {
 
 
 def runs(nodes: list[Any], kind: int, version: int, given: Any, **weights: Any) -> list[Any]:
-    """Runs without optimization and with all of it; often enough to be recorded and replayed."""
+    """Run without optimization and with all of it; often enough to be recorded and replayed."""
     made = []
     output = value("y", INT64 if nodes[0].op_type.startswith("Arg") else kind, None)
     proto = model(nodes, [value("x", kind, None)], [output], weights, opset=version)

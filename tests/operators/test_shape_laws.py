@@ -89,6 +89,8 @@ def test_negative_pads_undo_pads(x: np.ndarray, data: st.DataObject, mode: str) 
     pads = np.array(
         data.draw(st.lists(st.integers(0, 4), min_size=2 * x.ndim, max_size=2 * x.ndim))
     )
+    if mode == "reflect":
+        pads = np.minimum(pads, np.tile(np.maximum(np.array(x.shape) - 1, 0), 2))
     wide = run("Pad", x, pads, mode=mode)
     assert wide.shape == tuple(np.add(x.shape, pads[: x.ndim] + pads[x.ndim :]))
     np.testing.assert_array_equal(run("Pad", wide, -pads), x)
@@ -155,7 +157,7 @@ def test_unique_rebuilds_its_input(x: np.ndarray, data: st.DataObject, in_order:
         ("ScatterElements", [X, X[:1].astype(int), X], {}, "differ"),
         ("ScatterElements", [X, 0 * X.astype(int), X], {"reduction": "mean"}, "found mean"),
         ("TensorScatter", [X, X, ints(0, 1)], {}, "along axis 2, found 3"),
-        ("Reshape", [X, ints(5, 5)], {}, "cannot reshape"),
+        ("Reshape", [X, ints(5, 5)], {}, "a shape of the 24 elements of data"),
         ("Reshape", [X, ints(0, -1)], {"allowzero": 1}, "both 0 and -1"),
         ("Reshape", [X[0, 0, 0], ints(2, 0)], {}, "does not have"),
         ("Flatten", [X], {"axis": 5}, r"outside \[-4, 4\]"),

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import tenonnx
+from hooks import options_with
 from tenonnx.provider import HOST
 from tenonnx.testing import ProviderTests, models
 from tenonnx_array.standard import StandardDevice, StandardProvider
 from tenonnx_array.standard.namespace import StandardNamespace
+from walked import not_data, onnx_models
 
 DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "uint32", "float32", "float64")
 
@@ -36,6 +38,18 @@ class TestStrict(ProviderTests):
     cases = "test_[dgmrst]*"
     copies = "asarray copies"
     examples = 3
+
+
+def test_steps_are_data() -> None:
+    options = options_with(StrictExecutionProvider)
+    for model in onnx_models():
+        try:
+            session = tenonnx.InferenceSession(model, options, providers=["strict", "cpu"])
+        except tenonnx.TenonnxError:  # an operator that no provider runs
+            continue
+        calls = [step.call for step in session.plan.steps if step.device.id != "cpu"]
+        found = not_data(calls, without=(StandardNamespace,))
+        assert not {name for name in found if not name.startswith("array_api_strict.")}, model
 
 
 class Frozen:

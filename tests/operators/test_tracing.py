@@ -15,6 +15,7 @@ from tenonnx_array.provider import ArrayProvider
 from tenonnx_array.tracing import KEPT, Function, TracingProvider
 from tenonnx_array.window_table import window_table
 from tenonnx_array.windows import Windows
+from walked import not_data
 
 made: list[Function] = []
 
@@ -28,7 +29,7 @@ class Recording(TracingProvider):
     without: ClassVar[dict[str, str]] = {"NonZero": "its result's shape is data"}
 
     def jit(self, function: Function) -> Function:
-        """Returns it as it is."""
+        """Return it as it is."""
         made.append(function)
         return function
 
@@ -48,12 +49,25 @@ class TestRecording(ProviderTests):
 def test_a_segment_is_one_function_of_inputs_and_weights() -> None:
     session = opened(models.mlp())
     (step,) = session.plan.steps
-    assert step.nodes == tuple(session.model.graph)
+    assert [n.op_type for n in step.nodes] == [n.op_type for n in session.model.graph]
     names = {value.name for value in step.inputs if value is not None}
     assert names == {"x", "w1", "b1", "w2", "b2"}
     for rows in (2, 3):
         session.run(None, {"x": np.ones((rows, 16), np.float32)})
     assert len(made) == 1
+
+
+def test_steps_are_data_and_the_segment() -> None:
+    (step,) = opened(models.mlp()).plan.steps
+    graphs = {
+        "onnx_ir.Node in tenonnx.provider.Segment",
+        "onnx_ir.Value in tenonnx.provider.Segment",
+    }
+    assert not_data([step.call]) == graphs
+
+
+def test_kernels_of_a_table_are_data() -> None:
+    assert not_data(kernel.call for kernel in Windowed.overrides) == set()
 
 
 def test_there_is_a_function_for_all_that_a_trace_depends_on() -> None:
@@ -101,7 +115,7 @@ def test_transforms_into_other_domains_are_left_out() -> None:
 
 
 def views(X: Any, windows: Windows, value: float) -> Any:
-    """Returns what each window of X sees, (N, C, *output, *kernel), by numpy's own windows."""
+    """Return what each window of X sees, (N, C, *output, *kernel), by numpy's own windows."""
     grown = [(max(side, 0) for side in sides) for sides in windows.around]
     X = np.pad(X, [(0, 0), (0, 0), *map(tuple, grown)], constant_values=value)
     kept = [slice(None, min(end, 0) or None) for _, end in windows.around]
@@ -132,18 +146,21 @@ def reduced(how: Callable[..., Any], X: Any, windows: Windows, value: float) -> 
     return how(views(X, windows, value), axis=tuple(range(2 + rank, 2 + 2 * rank)))
 
 
+def greatest(xp: Any, X: Any, windows: Windows) -> Any:
+    least = -np.inf if X.dtype.kind == "f" else np.iinfo(X.dtype).min
+    return reduced(xp.max, X, windows, least)
+
+
+def average(xp: Any, X: Any, windows: Windows, counts: Any) -> Any:
+    return reduced(xp.sum, X, windows, 0) / counts.astype(X.dtype)
+
+
 class Windowed(ArrayProvider):
     """Slides windows by numpy's."""
 
     name = "WindowedExecutionProvider"
     aliases = ("windowed",)
-    overrides = window_table(
-        convolve,
-        lambda xp, X, windows: reduced(
-            xp.max, X, windows, -np.inf if X.dtype.kind == "f" else np.iinfo(X.dtype).min
-        ),
-        lambda xp, X, windows, counts: reduced(xp.sum, X, windows, 0) / counts.astype(X.dtype),
-    )
+    overrides = window_table(convolve, greatest, average)
     complete = True
 
 

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(autouse=True)
 def get() -> Iterator[Any]:
-    """Gives OpenBLAS four threads; asks how many it uses."""
+    """Give OpenBLAS four threads; ask how many it uses."""
     assert OPENBLAS is not None
     before = OPENBLAS.get()
     OPENBLAS.set(4)

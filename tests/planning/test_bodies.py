@@ -67,7 +67,7 @@ def test_a_kernel_calls_its_body(times: int) -> None:
 def test_a_body_tells_its_inputs_and_outputs() -> None:
     session = session_of(repeat_model(body_of(node("Relu", "a", "b")), "Names", 8))
     (y,) = session.run(None, {"n": np.array(1), "x": X})
-    assert y.tolist() == ["a:FLOAT:[4]", "b:FLOAT:[4]"]
+    assert y.tolist() == ["a:float32:(4,)", "b:float32:(4,)"]
 
 
 def test_a_weight_in_a_body_is_where_it_was() -> None:

@@ -257,6 +257,21 @@ def test_scan_axes_and_directions(axis: int, reverse: int) -> None:
     np.testing.assert_array_equal(ys, np.moveaxis(expected, 0, axis))
 
 
+def test_scan_over_words() -> None:
+    words = onnx.TensorProto.STRING
+    inner = graph(
+        [node("StringConcat", "e e", "s")], [value("e", words, [])], [value("s", words, [])]
+    )
+    proto = model(
+        [node("Scan", "x", "y", body=inner, num_scan_inputs=1)],
+        [value("x", words, ["n"])],
+        [value("y", words, ["n"])],
+    )
+    for given in (["a", "", "é"], []):
+        (y,) = run(proto, x=np.array(given, object))
+        assert y.tolist() == [2 * word for word in given]
+
+
 def test_scan_inputs_of_different_lengths_are_refused() -> None:
     inner = graph(
         [node("Add", "e f", "s")], [value("e", FLOAT, []), value("f", FLOAT, [])], [value("s")]

@@ -84,7 +84,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(command: list[str], folder: Path) -> str:
-    """Returns what a command prints, run where no source is in the way."""
+    """Return what a command prints, run where no source is in the way."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "TENONNX", "PIP_"))}
     kept["TENONNX_BUILD_KERNELS"] = "0"  # they are no part of what a plug-in is tested with
     done = subprocess.run(command, cwd=folder, env=kept, capture_output=True, text=True)

@@ -39,7 +39,7 @@ WAYS: dict[str, Any] = {
 
 
 def sums_saturate() -> bool:
-    """Says whether onnxruntime adds pairs of uint8 x int8 products in 16 bits, as without VNNI."""
+    """Return whether onnxruntime adds pairs of uint8 x int8 products in 16 bits: without VNNI."""
     node = onnx.helper.make_node("MatMulInteger", ["a", "b"], ["y"])
     kinds = {"a": onnx.TensorProto.UINT8, "b": onnx.TensorProto.INT8, "y": onnx.TensorProto.INT32}
     a, b, y = (onnx.helper.make_tensor_value_info(n, kind, None) for n, kind in kinds.items())

@@ -35,7 +35,7 @@ def product(w: Any = W, op: str = "MatMul", **attributes: int) -> Any:
 
 
 def written(path: Path) -> dict[str, Any]:
-    """Returns the file's initializers; of 4 bits one to a byte."""
+    """Return the file's initializers; of 4 bits one to a byte."""
     return {t.name: numpy_helper.to_array(t) for t in onnx.load(path).graph.initializer}
 
 

@@ -64,7 +64,7 @@ class Copy:
         self._environment["PYTHONPATH"] = os.pathsep.join([*paths, str(folder)])
 
     def follow(self, recipe: str) -> None:
-        """Does what the blocks of a recipe say, and compares what is printed."""
+        """Do what the blocks of a recipe say, and compare what is printed."""
         printed = ""
         for block in blocks(recipe):
             if block.file is not None:
@@ -93,7 +93,7 @@ class Copy:
         path.write_text(text.replace(old, new))
 
     def run(self, *arguments: str) -> str:
-        """Runs Python there; returns what it prints."""
+        """Run Python there; return what it prints."""
         command = [sys.executable, *arguments]
         done = subprocess.run(
             command, cwd=self.folder, env=self._environment, capture_output=True, text=True,
@@ -114,10 +114,10 @@ from pathlib import Path
 from driver import Job, run
 
 for copying in (True, False):
-    report = run(Job("rows_cumsum", copying, threads=2), Path(sys.argv[1]))
+    report = run(Job("rows_shrink", copying, threads=2), Path(sys.argv[1]))
     assert not report.findings, report.findings
     seen = report.launches if copying else report.captured
-    assert seen["reduce.cumsum.cumsum"]
+    assert seen["elementwise.shrink.shrink"]
 """
 
 

@@ -39,33 +39,33 @@ class Browser:
             return json.load(answer)["value"]
 
     def open(self, url: str, width: int, height: int = 900) -> None:
-        """Opens a page in a window whose content has a width, as a telephone has."""
+        """Open a page in a window whose content has a width, as a telephone has."""
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         command = {"cmd": "Emulation.setDeviceMetricsOverride", "params": metrics}
         self._call("POST", "/goog/cdp/execute", command)
         self._call("POST", "/url", {"url": url})
 
     def run(self, script: str) -> Any:
-        """Returns what a function's body in JavaScript returns."""
+        """Return what a function's body in JavaScript returns."""
         return self._call("POST", "/execute/sync", {"script": script, "args": []})
 
     def screenshot(self, path: Path) -> None:
-        """Writes what is to be seen."""
+        """Write what is to be seen."""
         path.write_bytes(base64.b64decode(self._call("GET", "/screenshot")))
 
     def log(self) -> list[dict[str, Any]]:
-        """Returns the messages of the console: errors, and what the page's policy refused."""
+        """Return the messages of the console: errors, and what the page's policy refused."""
         found: list[dict[str, Any]] = self._call("POST", "/se/log", {"type": "browser"})
         return found
 
     def close(self) -> None:
-        """Closes the window."""
+        """Close the window."""
         self._call("DELETE", "")
 
 
 @contextlib.contextmanager
 def browser() -> Iterator[Browser]:
-    """Runs a browser until the block ends."""
+    """Run a browser until the block ends."""
     assert DRIVER is not None
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

@@ -48,7 +48,7 @@ class Served:
         self._found.set()
 
     def wait(self, seconds: float = 120) -> None:
-        """Waits until it is ready."""
+        """Wait until it is ready."""
         start = time.monotonic()
         self._found.wait(seconds)
         self.start_seconds = time.monotonic() - start
@@ -56,7 +56,7 @@ class Served:
             raise RuntimeError("".join(self.lines) or "it printed nothing")
 
     def stop(self) -> int:
-        """Ends it; returns its exit code."""
+        """End it; return its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
@@ -77,7 +77,7 @@ class Served:
         headers: dict[str, str] | None = None,
         timeout: float = 30,
     ) -> tuple[int, Any, dict[str, str]]:
-        """Returns status, body and headers of one request, on a connection of its own."""
+        """Return status, body and headers of one request, on a connection of its own."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         with contextlib.closing(connection):
             data = body if isinstance(body, bytes | None) else json.dumps(body)
@@ -89,7 +89,7 @@ class Served:
         return answer.status, json.loads(content) if is_json and content else content, found
 
     def infer(self, name: str, values: list[float]) -> list[float]:
-        """Returns the first output of a model of one row."""
+        """Return the first output of a model of one row."""
         tensor = {"name": "x", "datatype": "FP32", "shape": [1, len(values)], "data": values}
         status, said, _ = self.call("POST", f"/v2/models/{name}/infer", {"inputs": [tensor]})
         if status != 200:
@@ -98,7 +98,7 @@ class Served:
         return found
 
     def pids(self) -> list[int]:
-        """Returns the workers' process ids."""
+        """Return the workers' process ids."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         return [int(pid) for pid in children.read_text().split()]
 
@@ -107,7 +107,7 @@ class Served:
 def served(
     source: Path, *options: str, environment: dict[str, str] | None = None, verbose: bool = False
 ) -> Iterator[Served]:
-    """Runs ``tenonnx serve`` on free ports until the block ends; it has to end well."""
+    """Run ``tenonnx serve`` on free ports until the block ends; it has to end well."""
     ports = ["--port", "0"] + ([] if "--grpc-port" in options else ["--grpc-port", "-1"])
     before = ["-v"] if verbose else []
     command = [sys.executable, "-c", RUN, *before, "serve", str(source), *ports, *options]

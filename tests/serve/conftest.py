@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def short_runs() -> Iterator[None]:
-    """Has every run of a small model count as short: how long one takes says what the machine is.
+    """Have every run of a small model count as short: how long one takes says what the machine is.
 
     A run of a thread that slept takes 80 to 300 us of CPU time.
     """

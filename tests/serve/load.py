@@ -38,14 +38,14 @@ class Told:
 
 
 def question(row: Sequence[float] = ROW) -> bytes:
-    """Returns the body of a request of one row."""
+    """Return the body of a request of one row."""
     tensor = {"name": "x", "datatype": "FP32", "shape": [1, len(row)], "data": list(row)}
     return json.dumps({"inputs": [tensor]}).encode()
 
 
 @contextmanager
 def asked(port: int, model: str, clients: int) -> Iterator[Told]:
-    """Has clients ask a model of one row until the block ends; each keeps its connection."""
+    """Have clients ask a model of one row until the block ends; each keeps its connection."""
     told, stopping, lock = Told(), threading.Event(), threading.Lock()
     path, body = f"/v2/models/{model}/infer", question()
 

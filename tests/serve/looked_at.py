@@ -11,7 +11,7 @@ HOSTILE = "<script>alert(1)</script>\"'\n\\&amp;"
 
 
 def counted(requests: int) -> dict[str, Any]:
-    """Returns a worker's snapshot after so many requests of 3 ms to each of two models."""
+    """Return a worker's snapshot after so many requests of 3 ms to each of two models."""
     counts = Counts()
     for name in ("plain", HOSTILE):
         found = counts.of(name, "1")
@@ -24,7 +24,7 @@ def counted(requests: int) -> dict[str, Any]:
 
 
 def collected() -> dict[str, Any]:
-    """Returns what a supervisor of two workers, one of which died before, collects."""
+    """Return what a supervisor of two workers, one of which died before, collects."""
     memory = {"private": 50 << 20, "mapped": 200 << 20, "pss": 90 << 20}
     workers = [
         {

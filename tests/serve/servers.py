@@ -21,14 +21,14 @@ HEADER = '<ir_version: 10, opset_import: ["": 21]>'
 
 
 def save(path: Path, text: str) -> Path:
-    """Writes a model that is given in ONNX's text form."""
+    """Write a model that is given in ONNX's text form."""
     path.parent.mkdir(parents=True, exist_ok=True)
     onnx.save(onnx.parser.parse_model(f"{HEADER} {text}"), path)
     return path
 
 
 def double(path: Path) -> Path:
-    """Writes a model of ``y = x + x``, of any number of rows of four."""
+    """Write a model of ``y = x + x``, of any number of rows of four."""
     return save(path, "g (float[n,4] x) => (float[n,4] y) { y = Add(x, x) }")
 
 
@@ -45,7 +45,7 @@ class Running:
     def call(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
     ) -> tuple[int, Any, dict[str, str]]:
-        """Returns status, body and headers of one request; JSON comes decoded."""
+        """Return status, body and headers of one request; JSON comes decoded."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
             data = body if isinstance(body, bytes | None) else json.dumps(body)
@@ -61,7 +61,7 @@ class Running:
 
 @contextlib.contextmanager
 def serving(settings: Settings) -> Iterator[Running]:
-    """Runs a server in a thread of this process."""
+    """Run a server in a thread of this process."""
     started, failed = threading.Event(), list[BaseException]()
     loop = asyncio.new_event_loop()
     held: list[Any] = []

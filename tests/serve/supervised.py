@@ -30,20 +30,20 @@ class Supervised:
             return json.load(answer)
 
     def change(self, action: str, name: str, rest: str = "") -> str:
-        """Loads or unloads; returns the error, or nothing."""
+        """Load or unload; return the error, or nothing."""
         return str(self.get(f"change/{action}/{name}{rest}").get("error", ""))
 
     def workers(self) -> dict[int, dict[str, Any]]:
         return {each["number"]: each for each in self.get("collect")["workers"]}
 
     def total(self, name: str) -> int:
-        """Returns a count's sum over the workers, those that have ended too."""
+        """Return a count's sum over the workers, those that have ended too."""
         found = self.get("collect")
         counted = [found["retired"], *(each.get("counted", {}) for each in found["workers"])]
         return sum(each.get(name, 0) for each in counted)
 
     def words(self, name: str, count: int) -> dict[int, Any]:
-        """Returns what each worker answers for a model, once all have been met."""
+        """Return what each worker answers for a model, once all have been met."""
         found: dict[int, Any] = {}
         until = time.monotonic() + 20
         while len(found) < count and time.monotonic() < until:
@@ -65,7 +65,7 @@ def wait_for(condition: Callable[[], Any], seconds: float = 20) -> Any:
 def supervised(
     folder: Path, workers: int = 2, drain: float = 5, idle: float = 20
 ) -> Iterator[Supervised]:
-    """Runs a supervisor of stub services over a folder of words, until the block ends."""
+    """Run a supervisor of stub services over a folder of words, until the block ends."""
     told = map(str, (folder, workers, drain, idle))
     command = [sys.executable, str(HERE / "supervised.py"), *told]
     path = os.pathsep.join([str(HERE), *filter(None, sys.path)])
@@ -90,7 +90,7 @@ def supervised(
 
 
 def main() -> None:
-    """Runs the supervisor that the arguments describe; prints its port when all serve."""
+    """Run the supervisor that the arguments describe; print its port when all serve."""
     from tenonnx_serve.supervisor import Deployment, Supervisor
 
     folder, workers, drain, idle = sys.argv[1:]

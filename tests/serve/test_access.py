@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import shutil
@@ -21,7 +22,7 @@ from tritonclient.utils import InferenceServerException
 
 from serve.servers import Running, double, serving
 from tenonnx.errors import InvalidArgument
-from tenonnx_serve.access import Access, Gate, check_origin, warning
+from tenonnx_serve.access import Access, Gate, check_host, check_origin, hosts_of, warning
 from tenonnx_serve.errors import Forbidden, Unauthorized
 from tenonnx_serve.settings import Settings
 
@@ -112,28 +113,57 @@ def test_a_gate_compares_all_of_a_header() -> None:
             gate.check(path, b"Bearer ab")
 
 
+def test_a_scheme_has_no_case() -> None:
+    for given in (b"bearer abc", b"BEARER  abc "):
+        Gate(b"abc").check("/", given)
+    for given in (b"Basic abc", b"abc", b"Bearer", b""):
+        with pytest.raises(Unauthorized):
+            Gate(b"abc").check("/", given)
+
+
 @pytest.mark.parametrize(
-    ("path", "origin", "local", "passes"),
+    ("host", "allowed", "given", "passes"),
     [
-        ("/v2/repository/models/m/load", b"http://localhost:8000", True, True),
-        ("/v2/repository/models/m/load", b"http://evil.example", True, False),
-        ("/v2/repository/models/m/load", b"null", True, False),
+        ("127.0.0.1", (), b"localhost:8000", True),
+        ("127.0.0.1", (), b"LOCALHOST", True),
+        ("127.0.0.1", (), b"127.0.0.1:8000", True),
+        ("::1", (), b"[::1]:8000", True),
+        ("::1", (), b"[::1]", True),
+        ("127.0.0.1", (), b"", True),  # of HTTP/1.0, which browsers do not send
         # A name that somebody makes lead to this machine is the page's host and the server's.
-        ("/v2/repository/models/m/load", b"http://evil.example:8000", True, False),
-        ("/v2/repository/models/m/load", b"http://models.example:8000", False, True),
-        ("/v2/models/m/infer", b"http://evil.example", True, True),
+        ("127.0.0.1", (), b"evil.example:8000", False),
+        ("127.0.0.1", (), b"localhost.evil.example", False),
+        ("127.0.0.1", ("models.example",), b"models.example", True),
+        ("0.0.0.0", (), b"models.example", True),
+        ("0.0.0.0", ("models.example",), b"evil.example", False),
     ],
 )
-def test_pages_of_others_change_nothing(
-    path: str, origin: bytes, local: bool, passes: bool
+def test_names_of_the_server(
+    host: str, allowed: tuple[str, ...], given: bytes, passes: bool
 ) -> None:
-    asking = origin.partition(b"://")[2]
-    host = asking if asking.endswith(b":8000") else b"localhost:8000"
-    if passes:
-        check_origin(path, origin, host, local)
-    else:
-        with pytest.raises(Forbidden):
-            check_origin(path, origin, host, local)
+    with contextlib.nullcontext() if passes else pytest.raises(Forbidden, match="--allowed-host"):
+        check_host(given, hosts_of(host, allowed))
+
+
+@pytest.mark.parametrize("origin", [b"http://evil.example", b"null", b"http://localhost:1"])
+def test_pages_of_others_are_refused(origin: bytes) -> None:
+    check_origin(b"http://localhost:8000", b"localhost:8000")
+    with pytest.raises(Forbidden):
+        check_origin(origin, b"localhost:8000")
+
+
+@pytest.mark.parametrize("short", [False, True])
+def test_every_path_checks_host_and_origin(tmp_path: Path, short: bool) -> None:
+    settings = Settings(str(double(tmp_path / "m.onnx")), port=0, grpc_port=None)
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}
+    with serving(settings) as running:
+        for _ in range(5 * short):  # then the event loop answers
+            assert running.call("POST", "/v2/models/m/infer", {"inputs": [tensor]})[0] == 200
+        for wrong in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}):
+            for path in ("/", "/metrics", "/v2/models/m", "/v1/models"):
+                assert running.call("GET", path, headers=wrong)[0] == 403
+            found = running.call("POST", "/v2/models/m/infer", {"inputs": [tensor]}, wrong)
+            assert found[0] == 403
 
 
 @pytest.mark.parametrize("text", ["", "\n", "two words", "ü"])
@@ -159,3 +189,55 @@ def test_what_is_dangerous_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TENONNX_SERVE_TOKEN", TOKEN)
     assert "no TLS" in warning("::", Access())
     assert warning("10.0.0.1", Access(certificate="c", key="k")) == ""
+
+
+def test_nobody_controls_a_server_unless_its_operator_says_who(tmp_path: Path) -> None:
+    (tmp_path / "word").write_text("a-second_word")
+    root = tmp_path / "models"
+    double(root / "m" / "1" / "model.onnx")
+    load, log = "/v2/repository/models/m/load", "/v2/logging"
+    for access, words in [
+        (Access(), "--control"),
+        (Access(control_token_file=str(tmp_path / "word")), "control token"),
+    ]:
+        with serving(Settings(str(root), port=0, grpc_port=0, access=access)) as server:
+            for path, said in ((load, b""), (load.replace("load", "unload"), b""), (log, {})):
+                status, found, _ = server.call("POST", path, said, {"Authorization": "Bearer x"})
+                assert (status, words in found["error"]) == (403, True)
+            assert server.call("GET", log)[0] == 200
+            assert server.call("POST", "/v2/repository/index", b"")[0] == 200
+            with tritonclient.grpc.InferenceServerClient(server.grpc_address) as client:
+                for call in (
+                    lambda client=client: client.load_model("m"),
+                    lambda client=client: client.unload_model("m"),
+                    lambda client=client: client.update_log_settings({"log_info": True}),
+                ):
+                    with pytest.raises(InferenceServerException) as raised:
+                        call()
+                    assert raised.value.status() == "StatusCode.PERMISSION_DENIED"
+                assert client.get_log_settings()
+                if access.control_token_file:
+                    right = {"authorization": "Bearer a-second_word"}
+                    client.load_model("m", headers=right)
+                    assert server.call("POST", load, b"", right)[0] == 200
+
+
+def test_a_browser_sees_the_page_with_a_cookie(files: Path) -> None:
+    access = Access(token_file=str(files / "token"))
+    with serving(Settings(str(files / "m.onnx"), port=0, grpc_port=None, access=access)) as server:
+        status, page, headers = server.call("GET", "/")
+        assert (status, b'action="/login"' in page) == (401, True)
+        assert "form-action 'self'" in headers["content-security-policy"]
+        for wrong in (b"token=x", b"", b"token=" + b"x" * 9000):
+            assert server.call("POST", "/login", wrong)[0] in (401, 413)
+        status, _, headers = server.call("POST", "/login", f"token={TOKEN}".encode())
+        assert (status, headers["location"]) == (303, "/")
+        cookie, *flags = headers["set-cookie"].split("; ")
+        assert {"HttpOnly", "SameSite=Strict"} <= set(flags)
+        assert TOKEN not in cookie
+        seen = {"Cookie": f"other=1; {cookie}"}
+        assert server.call("GET", "/", None, seen)[0] in (200, 404)  # the page is a worker's
+        for method, path in (("GET", "/v2/models/m"), ("POST", "/v2/models/m/infer")):
+            assert server.call(method, path, None, seen)[0] == 401
+        assert server.call("POST", "/", b"", seen)[0] == 401
+        assert server.call("GET", "/", None, {"Cookie": cookie[:-1] + "g"})[0] == 401

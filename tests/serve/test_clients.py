@@ -15,6 +15,7 @@ import tritonclient.http
 from tritonclient.utils import InferenceServerException
 
 from serve.servers import Running, double, save, serving
+from tenonnx_serve.access import Access
 from tenonnx_serve.settings import Settings
 
 DATATYPES = {
@@ -42,7 +43,7 @@ def repository(root: Path) -> Path:
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     root = repository(tmp_path_factory.mktemp("models"))
-    with serving(Settings(str(root), port=0, grpc_port=0)) as found:
+    with serving(Settings(str(root), port=0, grpc_port=0, access=Access(control=True))) as found:
         yield found
 
 

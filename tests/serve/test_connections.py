@@ -28,7 +28,7 @@ class Hasty(Connection):
 
 
 async def application(scope: Any, receive: Any, send: Any) -> None:
-    """Answers with the length of the body, or with a large answer."""
+    """Answer with the length of the body, or with a large answer."""
     length, more = 0, True
     while more:
         message = await receive()
@@ -82,7 +82,7 @@ def until(condition: Callable[[], Any]) -> None:
 
 
 def read_all(made: socket.socket) -> bytes:
-    """Returns what comes until the server closes the connection."""
+    """Return what comes until the server closes the connection."""
     pieces = []
     with contextlib.suppress(ConnectionError):
         while piece := made.recv(1 << 16):

@@ -31,7 +31,8 @@ def asked(**more: Any) -> dict[str, Any]:
 
 
 def request(body: bytes, *lines: str, version: str = "1.1") -> bytes:
-    head = (f"POST {PATH} HTTP/{version}", "Host: here", f"Content-Length: {len(body)}", *lines)
+    length = f"Content-Length: {len(body)}"
+    head = (f"POST {PATH} HTTP/{version}", "Host: localhost", length, *lines)
     return "\r\n".join(head).encode() + b"\r\n\r\n" + body
 
 
@@ -70,7 +71,7 @@ def found(running: Running, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def exchanged(running: Running, *pieces: bytes, pause: float = 0.05) -> bytes:
-    """Returns what comes for pieces that are sent one after the other."""
+    """Return what comes for pieces that are sent one after the other."""
     with socket.create_connection(("127.0.0.1", running.port), timeout=10) as made:
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for piece in pieces:

@@ -16,6 +16,7 @@ from tritonclient.utils import InferenceServerException
 
 import tenonnx
 from serve.servers import Running, double, save, serving
+from tenonnx_serve.access import Access
 from tenonnx_serve.settings import Settings
 
 ROW = np.array([[3, 1, 4, 1]], np.float32)
@@ -27,7 +28,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     double(root / "double" / "1" / "model.onnx")
     double(root / "rows" / "1" / "model.onnx")
     (root / "rows" / "config.pbtxt").write_text("max_batch_size: 4")
-    with serving(Settings(str(root), port=0, grpc_port=0)) as found:
+    with serving(Settings(str(root), port=0, grpc_port=0, access=Access(control=True))) as found:
         yield found
 
 
@@ -172,7 +173,7 @@ def test_configurations_that_are_refused(tmp_path: Path, text: str, words: str) 
     (tmp_path / "m" / "config.pbtxt").write_text(text)
     with (
         pytest.raises(tenonnx.TenonnxError, match=words),
-        serving(Settings(str(tmp_path), port=0, grpc_port=None)),
+        serving(Settings(str(tmp_path), port=0, grpc_port=None, access=Access(control=True))),
     ):
         pass
 

@@ -115,7 +115,7 @@ def test_a_client_of_http_that_goes_away_stops_its_run(running: Running) -> None
     before = cancelled(running)
     body = json.dumps(spin(FOREVER)).encode()
     with socket.create_connection(("127.0.0.1", running.port)) as client:
-        head = f"POST {INFER} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = f"POST {INFER} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
         client.sendall(head.encode() + body)
         until(lambda: busy(running) == 1)
     until(lambda: busy(running) == 0)
@@ -152,7 +152,7 @@ def test_bodies_that_are_too_large_or_too_slow(running: Running) -> None:
     chunked = b"".join(b"10000\r\n" + b" " * 0x10000 + b"\r\n" for _ in range(20))
     for body, expected in ((chunked + b"0\r\n\r\n", b" 413 "), (b"4\r\n{   \r\n", b" 408 ")):
         with socket.create_connection(("127.0.0.1", running.port)) as client:
-            head = f"POST {INFER} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+            head = f"POST {INFER} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
             client.sendall(head.encode() + body)
             assert expected in client.recv(1 << 16)
 

@@ -20,13 +20,13 @@ pytest.importorskip("jinja2", reason="the extra generate is not installed")
 pytest.importorskip("llguidance", reason="the extra generate is not installed")
 
 from generation.folders import TEMPLATE, VOCABULARY, write_folder
+from serve.language import CHAT, COMPLETIONS, MESSAGES, events, folder_with
 from serve.servers import Running, double, serving
 from tenonnx_generate.engine import Engine
 from tenonnx_generate.request import Request
+from tenonnx_serve.access import Access
 from tenonnx_serve.settings import Limits, Settings
 
-CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
-MESSAGES = [{"role": "user", "content": "hi"}]
 WEATHER = {
     "type": "function",
     "function": {
@@ -44,12 +44,6 @@ TOOLS = TEMPLATE.replace(
 )
 
 
-def folder_with(path: Path, template: str = TEMPLATE, **model: Any) -> Path:
-    write_folder(path, model={"context_length": 512, **model}, search={"max_length": 512})
-    (path / "chat_template.jinja").write_text(template)
-    return path
-
-
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     root = tmp_path_factory.mktemp("models")
@@ -63,7 +57,9 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     )  # fmt: skip
     (root / "tools" / "3" / "chat_template.jinja").write_text(TOOLS)
     limits = Limits(waiting=4, seconds=20)
-    with serving(Settings(str(root), port=0, grpc_port=None, limits=limits)) as found:
+    with serving(
+        Settings(str(root), port=0, grpc_port=None, limits=limits, access=Access(control=True))
+    ) as found:
         yield found
 
 
@@ -72,15 +68,6 @@ def chat(running: Running, **asked: Any) -> Any:
     status, found, _ = running.call("POST", CHAT, said)
     assert status == 200, found
     return found
-
-
-def events(running: Running, path: str, said: dict[str, Any]) -> list[Any]:
-    status, body, headers = running.call("POST", path, {**said, "stream": True})
-    assert status == 200, body
-    assert headers["content-type"] == "text/event-stream"
-    parts = body.decode().split("\n\n")
-    assert parts[-2:] == ["data: [DONE]", ""]
-    return [json.loads(part.removeprefix("data: ")) for part in parts[:-2]]
 
 
 def test_models_are_listed(running: Running) -> None:
@@ -194,7 +181,16 @@ def wrong(**asked: Any) -> dict[str, Any]:
     (CHAT, wrong(model="double"), 404, "does not exist", "model", "model_not_found"),
     (CHAT, wrong(temperature=3), 400, "<= 2", "temperature", None),
     (CHAT, wrong(who="me"), 400, "unknown field", "who", None),
-    (CHAT, wrong(logit_bias={"1": 2}), 400, "logit_bias", "logit_bias", "unsupported_parameter"),
+    (CHAT, wrong(logit_bias={"264": 2}), 400, "no token 264", "logit_bias", None),
+    (CHAT, wrong(logit_bias={"2": 101}), 400, "<= 100", "logit_bias[...]", None),
+    (CHAT, wrong(stop_token_ids=[264]), 400, "no token 264", "stop_token_ids", None),
+    (CHAT, wrong(guided_regex="a", guided_choice=["b"]), 400, "several", "structured_outputs",
+     None),
+    (CHAT, wrong(guided_regex="a", response_format={"type": "json_object"}), 400, "exclude", None,
+     None),
+    (CHAT, wrong(guided_json="["), 400, "no object", None, None),
+    (CHAT, wrong(guided_grammar="start: nothing"), 400, "lark_grammar is wrong", None, None),
+    (CHAT, wrong(guided_json={"$ref": "#"}), 400, "json_schema", None, None),
     (CHAT, wrong(top_logprobs=2), 400, "logprobs", "top_logprobs", None),
     (CHAT, wrong(max_tokens=512), 400, "maximum context", "messages", "context_length_exceeded"),
     (CHAT, wrong(messages=[{"role": "user", "content": "x" * 200_000}]), 400, "maximum context",
@@ -214,7 +210,7 @@ def wrong(**asked: Any) -> dict[str, Any]:
     (COMPLETIONS, {"model": "tiny", "prompt": [1, "a"]}, 400, "no tokens", "prompt", None),
     (COMPLETIONS, {"model": "tiny", "prompt": "a", "suffix": "b"}, 400, "suffix", "suffix",
      "unsupported_parameter"),
-    ("/v1/embeddings", {"model": "tiny", "input": "a"}, 400, "no embeddings", "model",
+    ("/v1/embeddings", {"model": "tiny", "input": "a"}, 400, "no output hidden_states", "model",
      "unsupported_model"),
     ("/v1/nothing", {}, 404, "", None, None),
 ])  # fmt: skip
@@ -235,7 +231,7 @@ def test_errors_have_openais_form(
 
 @pytest.fixture(name="endless")
 def _endless(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has texts go on for ever, in the caches of a few tokens."""
+    """Have texts go on for ever, in the caches of a few tokens."""
     append = Request.append
 
     def again(self: Request, token: int) -> None:
@@ -335,7 +331,9 @@ def test_texts_of_a_step_are_an_option(tmp_path: Path, monkeypatch: pytest.Monke
         folder_with(folder)
         if name != "a":
             (root / name / "config.pbtxt").write_text(said % 2)
-    with serving(Settings(str(root), port=0, grpc_port=None, rows=3)) as server:
+    with serving(
+        Settings(str(root), port=0, grpc_port=None, rows=3, access=Access(control=True))
+    ) as server:
         assert made == [3, 2, 2]
         asked = {"prompt": ["a", "b", "c"], "max_tokens": 3}
         for name in ("a", "b"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     save(
         root / "words" / "1" / "model.onnx", "g (string[n] x) => (string[n] y) { y = Identity(x) }"
     )
-    with serving(Settings(str(root), port=0, grpc_port=0)) as found:
+    with serving(Settings(str(root), port=0, grpc_port=0, shared_memory=True)) as found:
         yield found
 
 
@@ -111,7 +113,7 @@ def test_parts_that_do_not_fit(client: Any, offset: int, size: int, words: str) 
 )
 def test_names_that_are_no_shared_memory(key: Any) -> None:
     with pytest.raises(BadRequest):
-        Regions().register("region", key, 0, 1)
+        Regions(enabled=True).register("region", key, 0, 1)
 
 
 def test_links_are_not_followed(tmp_path: Path) -> None:
@@ -121,48 +123,83 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     link.symlink_to(secret)
     try:
         with pytest.raises(BadRequest, match="cannot be opened"):
-            Regions().register("region", link.name, 0, 6)
+            Regions(enabled=True).register("region", link.name, 0, 6)
     finally:
         link.unlink()
 
 
 @pytest.mark.usefixtures("memory")
 def test_a_truncated_region_is_not_touched() -> None:
-    regions = Regions()
+    regions = Regions(enabled=True)
     regions.register("region", KEY, 0, 4096)
     part = {"shared_memory_region": "region", "shared_memory_byte_size": 4096}
-    assert regions.read(part, "FP32") is not None
-    assert regions.read(NOTHING, "FP32") is None
+    assert regions.read(part) is not None
+    assert regions.read(NOTHING) is None
     os.truncate(f"/dev/shm{KEY}", 100)
     with pytest.raises(BadRequest, match="truncated"):
-        regions.read(part, "FP32")
+        regions.read(part)
     regions.close()
 
 
-def test_an_input_is_not_copied_unless_it_may_be_indices(memory: Any) -> None:
-    regions = Regions()
+def test_inputs_are_copies_and_have_a_limit(memory: Any) -> None:
+    regions = Regions(enabled=True, most=64)
     regions.register("region", KEY, 0, 4096)
     part = {"shared_memory_region": "region", "shared_memory_byte_size": 64}
-    floats, indices = regions.read(part, "FP32"), regions.read(part, "INT64")
-    assert floats is not None
-    assert indices is not None
+    found = regions.read(part)
+    assert found is not None
     shared_memory.set_shared_memory_region(memory, [np.full(64, 7, np.uint8)])
-    assert floats[0] == 7
-    assert indices[0] == 0
-    del floats
+    assert found[0] == 0
+    with pytest.raises(BadRequest, match="at most 64"):
+        regions.read({**part, "shared_memory_byte_size": 65})
     regions.close()
+
+
+def test_memory_that_shrinks_while_it_is_read_ends_nothing(memory: Any) -> None:
+    del memory
+    regions, ended = Regions(enabled=True), threading.Event()
+    regions.register("region", KEY, 0, 4096)
+    part = {"shared_memory_region": "region", "shared_memory_byte_size": 4096}
+
+    def shrink() -> None:
+        while not ended.is_set():
+            for size in (0, 4096):
+                os.truncate(f"/dev/shm{KEY}", size)
+
+    thread = threading.Thread(target=shrink)
+    thread.start()
+    try:
+        for _ in range(2000):
+            with contextlib.suppress(BadRequest):
+                regions.read(part)
+                regions.write(part, bytes(4096))
+    finally:
+        ended.set()
+        thread.join()
+    regions.close()
+
+
+def test_memory_is_off_unless_the_operator_allows_it(tmp_path: Path) -> None:
+    double(tmp_path / "double" / "1" / "model.onnx")
+    with serving(Settings(str(tmp_path), port=0, grpc_port=0)) as server:
+        path = "/v2/systemsharedmemory/region/r/register"
+        status, said, _ = server.call("POST", path, {"key": KEY, "byte_size": 8})
+        assert (status, "--shared-memory" in said["error"]) == (403, True)
+        with tritonclient.grpc.InferenceServerClient(server.grpc_address) as client:
+            with pytest.raises(InferenceServerException) as raised:
+                client.register_system_shared_memory("r", KEY, 8)
+            assert raised.value.status() == "StatusCode.PERMISSION_DENIED"
 
 
 @pytest.mark.usefixtures("memory")
 def test_workers_share_what_is_registered(tmp_path: Path) -> None:
-    first, second = Regions(str(tmp_path)), Regions(str(tmp_path))
+    first, second = Regions(str(tmp_path), enabled=True), Regions(str(tmp_path), enabled=True)
     part = {"shared_memory_region": "region", "shared_memory_byte_size": 4}
     first.register("region", KEY, 0, 8)
-    assert second.read(part, "FP32") is not None
+    assert second.read(part) is not None
     assert [region.key for region in second.status()] == [KEY]
     second.unregister("region")
     with pytest.raises(Missing):
-        first.read(part, "FP32")
+        first.read(part)
     second.register("region", KEY, 0, 4)
     assert first.status("region")[0].byte_size == 4
     first.close()

@@ -212,7 +212,7 @@ def test_a_worker_that_hangs_is_replaced(tmp_path: Path, how: str) -> None:
 
 
 def hang(server: Supervised, victim: int) -> None:
-    """Has a worker's event loop sleep, by connections until one reaches it."""
+    """Have a worker's event loop sleep, by connections until one reaches it."""
     while alive(victim):
         with contextlib.suppress(*LOST):
             if server.get("a", timeout=1)["pid"] == victim:

@@ -61,7 +61,7 @@ def test_spans_are_below_those_of_clients(tmp_path: Path) -> None:
 
 
 def spans_of(text: str) -> list[dict[str, Any]]:
-    """Returns the objects that an exporter for consoles has written, between other lines."""
+    """Return the objects that an exporter for consoles has written, between other lines."""
     decoder, found, place = json.JSONDecoder(), [], text.find("{\n")
     while place >= 0:
         span, end = decoder.raw_decode(text, place)

@@ -72,6 +72,14 @@ def test_a_sound_is_transcribed(running: Running, sound: bytes) -> None:
     assert [each["end"] for each in said["segments"]] == [1, 2, 2.3]
     status, said = asked(running, **fields, response_format=b"text")
     assert (status, said.decode()) == (200, whole + "\n")
+    options = {"stream": b"False", "timestamp_granularities[]": b"segment"}
+    status, said = asked(running, **fields, **options, response_format=b"srt")
+    blocks = said.decode().split("\n\n")
+    assert (status, len(blocks)) == (200, 3)
+    assert blocks[0].split("\n")[:2] == ["1", "00:00:00,000 --> 00:00:01,000"]
+    assert blocks[2].split("\n")[:2] == ["3", "00:00:02,000 --> 00:00:02,300"]
+    status, said = asked(running, **fields, response_format=b"vtt")
+    assert said.decode().startswith("WEBVTT\n\n00:00:00.000 --> 00:00:01.000\n")
     status, found, _ = running.call("GET", "/v1/models/speech")
     assert (status, found["id"]) == (200, "speech")
 
@@ -83,7 +91,10 @@ def test_a_sound_is_transcribed(running: Running, sound: bytes) -> None:
     ({"language": b"English"}, 400, "language"),
     ({"temperature": b"hot"}, 400, "temperature"),
     ({"temperature": b"2"}, 400, "temperature"),
-    ({"response_format": b"srt"}, 400, "response_format"),
+    ({"response_format": b"ass"}, 400, "response_format"),
+    ({"timestamp_granularities[]": b"word"}, 400, "times of words"),
+    ({"timestamp_granularities[]": b"day"}, 400, "timestamp_granularities"),
+    ({"others[]": b"day"}, 400, "unknown field 'others'"),
     ({"stream": b"true"}, 400, "stream"),
     ({"surprise": b"1"}, 400, "surprise"),
     ({"prompt": b"\xff"}, 400, "not UTF-8"),

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def ask(server: Served, side: int, times: int) -> None:
-    """Asks the model for products, over connections that go to all workers."""
+    """Ask the model for products, over connections that go to all workers."""
     data = np.ones(side, np.float32).tobytes()
     tensor = {
         "name": "x",

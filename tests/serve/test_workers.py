@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,19 +47,19 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Pat
     """Two workers over a repository."""
     root = tmp_path_factory.mktemp("models") / "repository"
     double(root / "steady" / "1" / "model.onnx")
-    with served(root, "--workers", "2", "--grpc-port", "0", verbose=True) as server:
+    with served(root, "--workers", "2", "--control", "--grpc-port", "0", verbose=True) as server:
         yield server, root
 
 
 def replace(path: Path, make: object) -> None:
-    """Replaces a model's file by another one, as a deployment does."""
+    """Replace a model's file by another one, as a deployment does."""
     assert callable(make)
     made: Path = make(path.with_name("next.onnx"))
     made.replace(path)
 
 
 def everywhere(server: Served, name: str, tries: int = 24) -> set[tuple[float, ...]]:
-    """Returns the answers of many connections, which go to all workers."""
+    """Return the answers of many connections, which go to all workers."""
     return {tuple(server.infer(name, ROW)) for _ in range(tries)}
 
 
@@ -201,7 +202,7 @@ def test_requests_have_ids(pair: tuple[Served, Path]) -> None:
 def test_reloads_under_load_lose_nothing(
     pair: tuple[Served, Path], pytestconfig: pytest.Config
 ) -> None:
-    """Answers are the old model's or the new one's; memory is what it was."""
+    """Answer are the old model's or the new one's; memory is what it was."""
     server, root = pair
     file = double(root / "changing" / "1" / "model.onnx")
     assert server.call("POST", "/v2/repository/models/changing/load")[0] == 200
@@ -223,8 +224,29 @@ def test_reloads_under_load_lose_nothing(
     assert max(growth.values()) <= 5 << 20
 
 
+def test_restarts_of_workers_lose_nothing(
+    pair: tuple[Served, Path], pytestconfig: pytest.Config
+) -> None:
+    """A worker that gets SIGTERM answers what was sent, and another one takes its place."""
+    server, _ = pair
+    whole = pytestconfig.getoption("--serve-all")
+
+    def replaced(pid: int) -> bool:
+        if pid in server.pids():
+            return False
+        return b"tenonnx_workers 2.0" in server.call("GET", "/metrics")[1]
+
+    with asked(server.port, "steady", 20 if whole else 8) as told:
+        for number in range(50 if whole else 1):
+            pid = server.pids()[number % 2]
+            os.kill(pid, signal.SIGTERM)
+            assert wait_for(partial(replaced, pid), 60)
+    assert (told.lost, told.refused) == ([], [])
+    assert told.count > 100
+
+
 def private_bytes(server: Served) -> dict[int, int]:
-    """Returns what each worker's memory has that no file holds too."""
+    """Return what each worker's memory has that no file holds too."""
     return {pid: rollup(pid)["Anonymous"] for pid in server.pids()}
 
 
@@ -340,7 +362,7 @@ MESSAGE = service_pb2.ModelInferRequest(
 
 
 def hostile(rng: random.Random) -> tuple[bytes, dict[str, str]]:
-    """Returns a request's body and headers, damaged in a few places."""
+    """Return a request's body and headers, damaged in a few places."""
     body = damaged(rng, rng.choice(SEEDS))
     headers = {} if body[-1] == 125 else {"Inference-Header-Content-Length": str(len(body) - 16)}
     if rng.random() < 0.2:

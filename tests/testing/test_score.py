@@ -35,7 +35,7 @@ def register_providers(register):
 
 @pytest.fixture(autouse=True)
 def own_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forgets the plug-ins of a test's files after it, and has room for a row in a line."""
+    """Forget the plug-ins of a test's files after it, and have room for a row in a line."""
     monkeypatch.setattr(manager, "_default", None)
     monkeypatch.setenv("COLUMNS", "200")
 

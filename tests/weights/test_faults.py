@@ -33,7 +33,7 @@ def product(number: float, *, negated: bool = False) -> onnx.ModelProto:
 
 
 def save(folder: Path, number: float, *, external: bool, negated: bool = False) -> Path:
-    """Writes a model as a new file that takes the place of the old one."""
+    """Write a model as a new file that takes the place of the old one."""
     path = folder / "model.onnx"
     draft = folder / "draft"
     draft.mkdir()
@@ -169,7 +169,7 @@ def test_a_forked_child_runs_the_session(tmp_path: Path, mode: str) -> None:
 
 
 def child(body: str, *arguments: Path, **variables: str) -> Any:
-    """Runs code in a fresh process and returns its ``result``."""
+    """Run code in a fresh process and returns its ``result``."""
     head = """
 import gc, json, os, signal, sys
 import numpy as np

@@ -43,7 +43,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def child(body: str, *arguments: Path | str, tmp_path: Path) -> dict[str, Any]:
-    """Runs code in a fresh process, in which a first tiny session has imported everything."""
+    """Run code in a fresh process, in which a first tiny session has imported everything."""
     tiny = tmp_path / "tiny.onnx"
     onnx.save(model([node("Relu", "x", "y")], [value("x")], [value("y")]), tiny)
     code = CHILD.format(body=textwrap.dedent(body))
@@ -191,7 +191,7 @@ PREPARE = {
 
 
 def save_as(form: str, folder: Path) -> Path:
-    """Writes the stack so that a form of loading it can begin."""
+    """Write the stack so that a form of loading it can begin."""
     path = folder / "model.onnx"
     if form in ("external", "ir"):
         onnx.save(stack(), path, save_as_external_data=True, location="data")
@@ -211,7 +211,7 @@ def save_as(form: str, folder: Path) -> Path:
 
 
 def save_safetensors(path: Path) -> None:
-    """Writes the stack with its weights in a ``.safetensors`` file, as Hugging Face does."""
+    """Write the stack with its weights in a ``.safetensors`` file, as Hugging Face does."""
     proto = stack()
     header, start = {}, 0
     for tensor in proto.graph.initializer:
@@ -232,7 +232,7 @@ def save_safetensors(path: Path) -> None:
 
 
 def save_ort(path: Path) -> Path:
-    """Has onnxruntime write the model in its format."""
+    """Have onnxruntime write the model in its format."""
     onnxruntime = pytest.importorskip("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(path.with_suffix(".ort"))

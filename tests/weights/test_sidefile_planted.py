@@ -26,7 +26,7 @@ def planted(folder: Path) -> Path:
 
 
 def answers(folder: Path) -> str:
-    """Asks for the weight; returns where it is then."""
+    """Ask for the weight; return where it is then."""
     weight = WeightRegistry(SideFiles(folder)).materialize("key", FLOAT, (COUNT,), ramp)
     np.testing.assert_array_equal(weight.array, np.arange(COUNT))
     return weight.storage.kind

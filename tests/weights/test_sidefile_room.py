@@ -12,7 +12,7 @@ import pytest
 from sides import COUNT, FLOAT, content, names, ramp, write
 
 from tenonnx.errors import InvalidArgument
-from tenonnx.plans import files as plans
+from tenonnx.plan_cache import files as plans
 from tenonnx.weights import draft, sidefile
 from tenonnx.weights import folder as folders
 from tenonnx.weights.registry import SIDE_FILE_BYTES, WeightRegistry
@@ -20,7 +20,7 @@ from tenonnx.weights.sidefile import HEADER_BYTES, SideFiles
 
 
 def age(folder: Path, key: str, seconds: int) -> None:
-    """Has a side file used a while ago."""
+    """Have a side file used a while ago."""
     path = Path(SideFiles(folder)._path(key))
     os.utime(path, (time.time() - seconds, path.stat().st_mtime))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import stat
@@ -10,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from planting import FILES, FOLDERS, NOBODY, give_away
+from planting import FILES, FOLDERS, NOBODY, Plant, give_away, share
 from tenonnx.weights import trusted
 from tenonnx.weights.trusted import (
     Untrusted,
@@ -160,6 +161,53 @@ def test_a_users_private_group_is_the_user(monkeypatch: pytest.MonkeyPatch) -> N
         assert (fault(status(0o664, 1234, 1234)) is None) == ours
         assert fault(status(0o666, 1234, 1234)) == "can be written by anybody"
     trusted._is_private.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("change", "ours"),
+    [
+        (lambda path: path.chmod(0o664), True),
+        (share((2, NOBODY)), False),
+        (share((8, 1000)), False),
+        (share((2, NOBODY), mask=5), True),  # they may read, whatever their entries say
+        (share((2, 0), (2, os.geteuid() if trusted.POSIX else 0)), True),
+    ],
+    ids=["no list", "a user", "a group", "masked", "root and oneself"],
+)
+def test_a_list_lets_others_write_beside_a_private_group(
+    change: Plant, ours: bool, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group's bits are the list's mask then, and not the private group's."""
+    monkeypatch.setattr(trusted, "_is_private", lambda *_: True)
+    for changed in (path, path.parent):
+        forget()
+        assert read_trusted(path) == b"content"
+        change(changed)
+        forget()
+        if ours:
+            assert read_trusted(path) == b"content"
+        else:
+            with pytest.raises(Untrusted, match="access control list"):
+                read_trusted(path)
+        if hasattr(os, "removexattr"):
+            with contextlib.suppress(OSError):
+                os.removexattr(changed, "system.posix_acl_access")
+        changed.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("access", "names"),
+    [
+        ("", False),
+        ("02000000", False),
+        ("02000000 0100 0700 ffffffff 0800 0500 e8030000", False),
+        ("02000000 0100 0700 ffffffff 0800 0600 e8030000", True),
+        ("03000000", True),
+        ("02000000 0100 0700", True),
+    ],
+)
+def test_the_bytes_of_lists(access: str, names: bool) -> None:
+    assert trusted._names_writers(bytes.fromhex(access)) == names
 
 
 def test_installed_files_are_trusted_as_code_is() -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import runpy
 import sys
+from pathlib import Path
 
 from tenonnx.as_onnxruntime import install
-from tenonnx.as_onnxruntime.children import SWITCH, announce
+from tenonnx.as_onnxruntime.folders import SWITCH, announce
 
 USAGE = f"""usage: python -m tenonnx.as_onnxruntime [-m MODULE | SCRIPT] [ARGUMENT ...]
 
@@ -16,17 +16,18 @@ it starts, unless they ignore the environment (python -E, -I, -S) or {SWITCH} is
 
 
 def main(arguments: list[str]) -> None:
-    """Runs a script or module as ``python`` would, with tenonnx in onnxruntime's place."""
+    """Run a script or module as ``python`` would, with tenonnx in onnxruntime's place."""
     if not arguments or arguments == ["-m"] or arguments[0] in ("-h", "--help"):
         sys.exit(USAGE)
+    is_module = arguments[0] == "-m"
+    sys.argv = arguments[1:] if is_module else arguments
+    if not is_module:
+        sys.path[0] = str(Path(arguments[0]).resolve().parent)
     install()
     announce()
-    if arguments[0] == "-m":
-        sys.argv = arguments[1:]
+    if is_module:
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
     else:
-        sys.argv = arguments
-        sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))  # noqa: PTH100, PTH120
         runpy.run_path(arguments[0], run_name="__main__")
 
 

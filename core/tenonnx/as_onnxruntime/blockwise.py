@@ -23,7 +23,7 @@ NDArray = np.ndarray[Any, np.dtype[Any]]
 
 
 def quantize(blocks: NDArray, bits: int, symmetric: bool) -> tuple[NDArray, NDArray, NDArray]:
-    """Returns integers, scales and zero points of blocks along the last axis."""
+    """Return integers, scales and zero points of blocks along the last axis."""
     top = 2**bits - 1
     blocks = blocks.astype(np.float32)
     if symmetric:
@@ -43,7 +43,7 @@ def _divisor(scale: NDArray) -> NDArray:
 
 
 def pack(integers: NDArray, bits: int, rest: int = 0) -> NDArray:
-    """Returns integers along the last axis, several to a byte, the first in its low bits.
+    """Return integers along the last axis, several to a byte, the first in its low bits.
 
     Places that are left over get ``rest``.
     """
@@ -66,7 +66,7 @@ def _quantize_matmul(
     rows: int,
     is_symmetric: bool,
 ) -> None:
-    """Fills the inputs of a ``MatMulNBits`` node; rows beyond the last one stay zero."""
+    """Fill the inputs of a ``MatMulNBits`` node; rows beyond the last one stay zero."""
     short = -rows % block_size
     padded = np.pad(weight[:rows].T, ((0, 0), (0, short)))
     blocks = padded.reshape(columns, -1, block_size)
@@ -93,7 +93,7 @@ def quantize_qdq_matmul_4bits(
     rows: int,
     is_symmetric: bool,
 ) -> bool:
-    """Fills the inputs of a ``DequantizeLinear`` node blocked along its first axis.
+    """Fill the inputs of a ``DequantizeLinear`` node blocked along its first axis.
 
     Without zero points the integers are signed.
     """

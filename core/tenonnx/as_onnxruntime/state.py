@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import onnx
 
@@ -11,7 +12,6 @@ from tenonnx.interface.devices import OrtDevice as NamedDevice
 from tenonnx.interface.named_devices import DEVICE_TYPES
 from tenonnx.interface.runtime_info import kernels_by_provider
 from tenonnx.options import SessionOptions
-from tenonnx.records import NamedTuple
 
 __all__ = [
     "OrtDevice",
@@ -44,31 +44,31 @@ class OrtDevice(NamedDevice):
 
     @staticmethod
     def cpu() -> int:
-        """Returns the type's number."""
+        """Return the type's number."""
         return DEVICE_TYPES["cpu"]
 
     @staticmethod
     def cuda() -> int:
-        """Returns the type's number."""
+        """Return the type's number."""
         return DEVICE_TYPES["cuda"]
 
     gpu = webgpu = cuda
 
     @staticmethod
     def npu() -> int:
-        """Returns the type's number."""
+        """Return the type's number."""
         return DEVICE_TYPES["npu"]
 
     cann = npu
 
     @staticmethod
     def dml() -> int:
-        """Returns the type's number."""
+        """Return the type's number."""
         return DEVICE_TYPES["dml"]
 
     @staticmethod
     def default_memory() -> int:
-        """Returns the number of the one kind of memory."""
+        """Return the number of the one kind of memory."""
         return 0
 
     def vendor_id(self) -> int:
@@ -103,7 +103,7 @@ schemadef = SimpleNamespace(OpSchema=onnx.defs.OpSchema)
 
 
 def get_all_opkernel_def() -> list[KernelDef]:
-    """Returns the kernels of all providers that are usable here."""
+    """Return the kernels of all providers that are usable here."""
     found = []
     for provider, kernels in kernels_by_provider():
         since = [kernel.since for kernel in kernels]
@@ -116,7 +116,7 @@ def get_all_opkernel_def() -> list[KernelDef]:
 
 
 def get_all_operator_schema() -> list[onnx.defs.OpSchema]:
-    """Returns onnx's schemas; of operators that onnx does not know, name and version alone."""
+    """Return onnx's schemas; of operators that onnx does not know, name and version alone."""
     found = onnx.defs.get_all_schemas_with_history()
     names = {(schema.domain, schema.name) for schema in found}
     others = {
@@ -129,7 +129,7 @@ def get_all_operator_schema() -> list[onnx.defs.OpSchema]:
 
 
 def get_default_session_options() -> SessionOptions:
-    """Returns options that say nothing."""
+    """Return options that say nothing."""
     return SessionOptions()
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the command line and exits with a code that ``tenonnx --help`` explains.
+    """Run the command line and exit with a code that ``tenonnx --help`` explains.
 
     Args:
         arguments: What follows the program's name; ``sys.argv``'s if ``None``.
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def subcommands(**modules: str) -> Callable[[], typer.Typer]:
-    """Returns what the hook ``register_commands`` takes: a function that makes an application.
+    """Return what the hook ``register_commands`` takes: a function that makes an application.
 
     Args:
         modules: By subcommand, the module that has a function of that name, and its ``HELP``. It

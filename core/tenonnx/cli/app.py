@@ -39,13 +39,13 @@ class Group(FittingHelp, TyperGroup):
     _merged = False
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Runs the command line."""
+        """Run the command line."""
         state = State()
         with quiet_end(), explained(state):
             return super().main(*args, obj=state, **extra)
 
     def invoke(self, ctx: Any) -> Any:
-        """Runs a subcommand.
+        """Run a subcommand.
 
         Raises:
             InvalidArgument: An option has a value that it does not take.
@@ -59,25 +59,25 @@ class Group(FittingHelp, TyperGroup):
                 raise
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Returns a subcommand; plug-ins are asked when it is none of the built-in ones."""
+        """Return a subcommand; plug-ins are asked when it is none of the built-in ones."""
         if cmd_name not in self.commands:
             self._merge(ctx)
         return super().get_command(ctx, cmd_name)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Returns the subcommands' names."""
+        """Return the subcommands' names."""
         self._merge(ctx)
         return super().list_commands(ctx)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Writes the subcommands, each with the whole first sentence of its help."""
+        """Write the subcommands, each with the whole first sentence of its help."""
         found = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
         rows = [(name, command.get_short_help_str(UNLIMITED)) for name, command in found.items()]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
     def _merge(self, ctx: Any) -> None:
-        """Adds the plug-ins' subcommands: those of an app without a name, or the named app."""
+        """Add the plug-ins' subcommands: those of an app without a name, or the named app."""
         if self._merged:
             return
         self._merged = True
@@ -121,13 +121,13 @@ class _Told(logging.Handler):
     """Writes to whatever standard error is by then: a handler may outlive a stream."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Writes a line."""
+        """Write a line."""
         with contextlib.suppress(ValueError):  # another thread's, and the stream is closed by then
             typer.echo(self.format(record), err=True)
 
 
 def _trace_hooks(context: typer.Context, value: bool) -> None:
-    """Sends the log of hooks to standard error while the command runs."""
+    """Send the log of hooks to standard error while the command runs."""
     if not value:
         return
     handler = _Told()
@@ -200,7 +200,7 @@ def tenonnx_options(
         typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version),
     ] = False,
 ) -> None:
-    """Takes the options before the subcommand."""
+    """Take the options before the subcommand."""
     del plugin, no_plugin, trace_hooks, version
     state = state_of(context)
     state.verbosity = verbose

@@ -24,7 +24,7 @@ class Level(enum.StrEnum):
 
 
 def provider_option(default: str) -> Any:
-    """Returns ``--provider``; a sentence says which there are without it."""
+    """Return ``--provider``; a sentence says which there are without it."""
     return typer.Option(
         "--provider",
         "-p",
@@ -73,7 +73,8 @@ Dims: TypeAlias = Annotated[
     typer.Option(
         "--dim",
         metavar="NAME=SIZE",
-        help="Size of a symbolic dimension of random inputs, or INPUT.AXIS=SIZE. Default: 1.",
+        help="Size of a symbolic dimension of random inputs, or INPUT.AXIS=SIZE for one without a "
+        "name; may be repeated. Default: 1.",
     ),
 ]
 Seed: TypeAlias = Annotated[int, typer.Option(help="Seed of random inputs.", min=0)]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tenonnx.cli import memory
 from tenonnx.cli.output import count, grouped, size
 from tenonnx.cores import available_cores
-from tenonnx.errors import TenonnxError
+from tenonnx.errors import NotSupported, TenonnxError
 from tenonnx.provider import why_unusable
 
 if TYPE_CHECKING:
@@ -46,14 +46,14 @@ class Finding:
 
 
 def python() -> Iterator[Finding]:
-    """Looks at the interpreter and the machine."""
+    """Look at the interpreter and the machine."""
     yield Finding("ok", "python", f"{platform.python_version()} ({sys.executable})")
     cpus = f"{available_cores()} of {os.cpu_count()} CPUs"
     yield Finding("ok", "platform", f"{platform.platform()}, {cpus}")
 
 
 def packages() -> Iterator[Finding]:
-    """Looks at the versions of what tenonnx stands on."""
+    """Look at the versions of what tenonnx stands on."""
     for name in PACKAGES:
         try:
             yield Finding("ok", name, importlib.metadata.version(name))
@@ -67,7 +67,7 @@ def packages() -> Iterator[Finding]:
 
 
 def blas() -> Iterator[Finding]:
-    """Looks at numpy's matrix library."""
+    """Look at numpy's matrix library."""
     import numpy as np
 
     built: Any = np.show_config(mode="dicts")
@@ -89,7 +89,7 @@ def blas() -> Iterator[Finding]:
 
 
 def cache() -> Iterator[Finding]:
-    """Looks at the folder in which derived weights are kept."""
+    """Look at the folder in which derived weights are kept."""
     from tenonnx.weights.folder import existing
     from tenonnx.weights.registry import default_registry
     from tenonnx.weights.trusted import POSIX, folder_fault
@@ -125,7 +125,7 @@ def cache() -> Iterator[Finding]:
 
 
 def plugins(found: PluginSet) -> Iterator[Finding]:
-    """Looks at which plug-ins loaded."""
+    """Look at which plug-ins loaded."""
     found.import_all()
     for record in found.records:
         name = f"plugin {record.name}"
@@ -140,17 +140,14 @@ def plugins(found: PluginSet) -> Iterator[Finding]:
 
 
 def providers(found: PluginSet) -> Iterator[Finding]:
-    """Looks at which providers work: each that says so computes a sum."""
+    """Look at which providers work: each that says so computes a sum."""
     usable = 0
     for provider in found.providers.values():
         if (problem := why_unusable(provider)) is not None:
             yield Finding("note", provider.name, f"not usable here: {problem}")
             continue
         usable += provider.unasked
-        if wrong := _try(found, provider.name):
-            yield Finding("problem", provider.name, wrong)
-        else:
-            yield Finding("ok", provider.name, "usable, and its sums are right")
+        yield _try(found, provider.name)
         for remark, hint in provider.remarks():
             name = f"{provider.name} runs on"
             yield Finding("note" if hint else "ok", name, remark, hint)
@@ -160,7 +157,8 @@ def providers(found: PluginSet) -> Iterator[Finding]:
         )
 
 
-def _try(found: PluginSet, provider: str) -> str | None:
+def _try(found: PluginSet, provider: str) -> Finding:
+    """Have a provider compute a sum; it may decline the node, as it may decline any."""
     import numpy as np
 
     from tenonnx.cli.smoke import tiny_model
@@ -171,13 +169,19 @@ def _try(found: PluginSet, provider: str) -> str | None:
     try:
         session = InferenceSession(tiny_model(), SessionOptions(plugins=found), [provider])
         (y,) = session.run(None, {"x": x})
+    except NotSupported as error:
+        why = str(error.args[0]).partition(f" {provider}: ")[2] or str(error.args[0])
+        return Finding("ok", provider, f"usable; not tried, because it declines to add: {why}")
     except Exception as error:  # whatever is wrong with it is the finding
-        return f"cannot run a model of one node: {type(error).__name__}: {error}"
-    return None if np.array_equal(y, x + x) else "computes x + x wrongly"
+        wrong = f"cannot run a model of one node: {type(error).__name__}: {error}"
+        return Finding("problem", provider, wrong)
+    if not np.array_equal(y, x + x):
+        return Finding("problem", provider, "computes x + x wrongly")
+    return Finding("ok", provider, "usable, and its sums are right")
 
 
 def limits() -> Iterator[Finding]:
-    """Looks at how much memory there is, and who limits it."""
+    """Look at how much memory there is, and who limits it."""
     if (total := memory.total()) is not None:
         yield Finding("ok", "memory", f"{size(total[0])}, {size(total[1])} available")
     found = memory.limits()

@@ -9,7 +9,7 @@ ENDINGS = (".onnx", ".ort", ".tenonnx")
 
 
 def models(incomplete: str) -> list[str]:
-    """Returns the models, and the folders, whose paths begin so."""
+    """Return the models, and the folders, whose paths begin so."""
     return sorted(_paths(incomplete))
 
 
@@ -30,7 +30,7 @@ def _paths(incomplete: str) -> Iterator[str]:
 
 
 def providers(incomplete: str) -> list[str]:
-    """Returns the providers, by all their names, that begin so."""
+    """Return the providers, by all their names, that begin so."""
     from tenonnx.plugins.manager import default_plugins
 
     found = default_plugins().providers.values()
@@ -39,6 +39,6 @@ def providers(incomplete: str) -> list[str]:
 
 
 def contenders(incomplete: str) -> list[str]:
-    """Returns what ``providers`` does, and onnxruntime."""
+    """Return what ``providers`` does, and onnxruntime."""
     peer = "onnxruntime"
     return [*providers(incomplete), *([peer] if peer.startswith(incomplete) else [])]

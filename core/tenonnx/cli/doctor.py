@@ -31,7 +31,7 @@ STYLES = {"ok": "green", "note": "yellow", "problem": "bold red"}
 
 
 def doctor(context: typer.Context, as_json: Json = False) -> None:
-    """Prints a line per finding; exits with 1 if there is a problem."""
+    """Print a line per finding; exit with 1 if there is a problem."""
     found = []
     for finding in _examine(state_of(context)):
         found.append(finding)

@@ -15,8 +15,9 @@ from tenonnx.inference import infer_types
 from tenonnx.near_misses import NEARLY, NearMisses
 from tenonnx.options import SessionOptions
 from tenonnx.planning.fusion import MISSES
-from tenonnx.planning.placement import Placement, place
+from tenonnx.planning.placement import PlacedGraph, place
 from tenonnx.planning.plan import Plan
+from tenonnx.planning.values import NodeInfo, described
 from tenonnx.plugins.choosing import ProviderRequest, choose_providers, host_providers
 from tenonnx.transforms import Transform, TransformContext, run_transforms
 
@@ -32,7 +33,7 @@ def explain_model(
     requests: Sequence[ProviderRequest] | None,
     doing: Doing = lambda *_: None,
 ) -> dict[str, Any]:
-    """Returns what a session would do to a model, and who would run it; nothing is run.
+    """Return what a session would do to a model, and who would run it; nothing is run.
 
     Args:
         source: What ``InferenceSession`` takes.
@@ -55,9 +56,9 @@ def explain_model(
         doing("transforming", count)
         history.run(transform)
     after = operators(model)
-    placement = place(model, providers, context.hosts)
+    placed = place(model, providers, context.hosts)
     doing("compiling", len(history.changes))
-    plan, nearly = _plan(placement)
+    plan, nearly, infos = _plan(placed)
     infer_types(model)  # for those who read the report: nothing above may know more than a session
     return {
         "model": str(source) if isinstance(source, str) else "",
@@ -66,9 +67,9 @@ def explain_model(
         "operators_before": before,
         "operators_after": after,
         "transforms": history.changes,
-        "placement": of_placement(placement),
+        "placement": of_placement(plan.placement),
         "calls": _calls(plan) | {"nearly": nearly},
-        "nodes": _nodes(placement, plan, history),
+        "nodes": _nodes(plan, infos, history),
         "inputs": {value.name: _type(value) for value in model.graph.inputs},
         "outputs": {value.name: _type(value) for value in model.graph.outputs},
     }
@@ -94,7 +95,7 @@ class History:
         self.made_by: dict[ir.Node, str] = {}
 
     def run(self, transform: Transform) -> None:
-        """Runs one more transform."""
+        """Run one more transform."""
         before = self._texts
         counted = operators(self._model)
         reports = run_transforms(self._model, [transform], self._context)
@@ -127,12 +128,12 @@ class History:
 
 
 def _texts(model: ir.Model) -> dict[ir.Node, str]:
-    """Returns every node of a model in a line."""
+    """Return every node of a model in a line."""
     return {node: describe(node) for node in ir.traversal.RecursiveGraphIterator(model.graph)}
 
 
 def describe(node: ir.Node) -> str:
-    """Returns a node in a line: its operator, attributes, and what it reads and makes."""
+    """Return a node in a line: its operator, attributes, and what it reads and makes."""
     domain = f"{node.domain}::" if node.domain else ""
     given = ", ".join(_short(value) for value in node.inputs)
     made = ", ".join(value.name or "_" for value in node.outputs)
@@ -165,24 +166,25 @@ def _content(attribute: ir.Attr) -> str:
 
 
 def _differences(before: dict[str, int], after: dict[str, int]) -> dict[str, list[int]]:
-    """Returns the operators of which there are more or fewer, with both numbers."""
+    """Return the operators of which there are more or fewer, with both numbers."""
     names = dict.fromkeys([*before, *after])
     pairs = {name: [before.get(name, 0), after.get(name, 0)] for name in names}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _plan(placement: Placement) -> tuple[Plan, list[str]]:
-    """Returns the plan, and what providers nearly made one call of."""
+def _plan(placed: PlacedGraph) -> tuple[Plan, list[str], dict[ir.Node, NodeInfo]]:
+    """Return the plan, the near misses of fusions, and the infos of nodes."""
     misses = NearMisses()
     token = MISSES.set(misses)
     try:
-        return Plan(placement), list(misses.notes())
+        with described() as known:
+            return Plan.of(placed), list(misses.notes()), known.nodes
     finally:
         MISSES.reset(token)
 
 
 def _calls(plan: Plan) -> dict[str, Any]:
-    """Returns how many calls the plan makes, and which of them stand for several nodes."""
+    """Return how many calls the plan makes, and which of them stand for several nodes."""
     kinds: Counter[str] = Counter()
     for step in plan.steps:
         if len(step.nodes) > 1:
@@ -191,13 +193,14 @@ def _calls(plan: Plan) -> dict[str, Any]:
     return {"count": len(plan.steps), "joined": dict(ordered)}
 
 
-def _nodes(placement: Placement, plan: Plan, history: History) -> list[dict[str, Any]]:
-    """Returns a row per node in the order in which they run."""
+def _nodes(plan: Plan, infos: dict[ir.Node, NodeInfo], history: History) -> list[dict[str, Any]]:
+    """Return a row per node in the order in which they run."""
     call = {node: number for number, step in enumerate(plan.steps) for node in step.nodes}
-    place = {assignment.node: row for row, assignment in enumerate(placement)}
+    nodes = {info: node for node, info in infos.items()}
+    place = {nodes[assignment.node]: row for row, assignment in enumerate(plan.placement)}
     rows = []
-    for assignment in placement:
-        node = assignment.node
+    for assignment in plan.placement:
+        node = nodes[assignment.node]
         # What an If or a Loop gives back is what its bodies' outputs are.
         bodies = [value for _, body in graphs.subgraphs(node) for value in body.outputs]
         makers = [value.producer() for value in (*graphs.inputs(node), *bodies)]
@@ -210,7 +213,7 @@ def _nodes(placement: Placement, plan: Plan, history: History) -> list[dict[str,
                 "reasons": dict(assignment.reasons),
                 "made_by": history.made_by.get(node, ""),
                 "origin": node.metadata_props.get(graphs.ORIGIN, ""),
-                "call": call.get(node),
+                "call": call.get(assignment.node),
                 "after": sorted({place[maker] for maker in makers if maker in place}),
                 "text": describe(node),
                 "inputs": [value.name for value in graphs.inputs(node)],

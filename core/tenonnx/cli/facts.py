@@ -9,7 +9,6 @@ from typing import Any
 
 import onnx_ir as ir
 
-from tenonnx import graph as graphs
 from tenonnx.interface.signature import describe
 from tenonnx.planning.placement import Placement
 from tenonnx.session import InferenceSession
@@ -18,7 +17,7 @@ from tenonnx.weights.tensors import WeightTensor
 
 
 def of_model(model: ir.Model) -> dict[str, Any]:
-    """Returns what a model says about itself, before anything is done to it."""
+    """Return what a model says about itself, before anything is done to it."""
     return {
         "graph": model.graph.name or "",
         "producer": " ".join(filter(None, (model.producer_name, model.producer_version))),
@@ -41,7 +40,7 @@ def of_model(model: ir.Model) -> dict[str, Any]:
 
 
 def operators(model: ir.Model) -> dict[str, int]:
-    """Returns how often each operator occurs, subgraphs included, the most frequent first."""
+    """Return how often each operator occurs, subgraphs included, the most frequent first."""
     names = (
         f"{node.domain}::{node.op_type}" if node.domain else node.op_type for node in _nodes(model)
     )
@@ -49,12 +48,12 @@ def operators(model: ir.Model) -> dict[str, int]:
 
 
 def of_placement(placement: Placement) -> dict[str, Any]:
-    """Returns how many nodes each provider runs, and which nodes were declined and why."""
+    """Return how many nodes each provider runs, and which nodes were declined and why."""
     declined = placement.elsewhere()
     reasons: dict[tuple[str, str], list[str]] = defaultdict(list)
     for assignment in declined:
         why = "; ".join(f"{name}: {reason}" for name, reason in assignment.reasons.items())
-        reasons[assignment.provider, why].append(graphs.label(assignment.node))
+        reasons[assignment.provider, why].append(assignment.node.label)
     return {
         "counts": placement.counts(),
         "elsewhere": [
@@ -65,7 +64,7 @@ def of_placement(placement: Placement) -> dict[str, Any]:
 
 
 def of_nodes(placement: Placement) -> list[dict[str, Any]]:
-    """Returns a row per node in the order in which they run."""
+    """Return a row per node in the order in which they run."""
     return [
         {
             "name": assignment.node.name or "",
@@ -81,7 +80,7 @@ def of_nodes(placement: Placement) -> list[dict[str, Any]]:
 
 
 def of_weights(model: ir.Model) -> list[dict[str, Any]]:
-    """Returns a row per weight, the biggest first: names, type, shape, bytes and where it is."""
+    """Return a row per weight, the biggest first: names, type, shape, bytes and where it is."""
     names: dict[Any, list[str]] = defaultdict(list)
     for name, weight in _weights(model):
         names[weight].append(name)
@@ -101,7 +100,7 @@ def of_weights(model: ir.Model) -> list[dict[str, Any]]:
 
 
 def of_memory(report: MemoryReport, added: int | None) -> dict[str, Any]:
-    """Returns the registry's totals, and the private memory that loading added if measured."""
+    """Return the registry's totals, and the private memory that loading added if measured."""
     totals = ("mapped", "resident", "private", "derived", "device")
     storages = [
         {key: getattr(row, key) for key in ("kind", "label", "size", "resident", "weights")}
@@ -111,11 +110,12 @@ def of_memory(report: MemoryReport, added: int | None) -> dict[str, Any]:
         **{name: getattr(report, name) for name in totals},
         "added_private": added,
         "storages": storages,
+        "devices": [asdict(row) for row in report.devices],
     }
 
 
 def of_session(session: InferenceSession, added: int | None) -> dict[str, Any]:
-    """Returns what becomes of a model in a session."""
+    """Return what becomes of a model in a session."""
     return {
         "load_times": session.load_times,
         "transforms": [asdict(report) for report in session.transforms],

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import enum
 import os
+import re
 import sys
 import traceback
 import warnings
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from tenonnx import errors
 from tenonnx.cli.output import say
@@ -35,7 +36,7 @@ class Code(enum.IntEnum):
 
 MEANINGS = {
     Code.OK: "all is well",
-    Code.PROBLEM: "doctor found a problem, or compare a difference",
+    Code.PROBLEM: "doctor, compare, check or reduce found a problem",
     Code.USAGE: "wrong usage: an option, an input, a provider's name, a file to write",
     Code.MODEL: "the model cannot be read",
     Code.PROVIDER: "no provider runs it: an operator or a device is missing",
@@ -60,20 +61,43 @@ _CODES: dict[type[errors.TenonnxError], Code] = {
 
 
 def code_of(error: errors.TenonnxError) -> Code:
-    """Returns the exit code for an error: its first class that has one; ``RUN`` if none has."""
+    """Return the exit code for an error: its first class that has one; ``RUN`` if none has."""
     return next((_CODES[kind] for kind in type(error).__mro__ if kind in _CODES), Code.RUN)
 
 
+IN_OPTIONS: Final = (
+    (r"SessionOptions\(allowed_roots=\[(.+)\]\)\.?", r"--allow-root \1"),
+    (r"SessionOptions\(disabled_transforms=\[(.+)\]\)", r"--disable-transform \1"),
+    (r"add it to providers=\[\.\.\.\]", "name it with --provider, too"),
+    (r"providers=\[\.\.\., '(\w+)'\]", r"--provider \1"),
+    (r"providers=\[\.\.\.\]", "--provider NAME"),
+    (
+        r"convert it: .+\.astype\('(\w+)'\)",
+        r"write the file again: numpy.save(FILE, ARRAY.astype('\1'))",
+    ),
+    (r"add an axis: .+\[None\]", "write the file again: numpy.save(FILE, ARRAY[None])"),
+    (r"; tenonnx_ray\.fetched\(address\) returns a path", ""),
+)
+"""Patterns of remedies in Python, and the same remedies in options of the command."""
+
+
+def in_options(hint: str) -> str:
+    """Return a hint to users of the interface as a hint to users of the command."""
+    for pattern, option in IN_OPTIONS:
+        hint = re.sub(pattern, option, hint)
+    return hint
+
+
 def explain(error: errors.TenonnxError) -> None:
-    """Prints an error and its hint."""
+    """Print an error and its hint."""
     say("error", str(error.args[0]))
     if error.hint:
-        say("hint", error.hint)
+        say("hint", in_options(error.hint))
 
 
 @contextlib.contextmanager
 def explained(state: State) -> Iterator[None]:
-    """Turns whatever goes wrong inside into a sentence and an exit code."""
+    """Turn whatever goes wrong inside into a sentence and an exit code."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = _show_warning
@@ -95,7 +119,7 @@ def explained(state: State) -> Iterator[None]:
 
 @contextlib.contextmanager
 def quiet_end() -> Iterator[None]:
-    """Ends without a word when the user, or the reader of the output, has had enough."""
+    """End without a word when the user, or the reader of the output, has had enough."""
     try:
         yield
         sys.stdout.flush()

@@ -20,13 +20,16 @@ FORMS = "NAME=FILE.npy, NAME=FILE.npz, NAME=random, NAME=VALUE, FILE.npz or rand
 HIGHEST = 8
 """Random integers are below it: small enough to be indices, sizes and token ids."""
 
+LARGEST_SIZE = 2**63 - 1
+"""The greatest size that ONNX and numpy have a number for."""
+
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
 
 def make_feeds(
     graph: ir.Graph, texts: Sequence[str], dims: Mapping[str, int], seed: int
 ) -> dict[str, Any]:
-    """Returns the inputs that ``--input``, ``--dim`` and ``--seed`` ask for.
+    """Return the inputs that ``--input``, ``--dim`` and ``--seed`` ask for.
 
     Args:
         graph: The model's graph; names that an ``--input`` of all inputs holds beyond its
@@ -46,6 +49,7 @@ def make_feeds(
         if not value.is_initializer() and not isinstance(value.type, ir.OptionalType)
     }
     feeds: dict[str, Any] = {}
+    made: set[str] = set()
     used: set[str] = set()
     for text in texts:
         name, source = _split(text, values)
@@ -54,23 +58,28 @@ def make_feeds(
                 raise InvalidArgument(
                     f"the model has no input {name!r}{did_you_mean(name, values)}"
                 )
+            made.discard(name)
             if source == RANDOM:
                 feeds[name] = random_input(values[name], dims, seed, used)
+                made.add(name)
             elif source.endswith((".npy", ".npz")):
                 feeds[name] = _load(source, values[name])
             else:
                 feeds[name] = _parse(source, values[name])
         elif source == RANDOM:
             feeds |= {n: random_input(v, dims, seed, used) for n, v in required.items()}
+            made.update(required)
         else:
-            feeds |= _load_all(source, values)
-    _refuse_unused(dims, used, required.values())
+            loaded = _load_all(source, values)
+            made -= loaded.keys()
+            feeds |= loaded
+    _refuse_unused(dims, used, [values[name] for name in made], values.values())
     _refuse_missing([v for name, v in required.items() if name not in feeds])
     return feeds
 
 
 def parse_dims(texts: Sequence[str]) -> dict[str, int]:
-    """Returns the sizes in ``NAME=SIZE`` options.
+    """Return the sizes in ``NAME=SIZE`` options.
 
     Raises:
         InvalidArgument: One is not of that form.
@@ -78,8 +87,10 @@ def parse_dims(texts: Sequence[str]) -> dict[str, int]:
     dims = {}
     for text in texts:
         name, _, size = text.rpartition("=")
-        if not name or not size.isdecimal():
+        if not (name and size.isdecimal() and size.isascii()):
             raise InvalidArgument(f"--dim {text}: expected NAME=SIZE, such as batch=4")
+        if len(size.lstrip("0")) > len(str(LARGEST_SIZE)) or int(size) > LARGEST_SIZE:
+            raise InvalidArgument(f"--dim {text}: a size is at most {LARGEST_SIZE:,}")
         dims[name] = int(size)
     return dims
 
@@ -87,7 +98,7 @@ def parse_dims(texts: Sequence[str]) -> dict[str, int]:
 def random_input(
     value: ir.Value, dims: Mapping[str, int], seed: int, used: set[str] | None = None
 ) -> NDArray:
-    """Returns a random array for a graph input: normal floats, small integers, short words.
+    """Return a random array for a graph input: normal floats, small integers, short words.
 
     Args:
         value: The input.
@@ -96,7 +107,8 @@ def random_input(
         used: Takes the names in ``dims`` that had a say.
 
     Raises:
-        InvalidArgument: The input is no tensor, or not even its rank is known.
+        InvalidArgument: The input is no tensor, not even its rank is known, ``dims`` gives a fixed
+            size another value, or memory has no room for such an array.
     """
     arg = describe(value)
     if not isinstance(value.type, ir.TensorType):
@@ -108,12 +120,22 @@ def random_input(
         )
     shape = []
     for axis, size in enumerate(arg.shape):
-        keys = [key for key in (f"{arg.name}.{axis}", size) if key in dims]
-        shape.append(size if isinstance(size, int) else dims[str(keys[0])] if keys else 1)
+        keys = [str(key) for key in (f"{arg.name}.{axis}", size) if key in dims]
+        if isinstance(size, int) and any(dims[key] != size for key in keys):
+            raise InvalidArgument(
+                f"--dim {keys[0]}={dims[keys[0]]}: the model fixes that size at {size}"
+            )
+        shape.append(size if isinstance(size, int) else dims[keys[0]] if keys else 1)
         if used is not None:
-            used.update(map(str, keys))
+            used.update(keys)
     generator = np.random.default_rng([seed, *(arg.name.encode())])
-    return _random(generator, value.type.dtype, tuple(shape))
+    try:
+        return _random(generator, value.type.dtype, tuple(shape))
+    except (MemoryError, ValueError) as error:  # numpy has a number for fewer bytes than sizes
+        raise InvalidArgument(
+            f"no memory for random input {arg.name!r} of shape {shape}",
+            hint="--dim gives smaller sizes",
+        ) from error
 
 
 def _random(generator: np.random.Generator, dtype: ir.DataType, shape: tuple[int, ...]) -> NDArray:
@@ -132,7 +154,7 @@ def _random(generator: np.random.Generator, dtype: ir.DataType, shape: tuple[int
 
 
 def _split(text: str, names: Mapping[str, Any]) -> tuple[str | None, str]:
-    """Splits an ``--input``; names may contain equals signs, so the model's go first."""
+    """Split an ``--input``; names may contain equals signs, so the model's go first."""
     for name in sorted(names, key=len, reverse=True):
         if text.startswith(f"{name}="):
             return name, text[len(name) + 1 :]
@@ -156,7 +178,7 @@ def _load(path: str, value: ir.Value) -> Any:
 
 
 def _parse(text: str, value: ir.Value) -> NDArray:
-    """Returns what JSON says, in the input's type."""
+    """Return what JSON says, in the input's type."""
     try:
         content = json.loads(text)
     except ValueError:
@@ -198,7 +220,7 @@ def _read(path: str) -> NDArray | dict[str, NDArray]:
 
 
 def _fit(array: NDArray, value: ir.Value) -> NDArray:
-    """Gives an array its type back that .npy has no word for: bfloat16, float8, int4."""
+    """Give an array its type back that .npy has no word for: bfloat16, float8, int4."""
     if array.dtype.kind == "V" and isinstance(value.type, ir.TensorType):
         target = value.type.dtype.numpy()
         if target.itemsize == array.dtype.itemsize:
@@ -206,21 +228,50 @@ def _fit(array: NDArray, value: ir.Value) -> NDArray:
     return array
 
 
-def _refuse_unused(dims: Mapping[str, int], used: set[str], inputs: Iterable[ir.Value]) -> None:
+def _refuse_unused(
+    dims: Mapping[str, int],
+    used: set[str],
+    made: Iterable[ir.Value],
+    inputs: Iterable[ir.Value],
+) -> None:
+    """Refuse a size of no random input.
+
+    Args:
+        dims: The sizes by name.
+        used: The names of those that a random input has.
+        made: The random inputs.
+        inputs: All inputs.
+    """
     unknown = next((name for name in dims if name not in used), None)
     if unknown is None:
         return
-    known = [
-        size if isinstance(size, str) else f"{value.name}.{axis}"
-        for value in inputs
-        for axis, size in enumerate(describe(value).shape)
-        if not isinstance(size, int)
-    ]
+    given = [value.name for value in inputs if unknown in _sizes(value)]
+    if given:
+        raise InvalidArgument(
+            f"--dim {unknown}: sizes are for random inputs, and {given[0]!r} is given",
+            hint=f"leave --dim out, or say --input {given[0]}=random",
+        )
+    known = [size for value in made for size in _symbolic_sizes(value)]
     raise InvalidArgument(
         f"--dim {unknown}: no random input has that dimension"
         f"{did_you_mean(unknown, dict.fromkeys(known))}",
-        hint=None if known else "all sizes are fixed: leave --dim out",
+        hint=None if known else "no size can be chosen: leave --dim out",
     )
+
+
+def _sizes(value: ir.Value) -> list[str]:
+    """Return the names by which ``--dim`` knows an input's sizes."""
+    shape = describe(value).shape
+    return [f"{value.name}.{axis}" for axis in range(len(shape))] + [str(size) for size in shape]
+
+
+def _symbolic_sizes(value: ir.Value) -> list[str]:
+    """Return the names of an input's sizes that are not fixed."""
+    return [
+        size if isinstance(size, str) else f"{value.name}.{axis}"
+        for axis, size in enumerate(describe(value).shape)
+        if not isinstance(size, int)
+    ]
 
 
 def _refuse_missing(inputs: Sequence[ir.Value]) -> None:

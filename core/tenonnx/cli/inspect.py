@@ -44,7 +44,7 @@ def inspect(
     roots: arguments.Roots = arguments.NOTHING,
     as_json: arguments.Json = False,
 ) -> None:
-    """Prints all that can be said of a model without running it."""
+    """Print all that can be said of a model without running it."""
     state = state_of(context)
     report, error = _gather(state, model, Request(providers, level, without, roots), nodes)
     if as_json:
@@ -60,7 +60,7 @@ def inspect(
 def _gather(
     state: State, path: str, request: Request, nodes: bool
 ) -> tuple[dict[str, Any], TenonnxError | None]:
-    """Returns all that can be said, and what kept the model from being placed if anything did."""
+    """Return all that can be said, and what kept the model from being placed if anything did."""
     from tenonnx.cli import facts
 
     session: InferenceSession | None = None
@@ -90,7 +90,7 @@ def _gather(
 
 
 def _warm_up(state: State, request: Request) -> None:
-    """Loads what a session needs for any model, so that the measurement shows the model alone."""
+    """Load what a session needs for any model, so that the measurement shows the model alone."""
     import contextlib
     import warnings
 
@@ -209,6 +209,10 @@ def _print_memory(memory: dict[str, Any]) -> None:
     rows = [
         ("unknown" if memory[key] is None else size(memory[key]), meaning)
         for key, meaning in meanings.items()
+    ]
+    rows += [
+        (size(device["used"]), f"of {size(device['size'])} on {device['id']} are allocated")
+        for device in memory["devices"]
     ]
     table(("memory", ""), rows, right=("memory",))
 

@@ -23,7 +23,7 @@ LIMIT_FILES = {1: "memory.limit_in_bytes", 2: "memory.max"}
 
 
 def private_bytes() -> int | None:
-    """Returns the bytes of this process that no file holds too.
+    """Return the bytes of this process that no file holds too.
 
     Pages of a file that it has just written are none of them, though nobody else may map them.
     ``None`` where the system does not say (anywhere but on Linux).
@@ -38,12 +38,12 @@ def private_bytes() -> int | None:
 
 
 def growth(before: int | None, after: int | None) -> int | None:
-    """Returns how many bytes were added; ``None`` if they were not measured."""
+    """Return how many bytes were added; ``None`` if they were not measured."""
     return None if before is None or after is None else after - before
 
 
 def limits() -> dict[str, int]:
-    """Returns the limits on memory that are set, in bytes: of the process, of its cgroup."""
+    """Return the limits on memory that are set, in bytes: of the process, of its cgroup."""
     found = {}
     for name, number in LIMITS.items():
         soft, _ = resource.getrlimit(number)
@@ -55,7 +55,7 @@ def limits() -> dict[str, int]:
 
 
 def cgroup_limit(own: str | Path = OWN, groups: str | Path = GROUPS) -> int | None:
-    """Returns the lowest limit of ``control_groups``; ``None`` if none has one."""
+    """Return the lowest limit of ``control_groups``; ``None`` if none has one."""
     found = control_groups("memory", own, groups)
     limits = [_read_limit(Path(group, LIMIT_FILES[version])) for group, version in found]
     return min((limit for limit in limits if limit is not None), default=None)
@@ -71,7 +71,7 @@ def _read_limit(path: Path) -> int | None:
 
 
 def total() -> tuple[int, int] | None:
-    """Returns the machine's memory and what of it is available, in bytes."""
+    """Return the machine's memory and what of it is available, in bytes."""
     try:
         text = Path("/proc/meminfo").read_text()
     except OSError:

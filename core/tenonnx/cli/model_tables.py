@@ -13,7 +13,7 @@ MAX_SHOWN = 5
 
 
 def print_operators(before: dict[str, int], after: dict[str, int]) -> None:
-    """Prints how often each operator occurs in the model, and in what runs if that differs."""
+    """Print how often each operator occurs in the model, and in what runs if that differs."""
     if after == before:
         table(("operator", "nodes"), list(before.items()), right=("nodes",))
         return
@@ -23,7 +23,7 @@ def print_operators(before: dict[str, int], after: dict[str, int]) -> None:
 
 
 def print_placement(placement: dict[str, Any], *, every: bool) -> None:
-    """Prints who runs how many nodes, and which nodes, or every one, are not where wanted."""
+    """Print who runs how many nodes, and which nodes, or every one, are not where wanted."""
     title("Placement")
     table(("provider", "nodes"), list(placement["counts"].items()), right=("nodes",))
     for group in placement["elsewhere"]:

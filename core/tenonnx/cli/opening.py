@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from tenonnx.cli.arguments import Level
 from tenonnx.cli.timing import clock, timed
 from tenonnx.errors import InvalidArgument, NoSuchFile
-from tenonnx.plans.files import files
+from tenonnx.plan_cache.files import files
 from tenonnx.weights.folder import PLANS
 
 if TYPE_CHECKING:
+    import numpy as np
     import onnx_ir as ir
 
     from tenonnx.cli.state import State
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def kept_plans() -> list[Path]:
-    """Returns the files of compiled plans that are kept for later processes, and of captures."""
+    """Return the files of compiled plans that are kept for later processes, and of captures."""
     return files(PLANS)
 
 
@@ -46,7 +48,7 @@ class Request:
 
 
 def parse_provider(text: str) -> tuple[str, dict[str, str]]:
-    """Returns the name and the options in ``name:option=value,option=value``.
+    """Return the name and the options in ``name:option=value,option=value``.
 
     Raises:
         InvalidArgument: It is not of that form.
@@ -67,7 +69,7 @@ def parse_provider(text: str) -> tuple[str, dict[str, str]]:
 
 
 def check_provider(state: State, text: str) -> str:
-    """Returns the name of a provider that ``--provider`` asks for.
+    """Return the name of a provider that ``--provider`` asks for.
 
     Raises:
         InvalidArgument: There is no such provider, or it has no such option.
@@ -81,7 +83,7 @@ def check_provider(state: State, text: str) -> str:
 
 
 def check_names(state: State, request: Request) -> None:
-    """Refuses providers and transforms that there are not, before any work is done for them.
+    """Refuse providers and transforms that there are not, before any work is done for them.
 
     Raises:
         InvalidArgument: There is no such provider, option of a provider, or transform.
@@ -96,14 +98,14 @@ def check_names(state: State, request: Request) -> None:
 
 
 def usable_providers(state: State) -> list[type[Provider]]:
-    """Returns the providers that work here, in the order in which they are preferred."""
+    """Return the providers that work here, in the order in which they are preferred."""
     from tenonnx.provider import why_unusable
 
     return [p for p in state.plugins.providers.values() if why_unusable(p) is None]
 
 
 def session_options(state: State, request: Request) -> SessionOptions:
-    """Returns the session options that a request stands for."""
+    """Return the session options that a request stands for."""
     from tenonnx.options import GraphOptimizationLevel, SessionOptions
 
     level = {
@@ -123,7 +125,7 @@ def session_options(state: State, request: Request) -> SessionOptions:
 
 
 def check_readable(model: Any) -> None:
-    """Refuses a file that cannot be read; loading says more about one that is not there."""
+    """Refuse a file that cannot be read; loading says more about one that is not there."""
     if isinstance(model, str) and Path(model).is_file():
         try:
             Path(model).open("rb").close()
@@ -134,7 +136,7 @@ def check_readable(model: Any) -> None:
 def open_session(
     state: State, model: Any, request: Request, *, as_programs_do: bool = False
 ) -> tuple[InferenceSession, float]:
-    """Returns a session and the seconds it took to build.
+    """Return a session and the seconds it took to build.
 
     Args:
         state: The plug-ins to use.
@@ -156,12 +158,12 @@ def open_session(
 
 
 def compiling(session: InferenceSession) -> int:
-    """Returns how many of a session's kernels are still to be compiled."""
+    """Return how many of a session's kernels are still to be compiled."""
     return sum(kernel.state == "compiling" for kernel in session.kernels.values())
 
 
 def wait_for_kernels(session: InferenceSession, show: Callable[[str, float], None]) -> float:
-    """Waits until nothing is compiled for a session any more; returns the seconds that took.
+    """Wait until nothing is compiled for a session any more; return the seconds that took.
 
     Runs that are measured would be disturbed, and would not be what the later ones are.
     """
@@ -176,23 +178,37 @@ def wait_for_kernels(session: InferenceSession, show: Callable[[str, float], Non
 
 
 def profiler_of(state: State, session: InferenceSession) -> Profiler:
-    """Returns what watches a session's runs once it is told to; it writes no trace."""
+    """Return what watches a session's runs once it is told to; it writes no trace."""
     from tenonnx.interface.profiling import Profiler
 
     now = time.perf_counter_ns()
-    return Profiler(session.placement, state.plugins, now, now, now, "uri")
+    return Profiler(session.plan, state.plugins, now, now, now, "uri")
 
 
 def graph_of(state: State, session: InferenceSession, model: str, request: Request) -> ir.Graph:
-    """Returns the graph that has a session's inputs; it compiles nothing if the plan was kept."""
+    """Return the graph that has a session's inputs; it compiles nothing if the plan was kept."""
     read: ir.Model = (
-        session.model if session._reader is None else load_original(state, model, request)
+        session.model if session._model.is_open else load_original(state, model, request)
     )
     return read.graph
 
 
+def declared_dtypes(graph: ir.Graph) -> dict[str, np.dtype[Any]]:
+    """Return the dtype of each output's elements, also in sequences and maps, if it is known."""
+    import onnx_ir as ir
+
+    from tenonnx.interface.signature import describe
+
+    found = {}
+    for value in graph.outputs:
+        arg = describe(value)
+        if (element := re.search(r"tensor\((\w+)\)", arg.type)) is not None:
+            found[arg.name] = ir.DataType[element[1].upper()].numpy()
+    return found
+
+
 def load_original(state: State, path: str, request: Request) -> ir.Model:
-    """Returns a model as its file has it; its weights are those of a session that opens it."""
+    """Return a model as its file has it; its weights are those of a session that opens it."""
     from tenonnx.formats import load_model
     from tenonnx.weights.registry import default_registry
 

@@ -33,12 +33,12 @@ class Pipe(Console):
     """A console that leaves it to the command what a broken pipe means."""
 
     def on_broken_pipe(self) -> None:
-        """Raises what rich would turn into an exit."""
+        """Raise what rich would turn into an exit."""
         raise BrokenPipeError
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Returns a console on standard output or error as it is now."""
+    """Return a console on standard output or error as it is now."""
     stream = sys.stderr if stderr else sys.stdout
     return Pipe(
         file=stream,
@@ -50,20 +50,20 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def say(kind: str, text: str) -> None:
-    """Prints ``kind: text`` on standard error."""
+    """Print ``kind: text`` on standard error."""
     head = f"{kind}:"
     sentence(f"{head} {text}", STYLES.get(kind, ""), len(head), stderr=True)
 
 
 def note(text: str) -> None:
-    """Prints a sentence on standard error."""
+    """Print a sentence on standard error."""
     sentence(text, stderr=True)
 
 
 def sentence(
     text: str, style: str = "", styled: int = 0, indent: int = 0, *, stderr: bool = False
 ) -> None:
-    """Prints a sentence; on a terminal, which would break within words, in lines that fit.
+    """Print a sentence; on a terminal, which would break within words, in lines that fit.
 
     Args:
         text: The sentence, or several lines of them.
@@ -85,7 +85,7 @@ def sentence(
 
 
 def check_targets(*paths: str | Path, force: bool = True) -> None:
-    """Refuses files that could not be written, before any work is done for them.
+    """Refuse files that could not be written, before any work is done for them.
 
     Args:
         paths: The files; an empty name stands for none.
@@ -109,7 +109,7 @@ def check_targets(*paths: str | Path, force: bool = True) -> None:
 
 
 def write_text(path: str, text: str) -> None:
-    """Writes a file that an option names, and says so.
+    """Write a file that an option names, and says so.
 
     Raises:
         Fail: It cannot be written.
@@ -122,14 +122,14 @@ def write_text(path: str, text: str) -> None:
 
 
 def title(text: str) -> None:
-    """Prints a heading, a blank line before it."""
+    """Print a heading, a blank line before it."""
     out = console()
     out.print()
     out.print(Text(text, style="bold"))
 
 
 def lines(*sentences: str) -> None:
-    """Prints sentences, a line each."""
+    """Print sentences, a line each."""
     for each in sentences:
         sentence(each)
 
@@ -140,7 +140,7 @@ def table(
     right: Collection[str] = (),
     spare: Sequence[str] = (),
 ) -> None:
-    """Prints a table that fits the terminal; nothing if it has no rows.
+    """Print a table that fits the terminal; nothing if it has no rows.
 
     Args:
         header: The columns' names.
@@ -163,7 +163,7 @@ def table(
 
 
 def table_width() -> int:
-    """Returns ``COLUMNS``, or else the width of the terminal that shows output or messages."""
+    """Return ``COLUMNS``, or else the width of the terminal that shows output or messages."""
     if (said := os.environ.get("COLUMNS", "")).isdecimal() and int(said):
         return int(said)
     for stream in (sys.stdout, sys.stderr):
@@ -174,13 +174,13 @@ def table_width() -> int:
 
 
 def emit_json(content: Any) -> None:
-    """Prints strict JSON; values without a JSON form become strings."""
+    """Print strict JSON; values without a JSON form become strings."""
     text = json.dumps(_wordable(content), indent=2, default=str, ensure_ascii=False)
     sys.stdout.write(text + "\n")
 
 
 def _wordable(content: Any) -> Any:
-    """Returns JSON content with infinities and NaN, for which it has no words, as strings."""
+    """Return JSON content with infinities and NaN, for which it has no words, as strings."""
     if isinstance(content, dict):
         return {str(key): _wordable(value) for key, value in content.items()}
     if isinstance(content, list | tuple):
@@ -190,7 +190,7 @@ def _wordable(content: Any) -> Any:
 
 @contextlib.contextmanager
 def progress(total: float | None = None) -> Iterator[Callable[[str, float], None]]:
-    """Shows how far something is, on a terminal; elsewhere a line for every new thing.
+    """Show how far something is, on a terminal; elsewhere a line for every new thing.
 
     Yields a function that takes what is being done and how much of ``total`` is done.
     """
@@ -222,12 +222,12 @@ def progress(total: float | None = None) -> Iterator[Callable[[str, float], None
 
 
 def count(number: int, what: str, several: str = "") -> str:
-    """Returns ``1 node`` or ``2 nodes``; ``several`` is the plural if no "s" makes it."""
+    """Return ``1 node`` or ``2 nodes``; ``several`` is the plural if no "s" makes it."""
     return f"{number} {what}" if number == 1 else f"{number} {several or what + 's'}"
 
 
 def grouped(things: Iterable[str]) -> str:
-    """Returns ``provider a, b; format c`` for ``provider a``, ``provider b`` and ``format c``."""
+    """Return ``provider a, b; format c`` for ``provider a``, ``provider b`` and ``format c``."""
     names: dict[str, list[str]] = {}
     for thing in things:
         kind, _, name = thing.partition(" ")
@@ -236,7 +236,7 @@ def grouped(things: Iterable[str]) -> str:
 
 
 def size(nbytes: float) -> str:
-    """Returns a number of bytes for people: ``1.5 MiB``."""
+    """Return a number of bytes for people: ``1.5 MiB``."""
     sign, amount = ("-", -nbytes) if nbytes < 0 else ("", nbytes)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if amount < 1024 or unit == "TiB":
@@ -246,7 +246,7 @@ def size(nbytes: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Returns a time for people, with three digits that count: ``1.23 ms``."""
+    """Return a time for people, with three digits that count: ``1.23 ms``."""
     if seconds is None:
         return ""
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
@@ -257,5 +257,5 @@ def duration(seconds: float | None) -> str:
 
 
 def shape_text(shape: Sequence[object]) -> str:
-    """Returns a shape as the command line shows it: ``[batch, 3, ?]``."""
+    """Return a shape as the command line shows it: ``[batch, 3, ?]``."""
     return "[" + ", ".join("?" if d is None else str(d) for d in shape) + "]"

@@ -26,7 +26,7 @@ Examples:
 
 
 def plugins(context: typer.Context, as_json: Json = False) -> None:
-    """Prints a row per plug-in."""
+    """Print a row per plug-in."""
     found = state_of(context).plugins
     found.import_all()
     records = found.records

@@ -35,7 +35,7 @@ Options: TypeAlias = Annotated[
 
 
 def providers(context: typer.Context, options: Options = False, as_json: Json = False) -> None:
-    """Prints a row per execution provider, or per option of each."""
+    """Print a row per execution provider, or per option of each."""
     plugins = state_of(context).plugins
     found = [describe_provider(plugins, cls) for cls in plugins.providers.values()]
     if as_json:
@@ -80,7 +80,7 @@ def _print_options(found: list[dict[str, Any]]) -> None:
 
 
 def describe_provider(plugins: PluginSet, provider: type[Provider]) -> dict[str, Any]:
-    """Returns what there is to know about a provider, fit for JSON."""
+    """Return what there is to know about a provider, fit for JSON."""
     from tenonnx.provider import why_unusable
 
     problem = why_unusable(provider)
@@ -108,7 +108,7 @@ def _options(options: type | None) -> dict[str, Any]:
 
 
 def _meanings(options: type | None) -> dict[str, str]:
-    """Returns what the class says of its attributes: ``name, name: text`` under a heading."""
+    """Return what the class says of its attributes: ``name, name: text`` under a heading."""
     text = (inspect.getdoc(options) or "") if options else ""
     section = re.search(r"^(?:Attributes|Args):\n((?:[ ]+.*\n?|\n)*)", text, re.MULTILINE)
     found: dict[str, str] = {}
@@ -119,7 +119,7 @@ def _meanings(options: type | None) -> dict[str, str]:
 
 
 def _kernels(plugins: PluginSet, provider: type[Provider]) -> int | None:
-    """Returns the size of the provider's operator table, if it has one."""
+    """Return the size of the provider's operator table, if it has one."""
     try:
         options = provider.Options() if provider.Options else None
         instance = provider(options, plugins.operators_for(provider))

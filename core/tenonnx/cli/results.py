@@ -20,7 +20,7 @@ NDArray = np.ndarray[Any, np.dtype[Any]]
 
 
 def describe_output(name: str, value: Any) -> dict[str, Any]:
-    """Returns name, type, shape and a summary of an output, fit for JSON.
+    """Return name, type, shape and a summary of an output, fit for JSON.
 
     Numbers come with ``min``, ``mean`` and ``max`` over the finite ones, and with ``nan`` and
     ``inf`` counts where there are any; everything with its ``first`` values.
@@ -60,7 +60,7 @@ def _plain(element: Any) -> Any:
 
 
 def summary_line(described: Mapping[str, Any]) -> str:
-    """Returns the summary of an output for people."""
+    """Return the summary of an output for people."""
     shown = [str(v) if isinstance(v, str | int) else f"{v:.6g}" for v in described.get("first", ())]
     if "true" in described:
         return f"{described['true']} true"
@@ -73,7 +73,7 @@ def summary_line(described: Mapping[str, Any]) -> str:
 
 
 def save(outputs: Mapping[str, Any], target: Path) -> list[Path]:
-    """Writes outputs to an .npz file, a single one to an .npy file, or each to one in a folder.
+    """Write outputs to an .npz file, a single one to an .npy file, or each to one in a folder.
 
     The elements of a sequence are called ``NAME.0``, ``NAME.1``, ...; absent outputs are left out.
 
@@ -130,7 +130,7 @@ def _save_npz(path: Path, arrays: Mapping[str, NDArray]) -> None:
 
 
 def _name_files(folder: Path, arrays: Mapping[str, NDArray]) -> Iterator[tuple[Path, NDArray]]:
-    """Names files after outputs, whose names may hold slashes and anything else."""
+    """Name files after outputs, whose names may hold slashes and anything else."""
     taken: set[str] = set()
     for name, array in arrays.items():
         stem = base = re.sub(r"[^\w.-]+", "_", name).strip("._") or "output"
@@ -143,7 +143,7 @@ def _name_files(folder: Path, arrays: Mapping[str, NDArray]) -> Iterator[tuple[P
 
 
 def describe_all(outputs: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Describes outputs, the elements of sequences beneath them."""
+    """Describe outputs, the elements of sequences beneath them."""
     described = []
     for name, value in outputs.items():
         described.append(describe_output(name, value))
@@ -157,6 +157,6 @@ def describe_all(outputs: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def output_row(described: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    """Returns the cells of an output's row: name, type, shape, summary."""
+    """Return the cells of an output's row: name, type, shape, summary."""
     shape = shape_text(described["shape"])
     return described["name"], described["dtype"], shape, summary_line(described)

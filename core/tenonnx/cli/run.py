@@ -43,7 +43,7 @@ def run(
     roots: arguments.Roots = arguments.NOTHING,
     as_json: arguments.Json = False,
 ) -> None:
-    """Feeds a model, runs it, describes and saves its outputs."""
+    """Feed a model, run it, describe and save its outputs."""
     from tenonnx.cli.feeds import make_feeds, parse_dims
     from tenonnx.cli.results import describe_all, output_row, save
 
@@ -61,7 +61,7 @@ def run(
         report = {
             "model": model,
             "providers": session.get_providers(),
-            "placement": session._node_counts,
+            "placement": session.placement.counts(),
             "load_seconds": load_seconds,
             "run_seconds": seconds,
             "outputs": described,
@@ -101,6 +101,6 @@ def _summary(seconds: list[float]) -> str:
 
 
 def _placed(session: InferenceSession) -> list[str]:
-    counts = session._node_counts
+    counts = session.placement.counts()
     shown = ", ".join(f"{name} ({count(n, 'node')})" for name, n in counts.items())
     return [f"ran on {shown or 'nothing: the outputs are constants'}"]

@@ -6,7 +6,7 @@ import onnx_ir as ir
 
 
 def tiny_model(operator: str = "Add") -> bytes:
-    """Returns ``y = operator(x, x)`` over float32 vectors, or square matrices for ``MatMul``."""
+    """Return ``y = operator(x, x)`` over float32 vectors, or square matrices for ``MatMul``."""
     kind = ir.TensorType(ir.DataType.FLOAT)
     shape = ir.Shape(["n", "n"] if operator == "MatMul" else ["n"])
     x = ir.Value(name="x", type=kind, shape=shape)

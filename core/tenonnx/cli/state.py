@@ -61,7 +61,7 @@ class State:
         return plugins
 
     def start_logging(self) -> Callable[[], None]:
-        """Sends the log to standard error: warnings, or more if it is to be verbose.
+        """Send the log to standard error: warnings, or more if it is to be verbose.
 
         Returns:
             What ends that.
@@ -75,7 +75,7 @@ class _Sentences(logging.Handler):
     """Prints warnings as the command's own are printed, and the rest with where it is from."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Prints a record."""
+        """Print a record."""
         from tenonnx.cli.output import note, say
 
         kind, text = record.levelname.lower(), record.getMessage()
@@ -87,7 +87,7 @@ class _Sentences(logging.Handler):
 
 
 def state_of(context: typer.Context) -> State:
-    """Returns the state that belongs to a typer context."""
+    """Return the state that belongs to a typer context."""
     found: Any = context.find_object(State)
     assert isinstance(found, State), "the application puts one into every context"
     return found

@@ -65,7 +65,7 @@ def columns(
     right: Collection[str] = (),
     spare: Sequence[str] = (),
 ) -> list[Column]:
-    """Returns a table's columns; ``None`` in a row is shown as nothing."""
+    """Return a table's columns; ``None`` in a row is shown as nothing."""
     texts = [[" ".join(str("" if c is None else c).splitlines()) for c in row] for row in rows]
     order = {name: number for number, name in enumerate(spare, 1)}
     return [
@@ -75,7 +75,7 @@ def columns(
 
 
 def fitted(table: Sequence[Column], width: int) -> tuple[list[str], list[str]]:
-    """Returns a table's lines, the heading first, and the names of columns that are left out."""
+    """Return a table's lines, the heading first, and the names of columns that are left out."""
     kept, left_out = list(table), []
     for column in sorted(table, key=lambda column: -column.spare):
         if column.spare and _total(kept, "readable") > width:
@@ -97,7 +97,7 @@ def _total(table: Sequence[Column], size: str, gap: int = GAP) -> int:
 
 
 def _sizes(table: Sequence[Column], width: int, gap: int) -> list[int]:
-    """Takes from the widest column of text until all fit."""
+    """Take from the widest column of text until all fit."""
     sizes = [column.width for column in table]
     least = [column.least for column in table]
     excess = _total(table, "width", gap) - width
@@ -114,7 +114,7 @@ def _sizes(table: Sequence[Column], width: int, gap: int) -> list[int]:
 def _row(
     cells: Sequence[str], table: Sequence[Column], sizes: Sequence[int], gap: int
 ) -> list[str]:
-    """Returns a row's lines."""
+    """Return a row's lines."""
     broken = [wrapped(cell, size) for cell, size in zip(cells, sizes, strict=True)]
     lines = []
     for number in range(max(map(len, broken))):
@@ -128,7 +128,7 @@ def _row(
 
 
 def _blocks(table: Sequence[Column], width: int) -> list[str]:
-    """Returns a block per row, its first cell above the others with their names."""
+    """Return a block per row, its first cell above the others with their names."""
     first, *others = table
     names = max(cell_len(column.name) for column in others) if others else 0
     lines = []
@@ -145,7 +145,7 @@ def _blocks(table: Sequence[Column], width: int) -> list[str]:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Returns a text's lines of at most some columns, broken between words where possible."""
+    """Return a text's lines of at most some columns, broken between words where possible."""
     if cell_len(text) <= width:
         return [text]
     lines, line = [], " " * min(len(text) - len(text.lstrip()), width // 2)
@@ -158,7 +158,7 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def _pieces(text: str, width: int) -> list[str]:
-    """Returns words with what is between them; long ones in pieces, at last by force."""
+    """Return words with what is between them; long ones in pieces, at last by force."""
     found = []
     for word in re.findall(r"\S+\s*", text):
         if cell_len(word.strip()) <= width:

@@ -21,19 +21,19 @@ PAUSE_SECONDS = 0.02
 
 
 def timed(call: Callable[[], Result]) -> tuple[Result, float]:
-    """Returns what a call returns, and the seconds it takes."""
+    """Return what a call returns, and the seconds it takes."""
     start = clock()
     result = call()
     return result, clock() - start
 
 
 def seconds(call: Call) -> float:
-    """Returns how long a call takes."""
+    """Return how long a call takes."""
     return timed(call)[1]
 
 
 def rounds(budget: float, least: int = 1, most: int | None = None) -> Iterator[int]:
-    """Counts rounds until some seconds are over, from the first one on.
+    """Count rounds until some seconds are over, from the first one on.
 
     Args:
         budget: The seconds.
@@ -47,7 +47,7 @@ def rounds(budget: float, least: int = 1, most: int | None = None) -> Iterator[i
 
 
 def repeat(call: Call, budget: float, least: int = 1, most: int | None = None) -> Iterator[float]:
-    """Yields how long each of many calls takes; the other arguments are those of ``rounds``."""
+    """Yield how long each of many calls takes; the other arguments are those of ``rounds``."""
     for _ in rounds(budget, least, most):
         yield seconds(call)
 
@@ -70,7 +70,7 @@ class Turn:
 
 
 def turn(call: Call, budget: float, least: int = 1) -> Turn:
-    """Times a call for some seconds."""
+    """Time a call for some seconds."""
     before = time.process_time()
     taken = list(repeat(call, budget, least))
     processor = (time.process_time() - before) / len(taken)
@@ -95,7 +95,7 @@ class Timing:
 
     @classmethod
     def of(cls, turns: Sequence[Turn]) -> Timing:
-        """Returns what turns come to."""
+        """Return what turns come to."""
         runs = sum(each.runs for each in turns)
         return cls(
             fastest=min(each.fastest for each in turns),
@@ -105,7 +105,7 @@ class Timing:
         )
 
     def ratios(self, base: Timing) -> dict[str, float]:
-        """Returns these times in units of another's; ``turn`` compares turn with turn."""
+        """Return these times in units of another's; ``turn`` compares turn with turn."""
         pairs = zip(self.turns, base.turns, strict=True)
         return {
             "turn": statistics.median(mine / theirs for mine, theirs in pairs),
@@ -121,7 +121,7 @@ def take_turns(
     budget: float = 0.0,
     pause: float = PAUSE_SECONDS,
 ) -> list[Timing]:
-    """Times in turn, the order reversed in every other round.
+    """Time in turn, the order reversed in every other round.
 
     Args:
         turns: What takes each turn.
@@ -145,7 +145,7 @@ def alternate(
     budget: float = 0.0,
     pause: float = PAUSE_SECONDS,
 ) -> list[Timing]:
-    """Times calls in turn, as ``take_turns``; each has run at least once before."""
+    """Time calls in turn, as ``take_turns``; each has run at least once before."""
     turns = [functools.partial(turn, call, turn_seconds) for call in calls]
     return take_turns(turns, least, budget, pause)
 
@@ -173,7 +173,7 @@ class Settling:
 
 
 def settle(call: Call, budget: float, least: int = 0, turn_seconds: float = 0.1) -> Settling:
-    """Runs a call until it gets no faster.
+    """Run a call until it gets no faster.
 
     Memory, caches and threads are not what they will be in the first runs, and what is compiled or
     captured meanwhile comes later still.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -53,7 +54,7 @@ class FittingHelp:
     help: str | None
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        """Writes the text: sentences are wrapped, examples continued, rows of two columns hung."""
+        """Write the text: sentences are wrapped, examples continued, rows of two columns hung."""
         del ctx
         if not self.help:
             return
@@ -64,13 +65,13 @@ class FittingHelp:
             formatter.write_text("\n\n".join(_fitting(each, width) for each in paragraphs))
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Returns the words of the usage; an argument that must be given has no brackets."""
+        """Return the words of the usage; an argument that must be given has no brackets."""
         pieces: list[str] = super().collect_usage_pieces(ctx)  # type: ignore[misc]
         return [re.sub(r"^\{(.+)\}$", r"\1", piece) for piece in pieces]
 
 
 def _fitting(paragraph: str, width: int) -> str:
-    """Returns a paragraph in which lines that are kept as written fit a width."""
+    """Return a paragraph in which lines that are kept as written fit a width."""
     head, *lines = paragraph.split("\n")
     if head.strip() != AS_WRITTEN:
         return paragraph
@@ -78,7 +79,7 @@ def _fitting(paragraph: str, width: int) -> str:
 
 
 def _broken(line: str, width: int) -> Iterator[str]:
-    """Yields the lines for one: a row goes on in its second column, a command after a backslash."""
+    """Yield the lines for one: a row goes on in its second column, a command after a backslash."""
     start, end = 0, ""
     words = [found.span() for found in WORD.finditer(line)]
     if (row := ROW.match(line)) is not None:
@@ -100,8 +101,17 @@ def _broken(line: str, width: int) -> Iterator[str]:
 class Command(FittingHelp, TyperCommand):
     """A subcommand whose help says ``N`` where the parser would say ``<int range>``."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words after the subcommand.
+
+        Raises:
+            InvalidArgument: One is an option that stands before the subcommand.
+        """
+        _refuse_misplaced(ctx, self.get_params(ctx), args)
+        return super().parse_args(ctx, args)
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Writes the arguments and options."""
+        """Write the arguments and options."""
         records: dict[str, list[tuple[str, str]]] = {"argument": [], "option": []}
         for param in self.get_params(ctx):
             if (record := param.get_help_record(ctx)) is not None:
@@ -112,8 +122,27 @@ class Command(FittingHelp, TyperCommand):
                     formatter.write_dl(found)
 
 
+def _refuse_misplaced(ctx: Any, own: Sequence[Any], args: Sequence[str]) -> None:
+    """Refuse an option of the command that is given to the subcommand."""
+    if ctx.parent is None:
+        return
+    known = {name for param in own for name in param.opts}
+    common = {name: param for param in ctx.parent.command.params for name in param.opts}
+    for at, word in enumerate(args):
+        if word == "--":
+            return
+        name, equals, _ = word.partition("=")
+        if name in common.keys() - known:
+            param = common[name]
+            alone = equals or param.is_flag or param.count
+            end = at + (1 if alone else 2)
+            moved, others = args[at:end], [*args[:at], *args[end:]]
+            line = shlex.join(["tenonnx", *moved, ctx.info_name, *others])
+            raise InvalidArgument(f"{name} stands before the subcommand", hint=line)
+
+
 def _plain(names: str, text: str) -> tuple[str, str]:
-    """Returns an option's names and help in plain words."""
+    """Return an option's names and help in plain words."""
     if not names.startswith("-"):  # an argument's name says what it is
         names = names.partition(" <")[0]
     for kind, word in KINDS:
@@ -124,7 +153,7 @@ def _plain(names: str, text: str) -> tuple[str, str]:
 
 
 def plain_error(error: typer.BadParameter) -> InvalidArgument | None:
-    """Returns an error for a value that the parser refused; ``None`` where its own will do."""
+    """Return an error for a value that the parser refused; ``None`` where its own will do."""
     cause: Any = error.__cause__
     param: Any = error.param
     if param is None or not hasattr(cause, "errors"):

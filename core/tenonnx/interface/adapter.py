@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import onnx_ir as ir
 
 from tenonnx.errors import Fail, InvalidArgument, InvalidProtobuf, NoSuchFile
 from tenonnx.interface.ort_value import OrtValue
 from tenonnx.interface.value_types import onnx_type
-from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.weights.registry import default_registry
 from tenonnx.weights.storage import byte_size, is_packed
 from tenonnx.weights.weight import Weight
@@ -43,7 +43,7 @@ class AdapterFormat:
 
     @staticmethod
     def read_adapter(file_path: str | os.PathLike[str]) -> AdapterFormat:
-        """Returns what a file holds; its parameters are views of the mapped file.
+        """Return what a file holds; its parameters are views of the mapped file.
 
         Raises:
             NoSuchFile: There is no such file.
@@ -56,37 +56,37 @@ class AdapterFormat:
         return adapter
 
     def export_adapter(self, file_path: str | os.PathLike[str]) -> None:
-        """Writes a file."""
+        """Write a file."""
         versions = (self._format_version, self._adapter_version, self._model_version)
         arrays = {name: value.numpy() for name, value in self._parameters.items()}
         Path(file_path).write_bytes(b"".join(encode(versions, arrays)))
 
     def get_format_version(self) -> int:
-        """Returns the version of the file format."""
+        """Return the version of the file format."""
         return self._format_version
 
     def get_adapter_version(self) -> int:
-        """Returns the adapter's version."""
+        """Return the adapter's version."""
         return self._adapter_version
 
     def set_adapter_version(self, adapter_version: int) -> None:
-        """Sets the adapter's version."""
+        """Set the adapter's version."""
         self._adapter_version = adapter_version
 
     def get_model_version(self) -> int:
-        """Returns the version of the adapter's model."""
+        """Return the version of the adapter's model."""
         return self._model_version
 
     def set_model_version(self, model_version: int) -> None:
-        """Sets the version of the adapter's model."""
+        """Set the version of the adapter's model."""
         self._model_version = model_version
 
     def get_parameters(self) -> dict[str, OrtValue]:
-        """Returns the parameters by name."""
+        """Return the parameters by name."""
         return dict(self._parameters)
 
     def set_parameters(self, params: Mapping[str, OrtValue]) -> None:
-        """Sets the parameters."""
+        """Set the parameters."""
         self._parameters = dict(params)
 
 
@@ -98,7 +98,7 @@ class LoraAdapter:
         self._weights: list[Weight] = []
 
     def Load(self, path: str | os.PathLike[str]) -> None:  # noqa: N802 - onnxruntime's name
-        """Maps a file's parameters.
+        """Map a file's parameters.
 
         Raises:
             NoSuchFile: There is no such file.
@@ -127,7 +127,7 @@ class Content:
 
 
 def read(path: str | os.PathLike[str]) -> Content:
-    """Returns what a file holds, as views of its mapping.
+    """Return what a file holds, as views of its mapping.
 
     Raises:
         NoSuchFile: There is no such file.
@@ -182,7 +182,7 @@ def _follow(data: NDArray, place: int) -> int:
 
 
 def _field(data: NDArray, table: int, number: int) -> int:
-    """Returns where a table's field is; 0 if it is not there."""
+    """Return where a table's field is; 0 if it is not there."""
     vtable = table - _int(data, table)
     (size,) = struct.unpack_from("<H", data.data, vtable)
     slot = 4 + 2 * number
@@ -199,7 +199,7 @@ def _vector(data: NDArray, place: int, itemsize: int) -> NDArray:
 
 
 def encode(versions: tuple[int, int, int], arrays: Mapping[str, NDArray]) -> Iterable[bytes]:
-    """Returns the pieces of a file."""
+    """Return the pieces of a file."""
     items = list(arrays.items())
     tables = 8 + 12 + 20 + 4 + 4 * len(items)
     heads, bodies = [], []

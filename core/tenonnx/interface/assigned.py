@@ -27,12 +27,12 @@ class OrtEpAssignedSubgraph:
     nodes: tuple[OrtEpAssignedNode, ...]
 
     def get_nodes(self) -> list[OrtEpAssignedNode]:
-        """Returns the nodes."""
+        """Return the nodes."""
         return list(self.nodes)
 
 
 def assigned(assignments: Iterable[Assignment]) -> list[OrtEpAssignedSubgraph]:
-    """Returns the nodes of every provider that has some."""
+    """Return the nodes of every provider that has some."""
     nodes: dict[str, list[OrtEpAssignedNode]] = {}
     for assignment in assignments:
         node = assignment.node

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tenonnx import errors
 from tenonnx.errors import InvalidArgument, NotSupported, did_you_mean
-from tenonnx.lazy_modules import logger
-from tenonnx.records import NamedTuple
 
-log = logger("tenonnx")
+log = logging.getLogger("tenonnx")
 
 Effect = Literal["same", "better", "without effect", "refused"]
 
@@ -165,7 +164,9 @@ SESSION_KEYS: dict[str, ConfigKey] = {
     ),
     "mlas.disable_kleidiai": _ITS_KERNELS,
     "mlas.kleidiai.conv_igemm_max_work": _ITS_KERNELS,
-    "mlas.enable_gemm_fastmath_arm64_bfloat16": _ITS_KERNELS,
+    "mlas.enable_gemm_fastmath_arm64_bfloat16": ConfigKey(
+        "same", "1: as precision='bf16' of the CPU provider, on x86 with AMX"
+    ),
     "mlas.nchwc_depthwise_sliding": _ITS_KERNELS,
     "mlas.nchwc_pointwise_conv_max_input_channel_batch": _ITS_KERNELS,
     "mlas.qnbit.force_fp32": _ITS_KERNELS,
@@ -238,7 +239,7 @@ _warned: set[str] = set()
 
 
 def check_entry(key: str, value: str, keys: Mapping[str, ConfigKey], kind: str) -> None:
-    """Raises for refused keys, and warns once of an unknown key.
+    """Raise for refused keys, and warn once of an unknown key.
 
     Raises:
         InvalidArgument: The key or the value is no string, or the value is no number and must be.
@@ -269,7 +270,7 @@ def check_entry(key: str, value: str, keys: Mapping[str, ConfigKey], kind: str) 
 
 
 def found_entry(key: str, entries: Mapping[str, str], kind: str) -> str:
-    """Returns a stored entry.
+    """Return a stored entry.
 
     Raises:
         NotFound: There is none of that name.
@@ -283,7 +284,7 @@ def found_entry(key: str, entries: Mapping[str, str], kind: str) -> str:
 
 
 def set_attribute(options: object, key: str, value: str) -> None:
-    """Sets the attribute that an entry stands for, if it stands for one.
+    """Set the attribute that an entry stands for, if it stands for one.
 
     Raises:
         InvalidArgument: The value does not fit the attribute.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.errors import InvalidArgument, NotSupported, did_you_mean
+from tenonnx.errors import NotSupported
 from tenonnx.interface.device_enums import (
     OrtAllocatorType,
     OrtDeviceMemoryType,
@@ -16,7 +16,7 @@ from tenonnx.interface.device_enums import (
     OrtMemoryInfoDeviceType,
     OrtMemType,
 )
-from tenonnx.interface.named_devices import DEVICE_TYPES
+from tenonnx.interface.named_devices import DEVICE_TYPES, require_type
 from tenonnx.provider import Provider, why_unusable
 
 if TYPE_CHECKING:
@@ -49,15 +49,14 @@ class OrtDevice:
     """
 
     def __init__(self, name: str = "cpu", number: int = 0, vendor: int = -1) -> None:
-        if name not in DEVICE_TYPES:
-            raise InvalidArgument(f"no device type {name!r}{did_you_mean(name, DEVICE_TYPES)}")
+        require_type(name)
         self.name = name
         self._number = number
         self._vendor = VENDORS.get(name, OrtDeviceVendorId.NONE) if vendor < 0 else vendor
 
     @staticmethod
     def make(ort_device_name: str, device_id: int, vendor_id: int = -1) -> OrtDevice:
-        """Returns the device of a name and number."""
+        """Return the device of a name and number."""
         return OrtDevice(ort_device_name, device_id, vendor_id)
 
     def device_id(self) -> int:
@@ -65,8 +64,8 @@ class OrtDevice:
         return self._number
 
     def device_type(self) -> int:
-        """Onnxruntime's number of its type."""
-        return DEVICE_TYPES[self.name]
+        """Onnxruntime's number of its type; an NPU's for devices of plug-ins."""
+        return DEVICE_TYPES.get(self.name, DEVICE_TYPES["npu"])
 
     def device_vendor_id(self) -> int:
         """Its vendor's number."""
@@ -99,7 +98,7 @@ class OrtMemoryInfo:
         alignment: int,
         allocator_type: OrtAllocatorType,
     ) -> OrtMemoryInfo:
-        """Returns a description in onnxruntime's second form."""
+        """Return a description in onnxruntime's second form."""
         del device_type, alignment
         return cls(name, allocator_type, device_id, OrtMemType.DEFAULT, device_mem_type, vendor_id)
 
@@ -141,12 +140,12 @@ class OrtEpDevice:
     ep_options: Mapping[str, str] = field(default_factory=dict)
 
     def memory_info(self, memory: OrtDeviceMemoryType) -> OrtMemoryInfo:
-        """Describes the provider's memory."""
+        """Describe the provider's memory."""
         del memory
         return HOST_MEMORY if self.device.type == 0 else OrtMemoryInfo(self.ep_name)
 
     def create_sync_stream(self) -> Any:
-        """Refuses a stream.
+        """Refuse a stream.
 
         Raises:
             NotSupported: Always.
@@ -157,14 +156,14 @@ class OrtEpDevice:
 
 
 def hardware_of(provider: type[Provider]) -> OrtHardwareDevice:
-    """Describes what a provider runs on, by the device of its class."""
+    """Describe what a provider runs on, by the device of its class."""
     kind = HARDWARE.get(provider.device.id, OrtHardwareDeviceType.CPU)
     on_host = kind is OrtHardwareDeviceType.CPU
     return OrtHardwareDevice(kind, platform.machine() if on_host else "")
 
 
 def ep_devices(plugins: PluginSet) -> list[OrtEpDevice]:
-    """Returns the providers that are usable here, each with its hardware; GPUs and NPUs first.
+    """Return the providers that are usable here, each with its hardware; GPUs and NPUs first.
 
     Programs hand the list to a session, which prefers what stands first.
     """

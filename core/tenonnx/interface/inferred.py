@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any
 
 from tenonnx.interface.signature import NodeArg
@@ -32,15 +33,15 @@ class Inferred(NodeArg):
     def __hash__(self) -> int:
         return hash(self._settled())
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return NodeArg, self._values()
+    def __repr__(self) -> str:
+        return repr(self._settled())
 
-    def _values(self) -> tuple[Any, ...]:
-        settled = vars(self._settled())  # once: from then on it is of another class
-        return tuple(settled[name] for name in self._names)
+    def __reduce__(self) -> tuple[Any, ...]:
+        settled = vars(self._settled())
+        return NodeArg, tuple(settled[field.name] for field in fields(NodeArg))
 
     def _settled(self) -> Any:
-        """Returns itself, which is an output like others from now on."""
+        """Return itself, which is an output like others from now on."""
         state = vars(self)
         said, infer = state.get("_said"), state.get("_infer")
         if said is not None and infer is not None:  # or another thread was faster

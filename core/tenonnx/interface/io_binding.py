@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from tenonnx.interface.repeated_run import RepeatedRun
 from tenonnx.interface.value_types import element_dtype
 from tenonnx.lending import lends
 from tenonnx.provider import HOST, Device
-from tenonnx.records import NamedTuple
 
 if TYPE_CHECKING:
     from tenonnx.interface.session_facts import Session
@@ -61,7 +60,7 @@ class IOBinding:
         """Arrays of the host that were bound since, in place of others."""
 
     def bind_cpu_input(self, name: str, arr_on_cpu: Any) -> None:
-        """Binds an input to a host array, which is read when the session runs.
+        """Bind an input to a host array, which is read when the session runs.
 
         Args:
             name: The input's name.
@@ -78,7 +77,7 @@ class IOBinding:
         self._inputs[name] = arr_on_cpu
 
     def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
-        """Binds an input to a value, which stays where it is.
+        """Bind an input to a value, which stays where it is.
 
         Args:
             name: The input's name.
@@ -99,7 +98,7 @@ class IOBinding:
         shape: Sequence[int],
         buffer_ptr: int,
     ) -> None:
-        """Binds an input to memory at an address, which must stay as long as it is bound.
+        """Bind an input to memory at an address, which must stay as long as it is bound.
 
         Args:
             name: The input's name.
@@ -126,7 +125,7 @@ class IOBinding:
         shape: Sequence[int] | None = None,
         buffer_ptr: int | None = None,
     ) -> None:
-        """Binds an output to memory at an address, or to a device on which it is to appear.
+        """Bind an output to memory at an address, or to a device on which it is to appear.
 
         Args:
             name: The output's name.
@@ -149,7 +148,7 @@ class IOBinding:
             self._outputs[name] = None
 
     def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
-        """Binds an output to a value, whose memory each run writes.
+        """Bind an output to a value, whose memory each run writes.
 
         Args:
             name: The output's name.
@@ -167,37 +166,37 @@ class IOBinding:
         self._outputs[self._known(name, inputs=False)] = ortvalue
 
     def clear_binding_inputs(self) -> None:
-        """Forgets the inputs."""
+        """Forget the inputs."""
         self._repeated = None
         self._inputs.clear()
 
     def clear_binding_outputs(self) -> None:
-        """Forgets the outputs."""
+        """Forget the outputs."""
         self._repeated = None
         self._outputs.clear()
         self._devices.clear()
         self._results.clear()
 
     def synchronize_inputs(self) -> None:
-        """Does nothing: inputs are read when the session runs."""
+        """Do nothing: inputs are read when the session runs."""
 
     def synchronize_outputs(self) -> None:
-        """Does nothing: outputs are there when a run returns."""
+        """Do nothing: outputs are there when a run returns."""
 
     def get_outputs(self) -> list[OrtValue]:
-        """Returns the outputs of the last run, in the order in which they were bound."""
+        """Return the outputs of the last run, in the order in which they were bound."""
         return [self._results[name] for name in self._outputs if name in self._results]
 
     def get_outputs_as_ortvaluevector(self) -> OrtValueVector:
-        """Returns the outputs of the last run, in the order in which they were bound."""
+        """Return the outputs of the last run, in the order in which they were bound."""
         return OrtValueVector(self.get_outputs())
 
     def copy_outputs_to_cpu(self) -> list[Any]:
-        """Returns the outputs as host arrays: those bound on the host are not copied."""
+        """Return the outputs as host arrays: those bound on the host are not copied."""
         return [value.numpy() for value in self.get_outputs()]
 
     def prepared(self) -> Prepared:
-        """Returns what a run is given now.
+        """Return what a run is given now.
 
         Raises:
             InvalidArgument: No output is bound, or one is bound to what is no tensor.
@@ -219,7 +218,7 @@ class IOBinding:
         return Prepared(inputs, buffers, targets)
 
     def _elsewhere(self, name: str) -> tuple[Any, Device]:
-        """Returns the buffer of an output that is bound to no array of the host, and its device."""
+        """Return the buffer of an output that is bound to no array of the host, and its device."""
         bound, device = self._outputs.get(name), self._target(name)
         if bound is not None and not bound.is_tensor():
             raise InvalidArgument(
@@ -232,7 +231,7 @@ class IOBinding:
     def run_first(
         self, plan: Plan, signature: Signature, inputs: dict[str, Any], buffers: Sequence[Any]
     ) -> list[Any]:
-        """Runs a plan on what is bound, all of it on the host, and returns its outputs.
+        """Run a plan on what is bound, all of it on the host, and return its outputs.
 
         Raises:
             InvalidArgument: An input is missing or does not fit, or a buffer does not fit.
@@ -249,7 +248,7 @@ class IOBinding:
         return outputs
 
     def run_again(self, plan: Plan) -> bool:
-        """Runs as ``run_first`` did, if nothing but arrays of the host is bound otherwise since."""
+        """Run as ``run_first`` did, if nothing but arrays of the host is bound otherwise since."""
         repeated, changed = self._repeated, self._changed
         if repeated is None or repeated.plan is not plan:
             return False
@@ -261,7 +260,7 @@ class IOBinding:
         return True
 
     def take(self, outputs: Sequence[Any]) -> None:
-        """Keeps a run's outputs: one per output of the model, those with buffers in theirs."""
+        """Keep a run's outputs: one per output of the model, those with buffers in theirs."""
         own = self._outputs
         for name, output in zip(self._output_names, outputs, strict=True):
             if name in own:
@@ -271,7 +270,7 @@ class IOBinding:
                 self._results[name] = bound
 
     def _delivered(self, name: str, bound: OrtValue | None, output: Any) -> OrtValue:
-        """Returns an output where it is to be: in the value that is bound, or in one of its own."""
+        """Return an output where it is to be: in the value that is bound, or in one of its own."""
         device = self._target(name)
         if not isinstance(output, np.ndarray) and lends(device):
             there = OrtValue(output, device)
@@ -285,7 +284,7 @@ class IOBinding:
         return bound
 
     def _target(self, name: str) -> Device:
-        """Returns where an output is to be; the host for one that is not bound."""
+        """Return where an output is to be; the host for one that is not bound."""
         bound = self._outputs.get(name)
         return bound.device if bound is not None else self._devices.get(name, HOST)
 
@@ -310,7 +309,7 @@ SessionIOBinding = IOBinding
 
 
 def _array_of(given: Any) -> Any:
-    """Returns the array of a tensor on the host; anything else as it is."""
+    """Return the array of a tensor on the host; anything else as it is."""
     here = type(given) is OrtValue and given.device is HOST
     return given.value if here and type(given.value) is np.ndarray else given
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
-
-from tenonnx.records import field, record
 
 UNVERSIONED = 2**63 - 1
 """onnxruntime's value for a model without a version."""
 
 
-@record
+@dataclass(frozen=True)
 class ModelMetadata:
     """A model's description of itself, as onnxruntime reports it.
 
@@ -34,7 +33,7 @@ class ModelMetadata:
 
 
 def metadata_of(model: Any) -> ModelMetadata:
-    """Returns the metadata of an ``onnx_ir.Model``."""
+    """Return the metadata of an ``onnx_ir.Model``."""
     return ModelMetadata(
         producer_name=model.producer_name or "",
         graph_name=model.graph.name or "",

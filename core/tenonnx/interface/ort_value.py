@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.errors import InvalidArgument
+from tenonnx.errors import InvalidArgument, NotSupported
 from tenonnx.interface.named_devices import find_device
 from tenonnx.interface.value_types import describe_value, element_dtype, is_sparse, onnx_type
-from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.lending import lends
 from tenonnx.provider import HOST, Device
 
 if TYPE_CHECKING:
+    from tenonnx.interface.devices import OrtDevice, OrtMemoryInfo
     from tenonnx.interface.sparse_tensor import SparseTensor
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
@@ -39,15 +39,20 @@ class OrtValue:
 
     @staticmethod
     def ortvalue_from_numpy(
-        numpy_obj: NDArray, /, device_type: str = "cpu", device_id: int = 0, vendor_id: int = -1
+        numpy_obj: NDArray,
+        /,
+        device_type: str | OrtDevice = "cpu",
+        device_id: int = 0,
+        vendor_id: int = -1,
     ) -> OrtValue:
-        """Returns a value over an array: the array itself on the host, a copy elsewhere.
+        """Return a value over an array: the array itself on the host, a copy elsewhere.
 
         Args:
             numpy_obj: An array of any shape, of a dtype that ONNX has; ``str`` or ``object`` for
                 strings.
-            device_type: ``cpu``, ``cuda`` or another type of device.
-            device_id: The device's number.
+            device_type: ``cpu``, ``cuda`` or another type of device, such as the alias of a
+                plug-in's provider; or an ``OrtDevice``, as the class of this name in C takes it.
+            device_id: The device's number, beside a type.
             vendor_id: Without effect.
 
         Raises:
@@ -62,7 +67,7 @@ class OrtValue:
 
     @staticmethod
     def ortvalue_from_numpy_with_onnx_type(data: NDArray, /, onnx_element_type: int) -> OrtValue:
-        """Returns a value whose elements are an array's bits, read as an ONNX type.
+        """Return a value whose elements are an array's bits, read as an ONNX type.
 
         Args:
             data: An array whose elements have the type's size: uint16 for bfloat16, for example.
@@ -71,6 +76,8 @@ class OrtValue:
         Raises:
             InvalidArgument: The array's elements are of another size.
         """
+        import onnx_ir as ir
+
         dtype = ir.DataType(onnx_element_type).numpy()
         if dtype.itemsize != data.dtype.itemsize:
             raise InvalidArgument(
@@ -83,48 +90,69 @@ class OrtValue:
     def ortvalue_from_shape_and_type(
         shape: Sequence[int],
         element_type: Any,
-        device_type: str = "cpu",
+        device_type: str | OrtDevice = "cpu",
         device_id: int = 0,
         vendor_id: int = -1,
-        memory_info: Any = None,
+        memory_info: OrtMemoryInfo | None = None,
     ) -> OrtValue:
-        """Returns a tensor of zeros.
+        """Return a tensor of zeros.
 
         Args:
             shape: Its sizes.
             element_type: A numpy dtype, or a number of ``onnx.TensorProto``.
-            device_type: ``cpu``, ``cuda`` or another type of device.
-            device_id: The device's number.
+            device_type: ``cpu``, ``cuda`` or another type of device; or an ``OrtDevice``, as the
+                class of this name in C takes it.
+            device_id: The device's number, beside a type.
             vendor_id: Without effect.
-            memory_info: Without effect.
+            memory_info: The device's name and number, in place of both.
 
         Raises:
             InvalidArgument, EPFail: There is no such device here.
         """
-        del vendor_id, memory_info
+        del vendor_id
+        if memory_info is not None:
+            device_type, device_id = memory_info.name.lower(), memory_info.device_id
         device = find_device(device_type, device_id)
         return OrtValue(device.upload(np.zeros(tuple(shape), element_dtype(element_type))), device)
 
+    ortvalue_from_shape_and_onnx_type = ortvalue_from_shape_and_type
+
+    @staticmethod
+    def ortvalue_from_shape_and_type_for_memory_info(
+        shape: Sequence[int], element_type: Any, memory_info: OrtMemoryInfo
+    ) -> OrtValue:
+        """Return a tensor of zeros in a kind of memory; see ``ortvalue_from_shape_and_type``."""
+        return OrtValue.ortvalue_from_shape_and_type(shape, element_type, memory_info=memory_info)
+
+    ortvalue_from_shape_and_onnx_type_for_memory_info = ortvalue_from_shape_and_type_for_memory_info
+
     @staticmethod
     def ort_value_from_sparse_tensor(sparse_tensor: SparseTensor) -> OrtValue:
-        """Returns a value over a sparse tensor."""
+        """Return a value over a sparse tensor."""
         return OrtValue(sparse_tensor)
 
     @staticmethod
-    def from_dlpack(data: Any, /) -> OrtValue:
-        """Returns a value over another library's array, where it is, with no copy.
+    def from_dlpack(data: Any, /, device: Device | None = None) -> OrtValue:
+        """Return a value over another library's array, where it is, with no copy.
 
         Args:
             data: An array with ``__dlpack__`` and ``__dlpack_device__``, such as a torch tensor.
+            device: Where it is, if that is neither the host nor CUDA: a session's ``device``.
+
+        Raises:
+            NotSupported: The device takes no memory of other libraries.
         """
-        kind, number = data.__dlpack_device__()
-        if int(kind) != CUDA:
-            return OrtValue(np.from_dlpack(data))
-        device: Any = find_device("cuda", int(number))
+        if device is None:
+            kind, number = data.__dlpack_device__()
+            if int(kind) != CUDA:
+                return OrtValue(np.from_dlpack(data))
+            device = find_device("cuda", int(number))
+        if not lends(device):
+            return OrtValue(np.from_dlpack(data), device)
         return OrtValue(device.adopt(data), device)
 
     def __dlpack__(self, **options: Any) -> Any:
-        """Lends the memory to another library.
+        """Lend the memory to another library.
 
         Raises:
             InvalidArgument: The value is no tensor.
@@ -134,13 +162,21 @@ class OrtValue:
             options.pop("stream", None)
         return array.__dlpack__(**options)
 
+    def to_dlpack(self) -> Any:
+        """Lend the memory to another library, as ``__dlpack__`` does."""
+        return self.__dlpack__()
+
+    def _is_webgpu_buffer(self) -> bool:
+        """Return whether the memory is WebGPU's: there is none here."""
+        return False
+
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Says where the memory is, in DLPack's numbers."""
+        """Return where the memory is, in DLPack's numbers."""
         kind, number = self._tensor().__dlpack_device__()
         return int(kind), int(number)
 
     def numpy(self) -> Any:
-        """Returns the array: the tensor itself on the host, a copy of one that is elsewhere.
+        """Return the array: the tensor itself on the host, a copy of one that is elsewhere.
 
         Raises:
             InvalidArgument: The value is sparse.
@@ -156,7 +192,7 @@ class OrtValue:
         return array.copy() if copy else array
 
     def as_sparse_tensor(self) -> SparseTensor:
-        """Returns the sparse tensor.
+        """Return the sparse tensor.
 
         Raises:
             InvalidArgument: The value is none.
@@ -166,25 +202,26 @@ class OrtValue:
         return self.value
 
     def data_ptr(self) -> int:
-        """Returns the address of the first element; the others follow it in order.
+        """Return the address of the first element; the others follow it in order.
 
         An array that lies otherwise, as a transposed one, is copied, and the copy kept.
 
         Raises:
             InvalidArgument: The value is no tensor.
+            NotSupported: Memory of its device has no addresses.
         """
         array = self._tensor()
         if isinstance(array, np.ndarray):
             if not array.flags.c_contiguous:
                 array = self.value = np.ascontiguousarray(array)
             return int(array.ctypes.data)
-        if array.__cuda_array_interface__.get("strides") is not None:
-            device: Any = self.device
-            array = self.value = device.copy(array)
-        return int(array.__cuda_array_interface__["data"][0])
+        if not lends(self.device):
+            raise NotSupported(f"memory of {self.device.id} has no addresses")
+        array = self.value = self.device.contiguous(array)
+        return self.device.address(array)
 
     def shape(self) -> list[int]:
-        """Returns the tensor's sizes, one for each axis.
+        """Return the tensor's sizes, one for each axis.
 
         Raises:
             InvalidArgument: The value is no tensor.
@@ -194,7 +231,7 @@ class OrtValue:
         return list(self._tensor().shape)
 
     def element_type(self) -> int:
-        """Returns the element type's number in ``onnx.TensorProto``: 1 for float32.
+        """Return the element type's number in ``onnx.TensorProto``: 1 for float32.
 
         Raises:
             InvalidArgument: The value is no tensor.
@@ -202,37 +239,37 @@ class OrtValue:
         return int(onnx_type(self._tensor()))
 
     def data_type(self) -> str:
-        """Returns the type's name: ``tensor(float)``, ``seq(tensor(int64))``, ..."""
+        """Return the type's name: ``tensor(float)``, ``seq(tensor(int64))``, ..."""
         return describe_value(self.value)
 
     def tensor_size_in_bytes(self) -> int:
-        """Returns how many bytes the tensor takes."""
+        """Return how many bytes the tensor takes."""
         return int(self._tensor().nbytes)
 
     def device_name(self) -> str:
-        """Returns where the value is: ``cpu``, ``cuda``, ..."""
+        """Return where the value is: ``cpu``, ``cuda``, ..."""
         return self.device.id.partition(":")[0]
 
     def has_value(self) -> bool:
-        """Says whether it is anything but an absent optional."""
+        """Return whether it is anything but an absent optional."""
         return self.value is not None
 
     def is_tensor(self) -> bool:
-        """Says whether it is a dense tensor."""
+        """Return whether it is a dense tensor."""
         return not (
             self.value is None or isinstance(self.value, list | dict) or self.is_sparse_tensor()
         )
 
     def is_tensor_sequence(self) -> bool:
-        """Says whether it is a sequence."""
+        """Return whether it is a sequence."""
         return isinstance(self.value, list)
 
     def is_sparse_tensor(self) -> bool:
-        """Says whether it is a sparse tensor."""
+        """Return whether it is a sparse tensor."""
         return is_sparse(self.value)
 
     def update_inplace(self, data: Any) -> None:
-        """Overwrites the tensor with an array or another value.
+        """Overwrite the tensor with an array or another value.
 
         Args:
             data: An array or ``OrtValue`` of the same shape and dtype, on any device.
@@ -258,7 +295,7 @@ class OrtValue:
             raise InvalidArgument("the tensor is read-only: weights and views of them are")
 
     def _overwrite(self, target: Any, source: Any) -> None:
-        """Writes an array of the host, or of the device, into the one that is there."""
+        """Write an array of the host, or of the device, into the one that is there."""
         _check_same(target, source)
         there = self.device.upload(source) if isinstance(source, np.ndarray) else source
         if (write := getattr(self.device, "write", None)) is not None:
@@ -280,7 +317,7 @@ class OrtValue:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles the contents; the copy is on the host."""
+        """Pickle the contents; the copy is on the host."""
         return OrtValue, (self.value if is_sparse(self.value) else self.numpy(),)
 
     def __repr__(self) -> str:
@@ -300,18 +337,18 @@ class OrtValueVector(list[OrtValue]):
     """A list of values with the names that onnxruntime gives its methods."""
 
     def push_back(self, value: OrtValue) -> None:
-        """Appends a value."""
+        """Append a value."""
         self.append(value)
 
     def reserve(self, size: int) -> None:
-        """Does nothing: lists grow by themselves."""
+        """Do nothing: lists grow by themselves."""
 
     def shrink_to_fit(self) -> None:
-        """Does nothing: lists shrink by themselves."""
+        """Do nothing: lists shrink by themselves."""
 
 
 def device_inputs(feeds: Mapping[str, Any]) -> dict[str, OrtValue]:
-    """Returns the inputs that are tensors on a device whose arrays can be used as they are."""
+    """Return the inputs that are tensors on a device whose arrays can be used as they are."""
     return {
         name: given
         for name, given in feeds.items()
@@ -320,7 +357,7 @@ def device_inputs(feeds: Mapping[str, Any]) -> dict[str, OrtValue]:
 
 
 def copy_tensors(src: Iterable[OrtValue], dst: Iterable[OrtValue], stream: Any = None) -> None:
-    """Copies tensors into others of the same shapes and types, between devices too.
+    """Copy tensors into others of the same shapes and types, between devices too.
 
     Raises:
         InvalidArgument: A pair differs in shape or type, or there is one too many.

@@ -19,36 +19,35 @@ from tenonnx.provider import HOST, Step
 from tenonnx.type_names import element_name
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from tenonnx.planning.placement import Placement
+    from tenonnx.planning.plan import Plan
+    from tenonnx.planning.values import ValueInfo
     from tenonnx.plugins.manager import PluginSet
 
 Event = dict[str, Any]
 
-NOT_OF_A_RUN: Final[dict[ir.Value, Any]] = {}
+NOT_OF_A_RUN: Final[dict[ValueInfo, Any]] = {}
 
 
 class Places:
     """On which devices the values of a run are, as the plan moves them: once to each."""
 
     def __init__(self) -> None:
-        self._of: dict[ir.Value, set[str]] = {}
-        self._entered: set[ir.Value] = set()
+        self._of: dict[ValueInfo, set[str]] = {}
+        self._entered: set[ValueInfo] = set()
 
     def made(self, step: Step) -> None:
-        """Notes where a step leaves its outputs."""
+        """Note where a step leaves its outputs."""
         for value in step.outputs:
             self._of[value] = {step.device_of_outputs.id}
 
     def iterated(self) -> None:
-        """Forgets what a body was entered with: it has other values now."""
+        """Forget what a body was entered with: it has other values now."""
         for value in self._entered:
             del self._of[value]
         self._entered.clear()
 
-    def moves(self, value: ir.Value, device: str) -> bool:
-        """Says whether a value must be copied to be on a device, where it is from then on."""
+    def moves(self, value: ValueInfo, device: str) -> bool:
+        """Return whether a value must be copied to be on a device, where it is from then on."""
         if value not in self._of:
             self._of[value] = {HOST.id}
             self._entered.add(value)
@@ -62,7 +61,7 @@ class Profiler:
     """An observer that notes what every step takes.
 
     Args:
-        placement: Says who runs what.
+        plan: Says who runs what.
         plugins: Say whose the providers are.
         start_ns: When the session's building began, on the performance counter.
         loaded_ns: When the model was loaded.
@@ -75,7 +74,7 @@ class Profiler:
 
     def __init__(
         self,
-        placement: Placement,
+        plan: Plan,
         plugins: PluginSet,
         start_ns: int,
         loaded_ns: int,
@@ -86,8 +85,9 @@ class Profiler:
         self.start_ns = time.time_ns() - (time.perf_counter_ns() - start_ns)
         self._events: list[Event] = []
         self._local = threading.local()
-        self._inputs = tuple(placement.graph.inputs)
-        self._outputs = tuple(placement.graph.outputs)
+        placement = plan.placement
+        self._inputs = tuple(value for value, _ in plan.program.inputs)
+        self._outputs = plan.program.outputs
         self._index = {a.node: i for i, a in enumerate(placement)}
         self._providers = {a.node: a.provider for a in placement}
         self._owners = {
@@ -98,7 +98,7 @@ class Profiler:
         self._note("Session", "session_initialization", loaded_ns, built_ns)
 
     def on_step(self, step: Step | None, start_ns: int, outputs: tuple[Any, ...]) -> None:
-        """Notes a step."""
+        """Note a step."""
         end_ns = time.perf_counter_ns()
         known = getattr(self._local, "known", NOT_OF_A_RUN)
         places = self._local.places if known is not NOT_OF_A_RUN else Places()
@@ -134,7 +134,7 @@ class Profiler:
 
     @contextlib.contextmanager
     def run(self, inputs: Sequence[Any]) -> Iterator[None]:
-        """Notes a run, which the block is."""
+        """Note a run, which the block is."""
         start = time.perf_counter_ns()
         described = map(_describe, inputs)
         known = dict(zip(self._inputs, described, strict=True))
@@ -172,7 +172,7 @@ class Profiler:
         return list(self._events)
 
     def write(self, prefix: str) -> str:
-        """Writes the trace; returns its path: the prefix with date and time.
+        """Write the trace; return its path: the prefix with date and time.
 
         Raises:
             Fail: It cannot be written.
@@ -188,41 +188,50 @@ class Profiler:
 
 
 def kernel_name(call: Callable[..., Any]) -> str:
-    """Names the function behind a step: ``tenonnx_array.conv.conv``, ``numpy.add``.
+    """Name the function behind a step: ``tenonnx_array.conv.conv``, ``numpy.add``.
 
     A function that another one made has that one's name.
     """
-    while callable(inner := getattr(call, "func", None)):  # of a functools.partial, or alike
+    while (inner := _within(call)) is not None:
         call = inner
     if isinstance(call, np.ufunc):
         return f"numpy.{call.__name__}"
-    # What machine code does again has its function in its self.
-    for holder in (call, getattr(call, "__self__", None)):
-        call = getattr(holder, "__wrapped__", call)
     owner = call if hasattr(call, "__qualname__") else type(call)
     outer, _, _ = owner.__qualname__.partition(".<locals>.")
     return f"{owner.__module__}.{outer}"
 
 
+def _within(call: Callable[..., Any]) -> Callable[..., Any] | None:
+    """Return the function inside a ``functools.partial``, a decorated one or a replay."""
+    # Machine code that replays a step has its function in its self.
+    within = getattr(call, "__self__", None)
+    for holder, name in ((call, "func"), (call, "__wrapped__"), (within, "__wrapped__")):
+        if callable(inner := getattr(holder, name, None)):
+            return inner  # type: ignore[no-any-return]  # it is callable
+    return None
+
+
 def _describe(value: Any) -> tuple[dict[str, list[int]], int]:
-    """Returns a tensor's type and shape, and its bytes; nothing of other values."""
+    """Return a tensor's type and shape, and its bytes; nothing of other values."""
     if getattr(value, "dtype", None) is None:
         return {}, 0
     return {element_name(onnx_type(value).name): list(value.shape)}, int(value.nbytes)
 
 
-def _of_value(value: ir.Value, known: Any) -> tuple[dict[str, list[int]], int, bool]:
-    """Returns type and shape, bytes, and whether the value is a weight."""
-    tensor = value.const_value
-    if value.is_initializer() and tensor is not None and value not in known:
-        shape = list(map(int, tensor.shape.numpy()))
-        return {element_name(tensor.dtype.name): shape}, int(tensor.nbytes), True
+def _of_value(value: ValueInfo, known: Any) -> tuple[dict[str, list[int]], int, bool]:
+    """Return type and shape, bytes, and whether the value is a weight."""
+    constant = value.constant
+    if constant is not None and value not in known:
+        if isinstance(constant, np.ndarray):
+            return *_describe(constant), True
+        kind = {element_name(constant.dtype.name): list(constant.shape)}
+        return kind, constant.nbytes, True
     kind, size = known.get(value, ({}, 0))
     return kind, size, False
 
 
-def _copied(step: Step, known: dict[ir.Value, Any], places: Places) -> int:
-    """Returns the bytes of a step's inputs that were brought from another device for it."""
+def _copied(step: Step, known: dict[ValueInfo, Any], places: Places) -> int:
+    """Return the bytes of a step's inputs that were brought from another device for it."""
     copied = 0
     for position, value in enumerate(step.inputs):
         if value in known and places.moves(value, step.device_of_input(position).id):

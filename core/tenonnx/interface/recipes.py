@@ -21,7 +21,7 @@ class Unkept:
 
 
 def kept(source: Any) -> Any:
-    """Returns what a session keeps of its source.
+    """Return what a session keeps of its source.
 
     A path is kept so that it leads to the same file whatever folder the process goes to. A
     ``ModelProto`` would keep a second copy of the weights.
@@ -36,12 +36,12 @@ def kept(source: Any) -> Any:
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """Returns a path from the root; its links and ``..`` stay as they are."""
+    """Return a path from the root; its links and ``..`` stay as they are."""
     return os.path.join(os.getcwd(), path)  # noqa: PTH109, PTH118 - pathlib takes its time
 
 
 def refuse_unkept(source: Any) -> None:
-    """Refuses to build a session anew from what it did not keep.
+    """Refuse to build a session anew from what it did not keep.
 
     Raises:
         InvalidArgument: It was built from a ``ModelProto``.
@@ -59,7 +59,7 @@ def recipe(
     providers: Sequence[Any] | None,
     provider_options: Sequence[Any] | None,
 ) -> tuple[Any, ...]:
-    """Returns arguments that build the same session in another process.
+    """Return arguments that build the same session in another process.
 
     A path stays a path, so that processes share what they map; bytes are copied.
 
@@ -91,7 +91,7 @@ def _few(source: bytes | bytearray | memoryview) -> bytes:
 
 
 def _with_whole_paths(options: SessionOptions) -> SessionOptions:
-    """Returns options with absolute folders, which any process can use."""
+    """Return options with absolute folders, which any process can use."""
     folder = options.entry(DATA_FOLDER)
     if not folder and not options.allowed_roots:
         return options
@@ -103,7 +103,7 @@ def _with_whole_paths(options: SessionOptions) -> SessionOptions:
 
 
 def rebuilt(build: Callable[..., Any], source: Any) -> Any:
-    """Builds a session from its recipe, where that arrives.
+    """Build a session from its recipe, where that arrives.
 
     Raises:
         TenonnxError: As for building one; of a path it says that the files did not travel.

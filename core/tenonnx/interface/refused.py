@@ -40,13 +40,13 @@ class ModelPackage(Refused):
 
     @classmethod
     def open(cls, package_root: str) -> NoReturn:
-        """Refuses."""
+        """Refuse."""
         del package_root
         cls._refuse()
 
     @classmethod
     def compute_directory_hash(cls, path: str) -> NoReturn:
-        """Refuses."""
+        """Refuse."""
         del path
         cls._refuse()
 

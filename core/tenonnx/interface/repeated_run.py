@@ -46,11 +46,11 @@ class RepeatedRun:
         self._memory = Memory(buffer for buffer in buffers if buffer is not None)
 
     def first(self) -> list[Any]:
-        """Returns the outputs, those with buffers in theirs."""
+        """Return the outputs, those with buffers in theirs."""
         return self.plan.run_chosen(self._inputs, self._given, self._buffers)
 
     def again(self, others: Mapping[str, Any]) -> list[Any] | None:
-        """Returns the outputs with other inputs; ``None`` if more has changed than those.
+        """Return the outputs with other inputs; ``None`` if more has changed than those.
 
         Raises:
             InvalidArgument: One of them does not fit.

@@ -26,7 +26,7 @@ class RunFuture(Future[list[Any]]):
         self._shared = shared
 
     def cancel(self) -> bool:
-        """Stops the run, whether it has begun or not; says whether it can still be stopped."""
+        """Stop the run, whether it has begun or not; return whether it can still be stopped."""
         if super().cancel():
             return True
         if self._shared or self.done():
@@ -58,7 +58,7 @@ def start(
     user_data: Any,
     options: RunOptions | None,
 ) -> RunFuture:
-    """Starts a run in another thread; see ``InferenceSession.run_async``."""
+    """Start a run in another thread; see ``InferenceSession.run_async``."""
     # Only a run that somebody can stop pays for being watched: the caller's options, or a future
     # that nobody's callback stands for.
     watched = options or (None if callback else RunOptions())

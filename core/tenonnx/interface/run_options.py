@@ -47,7 +47,7 @@ class RunOptions:
         self._adapters: list[Any] = []
 
     def add_run_config_entry(self, key: str, value: str) -> None:
-        """Stores a configuration entry; warns once of an unknown key.
+        """Store a configuration entry; warn once of an unknown key.
 
         Args:
             key: A key of onnxruntime's run options; docs/onnxruntime.md lists them.
@@ -60,7 +60,7 @@ class RunOptions:
         self._config[key] = value
 
     def get_run_config_entry(self, key: str) -> str:
-        """Returns a stored configuration entry.
+        """Return a stored configuration entry.
 
         Raises:
             NotFound: There is none of that name.
@@ -68,7 +68,7 @@ class RunOptions:
         return found_entry(key, self._config, "run")
 
     def add_active_adapter(self, adapter: Any) -> None:
-        """Makes the parameters of a ``LoraAdapter`` inputs of the run.
+        """Make the parameters of a ``LoraAdapter`` inputs of the run.
 
         Args:
             adapter: The adapter; its parameters have the names of the model's inputs.
@@ -98,7 +98,7 @@ class Deadline:
         self._end = time.perf_counter() + seconds
 
     def check(self) -> None:
-        """Raises ``Stopped`` if the time is over."""
+        """Raise ``Stopped`` if the time is over."""
         if time.perf_counter() > self._end:
             raise Stopped(
                 f"the run was stopped: it takes longer than {self.seconds} s",
@@ -113,7 +113,7 @@ class Terminator:
         self.options = options
 
     def check(self) -> None:
-        """Raises ``Stopped`` if the run is to stop."""
+        """Raise ``Stopped`` if the run is to stop."""
         if self.options.terminate:
             raise Stopped("the run was stopped: terminate is set in its RunOptions")
 
@@ -127,7 +127,7 @@ class LoadLimit:
         self._end = None if seconds is None else time.perf_counter() + seconds
 
     def check(self) -> None:
-        """Stops it.
+        """Stop it.
 
         Raises:
             ModelLoadCanceled: The options say so.
@@ -146,5 +146,5 @@ class LoadLimit:
 
 
 def wants_embedded_options(asked: bool) -> bool:
-    """Says whether models may say with which options to run them."""
+    """Return whether models may say with which options to run them."""
     return asked or os.environ.get("ORT_LOAD_CONFIG_FROM_MODEL") == "1"

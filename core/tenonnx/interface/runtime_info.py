@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
+from tenonnx.distributions import release
 from tenonnx.errors import InvalidArgument, NotSupported, PluginError, page
-from tenonnx.installed import release
 from tenonnx.interface.devices import OrtEpDevice, ep_devices
 from tenonnx.operators import Kernel
 from tenonnx.options import PROCESS_DEFAULTS
@@ -25,37 +25,37 @@ SEVERITIES: Final = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
 
 
 def get_device() -> str:
-    """Returns ``GPU`` if a provider that is usable here runs on one, else ``CPU``."""
+    """Return ``GPU`` if a provider that is usable here runs on one, else ``CPU``."""
     kinds = {device.device.type.name for device in get_ep_devices()}
     return "GPU" if "GPU" in kinds else "CPU"
 
 
 def get_ep_devices() -> list[OrtEpDevice]:
-    """Returns the providers that are usable here, each with its hardware."""
+    """Return the providers that are usable here, each with its hardware."""
     from tenonnx.plugins.manager import default_plugins
 
     return ep_devices(default_plugins())
 
 
 def get_version_string() -> str:
-    """Returns the version of tenonnx."""
+    """Return the version of tenonnx."""
     return release()
 
 
 def get_available_providers() -> list[str]:
-    """Returns the names of the providers that are usable here, those of GPUs and NPUs first."""
+    """Return the names of the providers that are usable here, those of GPUs and NPUs first."""
     return [device.ep_name for device in get_ep_devices()]
 
 
 def get_all_providers() -> list[str]:
-    """Returns the names of the registered providers, usable or not."""
+    """Return the names of the registered providers, usable or not."""
     from tenonnx.plugins.manager import default_plugins
 
     return list(default_plugins().providers)
 
 
 def kernels_by_provider() -> Iterator[tuple[str, list[Kernel]]]:
-    """Yields, by provider and operator, the kernels of all versions in order."""
+    """Yield, by provider and operator, the kernels of all versions in order."""
     from tenonnx.plugins.manager import default_plugins
 
     plugins = default_plugins()
@@ -73,7 +73,7 @@ def _order(kernel: Kernel) -> tuple[str, str, int]:
 
 
 def get_build_info() -> str:
-    """Returns versions and platform in one line."""
+    """Return versions and platform in one line."""
     return (
         f"tenonnx {get_version_string()}, Python {platform.python_version()}, "
         f"{platform.system()} {platform.machine()}"
@@ -81,32 +81,32 @@ def get_build_info() -> str:
 
 
 def print_debug_info() -> None:
-    """Prints versions and providers; ``tenonnx doctor`` says more."""
+    """Print versions and providers; ``tenonnx doctor`` says more."""
     print(get_build_info())
     print(f"providers: {', '.join(get_available_providers())}")
 
 
 def has_collective_ops() -> bool:
-    """Says whether operators may span machines: no."""
+    """Return whether operators may span machines: no."""
     return False
 
 
 def preload_dlls(
     cuda: bool = True, cudnn: bool = True, msvc: bool = True, directory: Any = None
 ) -> None:
-    """Does nothing: providers load their libraries when they start."""
+    """Do nothing: providers load their libraries when they start."""
 
 
 def enable_telemetry_events() -> None:
-    """Does nothing: there is no telemetry."""
+    """Do nothing: there is no telemetry."""
 
 
 def disable_telemetry_events() -> None:
-    """Does nothing: there is no telemetry."""
+    """Do nothing: there is no telemetry."""
 
 
 def set_default_logger_severity(severity: int) -> None:
-    """Sets the level of the logger ``tenonnx``.
+    """Set the level of the logger ``tenonnx``.
 
     Raises:
         InvalidArgument: It is none of 0 (verbose), 1 (info), 2 (warning), 3 (error), 4 (fatal).
@@ -143,7 +143,7 @@ class _ToCallback(logging.Handler):
 
 
 def set_default_logger_callback(callback: LogCallback | None, severity: int = 2) -> None:
-    """Has a function called with every message of the logger ``tenonnx``, whose level is set.
+    """Have a function called with every message of the logger ``tenonnx``, whose level is set.
 
     Args:
         callback: Gets the severity, the logger's name, an empty text, the place in the code and
@@ -166,19 +166,19 @@ def set_default_logger_callback(callback: LogCallback | None, severity: int = 2)
 
 
 def set_default_logger_verbosity(verbosity: int) -> None:
-    """Does nothing: severity 0 logs all there is."""
+    """Do nothing: severity 0 logs all there is."""
 
 
 def set_global_thread_pool_sizes(
     intra_op_num_threads: int = 0, inter_op_num_threads: int = 0
 ) -> None:
-    """Sets how many threads kernels take in sessions whose options do not say."""
+    """Set how many threads kernels take in sessions whose options do not say."""
     del inter_op_num_threads
     PROCESS_DEFAULTS["intra_op_num_threads"] = intra_op_num_threads
 
 
 def register_execution_provider_library(name: str, path: str) -> None:
-    """Registers the plug-in in a Python file.
+    """Register the plug-in in a Python file.
 
     Raises:
         NotSupported: The file is a shared library.
@@ -195,7 +195,7 @@ def register_execution_provider_library(name: str, path: str) -> None:
 
 
 def unregister_execution_provider_library(name: str) -> None:
-    """Refuses: plug-ins stay as long as the process.
+    """Refuse: plug-ins stay as long as the process.
 
     Raises:
         PluginError: Always.
@@ -207,8 +207,8 @@ def unregister_execution_provider_library(name: str) -> None:
 
 
 def create_and_register_allocator(*arguments: Any) -> None:
-    """Does nothing: there is no arena to configure."""
+    """Do nothing: there is no arena to configure."""
 
 
 def create_and_register_allocator_v2(*arguments: Any) -> None:
-    """Does nothing: there is no arena to configure."""
+    """Do nothing: there is no arena to configure."""

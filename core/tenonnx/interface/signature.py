@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from tenonnx import errors
 from tenonnx.errors import InvalidArgument, did_you_mean
-from tenonnx.interruption import MOVED, pieces
-from tenonnx.lazy_modules import onnx_ir as ir
-from tenonnx.records import record
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 STRING: Final = np.dtype(object)
 
 
-@record
+@dataclass(frozen=True)
 class NodeArg:
     """A model input or output, as onnxruntime describes it.
 
@@ -32,8 +33,8 @@ class NodeArg:
 
 
 def describe(value: ir.Value) -> NodeArg:
-    """Returns a graph input or output as a :class:`NodeArg`."""
-    from tenonnx.type_names import TYPE, proto_type_name, type_name  # a kept plan has the names
+    """Return a graph input or output as a :class:`NodeArg`."""
+    from tenonnx.type_names import TYPE, proto_type_name, type_name  # a cached plan has the names
 
     noted = value.meta.get(TYPE)
     name = type_name(value.type) if noted is None else proto_type_name(noted)
@@ -41,6 +42,8 @@ def describe(value: ir.Value) -> NodeArg:
 
 
 def _shape(value: ir.Value) -> list[int | str | None]:
+    import onnx_ir as ir
+
     kind = value.type
     while isinstance(kind, ir.OptionalType):
         kind = kind.elem_type
@@ -58,6 +61,8 @@ class InputCheck:
     """
 
     def __init__(self, value: ir.Value, default: Any = None) -> None:
+        import onnx_ir as ir
+
         self.arg = describe(value)
         self.default = default
         self.optional = isinstance(value.type, ir.OptionalType)
@@ -70,7 +75,7 @@ class InputCheck:
         self._fixed = tuple((i, d) for i, d in enumerate(self._dims or ()) if isinstance(d, int))
 
     def __call__(self, given: Any) -> Any:
-        """Returns the input as the plan takes it.
+        """Return the input as the plan takes it.
 
         Raises:
             InvalidArgument: Wrong kind, dtype, rank or size; the message names it and the expected
@@ -80,7 +85,7 @@ class InputCheck:
             return self._as_other(given)
         array = given if type(given) is np.ndarray else self._as_array(given)
         if array is None:
-            return None
+            return self.default
         if array.dtype is not self._dtype and array.dtype != self._dtype:
             array = self._convert(array)
         elif self._dtype is STRING:
@@ -88,7 +93,7 @@ class InputCheck:
         return self._of_this_shape(array)
 
     def on_device(self, array: Any) -> Any:
-        """Returns an array of a device as the plan takes it.
+        """Return an array of a device as the plan takes it.
 
         Raises:
             InvalidArgument: Wrong dtype, rank or size.
@@ -109,14 +114,14 @@ class InputCheck:
         return array
 
     def _as_other(self, given: Any) -> Any:
-        """Returns a sequence, map, optional or sparse tensor."""
+        """Return a sequence, map, optional or sparse tensor."""
         if self.sparse:
             return self._as_sparse(given)
         given = _unwrap(given)
         kind = self.arg.type.removeprefix("optional(")
         if given is None:
             self._take_none()
-            return None
+            return self.default
         if kind.startswith("seq("):
             if isinstance(given, dict | str) or not hasattr(given, "__iter__"):
                 raise self._wrong(type(given).__name__)
@@ -150,7 +155,8 @@ class InputCheck:
         return items
 
     def _take_none(self) -> None:
-        if not self._absent:
+        """Take ``None`` for an input that is not passed, as onnxruntime does."""
+        if not self._absent and self.default is None:
             raise self._wrong("None")
 
     def _as_array(self, given: Any) -> np.ndarray[Any, Any] | None:
@@ -197,22 +203,24 @@ class InputCheck:
 
 
 def _asked_for(value: ir.Value) -> bool:
-    """Tells whether the model tests for the presence of an input, which may then be absent."""
+    """Return whether the model tests for the presence of an input, which may then be absent."""
     return any(user.op_type == "OptionalHasElement" for user in value.consumers())
 
 
 def _unwrap(given: Any) -> Any:
-    """Returns the array in an ``OrtValue``, and anything else as it is."""
+    """Return the array in an ``OrtValue``, and anything else as it is."""
     numpy = getattr(given, "numpy", None)
     return numpy() if numpy is not None and hasattr(given, "is_tensor_sequence") else given
 
 
 def _element_dtype(value: ir.Value) -> np.dtype[Any] | None:
-    """Returns the dtype of an input's tensors, which a sequence or optional may hold.
+    """Return the dtype of an input's tensors, which a sequence or optional may hold.
 
     Raises:
         InvalidGraph: The file does not say it.
     """
+    import onnx_ir as ir
+
     kind = value.type
     while isinstance(kind, ir.SequenceType | ir.OptionalType):
         kind = kind.elem_type
@@ -230,13 +238,9 @@ def _as_strings(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _worded(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Returns an array of objects as one of strings, which those of data frames often are not."""
-    row = array.ravel()
-    for some in pieces(len(row), len(row), MOVED) if len(row) > MOVED else (slice(None),):
-        part = row[some].tolist()
-        if list(map(type, part)).count(str) != len(part):
-            break
-    else:
+    """Return an array of objects as one of strings, which those of data frames often are not."""
+    items = array.ravel().tolist()
+    if list(map(type, items)).count(str) == len(items):
         return array
     words = np.empty(array.shape, object)
     words.reshape(-1)[:] = [str(item) for item in array.flat]
@@ -263,10 +267,10 @@ class Signature:
     def arguments(
         self, feeds: Mapping[str, Any], on_devices: Mapping[str, Any] | None = None
     ) -> list[Any]:
-        """Returns the plan's arguments for a caller's feeds.
+        """Return the plan's arguments for a caller's feeds.
 
         Args:
-            feeds: Inputs by name.
+            feeds: Inputs by name. One that is ``None`` counts as not passed, whatever its name.
             on_devices: Arrays of devices in place of some of them; they are used where they are.
 
         Raises:
@@ -301,14 +305,14 @@ class Signature:
         return arguments
 
     def _refuse_unknown(self, feeds: Mapping[str, Any]) -> None:
-        for name in feeds:
-            if name not in self._input_names:
+        for name, given in feeds.items():
+            if name not in self._input_names and given is not None:
                 raise InvalidArgument(
                     f"the model has no input {name!r}{did_you_mean(name, self._input_names)}"
                 )
 
     def positions(self, names: Sequence[str]) -> list[int]:
-        """Returns where the named outputs stand.
+        """Return where the named outputs stand.
 
         Raises:
             InvalidArgument: There is no such output.

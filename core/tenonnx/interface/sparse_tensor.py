@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 
 from tenonnx.errors import InvalidArgument, NotSupported
 from tenonnx.interface.device_enums import OrtSparseFormat
 from tenonnx.interface.devices import OrtDevice
-from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.type_names import type_name
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
@@ -69,7 +69,7 @@ class SparseTensor:
     def sparse_coo_from_numpy(
         cls, dense_shape: Any, values: NDArray, coo_indices: NDArray, ort_device: OrtDevice
     ) -> SparseTensor:
-        """Returns a tensor from values and their positions.
+        """Return a tensor from values and their positions.
 
         Args:
             dense_shape: The sizes of the dense tensor.
@@ -97,7 +97,7 @@ class SparseTensor:
         outer_indices: NDArray,
         ort_device: OrtDevice,
     ) -> SparseTensor:
-        """Returns a matrix from values, their columns, and where each row starts.
+        """Return a matrix from values, their columns, and where each row starts.
 
         Args:
             dense_shape: The sizes of the dense tensor.
@@ -140,7 +140,7 @@ class SparseTensor:
         return "cpu"
 
     def as_coo_view(self) -> CooView:
-        """Returns its coordinates.
+        """Return its coordinates.
 
         Raises:
             InvalidArgument: It is in another format.
@@ -150,7 +150,7 @@ class SparseTensor:
         return self._view
 
     def as_csrc_view(self) -> CsrView:
-        """Returns its columns and rows.
+        """Return its columns and rows.
 
         Raises:
             InvalidArgument: It is in another format.
@@ -160,7 +160,7 @@ class SparseTensor:
         return self._view
 
     def as_blocksparse_view(self) -> Any:
-        """Refuses: no sparse tensor is made of blocks.
+        """Refuse: no sparse tensor is made of blocks.
 
         Raises:
             InvalidArgument: Always.
@@ -168,7 +168,7 @@ class SparseTensor:
         raise InvalidArgument(f"the sparse tensor is {self._layout.name}, not block-sparse")
 
     def to_cuda(self, ort_device: OrtDevice) -> SparseTensor:
-        """Refuses: sparse tensors stay on the host.
+        """Refuse: sparse tensors stay on the host.
 
         Raises:
             NotSupported: Always.
@@ -176,7 +176,7 @@ class SparseTensor:
         raise NotSupported(f"sparse tensors stay on the host; {ort_device.name} takes dense ones")
 
     def coordinates(self) -> tuple[NDArray, ...]:
-        """Returns where the values belong: an array for each axis, as ``numpy.nonzero`` gives."""
+        """Return where the values belong: an array for each axis, as ``numpy.nonzero`` gives."""
         if isinstance(self._view, CsrView):
             outer = self._view.outer()
             return np.repeat(np.arange(len(outer) - 1), np.diff(outer)), self._view.inner()
@@ -186,7 +186,7 @@ class SparseTensor:
         return tuple(indices.T)
 
     def to_dense(self) -> NDArray:
-        """Returns the tensor with its zeros, as a new array."""
+        """Return the tensor with its zeros, as a new array."""
         dense = np.zeros(tuple(self._shape), self._values.dtype)
         dense[self.coordinates()] = self._values
         return dense

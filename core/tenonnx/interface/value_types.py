@@ -7,21 +7,23 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 
 from tenonnx.errors import InvalidArgument
-from tenonnx.lazy_modules import onnx_ir as ir
-from tenonnx.type_names import element_name
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
     from tenonnx.interface.sparse_tensor import SparseTensor
 
 
 def element_dtype(element_type: Any) -> np.dtype[Any]:
-    """Returns the dtype of a numpy or ONNX element type.
+    """Return the dtype of a numpy or ONNX element type.
 
     Raises:
         InvalidArgument: It is neither.
     """
     try:
         if isinstance(element_type, int):
+            import onnx_ir as ir
+
             return ir.DataType(element_type).numpy()
         dtype = np.dtype(element_type)
     except (TypeError, ValueError) as error:
@@ -30,13 +32,15 @@ def element_dtype(element_type: Any) -> np.dtype[Any]:
 
 
 def onnx_type(array: Any) -> ir.DataType:
-    """Returns the ONNX element type of an array."""
+    """Return the ONNX element type of an array."""
+    import onnx_ir as ir
+
     dtype = np.dtype(array.dtype)
     return ir.DataType.STRING if dtype.kind in "OUS" else ir.DataType.from_numpy(dtype)
 
 
 def is_sparse(value: Any) -> TypeGuard[SparseTensor]:
-    """Says whether a value is a sparse tensor."""
+    """Return whether a value is a sparse tensor."""
     if isinstance(value, np.ndarray):
         return False
     from tenonnx.interface.sparse_tensor import SparseTensor  # few values are sparse
@@ -45,7 +49,7 @@ def is_sparse(value: Any) -> TypeGuard[SparseTensor]:
 
 
 def describe_value(value: Any) -> str:
-    """Returns the name of the type that a value has."""
+    """Return the name of the type that a value has."""
     if value is None:
         return "optional()"
     if is_sparse(value):
@@ -56,4 +60,6 @@ def describe_value(value: Any) -> str:
         key, item = next(iter(value.items()), ("", np.float32(0)))
         kind = "string" if isinstance(key, str) else "int64"
         return f"map({kind},{describe_value(np.asarray(item))})"
+    from tenonnx.type_names import element_name
+
     return f"tensor({element_name(onnx_type(value).name)})"

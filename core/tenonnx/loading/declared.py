@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def forget_unknown_sizes(model: ir.Model) -> None:
-    """Has no value declare a size below zero, and no input of the model rank 0.
+    """Have no value declare a size below zero, and no input of the model rank 0.
 
     Exporters write -1 for a size that they do not know, and an empty list of sizes for a shape:
     onnxruntime takes any size, and any rank. Whoever reads a shape later may believe it.

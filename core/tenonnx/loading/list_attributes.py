@@ -31,7 +31,7 @@ class ListAttribute(ir.Attr):
 
 
 def put_back(model: ir.Model, lists: Mapping[str, LongList]) -> None:
-    """Gives attributes of a model their lists, by the documentation that they have instead."""
+    """Give attributes of a model their lists, by the documentation that they have instead."""
     owners: list[ir.Node | ir.Function] = [*nodes(model.graph), *model.functions.values()]
     for function in model.functions.values():
         owners += nodes(function.graph)

@@ -79,7 +79,7 @@ class LongList(Sequence[Any]):
 
 
 def read(attribute: memoryview) -> tuple[int, LongList] | None:
-    """Returns a list, and where the run of its items begins, of a serialized attribute.
+    """Return a list, and where the run of its items begins, of a serialized attribute.
 
     Returns:
         ``None`` if it is not a name, a run of one of the lists, and a type of three bytes; or if
@@ -104,7 +104,7 @@ def _floats(run: memoryview) -> LongList | None:
 
 
 def _ints(run: memoryview) -> LongList | None:
-    """Reads numbers of seven bits a byte, the lowest first, the last byte of each below 128."""
+    """Read numbers of seven bits a byte, the lowest first, the last byte of each below 128."""
     data = np.frombuffer(run, np.uint8)
     if not len(data) % 2 and (data[::2] == INT).all() and data[1::2].max() < 128:
         return LongList(data[1::2].astype(np.int64))  # a byte each
@@ -126,7 +126,7 @@ def _ints(run: memoryview) -> LongList | None:
 
 
 def _words(run: memoryview) -> LongList | None:
-    """Reads words by replacing each different one, with its tag and its length, by a number.
+    """Read words by replacing each different one, with its tag and its length, by a number.
 
     A tag followed by a byte below ``CONTROL`` is a word's beginning and nothing else, as long as no
     word has such a byte: numbers are such bytes, so that a word around another is found out.

@@ -12,12 +12,12 @@ from tenonnx.type_names import TYPE
 
 
 def has_maps(graphs: Iterable[onnx.GraphProto]) -> bool:
-    """Tells whether any value of graphs is a map, or holds one."""
+    """Return whether any value of graphs is a map, or holds one."""
     return any(_holds_map(value.type) for graph in graphs for value in _values(graph))
 
 
 def take_map_types(graphs: Iterable[onnx.GraphProto]) -> dict[str, onnx.TypeProto]:
-    """Clears every type with a map in it; returns those of inputs and outputs, by name."""
+    """Clear every type with a map in it; return those of inputs and outputs, by name."""
     taken = {}
     for graph in graphs:
         for value in _values(graph):
@@ -28,14 +28,14 @@ def take_map_types(graphs: Iterable[onnx.GraphProto]) -> dict[str, onnx.TypeProt
 
 
 def note_map_types(model: ir.Model, types: Mapping[str, onnx.TypeProto]) -> None:
-    """Writes what ``take_map_types`` returned on a model's inputs and outputs."""
+    """Write what ``take_map_types`` returned on a model's inputs and outputs."""
     for value in (*model.graph.inputs, *model.graph.outputs):
         if (noted := types.get(value.name or "")) is not None:
             value.meta[TYPE] = noted
 
 
 def restore_map_types(model: ir.Model, path: Path) -> None:
-    """Writes what ``note_map_types`` noted into a file that the model was saved to."""
+    """Write what ``note_map_types`` noted into a file that the model was saved to."""
     values = (*model.graph.inputs, *model.graph.outputs)
     noted = {value.name: value.meta[TYPE] for value in values if TYPE in value.meta}
     if not noted:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from tenonnx.errors import InvalidGraph, NoSuchFile
-from tenonnx.records import record
 
 
-@record
+@dataclass(frozen=True)
 class DataFolders:
     """Finds the files that the locations of external data name, and refuses all others.
 
@@ -31,7 +31,7 @@ class DataFolders:
 
     @classmethod
     def of_model(cls, path: str, allowed_roots: Iterable[str | os.PathLike[str]]) -> DataFolders:
-        """Returns the folders of a model's file."""
+        """Return the folders of a model's file."""
         opened = os.path.dirname(os.path.abspath(path))  # noqa: PTH100, PTH120 - keeps links
         behind = os.path.dirname(os.path.realpath(path))  # noqa: PTH120
         return cls.of_folders([opened, behind], allowed_roots)
@@ -40,7 +40,7 @@ class DataFolders:
     def of_folders(
         cls, folders: Iterable[str], allowed_roots: Iterable[str | os.PathLike[str]]
     ) -> DataFolders:
-        """Returns the policy for data next to a model in one of some folders."""
+        """Return the policy for data next to a model in one of some folders."""
         roots = [os.path.realpath(root) for root in allowed_roots]
         folders = list(dict.fromkeys(folders)) or roots
         blobs = [blob for folder in folders if (blob := _hugging_face_blobs(folder))]
@@ -48,7 +48,7 @@ class DataFolders:
         return cls(tuple(folders), tuple(dict.fromkeys(allowed)), tuple(roots))
 
     def resolve(self, location: str, tensor: str) -> str:
-        """Returns the real path of a location.
+        """Return the real path of a location.
 
         Args:
             location: As the tensor gives it.
@@ -89,7 +89,7 @@ class DataFolders:
 
 
 def missing(path: str) -> NoSuchFile:
-    """Returns the error for a model that is not there, with the names that come close."""
+    """Return the error for a model that is not there, with the names that come close."""
     if not path:
         return NoSuchFile("the model's path is empty")
     if "://" in path:
@@ -128,7 +128,7 @@ def _is_inside(real: str, root: str) -> bool:
 
 
 def _hugging_face_blobs(folder: str) -> str | None:
-    """Returns ``<repo>/blobs`` for a folder at or below ``<repo>/snapshots/<revision>``."""
+    """Return ``<repo>/blobs`` for a folder at or below ``<repo>/snapshots/<revision>``."""
     for place in (Path(folder), *Path(folder).parents):
         if place.parent.name == "snapshots" and (place.parent.parent / "blobs").is_dir():
             return str(place.parent.parent / "blobs")

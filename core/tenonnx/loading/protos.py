@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import onnx
 
 from tenonnx.errors import MalformedGraph
-from tenonnx.lazy_modules import WARNING, with_logging
-
-if TYPE_CHECKING:
-    from logging import LogRecord
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -42,7 +39,7 @@ FIELD_OF: Final = {
 
 
 def graphs(model: onnx.ModelProto) -> tuple[onnx.GraphProto, ...]:
-    """Returns a model's graph, and all graphs inside it and inside its functions.
+    """Return a model's graph, and all graphs inside it and inside its functions.
 
     Raises:
         MalformedGraph: A node has two attributes of one name, or an attribute without a type or
@@ -80,7 +77,7 @@ def _refuse_twice(node: onnx.NodeProto) -> None:
 
 
 def _refuse_misfit(node: onnx.NodeProto, attribute: onnx.AttributeProto) -> None:
-    """Refuses values that are not what an attribute's type says; none at all is 0, or no items.
+    """Refuse values that are not what an attribute's type says; none at all is 0, or no items.
 
     Of constants onnxruntime reads the value of the type, whatever else there is.
     """
@@ -105,7 +102,7 @@ def _label(node: onnx.NodeProto) -> str:
 
 
 def read_quietly(read: Callable[[P], R], proto: P) -> R:
-    """Calls a function of ``onnx_ir.serde`` without its remarks on every value.
+    """Call a function of ``onnx_ir.serde`` without its remarks on every value.
 
     Programs that log all there is would get one for each value whose type is not declared. What
     others have onnx_ir read is remarked on as they want it.
@@ -117,15 +114,11 @@ def read_quietly(read: Callable[[P], R], proto: P) -> R:
         _reading.now = False
 
 
-def _is_wanted(record: LogRecord) -> bool:
-    return record.levelno >= WARNING or not getattr(_reading, "now", False)
-
-
-def _arrange(logging: Any) -> None:
-    # Of a malformed graph the exception says all; without a handler it would be said twice.
-    logging.getLogger("onnx_ir").addHandler(logging.NullHandler())
-    logging.getLogger("onnx_ir.serde").addFilter(_is_wanted)
+def _is_wanted(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.WARNING or not getattr(_reading, "now", False)
 
 
 _reading = threading.local()
-with_logging(_arrange)
+# Of a malformed graph the exception says all; without a handler it would be said twice.
+logging.getLogger("onnx_ir").addHandler(logging.NullHandler())
+logging.getLogger("onnx_ir.serde").addFilter(_is_wanted)

@@ -7,6 +7,7 @@ times for a weight. It reads types, attributes and functions here, too.
 from __future__ import annotations
 
 import itertools
+import logging
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
@@ -17,10 +18,9 @@ import onnx_ir as ir
 from tenonnx import interruption
 from tenonnx.errors import InvalidGraph
 from tenonnx.graph import OFTEN, label
-from tenonnx.lazy_modules import logger
 from tenonnx.loading.tensors import TensorReader
 
-log = logger("tenonnx.loading")
+log = logging.getLogger("tenonnx.loading")
 
 TENSOR, TENSORS = onnx.AttributeProto.TENSOR, onnx.AttributeProto.TENSORS
 GRAPH, GRAPHS = onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS
@@ -38,7 +38,7 @@ metadata = ir.serde.deserialize_metadata_props
 
 
 def read_model(proto: onnx.ModelProto, tensors: TensorReader) -> ir.Model:
-    """Returns a model; the tensors of its functions are not weights yet.
+    """Return a model; the tensors of its functions are not weights yet.
 
     Raises:
         ValueError: A graph makes a value twice; or what onnx_ir raises of a malformed type.
@@ -63,7 +63,7 @@ def read_model(proto: onnx.ModelProto, tensors: TensorReader) -> ir.Model:
 
 
 def refuse_references(node: ir.Node) -> None:
-    """Refuses attributes that are a function's, which only nodes of a function may have."""
+    """Refuse attributes that are a function's, which only nodes of a function may have."""
     for name, attribute in node.attributes.data.items():
         if attribute.is_ref():
             raise InvalidGraph(
@@ -127,7 +127,7 @@ class _GraphReader:
     def _nodes(
         self, protos: Iterable[onnx.NodeProto], scopes: Scopes, said: Said
     ) -> Iterator[ir.Node]:
-        """Yields nodes whose outputs are values already. The hot loop: a turn for every node."""
+        """Yield nodes whose outputs are values already. The hot loop: a turn for every node."""
         own = scopes[0]
         for number, proto in enumerate(protos):
             if not number % OFTEN:
@@ -172,7 +172,7 @@ class _GraphReader:
         return ir.AttrTensors(name, found, about)
 
     def _placed(self, proto: onnx.NodeProto, scopes: Scopes) -> Iterator[Any]:
-        """Yields on which of the model's devices a node is to be, which nobody here asks."""
+        """Yield on which of the model's devices a node is to be, which nobody here asks."""
         import dataclasses  # few models say so
 
         for each in proto.device_configurations:
@@ -182,7 +182,7 @@ class _GraphReader:
 
 
 def _declare(protos: Iterable[onnx.NodeProto], own: dict[str, ir.Value], said: Said) -> None:
-    """Makes the values that nodes make, so that nodes before these may read them."""
+    """Make the values that nodes make, so that nodes before these may read them."""
     for proto in protos:
         for name in proto.output:
             if not name:
@@ -198,7 +198,7 @@ def _declare(protos: Iterable[onnx.NodeProto], own: dict[str, ir.Value], said: S
 
 
 def _value_around(name: str, scopes: Scopes, said: Said) -> ir.Value:
-    """Returns a value of the graphs around one, or a new one that nothing makes."""
+    """Return a value of the graphs around one, or a new one that nothing makes."""
     for values in itertools.islice(scopes, 1, None):
         if name in values:
             return values[name]
@@ -209,7 +209,7 @@ def _value_around(name: str, scopes: Scopes, said: Said) -> ir.Value:
 def _say_of_functions(
     functions: Iterable[ir.Function], infos: Iterable[onnx.ValueInfoProto]
 ) -> None:
-    """Gives values of functions what a model's graph says of them, as domain::function/value."""
+    """Give values of functions what a model's graph says of them, as domain::function/value."""
     said = {info.name: info for info in infos}
     for function in functions:
         made = (value for node in function for value in node.outputs)

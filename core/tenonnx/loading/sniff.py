@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from tenonnx.records import NamedTuple
+from typing import Final, NamedTuple
 
 
 class Likeness(NamedTuple):
@@ -64,7 +62,7 @@ MEMBERS: Final = {
 
 
 def looks_like(buffer: memoryview) -> Likeness | None:
-    """Returns what a buffer looks like, if its first bytes make that clear."""
+    """Return what a buffer looks like, if its first bytes make that clear."""
     head = bytes(buffer[:256])
     if not head:
         return Likeness("empty", INCOMPLETE)
@@ -92,7 +90,7 @@ def looks_like(buffer: memoryview) -> Likeness | None:
 
 
 def _text(head: bytes) -> str:
-    """Returns what the first bytes say, if they are text."""
+    """Return what the first bytes say, if they are text."""
     try:
         text = head.decode("utf-8", "strict" if len(head) < 256 else "ignore")
     except UnicodeDecodeError:

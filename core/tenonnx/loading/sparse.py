@@ -30,14 +30,14 @@ MAX_DENSITY: Final = 1000
 
 
 def has_sparse(proto: onnx.ModelProto, graphs: Iterable[onnx.GraphProto]) -> bool:
-    """Tells whether a model, whose graphs these are, has sparse initializers or constants."""
+    """Return whether a model, whose graphs these are, has sparse initializers or constants."""
     return any(g.sparse_initializer for g in graphs) or any(_sparse_constants(proto, graphs))
 
 
 def densify(
     proto: onnx.ModelProto, graphs: Iterable[onnx.GraphProto], reader: TensorReader
 ) -> None:
-    """Replaces sparse initializers and constants by tensors that the reader knows as dense.
+    """Replace sparse initializers and constants by tensors that the reader knows as dense.
 
     Raises:
         InvalidGraph: One is malformed, or takes more memory than the model may ask for.
@@ -73,7 +73,7 @@ class _Densifier:
         self._stored = self._made = 0
 
     def placeholder(self, sparse: onnx.SparseTensorProto, name: str) -> onnx.TensorProto:
-        """Returns a tensor by which the reader finds the dense weight."""
+        """Return a tensor by which the reader finds the dense weight."""
         weight = self._dense(sparse, name)
         location = f"sparse:{weight.key}"
         self._reader.known[location] = weight
@@ -109,7 +109,7 @@ class _Densifier:
 
 
 def _check(name: str, values: Weight, indices: Weight, shape: tuple[int, ...]) -> None:
-    """Raises InvalidGraph unless the parts make a sparse tensor that can be made dense."""
+    """Raise InvalidGraph unless the parts make a sparse tensor that can be made dense."""
     if indices.dtype != ir.DataType.INT64 or len(values.shape) != 1 or min(shape, default=0) < 0:
         raise InvalidGraph(f"sparse tensor {name!r} needs flat values, int64 indices and a shape")
     if is_packed(values.dtype) or len(shape) > MAX_RANK:
@@ -130,14 +130,14 @@ def _check(name: str, values: Weight, indices: Weight, shape: tuple[int, ...]) -
 
 
 def _memory() -> float:
-    """Returns the bytes of memory of this machine, as far as it tells."""
+    """Return the bytes of memory of this machine, as far as it tells."""
     if not hasattr(os, "sysconf"):  # Windows
         return math.inf
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _flat(indices: NDArray, shape: tuple[int, ...], name: str) -> NDArray:
-    """Returns positions in the flat tensor: indices are those, or one row of coordinates each."""
+    """Return positions in the flat tensor: indices are those, or one row of coordinates each."""
     bounds = shape
     if indices.ndim == 1:
         indices, bounds = indices[:, np.newaxis], (math.prod(shape),)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tenonnx.errors import InvalidArgument, NotFound, did_you_mean
-from tenonnx.records import field, record
 
 if TYPE_CHECKING:
     from tenonnx.weights.registry import WeightRegistry
     from tenonnx.weights.weight import Weight
 
 
-@record
+@dataclass(frozen=True)
 class Supplied:
     """The caller's data in place of a model's own; used without a copy.
 
@@ -31,7 +31,7 @@ class Supplied:
         return bool(self.initializers or self.files)
 
     def weight(self, registry: WeightRegistry, tensor: Any, name: str) -> Weight:
-        """Returns the weight that an initializer is to be.
+        """Return the weight that an initializer is to be.
 
         Raises:
             InvalidArgument: It differs from the model's in element type or shape.
@@ -47,7 +47,7 @@ class Supplied:
         return registry.from_array(array, dtype)
 
     def refuse_unknown(self, names: Iterable[str]) -> None:
-        """Refuses values of initializers that the model has not.
+        """Refuse values of initializers that the model has not.
 
         Raises:
             NotFound: There is such a value.

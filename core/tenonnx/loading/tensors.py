@@ -69,7 +69,7 @@ class TensorReader:
         self._base = ""
 
     def read(self, tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
-        """Returns the tensor over its weight; itself if it is one already, or holds strings.
+        """Return the tensor over its weight; itself if it is one already, or holds strings.
 
         A tensor that the caller supplies by its name is never looked for anywhere else.
         """
@@ -91,13 +91,13 @@ class TensorReader:
         )
 
     def of_proto(self, proto: onnx.TensorProto, name: str) -> ir.TensorProtocol:
-        """Returns a tensor of the model, which errors call by the name given, as ``read`` does."""
+        """Return a tensor of the model, which errors call by the name given, as ``read`` does."""
         return self.read(ir.serde.deserialize_tensor(proto), name)
 
     def initializers(
         self, protos: Iterable[onnx.TensorProto]
     ) -> Iterator[tuple[str, ir.TensorProtocol]]:
-        """Yields the names and tensors of a graph's initializers, in order.
+        """Yield the names and tensors of a graph's initializers, in order.
 
         There may be a hundred thousand small ones, so these are looked at once, and lie together.
         """
@@ -116,7 +116,7 @@ class TensorReader:
             yield name, tensor
 
     def weight(self, tensor: ir.TensorProtocol, name: str) -> Weight:
-        """Returns the weight of a tensor, which errors call by the name given.
+        """Return the weight of a tensor, which errors call by the name given.
 
         Raises:
             InvalidGraph: The tensor contradicts itself, or its data is not to be had.
@@ -182,7 +182,7 @@ class TensorReader:
 
 
 def _small_numbers(proto: onnx.TensorProto) -> Constant | None:
-    """Returns the parts of a plain, small and well-formed tensor; ``None`` for others."""
+    """Return the parts of a plain, small and well-formed tensor; ``None`` for others."""
     content, number = proto.raw_data, proto.data_type
     if not 0 < len(content) <= SMALL or number not in PLAIN or proto.data_location:
         return None
@@ -196,7 +196,7 @@ def _small_numbers(proto: onnx.TensorProto) -> Constant | None:
 def _checked_shape(
     tensor: ir.TensorProtocol, dtype: ir.DataType, name: str, nbytes: int | None, where: str
 ) -> tuple[int, ...]:
-    """Returns a tensor's shape, if there can be such a tensor and it takes so many bytes."""
+    """Return a tensor's shape, if there can be such a tensor and it takes so many bytes."""
     shape = tuple(map(int, tensor.shape.numpy()))
     if min(shape, default=0) < 0:
         wrong = "has a negative dimension"

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from tenonnx.errors import InvalidProtobuf
-from tenonnx.records import NamedTuple
 
 if TYPE_CHECKING:
     from tenonnx.loading.long_lists import LongList
@@ -88,7 +87,7 @@ class Skeleton(NamedTuple):
 def skim(
     buffer: memoryview, threshold: int = THRESHOLD, where: tuple[int, int] | None = None
 ) -> Skeleton:
-    """Returns the skeleton of a serialized ``ModelProto``.
+    """Return the skeleton of a serialized ``ModelProto``.
 
     Takes time in proportion to the number of messages, not of bytes, and copies only what the
     skeleton has. Messages no longer than the threshold are not looked into.
@@ -118,7 +117,7 @@ class _Scan:
         self.lists: dict[str, LongList] = {}
 
     def message(self, start: int, stop: int, kind: Message, depth: int) -> Pieces | None:
-        """Returns what replaces a message; ``None`` if it stays as it is.
+        """Return what replaces a message; ``None`` if it stays as it is.
 
         The hot loop: one turn for every field of every long message.
         """
@@ -152,7 +151,7 @@ class _Scan:
         return [*pieces, buffer[copied:stop]] if pieces else None
 
     def holds_no_tensor(self, stop: int) -> bool:
-        """Says whether an attribute ends with saying that it is numbers or words.
+        """Return whether an attribute ends with saying that it is numbers or words.
 
         A forest has hundreds of thousands. If the three bytes are something else's, a tensor stays
         in the skeleton.
@@ -164,7 +163,7 @@ class _Scan:
         )
 
     def long_list(self, start: int, stop: int) -> Pieces | None:
-        """Returns what replaces an attribute that is a long list; ``None`` if it stays."""
+        """Return what replaces an attribute that is a long list; ``None`` if it stays."""
         from tenonnx.loading.long_lists import read  # few models have any
 
         found = read(self.buffer[start:stop])
@@ -177,7 +176,7 @@ class _Scan:
         return [self.buffer[start : start + begin], documentation, self.buffer[stop - 3 : stop]]
 
     def tensor(self, start: int, stop: int) -> Pieces | None:
-        """Returns what replaces a ``TensorProto``; ``None`` if its content is short."""
+        """Return what replaces a ``TensorProto``; ``None`` if its content is short."""
         buffer = self.buffer
         position, data_type, location = start, 0, 0
         contents: list[tuple[int, int, int, int]] = []
@@ -202,7 +201,7 @@ class _Scan:
         return [buffer[start:begin], buffer[end:stop], self.reference % (body, end - body)]
 
     def skip(self, tag: int, begin: int, position: int, stop: int) -> int:
-        """Returns the end of a field without a length."""
+        """Return the end of a field without a length."""
         wire = tag & 7
         if wire == VARINT and tag > 7:
             return self.varint(position, stop)[1]
@@ -214,7 +213,7 @@ class _Scan:
         return end
 
     def length(self, position: int, stop: int) -> tuple[int, int]:
-        """Returns where that begins and ends whose length stands at a position."""
+        """Return where that begins and ends whose length stands at a position."""
         length, body = self.varint(position, stop)
         if length > stop - body:
             error = _error(position, f"a length up to {stop - body}", str(length))
@@ -224,7 +223,7 @@ class _Scan:
         return body, body + length
 
     def varint(self, position: int, stop: int) -> tuple[int, int]:
-        """Returns the number that stands at a position, and where it ends."""
+        """Return the number that stands at a position, and where it ends."""
         buffer = self.buffer
         if position < stop and (value := buffer[position]) < 128:
             return value, position + 1
@@ -240,7 +239,7 @@ class _Scan:
 
 
 def _reference(location: str) -> bytes:
-    """Returns the fields that make a tensor external, but for its offset and length."""
+    """Return the fields that make a tensor external, but for its offset and length."""
     name = location.encode()
     entries = [b"\n\x08location\x12%c%s" % (len(name), name)]
     # Fixed widths, so that the lengths are known before the numbers are.

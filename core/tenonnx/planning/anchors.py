@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tenonnx.graph import array_of, attribute
 from tenonnx.planning.fusion import Scope, beside
 from tenonnx.planning.lower import is_constant
-from tenonnx.records import record
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -31,7 +31,7 @@ CLIP_BY_INPUTS = 11
 S = TypeVar("S", bound=Scope)
 
 
-@record
+@dataclass(frozen=True)
 class Part:
     """A node that an anchor's kernel takes with it.
 
@@ -55,7 +55,7 @@ class Part:
     needed: bool = False
 
     def is_meant(self, node: ir.Node) -> bool:
-        """Says whether a node may be this part, by its operator."""
+        """Return whether a node may be this part, by its operator."""
         if node.domain:
             return f"{node.domain}::{node.op_type}" in self.operators
         return node.op_type in self.operators and (node.version or 1) >= self.since
@@ -88,15 +88,15 @@ class Walk(Generic[S]):
         return self.nodes[-1].outputs[0]
 
     def beside(self, node: ir.Node) -> int:
-        """Returns the position of the operand that a node of two has beside the value."""
+        """Return the position of the operand that a node of two has beside the value."""
         return beside(node, self.value)
 
     def next(self, part: Part) -> ir.Node | None:
-        """Returns the node that alone reads the value, as a part may."""
+        """Return the node that alone reads the value, as a part may."""
         return (self.scope.consumer if part.again else self.scope.reader)(self.value)
 
     def takes(self, part: Part) -> bool:
-        """Goes on by a node, if it is a part that the kernel takes."""
+        """Go on by a node, if it is a part that the kernel takes."""
         node = self.next(part)
         if node is None or not part.is_meant(node):
             return False
@@ -112,12 +112,12 @@ class Walk(Generic[S]):
 
 
 def other(node: ir.Node, walk: Walk[Any]) -> ir.Value | str:
-    """Reads the operand that a node of two has beside the value."""
+    """Read the operand that a node of two has beside the value."""
     return node.inputs[walk.beside(node)] or "it has one operand"
 
 
 def clip_bounds(node: ir.Node) -> tuple[float, float] | None:
-    """Returns a Clip's bounds, infinite where it has none; ``None`` if they are not known."""
+    """Return a Clip's bounds, infinite where it has none; ``None`` if they are not known."""
     if (node.version or 1) < CLIP_BY_INPUTS:
         return attribute(node, "min", -math.inf), attribute(node, "max", math.inf)
     bounds = [-math.inf, math.inf]
@@ -132,7 +132,7 @@ def clip_bounds(node: ir.Node) -> tuple[float, float] | None:
 
 
 def follow(anchor: ir.Node, scope: S, *parts: Part, about: Any = None) -> Walk[S]:
-    """Returns the longest epilogue of an anchor.
+    """Return the longest epilogue of an anchor.
 
     Args:
         anchor: Where it begins.
@@ -155,7 +155,7 @@ def follow(anchor: ir.Node, scope: S, *parts: Part, about: Any = None) -> Walk[S
 
 
 def _tell(walk: Walk[Any], missed: Sequence[Part], misses: NearMisses) -> None:
-    """Notes why a walk ends where it does, if a node behind its end is nearly a part."""
+    """Note why a walk ends where it does, if a node behind its end is nearly a part."""
     if not walk.is_whole and len(walk.nodes) == 1:
         missed = missed[-1:]
     anchor = walk.nodes[0]

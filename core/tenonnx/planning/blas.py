@@ -15,12 +15,11 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tenonnx.planning.quiet import quietly
-from tenonnx.records import NamedTuple
 
 NAMES = ("scipy_openblas_{}64_", "scipy_openblas_{}", "openblas_{}64_", "openblas_{}")
 """The names of OpenBLAS's functions: in numpy's wheels, and in distributions' builds."""
@@ -48,13 +47,14 @@ class OpenBlas(NamedTuple):
 
 @functools.cache
 def openblas() -> OpenBlas | None:
-    """Returns the OpenBLAS that numpy computes with; ``None`` if it computes with another library.
+    """Return the OpenBLAS that numpy computes with; ``None`` if it computes with another library.
 
     A symbol of what numpy is linked to is found through numpy's own module; where the system does
     not look there, as on Windows, through the library that the wheel brings.
     """
     folder = Path(np.__file__).parents[1] / "numpy.libs"
-    for path in (sys.modules[LINKED].__file__, *map(str, sorted(folder.glob("*openblas*")))):
+    linked = getattr(sys.modules.get(LINKED), "__file__", None)
+    for path in (*filter(None, [linked]), *map(str, sorted(folder.glob("*openblas*")))):
         try:
             library = ctypes.PyDLL(path)
         except OSError:
@@ -85,12 +85,12 @@ class Bounds:
             os.register_at_fork(after_in_child=self._forked)
 
     def natural(self) -> int:
-        """Returns OpenBLAS's number without any bound."""
+        """Return OpenBLAS's number without any bound."""
         with self._lock:
             return self._get() if self._before is None else self._before
 
     def enter(self, key: object, threads: int) -> None:
-        """Puts a bound in force until ``leave`` is called with the same key."""
+        """Put a bound in force until ``leave`` is called with the same key."""
         with self._lock:
             self._bounds[key] = threads
             if self._before is None:
@@ -98,7 +98,7 @@ class Bounds:
             self._apply()
 
     def leave(self, key: object) -> None:
-        """Ends a bound, if it is in force; if it is not, finishes what an exception interrupted."""
+        """End a bound, if it is in force; if it is not, finishes what an exception interrupted."""
         with self._lock:
             self._bounds.pop(key, None)
             self._apply()
@@ -110,7 +110,7 @@ class Bounds:
             self._set(min(before, *self._bounds.values()) if self._bounds else before)
 
     def _forked(self) -> None:
-        """Ends all bounds: a forked child does not have the threads that would."""
+        """End all bounds: a forked child does not have the threads that would."""
         self._lock = threading.RLock()
         self._bounds.clear()
         self.leave(self)
@@ -123,7 +123,7 @@ def _bounds() -> Bounds | None:
 
 
 def bounded(threads: int) -> Callable[[Callable[..., Any], Sequence[Any]], Any]:
-    """Returns what calls functions as ``quietly`` does, their products on so many threads at most.
+    """Return what calls functions as ``quietly`` does, their products on so many threads at most.
 
     It is ``quietly`` itself if numpy has no OpenBLAS, or one that uses no more as it is. Else it
     costs a microsecond.
@@ -166,7 +166,7 @@ def _alone(blas: OpenBlas, threads: int) -> Callable[..., Any]:
 
 @contextmanager
 def leaving(cores: int) -> Iterator[None]:
-    """Leaves cores to what is done meanwhile: all products of the process use so many fewer.
+    """Leave cores to what is done meanwhile: all products of the process use so many fewer.
 
     Waiting threads of OpenBLAS yield their core to any other work, which then keeps it for
     milliseconds each time. An OpenBLAS with OpenMP is left alone.

@@ -5,100 +5,97 @@ from __future__ import annotations
 import bisect
 import itertools
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from tenonnx.errors import InvalidArgument
+from tenonnx.planning.program import reads
 from tenonnx.provider import HOST, Device, Step
-from tenonnx.records import record
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from tenonnx.planning.lower import Lowering
-
-
-class Writable(Protocol):
-    """An output that a step can write into a buffer; ``Direct`` says what its attributes are."""
-
-    @property
-    def position(self) -> int: ...  # noqa: D102 - of Direct
-    @property
-    def dtype(self) -> np.dtype[Any] | None: ...  # noqa: D102
-    @property
-    def owned(self) -> frozenset[int]: ...  # noqa: D102
-
+    from tenonnx.planning.program import Program
+    from tenonnx.planning.values import ValueInfo
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 
 
-@record
-class Direct:
+class Direct(NamedTuple):
     """An output that a step can write into a buffer.
 
     Attributes:
         value: The output.
         position: Where it stands among the outputs.
-        dtype: What its elements are; ``None`` if the model does not say it.
         owned: Positions of the inputs that the step alone reads: the buffer may be their memory.
     """
 
-    value: ir.Value
+    value: ValueInfo
     position: int
-    dtype: np.dtype[Any] | None
     owned: frozenset[int]
 
+    @property
+    def dtype(self) -> np.dtype[Any] | None:
+        """The output's; ``None`` if the model does not say it."""
+        return self.value.dtype
 
-def direct_outputs(lowering: Lowering, targets: Sequence[Device] = ()) -> tuple[Direct, ...]:
-    """Returns the outputs that a step of the main graph can write into a buffer.
+
+def direct_outputs(program: Program, targets: Sequence[Device] = ()) -> tuple[Direct, ...]:
+    """Return the outputs that a step of the main graph can write into a buffer.
 
     Args:
-        lowering: The graph.
+        program: The steps.
         targets: Where each output is to be; on the host if empty.
     """
     from tenonnx.planning.writing import writer  # for those who give buffers
 
-    wanted = set(lowering.outputs)
+    wanted = set(program.outputs)
     makers = {
         value: item
-        for item in lowering.block.items
+        for item in program.block.items
         if isinstance(item, Step) and not wanted.isdisjoint(item.outputs)
         if writer(item.call, multiple=item.multiple) is not None
         for value in item.outputs
     }
-    places = zip(lowering.outputs, targets or [HOST] * len(lowering.outputs), strict=True)
+    if not makers:
+        return ()
+    owned = _owned(program)
+    places = zip(program.outputs, targets or [HOST] * len(program.outputs), strict=True)
     return tuple(
-        Direct(value, position, _dtype_of(value), frozenset(_owned(lowering, makers[value], value)))
+        Direct(value, position, owned.get(value, frozenset()))
         for position, (value, target) in enumerate(places)
         if value in makers
         and makers[value].device_of_outputs.id == target.id
-        and lowering.outputs.count(value) == 1
+        and program.outputs.count(value) == 1
     )
 
 
-def _dtype_of(value: ir.Value) -> np.dtype[Any] | None:
-    return value.dtype.numpy() if value.dtype else None  # UNDEFINED is false
+def _owned(program: Program) -> dict[ValueInfo, frozenset[int]]:
+    """Return the positions of the inputs that nothing reads but the step that makes an output.
 
-
-def _owned(lowering: Lowering, step: Step, output: ir.Value) -> Iterator[int]:
-    """Yields the inputs that nothing reads but what makes an output: the step, or a part of it."""
-    maker = next((part for part in step.parts if output in part.outputs), step)
-    nodes = set(maker.nodes)
-    for position, value in enumerate(lowering.block.graph.inputs):
-        # What stands for a value in a kept plan knows no readers: it may have others.
-        consumers = getattr(value, "consumers", None)
-        if consumers is None or value.is_graph_output():
-            continue
-        if all(user in nodes for user in consumers()):
-            yield position
+    That is a part of a step, if that has any.
+    """
+    items = program.apart().block.items
+    readers: dict[ValueInfo, set[int]] = {}
+    for number, item in enumerate(items):
+        for value in reads(item):
+            readers.setdefault(value, set()).add(number)
+    alone: dict[int, list[int]] = {}
+    for position, (value, _) in enumerate(program.inputs):
+        found = readers.get(value, set())
+        if value not in program.outputs and len(found) == 1:
+            alone.setdefault(min(found), []).append(position)
+    return {
+        value: frozenset(alone.get(number, ()))
+        for number, item in enumerate(items)
+        for value in item.outputs
+    }
 
 
 def choose_buffers(
-    direct: Sequence[Writable], inputs: Sequence[Any], buffers: Sequence[Any]
+    direct: Sequence[Direct], inputs: Sequence[Any], buffers: Sequence[Any]
 ) -> list[Any]:
-    """Returns the buffers that may be written while inputs are still read; ``None`` for others.
+    """Return the buffers that may be written while inputs are still read; ``None`` for others.
 
     Not each is held against each: a decoder has hundreds.
     """
@@ -110,7 +107,7 @@ def choose_buffers(
     places = {id(given): i for i, given in arrays}
     apart = all(end <= start for end, (start, _, _) in zip(ends, taken[1:], strict=False))
 
-    def is_free(buffer: Any, output: Writable) -> bool:
+    def is_free(buffer: Any, output: Direct) -> bool:
         if buffer.dtype != output.dtype:
             return False
         if apart and (place := places.get(id(buffer))) is not None:
@@ -127,12 +124,15 @@ def choose_buffers(
     return [b if b is not None and is_free(b, output) else None for output, b in pairs]
 
 
+MAX_VIEWS = 4096
+"""Views whose addresses are remembered; then all are forgotten, with those that are gone."""
+
 _views: dict[int, tuple[weakref.ref[NDArray], tuple[int, int]]] = {}
 """The addresses of views. A view never moves, and asking takes a microsecond."""
 
 
 def _extent(array: NDArray) -> tuple[int, int]:
-    """Returns the addresses of an array's first byte and after its last."""
+    """Return the addresses of an array's first byte and after its last."""
     number = id(array)
     if (known := _views.get(number)) is not None and known[0]() is array:
         return known[1]
@@ -142,7 +142,9 @@ def _extent(array: NDArray) -> tuple[int, int]:
     else:
         found = np.lib.array_utils.byte_bounds(array)
     if not array.flags.owndata:
-        _views[number] = weakref.ref(array, lambda _: _views.pop(number, None)), found
+        if len(_views) >= MAX_VIEWS:
+            _views.clear()
+        _views[number] = weakref.ref(array), found
     return found
 
 
@@ -159,14 +161,14 @@ class Memory:
         self._ends = list(itertools.accumulate((end for _, end in extents), max))
 
     def meets(self, array: NDArray) -> bool:
-        """Says whether an array may have bytes in common with one of them."""
+        """Return whether an array may have bytes in common with one of them."""
         low, high = _extent(array)
         before = bisect.bisect_left(self._starts, high)
         return before > 0 and self._ends[before - 1] > low
 
 
 def deliver(output: Any, buffer: Any, name: str | None) -> Any:
-    """Returns the buffer with an output in it; the output itself if there is none on the host.
+    """Return the buffer with an output in it; the output itself if there is none on the host.
 
     Args:
         output: It.

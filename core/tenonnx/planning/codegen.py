@@ -12,61 +12,56 @@ import time
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tenonnx.errors import InvalidGraph, NotSupported
-from tenonnx.planning.lower import Block, Control, Lowering, constant_on
 from tenonnx.planning.plan import Code
-from tenonnx.planning.writing import writer
+from tenonnx.planning.program import Block, Control, Program, constant_on
+from tenonnx.planning.values import NodeInfo, ValueInfo
 from tenonnx.provider import HOST, Device, Step
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 
 class Generator:
-    """Writes the function ``run(*inputs)`` for a lowered graph.
+    """Writes the function ``run(*inputs)`` of a program.
 
     Args:
-        lowering: The lowering with the steps.
+        program: The program.
         observed: Call ``observe(step, start_ns, outputs)`` after every step and, with ``None``
             for the step, in every iteration of a loop.
         buffers: Graph outputs that ``run`` takes buffers for, after the inputs; ``None`` for one
             that is to be made anew. Each is an output of a step that can write into it.
         sources: Where the inputs are; on the host if empty.
         targets: Where the outputs are to be; on the host if empty.
-
-    Attributes:
-        homes: Where each value appears first.
     """
 
     def __init__(
         self,
-        lowering: Lowering,
+        program: Program,
         *,
         observed: bool = False,
-        buffers: Sequence[ir.Value] = (),
+        buffers: Sequence[ValueInfo] = (),
         sources: Sequence[Device] = (),
         targets: Sequence[Device] = (),
     ) -> None:
         self._namespace: dict[str, Any] = {"clock": time.perf_counter_ns}
-        self._origin: dict[int, Step | ir.Node] = {}
-        self.homes = lowering.started_on(sources) if sources else lowering
-        self._targets = targets or [HOST] * len(lowering.outputs)
+        self._origin: dict[int, Step | NodeInfo] = {}
+        program = program.started_on(sources) if sources else program
+        self._homes = dict(program.homes)
+        self._targets = targets or [HOST] * len(program.outputs)
         self.observed = observed
         self.loops = 0
         self._lines: list[str] = []
         self._indent = 1
         self._count = 0
-        self._names: ChainMap[tuple[ir.Value, str], str] = ChainMap()
+        self._names: ChainMap[tuple[ValueInfo, str], str] = ChainMap()
         self._devices = {HOST.id}
         self._constants: dict[tuple[int, str], str] = {}
-        self._current: Step | ir.Node | None = None
+        self._current: Step | NodeInfo | None = None
         self._buffers = {value: self.fresh("b") for value in buffers}
-        self._emit_function(lowering.block)
+        self._emit_function(program)
 
     def code(self, filename: str) -> Code:
-        """Returns the function, whose frames say that they are of this file.
+        """Return the function, whose frames say that they are of this file.
 
         Raises:
             NotSupported: Python cannot compile it.
@@ -81,39 +76,47 @@ class Generator:
         run = self._namespace.pop("run")
         return Code(run, compiled, self._namespace, self._origin, source)
 
-    def _emit_function(self, block: Block) -> None:
-        parameters = [self.define(value, home) for value, home in self.homes.inputs()]
+    def _emit_function(self, program: Program) -> None:
+        parameters = [self.define(value, home) for value, home in program.inputs]
         parameters += self._buffers.values()
         self._lines.append(f"def run({', '.join(parameters)}):")
-        self.emit_block(block)
+        self.emit_block(program.block)
         self._current = None
-        wanted = zip(self.homes.outputs, self._targets, strict=True)
+        wanted = zip(program.outputs, self._targets, strict=True)
         results = [self.fetch(value, device) for value, device in wanted]
         self.line(f"return ({''.join(result + ', ' for result in results)})")
 
     def line(self, code: str) -> None:
-        """Writes one line."""
+        """Write one line."""
         self._lines.append("    " * self._indent + code)
         if self._current is not None:
             self._origin[len(self._lines)] = self._current
 
     def fresh(self, prefix: str) -> str:
-        """Returns a name not used yet."""
+        """Return a name not used yet."""
         self._count += 1
         return f"{prefix}{self._count}"
 
     def bind(self, prefix: str, thing: Any) -> str:
-        """Returns a global name that stands for an object."""
+        """Return a global name that stands for an object."""
         name = self.fresh(prefix)
         self._namespace[name] = thing
         return name
 
     def call(self, function: Callable[..., Any], *arguments: str) -> str:
-        """Returns the expression that calls a function."""
+        """Return the expression that calls a function."""
         return f"{self.bind('f', function)}({', '.join(arguments)})"
 
-    def define(self, value: ir.Value, device: Device, name: str | None = None) -> str:
-        """Names a value on a device; returns the variable."""
+    def home_of(self, value: ValueInfo) -> Device:
+        """Return where a value appears first that is no constant."""
+        return self._homes.get(value, HOST)
+
+    def settle(self, value: ValueInfo, device: Device) -> None:
+        """Have a value of a body appear on a device."""
+        self._homes[value] = device
+
+    def define(self, value: ValueInfo, device: Device, name: str | None = None) -> str:
+        """Name a value on a device; return the variable."""
         name = name or self.fresh("v")
         self._names[value, device.id] = name
         self._devices.add(device.id)
@@ -121,7 +124,7 @@ class Generator:
 
     @contextmanager
     def indented(self, header: str) -> Iterator[None]:
-        """Writes a compound statement's header, then its body.
+        """Write a compound statement's header, then its body.
 
         Values that the body defines or moves to another device are unknown after it.
         """
@@ -132,17 +135,17 @@ class Generator:
         self._indent -= 1
         self._names = self._names.parents
 
-    def fetch(self, value: ir.Value | None, device: Device) -> str:
-        """Returns an expression for a value on a device, moving it there if need be."""
+    def fetch(self, value: ValueInfo | None, device: Device) -> str:
+        """Return an expression for a value on a device, moving it there if need be."""
         if value is None:
             return "None"
         here = value, device.id
         for names in self._names.maps:  # in a third of the time that it takes as a mapping
             if (name := names.get(here)) is not None:
                 return name
-        home = self.homes.home_of(value)
-        if home is None:
+        if value.constant is not None:
             return self._constant(value, device)
+        home = self.home_of(value)
         if (on_host := self._names.get((value, HOST.id))) is None:
             if (name := self._names.get((value, home.id))) is None:
                 raise InvalidGraph(f"'{value.name}' is read before it is made")
@@ -152,32 +155,32 @@ class Generator:
         )
 
     def _move(
-        self, value: ir.Value, source: str, move: Callable[[Any], Any], target: Device
+        self, value: ValueInfo, source: str, move: Callable[[Any], Any], target: Device
     ) -> str:
         expression = self.call(functools.partial(_moved, move), source)
         name = self.define(value, target)
         self.line(f"{name} = {expression}")
         return name
 
-    def _constant(self, value: ir.Value, device: Device) -> str:
-        key = (id(value.const_value), device.id)
+    def _constant(self, value: ValueInfo, device: Device) -> str:
+        key = (value.id, device.id)
         if key not in self._constants:
             self._constants[key] = self.bind("c", constant_on(value, device))
         return self._constants[key]
 
     def watch_iteration(self) -> None:
-        """Calls the observers of a run in a loop's iteration."""
+        """Call the observers of a run in a loop's iteration."""
         if self.observed:
             current, self._current = self._current, None
             self.line("observe(None, 0, ())")
             self._current = current
 
     def emit_block(self, block: Block) -> None:
-        """Writes a graph's steps; its inputs must be defined."""
+        """Write a graph's steps; its inputs must be defined."""
         around = self._current
         for item, last in zip(block.items, block.last_use, strict=True):
             if isinstance(item, Step):
-                self._emit_step(item)
+                self._emit_step(item, unread=last)
             else:
                 self._current = item.node
                 self._emit_control(item)
@@ -194,14 +197,16 @@ class Generator:
         else:
             EMITTERS[item.node.op_type](self, item)
 
-    def _release(self, values: Sequence[ir.Value]) -> None:
-        """Drops variables after their last use, so that memory is free for the next step."""
+    def _release(self, values: Sequence[ValueInfo]) -> None:
+        """Drop variables after their last use, so that memory is free for the next step."""
         keys = [(value, device) for value in values for device in self._devices]
         dead = [self._names.maps[0].pop(key) for key in keys if key in self._names.maps[0]]
         if dead:
             self.line(" = ".join(dead) + " = None")
 
-    def _emit_step(self, step: Step, keywords: Sequence[str] = ()) -> None:
+    def _emit_step(
+        self, step: Step, keywords: Sequence[str] = (), unread: Sequence[ValueInfo] = ()
+    ) -> None:
         self._current = step
         values = [self.fetch(v, step.device_of_input(i)) for i, v in enumerate(step.inputs)]
         arguments = ", ".join((*values, *keywords))
@@ -209,6 +214,8 @@ class Generator:
         if not self._buffers.keys().isdisjoint(step.outputs):
             buffers = [self._buffers.get(value, "None") for value in step.outputs]
             target = f"({', '.join(buffers)},)" if step.multiple else buffers[0]
+            from tenonnx.planning.writing import writer  # for those who bind some
+
             write = writer(step.call, multiple=step.multiple)
             call = f"{self.bind('k', write)}({target}, {arguments})"
         if self.observed:
@@ -219,7 +226,7 @@ class Generator:
         else:
             self.line(f"results = {call}")
             for position, (name, value) in enumerate(zip(names, step.outputs, strict=True)):
-                if self.observed or value.uses() or value.is_graph_output():
+                if self.observed or value not in unread:
                     self.line(f"{name} = results[{position}]")
             self.line("results = None")
         if self.observed:
@@ -229,7 +236,7 @@ class Generator:
 
 
 def _moved(move: Callable[[Any], Any], value: Any) -> Any:
-    """Moves an array, or a sequence of them; an absent optional stays absent."""
+    """Move an array, or a sequence of them; an absent optional stays absent."""
     if value is None:
         return None
     return [_moved(move, item) for item in value] if isinstance(value, list) else move(value)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tenonnx.errors import NotSupported
-from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.planning import control
-from tenonnx.planning.lower import Control
+from tenonnx.planning.program import Control
+from tenonnx.planning.values import NodeInfo, ValueInfo
 from tenonnx.provider import HOST, Body, Device, Step
 
 if TYPE_CHECKING:
@@ -25,13 +25,13 @@ TRUE, TRUE_ROW = np.array(True), np.array([True])
 
 
 def assign(g: Generator, names: Sequence[str], values: Sequence[str]) -> None:
-    """Assigns all at once, so that a name may stand on both sides."""
+    """Assign all at once, so that a name may stand on both sides."""
     g.line(f"{', '.join(names)} = {', '.join(values)}" if names else "pass")
 
 
 @contextmanager
 def loop(g: Generator, header: str) -> Iterator[None]:
-    """Writes a loop; observers are called in every iteration, and can stop it."""
+    """Write a loop; observers are called in every iteration, and can stop it."""
     if g.loops >= MAX_LOOPS:
         raise NotSupported(f"loops are nested deeper than {MAX_LOOPS}")
     g.loops += 1
@@ -41,14 +41,14 @@ def loop(g: Generator, header: str) -> Iterator[None]:
     g.loops -= 1
 
 
-def homes_of(g: Generator, node: ir.Node, count: int) -> list[Device]:
-    """Returns where a node's outputs are to be; the host for outputs it does not name."""
-    homes = [g.homes.home[output] for output in node.outputs]
+def homes_of(g: Generator, node: NodeInfo, count: int) -> list[Device]:
+    """Return where a node's outputs are to be; the host for outputs it does not name."""
+    homes = [g.home_of(output) for output in node.outputs]
     return homes + [HOST] * (count - len(homes))
 
 
 def start_lists(g: Generator, count: int) -> list[str]:
-    """Starts empty lists that collect one value per iteration."""
+    """Start empty lists that collect one value per iteration."""
     names = [g.fresh("l") for _ in range(count)]
     for name in names:
         g.line(f"{name} = []")
@@ -56,22 +56,22 @@ def start_lists(g: Generator, count: int) -> list[str]:
 
 
 def enter(
-    g: Generator, values: Sequence[ir.Value], names: Sequence[str], homes: Sequence[Device]
+    g: Generator, values: Sequence[ValueInfo], names: Sequence[str], homes: Sequence[Device]
 ) -> None:
-    """Defines a body's inputs from variables; its own variables may then be dropped in it."""
+    """Define a body's inputs from variables; its own variables may then be dropped in it."""
     for value, name, home in zip(values, names, homes, strict=True):
-        g.homes.home[value] = home
+        g.settle(value, home)
         g.line(f"{g.define(value, home)} = {name}")
 
 
 def leave(
     g: Generator,
-    values: Sequence[ir.Value],
+    values: Sequence[ValueInfo],
     carried: Sequence[str],
     lists: Sequence[str],
     homes: Sequence[Device],
 ) -> None:
-    """Ends an iteration: carries the state on and collects the scan outputs."""
+    """End an iteration: carry the state on and collect the scan outputs."""
     results = [g.fetch(value, home) for value, home in zip(values, homes, strict=True)]
     assign(g, carried, results[: len(carried)])
     for name, result in zip(lists, results[len(carried) :], strict=True):
@@ -109,7 +109,7 @@ def emit_loop(g: Generator, item: Control) -> None:
     with loop(g, f"for {number} in {count}:"):
         g.line(f"if not {going}: break")
         index, condition, *state = body.inputs
-        if index.uses() or index.is_graph_output():
+        if item.bodies["body"].is_read(index):
             make = control.iteration_numbers if index.shape else control.iteration_number
             g.line(f"{g.define(index, HOST)} = {g.call(make, number)}")
         g.line(f"{g.define(condition, HOST)} = {_true(g, condition, start)}")
@@ -122,8 +122,8 @@ def emit_loop(g: Generator, item: Control) -> None:
     finish(g, node, carried, lists, stacks)
 
 
-def _true(g: Generator, condition: ir.Value, start: ir.Value | None) -> str:
-    """Returns a true condition of the rank that a body declares, or else of the first one's."""
+def _true(g: Generator, condition: ValueInfo, start: ValueInfo | None) -> str:
+    """Return a true condition of the rank that a body declares, or else of the first one's."""
     if condition.shape is None and start is not None:
         return g.fetch(start, HOST)
     return g.bind("c", TRUE_ROW if condition.shape else TRUE)
@@ -131,16 +131,16 @@ def _true(g: Generator, condition: ir.Value, start: ir.Value | None) -> str:
 
 def finish(
     g: Generator,
-    node: ir.Node,
+    node: NodeInfo,
     carried: Sequence[str],
     lists: Sequence[str],
     stacks: Sequence[Callable[..., object]],
 ) -> None:
-    """Turns a loop's variables into the node's outputs."""
+    """Turn a loop's variables into the node's outputs."""
     results = [*carried]
     results += (g.call(stack, name) for stack, name in zip(stacks, lists, strict=True))
     for output, result in zip(node.outputs, results, strict=False):
-        g.line(f"{g.define(output, g.homes.home[output])} = {result}")
+        g.line(f"{g.define(output, g.home_of(output))} = {result}")
 
 
 def emit_scan(g: Generator, item: Control) -> None:
@@ -149,20 +149,20 @@ def emit_scan(g: Generator, item: Control) -> None:
         emit_batched_scan(g, item)
         return
     node, body = item.node, item.bodies["body"].graph
-    count = node.attributes["num_scan_inputs"].as_int()
+    count = item.attributes["num_scan_inputs"]
     states = len(node.inputs) - count
     homes = homes_of(g, node, len(body.outputs))
     carried = [g.fresh("v") for _ in range(states)]
     initial = zip(node.inputs[:states], homes, strict=False)
     assign(g, carried, [g.fetch(value, home) for value, home in initial])
-    axes, reverse = ints(node, "scan_input_axes", count), ints(node, "scan_input_directions", count)
+    axes, reverse = ints(item, "scan_input_axes", count), ints(item, "scan_input_directions", count)
     views = [
         g.call(control.slices, g.fetch(value, HOST), str(axes[i]), str(reverse[i]))
         for i, value in enumerate(node.inputs[states:])
     ]
     lists = scan_loop(g, item, carried, views, homes)
-    out_axes = ints(node, "scan_output_axes", len(lists))
-    out_reverse = ints(node, "scan_output_directions", len(lists))
+    out_axes = ints(item, "scan_output_axes", len(lists))
+    out_reverse = ints(item, "scan_output_directions", len(lists))
     stacks = [
         control.stacker(homes[states + i], value, out_axes[i], bool(out_reverse[i]))
         for i, value in enumerate(body.outputs[states:])
@@ -177,7 +177,7 @@ def scan_loop(
     views: Sequence[str],
     homes: Sequence[Device],
 ) -> list[str]:
-    """Writes the loop over the slices of the scan inputs; returns the lists it fills."""
+    """Write the loop over the slices of the scan inputs; return the lists it fills."""
     body = item.bodies["body"].graph
     states = len(carried)
     lists = start_lists(g, len(body.outputs) - states)
@@ -193,16 +193,16 @@ def scan_loop(
 def emit_batched_scan(g: Generator, item: Control) -> None:
     """Scan-8: every input has a batch axis in front, and sequences may differ in length."""
     node, body = item.node, item.bodies["body"].graph
-    count = node.attributes["num_scan_inputs"].as_int()
+    count = item.attributes["num_scan_inputs"]
     lengths, *inputs = [g.fetch(value, HOST) for value in node.inputs]
     states = len(inputs) - count
-    reverse = ints(node, "directions", count)
+    reverse = ints(item, "directions", count)
     homes = [HOST] * len(body.outputs)
     totals = start_lists(g, len(body.outputs))
     entry = g.fresh("n")
     with loop(g, f"for {entry} in range(len({inputs[-1]})):"):
         carried = [g.fresh("v") for _ in range(states)]
-        assign(g, carried, [f"{name}[{entry}]" for name in inputs[:states]])
+        assign(g, carried, [f"{name}[{entry}, ...]" for name in inputs[:states]])
         views = [
             g.call(control.batch_slices, name, entry, lengths, str(reverse[i]))
             for i, name in enumerate(inputs[states:])
@@ -213,7 +213,7 @@ def emit_batched_scan(g: Generator, item: Control) -> None:
         for total, name, value in zip(totals[states:], lists, body.outputs[states:], strict=True):
             g.line(f"{total}.append({g.call(control.stacker(HOST, value), name)})")
     for output, total in zip(node.outputs, totals, strict=False):
-        g.homes.home[output] = HOST
+        g.settle(output, HOST)
         g.line(f"{g.define(output, HOST)} = {g.call(control.join_batch, total)}")
 
 
@@ -233,7 +233,7 @@ def emit_sequence_map(g: Generator, item: Control) -> None:
 
 
 def bodies(g: Generator, item: Control, step: Step) -> list[str]:
-    """Writes the bodies that a step calls as functions; returns its keyword arguments.
+    """Write the bodies that a step calls as functions; return its keyword arguments.
 
     They are closures, so they too read the outer graph's values where they are.
     """
@@ -241,10 +241,9 @@ def bodies(g: Generator, item: Control, step: Step) -> list[str]:
     keywords = []
     for name in step.bodies:
         body = item.bodies[name]
-        assert isinstance(body.graph, ir.Graph), "a body is a graph"
         parameters = []
         for value in body.graph.inputs:
-            g.homes.home[value] = device
+            g.settle(value, device)
             parameters.append(g.fresh("v"))
         function = g.fresh("body")
         outside, g.loops = g.loops, 0
@@ -260,10 +259,10 @@ def bodies(g: Generator, item: Control, step: Step) -> list[str]:
     return keywords
 
 
-def ints(node: ir.Node, name: str, count: int) -> Sequence[int]:
-    """Returns an attribute of ints; zeros when it is absent."""
-    attribute = node.attributes.get(name)
-    return attribute.as_ints() if attribute is not None else [0] * count
+def ints(item: Control, name: str, count: int) -> Sequence[int]:
+    """Return an attribute of ints; zeros when it is absent."""
+    found: Sequence[int] = item.attributes.get(name, [0] * count)
+    return found
 
 
 EMITTERS: dict[str, Callable[[Generator, Control], None]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -12,20 +13,20 @@ from tenonnx import interruption
 from tenonnx.provider import Device
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
+    from tenonnx.planning.values import ValueInfo
 
 Item = TypeVar("Item")
 
 
 def truth(condition: Any) -> bool:
-    """Returns a one-element boolean tensor as a Python truth value."""
+    """Return a one-element boolean tensor as a Python truth value."""
     if getattr(condition, "size", 1) != 1:
         raise ValueError(f"the condition has shape {condition.shape}; expected one element")
     return bool(condition)
 
 
 def stoppable(items: Iterable[Item]) -> Iterable[Item]:
-    """Returns a loop's iterator; in a thread with limits, it checks them before each step."""
+    """Return a loop's iterator; in a thread with limits, it checks them before each step."""
     return _asking(items) if interruption.limits() else items
 
 
@@ -36,38 +37,38 @@ def _asking(items: Iterable[Item]) -> Iterator[Item]:
 
 
 def iterations(trip_count: Any) -> Iterable[int]:
-    """Returns the iteration numbers of a Loop; endless when the trip count is absent."""
+    """Return the iteration numbers of a Loop; endless when the trip count is absent."""
     numbers = itertools.count() if trip_count is None else range(int(trip_count.item()))
     return stoppable(numbers)
 
 
 def iteration_number(number: int) -> np.ndarray[Any, Any]:
-    """Returns a Loop body's first input: an int64 scalar."""
+    """Return a Loop body's first input: an int64 scalar."""
     return np.array(number, np.int64)
 
 
 def iteration_numbers(number: int) -> np.ndarray[Any, Any]:
-    """Returns the first input of a Loop's body that declares one axis for it, or more."""
+    """Return the first input of a Loop's body that declares one axis for it, or more."""
     return np.array([number], np.int64)
 
 
 def slices(array: Any, axis: int, reverse: bool) -> list[Any]:
-    """Returns the views of an array along an axis that Scan's iterations see, in their order."""
+    """Return the views of an array along an axis that Scan's iterations see, in their order."""
     axis %= max(array.ndim, 1)
     index: list[Any] = [slice(None)] * axis
     numbers = range(array.shape[axis])
-    return [array[(*index, i)] for i in (reversed(numbers) if reverse else numbers)]
+    return [array[(*index, i, ...)] for i in (reversed(numbers) if reverse else numbers)]
 
 
 def batch_slices(array: Any, entry: int, lengths: Any, reverse: bool) -> list[Any]:
-    """Returns the views that Scan-8's iterations see of one batch entry, up to its length."""
+    """Return the views that Scan-8's iterations see of one batch entry, up to its length."""
     length = array.shape[1] if lengths is None else int(lengths[entry])
     numbers = range(length)
-    return [array[entry, i] for i in (reversed(numbers) if reverse else numbers)]
+    return [array[entry, i, ...] for i in (reversed(numbers) if reverse else numbers)]
 
 
 def join_batch(arrays: list[Any]) -> np.ndarray[Any, Any]:
-    """Stacks Scan-8's results of all batch entries, short ones filled with zeros."""
+    """Stack Scan-8's results of all batch entries, short ones filled with zeros."""
     shapes = [array.shape for array in arrays]
     joined = np.zeros((len(arrays), *np.max(shapes, axis=0)), arrays[0].dtype)
     for target, array in zip(joined, arrays, strict=True):
@@ -76,7 +77,7 @@ def join_batch(arrays: list[Any]) -> np.ndarray[Any, Any]:
 
 
 def same_length(*sequences: Sequence[Any]) -> Iterable[tuple[Any, ...]]:
-    """Zips scan inputs.
+    """Zip scan inputs.
 
     Raises:
         ValueError: Their scan axes differ in length.
@@ -88,14 +89,14 @@ def same_length(*sequences: Sequence[Any]) -> Iterable[tuple[Any, ...]]:
 
 
 def sequence_items(*inputs: Any) -> Iterable[tuple[Any, ...]]:
-    """Zips SequenceMap's inputs: sequences give their items, tensors are repeated."""
+    """Zip SequenceMap's inputs: sequences give their items, tensors are repeated."""
     count = len(inputs[0])
     each = (i if isinstance(i, list) else itertools.repeat(i, count) for i in inputs)
     return stoppable(zip(*each, strict=True))
 
 
-def stacker(device: Device, value: ir.Value, axis: int = 0, reverse: bool = False) -> Any:
-    """Returns the function that makes one scan output of the values of all iterations.
+def stacker(device: Device, value: ValueInfo, axis: int = 0, reverse: bool = False) -> Stacker:
+    """Return what makes one scan output of the values of all iterations.
 
     Args:
         device: Where the values live.
@@ -103,24 +104,48 @@ def stacker(device: Device, value: ir.Value, axis: int = 0, reverse: bool = Fals
         axis: Where the new axis goes.
         reverse: The last iteration's value comes first.
     """
-    # UNDEFINED is false, as None is.
-    dtype = value.dtype.numpy() if value.dtype else np.dtype(np.float32)
-    dims = value.shape.dims if value.shape is not None else ()
-    shape = tuple(d if isinstance(d, int) else 0 for d in dims)
+    dtype = np.dtype(np.float32) if value.dtype is None else value.dtype
+    shape = tuple(d if isinstance(d, int) else 0 for d in value.shape or ())
+    return Stacker(device, value.name, dtype, shape, axis, reverse)
 
-    def stack(values: list[Any]) -> Any:
+
+@dataclass(frozen=True, eq=False)
+class Stacker:
+    """Makes one scan output of the values of all iterations.
+
+    Attributes:
+        device: Where the values live.
+        name: The name of the body's output.
+        dtype: The dtype of an output of no iterations.
+        shape: The shape of a value; 0 for sizes that are not known.
+        axis: Where the new axis goes.
+        reverse: Whether the last iteration's value comes first.
+    """
+
+    device: Device
+    name: str | None
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    axis: int
+    reverse: bool
+
+    def __call__(self, values: list[Any]) -> Any:
+        """Return the values of all iterations as one array.
+
+        Raises:
+            ValueError: They differ in shape.
+        """
+        axis, shape = self.axis, self.shape
         if not values:
             place = axis % (len(shape) + 1)
-            return device.upload(np.empty((*shape[:place], 0, *shape[place:]), dtype))
+            return self.device.upload(np.empty((*shape[:place], 0, *shape[place:]), self.dtype))
         try:
-            return device.stack(values[::-1] if reverse else values, axis)
+            return self.device.stack(values[::-1] if self.reverse else values, axis)
         except ValueError as error:
             shapes = sorted({str(each.shape) for each in values})
             if len(shapes) == 1:
                 raise
             raise ValueError(
-                f"the values of {value.name!r} have the shapes {' and '.join(shapes[:3])}; "
+                f"the values of {self.name!r} have the shapes {' and '.join(shapes[:3])}; "
                 "expected one shape in all iterations"
             ) from error
-
-    return stack

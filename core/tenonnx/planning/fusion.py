@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
 
 from tenonnx.errors import PluginError
 from tenonnx.planning.lower import is_constant
-from tenonnx.records import record
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -29,7 +29,7 @@ ANCHOR = 50
 """The priority of an operator that takes what follows it, where nothing else is said."""
 
 
-@record
+@dataclass(frozen=True)
 class Fused:
     """The result of a fusion.
 
@@ -80,22 +80,22 @@ class Scope:
         return self._free
 
     def enter(self, node: ir.Node) -> None:
-        """Hears that fusions are tried at a node."""
+        """Hear that fusions are tried at a node."""
 
     def has(self, node: ir.Node | None) -> bool:
-        """Says whether a node can be taken: it is one of these and not in another fusion."""
+        """Return whether a node can be taken: it is one of these and not in another fusion."""
         return node in self._free and node not in self.taken
 
     def position(self, node: ir.Node) -> int:
-        """Returns which of the segment's nodes it is, in an order in which they can run."""
+        """Return which of the segment's nodes it is, in an order in which they can run."""
         return self._positions[node]
 
     def escapes(self, value: ir.Value) -> bool:
-        """Says whether something outside the segment reads a value."""
+        """Return whether something outside the segment reads a value."""
         return value in self._escaping
 
     def reader(self, value: ir.Value) -> ir.Node | None:
-        """Returns the node that alone reads a value, and once, if it can be taken."""
+        """Return the node that alone reads a value, and once, if it can be taken."""
         uses = tuple(value.uses())
         if len(uses) != 1 or value in self._escaping:
             return None
@@ -103,19 +103,19 @@ class Scope:
         return node if self.has(node) else None
 
     def hindrance(self, value: ir.Value) -> str:
-        """Says why ``reader`` returns nothing for a value that is read."""
+        """Return why ``reader`` returns nothing for a value that is read."""
         count = len(value.uses())
         if value in self._escaping:
             return f"'{value.name}' is read by something else, too"
         return f"'{value.name}' is read {count} times" if count > 1 else "another fusion has it"
 
     def follower(self, value: ir.Value, *operators: str) -> ir.Node | None:
-        """Returns the reader of a value if it is one of some operators of ONNX's own domain."""
+        """Return the reader of a value if it is one of some operators of ONNX's own domain."""
         node = self.reader(value)
         return node if node is not None and node.op_type in operators and not node.domain else None
 
     def consumer(self, value: ir.Value) -> ir.Node | None:
-        """Returns the node that alone reads a value, however often, if it can be taken."""
+        """Return the node that alone reads a value, however often, if it can be taken."""
         readers = {use.node for use in value.uses()}
         if value in self._escaping or len(readers) != 1:
             return None
@@ -123,7 +123,7 @@ class Scope:
         return node if self.has(node) else None
 
     def follow(self, anchor: ir.Node, about: Any = None) -> Walk[Self]:
-        """Returns the longest epilogue of an anchor that the fusion takes.
+        """Return the longest epilogue of an anchor that the fusion takes.
 
         Args:
             anchor: Where it begins.
@@ -134,14 +134,14 @@ class Scope:
         return follow(anchor, self, *self.takes, about=about)
 
     def maker(self, value: ir.Value | None, *operators: str) -> ir.Node | None:
-        """Returns the node that makes a value if it can be taken and is of some operators."""
+        """Return the node that makes a value if it can be taken and is of some operators."""
         node = None if value is None else value.producer()
         if node is None or node.op_type not in operators or node.domain:
             return None
         return node if self.has(node) else None
 
     def unread(self, sources: Iterable[ir.Node], nodes: Iterable[ir.Node]) -> tuple[ir.Node, ...]:
-        """Returns those sources that nobody reads any more once these nodes are fused."""
+        """Return those sources that nobody reads any more once these nodes are fused."""
         taken, fused = self.taken, set(nodes)
         return tuple(
             source
@@ -152,7 +152,7 @@ class Scope:
         )
 
     def place_of(self, fused: Fused) -> ir.Node | None:
-        """Returns the node at which a fusion can run: the last, or if need be the first.
+        """Return the node at which a fusion can run: the last, or if need be the first.
 
         Nothing may read what it makes before it runs. At the first node there is what that reads.
         """
@@ -163,7 +163,7 @@ class Scope:
         return ordered[0] if all(value in ordered[0].inputs for value in given) else None
 
     def _is_read_before(self, last: ir.Node, fused: Fused) -> bool:
-        """Says whether a node in between reads what would be made at the last one only."""
+        """Return whether a node in between reads what would be made at the last one only."""
         end = self._positions[last]
         return any(
             self._positions.get(user, end) < end
@@ -174,12 +174,12 @@ class Scope:
 
 
 def beside(node: ir.Node, value: ir.Value) -> int:
-    """Returns the position of the operand that a node of two has beside a value."""
+    """Return the position of the operand that a node of two has beside a value."""
     return 1 if node.inputs[0] is value else 0
 
 
 def inputs_of(nodes: Sequence[ir.Node]) -> tuple[ir.Value, ...]:
-    """Returns what nodes read that they do not make, each value once."""
+    """Return what nodes read that they do not make, each value once."""
     made = {node.outputs[0] for node in nodes}
     read = (value for node in nodes for value in node.inputs)
     return tuple(dict.fromkeys(v for v in read if v is not None and v not in made))
@@ -193,7 +193,7 @@ Place: TypeAlias = tuple[str, str]
 """A domain and an operator of it."""
 
 
-@record
+@dataclass(frozen=True)
 class Entry(Generic[S]):
     """A fusion as it is registered.
 
@@ -227,7 +227,7 @@ class Fusions(Generic[S]):
         priority: int = ANCHOR,
         takes: tuple[Part, ...] = (),
     ) -> Callable[[Fusion[S]], Fusion[S]]:
-        """Decorates a fusion.
+        """Decorate a fusion.
 
         Args:
             names: Operators that it starts from.
@@ -254,16 +254,16 @@ class Fusions(Generic[S]):
         return decorate
 
     def __iter__(self) -> Iterator[Entry[S]]:
-        """Yields what is registered, what is tried first ahead."""
+        """Yield what is registered, what is tried first ahead."""
         for _, there in sorted(self._by_priority.items()):
             yield from there.values()
 
     def start_at(self, place: Place) -> bool:
-        """Says whether a fusion may start from a node of an operator."""
+        """Return whether a fusion may start from a node of an operator."""
         return any(place in there for there in self._by_priority.values())
 
     def find(self, scope: S) -> dict[ir.Node, Fused]:
-        """Returns the fusions among the nodes of a scope, none overlapping, by where they run."""
+        """Return the fusions among the nodes of a scope, none overlapping, by where they run."""
         found: dict[ir.Node, Fused] = {}
         places = [(node, (node.domain, node.op_type)) for node in scope.nodes]
         for _, there in sorted(self._by_priority.items()):

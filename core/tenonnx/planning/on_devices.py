@@ -10,10 +10,9 @@ from tenonnx.lending import lends
 from tenonnx.provider import HOST, Device
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from tenonnx.planning.bound import Direct
     from tenonnx.planning.plan import Code
+    from tenonnx.planning.values import ValueInfo
 
 
 class RunOnDevices:
@@ -47,7 +46,7 @@ class RunOnDevices:
         self._last: tuple[list[weakref.ref[Any] | None], list[int | None]] = ([], [])
 
     def choose(self, inputs: Sequence[Any], buffers: Sequence[Any]) -> list[Any]:
-        """Returns the buffers that may be written while inputs are still read, or ``None``s.
+        """Return the buffers that may be written while inputs are still read, or ``None``s.
 
         Callers bind the same arrays in run after run, so the last answer is kept.
         """
@@ -77,11 +76,11 @@ class RunOnDevices:
     def finish(
         self,
         outputs: Sequence[Any],
-        values: Sequence[ir.Value],
+        values: Sequence[ValueInfo],
         inputs: Sequence[Any],
         buffers: Sequence[Any],
     ) -> list[Any]:
-        """Waits for the outputs, and makes those on devices arrays that no input or weight shares.
+        """Wait for the outputs, and make those on devices arrays that no input or weight shares.
 
         Those that have buffers there are in them.
         """
@@ -97,9 +96,7 @@ class RunOnDevices:
                 lender.write(buffer, output)
                 found.append(buffer)
             else:
-                from tenonnx.planning.lower import is_constant  # for arrays that are lent
-
-                is_view = is_constant(value) or getattr(output, "base", None) is not None
+                is_view = value.constant is not None or getattr(output, "base", None) is not None
                 shared = is_view or id(output) in given
                 found.append(lender.copy(output) if shared else output)
         return found

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from tenonnx import functions, interruption
 from tenonnx import graph as graphs
+from tenonnx import interruption
 from tenonnx.errors import EPFail, InvalidGraph, MalformedGraph, UnknownOperator, page
-from tenonnx.lazy_modules import onnx
-from tenonnx.lazy_modules import onnx_ir as ir
+from tenonnx.planning.units import Unit, Units
+from tenonnx.planning.values import NodeInfo, node_info
 from tenonnx.provider import Provider, Segment
-from tenonnx.records import NamedTuple, record
 from tenonnx.wellformed import check_bodies, misfit
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 RUNTIME = "runtime"
 """The name of the runtime as the provider of control flow."""
@@ -25,9 +28,46 @@ MAX_LISTED = 20
 class Assignment(NamedTuple):
     """One node's place: who runs it, and what the providers before that one said."""
 
-    node: ir.Node
+    node: NodeInfo
     provider: str
     reasons: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The provider of each node, and the reasons.
+
+    Attributes:
+        assignments: Those of a model's nodes, those in subgraphs after the node that holds them.
+        preferred: The name of the provider that is asked first.
+    """
+
+    assignments: tuple[Assignment, ...]
+    preferred: str
+
+    def __iter__(self) -> Iterator[Assignment]:
+        """Yield every node's assignment."""
+        return iter(self.assignments)
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of nodes per provider."""
+        return dict(Counter(assignment.provider for assignment in self))
+
+    def elsewhere(self) -> list[Assignment]:
+        """Return the nodes that their preferred provider declined, with its reasons."""
+        return [assignment for assignment in self if assignment.reasons]
+
+    def __str__(self) -> str:
+        """Return one line of counts, then a line for every node not where it was wanted."""
+        counts = ", ".join(f"{name} {n}" for name, n in sorted(self.counts().items()))
+        lines = [f"{sum(self.counts().values())} nodes: {counts or 'none'}"]
+        declined = self.elsewhere()
+        for assignment in declined[:MAX_LISTED]:
+            reasons = "; ".join(f"{name}: {why}" for name, why in assignment.reasons.items())
+            lines.append(f"  {assignment.node.label} on {assignment.provider} ({reasons})")
+        if len(declined) > MAX_LISTED:
+            lines.append(f"  ... and {len(declined) - MAX_LISTED} more")
+        return "\n".join(lines)
 
 
 class PlacedSegment(NamedTuple):
@@ -47,57 +87,50 @@ class PlacedControl(NamedTuple):
     """
 
     node: ir.Node
-    bodies: Mapping[str, Placement]
+    bodies: Mapping[str, PlacedGraph]
     own: PlacedSegment | None = None
 
 
-@record
-class Placement:
+class PlacedGraph(NamedTuple):
     """A graph cut into pieces, in the order in which they run.
 
     Attributes:
-        model: The graph's model, with which its weights go; ``None`` of a graph inside another.
+        graph: The graph.
+        items: The pieces.
+        places: The provider's name of each node, and the reasons of those before it.
+        preferred: The name of the provider that is asked first.
     """
 
     graph: ir.Graph
     items: tuple[PlacedSegment | PlacedControl, ...]
-    assignments: tuple[Assignment, ...]
+    places: tuple[tuple[ir.Node, str, Mapping[str, str]], ...]
     preferred: str
-    model: ir.Model | None = None
 
-    def __iter__(self) -> Iterator[Assignment]:
-        """Yields every node's assignment, those in subgraphs after the node that holds them."""
+    def counts(self) -> Counter[str]:
+        """Return the number of nodes per provider."""
+        found = Counter(provider for _, provider, _ in self.places)
+        for item in self.items:
+            for body in item.bodies.values() if isinstance(item, PlacedControl) else ():
+                found.update(body.counts())
+        return found
+
+    def described(self) -> Placement:
+        """Return the placement as a plan has it."""
+        return Placement(tuple(self.assignments()), self.preferred)
+
+    def assignments(self) -> Iterator[Assignment]:
+        """Yield every node's, those in subgraphs after the node that holds them."""
         bodies = {i.node: i.bodies for i in self.items if isinstance(i, PlacedControl)}
-        for assignment in self.assignments:
-            yield assignment
-            for body in bodies.get(assignment.node, {}).values():
-                yield from body
-
-    def counts(self) -> dict[str, int]:
-        """Returns the number of nodes per provider."""
-        return dict(Counter(assignment.provider for assignment in self))
-
-    def elsewhere(self) -> list[Assignment]:
-        """Returns the nodes that their preferred provider declined, with its reasons."""
-        return [assignment for assignment in self if assignment.reasons]
-
-    def __str__(self) -> str:
-        """Returns one line of counts, then a line for every node not where it was wanted."""
-        counts = ", ".join(f"{name} {n}" for name, n in sorted(self.counts().items()))
-        lines = [f"{sum(self.counts().values())} nodes: {counts or 'none'}"]
-        declined = self.elsewhere()
-        for assignment in declined[:MAX_LISTED]:
-            reasons = "; ".join(f"{name}: {why}" for name, why in assignment.reasons.items())
-            lines.append(f"  {graphs.label(assignment.node)} on {assignment.provider} ({reasons})")
-        if len(declined) > MAX_LISTED:
-            lines.append(f"  ... and {len(declined) - MAX_LISTED} more")
-        return "\n".join(lines)
+        for node, provider, reasons in self.places:
+            yield Assignment(node_info(node), provider, reasons)
+            for body in bodies.get(node, {}).values():
+                yield from body.assignments()
 
 
 def place(
     model: ir.Model, providers: Sequence[Provider], others: Sequence[Provider] = ()
-) -> Placement:
-    """Gives every node to the first provider that supports it.
+) -> PlacedGraph:
+    """Give every node to the first provider that supports it.
 
     Operators that none supports are replaced in the model by the body that their schema gives
     them, where it gives one.
@@ -111,8 +144,10 @@ def place(
         UnknownOperator: Some nodes have no provider; the message lists them.
         MalformedGraph: One of them differs from its operator's schema.
     """
+    from tenonnx import functions
+
     try:
-        return _place_graph(model.graph, providers, model)
+        return _place_graph(model.graph, providers)
     except _Unsupported:
 
         def supported(node: ir.Node) -> bool:
@@ -124,48 +159,105 @@ def place(
         unsupported = functions.expand_unsupported(model, supported)
     if unsupported:
         raise _not_implemented(unsupported, providers, others)
-    return _place_graph(model.graph, providers, model)
+    return _place_graph(model.graph, providers)
 
 
 class _Unsupported(Exception):
     """No provider supports a node as it is."""
 
 
-def _place_graph(
-    graph: ir.Graph, providers: Sequence[Provider], model: ir.Model | None = None
-) -> Placement:
-    assignments: list[Assignment] = []
-    chosen: list[tuple[Provider | None, ir.Node]] = []
-    for node in graph:
-        provider, reasons = _choose(node, providers)
-        assignments.append(Assignment(node, provider.name if provider else RUNTIME, reasons))
-        chosen.append((provider, node))
+def _place_graph(graph: ir.Graph, providers: Sequence[Provider]) -> PlacedGraph:
+    units, reasons = _assigned(graph, providers)
+    places = [
+        (node, provider.name if provider else RUNTIME, reasons[node])
+        for node in graph
+        for provider in (units.unit(node).provider,)
+    ]
     items: list[PlacedSegment | PlacedControl] = []
-    for (provider, holder), group in itertools.groupby(chosen, key=_provider_and_holder):
-        nodes = tuple(node for _, node in group)
+    for (provider, holder, _), group in itertools.groupby(units, key=_segment_key):
+        nodes = tuple(node for unit in group for node in unit.nodes)
         own = PlacedSegment(provider, Segment(nodes, _escaping(nodes))) if provider else None
         if holder is not None:
             items.append(_place_control(holder, providers, own))
         elif own is not None:
             items.append(own)
-    return Placement(graph, tuple(items), tuple(assignments), providers[0].name, model)
+    return PlacedGraph(graph, tuple(items), tuple(places), providers[0].name)
 
 
-def _choose(node: ir.Node, providers: Sequence[Provider]) -> tuple[Provider | None, dict[str, str]]:
-    interruption.check()
-    if graphs.is_control_flow(node):
-        return None, {}
-    reasons: dict[str, str] = {}
+def _assigned(
+    graph: ir.Graph, providers: Sequence[Provider]
+) -> tuple[Units, dict[ir.Node, dict[str, str]]]:
+    """Return a graph's nodes with their providers, and why those before them declined.
+
+    Raises:
+        _Unsupported: A node has none.
+    """
+    units = Units(graph)
+    reasons: dict[ir.Node, dict[str, str]] = {node: {} for node in graph}
+    free = [node for node in reasons if not graphs.is_control_flow(node)]
     for provider in providers:
-        verdict = _verdict(provider, node)
-        if verdict is True:
-            return provider, reasons
-        reasons[provider.name] = verdict
-    raise _Unsupported(graphs.label(node))
+        interruption.check()
+        verdicts = {node: _verdict(provider, node) for node in free}
+        able = [node for node in free if verdicts[node] is True]
+        plain = [node for node in able if not graphs.has_bodies(node)]
+        groups = _claims(provider, plain)
+        for node in able if groups is None else set(able) - set(plain):
+            units.unit(node).provider = provider
+        if groups is not None:
+            verdicts.update(_join(units, provider, groups, plain))
+        free = [node for node in free if units.unit(node).provider is None]
+        for node in free:
+            reasons[node][provider.name] = str(verdicts[node])
+    if free:
+        raise _Unsupported(graphs.label(free[0]))
+    units.number()
+    return units, reasons
+
+
+def _join(
+    units: Units, provider: Provider, groups: Iterable[Sequence[ir.Node]], able: Sequence[ir.Node]
+) -> dict[ir.Node, str]:
+    """Make units of a provider's groups; return why nodes that it supports are in none."""
+    why, free = dict.fromkeys(able, "it claims no group with this node"), set(able)
+    least = provider.min_group_nodes
+    for group in groups:
+        for part in units.convex(node for node in group if node in free):
+            if len(part) < least:
+                few = f"its group of {len(part)} is smaller than {least} nodes"
+                why.update(dict.fromkeys(part, few))
+                continue
+            units.join(part, provider)
+            free.difference_update(part)
+    return {node: why[node] for node in free}
+
+
+def _claims(provider: Provider, able: Sequence[ir.Node]) -> list[Sequence[ir.Node]] | None:
+    """Return the groups that a provider claims.
+
+    Raises:
+        EPFail: It failed, or claims what is no node.
+    """
+    import onnx_ir as ir
+
+    try:
+        found = provider.claim(able)
+        groups: list[Sequence[ir.Node]] | None = None
+        if found is not None:
+            groups = [list(group) for group in found]
+    except Exception as error:  # a stranger's code may raise anything
+        from tenonnx.blame import place_in_plugin  # for mistakes only
+
+        place = f" ({found_at})" if (found_at := place_in_plugin(error)) else ""
+        said = f"{type(error).__name__}: {error}{place}"
+        raise EPFail(f"{provider.name} failed when asked for groups of nodes: {said}") from error
+    for node in (node for group in groups or () for node in group):
+        if not isinstance(node, ir.Node):
+            raise EPFail(f"{provider.name} claims {node!r}; expected groups of nodes")
+    return groups
 
 
 def _verdict(provider: Provider, node: ir.Node) -> Literal[True] | str:
-    """Returns what a provider says of a node.
+    """Return what a provider says of a node.
 
     Raises:
         EPFail: It failed instead.
@@ -173,17 +265,17 @@ def _verdict(provider: Provider, node: ir.Node) -> Literal[True] | str:
     try:
         return provider.supports(node) or "it says no reason"
     except Exception as error:  # a stranger's code may raise anything
-        raise EPFail(
-            f"{provider.name} failed when asked whether it supports {graphs.label(node)}: {error!r}"
-        ) from error
+        from tenonnx.blame import blame  # for mistakes only
+
+        said = blame([node_info(node)], error)
+        raise EPFail(f"{provider.name} failed when asked whether it supports {said}") from error
 
 
-def _provider_and_holder(
-    pair: tuple[Provider | None, ir.Node],
-) -> tuple[Provider | None, ir.Node | None]:
-    """Tells apart what cannot be one segment; a node that holds graphs is alone."""
-    provider, node = pair
-    return provider, node if provider is None or any(graphs.subgraphs(node)) else None
+def _segment_key(unit: Unit) -> tuple[Provider | None, ir.Node | None, Unit | None]:
+    """Tell apart what cannot be one segment: groups, and nodes that hold graphs."""
+    (node, *_), alone = unit.nodes, unit.claimed
+    holds = unit.provider is None or any(graphs.subgraphs(node))
+    return unit.provider, node if holds else None, unit if alone else None
 
 
 def _place_control(
@@ -242,6 +334,8 @@ def _remedy(
             "`tenonnx --plugin FILE.py ...`"
         )
     operators = (str(node.op_type) for node in nodes)
+    import onnx
+
     unknown = [name for name in operators if not onnx.defs.has(name)]
     if unknown:
         known = (schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain)

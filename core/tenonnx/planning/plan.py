@@ -5,26 +5,22 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from tenonnx import errors
-from tenonnx.interruption import Stopped, check, copied, lines, raised_by_handler
-from tenonnx.lazy_modules import Package
+from tenonnx.interruption import Stopped, check, lines, raised_by_handler
+from tenonnx.later import Later
+from tenonnx.planning import bound as binding
 from tenonnx.planning.quiet import quietly
 from tenonnx.provider import Device, Step
-from tenonnx.records import NamedTuple
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from tenonnx.planning import bound as binding
-    from tenonnx.planning.lower import Lowering
     from tenonnx.planning.on_devices import RunOnDevices
-    from tenonnx.planning.placement import Placement
-else:
-    binding = Package("tenonnx.planning.bound")  # for those who give buffers
+    from tenonnx.planning.placement import PlacedGraph, Placement
+    from tenonnx.planning.program import Program
+    from tenonnx.planning.values import NodeInfo
 
 _numbers = itertools.count()
 
@@ -43,7 +39,7 @@ class Code(NamedTuple):
     run: Callable[..., tuple[Any, ...]]
     compiled: CodeType
     namespace: dict[str, Any]
-    origin: dict[int, Step | ir.Node]
+    origin: dict[int, Step | NodeInfo]
     source: str
 
 
@@ -61,32 +57,40 @@ class Observer(Protocol):
 
 
 class Plan:
-    """Runs a placed model. Any number of threads may run one plan at once.
+    """Runs a program. Any number of threads may run one plan at once.
 
     Args:
-        placement: The model's.
+        program: The steps.
+        placement: The ``Placement`` of the program's nodes.
         threads: How many numpy's products may use; ``None`` leaves it to them.
 
     Attributes:
-        steps: Every step, in subgraphs too; those of one that has parts.
+        program: The steps.
     """
 
-    def __init__(self, placement: Placement, threads: int | None = None) -> None:
-        from tenonnx.planning.lower import Lowering  # for those who find no plan that was kept
-
-        self._limit(threads)
-        self._lowering = Lowering(placement)
-        self.graph = placement.graph
-        self.steps: tuple[Step, ...] = tuple(self._lowering.apart().block.steps())
-        self._filename = f"<tenonnx plan {next(_numbers)}>"
-        self._start()
-
-    def _limit(self, threads: int | None) -> None:
+    def __init__(self, program: Program, placement: Later, threads: int | None = None) -> None:
+        self.program, self._placement = program, placement
         self._quietly: Callable[..., Any] = quietly
         if threads is not None:
             from tenonnx.planning.blas import bounded  # for those who say so
 
             self._quietly = bounded(threads)
+        self._filename = f"<tenonnx plan {next(_numbers)}>"
+        self._start()
+
+    @classmethod
+    def of(cls, placed: PlacedGraph, threads: int | None = None) -> Plan:
+        """Return the plan of a placed graph, compiled."""
+        from tenonnx.planning.lower import lower  # not for programs that are loaded
+
+        program, placement = lower(placed)
+        return cls(program, Later(placement), threads)
+
+    @property
+    def placement(self) -> Placement:
+        """The provider of each node, and the reasons."""
+        found: Placement = self._placement.open()
+        return found
 
     def _start(self) -> None:
         self._reset(self._generate())
@@ -96,8 +100,13 @@ class Plan:
         self._watched: Code | None = None
         self._binding: Code | None = None
         self._watcher: Callable[[Code], Code] | None = None
-        self._direct: Sequence[binding.Writable] = ()
+        self._direct: Sequence[binding.Direct] = ()
         self._on_devices: dict[tuple[object, ...], RunOnDevices] = {}
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Every step, in subgraphs too; those of one that has parts."""
+        return tuple(self.program.apart().block.steps())
 
     @property
     def source(self) -> str:
@@ -105,32 +114,32 @@ class Plan:
         return self._code.source
 
     def narrowed(self, positions: Sequence[int]) -> Plan:
-        """Returns a plan of the same steps that computes some of the outputs, and no more."""
+        """Return a plan of the same steps that computes some of the outputs, and no more."""
         import copy  # few are narrowed
 
         plan = copy.copy(self)
-        outputs = [self._lowering.outputs[position] for position in positions]
-        plan._lowering = self._lowering.narrowed(outputs)
+        outputs = [self.program.outputs[position] for position in positions]
+        plan.program = self.program.narrowed(outputs)
         plan._start()
         return plan
 
-    def _generate(self, lowering: Lowering | None = None, **how: Any) -> Code:
-        from tenonnx.planning.codegen import Generator  # as above
+    def _generate(self, program: Program | None = None, **how: Any) -> Code:
+        from tenonnx.planning.codegen import Generator
 
-        return Generator(lowering or self._lowering, **how).code(self._filename)
+        return Generator(program or self.program, **how).code(self._filename)
 
     def _call(self, code: Code, arguments: Sequence[Any]) -> Any:
-        """Runs the code; what a node raises comes with the node's name."""
+        """Run the code; what a node raises comes with the node's name."""
         try:
             return self._quietly(code.run, arguments)
         except Exception as error:
-            explained = self._explain(error, code.origin)
+            explained = self._explain(error, code)
             if explained is error:
                 raise
             raise explained from error
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
-        """Returns the outputs for the inputs, both in the graph's order, on the host.
+        """Return the outputs for the inputs, both in the graph's order, on the host.
 
         Outputs never share memory with the inputs; they may be views of weights, read-only.
 
@@ -143,21 +152,21 @@ class Plan:
         return settled(self._call(self._code, inputs), inputs)
 
     def run_observed(self, inputs: Sequence[Any], observers: Sequence[Observer]) -> list[Any]:
-        """Runs as ``run`` does, while observers see every step."""
+        """Run as ``run`` does, while observers see every step."""
         if self._watched is None:
-            self._watched = self._generate(self._lowering.apart(), observed=True)
+            self._watched = self._generate(self.program.apart(), observed=True)
         # A namespace of its own lets runs with different observers go on at once.
         own = {**self._watched.namespace, "observe": _fan_out(observers)}
         exec(self._watched.compiled, own)
         return settled(self._call(self._watched._replace(run=own.pop("run")), inputs), inputs)
 
     def watch(self, watcher: Callable[[Code], Code]) -> None:
-        """Has code run in place of what runs until ``unwatch``, with buffers or without."""
+        """Have code run in place of what runs until ``unwatch``, with buffers or without."""
         self._watcher = watcher
         self._code = watcher(self._code)
 
     def unwatch(self, run: Callable[..., Any], code: Code) -> bool:
-        """Has code run as it did before ``watch``; says whether it was watched by ``run``."""
+        """Have code run as it did before ``watch``; return whether it was watched by ``run``."""
         for name in ("_code", "_binding"):
             found = getattr(self, name)
             if found is not None and found.run is run:
@@ -166,11 +175,11 @@ class Plan:
         return False
 
     def run_checked(self, inputs: Sequence[Any]) -> list[Any]:
-        """Runs as ``run`` does; the thread's limits are looked at after every step."""
+        """Run as ``run`` does; the thread's limits are looked at after every step."""
         return self.run_observed(inputs, [CHECKING])
 
     def run_into(self, inputs: Sequence[Any], buffers: Sequence[Any]) -> list[Any]:
-        """Runs as ``run`` does, and leaves outputs in buffers that the caller gives.
+        """Run as ``run`` does, and leave outputs in buffers that the caller gives.
 
         A step that can writes into the buffer itself. The buffer may be the memory of an input;
         then the step updates it in place, if nothing else reads that input.
@@ -186,26 +195,22 @@ class Plan:
         return self.run_chosen(inputs, self.chosen(inputs, buffers), buffers)
 
     def chosen(self, inputs: Sequence[Any], buffers: Sequence[Any]) -> list[Any]:
-        """Returns the buffers that steps write themselves, as ``run_chosen`` takes them."""
+        """Return the buffers that steps write themselves, as ``run_chosen`` takes them."""
         if self._binding is None:
-            self._direct, code = self._bound()
+            direct = self._direct = self.program.direct
+            code = self._generate(buffers=[output.value for output in direct])
             self._binding = code if self._watcher is None else self._watcher(code)
         return binding.choose_buffers(self._direct, inputs, buffers)
 
     def run_chosen(
         self, inputs: Sequence[Any], given: Sequence[Any], buffers: Sequence[Any]
     ) -> list[Any]:
-        """Runs as ``run_into`` does; ``given`` was chosen for inputs that lie like these."""
+        """Run as ``run_into`` does; ``given`` was chosen for inputs that lie like these."""
         assert self._binding is not None, "it was chosen for"
         outputs = self._call(self._binding, [*inputs, *given])
         identities, each = set(map(id, inputs)), zip(outputs, buffers, strict=True)
         delivered = [o if o is b else _settle(o, inputs, identities) for o, b in each]
         return self.deliver(delivered, buffers)
-
-    def _bound(self) -> tuple[Sequence[binding.Writable], Code]:
-        """Returns the outputs that there can be buffers for, and the code that takes them."""
-        direct = binding.direct_outputs(self._lowering)
-        return direct, self._generate(buffers=[output.value for output in direct])
 
     def run_on_devices(
         self,
@@ -214,7 +219,7 @@ class Plan:
         targets: Sequence[Device],
         buffers: Sequence[Any] = (),
     ) -> list[Any]:
-        """Runs as ``run`` does, from and to devices.
+        """Run as ``run`` does, from and to devices.
 
         Args:
             inputs: In the graph's order.
@@ -233,7 +238,7 @@ class Plan:
             found = self._on_devices[key] = self._for_devices(sources, targets, bound=bound)
         given = found.choose(inputs, buffers)
         outputs = self._call(found.code, [*inputs, *given])
-        outputs = found.finish(outputs, self._lowering.outputs, inputs, buffers)
+        outputs = found.finish(outputs, self.program.outputs, inputs, buffers)
         return settled(outputs, inputs)
 
     def _for_devices(
@@ -245,7 +250,7 @@ class Plan:
         there = [device if lends(device) else None for device in targets]
         direct = tuple(
             output
-            for output in (binding.direct_outputs(self._lowering, targets) if bound else ())
+            for output in (binding.direct_outputs(self.program, targets) if bound else ())
             if there[output.position] is not None
         )
         values = [output.value for output in direct]
@@ -254,7 +259,7 @@ class Plan:
         return RunOnDevices(code, direct, sources, targets, waited.values())
 
     def deliver(self, outputs: Sequence[Any], buffers: Sequence[Any]) -> list[Any]:
-        """Copies outputs into the buffers that they are not in yet; returns those.
+        """Copy outputs into the buffers that they are not in yet; return those.
 
         Raises:
             InvalidArgument: A buffer differs from its output in shape or dtype.
@@ -263,39 +268,55 @@ class Plan:
         return [
             o
             if o is buffer or buffer is None
-            else binding.deliver(o, buffer, self._output_name(position))
+            else binding.deliver(o, buffer, self.program.outputs[position].name)
             for position, (o, buffer) in each
         ]
 
-    def _output_name(self, position: int) -> str | None:
-        return self._lowering.outputs[position].name
-
-    def _explain(self, error: Exception, origin: dict[int, Step | ir.Node]) -> Exception:
-        """Names the node whose line raised; what stops a run comes back as it is."""
+    def _explain(self, error: Exception, failed: Code) -> Exception:
+        """Name the node whose line raised; what stops a run comes back as it is."""
         if isinstance(error, Stopped) or raised_by_handler(error):
             return error
         culprit = None
         for code, line in lines(error):
             if code.co_filename == self._filename:
-                culprit = origin.get(line)
+                culprit = failed.origin.get(line)
         if culprit is None:
             return error
+        from tenonnx.blame import blame, misgiven, note_arguments  # for mistakes only
+        from tenonnx.wellformed import misfit
+
         if isinstance(part := vars(error).get("step"), Step):
             culprit = part
-        from tenonnx.blame import blame  # for mistakes only
-        from tenonnx.wellformed import misfit
+        else:
+            note_arguments(error, self._filename, failed.source)
 
         nodes = culprit.nodes if isinstance(culprit, Step) else (culprit,)
         if wrong := next(filter(None, map(misfit, nodes)), None):
             return errors.NodeMisused(wrong)
-        return _failure(error)(blame(nodes, error))
+        step = culprit if isinstance(culprit, Step) else None
+        if step is not None and (wrong_input := misgiven(step, error)) is not None:
+            value, found = wrong_input
+            maker = next((each for each in self.steps if value in each.outputs), None)
+            if maker is not None:
+                made, who = maker.nodes[-1], self._provider_of(maker)
+                return errors.NodeFailed(
+                    f"{made.label} on {who} returned {found}; expected {value}, "
+                    f"for which {nodes[0].label} failed"
+                )
+        who = "" if step is None else self._provider_of(step)
+        return failure_class(error)(blame(nodes, error, step, who))
+
+    def _provider_of(self, step: Step) -> str:
+        nodes = {node.id for node in step.nodes}
+        found = (each.provider for each in self.placement if each.node.id in nodes)
+        return next(found, "the runtime")
 
 
 class _Checking:
     """An observer that has the thread's limits looked at after every step."""
 
     def on_step(self, step: object, start_ns: int, outputs: tuple[Any, ...]) -> None:
-        """Raises ``Stopped`` if a limit does."""
+        """Raise ``Stopped`` if a limit does."""
         del step, start_ns, outputs
         check()
 
@@ -303,8 +324,8 @@ class _Checking:
 CHECKING = _Checking()
 
 
-def _failure(error: Exception) -> type[errors.TenonnxError]:
-    """Returns what a node's failure is called."""
+def failure_class(error: Exception) -> type[errors.TenonnxError]:
+    """Return what a node's failure is called."""
     if isinstance(error, errors.DeviceReset):
         return errors.DeviceReset
     if isinstance(error, MemoryError):
@@ -324,7 +345,7 @@ def _fan_out(observers: Sequence[Observer]) -> Callable[..., None]:
 
 
 def settled(outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
-    """Makes outputs arrays of their own, unless they are views of weights."""
+    """Make outputs arrays of their own, unless they are views of weights."""
     if len(outputs) == 1:  # a model of microseconds, most likely: calls and sets take a tenth of it
         (output,) = outputs
         if type(output) is np.ndarray and output.base is None:
@@ -338,20 +359,20 @@ def settled(outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
 
 
 def _copied(output: Any) -> Any:
-    """Returns a copy of an output.
+    """Return a copy of an output.
 
     Raises:
         OutOfMemory: There is no room for it, as of a view that repeats its elements.
     """
     try:
-        return copied(output)
+        return output.copy()
     except MemoryError as error:
         found = f"{output.dtype}{list(output.shape)}"
         raise errors.OutOfMemory(f"an output needs more memory than there is: {found}") from error
 
 
 def _settle(output: Any, inputs: Sequence[Any], given: set[int]) -> Any:
-    """Makes an output an array of its own; ``given`` are the inputs' identities.
+    """Make an output an array of its own; ``given`` are the inputs' identities.
 
     Raises:
         RuntimeException: It is a tuple.

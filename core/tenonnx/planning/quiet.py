@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy._core.umath as umath
 
-_SETTING: Any = getattr(umath, "_extobj_contextvar", None)
+_SETTING: Any = getattr(sys.modules.get("numpy._core.umath"), "_extobj_contextvar", None)
 """The settings of ``np.errstate``. To set it to what was made once takes a fifth of the time."""
 
 with np.errstate(all="ignore"):
@@ -16,7 +16,7 @@ with np.errstate(all="ignore"):
 
 
 def quietly(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
-    """Returns ``function(*arguments)``, during which numpy warns of nothing."""
+    """Return ``function(*arguments)``, during which numpy warns of nothing."""
     if _SETTING is None:
         with np.errstate(all="ignore"):
             return function(*arguments)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def asks(node: ir.Node) -> bool:
-    """Says whether a node's result is of its input's shape alone, which is not known before."""
+    """Return whether a node's result is of its input's shape alone, which is not known before."""
     if node.domain or node.op_type not in ("Shape", "Size"):
         return False
     return node.inputs[0] is not None and not is_constant(node.inputs[0])
@@ -27,7 +27,7 @@ def asks(node: ir.Node) -> bool:
 def on_shapes(
     nodes: Iterable[ir.Node], largest: int, asks: Callable[[ir.Node], bool] = asks
 ) -> list[ir.Node]:
-    """Returns the nodes that read shapes, and the nodes that compute with their results alone.
+    """Return the nodes that read shapes, and the nodes that compute with their results alone.
 
     Args:
         nodes: In an order in which they can run.

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass, field
+from typing import Self, TypeVar
 
-from tenonnx.planning.lower import is_constant
+from tenonnx.planning.values import ValueInfo
 from tenonnx.provider import HOST, Step
-from tenonnx.records import changeable, field
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 LEAST = 2
 """Steps from which on it pays to make one of them."""
 
 
-@changeable
+@dataclass
 class Span:
     """Consecutive steps, and where the values are that they exchange.
 
@@ -27,11 +24,11 @@ class Span:
     """
 
     steps: list[Step] = field(default_factory=list)
-    inputs: dict[tuple[ir.Value, bool], None] = field(default_factory=dict)
-    made: dict[ir.Value, bool] = field(default_factory=dict)
+    inputs: dict[tuple[ValueInfo, bool], None] = field(default_factory=dict)
+    made: dict[ValueInfo, bool] = field(default_factory=dict)
 
     def takes(self, step: Step) -> bool:
-        """Says whether a step needs nothing of the span's moved between host and device."""
+        """Return whether a step needs nothing of the span's moved between host and device."""
         return all(
             value not in self.made or self.made[value] == (step.device_of_input(i) is HOST)
             for i, value in enumerate(step.inputs)
@@ -39,13 +36,21 @@ class Span:
         )
 
     def add(self, step: Step) -> None:
-        """Adds a step."""
+        """Add a step."""
         self.steps.append(step)
         for i, value in enumerate(step.inputs):
-            if value is not None and value not in self.made and not is_constant(value):
+            if value is not None and value not in self.made and value.constant is None:
                 self.inputs[value, step.device_of_input(i) is HOST] = None
         on_host = step.device_of_outputs is HOST
         self.made.update((value, on_host) for value in step.outputs)
+
+    def halves(self) -> tuple[Self, Self]:
+        """Return spans of the first and of the last half of the steps."""
+        first, last = type(self)(), type(self)()
+        half = len(self.steps) // 2
+        for number, step in enumerate(self.steps):
+            (first if number < half else last).add(step)
+        return first, last
 
 
 S = TypeVar("S", bound=Span)
@@ -54,11 +59,11 @@ S = TypeVar("S", bound=Span)
 def cut(
     steps: Iterable[Step], wanted: Callable[[Step], bool], kind: Callable[[], S], most: int = 0
 ) -> Iterator[S]:
-    """Cuts steps into spans of a kind; one that is not wanted there is alone.
+    """Cut steps into spans of a kind; one that is not wanted there is alone.
 
     Args:
         steps: In order.
-        wanted: Says whether a step may be in a span of several.
+        wanted: Returns whether a step may be in a span of several.
         kind: Makes an empty span.
         most: Steps of a span at most; any number if 0.
     """
@@ -79,23 +84,30 @@ def cut(
 
 def as_one(
     spans: Iterable[S],
-    escaping: Iterable[ir.Value],
+    escaping: Iterable[ValueInfo],
     wanted: Callable[[Step], bool],
-    one: Callable[[S, tuple[ir.Value, ...]], Step | None],
+    one: Callable[[S, tuple[ValueInfo, ...]], Step | None],
+    fits: Callable[[S, tuple[ValueInfo, ...]], bool] = lambda *_: True,
 ) -> list[Step]:
-    """Returns a step for each span of several steps, and the steps of others.
+    """Return a step for each span of several steps, and the steps of others.
 
     Args:
         spans: In order.
         escaping: Values that something outside of all reads.
-        wanted: Says whether a step may be in a span of several.
+        wanted: Returns whether a step may be in a span of several.
         one: Makes a step of a span, and of what others read of it, which is all on the host or all
             on the device; ``None`` leaves its steps as they are.
+        fits: Returns whether a span is small enough for one step; others are halved.
     """
     later = set(escaping)
     found: list[Sequence[Step]] = []
-    for span in reversed(list(spans)):
+    waiting = list(spans)
+    while waiting:
+        span = waiting.pop()
         outputs = tuple(value for value in span.made if value in later)
+        if len(span.steps) > 1 and not fits(span, outputs):
+            waiting += span.halves()
+            continue
         later.update(value for value, _ in span.inputs)
         count = sum(len(step.parts) or 1 for step in span.steps)
         together = count >= LEAST and wanted(span.steps[0])

@@ -14,7 +14,7 @@ Writer: TypeAlias = Callable[..., Any]
 
 
 def writer(call: Callable[..., Any], *, multiple: bool = False) -> Writer | None:
-    """Returns a step's call as one that takes buffers first; ``None`` if it cannot write there.
+    """Return a step's call as one that takes buffers first; ``None`` if it cannot write there.
 
     A kernel can if it has a keyword-only parameter ``_out``: a buffer of the output's dtype, or
     ``None``. It may be the very memory of an input that nothing else reads. A kernel that cannot
@@ -29,13 +29,13 @@ def writer(call: Callable[..., Any], *, multiple: bool = False) -> Writer | None
     if isinstance(function, np.ufunc):
         return None if multiple or function.nout != 1 else _ufunc_writer(call, function)
     keyword = "_outs" if multiple else "_out"
-    if not _has_parameter(function, keyword):
+    if not _has_parameter(call, keyword):
         return None
+    return functools.partial(_write, call, keyword)
 
-    def write(out: Any, *inputs: Any) -> Any:
-        return call(*inputs, **{keyword: out})
 
-    return write
+def _write(call: Callable[..., Any], keyword: str, out: Any, *inputs: Any) -> Any:
+    return call(*inputs, **{keyword: out})
 
 
 def _ufunc_writer(call: Callable[..., Any], ufunc: np.ufunc) -> Writer | None:
@@ -46,14 +46,19 @@ def _ufunc_writer(call: Callable[..., Any], ufunc: np.ufunc) -> Writer | None:
         shape_of = _broadcast_shape
     else:
         return None
+    return functools.partial(_write_ufunc, call, shape_of)
 
-    def write(out: Any, *inputs: Any) -> Any:
-        # A ufunc would fill a larger buffer with repetitions.
-        if out is not None and shape_of(*inputs) == out.shape:
-            return call(*inputs, out=out)
-        return call(*inputs)
 
-    return write
+def _write_ufunc(
+    call: Callable[..., Any],
+    shape_of: Callable[..., tuple[int, ...]],
+    out: Any,
+    *inputs: Any,
+) -> Any:
+    # A ufunc would fill a larger buffer with repetitions.
+    if out is not None and shape_of(*inputs) == out.shape:
+        return call(*inputs, out=out)
+    return call(*inputs)
 
 
 def _broadcast_shape(*inputs: Any) -> tuple[int, ...]:

@@ -8,12 +8,12 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import InvalidArgument, PluginError, did_you_mean
 from tenonnx.operators import OperatorTable
 from tenonnx.provider import LaterProvider, Provider, resolve_provider_name
-from tenonnx.records import changeable, field
 
 DISTRIBUTION = "tenonnx"
 """The runtime's own."""
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tenonnx.transforms import Transform
 
 
-@changeable
+@dataclass
 class PluginRecord:
     """One plug-in, loaded or not.
 
@@ -73,21 +73,21 @@ class Catalogue:
         return {name: p for name, p in found if not isinstance(p, LaterProvider)}
 
     def import_all(self) -> None:
-        """Imports the providers that were announced for later, so that records tell of failures."""
+        """Import the providers that were announced for later, so that records tell of failures."""
         for provider in list(self._providers.values()):
             self._loaded(provider)
 
     def unasked(self) -> list[type[Provider]]:
-        """Returns the providers that sessions without a list of them use, if they can."""
+        """Return the providers that sessions without a list of them use, if they can."""
         now = [p for p in self._providers.values() if not isinstance(p, LaterProvider)]
         return [provider for provider in now if provider.unasked]
 
     def knows(self, name: str) -> bool:
-        """Says whether a provider of a name or alias is registered; imports none."""
+        """Return whether a provider of a name or alias is registered; import none."""
         return resolve_provider_name(name, self._providers.values()) is not None
 
     def provider(self, name: str) -> type[Provider]:
-        """Returns a provider class by name or alias.
+        """Return a provider class by name or alias.
 
         Raises:
             InvalidArgument: There is none; the message says which there are, and which plug-ins
@@ -104,7 +104,7 @@ class Catalogue:
         )
 
     def operators_for(self, provider: type[Provider]) -> OperatorTable:
-        """Returns the kernels that plug-ins added for a provider.
+        """Return the kernels that plug-ins added for a provider.
 
         One added for this provider by name wins over one added for every provider.
         """
@@ -114,12 +114,12 @@ class Catalogue:
         return OperatorTable().update(*shared, *own)
 
     def owner(self, kind: str, name: str) -> str:
-        """Returns the name of the plug-in that registered something; ``""`` if none did."""
+        """Return the name of the plug-in that registered something; ``""`` if none did."""
         record = self._owners.get((kind, name.lower()))
         return record.name if record else ""
 
     def registrars(self, record: PluginRecord) -> dict[str, Callable[..., None]]:
-        """Returns, by hook, what a plug-in registers its things with."""
+        """Return, by hook, what a plug-in registers its things with."""
         return {
             "register_providers": functools.partial(self._take_provider, record),
             "register_operators": functools.partial(self._take_operators, record),
@@ -130,7 +130,7 @@ class Catalogue:
 
     @contextmanager
     def all_or_nothing(self, record: PluginRecord) -> Iterator[None]:
-        """Takes back everything a plug-in registered in the block if the block fails."""
+        """Take back everything a plug-in registered in the block if the block fails."""
         names = ("_providers", "transforms", "formats", "commands", "_operators", "_owners")
         before = {name: copy.copy(vars(self)[name]) for name in names}
         try:
@@ -151,7 +151,7 @@ class Catalogue:
             )
 
     def _loaded(self, provider: type[Provider] | LaterProvider) -> type[Provider] | None:
-        """Imports a provider that was announced; if that fails, its record tells why."""
+        """Import a provider that was announced; if that fails, its record tells why."""
         if not isinstance(provider, LaterProvider):
             return provider
         record = self._owners["provider", provider.name.lower()]
@@ -221,7 +221,7 @@ class Catalogue:
 
 
 def one_line(error: BaseException) -> str:
-    """Returns what a plug-in's exception says, for its record."""
+    """Return what a plug-in's exception says, for its record."""
     text = str(error)
     return text if isinstance(error, PluginError) else f"{type(error).__name__}: {text}"
 

@@ -8,13 +8,13 @@ from typing import Any
 import pluggy
 
 from tenonnx import hookspecs
+from tenonnx.distributions import release
 from tenonnx.errors import PluginError, did_you_mean
-from tenonnx.installed import release
 from tenonnx.plugins.catalogue import DISTRIBUTION, PluginRecord
 
 
 def check_api(plugin: Any, record: PluginRecord) -> None:
-    """Refuses a plug-in that says it was written for another version of the interface.
+    """Refuse a plug-in that says it was written for another version of the interface.
 
     Raises:
         PluginError: Both versions, and which side to update.
@@ -32,7 +32,7 @@ def check_api(plugin: Any, record: PluginRecord) -> None:
 
 
 def check_hooks(plugin: Any, record: PluginRecord) -> None:
-    """Refuses a plug-in that implements no hook, or one that there is not.
+    """Refuse a plug-in that implements no hook, or one that there is not.
 
     Raises:
         PluginError: Which, and what it may have meant.
@@ -49,7 +49,7 @@ def check_hooks(plugin: Any, record: PluginRecord) -> None:
 
 
 def refused(plugin: Any, error: pluggy.PluginValidationError) -> PluginError:
-    """Returns pluggy's complaint in words; it is about parameters, if nothing else is found."""
+    """Return pluggy's complaint in words; it is about parameters, if nothing else is found."""
     for name, spec in vars(hookspecs).items():
         function = getattr(plugin, name, None)
         if not hasattr(spec, "tenonnx_spec") or not callable(function):

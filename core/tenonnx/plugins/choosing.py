@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from tenonnx.custom_ops import GLOBAL
 from tenonnx.errors import EPFail, InvalidArgument, TenonnxError, did_you_mean
-from tenonnx.lazy_modules import logger
 from tenonnx.operators import OperatorTable
 from tenonnx.options import SessionOptions
 from tenonnx.plugins.manager import PluginSet, default_plugins
 from tenonnx.provider import HOST, Provider, why_unusable
 
-log = logger("tenonnx")
+log = logging.getLogger("tenonnx")
 
 ProviderRequest: TypeAlias = "str | tuple[str, Mapping[str, Any]] | Provider"
 
@@ -36,7 +36,7 @@ def choose_providers(
     options: Sequence[Mapping[str, Any]] | None = None,
     session_options: SessionOptions | None = None,
 ) -> list[Provider]:
-    """Instantiates the providers a caller asked for.
+    """Instantiate the providers a caller asked for.
 
     A provider that is not usable here is left out with a warning if one after it is; that is
     the fallback the caller typed.
@@ -76,12 +76,12 @@ def choose_providers(
 
 
 def operators_for(provider: type[Provider], options: SessionOptions) -> OperatorTable:
-    """Returns the kernels that plug-ins and the program added for a provider of a session."""
+    """Return the kernels that plug-ins and the program added for a provider of a session."""
     return plugins_of(options).operators_for(provider).update(GLOBAL, options.operators)
 
 
 def make_options(options_class: type | None, given: Any, owner: str) -> Any:
-    """Builds a provider's options from a mapping or an instance.
+    """Build a provider's options from a mapping or an instance.
 
     Strings are converted to the field's type, as onnxruntime's string options are.
 
@@ -138,11 +138,13 @@ def _start(
 
 
 def _none_to_choose(plugins: PluginSet) -> EPFail:
-    """Returns the error for a caller who names no provider, where none runs unasked."""
+    """Return the error for a caller who names no provider, where none runs unasked."""
     gone = [f"{r.name} ({r.error})" for r in plugins.records if r.builtin and r.error]
+    unusable = [f"{p.name}: {why}" for p in plugins.unasked() if (why := why_unusable(p))]
     return EPFail(
         "no provider is named, and none is left that runs without a name"
-        + (f"; plug-ins not in use: {', '.join(gone)}" if gone else ""),
+        + (f"; plug-ins not in use: {', '.join(gone)}" if gone else "")
+        + (f"; not usable here: {'; '.join(unusable)}" if unusable else ""),
         hint="use the plug-in `cpu`, or name a provider that `tenonnx providers` lists",
     )
 
@@ -181,7 +183,7 @@ def _normalize(
 
 
 def plugins_of(options: SessionOptions) -> PluginSet:
-    """Returns the plug-ins that options name; the process's if they name none.
+    """Return the plug-ins that options name; the process's if they name none.
 
     Raises:
         InvalidArgument: They name something else.
@@ -195,7 +197,7 @@ def plugins_of(options: SessionOptions) -> PluginSet:
 
 
 def host_providers(plugins: PluginSet) -> list[Provider]:
-    """Instantiates the usable providers that run on the host, with default options.
+    """Instantiate the usable providers that run on the host, with default options.
 
     Nobody asked for them, so one that has no default options or does not start is left out.
     """

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import logging
 import os
 import sys
 import threading
@@ -20,9 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import pluggy
 
-from tenonnx import hookspecs, installed
+from tenonnx import distributions, hookspecs
 from tenonnx.errors import PluginError, did_you_mean
-from tenonnx.lazy_modules import logger
 from tenonnx.plugins.catalogue import DISTRIBUTION, Catalogue, PluginRecord, one_line
 from tenonnx.plugins.checks import check_api, check_hooks, refused
 
@@ -39,8 +39,8 @@ SLOW_SECONDS = 5.0
 DEBUG = 10
 """The level of that name in ``logging``."""
 
-log = logger("tenonnx")
-trace = logger("tenonnx.hooks")
+log = logging.getLogger("tenonnx")
+trace = logging.getLogger("tenonnx.hooks")
 
 
 class _Manager(pluggy.PluginManager):
@@ -89,7 +89,7 @@ class PluginSet(Catalogue):
             self._tell_missing()
 
     def load_commands(self) -> None:
-        """Discovers the plug-ins that bring subcommands alone; only the command line needs them."""
+        """Discover the plug-ins that bring subcommands alone; only the command line needs them."""
         while self._undiscovered:
             self._discover(self._undiscovered.pop())
 
@@ -118,7 +118,7 @@ class PluginSet(Catalogue):
             self.records.append(PluginRecord(name, "not installed", error=error))
 
     def register(self, plugin: Any, name: str | None = None) -> PluginRecord:
-        """Adds a plug-in: a module, or an object with hook implementations.
+        """Add a plug-in: a module, or an object with hook implementations.
 
         Args:
             plugin: The module or object.
@@ -132,7 +132,7 @@ class PluginSet(Catalogue):
         return self._add_now(PluginRecord(name, "registered by the program"), plugin)
 
     def register_file(self, path: str | os.PathLike[str]) -> PluginRecord:
-        """Adds a plug-in from a Python file.
+        """Add a plug-in from a Python file.
 
         Raises:
             PluginError: The file is missing, fails to import, or is refused by ``register``.
@@ -162,7 +162,7 @@ class PluginSet(Catalogue):
             raise PluginError(f"plug-in file {path} failed: {one_line(error)}") from error
 
     def create_observers(self, plan: Plan) -> list[Observer]:
-        """Asks every plug-in that has the hook for an observer of a plan.
+        """Ask every plug-in that has the hook for an observer of a plan.
 
         Raises:
             PluginError: One failed; the message names it.
@@ -194,7 +194,7 @@ class PluginSet(Catalogue):
         return record
 
     def _add(self, record: PluginRecord, load: Callable[[], Any]) -> None:
-        """Loads a plug-in and lets it register; whatever goes wrong ends in ``record.error``."""
+        """Load a plug-in and let it register; whatever goes wrong ends in ``record.error``."""
         start = time.perf_counter()
         try:
             plugin = load()
@@ -235,7 +235,7 @@ class PluginSet(Catalogue):
             raise
 
     def _call(self, plugin: Any, hook: str, **arguments: Any) -> Any:
-        """Calls one plug-in's implementation of a hook, so that a failure has a name."""
+        """Call one plug-in's implementation of a hook, so that a failure has a name."""
         for found in getattr(self._manager.hook, hook).get_hookimpls():
             if found.plugin is plugin:
                 if found.wrapper or found.hookwrapper:
@@ -252,7 +252,7 @@ class PluginSet(Catalogue):
 
 @contextlib.contextmanager
 def _watched(record: PluginRecord) -> Iterator[None]:
-    """Tells the log of a plug-in that is still being imported after a while."""
+    """Tell the log of a plug-in that is still being imported after a while."""
     told = (
         "plug-in %r of %s has been loading for %g s; TENONNX_BLOCK_PLUGINS=%s does without it",
         *(record.name, record.distribution, SLOW_SECONDS, record.name),
@@ -266,9 +266,9 @@ def _watched(record: PluginRecord) -> Iterator[None]:
         timer.cancel()
 
 
-def _entry_points(group: str) -> list[installed.EntryPoint]:
+def _entry_points(group: str) -> list[distributions.EntryPoint]:
     """Installed plug-ins, each once, the built-ins first."""
-    found = {(e.name, e.value): e for e in installed.entry_points(group)}
+    found = {(e.name, e.value): e for e in distributions.entry_points(group)}
     return sorted(found.values(), key=lambda e: e.distribution != DISTRIBUTION)
 
 
@@ -277,7 +277,7 @@ _lock = threading.RLock()
 
 
 def default_plugins() -> PluginSet:
-    """Returns the process's plug-ins, discovered when first asked for."""
+    """Return the process's plug-ins, discovered when first asked for."""
     global _default
     with _lock:
         if _default is None:

@@ -37,7 +37,7 @@ exit codes:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Prints the score; returns 0 if all cases that ran passed, 1 if not, 2 if none could run."""
+    """Print the score; return 0 if all cases that ran passed, 1 if not, 2 if none could run."""
     parser = argparse.ArgumentParser(
         prog="python -m tenonnx.testing", description=HELP, formatter_class=AS_WRITTEN
     )

@@ -12,7 +12,7 @@ BFLOAT16_RTOL = 2**-6
 def assert_similar(
     expected: Any, actual: Any, rtol: float = 1e-3, atol: float = 1e-7, where: str = "outputs"
 ) -> None:
-    """Fails unless two values are of one structure, with the same dtypes, shapes and values.
+    """Fail unless two values are of one structure, with the same dtypes, shapes and values.
 
     Args:
         expected: Arrays, ``None``, or lists and tuples of such.

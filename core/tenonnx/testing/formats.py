@@ -80,7 +80,7 @@ class FormatTests:
 
     @pytest.mark.parametrize("form", ["path", "bytes"])
     def test_it_reads_the_same_model(self, sample: Path, plugins: PluginSet, form: str) -> None:
-        """Names, types and results are those of the ONNX model, from a file and from bytes."""
+        """Name, types and results are those of the ONNX model, from a file and from bytes."""
         source = sample if form == "path" else sample.read_bytes()
         options = SessionOptions(plugins=plugins)
         session, original = (InferenceSession(m, options) for m in (source, mlp()))

@@ -37,7 +37,7 @@ class Law:
     dtypes: tuple[str, ...] = tuple(ELEMENTS)
 
     def draw(self, data: st.DataObject, dtype: str) -> Drawn:
-        """Returns a model with an input for every shape drawn, and arrays for them."""
+        """Return a model with an input for every shape drawn, and arrays for them."""
         shapes = data.draw(self.shapes, label="shapes")
         kind = ELEMENTS[dtype]
         seed = data.draw(st.integers(0, 2**32 - 1), label="seed")
@@ -51,7 +51,7 @@ class Law:
         return build(self.body, inputs, f"{dtype}[] y"), arrays
 
     def expected(self, arrays: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-        """Returns what the operator must give, in the dtype of its inputs."""
+        """Return what the operator must give, in the dtype of its inputs."""
         kind = arrays[0].dtype
         wide = [a.astype(np.float64) if kind.kind == "f" else a for a in arrays]
         return np.asarray(self.oracle(*wide)).astype(kind)

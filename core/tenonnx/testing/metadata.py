@@ -23,7 +23,7 @@ print(json.dumps([sorted(m for m in sys.modules if "." not in m), names]))
 
 
 def check_distribution(name: str, frameworks: Sequence[str]) -> None:
-    """Fails unless a plug-in is found by its entry point, described, and cheap to import.
+    """Fail unless a plug-in is found by its entry point, described, and cheap to import.
 
     Args:
         name: The plug-in's, as its entry point has it.

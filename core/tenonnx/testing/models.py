@@ -22,7 +22,7 @@ def build(
     opset: int = 21,
     domains: Mapping[str, int] | None = None,
 ) -> onnx.ModelProto:
-    """Returns a model whose graph is written as in ``build("h = Neg(x) y = Exp(h)")``.
+    """Return a model whose graph is written as in ``build("h = Neg(x) y = Exp(h)")``.
 
     Args:
         body: Nodes, as ``onnx.parser`` reads them.
@@ -42,7 +42,7 @@ def build(
 
 
 def mlp(inputs: int = 16, hidden: int = 32, outputs: int = 8) -> onnx.ModelProto:
-    """Returns two layers with random weights: ``x`` is float[n, inputs]."""
+    """Return two layers with random weights: ``x`` is float[n, inputs]."""
     random = np.random.default_rng(0)
 
     def normal(*shape: int) -> np.ndarray[Any, Any]:
@@ -62,7 +62,7 @@ def mlp(inputs: int = 16, hidden: int = 32, outputs: int = 8) -> onnx.ModelProto
 
 
 def branch() -> onnx.ModelProto:
-    """Returns an ``If`` whose branches read the graph around it: relu(x) or -x."""
+    """Return an ``If`` whose branches read the graph around it: relu(x) or -x."""
     return build(
         """
         y = If (flag) <
@@ -75,7 +75,7 @@ def branch() -> onnx.ModelProto:
 
 
 def loop() -> onnx.ModelProto:
-    """Returns a ``Loop`` that negates and clips ``x`` as often as ``times`` says."""
+    """Return a ``Loop`` that negates and clips ``x`` as often as ``times`` says."""
     return build(
         """
         start = Identity(x)
@@ -92,5 +92,5 @@ def loop() -> onnx.ModelProto:
 
 
 def foreign() -> onnx.ModelProto:
-    """Returns a model with an operator that no provider has, between two that most have."""
+    """Return a model with an operator that no provider has, between two that most have."""
     return build(f"h = Neg(x) k = {FOREIGN}.Nothing(h) y = Relu(k)", domains={FOREIGN: 1})

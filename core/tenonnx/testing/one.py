@@ -9,7 +9,7 @@ from tenonnx.plugins.manager import PluginSet
 
 
 def plugins_and(hook: str, thing: Any) -> PluginSet:
-    """Returns the installed plug-ins, and one more that registers a thing through a hook."""
+    """Return the installed plug-ins, and one more that registers a thing through a hook."""
 
     def announce(register: Any) -> None:
         register(thing)

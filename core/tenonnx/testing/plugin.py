@@ -9,7 +9,7 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds ``--tenonnx-provider``."""
+    """Add ``--tenonnx-provider``."""
     group = parser.getgroup("tenonnx")
     group.addoption(
         "--tenonnx-provider",
@@ -22,7 +22,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Runs a test with the fixture ``tenonnx_provider`` once for each provider."""
+    """Run a test with the fixture ``tenonnx_provider`` once for each provider."""
     if "tenonnx_provider" in metafunc.fixturenames:
         names = metafunc.config.getoption("--tenonnx-provider")
         if not names:
@@ -47,7 +47,7 @@ def tenonnx_provider(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def tenonnx_model() -> Callable[..., Any]:
-    """Builds a model from a line of ONNX's text form: ``tenonnx_model("y = Relu(x)")``."""
+    """Build a model from a line of ONNX's text form: ``tenonnx_model("y = Relu(x)")``."""
     from tenonnx.testing.models import build
 
     return build

@@ -22,7 +22,7 @@ from tenonnx.provider import Provider
 from tenonnx.testing import models
 from tenonnx.testing.laws import LAWS, RTOL
 from tenonnx.testing.metadata import check_distribution
-from tenonnx.testing.nodes import node_cases
+from tenonnx.testing.nodes import CORRECTED, node_cases
 from tenonnx.testing.subject import Fallback, Subject, subject_of
 from tenonnx.weights.registry import WeightRegistry
 from tenonnx.weights.sidefile import SideFiles
@@ -67,7 +67,7 @@ class ProviderTests:
         return found
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Gives ``test_node_case`` the cases of the operators that the provider claims."""
+        """Give ``test_node_case`` the cases of the operators that the provider claims."""
         if "node_case" in metafunc.fixturenames:
             subject = self._subject()
             found = {} if subject.problem else node_cases(self.cases)
@@ -85,8 +85,10 @@ class ProviderTests:
             pytest.fail(f"{error}\nHint: {hint}", pytrace=False)
 
     def _marks(self, name: str) -> list[pytest.MarkDecorator]:
-        gap = self.gaps.get(name)
-        return [] if gap is None else [pytest.mark.xfail(strict=True, reason=gap)]
+        if (gap := self.gaps.get(name)) is not None:
+            return [pytest.mark.xfail(strict=True, reason=gap)]
+        corrected = CORRECTED.get(name)
+        return [] if corrected is None else [pytest.mark.xfail(strict=False, reason=corrected)]
 
     @pytest.mark.filterwarnings("ignore::RuntimeWarning")
     def test_node_case(self, subject: Subject, node_case: Any) -> None:

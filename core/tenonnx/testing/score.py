@@ -11,7 +11,6 @@ from typing import Final
 
 import onnx
 
-from tenonnx.planning.placement import PlacedControl
 from tenonnx.session import InferenceSession
 
 SEVERAL: Final = ""
@@ -60,11 +59,11 @@ class Score:
         return {case: why for case, why in self.failed.items() if not why.startswith(Outcome.LACKS)}
 
     def count(self, outcome: Outcome, operator: str, detail: str = "") -> None:
-        """Adds a case to the table."""
+        """Add a case to the table."""
         self.rows.setdefault((outcome, detail), Counter())[operator] += 1
 
     def table(self) -> list[tuple[int, str, str]]:
-        """Returns rows of a number of cases, their outcome, and their operators."""
+        """Return rows of a number of cases, their outcome, and their operators."""
         order = list(Outcome)
         found = sorted(self.rows.items(), key=lambda row: (order.index(row[0][0]), row[0][1]))
         return [
@@ -73,7 +72,7 @@ class Score:
         ]
 
     def __str__(self) -> str:
-        """Returns one line."""
+        """Return one line."""
         skipped = f"; {len(self.skipped)} skipped" if self.skipped else ""
         return (
             f"{sum(self.passed.values())} of {self.cases} pass: {self.passed['all']} on the "
@@ -95,36 +94,34 @@ def _names(operators: Counter[str]) -> str:
 
 
 def operator_of(model: onnx.ModelProto) -> str:
-    """Returns the operator that a case is about; ``SEVERAL`` if it has more than one node."""
+    """Return the operator that a case is about; ``SEVERAL`` if it has more than one node."""
     (first, *others) = model.graph.node
     return SEVERAL if others else f"{first.domain}::{first.op_type}".removeprefix("::")
 
 
 def has_node(session: InferenceSession, operator: str) -> bool:
-    """Says whether an operator runs as itself, not as the body that its schema gives it."""
+    """Return whether an operator runs as itself, not as the body that its schema gives it."""
     name = operator.rpartition("::")[2]
     return any(assignment.node.op_type == name for assignment in session.placement)
 
 
 def why_declined(session: InferenceSession, provider: str) -> str:
-    """Returns a provider's reason for the first node that it declined, if there is one."""
+    """Return a provider's reason for the first node that it declined, if there is one."""
     reasons = (each.reasons.get(provider) for each in session.placement.elsewhere())
     return next(filter(None, reasons), "")
 
 
 def by_numpy(session: InferenceSession, provider: str) -> str:
-    """Returns the functions that numpy computed in a library's place, of a provider's nodes."""
+    """Return the functions that numpy computed in a library's place, of a provider's nodes."""
     found: set[str] = set()
-    for item in session.placement.items:
-        placed = item.own if isinstance(item, PlacedControl) else item
-        if placed is not None and placed.provider.name == provider:
-            namespace = getattr(placed.provider, "xp", None)
-            found |= set(getattr(namespace, "by_numpy", ()))
+    for each in session._providers:
+        if each.name == provider:
+            found.update(getattr(getattr(each, "xp", None), "by_numpy", ()))
     return ", ".join(sorted(found))
 
 
 def missing_package(error: BaseException) -> str | None:
-    """Returns what a kernel says that is to be installed.
+    """Return what a kernel says that is to be installed.
 
     Such an ``ImportError`` is raised in words and names no module. One that Python raises does:
     it may be a misspelt import, and fails the case.
@@ -136,7 +133,7 @@ def missing_package(error: BaseException) -> str | None:
 
 
 def missing_function(error: BaseException, library: str) -> str | None:
-    """Returns the name that a kernel asked of a library, or of its arrays, in vain.
+    """Return the name that a kernel asked of a library, or of its arrays, in vain.
 
     Args:
         error: A case's exception.

@@ -33,11 +33,11 @@ class Fallback(Provider):
     }
 
     def supports(self, node: ir.Node) -> Literal[True] | str:
-        """Accepts the operators of ``models.foreign()``."""
+        """Accept the operators of ``models.foreign()``."""
         return node.op_type in self.calls or "only models.foreign() runs here"
 
     def compile(self, segment: Segment) -> list[Step]:
-        """Returns a step per node."""
+        """Return a step per node."""
         return [
             Step(self.calls[node.op_type], tuple(node.inputs), tuple(node.outputs), (node,))
             for node in segment.nodes
@@ -85,7 +85,7 @@ class Subject:
         weights: WeightRegistry | None = None,
         after: Provider | None = None,
     ) -> InferenceSession:
-        """Returns a session on the provider, and unless ``alone`` on the CPU's after it.
+        """Return a session on the provider, and unless ``alone`` on the CPU's after it.
 
         Args:
             model: A model, in a form that sessions open.
@@ -109,7 +109,7 @@ class Subject:
         return InferenceSession(model, options, requests)
 
     def claims(self, model: onnx.ModelProto) -> bool:
-        """Says whether the provider supports some node of a model's main graph."""
+        """Return whether the provider supports some node of a model's main graph."""
         read = ir.from_proto(model)
         graphs.resolve_versions(read)
         nodes = (node for node in read.graph if not graphs.is_control_flow(node))
@@ -118,5 +118,5 @@ class Subject:
 
 @functools.cache
 def subject_of(provider: str | type[Provider], options: tuple[tuple[str, Any], ...]) -> Subject:
-    """Returns the subject of a test class; the same one for all its tests."""
+    """Return the subject of a test class; the same one for all its tests."""
     return Subject(provider, dict(options))

@@ -42,7 +42,7 @@ class Careful(BackendTest):
         atol: float,
         model_dir: str | None = None,
     ) -> None:
-        """Compares everything there is to see."""
+        """Compare everything there is to see."""
         assert_similar(list(ref_outputs), list(outputs), rtol, atol, model_dir or "outputs")
 
 
@@ -53,13 +53,13 @@ class Recording(TenonnxBackend):
     def prepare(
         cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any
     ) -> TenonnxBackendRep:
-        """Opens a model."""
+        """Open a model."""
         del device
         return TenonnxBackendRep(kwargs["open_model"](model))
 
 
 def suite_cases() -> dict[str, Callable[..., None]]:
-    """Returns every case by name; each takes a test case and ``open_model``."""
+    """Return every case by name; each takes a test case and ``open_model``."""
     with warnings.catch_warnings():
         # The suite's own data generation overflows and divides by zero on purpose.
         warnings.simplefilter("ignore")
@@ -75,7 +75,7 @@ def suite_cases() -> dict[str, Callable[..., None]]:
 def run_suite(
     provider: str, options: Mapping[str, Any], pattern: str = "test_"
 ) -> Iterator[tuple[str, Score]]:
-    """Runs the cases whose names begin with ``pattern``; yields each name and the score so far.
+    """Run the cases whose names begin with ``pattern``; yield each name and the score so far.
 
     Raises:
         TenonnxError: The provider is not there, or not usable.
@@ -101,7 +101,7 @@ class _Opened:
         self.session: InferenceSession | None = None
 
     def __call__(self, model: onnx.ModelProto) -> InferenceSession:
-        """Opens one."""
+        """Open one."""
         self.operator = operator_of(model)
         self.session = self.subject.open(model, alone=self.alone)
         return self.session
@@ -141,7 +141,7 @@ def _check(case: Callable[..., None], open_model: _Opened) -> None:
 
 
 def _outcome(case: Callable[..., None], opened: _Opened, own: bool, others: bool) -> Outcome:
-    """Returns where a case that passes ran, or could run."""
+    """Return where a case that passes ran, or could run."""
     assert opened.session is not None
     single = opened.operator != SEVERAL
     if own:

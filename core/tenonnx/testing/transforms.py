@@ -52,11 +52,11 @@ class TransformTests:
     atol: ClassVar[float] = 1e-6
 
     def rewritten(self) -> Sequence[onnx.ModelProto]:
-        """Returns models that it must rewrite."""
+        """Return models that it must rewrite."""
         return ()
 
     def untouched(self) -> Sequence[onnx.ModelProto]:
-        """Returns models that it must leave as they are."""
+        """Return models that it must leave as they are."""
         return ()
 
     @pytest.fixture
@@ -122,7 +122,7 @@ class TransformTests:
         return self.transform
 
     def _applied(self, proto: onnx.ModelProto, plugins: PluginSet) -> tuple[ir.Model, bool, bool]:
-        """Returns the model after it, and whether it changed something, and did so again."""
+        """Return the model after it, and whether it changed something, and did so again."""
         registry, options = WeightRegistry(), SessionOptions(plugins=plugins)
         hosts = host_providers(plugins)
         context = TransformContext(registry, hosts, hosts, options)
@@ -144,7 +144,7 @@ class TransformTests:
 
 
 def _text(model: ir.Model) -> str:
-    """Returns all of a model that a reader sees but its weights' bytes."""
+    """Return all of a model that a reader sees but its weights' bytes."""
     return str(model.graph)
 
 

@@ -19,7 +19,7 @@ PIECE: Final = 64 << 10
 
 
 def constants(registry: WeightRegistry, given: Sequence[Constant]) -> list[Weight]:
-    """Returns a weight for each of many small contents, the one that ``constant`` would return.
+    """Return a weight for each of many small contents, the one that ``constant`` would return.
 
     Args:
         registry: Has the weights.
@@ -43,7 +43,7 @@ def constants(registry: WeightRegistry, given: Sequence[Constant]) -> list[Weigh
 
 
 def _pieces(contents: Iterable[bytes]) -> Iterator[list[tuple[bytes, bytes]]]:
-    """Yields contents that lie together, each with what it takes there."""
+    """Yield contents that lie together, each with what it takes there."""
     piece: list[tuple[bytes, bytes]] = []
     size = 0
     for content in contents:

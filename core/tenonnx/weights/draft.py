@@ -21,7 +21,7 @@ PATIENCE = 120.0
 
 @contextlib.contextmanager
 def locked_draft(path: Path) -> Iterator[int | None]:
-    """Opens an empty file that only this caller writes; deletes it unless it was renamed.
+    """Open an empty file that only this caller writes; delete it unless it was renamed.
 
     Waits while another process, or another thread, has it. The lock is the kernel's, so it dies
     with its holder.
@@ -49,7 +49,7 @@ def locked_draft(path: Path) -> Iterator[int | None]:
 
 
 def allocate(descriptor: int, size: int) -> None:
-    """Reserves disk space; a mapped page that turns out not to exist would kill the process."""
+    """Reserve disk space; a mapped page that turns out not to exist would kill the process."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, 0, size)
         return
@@ -59,7 +59,7 @@ def allocate(descriptor: int, size: int) -> None:
 
 
 def sweep_drafts(folder: Path) -> None:
-    """Deletes the drafts of writers that died."""
+    """Delete the drafts of writers that died."""
     for path in folder.glob("*.draft"):
         with contextlib.suppress(OSError):
             descriptor = os.open(path, FLAGS)
@@ -90,12 +90,12 @@ def _lock(path: Path) -> int | None:
 
 
 def _open(path: Path) -> int:
-    """Opens a draft under another name; processes that need the same file wait for it.
+    """Open a draft under another name; processes that need the same file wait for it.
 
     Whatever else is there has to go: nobody but this user writes to the folder.
     """
     with contextlib.suppress(FileNotFoundError):
-        if fault(path.lstat()):
+        if fault(path.lstat(), at=path):
             path.unlink()
     return os.open(path, FLAGS | os.O_CREAT, 0o644)
 

@@ -12,17 +12,15 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tenonnx.errors import InvalidArgument
-from tenonnx.records import NamedTuple
 from tenonnx.weights.trusted import is_trusted
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-MODULES = ".modules"
-WEIGHTS, PLANS = "*.weight", ("*.plan", "*.captures", f"*{MODULES}")
+WEIGHTS, PLANS = "*.weight", ("*.plan", "*.captures")
 EVERY = (f"weights/{WEIGHTS}", *(f"plans/{each}" for each in PLANS))
 """The files of a cache that share its room; kernels are as many as there are, and small."""
 
@@ -34,7 +32,7 @@ LEEWAY = 1 << 30
 
 
 def cache_root() -> str:
-    """Returns the folder: ``TENONNX_CACHE_DIR``, or ``tenonnx`` in the user's cache folder."""
+    """Return the folder: ``TENONNX_CACHE_DIR``, or ``tenonnx`` in the user's cache folder."""
     if given := os.environ.get("TENONNX_CACHE_DIR"):
         return given
     if sys.platform == "linux":  # as platformdirs says, sooner than it is imported
@@ -60,7 +58,7 @@ class Kept(NamedTuple):
 
 
 def kept(paths: Iterable[Path]) -> Iterator[Kept]:
-    """Yields what files there are of these."""
+    """Yield what files there are of these."""
     for path in paths:
         with contextlib.suppress(OSError):  # another process may have deleted it
             status = path.stat()
@@ -68,13 +66,13 @@ def kept(paths: Iterable[Path]) -> Iterator[Kept]:
 
 
 def note_use(path: str | os.PathLike[str], written_ns: int) -> None:
-    """Says that a file is used now, which was written when it says."""
+    """Say that a file is used now, which was written when it says."""
     with contextlib.suppress(OSError):
         os.utime(path, ns=(time.time_ns(), written_ns))
 
 
 def forget_unused(paths: Iterable[Path]) -> list[Path]:
-    """Deletes the files that no process has used for a month; returns them."""
+    """Delete the files that no process has used for a month; return them."""
     return _deleted(each for each in kept(paths) if _is_unused(each))
 
 
@@ -111,7 +109,7 @@ class Room:
         self._left = 0
 
     def files(self) -> Iterator[Path]:
-        """Yields the files that there are."""
+        """Yield the files that there are."""
         from pathlib import Path  # few processes look
 
         for pattern in self._patterns:
@@ -121,18 +119,18 @@ class Room:
                 yield from folder.glob(name)
 
     def take(self, nbytes: int) -> bool:
-        """Deletes files until so many bytes fit; none, and returns false, if they never will."""
+        """Delete files until so many bytes fit; none, and return false, if they never will."""
         if nbytes <= self._left:
             self._left -= nbytes
             return True
         return self._look(nbytes) is not None
 
     def prune(self) -> list[Path]:
-        """Deletes what no process has used for a month, and what there is no room for."""
+        """Delete what no process has used for a month, and what there is no room for."""
         return self._look(0) or []
 
     def _look(self, nbytes: int) -> list[Path] | None:
-        """Looks how much there is; returns what was deleted, ``None`` if there is no room."""
+        """Look how much there is; return what was deleted, ``None`` if there is no room."""
         from pathlib import Path  # few processes look
 
         files = sorted(kept(self.files()))
@@ -152,7 +150,7 @@ class Room:
         return _deleted(going)
 
     def limit_at(self, used: int) -> int:
-        """Returns the limit where files take so many bytes."""
+        """Return the limit where files take so many bytes."""
         if self.limit is not None:
             return self.limit
         free = _free(existing(self.folder)) + used
@@ -160,14 +158,14 @@ class Room:
 
 
 def existing(folder: str) -> str:
-    """Returns the folder, or the first one above it that is there."""
+    """Return the folder, or the first one above it that is there."""
     while not os.path.exists(folder) and (above := os.path.dirname(folder)) != folder:
         folder = above
     return folder or os.curdir
 
 
 def _free(folder: str) -> int:
-    """Returns the bytes that are free where a folder is."""
+    """Return the bytes that are free where a folder is."""
     if hasattr(os, "statvfs"):  # shutil says so, too, but takes longer to import
         status = os.statvfs(folder)
         return status.f_bavail * status.f_frsize
@@ -177,7 +175,7 @@ def _free(folder: str) -> int:
 
 
 def cache_room() -> Room | None:
-    """Returns the room of ``TENONNX_CACHE_DIR``; ``None`` if nothing is to be kept.
+    """Return the room of ``TENONNX_CACHE_DIR``; ``None`` if nothing is to be kept.
 
     Raises:
         InvalidArgument: ``TENONNX_CACHE_SIZE`` is no number.

@@ -8,6 +8,8 @@ import weakref
 from collections.abc import Hashable
 from contextlib import AbstractContextManager
 
+from tenonnx.weak import WeakTable
+
 
 class Locks:
     """A lock for tables, and a lock per key while it is in use.
@@ -24,15 +26,13 @@ class Locks:
         _all.add(self)
 
     def only_one(self, *key: Hashable) -> AbstractContextManager[object]:
-        """Returns the lock under which one thread at a time does what the key names."""
+        """Return the lock under which one thread at a time does what the key names."""
         with self.table:
             return self._keyed.setdefault(key, threading.RLock())
 
     def _renew(self) -> None:
         self.table = threading.RLock()
-        self._keyed: weakref.WeakValueDictionary[Hashable, AbstractContextManager[object]] = (
-            weakref.WeakValueDictionary()
-        )
+        self._keyed = WeakTable[Hashable, AbstractContextManager[object]]()
 
 
 _all: weakref.WeakSet[Locks] = weakref.WeakSet()

@@ -11,12 +11,12 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from tenonnx.errors import Fail, InvalidArgument
-from tenonnx.records import NamedTuple
+from tenonnx.memory import keep_room
 from tenonnx.weights.trusted import OPEN
 
 if TYPE_CHECKING:
@@ -26,18 +26,27 @@ MAP_FAILED = ctypes.c_void_p(-1).value
 MAP_FIXED = 0x10  # Linux, the BSDs and macOS agree on it; the mmap module does not name it
 
 
-NOTED: ContextVar[set[str] | None] = ContextVar("NOTED", default=None)
+State: TypeAlias = "tuple[int, int, int, int, int]"
+"""A state of a file: its device, inode, size, and the times of its last writes, in nanoseconds."""
+
+NOTED: ContextVar[dict[str, State] | None] = ContextVar("NOTED", default=None)
 """The collector of mapped files, while there is one."""
 
 
 @contextlib.contextmanager
-def noted() -> Iterator[set[str]]:
-    """Yields a set of the files that are mapped meanwhile."""
-    token = NOTED.set(found := set[str]())
+def noted() -> Iterator[dict[str, State]]:
+    """Yield the files that are mapped meanwhile, and the states that they were mapped in."""
+    token = NOTED.set(found := dict[str, State]())
     try:
         yield found
     finally:
         NOTED.reset(token)
+
+
+def state_from(status: os.stat_result) -> State:
+    """Return a file's state from its status."""
+    times = status.st_mtime_ns, status.st_ctime_ns
+    return status.st_dev, status.st_ino, status.st_size, *times
 
 
 class Identity(NamedTuple):
@@ -50,7 +59,7 @@ class Identity(NamedTuple):
 
     @classmethod
     def of(cls, status: os.stat_result) -> Identity:
-        """Returns the identity of a file from its status."""
+        """Return the identity of a file from its status."""
         return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
@@ -71,6 +80,7 @@ class Mapping:
 
     Attributes:
         identity: The file's device, inode, size and time of change when it was mapped.
+        state: The file's state then, as its open descriptor had it.
         pages: The whole file.
         buffer: Its bytes after those skipped, read-only.
         size: How many.
@@ -79,6 +89,7 @@ class Mapping:
     Raises:
         InvalidArgument: The file is not a regular file, or has no bytes after those skipped.
         Fail: The file cannot be opened.
+        MemoryError: There is no address space for it, with room to spare.
     """
 
     __slots__ = (
@@ -92,6 +103,7 @@ class Mapping:
         "path",
         "size",
         "skip",
+        "state",
     )
 
     def __init__(
@@ -107,7 +119,8 @@ class Mapping:
         self.kind = kind
         descriptor = (opening or _open)(self.path)
         try:
-            self.identity = Identity.of(os.fstat(descriptor))
+            status = os.fstat(descriptor)
+            self.identity, self.state = Identity.of(status), state_from(status)
             self.skip = skip
             self.size = self.identity.size - skip
             if self.size <= 0:
@@ -119,6 +132,7 @@ class Mapping:
             self.pages = _map(descriptor, self.identity.size)
         finally:
             os.close(descriptor)
+        keep_room()
         self.buffer = memoryview(self.pages)[skip:]
         self.key = key or "file:" + ":".join(f"{part:x}" for part in self.identity)
         self.address = _address(self.pages) + skip
@@ -129,7 +143,7 @@ class Mapping:
         return self.path
 
     def forget(self, start: int, stop: int) -> None:
-        """Takes whole pages out of this process's resident set; they stay in the page cache."""
+        """Take whole pages out of this process's resident set; they stay in the page cache."""
         page = mmap.PAGESIZE
         start = -(-(self.skip + start) // page) * page
         stop = min(self.skip + stop, self.identity.size) // page * page
@@ -169,7 +183,7 @@ def _map(descriptor: int, size: int) -> mmap.mmap:
 
 
 @functools.cache
-def _libc_mmap() -> ctypes._NamedFuncPointer:
+def _libc_mmap() -> Any:
     function = ctypes.CDLL(None, use_errno=True).mmap
     function.restype = ctypes.c_void_p
     number = ctypes.c_int

@@ -17,9 +17,9 @@ from numpy.lib.array_utils import byte_bounds
 
 from tenonnx.digest import digest
 from tenonnx.errors import Fail, InvalidArgument
-from tenonnx.lazy_modules import onnx_ir as ir
+from tenonnx.weak import WeakTable
 from tenonnx.weights.locks import Locks
-from tenonnx.weights.mapping import NOTED, Identity, Mapping
+from tenonnx.weights.mapping import NOTED, Identity, Mapping, state_from
 from tenonnx.weights.sidefile import SideFiles
 from tenonnx.weights.storage import (
     PROCESS,
@@ -43,6 +43,8 @@ from tenonnx.weights.storage import (
 from tenonnx.weights.weight import Device, Holding, Weight
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
     from tenonnx.weights.report import MemoryReport
 
 __all__ = ["Device", "Weight", "WeightRegistry", "default_registry"]
@@ -67,16 +69,14 @@ class WeightRegistry:
 
     def __init__(self, side_files: SideFiles | None = None) -> None:
         self.side_files = side_files or SideFiles.from_environment()
-        self._storages: weakref.WeakValueDictionary[Hashable, Storage] = (
-            weakref.WeakValueDictionary()
-        )
-        self._weights: weakref.WeakValueDictionary[str, Weight] = weakref.WeakValueDictionary()
-        self._derived: weakref.WeakValueDictionary[str, Weight] = weakref.WeakValueDictionary()
+        self._storages = WeakTable[Hashable, Storage]()
+        self._weights = WeakTable[str, Weight]()
+        self._derived = WeakTable[str, Weight]()
         self._holdings: list[Holding] = []
-        self.locks = Locks()
+        self.locks, self.devices = Locks(), WeakTable[str, Device]()
 
     def map(self, path: str | os.PathLike[str]) -> Mapping:
-        """Maps a file; the same mapping for the same file while anybody uses it.
+        """Map a file; the same mapping for the same file while anybody uses it.
 
         Args:
             path: Of a regular file; it is mapped whole and read-only.
@@ -86,20 +86,22 @@ class WeightRegistry:
             Fail: The file cannot be opened.
         """
         try:
-            identity = Identity.of(os.stat(path))
+            status = os.stat(path)
         except OSError as error:
             raise Fail(f"{os.fspath(path)} cannot be opened: {error.strerror}") from error
-        if (noted := NOTED.get()) is not None:
-            noted.add(os.path.abspath(path))
         with self.locks.table:
-            known = self._storages.get(identity)
+            known = self._storages.get(Identity.of(status))
             if isinstance(known, Mapping):
-                return known
-            mapping = Mapping(path)
-            return self._share(mapping.identity, mapping)
+                mapping, state = known, state_from(status)  # of the very file that is mapped
+            else:
+                made = Mapping(path)
+                mapping, state = self._share(made.identity, made), made.state
+        if (noted := NOTED.get()) is not None:
+            noted[os.path.abspath(path)] = state
+        return mapping
 
     def from_buffer(self, buffer: Any) -> Storage:
-        """Returns a storage over a caller's bytes, bytearray, memoryview or mmap, uncopied.
+        """Return a storage over a caller's bytes, bytearray, memoryview or mmap, uncopied.
 
         The caller must leave the bytes alone while weights look into them.
 
@@ -112,7 +114,7 @@ class WeightRegistry:
         return self._memory(as_bytes(view))
 
     def from_array(self, array: NDArray, dtype: ir.DataType | None = None) -> Weight:
-        """Returns a weight over a caller's array, uncopied.
+        """Return a weight over a caller's array, uncopied.
 
         The caller must leave the elements alone while the weight is in use.
 
@@ -133,7 +135,7 @@ class WeightRegistry:
         return self._inside(array, dtype) or self._over(self._memory(root(array)), array, dtype)
 
     def constant(self, content: bytes, dtype: Element, shape: Sequence[int]) -> Weight:
-        """Returns a weight over bytes named by what they are: equal content, one weight.
+        """Return a weight over bytes named by what they are: equal content, one weight.
 
         For bytes that nobody else holds. Reads each of them once, to name them. From 64 KiB on
         they go to a side file, as derived weights do.
@@ -150,7 +152,7 @@ class WeightRegistry:
     def view(
         self, storage: Storage, offset: int, nbytes: int, dtype: Element, shape: Sequence[int]
     ) -> Weight:
-        """Returns the weight at a place in a storage; for the same arguments the same one.
+        """Return the weight at a place in a storage; for the same arguments the same one.
 
         Args:
             storage: What ``map`` or ``from_buffer`` returned.
@@ -167,7 +169,7 @@ class WeightRegistry:
             raise InvalidArgument(f"a shape cannot have negative dimensions, as {shape} has")
         if nbytes != (expected := byte_size(dtype, shape)):
             raise InvalidArgument(
-                f"{ir.DataType(dtype)}{list(shape)} takes {expected} bytes, not {nbytes}"
+                f"{name_of(dtype)}{list(shape)} takes {expected} bytes, not {nbytes}"
             )
         if offset < 0 or offset + nbytes > storage.size:
             raise InvalidArgument(
@@ -183,7 +185,7 @@ class WeightRegistry:
         sources: Sequence[Weight] = (),
         dtype: ir.DataType | None = None,
     ) -> Weight:
-        """Returns what ``build`` makes of other weights, built once per process and kept.
+        """Return what ``build`` makes of other weights, built once per process and kept.
 
         A view of another weight's memory costs no bytes. Other results are stored contiguously,
         from 64 KiB on in a side file that other and later processes map too. So the key must say
@@ -217,7 +219,7 @@ class WeightRegistry:
         fill: Callable[[NDArray], object],
         sources: Sequence[Weight] = (),
     ) -> Weight:
-        """Returns a derived weight whose bytes ``fill`` writes straight into the side file.
+        """Return a derived weight whose bytes ``fill`` writes straight into the side file.
 
         Like ``derive`` otherwise, but never holds the result in private memory unless the side
         file cannot be had.
@@ -237,16 +239,16 @@ class WeightRegistry:
             return known or self._store(key, dtype, tuple(shape), fill, None)
 
     def aligned(self, weight: Weight) -> Weight:
-        """Returns the weight itself if numpy can use it in place, else its one aligned copy."""
+        """Return the weight itself if numpy can use it in place, else its one aligned copy."""
         if weight.is_aligned:
             return weight
         key = f"aligned:{weight.name_for_others()}"
         return self.materialize(
-            key, weight.dtype, weight.shape, functools.partial(_copy_into, weight)
+            key, weight._dtype, weight.shape, functools.partial(_copy_into, weight)
         )
 
     def attach(self, holder: object, name: str, weights: Iterable[Weight] | None = None) -> None:
-        """Notes for the report that an object uses some weights; keeps neither alive.
+        """Note for the report that an object uses some weights; keep neither alive.
 
         ``None`` stands for those that it has as its ``weights`` when a report is made.
         """
@@ -257,14 +259,14 @@ class WeightRegistry:
             self._holdings = [*others, holding]
 
     def report(self) -> MemoryReport:
-        """Returns what the weights take, where, and who holds them."""
+        """Return what the weights take, where, and who holds them."""
         from tenonnx.weights.report import take_report
 
         # A holder may make its weights as it is asked.
         held = [(h.name, h.held()) for h in list(self._holdings) if h.holder() is not None]
         with self.locks.table:
-            storages, weights = list(self._storages.values()), list(self._weights.values())
-        return take_report(storages, weights, held)
+            storages, weights = self._storages.values(), self._weights.values()
+        return take_report(storages, weights, held, self.devices.values())
 
     def _weight(
         self,
@@ -288,7 +290,7 @@ class WeightRegistry:
         shape: tuple[int, ...],
         strides: tuple[int, ...] | None,
     ) -> Weight:
-        """Returns the weight of a key; if there is none yet, at a place that has its bytes."""
+        """Return the weight of a key; if there is none yet, at a place that has its bytes."""
         with self.locks.table:
             weight = self._weights.get(key)
             if weight is None:
@@ -299,7 +301,7 @@ class WeightRegistry:
     def _inside(
         self, array: NDArray, dtype: ir.DataType, sources: Sequence[Weight] = ()
     ) -> Weight | None:
-        """Returns the array as a view of the weight whose memory it lies in, if it does."""
+        """Return the array as a view of the weight whose memory it lies in, if it does."""
         base = root(array).base
         storages = [base.storage] if isinstance(base, Weight) else [w.storage for w in sources]
         start, stop = byte_bounds(array)
@@ -350,7 +352,7 @@ class WeightRegistry:
         return self._share(byte_bounds(owner), Memory(owner, "borrowed"))
 
     def _share(self, key: Hashable, storage: S) -> S:
-        """Returns the storage that has the key; keys of different kinds of storage differ."""
+        """Return the storage that has the key; keys of different kinds of storage differ."""
         with self.locks.table:
             return cast("S", self._storages.setdefault(key, storage))
 
@@ -364,13 +366,13 @@ def _default_registry() -> WeightRegistry:
 
 
 def default_registry() -> WeightRegistry:
-    """Returns the process-wide registry."""
+    """Return the process-wide registry."""
     with _locks.table:
         return _default_registry()
 
 
 def _of_sources(key: str, sources: Sequence[Weight]) -> str:
-    """Returns the key, which means nothing to other processes if a source does not."""
+    """Return the key, which means nothing to other processes if a source does not."""
     ours = any(
         PROCESS in source.key and (PROCESS in source.lasting or source.lasting not in key)
         for source in sources
@@ -379,13 +381,13 @@ def _of_sources(key: str, sources: Sequence[Weight]) -> str:
 
 
 def _short(key: str) -> str:
-    """Names a derived weight's storage; keys nest, and would double with every step."""
+    """Name a derived weight's storage; keys nest, and would double with every step."""
     short = digest(key)[:40]
     return f"derived:{short}" + (f":{PROCESS}" if PROCESS in key else "")
 
 
 def _copy_into(weight: Weight, target: NDArray) -> None:
-    """Copies; what is large in pieces, so that the source's pages need not all be resident."""
+    """Copy; what is large in pieces, so that the source's pages need not all be resident."""
     source = weight.array
     if weight.strides is not None or source.nbytes < SIDE_FILE_BYTES:
         np.copyto(target, source)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import bisect
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from numpy.lib.array_utils import byte_bounds
 
@@ -56,6 +56,21 @@ class HolderRow:
 
 
 @dataclass(frozen=True)
+class DeviceRow:
+    """The memory of a device that weights were uploaded to.
+
+    Attributes:
+        id: The device's.
+        size: Its bytes.
+        used: Those that are allocated, for weights and all else.
+    """
+
+    id: str
+    size: int
+    used: int
+
+
+@dataclass(frozen=True)
 class MemoryReport:
     """The memory of the weights.
 
@@ -68,6 +83,7 @@ class MemoryReport:
         device: Bytes uploaded to devices.
         storages: One row for each storage.
         holders: One row for each holder.
+        devices: One row for each device that has weights and says how large it is.
     """
 
     mapped: int
@@ -78,6 +94,7 @@ class MemoryReport:
     device: int
     storages: tuple[StorageRow, ...]
     holders: tuple[HolderRow, ...]
+    devices: tuple[DeviceRow, ...] = ()
 
     def __str__(self) -> str:
         totals = (
@@ -97,11 +114,13 @@ class MemoryReport:
             for row in _with_pieces_merged(self.storages)
         ]
         holders = [(row.name, str(row.weights), _size(row.nbytes)) for row in self.holders]
+        devices = [(row.id, _size(row.size), _size(row.used)) for row in self.devices]
         return "\n".join(
             [
                 totals,
                 *_table(("kind", "size", "resident", "weights", "held by", "storage"), storages),
                 *_table(("holder", "weights", "size"), holders),
+                *_table(("device", "size", "used"), devices),
             ]
         )
 
@@ -110,8 +129,16 @@ def take_report(
     storages: Sequence[Storage],
     weights: Sequence[Weight],
     holdings: Sequence[tuple[str, Sequence[Weight]]],
+    devices: Sequence[Any] = (),
 ) -> MemoryReport:
-    """Returns the report on some storages, the weights in them, and those that each holder has."""
+    """Return the report on some storages, the weights in them, and those that each holder has.
+
+    Args:
+        storages: They.
+        weights: They.
+        holdings: The name of each holder, and its weights.
+        devices: Those that weights were uploaded to, and that have ``memory``.
+    """
     counts: dict[str, int] = defaultdict(int)
     holders: dict[str, set[str]] = defaultdict(set)
     for weight in weights:
@@ -147,11 +174,19 @@ def take_report(
         device=_device_bytes(weights),
         storages=tuple(rows),
         holders=tuple(people),
+        devices=tuple(_device_rows(devices)),
     )
 
 
+def _device_rows(devices: Sequence[Any]) -> Iterator[DeviceRow]:
+    """Yield the memory of devices that know it, by id."""
+    for device in sorted(devices, key=lambda each: each.id):
+        if (found := device.memory()) is not None:
+            yield DeviceRow(device.id, *found)
+
+
 def _with_pieces_merged(rows: Sequence[StorageRow]) -> list[StorageRow]:
-    """Returns the rows of files, then one for all pieces of private and of borrowed memory."""
+    """Return the rows of files, then one for all pieces of private and of borrowed memory."""
     merged = [row for row in rows if row.kind in ("mapped", "derived")]
     for kind in ("private", "borrowed"):
         pieces = [row for row in rows if row.kind == kind]
@@ -165,7 +200,7 @@ def _with_pieces_merged(rows: Sequence[StorageRow]) -> list[StorageRow]:
 
 
 def _device_bytes(weights: Sequence[Weight]) -> int:
-    """Returns what uploads take; bytes that several weights share on a device count once."""
+    """Return what uploads take; bytes that several weights share on a device count once."""
     total = 0
     spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for weight in weights:
@@ -186,7 +221,7 @@ _AREA = re.compile(rb"([0-9a-f]+)-([0-9a-f]+) ")
 
 
 def _resident(storages: Sequence[Storage]) -> dict[int, int]:
-    """Returns resident bytes by storage address, as the kernel counts them; none elsewhere."""
+    """Return resident bytes by storage address, as the kernel counts them; none elsewhere."""
     resident: dict[int, int] = {}
     if not storages or not SMAPS.exists():
         return resident

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import mmap
 import os
 import struct
 import zlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from tenonnx.digest import digest
-from tenonnx.installed import release
-from tenonnx.lazy_modules import logger
-from tenonnx.records import NamedTuple
+from tenonnx.distributions import release
 from tenonnx.weights.folder import WEIGHTS, Room, cache_room, note_use
 from tenonnx.weights.mapping import Identity, Mapping
 from tenonnx.weights.storage import (
@@ -45,7 +44,7 @@ from tenonnx.weights.trusted import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-log = logger(__name__)
+log = logging.getLogger(__name__)
 
 VERSION = "side file 2"
 MAGIC = b"tenonnx\x01"
@@ -87,12 +86,12 @@ class SideFiles:
 
     @classmethod
     def from_environment(cls) -> SideFiles:
-        """Returns those that ``TENONNX_CACHE``, ``TENONNX_CACHE_DIR`` and ``_SIZE`` define."""
+        """Return those that ``TENONNX_CACHE``, ``TENONNX_CACHE_DIR`` and ``_SIZE`` define."""
         room = cache_room()
         return cls(None) if room is None else cls(os.path.join(room.folder, "weights"), room=room)
 
     def find(self, key: str, name: str) -> SideFile | None:
-        """Maps the weight of a key; ``None`` if there is none, or it is damaged or not trusted.
+        """Map the weight of a key; ``None`` if there is none, or it is damaged or not trusted.
 
         Args:
             key: The derived weight's key.
@@ -101,7 +100,7 @@ class SideFiles:
         return None if self.folder is None else self._found(self._path(key), key, name)
 
     def again(self, file: str, name: str, state: tuple[str, Identity]) -> Mapping | None:
-        """Maps a side file that another process mapped; ``None`` as ``find`` returns it.
+        """Map a side file that another process mapped; ``None`` as ``find`` returns it.
 
         It is not read if it is as that process found it, and the system has run since: nothing
         but a crash of that leaves a file other than it was written.
@@ -144,7 +143,7 @@ class SideFiles:
         shape: Sequence[int],
         fill: Callable[[NDArray], object],
     ) -> SideFile | None:
-        """Writes the weight of a key and maps it; ``None`` if it cannot be kept here.
+        """Write the weight of a key and map it; ``None`` if it cannot be kept here.
 
         Args:
             key: The derived weight's key.
@@ -187,7 +186,7 @@ class SideFiles:
             return None
 
     def clear(self) -> None:
-        """Deletes every side file; what is mapped stays so."""
+        """Delete every side file; what is mapped stays so."""
         for path in self.files():
             path.unlink(missing_ok=True)
 
@@ -197,7 +196,7 @@ class SideFiles:
         return os.path.join(self.folder, f"{digest(f'{VERSION} {release()} {key}')}.weight")
 
     def files(self) -> list[Path]:
-        """Returns the side files that there are."""
+        """Return the side files that there are."""
         if self.folder is None or not is_trusted(self.folder):
             return []
         from pathlib import Path  # few processes list them
@@ -205,7 +204,7 @@ class SideFiles:
         return list(Path(self.folder).glob(WEIGHTS))
 
     def _read(self, mapping: Mapping, key: str | None) -> SideFile:
-        """Returns what a mapped side file holds; ValueError, KeyError or TypeError if damaged."""
+        """Return what a mapped side file holds; ValueError, KeyError or TypeError if damaged."""
         magic, checksum, crc, length = HEADER.unpack_from(mapping.pages)
         text = mapping.pages[HEADER.size : min(HEADER.size + length, HEADER_BYTES)]
         if magic != MAGIC or zlib.crc32(text) != crc:
@@ -236,7 +235,7 @@ class SideFiles:
 
 @functools.cache
 def running_system() -> str:
-    """Returns a name that the system has until it is started anew; empty if it has none."""
+    """Return a name that the system has until it is started anew; empty if it has none."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return file.read().strip()
@@ -245,7 +244,7 @@ def running_system() -> str:
 
 
 def checksum_of(payload: NDArray) -> int:
-    """Returns a 64-bit checksum of bytes, at about the speed of memory."""
+    """Return a 64-bit checksum of bytes, at about the speed of memory."""
     total = payload.size
     whole = payload.size // 8 * 8
     words = payload[:whole].view(np.uint64)

@@ -7,14 +7,17 @@ import itertools
 import math
 import os
 from collections.abc import Sequence
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from tenonnx.digest import digest
 from tenonnx.errors import InvalidArgument
-from tenonnx.lazy_modules import onnx_ir as ir
+from tenonnx.memory import keep_room
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 NDArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -23,6 +26,9 @@ Kind: TypeAlias = Literal["mapped", "derived", "private", "borrowed"]
 
 PROCESS = os.urandom(8).hex()
 """Part of every key that means nothing to another process."""
+
+LARGE_BYTES = 1 << 18
+"""Private memory from this size on takes longer to fill than to look whether it leaves room."""
 
 CONTENT = "bytes:"
 """The beginning of keys of bytes that are named by their content."""
@@ -49,30 +55,40 @@ WORD = 16
 
 
 def padded(content: bytes) -> bytes:
-    """Returns the bytes of a small weight, and zeros up to the place of the next one."""
+    """Return the bytes of a small weight, and zeros up to the place of the next one."""
     return content + bytes(-len(content) % WORD)
 
 
 def by_content(content: bytes) -> str:
-    """Returns the key of bytes that are named by what they are."""
+    """Return the key of bytes that are named by what they are."""
     return f"{CONTENT}{digest(content)}"
 
 
 @functools.cache
 def _packed() -> frozenset[ir.DataType]:
-    """Returns those that are narrower than a byte; asking one for its width takes longer."""
+    """Return those that are narrower than a byte; asking one for its width takes longer."""
+    import onnx_ir as ir
+
     others = {ir.DataType.STRING, ir.DataType.UNDEFINED}
     return frozenset(t for t in ir.DataType if t not in others and t.bitwidth < 8)
 
 
 def element(number: int) -> Element:
-    """Returns an element type of a number."""
-    return number if number in PLAIN else ir.DataType(number)
+    """Return an element type of a number."""
+    if number in PLAIN:
+        return number
+    import onnx_ir as ir
+
+    return ir.DataType(number)
 
 
 def name_of(dtype: Element) -> str:
-    """Returns an element type's name."""
-    return PLAIN[dtype][0] if dtype in PLAIN else ir.DataType(dtype).name
+    """Return an element type's name."""
+    if dtype in PLAIN:
+        return PLAIN[dtype][0]
+    import onnx_ir as ir
+
+    return ir.DataType(dtype).name
 
 
 PIECE_BYTES = 3 << 20
@@ -86,7 +102,7 @@ class Storage(Protocol):
 
     @property
     def key(self) -> str:
-        """Names the bytes: equal keys, equal bytes."""
+        """Name the bytes: equal keys, equal bytes."""
         ...
 
     @property
@@ -117,6 +133,9 @@ class Memory:
         owner: The array whose memory it is, root of its views.
         kind: ``"borrowed"`` or ``"private"``.
         key: The name of the bytes; a name of this process alone if ``None``.
+
+    Raises:
+        MemoryError: It is private and large, and leaves no room for other needs.
     """
 
     __slots__ = ("__weakref__", "address", "key", "kind", "owner", "size")
@@ -129,6 +148,8 @@ class Memory:
         else:
             self.address, end = byte_bounds(owner)
             self.size = end - self.address
+        if kind == "private" and self.size >= LARGE_BYTES:
+            keep_room()
         self.key = key or f"memory:{PROCESS}:{next(_serial):x}"
 
     @property
@@ -147,24 +168,28 @@ class Memory:
 
 
 def is_packed(dtype: Element) -> bool:
-    """Tells whether elements are narrower than a byte and lie packed in memory."""
+    """Return whether elements are narrower than a byte and lie packed in memory."""
     return dtype not in PLAIN and dtype in _packed()
 
 
 @functools.cache
 def stored_as(dtype: Element) -> tuple[np.dtype[Any], str]:
-    """Returns numpy's dtype of elements as they lie in memory, and its name for other libraries."""
+    """Return numpy's dtype of elements as they lie in memory, and its name for other libraries."""
     if dtype in PLAIN:
         stored = PLAIN[dtype][1]
         return stored, stored.str
+    import onnx_ir as ir
+
     stored = np.dtype(np.uint8) if is_packed(dtype) else ir.DataType(dtype).numpy()
     return stored, stored.str if stored.isbuiltin == 1 else f"|V{stored.itemsize}"
 
 
 def byte_size(dtype: Element, shape: Sequence[int]) -> int:
-    """Returns the bytes a contiguous tensor takes; ValueError for a dtype without a width."""
+    """Return the bytes a contiguous tensor takes; ValueError for a dtype without a width."""
     if dtype in PLAIN:
         return PLAIN[dtype][1].itemsize * math.prod(shape)
+    import onnx_ir as ir
+
     dtype = ir.DataType(dtype)
     if dtype in (ir.DataType.STRING, ir.DataType.UNDEFINED):
         raise ValueError(f"{dtype} elements have no fixed width")
@@ -172,12 +197,14 @@ def byte_size(dtype: Element, shape: Sequence[int]) -> int:
 
 
 def unpack(packed: NDArray, dtype: ir.DataType, shape: Sequence[int]) -> NDArray:
-    """Returns sub-byte elements one to a byte, as ml_dtypes has them."""
+    """Return sub-byte elements one to a byte, as ml_dtypes has them."""
+    import onnx_ir as ir
+
     return ir.PackedTensor(packed, dtype, shape=ir.Shape(shape)).numpy()
 
 
 def unpack_into(target: NDArray, packed: NDArray, dtype: ir.DataType) -> None:
-    """Writes sub-byte elements one to a byte, piece by piece, so that no second copy exists."""
+    """Write sub-byte elements one to a byte, piece by piece, so that no second copy exists."""
     flat = target.reshape(-1)
     for start in range(0, packed.size, PIECE_BYTES):
         piece = packed[start : start + PIECE_BYTES]
@@ -187,12 +214,16 @@ def unpack_into(target: NDArray, packed: NDArray, dtype: ir.DataType) -> None:
 
 
 def pack(array: NDArray, dtype: ir.DataType) -> NDArray:
-    """Returns sub-byte elements packed, little end first, as a flat uint8 array."""
+    """Return sub-byte elements packed, little end first, as a flat uint8 array."""
+    import onnx_ir as ir
+
     return np.frombuffer(ir.Tensor(array, dtype=dtype).tobytes(), np.uint8)
 
 
 def dtype_of(array: NDArray) -> ir.DataType:
-    """Returns the ONNX element type of an array; InvalidArgument if it is none of a weight."""
+    """Return the ONNX element type of an array; InvalidArgument if it is none of a weight."""
+    import onnx_ir as ir
+
     try:
         dtype = ir.DataType.from_numpy(array.dtype)
     except TypeError:
@@ -203,26 +234,26 @@ def dtype_of(array: NDArray) -> ir.DataType:
 
 
 def as_dtype(array: NDArray, dtype: ir.DataType) -> NDArray:
-    """Returns an array's bits as elements of an ONNX type of the same width."""
+    """Return an array's bits as elements of an ONNX type of the same width."""
     if array.dtype.itemsize * 8 != dtype.bitwidth:
         raise InvalidArgument(f"an array of {array.dtype} cannot be a weight of {dtype}")
     return array.view(dtype.numpy())
 
 
 def as_bytes(view: memoryview) -> NDArray:
-    """Returns a flat uint8 array over a contiguous buffer."""
+    """Return a flat uint8 array over a contiguous buffer."""
     return np.frombuffer(view, np.uint8) if view.nbytes else np.empty(0, np.uint8)
 
 
 def root(array: NDArray) -> NDArray:
-    """Returns the base array of a view, through all views between."""
+    """Return the base array of a view, through all views between."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
 
 
 def owns_just_this(array: NDArray) -> bool:
-    """Tells whether nothing but this array, in order, lies in the memory it holds."""
+    """Return whether nothing but this array, in order, lies in the memory it holds."""
     owner = root(array)
     whole = array.flags.c_contiguous and array.nbytes == owner.nbytes
     return bool(whole and owner.flags.owndata)

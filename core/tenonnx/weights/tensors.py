@@ -16,7 +16,7 @@ from tenonnx.weights.weight import Weight
 
 @functools.lru_cache(maxsize=1024)
 def _shape(sizes: tuple[int, ...]) -> ir.Shape:
-    """Returns a shape that many tensors may have, as nobody changes one that is frozen."""
+    """Return a shape that many tensors may have, as nobody changes one that is frozen."""
     return ir.Shape(sizes, frozen=True)
 
 
@@ -61,7 +61,7 @@ class WeightTensor(ir.TensorProtocol):
         return self.weight.nbytes
 
     def numpy(self) -> NDArray:
-        """Returns a read-only view; below 8 bits a new array of one element to a byte."""
+        """Return a read-only view; below 8 bits a new array of one element to a byte."""
         array = self.weight.array
         if is_packed(self.dtype):
             return unpack(array, self.dtype, self.weight.shape)
@@ -79,11 +79,11 @@ class WeightTensor(ir.TensorProtocol):
         return self.numpy().__dlpack_device__()
 
     def tobytes(self) -> bytes:
-        """Returns a copy of the bytes as ONNX lays them out."""
+        """Return a copy of the bytes as ONNX lays them out."""
         return self.weight.array.tobytes()
 
     def tofile(self, file: IO[bytes]) -> None:
-        """Writes the bytes as ONNX lays them out, without a copy if they lie in one piece."""
+        """Write the bytes as ONNX lays them out, without a copy if they lie in one piece."""
         array = self.weight.array
         file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 

@@ -4,7 +4,8 @@ Kernels are executed and weights are mapped from files that another process left
 if it is a regular one, belongs to this user or to root, and nobody else may write to it. Its folder
 and all folders above that must be such too; above the cache, a folder with the sticky bit does
 (``/tmp``), for there nobody can replace what belongs to others. Symbolic links to folders are
-followed if they belong to this user or to root; a file may not be one.
+followed if they belong to this user or to root; a file may not be one. Where there is an access
+control list, a mode's bits of the group are the most that its users and groups may do.
 
 Windows has other rights: there only the kind of a file counts.
 """
@@ -14,18 +15,23 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import logging
 import os
 import stat
+import struct
 from collections.abc import Iterator
 
-from tenonnx.lazy_modules import logger
-
-log = logger("tenonnx.cache")
+log = logging.getLogger("tenonnx.cache")
 
 OPEN = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 """The flags for opening files: without O_NONBLOCK a named pipe would wait for a writer."""
 NOFOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
+
+ACL_VERSION = (2).to_bytes(4, "little")
+ACL_ENTRY = struct.Struct("<HHI")  # tag, permissions, user or group
+ACL_USER, ACL_GROUP = 0x02, 0x08
+ACL_WRITE = 0x02
 
 POSIX = hasattr(os, "geteuid") and NOFOLLOW != 0
 MAX_LINKS = 40
@@ -46,7 +52,7 @@ class Untrusted(OSError):
 
 
 def open_trusted(path: Path, like: os.stat_result | None = None) -> int:
-    """Opens a file for reading; never waits. Returns a file descriptor.
+    """Open a file for reading; never waits. Returns a file descriptor.
 
     Args:
         path: The file.
@@ -68,7 +74,7 @@ def open_trusted(path: Path, like: os.stat_result | None = None) -> int:
     try:
         if like is None:
             require_folder(folder)
-        if found := fault(os.fstat(descriptor), like):
+        if found := fault(os.fstat(descriptor), like, descriptor):
             raise _refused(folder, path, found, "delete it")
     except BaseException:
         os.close(descriptor)
@@ -77,13 +83,13 @@ def open_trusted(path: Path, like: os.stat_result | None = None) -> int:
 
 
 def read_trusted(path: Path, like: os.stat_result | None = None) -> bytes:
-    """Returns the content of a file; see ``open_trusted``."""
+    """Return the content of a file; see ``open_trusted``."""
     with open(open_trusted(path, like), "rb", buffering=0) as file:
         return file.read()
 
 
 def write_trusted(path: Path, *content: bytes | memoryview) -> None:
-    """Writes a file at once or not at all, piece after piece, and makes its folder.
+    """Write a file at once or not at all, piece after piece, and make its folder.
 
     It has the permissions of new files, so a container's user can read root's kernels.
 
@@ -109,7 +115,7 @@ def write_trusted(path: Path, *content: bytes | memoryview) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder, and those above it that are missing; nobody else can write there.
+    """Make a folder, and those above it that are missing; nobody else can write there.
 
     Those of root can be read by all, who then need not compile what root has.
 
@@ -132,7 +138,7 @@ def make_folder(folder: Path) -> None:
 
 
 def require_folder(folder: Path) -> None:
-    """Makes sure that a folder is trusted, if it is there; looks at it once.
+    """Make sure that a folder is trusted, if it is there; look at it once.
 
     Raises:
         Untrusted: It is not. The log says why, once.
@@ -144,20 +150,19 @@ def require_folder(folder: Path) -> None:
 
 
 def require_installed(folder: Path, like: os.stat_result) -> None:
-    """Makes sure that a folder of installed files is trusted as far as one of code is.
+    """Make sure that a folder of installed files is trusted as far as one of code is.
 
     Raises:
         Untrusted: It is not. The log says why, once.
         OSError: It cannot be looked at.
     """
-    status = os.stat(folder)
-    if found := _owner_fault(status, like) or _rights_fault(status, like):
-        folder = os.fspath(folder)
+    status, folder = os.stat(folder), os.fspath(folder)
+    if found := _owner_fault(status, like) or _rights_fault(status, like, folder):
         raise _refused(folder, folder, found, "install it anew")
 
 
 def is_trusted(folder: Path) -> bool:
-    """Says whether a folder is trusted, if it is there."""
+    """Return whether a folder is trusted, if it is there."""
     try:
         require_folder(folder)
     except OSError:
@@ -184,7 +189,7 @@ def _fault_of(folder: str) -> Fault | None:
 
 
 def warn_once(folder: Path, message: str, *values: object) -> None:
-    """Logs what is wrong with a folder, or with a file in it, unless something has been said."""
+    """Log what is wrong with a folder, or with a file in it, unless something has been said."""
     mine = object()
     if _told.setdefault(os.fspath(folder), mine) is mine:
         log.warning(message, *values)
@@ -196,7 +201,7 @@ def _refused(folder: str, path: str, what: str, hint: str) -> Untrusted:
 
 
 def folder_fault(folder: str) -> Fault | None:
-    """Looks at a folder and at all above it, as far as they are there.
+    """Look at a folder and at all above it, as far as they are there.
 
     A relative one is looked at from the working directory on.
 
@@ -210,14 +215,16 @@ def folder_fault(folder: str) -> Fault | None:
             return path, found, OWN_FOLDER
         if stat.S_ISLNK(status.st_mode):
             continue
-        if (found := _rights_fault(status)) and not (is_above and status.st_mode & stat.S_ISVTX):
+        if (found := _rights_fault(status, None, path)) and not (
+            is_above and status.st_mode & stat.S_ISVTX
+        ):
             mended = "go-w" if not is_above else "+t"
             return path, found, f"chmod {mended} {path}, or {OWN_FOLDER}"
     return None
 
 
 def _way_to(folder: str) -> Iterator[tuple[str, os.stat_result, bool]]:
-    """Yields every folder and link on the way, and whether another folder is to be in it."""
+    """Yield every folder and link on the way, and whether another folder is to be in it."""
     path = os.sep if os.path.isabs(folder) else os.curdir
     waiting = _parts(folder)
     links = 0
@@ -240,15 +247,23 @@ def _way_to(folder: str) -> Iterator[tuple[str, os.stat_result, bool]]:
 
 
 def _parts(path: str) -> list[str]:
-    """Returns the names in a path, the last first."""
+    """Return the names in a path, the last first."""
     return [part for part in path.split(os.sep)[::-1] if part not in ("", os.curdir)]
 
 
-def fault(status: os.stat_result, like: os.stat_result | None = None) -> str | None:
-    """Returns why a file is not trusted; ``None`` if it is. ``like`` as in ``open_trusted``."""
+def fault(
+    status: os.stat_result, like: os.stat_result | None = None, at: Path | int | None = None
+) -> str | None:
+    """Return why a file is not trusted; ``None`` if it is.
+
+    Args:
+        status: The file's.
+        like: As in ``open_trusted``.
+        at: Its path or descriptor, by which its access control list is read.
+    """
     if not stat.S_ISREG(status.st_mode):
         return KINDS.get(stat.S_IFMT(status.st_mode), "is a device")
-    return _owner_fault(status, like) or _rights_fault(status, like)
+    return _owner_fault(status, like) or _rights_fault(status, like, at)
 
 
 def _owner_fault(status: os.stat_result, like: os.stat_result | None = None) -> str | None:
@@ -258,10 +273,14 @@ def _owner_fault(status: os.stat_result, like: os.stat_result | None = None) -> 
     return f"belongs to user {owner}"
 
 
-def _rights_fault(status: os.stat_result, like: os.stat_result | None = None) -> str | None:
+def _rights_fault(
+    status: os.stat_result, like: os.stat_result | None, at: Path | int | None
+) -> str | None:
     others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     if not POSIX or not others:
         return None
+    if others & stat.S_IWGRP and at is not None and _names_writers(_access_list(at)):
+        return "can be written by others, as its access control list says"
     if like is not None:
         others &= ~(like.st_mode & (0o022 if like.st_gid == status.st_gid else stat.S_IWOTH))
     if others & stat.S_IWOTH:
@@ -271,9 +290,38 @@ def _rights_fault(status: os.stat_result, like: os.stat_result | None = None) ->
     return None
 
 
+def _access_list(at: Path | int) -> bytes:
+    """Return the access control list of a file or folder as Linux stores it; empty if none."""
+    if not hasattr(os, "getxattr"):
+        return b""
+    try:
+        return os.getxattr(at, "system.posix_acl_access")
+    except OSError as error:
+        if error.errno in (errno.ENODATA, errno.ENOTSUP):
+            return b""
+        raise
+
+
+def _names_writers(access: bytes) -> bool:
+    """Return whether an access control list lets a user or group write that it names.
+
+    It is a version, 2, and entries of a tag, permissions and an id. What its format does not say
+    may be anything.
+    """
+    version, entries = access[:4], access[4:]
+    if access and (version != ACL_VERSION or len(entries) % ACL_ENTRY.size):
+        return True
+    trusted = 0, os.geteuid()
+    return any(
+        tag == ACL_GROUP or (tag == ACL_USER and number not in trusted)
+        for tag, permissions, number in ACL_ENTRY.iter_unpack(entries)
+        if permissions & ACL_WRITE
+    )
+
+
 @functools.cache
 def _is_private(user: int, group: int) -> bool:
-    """Says whether a group is one that many systems give each user, with nobody else in it."""
+    """Return whether a group is one that many systems give each user, with nobody else in it."""
     import grp
     import pwd
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from tenonnx.digest import digest
 from tenonnx.errors import InvalidArgument
-from tenonnx.lazy_modules import onnx_ir as ir
-from tenonnx.records import NamedTuple
 from tenonnx.weights.storage import (
     PROCESS,
+    UINT8,
     Element,
     Memory,
     NDArray,
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
     import weakref
     from collections.abc import Callable
 
+    import onnx_ir as ir
+
     from tenonnx.weights.registry import WeightRegistry
 
 
@@ -39,7 +40,7 @@ class Device(Protocol):
         ...
 
     def upload(self, array: NDArray) -> Any:
-        """Copies a host array there."""
+        """Copy a host array there."""
         ...
 
 
@@ -48,7 +49,7 @@ class Keeper(Protocol):
     """A device that uploads weights rather than arrays, and each byte once."""
 
     def place(self, weight: Weight) -> Any:
-        """Returns the weight's array there; flat packed bytes below 8 bits."""
+        """Return the weight's array there; flat packed bytes below 8 bits."""
         ...
 
 
@@ -116,6 +117,8 @@ class Weight:
     @property
     def dtype(self) -> ir.DataType:
         """The ONNX element type."""
+        import onnx_ir as ir
+
         return ir.DataType(self._dtype)
 
     @property
@@ -149,7 +152,7 @@ class Weight:
         return bool(self.array.flags.aligned)
 
     def on(self, device: Device) -> Any:
-        """Returns the tensor as an array of a device; it is uploaded there once.
+        """Return the tensor as an array of a device; it is uploaded there once.
 
         On the host that is an aligned, read-only numpy array. Elements narrower than a byte take
         one each, as in ml_dtypes, unless the device is a ``Keeper``; ``packed`` gives their bytes
@@ -161,6 +164,8 @@ class Weight:
             if self.uploads is NOWHERE:
                 self.uploads, self.placed = {}, set()
         with self._registry.locks.only_one("upload", device.id, id(self)):
+            if hasattr(device, "memory"):
+                self._registry.devices[device.id] = device
             if device.id not in self.uploads and isinstance(device, Keeper):
                 self.uploads[device.id] = device.place(self)
                 self.placed.add(device.id)
@@ -172,7 +177,7 @@ class Weight:
             return self.uploads[device.id]
 
     def packed(self) -> Weight:
-        """Returns the same bytes as a flat uint8 weight: itself if it is one.
+        """Return the same bytes as a flat uint8 weight: itself if it is one.
 
         Raises:
             InvalidArgument: The weight is strided, so its bytes do not lie in one piece.
@@ -180,10 +185,10 @@ class Weight:
         if self.strides is not None:
             raise InvalidArgument(f"{self} is strided: its bytes do not lie in one piece")
         size = self.nbytes
-        return self._registry.view(self.storage, self.offset, size, ir.DataType.UINT8, (size,))
+        return self._registry.view(self.storage, self.offset, size, UINT8, (size,))
 
     def derive(self, name: str, build: Callable[[], NDArray], *others: Weight) -> Weight:
-        """Returns what ``build`` makes of this weight and others, as the registry's ``derive``.
+        """Return what ``build`` makes of this weight and others, as the registry's ``derive``.
 
         Args:
             name: Says what is made, with every parameter and a version of the algorithm.
@@ -195,7 +200,7 @@ class Weight:
         return self._registry.derive(key, build, sources)
 
     def name_for_others(self) -> str:
-        """Returns ``lasting``, which from then on is a digest where the bytes can never change."""
+        """Return ``lasting``, which from then on is a digest where the bytes can never change."""
         lasts = isinstance(self.storage, Memory) and self.storage.is_immutable
         if lasts and self.strides is None and PROCESS in self.lasting and self.nbytes >= WORTH:
             content = digest(self.packed().array.data)
@@ -207,7 +212,7 @@ class Weight:
             if self._host is None:
                 self._host = self._registry.materialize(
                     f"unpacked:{self.key}",
-                    ir.DataType.UINT8,
+                    UINT8,
                     self.shape,
                     lambda out: unpack_into(out, self.array, self.dtype),
                 )
@@ -236,13 +241,13 @@ class Holding(NamedTuple):
     weights: tuple[weakref.ref[Weight], ...] | None
 
     def held(self) -> list[Weight]:
-        """Returns those of them that there are."""
+        """Return those of them that there are."""
         if self.weights is not None:
             return [weight for each in self.weights if (weight := each()) is not None]
         return list(getattr(self.holder(), "weights", ()))
 
 
 def weight_in(tensor: object) -> Weight | None:
-    """Returns the weight that a graph's tensor has its data in; ``None`` if it is no weight's."""
+    """Return the weight that a graph's tensor has its data in; ``None`` if it is no weight's."""
     weight = getattr(tensor, "weight", None)
     return weight if isinstance(weight, Weight) else None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from tenonnx.records import record
 from tenonnx_generate import StopStrings, Tokenizer
 from tenonnx_serve.openai.steps import Job, Step
 from tenonnx_serve.openai.tools import CallReader, Form
@@ -13,7 +13,7 @@ from tenonnx_serve.openai.tools import CallReader, Form
 STOP, LENGTH, TOOL_CALLS = "stop", "length", "tool_calls"
 
 
-@record
+@dataclass(frozen=True)
 class Piece:
     """The piece that a token adds to an answer.
 
@@ -77,7 +77,9 @@ class Choice:
         }
 
     def take(self, step: Step) -> Piece:
-        """Returns what a token adds; the last piece says why the text has ended."""
+        """Return what a token adds; the last piece says why the text has ended."""
+        if self._job.is_empty:
+            return self._ended(Piece(finish=LENGTH))
         self.tokens += 1
         said = step if step.chances and not step.ends else None
         if step.ends:
@@ -89,7 +91,7 @@ class Choice:
         return Piece(text, said)
 
     def finish(self) -> Piece:
-        """Returns the last piece of a text that is as long as it may be."""
+        """Return the last piece of a text that is as long as it may be."""
         return self._last(LENGTH, None)
 
     def _last(self, why: str, step: Step | None) -> Piece:

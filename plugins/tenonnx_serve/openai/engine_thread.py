@@ -6,8 +6,9 @@ import logging
 import threading
 from collections.abc import Callable
 
-from tenonnx_generate import Model
+from tenonnx_generate import Adapters, Model
 from tenonnx_generate.engine import Engine
+from tenonnx_generate.engine_values import EngineLoad
 from tenonnx_generate.request import Request
 from tenonnx_generate.turns import EngineEvent, RequestOptions, TurnOptions
 from tenonnx_serve.openai.steps import Job, Step
@@ -26,44 +27,57 @@ class EngineThread:
         model: The model.
         rows: How many texts share a step.
         most: How many texts may wait.
+        adapters: Those of the model, if it has some.
 
     Raises:
         Unsupported: The model's caches do not stay in place.
     """
 
-    def __init__(self, model: Model, rows: int, most: int) -> None:
+    def __init__(
+        self, model: Model, rows: int, most: int, adapters: Adapters | None = None
+    ) -> None:
+        self._adapters = adapters
         self._engine = Engine(model, max_batch_size=rows, max_waiting_turns=most)
-        self._tell: dict[Request, Tell] = {}
+        self._begun: dict[Request, tuple[Job, Tell]] = {}
         self._changed = threading.Condition()
         self._closed = False
         threading.Thread(target=self._work, name="tenonnx-engine", daemon=True).start()
 
     def begin(self, job: Job, tell: Tell) -> None:
-        """Has a text generated; ``tell`` is called in the engine's thread, at last with ``None``.
+        """Have a text generated; ``tell`` is called in the engine's thread, at last with ``None``.
 
         Raises:
             TenonnxError: It cannot be.
         """
         session = RequestOptions()
         session.set_max_session_tokens(job.params.max_length)
+        session.set_cache_salt(job.cache_salt)
+        if job.adapter and self._adapters is not None:
+            session.set_active_adapter(self._adapters, job.adapter)
         request = self._engine.create_request(options=session)
         options = TurnOptions(request)
         options.params = job.params
         least = job.params.get_search_options()["min_length"] - len(job.prompt)
         options.set_min_generated_tokens(max(least, 0))
         options.set_logprobs(job.top if job.top >= 0 else None)
+        options.set_prompt_logprobs(job.top if job.tells_prompt else None)
         with self._changed:
-            self._tell[request] = tell
+            self._begun[request] = job, tell
             try:
                 request.begin_turn(job.prompt, options)
             except BaseException:
-                del self._tell[request]
+                del self._begun[request]
                 raise
             job.cancel = request.close
             self._changed.notify()
 
+    @property
+    def load(self) -> EngineLoad:
+        """The present load of the engine."""
+        return self._engine.get_load()
+
     def close(self) -> None:
-        """Ends the thread after the texts that were begun."""
+        """End the thread after the texts that were begun."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -84,9 +98,10 @@ class EngineThread:
                 self._give_up(error)
 
     def _dispatch(self, event: EngineEvent) -> None:
-        tell = self._tell.get(event.request)
-        if tell is None:
+        if event.request not in self._begun:
             return
+        job, tell = self._begun[event.request]
+        job.prompt_chances = event.prompt_logprobs or job.prompt_chances
         if event.error is not None:
             tell(event.error)
         elif event.token is not None:
@@ -94,13 +109,15 @@ class EngineThread:
         elif event.finish_reason.name == "EOS":
             tell(Step(-1, [], ends=True))
         if event.finish_reason:
+            job.usage = event.usage
             with self._changed:
-                del self._tell[event.request]
+                del self._begun[event.request]
+            event.request.close()
             tell(None)
 
     def _give_up(self, error: BaseException) -> None:
         with self._changed:
-            left, self._tell = self._tell, {}
-        for request, tell in left.items():
+            left, self._begun = self._begun, {}
+        for request, (_, tell) in left.items():
             request.close()
             tell(error)

@@ -31,7 +31,7 @@ class NoSuchModel(Missing):
 
 
 def told(error: ServeError) -> dict[str, Any]:
-    """Returns what a client is told of an error."""
+    """Return what a client is told of an error."""
     kind = "server_error" if error.status >= 500 else "invalid_request_error"
     return {
         "error": {

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TypeAlias, TypeVar
 
 from tenonnx import interruption
 from tenonnx.interruption import Stopped
 from tenonnx_generate import Generator
+from tenonnx_generate.engine_values import EngineLoad
 from tenonnx_generate.errors import Unsupported
+from tenonnx_generate.search import log_probabilities
+from tenonnx_serve.counts import TextCounts
 from tenonnx_serve.errors import BadRequest, Busy, TimedOut
 from tenonnx_serve.openai.engine_thread import EngineThread
 from tenonnx_serve.openai.language_model import LanguageModel
@@ -20,10 +24,49 @@ from tenonnx_serve.openai.steps import Job, Step
 from tenonnx_serve.statistics import Execution, Spent
 from tenonnx_serve.threads import Stop, Threads
 
+log = logging.getLogger("tenonnx.serve")
+
 T = TypeVar("T")
 
 Event: TypeAlias = Step | BaseException | None
 """A token, what a text failed with, or its end."""
+
+
+class Times:
+    """The times of one text, for the counts of its model.
+
+    Args:
+        counts: The counts.
+        job: The text.
+    """
+
+    def __init__(self, counts: TextCounts, job: Job) -> None:
+        self._counts, self._job = counts, job
+        self._began = self._latest = time.perf_counter()
+        self._tokens, self._reason = 0, ""
+
+    def note(self, event: Step | None) -> None:
+        """Note a token, or the end."""
+        now = time.perf_counter()
+        if event is None or event.ends:
+            self._reason = self._reason or ("length" if event is None else "stop")
+            return
+        self._tokens += 1
+        kind = "first_token" if self._tokens == 1 else "token"
+        self._counts.seconds[kind].observe(now - self._latest)
+        self._counts.tokens["generated"] += 1
+        self._latest = now
+
+    def end(self, *, whole: bool) -> None:
+        """Count the text, which has ended: not ``whole`` if it was broken off."""
+        counts, usage = self._counts, self._job.usage
+        reason = (self._reason or "stop") if whole else "abort"
+        counts.finished[reason] += 1
+        counts.seconds["whole"].observe(time.perf_counter() - self._began)
+        counts.tokens["prompt"] += len(self._job.prompt)
+        if usage is not None:
+            counts.seconds["queue"].observe(usage.queue_seconds)
+            counts.tokens["cached"] += usage.cached_prompt_tokens
 
 
 class Generations:
@@ -37,6 +80,7 @@ class Generations:
         count: How many texts have a thread at once.
         most: How many may wait or be generated.
         observe: Told of every request that ended.
+        counts: Counts of the texts.
 
     Attributes:
         waiting: How many texts wait or are generated.
@@ -48,19 +92,27 @@ class Generations:
         count: int,
         most: int,
         observe: Callable[[LanguageModel, Spent | None, int], None],
+        counts: TextCounts,
     ) -> None:
+        self._counts = counts
         self.model, self._most, self._observe = model, most, observe
         self.waiting = 0
         self._engine: EngineThread | None = None
+        self._count_threads = count
         try:
-            self._engine = EngineThread(model.model, model.rows, most)
+            self._engine = EngineThread(model.model, model.rows, most, model.adapters)
         except Unsupported:
-            self._threads = Threads(count, "tenonnx-generate")
+            log.info("model %s: each text has a thread", model.name)
+
+    @cached_property
+    def _threads(self) -> Threads:
+        """Threads for what no engine does."""
+        return Threads(self._count_threads, "tenonnx-generate")
 
     async def steps(
         self, jobs: Sequence[Job], seconds: float
     ) -> AsyncGenerator[tuple[int, Step], None]:
-        """Yields tokens of several texts as they come, each with its text's number.
+        """Yield tokens of several texts as they come, each with its text's number.
 
         Whoever closes it, or is cancelled, ends what is generated.
 
@@ -83,6 +135,7 @@ class Generations:
         timer = loop.call_later(seconds, events.put_nowait, (0, late))
         self.waiting += len(jobs)
         first, whole = 0, False
+        times = [Times(self._counts, job) for job in jobs]
         try:
             for number, job in enumerate(jobs):
                 job.stop = Stop(seconds)
@@ -96,6 +149,7 @@ class Generations:
                 first = first or time.perf_counter_ns()
                 if isinstance(event, BaseException):
                     raise event
+                times[number].note(event)
                 if event is None:
                     jobs[number].done = True
                 elif not jobs[number].done:
@@ -105,12 +159,14 @@ class Generations:
             timer.cancel()
             self.waiting -= len(jobs)
             whole = whole or all(job.done for job in jobs)
+            for each in times:
+                each.end(whole=whole)
             for job in jobs:
                 job.finish()
             self._count(began, first, len(jobs) if whole else 0)
 
     async def worked(self, work: Callable[[], T], seconds: float) -> T:
-        """Returns what a function returns that a thread calls: other work of the model.
+        """Return what a function returns that a thread calls: other work of the model.
 
         Args:
             work: The function; it ends when nobody waits for it any more.
@@ -142,7 +198,7 @@ class Generations:
         return found
 
     def _count(self, began: int, first: int, texts: int) -> None:
-        """Counts a request; one that failed or was given up has no texts."""
+        """Count a request; one that failed or was given up has no texts."""
         now, statistics = time.perf_counter_ns(), self.model.statistics
         spent = None
         if texts:
@@ -155,7 +211,7 @@ class Generations:
         self._observe(self.model, spent, now - began)
 
     def _work(self, job: Job, tell: Callable[[Event], None]) -> None:
-        """Generates one text, in a thread."""
+        """Generate one text, in a thread."""
         try:
             with interruption.limited(job.stop):
                 self._generate(job, tell)
@@ -169,8 +225,15 @@ class Generations:
     def _generate(self, job: Job, tell: Callable[[Event], None]) -> None:
         job.stop.check()
         generator = Generator(self.model.model, job.params)
-        generator.append_tokens(job.prompt)
-        ends = self.model.model.description.eos
+        if job.adapter and self.model.adapters is not None:
+            generator.set_active_adapter(self.model.adapters, job.adapter)
+        for token in job.prompt[1:].tolist() if job.tells_prompt else ():
+            generator.append_tokens(job.prompt[generator.token_count() :][:1])
+            job.stop.check()
+            logits = generator.get_logits()[0, 0]
+            job.prompt_chances.append(log_probabilities(logits, token, job.top))
+        generator.append_tokens(job.prompt[generator.token_count() :])
+        ends = job.params.ends
         while not generator.is_done():
             job.stop.check()
             generator.generate_next_token()
@@ -178,11 +241,18 @@ class Generations:
             chances = generator.get_next_logprobs(job.top)[0] if job.top >= 0 else []
             tell(Step(token, chances, token in ends))
 
+    def load(self) -> dict[str, float]:
+        """Return how many texts run and wait, and the share of the caches that holds tokens."""
+        if self._engine is not None:
+            return vars(self._engine.load)
+        running = min(self.waiting, self._count_threads)
+        return vars(EngineLoad(running, self.waiting - running, 0.0))
+
     def close(self) -> None:
-        """Takes no more texts; the threads end when those that were begun are."""
+        """Take no more texts; the threads end when those that were begun are."""
         if self._engine is not None:
             self._engine.close()
-        else:
+        if "_threads" in vars(self):
             self._threads.end()
 
 
@@ -192,6 +262,6 @@ def _tell(
     number: int,
     event: Event,
 ) -> None:
-    """Tells whoever waits in the event loop, from a thread."""
+    """Tell whoever waits in the event loop, from a thread."""
     with contextlib.suppress(RuntimeError):  # the loop has ended: nobody waits
         loop.call_soon_threadsafe(events.put_nowait, (number, event))

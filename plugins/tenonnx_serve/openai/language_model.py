@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from tenonnx import InferenceSession
-from tenonnx_generate import Config, Generator, GeneratorParams, Model, Tokenizer
+from tenonnx.cli import memory
+from tenonnx_generate import Adapters, Config, Generator, GeneratorParams, Model, Tokenizer
 from tenonnx_generate.guidance import vocabulary_of
 from tenonnx_serve.config import ModelConfig, rows_of, threads_of
 from tenonnx_serve.openai.errors import Wrong
@@ -23,6 +25,12 @@ LONGEST_TOKEN = 256
 """Characters of a token at most: a text that must be longer than the context is not encoded."""
 
 WARM_TOKENS = 4
+
+SHARE, MOST_ROWS = 0.25, 32
+"""The share of the free memory for a model's caches, and the most rows of them."""
+
+ADAPTERS = "adapters"
+"""The folder of a model's adapters, beside its ``genai_config.json``."""
 
 
 class LanguageModel:
@@ -37,6 +45,7 @@ class LanguageModel:
 
     Attributes:
         rows: How many texts share a step.
+        adapters: Those of the folder ``adapters``, by the names of their files.
         created: When its configuration was written, in seconds since 1970.
         context: How many tokens a prompt and its answer may have together: the ``max_length`` of
             the folder, or its context.
@@ -51,13 +60,14 @@ class LanguageModel:
         config = Config(folder)
         _configure(config, settings, threads_of(said) or settings.intra_op_threads)
         self.name, self.version = name, version
-        self.rows = rows_of(said) or settings.rows
         self.model = Model(config)
         self.tokenizer = Tokenizer(self.model)
+        self.adapters = _adapters_in(folder, self.model)
         self.statistics = Statistics()
         self.context = GeneratorParams(
             self.model
         ).max_length  # of the folder's search, or the context
+        self.rows = rows_of(said) or settings.rows or fitting_rows(self.model, self.context)
         self.created = int((folder / "genai_config.json").stat().st_mtime)
 
     @property
@@ -72,11 +82,11 @@ class LanguageModel:
 
     @property
     def takes_sounds(self) -> bool:
-        """Says whether it transcribes sounds, and takes no texts."""
+        """Return whether it transcribes sounds, and takes no texts."""
         return self.model.encoder is not None and self.model.encoder.audio is not None
 
     def warm_up(self) -> None:
-        """Generates a few tokens, which has kernels made and captures what steps repeat."""
+        """Generate a few tokens, which has kernels made and captures what steps repeat."""
         params = GeneratorParams(self.model)
         size = min(WARM_TOKENS, self.context - 1)
         params.set_search_options(max_length=min(2 * WARM_TOKENS, self.context), do_sample=False)
@@ -90,7 +100,7 @@ class LanguageModel:
             generator.generate_next_token()
 
     def encode(self, text: str, param: str, *, special: bool) -> NDArray:
-        """Returns a text's tokens.
+        """Return a text's tokens.
 
         Args:
             text: It.
@@ -105,14 +115,14 @@ class LanguageModel:
         return self.tokenizer.encode(text, add_special_tokens=special)
 
     def written(self, token: int) -> bytes:
-        """Returns a token's bytes, which may be a part of a character."""
+        """Return a token's bytes, which may be a part of a character."""
         if not self.model.description.eos:  # which the library wants
             return self.tokenizer.decode([token]).encode()
         found: bytes = vocabulary_of(self.model).tokens.decode_bytes([token])
         return b"" if found == b"<[%d]>" % token else found  # how it writes those that are none
 
     def check_length(self, prompt: int, most: int | None, limit: int, param: str) -> int:
-        """Returns how many tokens may follow a prompt.
+        """Return how many tokens may follow a prompt.
 
         Args:
             prompt: Tokens of the prompt.
@@ -130,11 +140,26 @@ class LanguageModel:
             raise too_long(asked, self.context, param)
         if most and limit and most > limit:
             raise Wrong(f"max_tokens is {most}; this server allows {limit}", "max_tokens")
-        return most or min(self.context - prompt, limit or self.context)
+        room = min(self.context - prompt, limit or self.context)
+        return room if most is None else most
+
+
+def fitting_rows(model: Model, tokens: int) -> int:
+    """Return how many texts of so many tokens have caches in a part of the free memory.
+
+    Caches take memory as texts grow, and give it back: the number is of texts that are all whole.
+    """
+    size = sum(
+        math.prod(model.cache_shape(name, 1, tokens)) * model.cache_dtype(name).itemsize
+        for name in model.caches
+    )
+    total, limit = memory.total(), memory.cgroup_limit()
+    free = 0 if total is None else total[1] if limit is None else min(total[1], limit)
+    return min(max(int(free * SHARE / size), 1), MOST_ROWS)
 
 
 def too_long(asked: str, context: int, param: str) -> Wrong:
-    """Returns the error of a prompt that does not fit into the context."""
+    """Return the error of a prompt that does not fit into the context."""
     return Wrong(
         f"the model's maximum context length is {context} tokens; the request has {asked}",
         param,
@@ -142,8 +167,18 @@ def too_long(asked: str, context: int, param: str) -> Wrong:
     )
 
 
+def _adapters_in(folder: Path, model: Model) -> Adapters | None:
+    """Return the adapters of a folder; ``None`` if it has none."""
+    files = sorted((folder / ADAPTERS).glob("*.onnx_adapter"))
+    adapters = Adapters(model) if files else None
+    for file in files:
+        assert adapters is not None
+        adapters.load(file, file.stem)
+    return adapters
+
+
 def _configure(config: Config, settings: Settings, threads: int) -> None:
-    """Has a folder's model opened as the server was told, whatever the folder says."""
+    """Have a folder's model opened as the server was told, whatever the folder says."""
     if settings.providers:
         config.set_providers((name, dict(options)) for name, options in settings.providers)
     if threads:

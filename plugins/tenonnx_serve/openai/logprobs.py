@@ -8,12 +8,15 @@ from typing import Any
 from tenonnx_serve.openai.language_model import LanguageModel
 from tenonnx_serve.openai.steps import Step
 
+Chances = Sequence[tuple[int, float | None]]
+"""A token, then the likeliest ones, with the logarithms of their probabilities."""
+
 LEAST = -9999.0
 """The number for the logarithm of zero, which JSON cannot express."""
 
 
 def of_chat(model: LanguageModel, steps: Sequence[Step]) -> dict[str, Any]:
-    """Returns the probabilities of some tokens of a chat's answer."""
+    """Return the probabilities of some tokens of a chat's answer."""
     content = []
     for step in steps:
         (token, chance), *best = step.chances
@@ -22,23 +25,22 @@ def of_chat(model: LanguageModel, steps: Sequence[Step]) -> dict[str, Any]:
     return {"content": content, "refusal": None}
 
 
-def of_completion(model: LanguageModel, steps: Sequence[Step], start: int) -> dict[str, Any]:
-    """Returns the probabilities of some tokens of a continued text.
+def of_completion(model: LanguageModel, chances: Sequence[Chances], start: int) -> dict[str, Any]:
+    """Return the probabilities of some tokens of a continued text.
 
     Args:
         model: The model.
-        steps: The tokens.
+        chances: Of each token; the first token of a prompt has none.
         start: Where in the text the first of them begins.
     """
     told: dict[str, Any] = {"tokens": [], "token_logprobs": [], "top_logprobs": []}
     told["text_offset"] = []
-    for step in steps:
-        (token, chance), *best = step.chances
+    for (token, chance), *best in chances:
         text = model.written(token).decode("utf-8", "replace")
         told["tokens"].append(text)
-        told["token_logprobs"].append(max(chance, LEAST))
-        tops = {model.written(t).decode("utf-8", "replace"): max(c, LEAST) for t, c in best}
-        told["top_logprobs"].append(tops)
+        told["token_logprobs"].append(None if chance is None else max(chance, LEAST))
+        tops = {model.written(t).decode("utf-8", "replace"): max(c or 0.0, LEAST) for t, c in best}
+        told["top_logprobs"].append(None if chance is None else tops)
         told["text_offset"].append(start)
         start += len(text)
     return told

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from tenonnx.errors import did_you_mean
 from tenonnx_serve.openai.errors import Wrong
 
 MOST_CHOICES = 128
@@ -15,7 +16,8 @@ MOST_STOPS = 16
 MOST_LOGPROBS = 20
 MOST_COMPLETION_LOGPROBS = 5
 
-Tokens = Annotated[int, Meta(ge=1)]
+Tokens = Annotated[int, Meta(ge=0)]
+Token = Annotated[int, Meta(ge=0, lt=1 << 31)]
 Text = Annotated[str, Meta(min_length=1)]
 
 
@@ -103,11 +105,21 @@ class StreamOptions(Struct):  # type: ignore[misc]
     include_obfuscation: bool | None = None
 
 
-class Sampling(Struct, kw_only=True, forbid_unknown_fields=True):  # type: ignore[misc, call-arg]
+class Structured(Struct):  # type: ignore[misc]
+    """The form that a text is held to, by vLLM's names; one of them."""
+
+    json: dict[str, Any] | str | None = None
+    regex: str | None = None
+    choice: Annotated[list[Text], Meta(min_length=1)] | None = None
+    grammar: str | None = None
+
+
+class Sampling(Struct, kw_only=True):  # type: ignore[misc, call-arg]
     """The fields that chats and completions have in common.
 
-    ``top_k``, ``repetition_penalty`` and ``min_tokens`` are none of OpenAI's; other servers have
-    them by these names. What says who asks and why is ignored.
+    ``top_k``, ``min_p``, ``repetition_penalty``, ``min_tokens``, ``stop_token_ids``,
+    ``cache_salt`` and what guides a text are none of OpenAI's, but vLLM's. What says who asks and
+    why is ignored.
     """
 
     model: str
@@ -118,7 +130,15 @@ class Sampling(Struct, kw_only=True, forbid_unknown_fields=True):  # type: ignor
     min_tokens: Annotated[int, Meta(ge=0)] | None = None
     frequency_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
     presence_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
-    logit_bias: dict[str, float] | None = None
+    logit_bias: dict[Token, Annotated[float, Meta(ge=-100, le=100)]] | None = None
+    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    stop_token_ids: list[Token] | None = None
+    cache_salt: str | None = None
+    structured_outputs: Structured | None = None
+    guided_json: dict[str, Any] | str | None = None
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
     max_tokens: Tokens | None = None
     n: Annotated[int, Meta(ge=1, le=MOST_CHOICES)] | None = None
     seed: int | None = None
@@ -139,12 +159,19 @@ class Sampling(Struct, kw_only=True, forbid_unknown_fields=True):  # type: ignor
         return [self.stop] if isinstance(self.stop, str) else list(self.stop or ())
 
     @property
+    def structured(self) -> Structured:
+        """The form that the text is held to."""
+        return self.structured_outputs or Structured(
+            self.guided_json, self.guided_regex, self.guided_choice, self.guided_grammar
+        )
+
+    @property
     def tells_usage(self) -> bool:
         """Whether a stream ends with what was used."""
         return bool(self.stream_options and self.stream_options.include_usage)
 
 
-class ChatRequest(Sampling, kw_only=True, forbid_unknown_fields=True):  # type: ignore[call-arg]
+class ChatRequest(Sampling, kw_only=True):  # type: ignore[call-arg]
     """Messages that are to be answered."""
 
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
@@ -166,7 +193,7 @@ class ChatRequest(Sampling, kw_only=True, forbid_unknown_fields=True):  # type: 
     web_search_options: Any = None
 
 
-class CompletionRequest(Sampling, kw_only=True, forbid_unknown_fields=True):  # type: ignore[call-arg]
+class CompletionRequest(Sampling, kw_only=True):  # type: ignore[call-arg]
     """Texts, or tokens, that are to be continued."""
 
     prompt: str | list[str | int | list[int]]
@@ -176,42 +203,47 @@ class CompletionRequest(Sampling, kw_only=True, forbid_unknown_fields=True):  # 
     suffix: str | None = None
 
 
-R = TypeVar("R", bound=Sampling)
+R = TypeVar("R", bound=Struct)
 
 WHERE = re.compile(r"^(.*) - at `\$\.?(.*)`$", re.DOTALL)
 
 REFUSED = (
     "audio",
     "best_of",
-    "frequency_penalty",
     "function_call",
     "functions",
-    "logit_bias",
     "prediction",
-    "presence_penalty",
     "suffix",
     "web_search_options",
 )
 """Fields of OpenAI's that ask for what is not to be had here, unless they ask for nothing."""
 
 
-def parsed(body: bytes | bytearray, kind: type[R]) -> R:
-    """Returns a request.
+def parsed(body: bytes | bytearray, kind: type[R], ignores_unknown: bool = False) -> R:
+    """Return a request.
+
+    Args:
+        body: Its JSON.
+        kind: Its type.
+        ignores_unknown: Fields that the type lacks are ignored.
 
     Raises:
         Wrong: The body is none, or asks for what is not to be had.
     """
     try:
         found: R = msgspec.json.decode(body, type=kind)
+        given = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError as error:
         parts = WHERE.match(str(error))
         message, param = parts.groups() if parts else (str(error), "")
-        unknown = re.search("unknown field `(.*)`", message)
-        param = ".".join(filter(None, (param, unknown.group(1) if unknown else "")))
         raise Wrong(f"{param}: {message}" if param else message, param or None) from None
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         raise Wrong(f"the body is no JSON: {error}") from None
-    for name in REFUSED:
+    fields = kind.__struct_fields__
+    for name in given if not ignores_unknown else ():
+        if name not in fields:
+            raise Wrong(f"unknown field {name!r:.60}{did_you_mean(name, fields)}", name[:60])
+    for name in REFUSED if not ignores_unknown else ():
         if getattr(found, name, None):
             raise Wrong(f"{name} is not to be had here", name, "unsupported_parameter")
     if getattr(found, "modalities", None) not in (None, ["text"]):

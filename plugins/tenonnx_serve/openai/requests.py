@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tenonnx.records import record
 from tenonnx_generate import GeneratorParams
-from tenonnx_serve.openai import tools
+from tenonnx_generate.errors import Refused
+from tenonnx_serve.openai import forms, tools
 from tenonnx_serve.openai.errors import Wrong
 from tenonnx_serve.openai.language_model import LanguageModel, NDArray
 from tenonnx_serve.openai.messages import (
@@ -28,10 +29,11 @@ DEFAULT_COMPLETION = 16
 MOST_TEXTS = 2048
 """Of one request."""
 
-ANY_OBJECT = '{"type": "object"}'
+SAME_NAME = ("repetition_penalty", "frequency_penalty", "presence_penalty", "min_p")
+"""Fields that are search options of the same name."""
 
 
-@record
+@dataclass(frozen=True)
 class Prepared:
     """A request that may be admitted.
 
@@ -49,7 +51,7 @@ class Prepared:
 
 
 def chat(model: LanguageModel, asked: ChatRequest, limit: int) -> Prepared:
-    """Returns the jobs of a chat.
+    """Return the jobs of a chat.
 
     Args:
         model: The model.
@@ -70,43 +72,48 @@ def chat(model: LanguageModel, asked: ChatRequest, limit: int) -> Prepared:
     if set(values) & {"messages", "tools", "template_str"}:
         raise Wrong("chat_template_kwargs has a name that is taken", "chat_template_kwargs")
     text = model.tokenizer.apply_chat_template(
-        [_message(message, n) for n, message in enumerate(asked.messages)],
+        [message(each, n) for n, each in enumerate(asked.messages)],
         tools=[_described(tool) for tool in offered] or None,
         **values,
     )
     prompt = model.encode(text, "messages", special=False)
-    asked_most = asked.max_completion_tokens or asked.max_tokens
+    asked_most = asked.max_tokens
+    if asked.max_completion_tokens is not None:
+        asked_most = asked.max_completion_tokens
     most = model.check_length(len(prompt), asked_most, limit, "messages")
-    guidance = None
-    schema = _schema(asked)
+    guidance = forms.guidance(asked)
+    schema = forms.schema(asked)
+    if guidance and (schema or form is not None):
+        raise Wrong("structured_outputs, tools and response_format exclude each other")
     if form is not None:
         rules = tools.grammar(model.tokenizer, form, offered, asked, schema)
         guidance = ("lark_grammar", rules)
     elif schema:
         guidance = ("json_schema", schema)
     top = (asked.top_logprobs or 0) if asked.logprobs else -1
-    return Prepared(_jobs(model, asked, [(prompt, most)], guidance, top), len(prompt), form)
+    jobs = _jobs(model, asked, [(prompt, most)], guidance, top)
+    return Prepared(jobs, len(prompt), form)
 
 
 def completion(model: LanguageModel, asked: CompletionRequest, limit: int) -> Prepared:
-    """Returns the jobs of texts that are to be continued.
+    """Return the jobs of texts that are to be continued.
 
     Raises:
         Wrong: A part of the request cannot be.
     """
-    if asked.echo and asked.logprobs is not None:
-        raise Wrong("logprobs of an echo are not to be had here", "echo", "unsupported_parameter")
-    prompts = [_encoded(model, prompt) for prompt in _prompts(asked.prompt)]
-    if len(prompts) * (asked.n or 1) > MOST_TEXTS:
+    tokens = [encoded(model, prompt, "prompt") for prompt in prompts(asked.prompt, "prompt")]
+    if len(tokens) * (asked.n or 1) > MOST_TEXTS:
         raise Wrong(f"a request may ask for {MOST_TEXTS} texts", "prompt")
     most = []
-    for prompt in prompts:
+    for prompt in tokens:
         room = model.check_length(len(prompt), asked.max_tokens, limit, "prompt")
-        most.append(room if asked.max_tokens else min(room, DEFAULT_COMPLETION))
+        most.append(min(room, DEFAULT_COMPLETION) if asked.max_tokens is None else room)
     top = -1 if asked.logprobs is None else asked.logprobs
-    jobs = _jobs(model, asked, list(zip(prompts, most, strict=True)), None, top)
+    jobs = _jobs(model, asked, list(zip(tokens, most, strict=True)), forms.guidance(asked), top)
+    for job in jobs:
+        job.tells_prompt = bool(asked.echo) and top >= 0
     echoes = [model.tokenizer.decode(job.prompt) for job in jobs] if asked.echo else ()
-    return Prepared(jobs, sum(map(len, prompts)), None, echoes)
+    return Prepared(jobs, sum(map(len, tokens)), None, echoes)
 
 
 def _jobs(
@@ -116,7 +123,7 @@ def _jobs(
     guidance: tuple[str, str] | None,
     top: int,
 ) -> list[Job]:
-    """Returns a job for each choice of each prompt; each draws numbers of its own.
+    """Return a job for each choice of each prompt; each draws numbers of its own.
 
     A prompt comes with how many tokens may follow it.
     """
@@ -126,7 +133,8 @@ def _jobs(
         for choice in range(asked.n or 1):
             params = GeneratorParams(model.model)
             params.set_search_options(**options)
-            params.set_search_options(max_length=len(prompt) + most)
+            params.set_search_options(max_length=len(prompt) + max(most, 1))
+            _bias(params, asked)
             if asked.min_tokens:
                 params.set_search_options(min_length=len(prompt) + asked.min_tokens)
             if asked.seed is not None:
@@ -135,12 +143,14 @@ def _jobs(
                 params.set_guidance(*guidance)
                 held = params.guidance
             params.guidance = held
-            jobs.append(Job(prompt, params, top))
+            jobs.append(Job(prompt, params, top, cache_salt=asked.cache_salt or ""))
+            jobs[-1].adapter = adapter_of(asked.model)
+            jobs[-1].is_empty = not most
     return jobs
 
 
 def _options(model: LanguageModel, asked: Sampling) -> dict[str, Any]:
-    """Returns search options: those of the folder, unless the request says otherwise."""
+    """Return search options: those of the folder, unless the request says otherwise."""
     options: dict[str, Any] = {"batch_size": 1, "random_seed": -1}
     drawn = asked.temperature is not None or asked.top_p is not None
     if drawn:
@@ -152,26 +162,32 @@ def _options(model: LanguageModel, asked: Sampling) -> dict[str, Any]:
         options["top_p"] = asked.top_p
     if asked.top_k is not None:
         options["top_k"] = max(asked.top_k, 0)
-    if asked.repetition_penalty is not None:
-        options["repetition_penalty"] = asked.repetition_penalty
+    for name in SAME_NAME:
+        if (value := getattr(asked, name)) is not None:
+            options[name] = value
     return options
 
 
-def _schema(asked: ChatRequest) -> str:
-    """Returns the schema that an answer is to keep to, or nothing."""
-    wanted = asked.response_format
-    if wanted is None or wanted.type == "text":
-        return ""
-    if wanted.type == "json_object":
-        return ANY_OBJECT
-    if wanted.json_schema is None or wanted.json_schema.schema is None:
-        raise Wrong("response_format has no json_schema.schema", "response_format")
-    return json.dumps(wanted.json_schema.schema)
+def adapter_of(name: str) -> str:
+    """Return the adapter in a model's name, ``base:adapter``, or nothing."""
+    return name.partition(":")[2]
 
 
-def _message(message: ChatMessage, number: int) -> dict[str, Any]:
-    """Returns a message as templates have it: content as text, arguments as objects."""
-    content = message.content
+def _bias(params: GeneratorParams, asked: Sampling) -> None:
+    """Set the tokens that a request prefers, avoids or ends with."""
+    for param, give in (
+        ("logit_bias", params.set_logit_bias),
+        ("stop_token_ids", params.set_stop_tokens),
+    ):
+        try:
+            give(getattr(asked, param) or {})
+        except Refused as error:
+            raise Wrong(f"{param}: {error}", param) from None
+
+
+def message(given: ChatMessage, number: int) -> dict[str, Any]:
+    """Return a message as templates have it: content as text, arguments as objects."""
+    content = given.content
     if isinstance(content, list):
         for part in content:
             if part.type != "text" or part.text is None:
@@ -180,19 +196,19 @@ def _message(message: ChatMessage, number: int) -> dict[str, Any]:
                     f"messages[{number}].content",
                 )
         content = "".join(part.text or "" for part in content)
-    role = "system" if message.role == "developer" else message.role
+    role = "system" if given.role == "developer" else given.role
     made: dict[str, Any] = {"role": role, "content": content or ""}
     for key in ("name", "tool_call_id"):
-        if (value := getattr(message, key)) is not None:
+        if (value := getattr(given, key)) is not None:
             made[key] = value
-    if message.tool_calls:
+    if given.tool_calls:
         made["tool_calls"] = [
             {
                 "id": call.id,
                 "type": call.type,
                 "function": {"name": call.function.name, "arguments": _arguments(call, number)},
             }
-            for call in message.tool_calls
+            for call in given.tool_calls
         ]
     return made
 
@@ -210,27 +226,32 @@ def _described(tool: Tool) -> dict[str, Any]:
     said = {"name": function.name, "description": function.description or ""}
     return {
         "type": "function",
-        "function": {**said, "parameters": function.parameters or json.loads(ANY_OBJECT)},
+        "function": {**said, "parameters": function.parameters or forms.ANY_OBJECT},
     }
 
 
-def _prompts(given: str | list[str | int | list[int]]) -> list[str | list[int]]:
-    """Returns the prompts of a request: a text or several, tokens of one or of several."""
+def prompts(given: str | list[str | int | list[int]], param: str) -> list[str | list[int]]:
+    """Return the prompts of a request: a text or several, tokens of one or of several."""
     if isinstance(given, str):
         return [given]
     numbers = [each for each in given if isinstance(each, int)]
     if numbers and len(numbers) == len(given):
         return [numbers]
     if not given or numbers:
-        raise Wrong("prompt is no text, no texts and no tokens", "prompt")
+        raise Wrong(f"{param} is no text, no texts and no tokens", param)
     return [each for each in given if not isinstance(each, int)]
 
 
-def _encoded(model: LanguageModel, prompt: str | list[int]) -> NDArray:
+def encoded(model: LanguageModel, prompt: str | list[int], param: str) -> NDArray:
+    """Return the tokens of a prompt.
+
+    Raises:
+        Wrong: The model has no such token, or the text is longer than its context.
+    """
     if isinstance(prompt, str):
-        return model.encode(prompt, "prompt", special=True)
+        return model.encode(prompt, param, special=True)
     most = model.model.description.vocabulary - 1
     for token in prompt:
         if not 0 <= token <= most:
-            raise Wrong(f"there is no token {token}: they are 0 to {most}", "prompt")
+            raise Wrong(f"there is no token {token}: they are 0 to {most}", param)
     return np.array(prompt, np.int32)

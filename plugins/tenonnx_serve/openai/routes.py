@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +11,7 @@ from tenonnx_serve.errors import Missing
 from tenonnx_serve.openai.errors import NoSuchModel, Wrong
 from tenonnx_serve.openai.errors import told as written
 from tenonnx_serve.requests import shown
-from tenonnx_serve.rest import Answer, Call, Handler, Routes, Watch, answer
+from tenonnx_serve.rest import Answer, Call, Handler, Routes, Watch, answer, encoded
 
 if TYPE_CHECKING:
     from tenonnx_serve.openai.answers import Answers
@@ -22,48 +21,70 @@ if TYPE_CHECKING:
     from tenonnx_serve.openai.requests import Prepared
     from tenonnx_serve.openai.steps import Step
 
+TEXT: Final = [(b"content-type", b"text/plain; charset=utf-8")]
 EVENTS: Final = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
 
 
 async def models(call: Call) -> Answer:
-    """Lists the language models that are loaded, or tells of one."""
+    """List the language models that are loaded, or tell of one."""
     if call.path:
-        return answer(_described(_named(call, call.path[0])))
-    found = [_described(each) for each in call.core.repository.language_models()]
+        return answer(_described(_named(call, call.path[0]), call.path[0]))
+    found = []
+    for each in call.core.repository.language_models():
+        name, adapters = each.model.name, each.model.adapters
+        names = [f"{name}:{adapter}" for adapter in (adapters.names if adapters else ())]
+        found += [_described(each, told) for told in (name, *names)]
     return answer({"object": "list", "data": found})
 
 
 async def chat(call: Call) -> Answer:
-    """Answers messages."""
-    body = await call.body()
+    """Answer messages."""
+    body = await call.json_body(call.core.settings.limits.json)
     from tenonnx_serve.openai import answers, messages, requests
 
-    asked = messages.parsed(body, messages.ChatRequest)
+    asked = messages.parsed(body, messages.ChatRequest, call.core.settings.ignores_unknown)
     served = _find(call, asked.model)
     limit = call.core.settings.limits.tokens
     made = await call.core.threads.submit(lambda: requests.chat(served.model, asked, limit))
-    return await _answered(call, served, asked, made, answers.ChatAnswers(served.model))
+    return await _answered(
+        call, served, asked, made, answers.ChatAnswers(served.model, asked.model)
+    )
 
 
 async def completions(call: Call) -> Answer:
-    """Continues texts."""
-    body = await call.body()
+    """Continue texts."""
+    body = await call.json_body(call.core.settings.limits.json)
     from tenonnx_serve.openai import answers, messages, requests
 
-    asked = messages.parsed(body, messages.CompletionRequest)
+    asked = messages.parsed(body, messages.CompletionRequest, call.core.settings.ignores_unknown)
     served = _find(call, asked.model)
     limit = call.core.settings.limits.tokens
     made = await call.core.threads.submit(lambda: requests.completion(served.model, asked, limit))
-    told_in = answers.CompletionAnswers(served.model, made.echoes)
+    told_in = answers.CompletionAnswers(served.model, asked.model, made.jobs, made.echoes)
     return await _answered(call, served, asked, made, told_in)
 
 
+async def responses(call: Call) -> Answer:
+    """Answer messages in the form of the Responses API."""
+    body = await call.json_body(call.core.settings.limits.json)
+    from tenonnx_serve.openai import messages, requests, response_answers
+    from tenonnx_serve.openai import responses as kinds
+
+    settings = call.core.settings
+    asked = messages.parsed(body, kinds.ResponsesRequest, settings.ignores_unknown)
+    served, as_chat = _find(call, asked.model), kinds.chat_of(asked)
+    limit = settings.limits.tokens
+    made = await call.core.threads.submit(lambda: requests.chat(served.model, as_chat, limit))
+    return await _answered(call, served, as_chat, made, response_answers.ResponseAnswers(asked))
+
+
 async def transcriptions(call: Call) -> Answer:
-    """Transcribes a sound."""
+    """Transcribe a sound."""
     body = await call.body()
     from tenonnx_serve.openai import transcriptions as made
 
-    asked = made.parsed(bytes(body), call.headers.get(b"content-type", b""))
+    kind, ignores = call.headers.get(b"content-type", b""), call.core.settings.ignores_unknown
+    asked = made.parsed(bytes(body), kind, ignores)
     served = _find(call, asked.model, sounds=True)
     watch = call.watch()
     try:
@@ -73,24 +94,37 @@ async def transcriptions(call: Call) -> Answer:
     finally:
         watch.end()
     if asked.response_format == "text":
-        return Answer(f"{found.text}\n".encode(), [(b"content-type", b"text/plain; charset=utf-8")])
+        return Answer(f"{found.text}\n".encode(), TEXT)
+    if asked.response_format in ("srt", "vtt"):
+        return Answer(found.subtitles(asked.response_format).encode(), TEXT)
     return answer(found.told(asked.response_format))
 
 
 async def embeddings(call: Call) -> Answer:
-    """Refuses: language models of one graph continue texts, and give no vector of them."""
-    await call.body()
-    raise Wrong(
-        "there are no embeddings here: the server's language models continue texts",
-        "model",
-        "unsupported_model",
-    )
+    """Answer with the embeddings of texts."""
+    from tenonnx_serve.openai import texts
+
+    return await texts.embeddings(call)
+
+
+async def tokenize(call: Call) -> Answer:
+    """Answer with the tokens of a text."""
+    from tenonnx_serve.openai import texts
+
+    return await texts.tokenize(call)
+
+
+async def detokenize(call: Call) -> Answer:
+    """Answer with the text of tokens."""
+    from tenonnx_serve.openai import texts
+
+    return await texts.detokenize(call)
 
 
 async def _answered(
     call: Call, served: Generations, asked: Sampling, made: Prepared, answers: Answers
 ) -> Answer:
-    """Returns the answer, whole or as a stream that has begun."""
+    """Return the answer, whole or as a stream that has begun."""
     from tenonnx_serve.openai.choices import Choice
 
     tokenizer = served.model.tokenizer
@@ -111,7 +145,7 @@ async def _answered(
 async def _pieces(
     watch: Watch, steps: AsyncGenerator[tuple[int, Step], None], choices: Sequence[Choice]
 ) -> AsyncGenerator[tuple[int, Piece], None]:
-    """Yields the pieces of several texts; the last of each says why it has ended."""
+    """Yield the pieces of several texts; the last of each says why it has ended."""
     try:
         async with contextlib.aclosing(steps):
             async for number, step in steps:
@@ -130,16 +164,19 @@ async def _chunks(
     answers: Answers,
     choices: Sequence[Choice],
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """Yields what a stream tells."""
+    """Yield what a stream tells."""
     begun = set[int]()
     async with contextlib.aclosing(pieces):
         async for number, piece in pieces:
             for part in piece.parts:
-                if not part.is_empty or number not in begun:
-                    yield answers.chunk(number, part, number not in begun, asked.tells_usage)
+                first = number not in begun
+                if first or not part.is_empty:
                     begun.add(number)
-    if asked.tells_usage:
-        yield answers.end(_usage(made, choices))
+                    tells = asked.tells_usage
+                    for chunk in answers.chunks(number, part, first=first, tells_usage=tells):
+                        yield chunk
+    for chunk in answers.ends(_usage(made, choices), tells_usage=asked.tells_usage):
+        yield chunk
 
 
 class Events:
@@ -159,7 +196,7 @@ class Events:
         return self
 
     async def __anext__(self) -> bytes:
-        """Returns the next event."""
+        """Return the next event."""
         if self._ended:
             raise StopAsyncIteration
         chunk, self._first = self._first, None
@@ -173,12 +210,13 @@ class Events:
             return _event(written(told(error)))
 
     async def aclose(self) -> None:
-        """Ends what is generated."""
+        """End what is generated."""
         await self._chunks.aclose()
 
 
 def _event(said: dict[str, Any]) -> bytes:
-    return b"data: " + json.dumps(said).encode() + b"\n\n"
+    kind = said.get("type", "").encode()  # of the Responses API
+    return (b"event: %b\n" % kind if kind else b"") + b"data: " + encoded(said) + b"\n\n"
 
 
 def _usage(made: Prepared, choices: Sequence[Choice]) -> dict[str, Any]:
@@ -188,8 +226,13 @@ def _usage(made: Prepared, choices: Sequence[Choice]) -> dict[str, Any]:
 
 
 def _named(call: Call, name: str) -> Generations:
+    base, named, adapter = name.partition(":")
     try:
-        return call.core.repository.find_language(name)
+        found = call.core.repository.find_language(base)
+        adapters = found.model.adapters
+        if named and (adapters is None or adapter not in adapters.names):
+            raise Missing(name)
+        return found
     except Missing:
         raise NoSuchModel(f"the model {shown(name)} does not exist") from None
 
@@ -202,10 +245,10 @@ def _find(call: Call, name: str, *, sounds: bool = False) -> Generations:
     return found
 
 
-def _described(served: Generations) -> dict[str, Any]:
+def _described(served: Generations, name: str) -> dict[str, Any]:
     model = served.model
     return {
-        "id": model.name,
+        "id": name,
         "object": "model",
         "created": model.created,
         "owned_by": "tenonnx",
@@ -218,12 +261,15 @@ ROUTES: Final[list[tuple[str, str, Handler]]] = [
     ("GET", "/v1/models/*", models),
     ("POST", "/v1/chat/completions", chat),
     ("POST", "/v1/completions", completions),
+    ("POST", "/v1/responses", responses),
     ("POST", "/v1/audio/transcriptions", transcriptions),
     ("POST", "/v1/embeddings", embeddings),
+    ("POST", "/tokenize", tokenize),
+    ("POST", "/detokenize", detokenize),
 ]
 
 
 def add_to(routes: Routes) -> None:
-    """Adds them."""
+    """Add them."""
     for method, path, handler in ROUTES:
         routes.add(method, path, handler)

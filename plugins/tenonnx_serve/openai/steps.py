@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenonnx_generate import GeneratorParams
+from tenonnx_generate import GeneratorParams, TurnUsage
 from tenonnx_serve.threads import Stop
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
 
 def _nothing() -> None:
-    """Does what cancelling takes where there is no engine."""
+    """Do what cancelling takes where there is no engine."""
 
 
 class Step(NamedTuple):
@@ -32,28 +33,41 @@ class Step(NamedTuple):
     ends: bool
 
 
+@dataclass(eq=False)
 class Job:
     """One text that is to be generated.
 
-    Args:
+    Attributes:
         prompt: Its first tokens.
         params: How the others are chosen.
         top: How many of the likeliest tokens to tell of at each step; -1 for no probabilities.
-
-    Attributes:
+        adapter: The adapter that its tokens are run with, by name.
+        cache_salt: Texts share caches with those that have the same one.
+        tells_prompt: The probabilities of the prompt's tokens are asked for, too.
+        is_empty: Nothing is to follow the prompt: the token that comes is not told.
+        prompt_chances: For each token of the prompt but the first, as ``Step.chances``; there
+            before the first step.
+        usage: Tokens and waiting time, once it has ended in an engine.
         stop: Ends it.
         done: No more of it is wanted.
         cancel: Ends it in the engine.
     """
 
-    def __init__(self, prompt: NDArray, params: GeneratorParams, top: int) -> None:
-        self.prompt, self.params, self.top = prompt, params, top
-        self.stop = Stop(float("inf"))
-        self.done = False
-        self.cancel: Callable[[], None] = _nothing
+    prompt: NDArray
+    params: GeneratorParams
+    top: int
+    adapter: str = ""
+    cache_salt: str = ""
+    tells_prompt: bool = False
+    is_empty: bool = False
+    prompt_chances: list[list[tuple[int, float]]] = field(default_factory=list)
+    usage: TurnUsage | None = None
+    stop: Stop = field(default_factory=lambda: Stop(float("inf")))
+    done: bool = False
+    cancel: Callable[[], None] = _nothing
 
     def finish(self) -> None:
-        """Says that no more of it is wanted."""
+        """Say that no more of it is wanted."""
         self.done = True
         self.stop.reason = "nobody waits for it"
         self.cancel()

@@ -6,9 +6,9 @@ import json
 import re
 import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from tenonnx.records import record
 from tenonnx_generate import StopStrings, Tokenizer
 from tenonnx_serve.openai.errors import Wrong
 from tenonnx_serve.openai.messages import ChatRequest, NamedTool, Tool
@@ -19,7 +19,7 @@ THINKING = ("<think>", "</think>")
 """Tokens that may be part of a text."""
 
 
-@record
+@dataclass(frozen=True)
 class Form:
     """The form in which a model writes calls.
 
@@ -53,7 +53,7 @@ BARE = Form("", "", "", arguments="parameters")
 
 
 def form_of(tokenizer: Tokenizer) -> Form:
-    """Returns how a model writes calls, by its chat template and its tokens.
+    """Return how a model writes calls, by its chat template and its tokens.
 
     Raises:
         Wrong: Its template takes no tools.
@@ -69,7 +69,7 @@ def form_of(tokenizer: Tokenizer) -> Form:
 
 
 def offered(asked: ChatRequest) -> Sequence[Tool]:
-    """Returns the tools that an answer may call.
+    """Return the tools that an answer may call.
 
     Raises:
         Wrong: It has to call one that there is not, or none is there.
@@ -87,13 +87,13 @@ def offered(asked: ChatRequest) -> Sequence[Tool]:
 def grammar(
     tokenizer: Tokenizer, form: Form, tools: Sequence[Tool], asked: ChatRequest, text: str
 ) -> str:
-    """Returns a grammar of Lark's for answers that may call tools, or must.
+    """Return a grammar of Lark's for answers that may call tools, or must.
 
     Args:
         tokenizer: The model's.
         form: How it writes calls.
         tools: Those that it may call.
-        asked: Says whether it must, and how many it may.
+        asked: Returns whether it must, and how many it may.
         text: A JSON schema that an answer without calls keeps to, or nothing.
     """
     several = asked.parallel_tool_calls is not False
@@ -116,7 +116,7 @@ def grammar(
 
 
 def _start(tokenizer: Tokenizer, form: Form, begin: str, asked: ChatRequest, text: str) -> str:
-    """Returns the first rules: where calls may stand."""
+    """Return the first rules: where calls may stand."""
     if asked.tool_choice not in (None, "auto"):
         return f"start: {begin} calls"
     if text:
@@ -131,7 +131,7 @@ def _start(tokenizer: Tokenizer, form: Form, begin: str, asked: ChatRequest, tex
 
 
 def _mark(tokenizer: Tokenizer, text: str) -> str:
-    """Returns a mark as the grammar has it: a token if it is one, else its letters."""
+    """Return a mark as the grammar has it: a token if it is one, else its letters."""
     if not text:
         return ""
     token = tokenizer.to_token_id(text)
@@ -151,7 +151,7 @@ class CallReader:
         self._text, self._said = "", 0
 
     def take(self, piece: str) -> str:
-        """Returns what is to be said of the text so far, and has not been yet."""
+        """Return what is to be said of the text so far, and has not been yet."""
         self._text += piece
         if self._form.begin:
             said = self._before.take(piece)
@@ -161,7 +161,7 @@ class CallReader:
         return said
 
     def finish(self) -> tuple[str, list[dict[str, Any]]]:
-        """Returns the rest of what is said, and the calls; those that are not whole are said."""
+        """Return the rest of what is said, and the calls; those that are not whole are said."""
         rest = self._text[self._said :]
         if self._form.begin and not self._before.stopped:
             return rest, []
@@ -170,7 +170,7 @@ class CallReader:
 
 
 def _calls(form: Form, text: str) -> list[dict[str, Any]]:
-    """Returns the calls of a text as answers have them; none if it is not made of calls."""
+    """Return the calls of a text as answers have them; none if it is not made of calls."""
     for mark in (form.begin, form.end):
         text = text.replace(mark, "\n") if mark else text
     decoder, place, found = json.JSONDecoder(), 0, list[Any]()

@@ -6,12 +6,12 @@ import email.message
 import email.parser
 import email.policy
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
-from tenonnx.records import record
 from tenonnx_generate import Audios
 from tenonnx_generate.errors import NotInstalled
 from tenonnx_generate.transcribing import Transcriber
@@ -25,20 +25,21 @@ LONGEST_HEAD = 4096
 """Bytes of a part's head."""
 
 
-class Asked(Struct, kw_only=True, forbid_unknown_fields=True):  # type: ignore[misc, call-arg]
-    """The fields of a form, besides the file."""
+class Asked(Struct, kw_only=True):  # type: ignore[misc, call-arg]
+    """The fields of a form, which are text, besides the file."""
 
     model: str
     language: Annotated[str, Meta(pattern=r"^[a-z]{2,3}$")] | None = None
     prompt: str | None = None
-    response_format: Literal["json", "text", "verbose_json"] = "json"
+    response_format: Literal["json", "text", "srt", "verbose_json", "vtt"] = "json"
     temperature: Annotated[float, Meta(ge=0, le=1)] = 0.0
-    stream: Literal[False] = False
+    stream: bool = False
+    timestamp_granularities: list[Literal["segment", "word"]] = []
     user: str | None = None
     file: bytes = b""
 
 
-@record
+@dataclass(frozen=True)
 class Transcript:
     """The transcript of a sound.
 
@@ -59,11 +60,10 @@ class Transcript:
         """The whole text."""
         return "".join(self.texts).strip()
 
-    def told(self, form: str) -> dict[str, Any]:
-        """Returns it in OpenAI's form."""
-        if form == "json":
-            return {"text": self.text}
-        segments = [
+    @property
+    def segments(self) -> list[dict[str, Any]]:
+        """The pieces with their numbers and times."""
+        return [
             {
                 "id": i,
                 "start": float(i * self.piece),
@@ -72,17 +72,39 @@ class Transcript:
             }
             for i, text in enumerate(self.texts)
         ]
+
+    def subtitles(self, form: str) -> str:
+        """Return it as ``srt`` or ``vtt``: a block of lines for each piece."""
+        point, lines = ("," if form == "srt" else "."), ["WEBVTT\n"] if form == "vtt" else []
+        for each in self.segments:
+            times = (_clock(each[name], point) for name in ("start", "end"))
+            number = f"{each['id'] + 1}\n" if form == "srt" else ""
+            text = each["text"].strip().replace("-->", "->")
+            lines.append(f"{number}{' --> '.join(times)}\n{text}\n")
+        return "\n".join(lines)
+
+    def told(self, form: str) -> dict[str, Any]:
+        """Return it in OpenAI's form."""
+        if form == "json":
+            return {"text": self.text}
         return {
             "task": "transcribe",
             "language": self.language,
             "duration": self.seconds,
             "text": self.text,
-            "segments": segments,
+            "segments": self.segments,
         }
 
 
+def _clock(seconds: float, point: str) -> str:
+    """Return a time as subtitles have it: hours, minutes, seconds, and thousandths."""
+    whole, thousandths = divmod(round(seconds * 1000), 1000)
+    minutes, second = divmod(whole, 60)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{second:02}{point}{thousandths:03}"
+
+
 def transcribed(model: LanguageModel, asked: Asked) -> Transcript:
-    """Returns the transcript of a sound.
+    """Return the transcript of a sound.
 
     Raises:
         Wrong: It is in a container that this server does not read.
@@ -104,8 +126,8 @@ def transcribed(model: LanguageModel, asked: Asked) -> Transcript:
     return Transcript(texts, made.language, clip.seconds, made.seconds)
 
 
-def parsed(body: bytes, content_type: bytes) -> Asked:
-    """Returns a form of the type multipart/form-data.
+def parsed(body: bytes, content_type: bytes, ignores_unknown: bool = False) -> Asked:
+    """Return a form of the type multipart/form-data; fields like ``name[]`` are lists.
 
     Raises:
         Wrong: It is none, has too many parts, or a field that cannot be.
@@ -116,6 +138,12 @@ def parsed(body: bytes, content_type: bytes) -> Asked:
         raise Wrong("the body is no multipart/form-data with a boundary")
     fields: dict[str, Any] = {}
     for name, content in _parts(body, b"--" + boundary.encode("latin-1", "replace")):
+        plain = name.removesuffix("[]")
+        if plain not in Asked.__struct_fields__ and not ignores_unknown:
+            raise Wrong(f"unknown field {plain!r:.60}", name[:60])
+        if plain != name:
+            fields.setdefault(plain, []).append(_text(name, content))
+            continue
         if name in fields:
             raise Wrong(f"the form has {name!r:.60} twice", name)
         fields[name] = content if name == "file" else _text(name, content)
@@ -125,11 +153,15 @@ def parsed(body: bytes, content_type: bytes) -> Asked:
         found: Asked = msgspec.convert(fields, Asked, strict=False)
     except msgspec.ValidationError as error:
         raise Wrong(str(error)) from None
+    if found.stream:
+        raise Wrong("transcripts come whole: stream is not to be had here", "stream")
+    if "word" in found.timestamp_granularities:
+        raise Wrong("times of words are not to be had here", "timestamp_granularities")
     return found
 
 
 def _parts(body: bytes, mark: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yields names and contents of a form's parts."""
+    """Yield names and contents of a form's parts."""
     pieces = (b"\r\n" + body).split(b"\r\n" + mark, MOST_PARTS + 1)
     if len(pieces) > MOST_PARTS + 1:
         raise Wrong(f"the form has more than {MOST_PARTS} parts")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -58,7 +59,7 @@ class Keys:
             self._sorted = keys[self._order]
 
     def find(self, values: Array) -> Array:
-        """Returns each value's position, or the number of keys if it is none of them."""
+        """Return each value's position, or the number of keys if it is none of them."""
         if self._sorted is None or values.size <= LOOKED_UP:
             given = self.given(values)
             places = map(self.place.get, given, itertools.repeat(self.count))
@@ -71,12 +72,12 @@ class Keys:
         return np.where(hit, self._order[at], self.count)
 
     def given(self, values: Array) -> list[Any]:
-        """Returns values one by one, as they are looked up in a dictionary."""
+        """Return values one by one, as they are looked up in a dictionary."""
         given: list[Any] = values.reshape(-1).tolist()
         return given if self.are_words else [v if v == v else None for v in given]
 
     def rows(self, table: Array) -> Lookup:
-        """Returns what makes values → rows of a table: a key's, or the last if it is none.
+        """Return what makes values → rows of a table: a key's, or the last if it is none.
 
         Args:
             table: [K + 1, ...].
@@ -106,7 +107,7 @@ class Lookup:
         self.joins = keys.are_words and not self._are_objects
 
     def __call__(self, values: Array) -> Array:
-        """Returns [..., the shape of a row]."""
+        """Return [..., the shape of a row]."""
         keys, table = self._keys, self.table
         if not (keys.are_words or values.size <= LOOKED_UP):
             return table.take(keys.find(values), axis=0)
@@ -125,7 +126,7 @@ def label_encoder_1(
     default_int64: int = -1,
     default_string: str = "_Unused",
 ) -> Unary:
-    """Makes strings → their indices in ``classes_strings``, and integers → the strings there."""
+    """Make strings → their indices in ``classes_strings``, and integers → the strings there."""
     return _either_way(classes_strings, range(len(classes_strings)), default_int64, default_string)
 
 
@@ -138,7 +139,7 @@ def category_mapper(
     default_int64: int = -1,
     default_string: str = "_Unused",
 ) -> Unary:
-    """Makes strings → integers and integers → strings by two parallel lists."""
+    """Make strings → integers and integers → strings by two parallel lists."""
     return _either_way(cats_strings, cats_int64s, default_int64, default_string)
 
 
@@ -148,7 +149,11 @@ def _either_way(
     texts, numbers = _strings(strings), np.array(ints, np.int64)
     to_int = _lookup(texts, numbers, np.array([default_int], np.int64))
     to_string = _lookup(numbers, texts, _strings([default_string]))
-    return lambda X: to_int(X) if X.dtype == object else to_string(X)
+    return functools.partial(_mapped, to_int, to_string)
+
+
+def _mapped(to_int: Unary, to_string: Unary, X: Array) -> Array:
+    return to_int(X) if X.dtype == object else to_string(X)
 
 
 @op("LabelEncoder", since=4, host="all")
@@ -174,7 +179,7 @@ def label_encoder_2(
     values_strings: Sequence[str] | None = None,
     values_tensor: Array | None = None,
 ) -> Unary:
-    """Makes X → the value at each element's key, or the default; the shape is X's.
+    """Make X → the value at each element's key, or the default; the shape is X's.
 
     The attributes of version 4, of which version 2 has those that are no tensors.
     """
@@ -197,7 +202,7 @@ def one_hot_encoder(
     cats_strings: Sequence[str] | None = None,
     zeros: int = 1,
 ) -> Unary:
-    """Makes X → float32 with one more axis, as long as the categories.
+    """Make X → float32 with one more axis, as long as the categories.
 
     Floats are truncated to integers first. A value that is no category gives zeros.
 
@@ -210,16 +215,17 @@ def one_hot_encoder(
     if rows is not None and zeros and cats_strings:
         return rows
 
-    def run(X: Array) -> Array:
-        X = np.asarray(X)
-        values = X if cats_strings else X.astype(np.int64)
-        if not zeros and (unknown := X[keys.find(values) == keys.count]).size:
-            raise ValueError(f"{unknown.tolist()[0]!r} is none of the {keys.count} categories")
-        if rows is not None:
-            return rows(values)
-        return (keys.find(values)[..., None] == np.arange(keys.count)).astype(np.float32)
+    return functools.partial(_one_hot, keys, rows, bool(cats_strings), bool(zeros))
 
-    return run
+
+def _one_hot(keys: Keys, rows: Unary | None, are_words: bool, zeros: bool, X: Array) -> Array:
+    X = np.asarray(X)
+    values = X if are_words else X.astype(np.int64)
+    if not zeros and (unknown := X[keys.find(values) == keys.count]).size:
+        raise ValueError(f"{unknown.tolist()[0]!r} is none of the {keys.count} categories")
+    if rows is not None:
+        return rows(values)
+    return (keys.find(values)[..., None] == np.arange(keys.count)).astype(np.float32)
 
 
 def _lookup(keys: Array, values: Array, default: Array) -> Unary:
@@ -235,7 +241,7 @@ def _only(
     strings: Sequence[str] | None,
     tensor: Array | None,
 ) -> Array:
-    """Returns the one attribute that is there as a vector.
+    """Return the one attribute that is there as a vector.
 
     Raises:
         ValueError: None of them is, or more than one.

@@ -105,14 +105,14 @@ class Forest:
         return _groups(self._xp, self.only)
 
     def check(self, X: Array) -> None:
-        """Raises ValueError if a node tests a feature that ``X`` [N, F] does not have."""
+        """Raise ValueError if a node tests a feature that ``X`` [N, F] does not have."""
         if X.shape[1] < self._features:
             raise ValueError(
                 f"the trees test feature {self._features - 1}, X has {X.shape[1]} features"
             )
 
     def scores(self, X: Array) -> Array:
-        """Returns the targets' scores, [N, E] float64; zero for a target without votes.
+        """Return the targets' scores, [N, E] float64; zero for a target without votes.
 
         Args:
             X: [N, F], of any real dtype.
@@ -143,7 +143,7 @@ class Forest:
 
 
 def _reach(nodes: Nodes, leaves: int) -> tuple[Array, Array, Array, int]:
-    """Returns trees and the leaves they reach, one pair per entry.
+    """Return trees and the leaves they reach, one pair per entry.
 
     Then each tree's depth, and how many nodes no tree has.
     """
@@ -178,7 +178,7 @@ def _reach(nodes: Nodes, leaves: int) -> tuple[Array, Array, Array, int]:
 def _only_targets(
     tree: Array, reached: Array, leaf: Array, target: Array, targets: int
 ) -> Array | None:
-    """Returns the one target that each tree votes for, -1 for none; None if any has several."""
+    """Return the one target that each tree votes for, -1 for none; None if any has several."""
     leaves = 1 + max(reached.max(initial=-1), leaf.max(initial=-1))
     low, high = np.full(leaves, targets), np.full(leaves, -1)
     np.minimum.at(low, leaf, target)
@@ -190,7 +190,7 @@ def _only_targets(
 
 
 def _groups(xp: Namespace, only: Array | None) -> list[tuple[Array | slice, slice]]:
-    """Returns the trees, and the targets that they vote for."""
+    """Return the trees, and the targets that they vote for."""
     if only is None:
         return [(slice(None), slice(None))]
     voted = distinct(only[only >= 0]).tolist()
@@ -198,6 +198,6 @@ def _groups(xp: Namespace, only: Array | None) -> list[tuple[Array | slice, slic
 
 
 def check_range(what: str, index: Array, low: int, high: int) -> None:
-    """Raises ValueError if a number is not in [low, high)."""
+    """Raise ValueError if a number is not in [low, high)."""
     if index.size and not low <= index.min() <= index.max() < high:
         raise ValueError(f"{what} must be in [{low}, {high}), found {index.min()} to {index.max()}")

@@ -15,7 +15,7 @@ Transform = Callable[[Namespace, Array], Array]
 
 
 def rows(xp: Namespace, X: Array, dtype: object = None) -> Array:
-    """Returns ``X`` as [N, F]: a vector is one row, int and half become float64 and float32.
+    """Return ``X`` as [N, F]: a vector is one row, int and half become float64 and float32.
 
     Args:
         xp: The array namespace.
@@ -28,7 +28,7 @@ def rows(xp: Namespace, X: Array, dtype: object = None) -> Array:
 
 
 def labels_of(ints: Sequence[int] | None, strings: Sequence[str] | None) -> Array:
-    """Returns the class labels as a numpy array: int64, or objects that are ``str``.
+    """Return the class labels as a numpy array: int64, or objects that are ``str``.
 
     Raises:
         ValueError: Neither attribute, or both, hold labels.
@@ -40,7 +40,7 @@ def labels_of(ints: Sequence[int] | None, strings: Sequence[str] | None) -> Arra
 
 
 def softmax_zero(xp: Namespace, scores: Array) -> Array:
-    """Returns the softmax of each row's nonzero scores; zeros stay zero, alone or together.
+    """Return the softmax of each row's nonzero scores; zeros stay zero, alone or together.
 
     Like onnxruntime, this takes what is closer to zero than 1e-7 for zero.
     """
@@ -53,13 +53,17 @@ def softmax_zero(xp: Namespace, scores: Array) -> Array:
 
 
 def logistic(xp: Namespace, scores: Array) -> Array:
-    """Returns 1 / (1 + exp(−scores)), by the exponential that cannot overflow."""
+    """Return 1 / (1 + exp(−scores)), by the exponential that cannot overflow."""
     small = xp.exp(-xp.abs(scores))
     return xp.where(scores < 0, small, 1) / (1 + small)
 
 
+def _unchanged(xp: Namespace, scores: Array) -> Array:  # noqa: ARG001 - others need it
+    return scores
+
+
 TRANSFORMS: dict[str, Transform] = {
-    "NONE": lambda xp, scores: scores,  # noqa: ARG005 - the others need the namespace
+    "NONE": _unchanged,
     "SOFTMAX": functools.partial(softmax, axis=1),
     "LOGISTIC": logistic,
     "SOFTMAX_ZERO": softmax_zero,
@@ -69,7 +73,7 @@ TRANSFORMS: dict[str, Transform] = {
 
 
 def transform_of(name: str) -> Transform:
-    """Returns the transform that ``post_transform`` names.
+    """Return the transform that ``post_transform`` names.
 
     Raises:
         ValueError: It names none.
@@ -80,7 +84,7 @@ def transform_of(name: str) -> Transform:
 
 
 def pair(xp: Namespace, score: Array, post_transform: str, *, signed: bool) -> Array:
-    """Returns the two columns [N, 2] of a classifier that computes one score for two classes.
+    """Return the two columns [N, 2] of a classifier that computes one score for two classes.
 
     The specification is silent here; this is onnxruntime's reading. The first class scores
     ``-score`` if scores are signed and ``1 - score`` if they are probabilities; LOGISTIC turns

@@ -51,7 +51,7 @@ TAIL = (
 
 
 def probit(xp: Namespace, p: Array) -> Array:
-    """Returns the x below which a standard normal variable falls with probability ``p``.
+    """Return the x below which a standard normal variable falls with probability ``p``.
 
     Exact to double precision inside (0, 1); −inf at 0, inf at 1, NaN outside.
     """

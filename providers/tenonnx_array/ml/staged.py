@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tenonnx.operators import Kernel, Namespace, OperatorTable
-from tenonnx.records import record
 
 INPUTS = {"ArrayFeatureExtractor": (2, 2), "FeatureVectorizer": (1, math.inf)}
 """The fewest and the most inputs of operators that may have other than one."""
 
 
-@record
+@dataclass(frozen=True)
 class StagedKernel(Kernel):
     """A kernel whose call takes the attributes alone and returns the function of the inputs."""
 
     def bind(
         self, xp: Namespace, attributes: Mapping[str, Any], outputs: int
     ) -> Callable[..., Any]:
-        """Returns a callable of the inputs; trees, vectors and vocabularies are built here."""
+        """Return a callable of the inputs; trees, vectors and vocabularies are built here."""
         function: Callable[..., Any] = Kernel.bind(self, xp, attributes, outputs)()
         return function
 
     def arity(self) -> tuple[int, float]:
-        """Returns how many inputs there are at least, and at most; the call takes none itself."""
+        """Return how many inputs there are at least, and at most; the call takes none itself."""
         return INPUTS.get(self.op_type, (1, 1))
 
 

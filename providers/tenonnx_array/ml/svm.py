@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -30,7 +32,7 @@ def svm_regressor(
     rho: Sequence[float] = (),
     support_vectors: Sequence[float] = (),
 ) -> Callable[[Array], Array]:
-    """Makes [N, F] → [N, 1] float32; ±1 if ``one_class``.
+    """Make [N, F] → [N, 1] float32; ±1 if ``one_class``.
 
     Without support vectors the coefficients weigh the features themselves.
     """
@@ -39,19 +41,40 @@ def svm_regressor(
     weights = xp.asarray(coefficients[: n_supports or None], dtype=xp.float64)
     vectors = _vectors(xp, support_vectors, n_supports) if n_supports else xp.zeros((0, 0))
     similarity = _similarity(xp, kernel_type, kernel_params, vectors)
-    transform = transform_of(post_transform)
+    transform = None if one_class else transform_of(post_transform)
     offset = rho[0] if rho else 0.0
+    return Regression(xp, similarity if n_supports else None, weights, offset, transform)
 
-    def run(X: Array) -> Array:
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """Sums weighted similarities, or features.
+
+    Attributes:
+        xp: The array namespace.
+        similarity: Of rows to the support vectors; ``None`` where features are weighted.
+        weights: Of the similarities or features.
+        offset: The summand.
+        transform: What is done to the sums; ``None`` for their signs.
+    """
+
+    xp: Namespace
+    similarity: Similarity | None
+    weights: Array
+    offset: float
+    transform: Callable[[Namespace, Array], Array] | None
+
+    def __call__(self, X: Array) -> Array:
+        """Return the sums, [N, 1] float32."""
+        xp = self.xp
         X = rows(xp, X, xp.float64)
-        if not n_supports:
-            _refuse_features(X, len(weights))
-        scores = ((similarity(X) if n_supports else X) @ weights + offset)[:, None]
-        if one_class:
+        if self.similarity is None:
+            _refuse_features(X, len(self.weights))
+        found = X if self.similarity is None else self.similarity(X)
+        scores = (found @ self.weights + self.offset)[:, None]
+        if self.transform is None:
             return xp.where(scores > 0, 1, -1).astype(xp.float32)
-        return transform(xp, scores).astype(xp.float32)
-
-    return run
+        return self.transform(xp, scores).astype(xp.float32)
 
 
 @op("SVMClassifier", host="all", multiple=True)
@@ -70,7 +93,7 @@ def svm_classifier(
     support_vectors: Sequence[float] = (),
     vectors_per_class: Sequence[int] = (),
 ) -> Callable[[Array], tuple[Array, Array]]:
-    """Makes [N, F] → labels [N] and scores [N, ...] float32.
+    """Make [N, F] → labels [N] and scores [N, ...] float32.
 
     With ``prob_a`` and ``prob_b`` the scores are E probabilities. Without them they are, as in
     onnxruntime, the one-versus-one decisions: [N, E(E−1)/2], or the pair of ``post.pair`` for
@@ -136,7 +159,7 @@ class Decisions:
         self.couple: Callable[[Array, int], Array] = coupled
 
     def __call__(self, X: Array) -> tuple[Array, Array]:
-        """Returns the labels and scores of rows."""
+        """Return the labels and scores of rows."""
         decisions = self._similarity(rows(np, X, np.float64)) @ self._weights + self._rho
         # Each decision is a vote for the first of two classes, or for the second.
         is_first = decisions > 0
@@ -163,12 +186,18 @@ def _linear(
     transform: Callable[[Namespace, Array], Array],
 ) -> Callable[[Array], tuple[Array, Array]]:
     weights = np.array(coefficients, np.float64).reshape(len(labels), -1).T
+    return functools.partial(_decided, labels, weights, rho[0] if rho else 0.0, transform)
 
-    def run(X: Array) -> tuple[Array, Array]:
-        scores = rows(np, X, np.float64) @ weights + (rho[0] if rho else 0.0)
-        return labels[scores.argmax(axis=1)], transform(np, scores).astype(np.float32)
 
-    return run
+def _decided(
+    labels: Array,
+    weights: Array,
+    offset: float,
+    transform: Callable[[Namespace, Array], Array],
+    X: Array,
+) -> tuple[Array, Array]:
+    scores = rows(np, X, np.float64) @ weights + offset
+    return labels[scores.argmax(axis=1)], transform(np, scores).astype(np.float32)
 
 
 def _vectors(xp: Namespace, support_vectors: Sequence[float], count: int) -> Array:
@@ -180,32 +209,64 @@ def _vectors(xp: Namespace, support_vectors: Sequence[float], count: int) -> Arr
     return xp.asarray(support_vectors, dtype=xp.float64).reshape(count, -1)
 
 
+KERNEL_TYPES = ("LINEAR", "POLY", "RBF", "SIGMOID")
+
+
 def _similarity(
     xp: Namespace, kernel_type: str, kernel_params: Sequence[float], vectors: Array
-) -> Callable[[Array], Array]:
-    """Returns what tells how similar [N, F] are to the vectors [V, F], as [N, V]."""
+) -> Similarity:
+    """Return what tells how similar [N, F] are to the vectors [V, F], as [N, V]."""
+    if kernel_type not in KERNEL_TYPES:
+        raise ValueError(
+            f"kernel_type must be one of {', '.join(KERNEL_TYPES)}, not {kernel_type!r}"
+        )
     gamma, coef0, degree = kernel_params or (0.0, 0.0, 0.0)
-    turned = vectors.T
-    square, doubled = gamma * (vectors * vectors).sum(axis=1), 2 * gamma * turned
+    return Similarity(xp, kernel_type, vectors, gamma, coef0, degree)
 
-    def minus_distance(x: Array) -> Array:
-        """Returns the negative squared distances times gamma."""
+
+class Similarity:
+    """The similarity of rows to support vectors.
+
+    Args:
+        xp: The array namespace.
+        kernel_type: One of ``KERNEL_TYPES``.
+        vectors: [V, F].
+        gamma: The factor of products or distances.
+        coef0: The summand of products.
+        degree: The power of a polynomial.
+    """
+
+    def __init__(
+        self,
+        xp: Namespace,
+        kernel_type: str,
+        vectors: Array,
+        gamma: float,
+        coef0: float,
+        degree: float,
+    ) -> None:
+        self._xp, self._kernel, self._vectors = xp, kernel_type, vectors
+        self._gamma, self._coef0, self._degree = gamma, coef0, degree
+        self._square = gamma * (vectors * vectors).sum(axis=1)
+        self._doubled = 2 * gamma * vectors.T
+
+    def __call__(self, x: Array) -> Array:
+        """Return the similarities of rows [N, F], as [N, V]."""
+        xp = self._xp
+        _refuse_features(x, self._vectors.shape[1])
+        if self._kernel == "RBF":
+            return xp.exp(self._minus_distance(x))
+        products = x @ self._vectors.T
+        if self._kernel == "LINEAR":
+            return products
+        scaled = self._gamma * products + self._coef0
+        return scaled**self._degree if self._kernel == "POLY" else xp.tanh(scaled)
+
+    def _minus_distance(self, x: Array) -> Array:
+        """Return the negative squared distances times gamma."""
+        xp = self._xp
         own = xp.matmul(x[:, None], x[:, :, None])[:, :, 0]
-        return xp.minimum(x @ doubled - gamma * own - square, 0)
-
-    def checked(x: Array) -> Array:
-        _refuse_features(x, vectors.shape[1])
-        return kernels[kernel_type](x)
-
-    kernels: dict[str, Callable[[Array], Array]] = {
-        "LINEAR": lambda x: x @ turned,
-        "POLY": lambda x: (gamma * (x @ turned) + coef0) ** degree,
-        "RBF": lambda x: xp.exp(minus_distance(x)),
-        "SIGMOID": lambda x: xp.tanh(gamma * (x @ turned) + coef0),
-    }
-    if kernel_type not in kernels:
-        raise ValueError(f"kernel_type must be one of {', '.join(kernels)}, not {kernel_type!r}")
-    return checked
+        return xp.minimum(x @ self._doubled - self._gamma * own - self._square, 0)
 
 
 def _at_least(coefficients: Sequence[float], count: int) -> None:
@@ -219,7 +280,7 @@ def _refuse_features(x: Array, count: int) -> None:
 
 
 def _shifts(rho: Sequence[float], classes: int) -> Array:
-    """Returns the shift of the decision between each two classes; surplus shifts are not read."""
+    """Return the shift of the decision between each two classes; surplus shifts are not read."""
     pairs = classes * (classes - 1) // 2
     if len(rho) < pairs:
         raise ValueError(f"expected {pairs} numbers in rho or more, found {len(rho)}")
@@ -227,7 +288,7 @@ def _shifts(rho: Sequence[float], classes: int) -> Array:
 
 
 def _one_versus_one(coefficients: Sequence[float], counts: Sequence[int]) -> Array:
-    """Returns the weights of the support vectors in the decision of each two classes, [V, P].
+    """Return the weights of the support vectors in the decision of each two classes, [V, P].
 
     libsvm keeps E − 1 coefficients per vector: a vector of class i weighs in against class j
     with row j − 1, one of class j against class i with row i (i < j).
@@ -247,7 +308,7 @@ def _one_versus_one(coefficients: Sequence[float], counts: Sequence[int]) -> Arr
 
 
 def coupled(chances: Array, classes: int) -> Array:
-    """Returns class probabilities from pairwise ones.
+    """Return class probabilities from pairwise ones.
 
     Source: Wu, Lin and Weng, Probability Estimates for Multi-class Classification by Pairwise
     Coupling, JMLR 5 (2004), algorithm 2. Its coarse stopping rule, 0.005 / classes, shows in

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from tenonnx.loading.long_lists import LongList
 from tenonnx.operators import Array
-from tenonnx.records import NamedTuple
 from tenonnx_array.ml.walk import EQ, GT, GTE, LEQ, LT, NEQ, Nodes, distinct
 
 Ints = Sequence[int]
@@ -49,7 +49,7 @@ class TreeList:
         self._rows = _in_order(self._tree, node) or Scattered(self._tree, node)
 
     def nodes(self, features: Ints, values: Array, missing: Ints, true: Ints, false: Ints) -> Nodes:
-        """Returns the interior nodes; trees begin at the rows that no branch leads to.
+        """Return the interior nodes; trees begin at the rows that no branch leads to.
 
         Raises:
             ValueError: A branch leads to a row that is not there; a tree has no root, or two; the
@@ -83,7 +83,7 @@ class TreeList:
     def votes(
         self, trees: Ints, nodes: Ints, targets: Ints, weights: Array
     ) -> tuple[Array, Array, Array]:
-        """Returns the leaf, target and weight of each vote; votes at interior nodes are idle.
+        """Return the leaf, target and weight of each vote; votes at interior nodes are idle.
 
         Raises:
             ValueError: A vote is at a row that is not there; the lists are not of one length.
@@ -114,14 +114,14 @@ class Adjacent(NamedTuple):
     starts: Array
 
     def find(self, trees: Array, nodes: Array) -> Array:
-        """Returns the rows of nodes of trees, -1 for those that are not listed."""
+        """Return the rows of nodes of trees, -1 for those that are not listed."""
         tree = _places(self.trees, trees)
         row = self.starts[tree] + nodes
         return np.where((tree < 0) | (nodes < 0) | (row >= self.starts[tree + 1]), -1, row)
 
 
 def _in_order(tree: Array, node: Array) -> Adjacent | None:
-    """Returns rows as adjacent ones, as most exporters write them, if they are."""
+    """Return rows as adjacent ones, as most exporters write them, if they are."""
     ends = np.flatnonzero(tree[1:] != tree[:-1]) + 1
     starts = np.concatenate([[0], ends, [len(tree)]])
     trees = tree[starts[:-1]] if len(tree) else tree
@@ -145,13 +145,13 @@ class Scattered:
         self._keys = keys[self._order]
 
     def find(self, trees: Array, nodes: Array) -> Array:
-        """Returns the rows of nodes of trees, -1 for those that are not listed."""
+        """Return the rows of nodes of trees, -1 for those that are not listed."""
         keys = self._key(trees, nodes)
         place = _places(self._keys, keys)
         return np.where(place < 0, -1, self._order[place])
 
     def _key(self, trees: Array, nodes: Array) -> Array:
-        """Returns a number for each tree and node, -1 for ids that are not listed.
+        """Return a number for each tree and node, -1 for ids that are not listed.
 
         Ids are any int64: their places among those that are listed cannot overflow.
         """
@@ -160,7 +160,7 @@ class Scattered:
 
 
 def _numbered(modes: Sequence[str]) -> Array:
-    """Returns modes as numbers."""
+    """Return modes as numbers."""
     names = modes.names if isinstance(modes, LongList) else modes
     if unknown := set(names) - MODES.keys():
         raise ValueError(f"nodes_modes must be among {', '.join(MODES)}, found {unknown}")
@@ -169,7 +169,7 @@ def _numbered(modes: Sequence[str]) -> Array:
 
 
 def _places(known: Array, ids: Array) -> Array:
-    """Returns where ids are among known ones, sorted; -1 for those that are not."""
+    """Return where ids are among known ones, sorted; -1 for those that are not."""
     if not known.size:
         return np.full(len(ids), -1)
     first, last = known[0].item(), known[-1].item()
@@ -180,7 +180,7 @@ def _places(known: Array, ids: Array) -> Array:
 
 
 def check_lengths(count: int, **lists: Sequence[object] | Array) -> None:
-    """Raises ValueError if a list, named as the attribute is, has not so many elements."""
+    """Raise ValueError if a list, named as the attribute is, has not so many elements."""
     for name, values in lists.items():
         shape = values.shape if isinstance(values, np.ndarray) else (len(values),)
         if shape != (count,):
@@ -189,7 +189,7 @@ def check_lengths(count: int, **lists: Sequence[object] | Array) -> None:
 
 
 def flags(values: Ints, count: int) -> Array:
-    """Returns flags as an array; none set if there are none.
+    """Return flags as an array; none set if there are none.
 
     Raises:
         ValueError: There are some, but not so many.

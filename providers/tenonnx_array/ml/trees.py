@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tenonnx.operators import Array, Namespace
-from tenonnx.records import NamedTuple
 from tenonnx_array.ml.forest import AGGREGATES, MOST, Forest, check_range
 from tenonnx_array.ml.post import TRANSFORMS, labels_of, pair, rows, transform_of
 from tenonnx_array.ml.staged import StagedTable
@@ -54,7 +55,7 @@ class Scores:
         self.keeps_dtype = keeps_dtype
 
     def __call__(self, X: Array) -> Array:
-        """Returns the scores of rows."""
+        """Return the scores of rows."""
         xp = self._xp
         scores = self.forest.scores(rows(xp, X))
         scores = self._transform(xp, scores + self.base if self.base.size else scores)
@@ -75,7 +76,7 @@ class Choice(NamedTuple):
     decide: Callable[[Array], tuple[Array, Array]]
 
     def __call__(self, X: Array) -> tuple[Array, Array]:
-        """Returns labels and scores of rows."""
+        """Return labels and scores of rows."""
         winner, scores = self.decide(self.forest.scores(rows(np, X)))
         return self.labels[winner], scores.astype(np.float32)
 
@@ -101,7 +102,7 @@ def tree_ensemble(
     post_transform: int = 0,
     tree_roots: Ints,
 ) -> Scores:
-    """Makes [N, F] → [N, n_targets] of X's dtype."""
+    """Make [N, F] → [N, n_targets] of X's dtype."""
     check_lengths(
         len(nodes_featureids),
         nodes_modes=nodes_modes,
@@ -149,7 +150,7 @@ def listed(
     nodes_values: Floats = (),
     nodes_values_as_tensor: Array | None = None,
 ) -> tuple[TreeList, Nodes]:
-    """Returns the trees that attributes list node by node."""
+    """Return the trees that attributes list node by node."""
     trees = TreeList(nodes_treeids, nodes_nodeids, nodes_modes)
     nodes = trees.nodes(
         nodes_featureids,
@@ -178,7 +179,7 @@ def tree_ensemble_regressor(
     target_weights_as_tensor: Array | None = None,
     **attributes: Any,
 ) -> Scores:
-    """Makes [N, F] → [N, n_targets] float32; a vector is one row.
+    """Make [N, F] → [N, n_targets] float32; a vector is one row.
 
     Version 3 added the attributes that are tensors. onnxruntime skips the post transforms of
     a single target, but for PROBIT; they are applied here.
@@ -218,7 +219,7 @@ def tree_ensemble_classifier(
     post_transform: str = "NONE",
     **attributes: Any,
 ) -> Choice:
-    """Makes [N, F] → labels [N] and scores [N, E] float32; a vector is one row.
+    """Make [N, F] → labels [N] and scores [N, E] float32; a vector is one row.
 
     Version 3 added the attributes that are tensors. One base value for two classes is the first
     one's score's, as in onnxruntime; if all votes are for the second, it is nobody's.
@@ -242,7 +243,7 @@ def tree_ensemble_classifier(
 def _decision(
     voted: Array, classes: int, weights: Array, base: Array, post_transform: str
 ) -> Callable[[Array], tuple[Array, Array]]:
-    """Returns how summed votes [N, E] become the winner's index [N] and the scores [N, E].
+    """Return how summed votes [N, E] become the winner's index [N] and the scores [N, E].
 
     A class that no leaf votes for never wins. Of two classes of which one has all the votes,
     the second wins by more than half if all votes are positive, else by more than zero. If the
@@ -252,37 +253,59 @@ def _decision(
     transform = transform_of(post_transform)
     if classes != 2 or len(voted) != 1:
         standing = np.arange(classes) if base.size or not len(voted) else voted
+        return functools.partial(_greatest, standing, base, transform)
+    return OneVoted(int(voted[0]), base, bool((weights < 0).any()), post_transform)
 
-        def decide(scores: Array) -> tuple[Array, Array]:
-            scores = scores + base if base.size else scores
-            seen = scores[:, standing].astype(np.float32)
-            return standing[seen.argmax(axis=1)], transform(np, scores)
 
-        return decide
-    signed = bool((weights < 0).any())
-    offset = np.broadcast_to(base, 2) if base.size else np.zeros(2)
+def _greatest(
+    standing: Array,
+    base: Array,
+    transform: Callable[[Namespace, Array], Array],
+    scores: Array,
+) -> tuple[Array, Array]:
+    """Decide for the greatest of the standing classes' scores."""
+    scores = scores + base if base.size else scores
+    seen = scores[:, standing].astype(np.float32)
+    return standing[seen.argmax(axis=1)], transform(np, scores)
 
-    def decide_one(scores: Array) -> tuple[Array, Array]:
-        scores = scores + offset
-        score = scores[:, voted[0]]
-        winner = (score.astype(np.float32) > (0 if signed else 0.5)).astype(np.intp)
-        if voted[0]:
+
+@dataclass(frozen=True, eq=False)
+class OneVoted:
+    """Decides for one of two classes, of which one has all the votes.
+
+    Attributes:
+        voted: That class.
+        base: The base values.
+        signed: Whether votes may be negative.
+        post_transform: What is done to the scores.
+    """
+
+    voted: int
+    base: Array
+    signed: bool
+    post_transform: str
+
+    def __call__(self, scores: Array) -> tuple[Array, Array]:
+        """Return the winner's index [N] and the scores [N, E]."""
+        transform = transform_of(self.post_transform)
+        scores = scores + (np.broadcast_to(self.base, 2) if self.base.size else np.zeros(2))
+        score = scores[:, self.voted]
+        winner = (score.astype(np.float32) > (0 if self.signed else 0.5)).astype(np.intp)
+        if self.voted:
             return winner, transform(np, scores)
-        if base.size == 2:
+        if self.base.size == 2:
             return winner, transform(np, np.where([True, False], scores, 0))
-        return winner, pair(np, score, post_transform, signed=signed)
-
-    return decide_one
+        return winner, pair(np, score, self.post_transform, signed=self.signed)
 
 
 def _check_whole(forest: Forest) -> None:
-    """Raises ValueError if nodes lead to each other, but no root to them."""
+    """Raise ValueError if nodes lead to each other, but no root to them."""
     if forest.unreached:
         raise ValueError(f"{forest.unreached} nodes form a cycle that no root leads to")
 
 
 def _named(attribute: str, number: int, names: Collection[str]) -> str:
-    """Returns what an attribute's number stands for."""
+    """Return what an attribute's number stands for."""
     if not 0 <= number < len(names):
         raise ValueError(f"{attribute} must be in [0, {len(names)}), found {number}")
     return list(names)[number]

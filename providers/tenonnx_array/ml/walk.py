@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import NamedTuple
+
 import numpy as np
 
 from tenonnx.operators import Array, Namespace
-from tenonnx.records import NamedTuple, record
 
 LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(7)
 """The test of a node on its feature and its split, in TreeEnsemble-5's enumeration."""
@@ -21,7 +23,7 @@ CULL = 4
 
 
 def distinct(numbers: Array) -> Array:
-    """Returns different integers in order, as ``numpy.unique`` does.
+    """Return different integers in order, as ``numpy.unique`` does.
 
     That imports ``numpy.ma``, which takes a tenth of the time until a forest's first answer.
     """
@@ -29,7 +31,7 @@ def distinct(numbers: Array) -> Array:
     return ordered[np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))]
 
 
-@record
+@dataclass(frozen=True)
 class Nodes:
     """Interior nodes of all trees, as numpy arrays of one length.
 
@@ -57,7 +59,7 @@ class Nodes:
         return len(self.feature)
 
     def comparisons(self) -> Comparisons:
-        """Returns all tests as whether x ≤ split.
+        """Return all tests as whether x ≤ split.
 
         x < s becomes x ≤ the number before s, negations swap their branches, and whether x is in
         a set becomes a search for the least value that is not less than x, and whether that is x.
@@ -76,7 +78,7 @@ class Nodes:
         return plain.with_sets(in_set.tolist(), self._sets(in_set)) if in_set.size else plain
 
     def _sets(self, in_set: Array) -> list[Array]:
-        """Returns the sorted values of the nodes that test a set, one for ``EQ`` and ``NEQ``."""
+        """Return the sorted values of the nodes that test a set, one for ``EQ`` and ``NEQ``."""
         ends = np.flatnonzero(np.isnan(self.members))
         members = [values[~np.isnan(values)] for values in np.split(self.members, ends + 1)]
         wanted = np.count_nonzero(self.mode == MEMBER)
@@ -107,7 +109,7 @@ class Comparisons(NamedTuple):
     steps: int
 
     def with_sets(self, nodes: list[int], sets: list[Array]) -> Comparisons:
-        """Returns these with some nodes' tests being whether x is in a set.
+        """Return these with some nodes' tests being whether x is in a set.
 
         Args:
             nodes: Which nodes. The first comparison of a search is in the node's place, the others
@@ -144,7 +146,7 @@ class Comparisons(NamedTuple):
 
 
 def _before(values: Array) -> Array:
-    """Returns float64 numbers that are passed by what is less than these, and by nothing else."""
+    """Return float64 numbers that are passed by what is less than these, and by nothing else."""
     below = np.nextafter(values.astype(np.float64), -np.inf)
     # Nothing is less than -inf, and no x passes a comparison with NaN.
     return np.where(np.isneginf(values), np.nan, below)
@@ -174,7 +176,7 @@ class Walk:
         self._missing = xp.asarray(_padded(missing, leaves)) if missing.any() else None
 
     def leaves(self, X: Array) -> Array:
-        """Returns the leaf that each tree and row of ``X`` [N, F] leads to, [T, N]."""
+        """Return the leaf that each tree and row of ``X`` [N, F] leads to, [T, N]."""
         xp = self._xp
         values = X.astype(xp.result_type(X.dtype, self._split.dtype), copy=False).reshape(-1)
         row = xp.tile(xp.arange(len(X)) * X.shape[1], len(self._root))
@@ -192,7 +194,7 @@ class Walk:
     def _arrive(
         self, reached: Array, walking: Array, node: Array, alive: Array
     ) -> tuple[Array, Array]:
-        """Notes where the walks are; returns the notes, and whose walks are still alive."""
+        """Note where the walks are; return the notes, and whose walks are still alive."""
         if walking is None:
             return node, alive
         reached[walking] = node
@@ -208,7 +210,7 @@ class Walk:
 
 
 def numbered(targets: Array, interior: int) -> Array:
-    """Returns nodes by number, leaves after the interior ones."""
+    """Return nodes by number, leaves after the interior ones."""
     return np.where(targets < 0, interior + ~targets, targets)
 
 

@@ -106,18 +106,18 @@ class StandardArray:
         return found
 
     def astype(self, dtype: Any, copy: bool = True) -> StandardArray:
-        """Returns elements of another type."""
+        """Return elements of another type."""
         dtype = np.dtype(dtype)
         if dtype == self.dtype:
             return self.copy() if copy else self
         return StandardArray(self.xp, self.xp.cast(self.array, dtype))
 
     def copy(self) -> StandardArray:
-        """Returns an array of its own memory."""
+        """Return an array of its own memory."""
         return StandardArray(self.xp, self.xp.library.asarray(self.array, copy=True))
 
     def reshape(self, *shape: Any) -> StandardArray:
-        """Returns the elements in another shape."""
+        """Return the elements in another shape."""
         sizes = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
         sizes = (sizes,) if isinstance(sizes, int | np.integer) else tuple(map(int, sizes))
         if -1 in sizes:
@@ -129,11 +129,11 @@ class StandardArray:
         )
 
     def ravel(self) -> StandardArray:
-        """Returns the elements along one axis."""
+        """Return the elements along one axis."""
         return self.reshape((-1,))
 
     def transpose(self, *axes: Any) -> StandardArray:
-        """Returns the array with its axes in another order."""
+        """Return the array with its axes in another order."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
         order = tuple(order or reversed(range(self.ndim)))
         order = tuple(int(axis) % self.ndim for axis in order)
@@ -141,36 +141,36 @@ class StandardArray:
         return self.part(permute(self.array, order), lambda new: permute(new, inverse))
 
     def swapaxes(self, one: int, other: int) -> StandardArray:
-        """Returns the array with two axes exchanged."""
+        """Return the array with two axes exchanged."""
         order = list(range(self.ndim))
         order[one], order[other] = order[other], order[one]
         return self.transpose(order)
 
     def view(self, dtype: Any) -> StandardArray:
-        """Returns the same bits as elements of another type."""
+        """Return the same bits as elements of another type."""
         found: StandardArray = self.xp.on_host("view", self.numpy().view, dtype)
         return found
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """Returns numpy's array."""
+        """Return numpy's array."""
         return self.xp.device.download(self.array)
 
     def item(self) -> Any:
-        """Returns the one element."""
+        """Return the one element."""
         return self.numpy().item()
 
     def tolist(self) -> Any:
-        """Returns the elements in lists."""
+        """Return the elements in lists."""
         return self.numpy().tolist()
 
     def part(self, array: Any, inverse: Callable[[Any], Any]) -> StandardArray:
-        """Returns another arrangement of all elements, which can be written to."""
+        """Return another arrangement of all elements, which can be written to."""
         if self.xp.has_views:
             return StandardArray(self.xp, array)
         return StandardArray(self.xp, array, lambda new: self.replace(inverse(new)))
 
     def replace(self, array: Any) -> None:
-        """Replaces the elements, also in the array of which this is a view."""
+        """Replace the elements, also in the array of which this is a view."""
         self.array = array
         if self.back is not None:
             self.back(array)
@@ -208,7 +208,7 @@ class StandardArray:
             self.back(self.array)
 
     def _native(self, index: Any) -> tuple[Any, ...]:
-        """Returns an index as the library takes it."""
+        """Return an index as the library takes it."""
         found = []
         for place in index if isinstance(index, tuple) else (index,):
             if isinstance(place, list | np.ndarray | np.generic | StandardArray):
@@ -246,7 +246,7 @@ class StandardArray:
 
 
 def forwards(index: Any, shape: tuple[int, ...]) -> tuple[Any, tuple[int, ...]]:
-    """Returns an index without steps backwards, and the axes of its result to turn around.
+    """Return an index without steps backwards, and the axes of its result to turn around.
 
     The standard has such steps, and some libraries have not.
     """

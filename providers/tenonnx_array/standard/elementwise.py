@@ -48,7 +48,7 @@ class Elementwise:
         self.types = functools.cache(self._types)
 
     def __call__(self, *given: Any, out: Any = None, **named: Any) -> Any:
-        """Returns the result, in ``out`` if that is given."""
+        """Return the result, in ``out`` if that is given."""
         types = None if named or self.own is None else self.types(*map(_kind, given))
         made = None if types is None else self._made(given, types)
         if made is None:
@@ -68,20 +68,20 @@ class Elementwise:
             return None
 
     def at(self, array: StandardArray, index: Any, value: Any) -> None:
-        """Applies it in place, an element as often as it is named."""
+        """Apply it in place, an element as often as it is named."""
         whole = np.array(array.numpy())
         self.xp.on_host(f"{self.theirs.__name__}.at", self.theirs.at, whole, index, value)
         array[...] = whole
 
     def _types(self, *kinds: Kind) -> tuple[np.dtype[Any], ...] | None:
-        """Returns the types of the inputs and of the result; ``None`` if the library lacks one."""
+        """Return the types of the inputs and of the result; ``None`` if the library lacks one."""
         found: tuple[np.dtype[Any], ...]
         found = self.theirs.resolve_dtypes((*kinds, *(None,) * self.theirs.nout))
         return found if self.theirs.nout == 1 and all(d in self.xp.own for d in found) else None
 
 
 def _kind(value: Any) -> Kind:
-    """Returns the dtype of an array, or the type of a number of Python's, which adapts."""
+    """Return the dtype of an array, or the type of a number of Python's, which adapts."""
     if isinstance(value, StandardArray | np.ndarray | np.generic):
         return value.dtype
     if isinstance(value, bool) or not isinstance(value, int | float | complex):

@@ -25,14 +25,14 @@ Axes = int | Sequence[int] | None
 
 
 def asarray(xp: StandardNamespace, value: Any, dtype: Any = None) -> StandardArray:
-    """Returns an array of a value."""
+    """Return an array of a value."""
     if isinstance(value, StandardArray):
         return value if dtype is None else value.astype(dtype, copy=False)
     return StandardArray(xp, xp.device.upload(np.asarray(value, dtype)))
 
 
 def full(xp: StandardNamespace, shape: Any, value: Any, dtype: Any = None) -> StandardArray:
-    """Returns an array of one value."""
+    """Return an array of one value."""
     if isinstance(value, StandardArray):
         made: StandardArray = xp.broadcast_to(asarray(xp, value, dtype), shape).copy()
         return made
@@ -54,26 +54,26 @@ def _filled_like(value: int) -> Callable[..., StandardArray]:
 
 
 def where(xp: StandardNamespace, condition: Any, a: Any, b: Any) -> StandardArray:
-    """Chooses between elements, in the type that numpy would."""
+    """Choose between elements, in the type that numpy would."""
     dtype = np.result_type(*(x.dtype if hasattr(x, "dtype") else x for x in (a, b)))
     arrays = (xp.native(condition, np.dtype(bool)), xp.native(a, dtype), xp.native(b, dtype))
     return StandardArray(xp, xp.library.where(*arrays))
 
 
 def concatenate(xp: StandardNamespace, arrays: Sequence[Any], axis: int = 0) -> StandardArray:
-    """Joins arrays along an axis that they have."""
+    """Join arrays along an axis that they have."""
     dtype = np.result_type(*(x.dtype for x in arrays))
     return StandardArray(xp, xp.library.concat([xp.native(x, dtype) for x in arrays], axis=axis))
 
 
 def clip(xp: StandardNamespace, x: Any, low: Any = None, high: Any = None) -> Any:
-    """Limits elements."""
+    """Limit elements."""
     x = x if low is None else xp.maximum(x, low)
     return x if high is None else xp.minimum(x, high)
 
 
 def take(xp: StandardNamespace, x: Any, indices: Any, axis: int | None = None) -> StandardArray:
-    """Returns parts of an array by their numbers, which may count from behind."""
+    """Return parts of an array by their numbers, which may count from behind."""
     x = asarray(xp, x) if axis is not None else asarray(xp, x).ravel()
     axis = (axis or 0) % x.ndim
     if not isinstance(indices, StandardArray):
@@ -85,7 +85,7 @@ def take(xp: StandardNamespace, x: Any, indices: Any, axis: int | None = None) -
 
 
 def expand_dims(xp: StandardNamespace, x: Any, axis: Axes) -> StandardArray:
-    """Returns an array with axes of one element."""
+    """Return an array with axes of one element."""
     array = asarray(xp, x)
     axes = (axis,) if isinstance(axis, int | np.integer) else tuple(axis or ())
     rank = array.ndim + len(axes)
@@ -95,7 +95,7 @@ def expand_dims(xp: StandardNamespace, x: Any, axis: Axes) -> StandardArray:
 
 
 def moveaxis(xp: StandardNamespace, x: Any, source: Any, destination: Any) -> StandardArray:
-    """Returns an array with axes elsewhere."""
+    """Return an array with axes elsewhere."""
     array = asarray(xp, x)
     places, targets = (np.atleast_1d(axes) % array.ndim for axes in (source, destination))
     order = [axis for axis in range(array.ndim) if axis not in places]
@@ -105,7 +105,7 @@ def moveaxis(xp: StandardNamespace, x: Any, source: Any, destination: Any) -> St
 
 
 def squeeze(xp: StandardNamespace, x: Any, axis: Axes = None) -> StandardArray:
-    """Returns an array without axes of one element."""
+    """Return an array without axes of one element."""
     axes = (axis,) if isinstance(axis, int | np.integer) else axis
     gone = {a for a, n in enumerate(x.shape) if n == 1 or axes is not None}
     gone &= gone if axes is None else {int(a) % x.ndim for a in axes}
@@ -115,19 +115,19 @@ def squeeze(xp: StandardNamespace, x: Any, axis: Axes = None) -> StandardArray:
 
 
 def copyto(xp: StandardNamespace, target: Any, value: Any, where: Any = True) -> None:
-    """Writes elements where a condition holds."""
+    """Write elements where a condition holds."""
     target[...] = value if where is True else xp.where(where, value, target)
 
 
 @functools.cache
 def reduced_dtype(function: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Returns the type of what numpy makes of elements of a type."""
+    """Return the type of what numpy makes of elements of a type."""
     made: np.dtype[Any] = getattr(np, function)(np.ones(1, dtype)).dtype
     return made
 
 
 def _reduction(name: str, standard: str) -> Callable[..., StandardArray]:
-    """Returns a function along axes; ``standard`` is its name in the standard."""
+    """Return a function along axes; ``standard`` is its name in the standard."""
 
     def reduce(
         xp: StandardNamespace, x: Any, axis: Axes = None, dtype: Any = None, **named: Any

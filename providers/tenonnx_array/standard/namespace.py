@@ -21,7 +21,7 @@ log = logging.getLogger("tenonnx")
 
 
 def dtype_of(library: Namespace, dtype: np.dtype[Any]) -> Any:
-    """Returns the library's dtype for one of numpy's; ``None`` if it has none."""
+    """Return the library's dtype for one of numpy's; ``None`` if it has none."""
     own = getattr(library, dtype.name, None)
     if own is None and dtype == np.bool_:
         own = getattr(library, "bool_", None)
@@ -87,7 +87,7 @@ class StandardNamespace:
         return self.function(name, theirs, self.library)
 
     def elementwise(self, name: object) -> Callable[..., Any] | None:
-        """Returns the library's own function that is one of numpy's ufuncs, if it has it.
+        """Return the library's own function that is one of numpy's ufuncs, if it has it.
 
         Operators of ONNX take and return one type of elements, so promotion is of no concern.
         """
@@ -97,22 +97,28 @@ class StandardNamespace:
     def function(
         self, name: str, theirs: Callable[..., Any], library: Namespace | None
     ) -> Callable[..., Any]:
-        """Returns the library's function that means the same as numpy's, or else numpy's."""
+        """Return the library's function that means the same as numpy's, or else numpy's."""
         own = getattr(library, name, None) if name in SAME else None
         if own is None:
             return functools.partial(self.on_host, name, theirs)
+        return functools.partial(self._by_own, own, name, theirs)
 
-        def call(*given: Any, **named: Any) -> Any:
-            try:
-                keywords = {key: self.native(value) for key, value in named.items()}
-                return self.wrapped(own(*map(self.native, given), **keywords))
-            except REFUSALS:
-                return self.on_host(name, theirs, *given, **named)
-
-        return call
+    def _by_own(
+        self,
+        own: Callable[..., Any],
+        name: str,
+        theirs: Callable[..., Any],
+        *given: Any,
+        **named: Any,
+    ) -> Any:
+        try:
+            keywords = {key: self.native(value) for key, value in named.items()}
+            return self.wrapped(own(*map(self.native, given), **keywords))
+        except REFUSALS:
+            return self.on_host(name, theirs, *given, **named)
 
     def on_host(self, name: str, theirs: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        """Has numpy compute what the library cannot."""
+        """Have numpy compute what the library cannot."""
         if not self.by_numpy[name]:
             log.info("%s has no %s of these arrays: numpy computes it", self.library.__name__, name)
         self.by_numpy[name] += 1
@@ -120,13 +126,13 @@ class StandardNamespace:
         return self.uploaded(theirs(*map(self.host, given), **named))
 
     def cast(self, array: Any, dtype: np.dtype[Any]) -> Any:
-        """Returns the library's array with elements of one of numpy's types."""
+        """Return the library's array with elements of one of numpy's types."""
         if self.numpys[array.dtype] == dtype:
             return array
         return self.library.astype(array, self.own[dtype])
 
     def native(self, value: Any, dtype: np.dtype[Any] | None = None) -> Any:
-        """Returns the library's array for an array, of a dtype if one is given."""
+        """Return the library's array for an array, of a dtype if one is given."""
         if isinstance(value, StandardArray):
             return value.array if dtype is None else self.cast(value.array, dtype)
         if isinstance(value, np.ndarray | np.generic) or dtype is not None:
@@ -134,26 +140,26 @@ class StandardNamespace:
         return type(value)(map(self.native, value)) if isinstance(value, list | tuple) else value
 
     def wrapped(self, value: Any) -> Any:
-        """Returns what is an array of the library's in a value as kernels take it."""
+        """Return what is an array of the library's in a value as kernels take it."""
         if isinstance(value, list | tuple):
             return type(value)(map(self.wrapped, value))
         foreign = value is None or isinstance(value, np.ndarray | np.generic | int | float | str)
         return value if foreign else StandardArray(self, value)
 
     def unwrapped(self, value: Any) -> Any:
-        """Returns a result without the wrappers of ``wrapped``; numpy's arrays stay as they are."""
+        """Return a result without the wrappers of ``wrapped``; numpy's arrays stay as they are."""
         if isinstance(value, StandardArray):
             return value.array
         return type(value)(map(self.unwrapped, value)) if isinstance(value, list | tuple) else value
 
     def host(self, value: Any) -> Any:
-        """Returns what is an array of the library's in a value as numpy's."""
+        """Return what is an array of the library's in a value as numpy's."""
         if isinstance(value, StandardArray):
             return value.numpy()
         return type(value)(map(self.host, value)) if isinstance(value, list | tuple) else value
 
     def uploaded(self, value: Any) -> Any:
-        """Returns what is an array of numpy's in a value as kernels take it."""
+        """Return what is an array of numpy's in a value as kernels take it."""
         if isinstance(value, np.ndarray | np.generic):
             return StandardArray(self, self.device.upload(np.asarray(value)))
         return tuple(map(self.uploaded, value)) if isinstance(value, list | tuple) else value

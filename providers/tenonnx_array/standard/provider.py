@@ -25,7 +25,7 @@ class StandardDevice(ArrayDevice):
     """The device on which the library creates arrays unless it is told another."""
 
     def upload(self, array: np.ndarray[Any, Any]) -> Any:
-        """Returns the library's array for a numpy array."""
+        """Return the library's array for a numpy array."""
         from tenonnx_array.standard.namespace import dtype_of
 
         own = dtype_of(self.xp, array.dtype)
@@ -36,7 +36,7 @@ class StandardDevice(ArrayDevice):
         return self.xp.astype(self.xp.asarray(array.astype(np.float32)), own)
 
     def download(self, array: Any) -> np.ndarray[Any, Any]:
-        """Returns a numpy array that its reader may write to, for the library's array."""
+        """Return a numpy array that its reader may write to, for the library's array."""
         if array.dtype != getattr(self.xp, "bfloat16", None):
             return super().download(array)
         return super().download(self.xp.astype(array, self.xp.float32)).astype(element_dtype(16))
@@ -50,7 +50,7 @@ class StandardProvider(ArrayProvider):
     """
 
     def __init_subclass__(cls, **arguments: Any) -> None:
-        """Gives the provider a device, unless it has one."""
+        """Give the provider a device, unless it has one."""
         if "namespace" in vars(cls) and cls.device is HOST:
             device: Device = StandardDevice(cls.namespace)
             cls.device = device
@@ -69,11 +69,11 @@ class StandardProvider(ArrayProvider):
         return StandardNamespace(self.library, self.device, self.placed())
 
     def placed(self) -> Mapping[str, Any]:
-        """Returns keywords with which the library creates arrays where the provider's are."""
+        """Return keywords with which the library creates arrays where the provider's are."""
         return {}
 
     def lacks(self, node: ir.Node) -> str | None:
-        """Returns why the library cannot run a node, such as elements that it does not have."""
+        """Return why the library cannot run a node, such as elements that it does not have."""
         if (reason := super().lacks(node)) is not None:
             return reason
         if any(subgraphs(node)):
@@ -85,7 +85,7 @@ class StandardProvider(ArrayProvider):
         return None
 
     def bound(self, node: ir.Node, xp: Namespace) -> Callable[..., Any]:
-        """Returns a function of a node's inputs on the library's arrays."""
+        """Return a function of a node's inputs on the library's arrays."""
         if xp is np:
             return super().bound(node, xp)
         kernel = self.kernel(node)
@@ -94,9 +94,8 @@ class StandardProvider(ArrayProvider):
         seen: StandardNamespace = self.xp
         if (direct := seen.elementwise(kernel.call)) is not None:
             return direct
-        call = super().bound(node, seen)
+        return functools.partial(_translated, seen, super().bound(node, seen))
 
-        def translated(*inputs: Any) -> Any:
-            return seen.unwrapped(call(*(seen.wrapped(value) for value in inputs)))
 
-        return translated
+def _translated(seen: StandardNamespace, call: Callable[..., Any], *inputs: Any) -> Any:
+    return seen.unwrapped(call(*(seen.wrapped(value) for value in inputs)))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from tenonnx.records import record
 from tenonnx_cpu.attention.kernels import FEW, QUERIES, workspace
 from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.jit.scratch import pieces
+from tenonnx_cpu.jit.scratch import pieces, share_of, worker_shares
 
 ATTEND = JitKernel("attention.attention", "attend")
 NO_MASK = np.zeros((0, 0, 0, 0), np.float32)
@@ -30,7 +30,7 @@ MOST_SEEN = 1 << 20
 Pair: TypeAlias = tuple[Any, Any]
 
 
-@record
+@dataclass(frozen=True)
 class Rule:
     """The computation of scores, and the keys that a query sees.
 
@@ -40,6 +40,8 @@ class Rule:
         left: So many keys before its own; -1 for all.
         right: So many keys after its own, 0 for causal attention; -1 for all.
         nothing: The result of a query that sees no key.
+        fill: The score of a key to whose score the mask adds -inf; NaN for that sum.
+        narrows: Whether factors of products may be rounded to bfloat16.
     """
 
     scale: float
@@ -47,11 +49,14 @@ class Rule:
     left: int = -1
     right: int = -1
     nothing: float = math.nan
+    fill: float = math.nan
+    narrows: bool = False
 
     @property
-    def arguments(self) -> tuple[float, float, int, int, float]:
+    def arguments(self) -> tuple[float, float, int, int, float, float, int]:
         """Its arguments for kernels."""
-        return self.scale, self.softcap, self.left, self.right, self.nothing
+        seen = self.left, self.right
+        return self.scale, self.softcap, *seen, self.nothing, self.fill, int(self.narrows)
 
 
 def attend_launch(
@@ -63,7 +68,7 @@ def attend_launch(
     lengths: Any = None,
     pasts: Pair | None = None,
 ) -> Launch | None:
-    """Returns what computes ``softmax(cap(scale * q @ k') + mask) @ v``; ``None`` for numpy.
+    """Return what computes ``softmax(cap(scale * q @ k') + mask) @ v``; ``None`` for numpy.
 
     Args:
         operands: q, ``(batch, heads, queries, size)``; k, ``(batch, groups, keys, size)``; v,
@@ -107,7 +112,7 @@ def attend_launch(
     rows, share = shares(q.shape, v.shape, threads)
     y = empty((batch, queries, heads, width))
     refusal, spans, memory, added = pieces(
-        ((1,), np.int32), ((batch, 2), np.int64), ((share * threads,), np.float32),
+        ((1,), np.int32), ((batch, 2), np.int64), worker_shares(share, threads),
         ((counted,), np.float32),
     )  # fmt: skip
     seen = NO_SEEN
@@ -125,7 +130,7 @@ def attend_launch(
 
 
 def _are_before(pasts: Pair, news: Pair) -> bool:
-    """Says whether keys and values may go before others."""
+    """Return whether keys and values may go before others."""
     if not all(past.dtype == F32 and past.ndim == 4 for past in pasts):
         return False
     if pasts[0].shape[2] != pasts[1].shape[2]:
@@ -137,7 +142,7 @@ def _are_before(pasts: Pair, news: Pair) -> bool:
 
 
 def _of_scores(mask: Any, scores: tuple[int, ...]) -> Any:
-    """Returns a mask that can be broadcast to scores, of four axes; ``None`` if it cannot."""
+    """Return a mask that can be broadcast to scores, of four axes; ``None`` if it cannot."""
     if mask.dtype not in (F32, bool) or mask.ndim > 4 or mask.shape[-1:] != scores[-1:]:
         return None
     sides = zip(reversed(mask.shape), reversed(scores), strict=False)
@@ -152,17 +157,17 @@ def _of_scores(mask: Any, scores: tuple[int, ...]) -> Any:
 
 
 def shares(q: tuple[int, ...], v: tuple[int, ...], threads: int) -> tuple[int, int]:
-    """Returns the queries of a task, and the floats that a thread works with, for such shapes."""
+    """Return the queries of a task, and the floats that a thread works with, for such shapes."""
     batch, heads, queries, size = q
     blocks = -(-queries // QUERIES)
     if queries > FEW:
         blocks = max(blocks, min(-(-queries // 28), -(-3 * threads // (batch * heads))))
     # Of a cache that grows, few lengths want more: a capture says the same of all between.
     keys = 1 << max(MOST_KEYS, v[2].bit_length())
-    return -(-queries // blocks), workspace(queries, keys, size, v[3])
+    return -(-queries // blocks), share_of(workspace(queries, keys, size, v[3]))
 
 
 def adjacent(x: Any) -> Any:
-    """Returns an array whose last axis is adjacent and whose other strides go forwards."""
+    """Return an array whose last axis is adjacent and whose other strides go forwards."""
     fits = x.strides[-1] == 4 or x.shape[-1] == 1
     return x if fits and x.flags.aligned else np.array(x, order="C")

@@ -5,18 +5,17 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tenonnx.records import NamedTuple, record
 from tenonnx_cpu.attention.attention import NO_MASK, NO_SINKS, Rule, adjacent, shares
 from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.capture.cached_step import CachedStep
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.jit.scratch import pieces
+from tenonnx_cpu.jit.scratch import pieces, worker_shares
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 
 GROUP_QUERY = JitKernel("attention.group_query", "group_query")
@@ -47,7 +46,7 @@ class Taken(NamedTuple):
     cache: tuple[int, int, int, int]
 
 
-@record
+@dataclass(frozen=True)
 class Form:
     """A node's attributes.
 
@@ -73,7 +72,7 @@ class Form:
 
     @classmethod
     def of(cls, site: Site) -> Form:
-        """Returns it."""
+        """Return it."""
         window = site.attribute("local_window_size", -1)
         rule = Rule(
             site.attribute("scale", 0.0),
@@ -81,6 +80,7 @@ class Form:
             left=window - 1 if window > 0 else -1,
             right=0 if site.attribute("causal", 1) else -1,
             nothing=0.0,
+            narrows=site.narrows,
         )
         return cls(
             site.attribute("num_heads", 0),
@@ -94,7 +94,7 @@ class Form:
         )
 
     def launch(self, inputs: Sequence[Any], caches: Caches | None = None) -> Launch | None:
-        """Returns what attends, and writes caches; ``None`` for numpy.
+        """Return what attends, and writes caches; ``None`` for numpy.
 
         Args:
             inputs: The operator's.
@@ -110,7 +110,7 @@ class Form:
         results = y.transpose(0, 2, 1, 3), y
         rows, share = shares(results[0].shape, found.cache, self.threads)
         refusal, spans, memory = pieces(
-            ((1,), np.int32), ((batch, 4), np.int64), ((share * self.threads,), np.float32)
+            ((1,), np.int32), ((batch, 4), np.int64), worker_shares(share, self.threads)
         )
         scale = self.rule.scale or 1 / math.sqrt(size)
         arguments = (
@@ -151,7 +151,7 @@ class Form:
         lengths: NDArray, total: NDArray, cos: Any = None, sin: Any = None, ids: Any = None,
         bias: Any = None, sinks: Any = None,
     ) -> tuple[Any, ...] | None:  # fmt: skip
-        """Returns results for tokens that do not fit a window's caches beside what is there."""
+        """Return results for tokens that do not fit a window's caches beside what is there."""
         capacity, (batch, length) = past_k.shape[2], query.shape[:2]
         after = int(total.item())
         before, stride = after - length, capacity - self.window + 1
@@ -164,7 +164,7 @@ class Form:
         parts = past_k[:, :, :held], past_v[:, :, :held]
         given = (query, key, value, *parts, *counts, cos, sin, ids, bias, sinks)
         made = replace(self, window=0).launch(given)
-        results = None if made is None else done(made._replace(otherwise=lambda *_: None), given)
+        results = None if made is None else done(made._replace(otherwise=_nothing), given)
         if results is None:
             return None
         y, *caches, _ = results
@@ -173,7 +173,7 @@ class Form:
     def _tokens(
         self, query: NDArray, key: NDArray | None, value: NDArray | None
     ) -> tuple[NDArray, NDArray, NDArray] | None:
-        """Returns queries, keys and values of shape ``(batch, length, heads * size)``."""
+        """Return queries, keys and values of shape ``(batch, length, heads * size)``."""
         heads, groups = self.heads, self.groups
         if key is None or value is None:
             size, rest = divmod(query.shape[-1], heads + 2 * groups)
@@ -193,7 +193,7 @@ class Form:
         return query, key, value
 
     def _extras(self, bias: Any, sinks: Any, queries: tuple[int, ...]) -> tuple[Any, Any] | None:
-        """Returns what is added to scores, and each head's score more."""
+        """Return what is added to scores, and each head's score more."""
         if bias is None:
             mask = NO_MASK
         elif (
@@ -213,8 +213,12 @@ class Form:
         return mask, contiguous(sinks).reshape(-1)
 
 
+def _nothing(*_: Any) -> None:
+    """Stand for the results of numpy."""
+
+
 def _positions(ids: Any, shape: tuple[int, int]) -> NDArray | None:
-    """Returns positions of so many entries and tokens, or none to count them."""
+    """Return positions of so many entries and tokens, or none to count them."""
     if ids is None:
         return NO_POSITIONS
     fits = ids.dtype == np.int64 and ids.ndim == 2
@@ -231,7 +235,7 @@ def _angles(cos: Any, sin: Any, size: int) -> tuple[NDArray, NDArray] | None:
 
 
 def _last(cache: NDArray, count: int, shape: tuple[int, ...]) -> NDArray:
-    """Returns a cache of a shape that begins with another one's last tokens."""
+    """Return a cache of a shape that begins with another one's last tokens."""
     kept = np.zeros(shape, np.float32)
     kept[:, :, :count] = cache[:, :, cache.shape[2] - count :]
     return kept
@@ -243,7 +247,7 @@ def _zeros(count: int) -> NDArray:
 
 
 def _are_caches(past_k: Any, past_v: Any, shape: tuple[int, ...]) -> bool:
-    """Says whether both caches or none are there, and but for their length of a shape."""
+    """Return whether both caches or none are there, and but for their length of a shape."""
     if past_k is None or past_v is None:
         return past_k is past_v
     return past_k.shape == past_v.shape and all(
@@ -254,7 +258,7 @@ def _are_caches(past_k: Any, past_v: Any, shape: tuple[int, ...]) -> bool:
 
 @specialize("GroupQueryAttention", domain="com.microsoft")
 def group_query_attention(site: Site, plain: Call) -> Call | None:
-    """Takes float32, unless the cache is quantized or scores are an output."""
+    """Take float32, unless the cache is quantized or scores are an output."""
     if any(site.attribute(name, kept) != kept for name, kept in PLAIN.items()):
         return None
     if any(value is not None for value in site.node.inputs[12:]):
@@ -265,21 +269,35 @@ def group_query_attention(site: Site, plain: Call) -> Call | None:
     if form.heads < 1 or form.groups < 1:
         return None
     GROUP_QUERY.request()
+    call = GroupQueryCall(form, plain)
+    return CachedStep(call, in_place=call.in_place, joins=not form.window)
 
-    def fresh(*inputs: Any) -> Any:
-        made = form.launch(inputs)
-        return plain(*inputs) if made is None else made._replace(otherwise=refused)
 
-    def refused(*inputs: Any) -> Any:
-        made = form.beyond_window(*inputs) if form.window else None
-        return plain(*inputs) if made is None else made
+@dataclass(frozen=True, eq=False)
+class GroupQueryCall:
+    """Attends, and makes new caches.
 
-    def in_place(*inputs: Any) -> Any:
-        made = form.launch(inputs, (inputs[3], inputs[4]))
-        return (
-            fresh(*inputs)
-            if made is None
-            else made._replace(result=made.result[0], otherwise=fresh)
-        )
+    Attributes:
+        form: The node's attributes.
+        plain: Computes the same from the same inputs.
+    """
 
-    return CachedStep(fresh, in_place=in_place, joins=not form.window)
+    form: Form
+    plain: Call
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Return a launch, or the results."""
+        made = self.form.launch(inputs)
+        return self.plain(*inputs) if made is None else made._replace(otherwise=self.refused)
+
+    def refused(self, *inputs: Any) -> Any:
+        """Return the results for inputs that the kernel refuses."""
+        made = self.form.beyond_window(*inputs) if self.form.window else None
+        return self.plain(*inputs) if made is None else made
+
+    def in_place(self, *inputs: Any) -> Any:
+        """Return a launch that writes to the inputs' caches; all results where none does."""
+        made = self.form.launch(inputs, (inputs[3], inputs[4]))
+        if made is None:
+            return self(*inputs)
+        return made._replace(result=made.result[0], otherwise=self)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tenonnx.records import record
 from tenonnx_array.linear_attention import RULES
 from tenonnx_cpu.attention.attention import adjacent
 from tenonnx_cpu.buffers import F32, contiguous, empty
@@ -26,7 +27,7 @@ ENOUGH = 1 << 14
 """Elements of states that are gone through, by tokens, that are worth a second thread."""
 
 
-@record
+@dataclass(frozen=True)
 class Form:
     """A node's attributes.
 
@@ -47,7 +48,7 @@ class Form:
     threads: int
 
     def launch(self, q: Any, k: Any, v: Any, past: Any, decay: Any, beta: Any) -> Launch | None:
-        """Returns what attends; ``None`` for numpy."""
+        """Return what attends; ``None`` for numpy."""
         run, given = ATTEND.run, (q, k, v, past, decay, beta)
         if run is None or any(x is not None and (x.dtype != F32 or not x.size) for x in given):
             return None
@@ -75,7 +76,7 @@ class Form:
         return Launch(run, arguments, (y.reshape(batch, length, -1), states))
 
     def _divide(self, q: Any, k: Any, v: Any, depth: int) -> bool:
-        """Says whether tokens are whole heads, of which there are as many as can be shared."""
+        """Return whether tokens are whole heads, of which there are as many as can be shared."""
         if not depth or q.shape[2] % self.heads or v.shape[2] % self.groups or k.shape[2] % depth:
             return False
         every = max(self.heads, self.groups)
@@ -86,23 +87,23 @@ class Form:
 @specialize("LinearAttention")
 @specialize("LinearAttention", domain="com.microsoft")
 def linear_attention(site: Site, plain: Call) -> Call | None:
-    """Takes float32 by any rule, and the last state alone."""
+    """Take float32 by any rule, and the last state alone."""
     rule = site.attribute("update_rule", "gated_delta")
     heads, groups = site.attribute("q_num_heads", 0), site.attribute("kv_num_heads", 0)
     if rule not in RULES or site.attribute("state_window", 0) or heads < 1 or groups < 1:
         return None
     form = Form(heads, groups, *RULES[rule], site.attribute("scale", 0.0), site.threads)
     ATTEND.request()
+    return Capturable(functools.partial(_attended, form, plain))
 
-    def call(*inputs: Any) -> Any:
-        made = form.launch(*inputs, *(None,) * (6 - len(inputs)))
-        return plain(*inputs) if made is None else made
 
-    return Capturable(call)
+def _attended(form: Form, plain: Call, *inputs: Any) -> Any:
+    made = form.launch(*inputs, *(None,) * (6 - len(inputs)))
+    return plain(*inputs) if made is None else made
 
 
 def _is_gate(x: Any, q: Any, wanted: bool, widths: tuple[int, int]) -> bool:
-    """Says whether there is one of some widths if one is wanted, and else none."""
+    """Return whether there is one of some widths if one is wanted, and else none."""
     if not wanted or x is None:
         return wanted == (x is not None)
     return x.ndim == 3 and x.shape[:2] == q.shape[:2] and x.shape[2] in widths

@@ -19,7 +19,7 @@ BEHIND = PATTERN + 1
 
 @fusion("ReduceSum", priority=BEHIND)
 def fuse_mask_lengths(node: ir.Node, scope: Scope) -> Fused | None:
-    """Takes ReduceSum, Sub and Cast, and Shape, Gather and Cast, of one mask.
+    """Take ReduceSum, Sub and Cast, and Shape, Gather and Cast, of one mask.
 
     The mask is longer at every token. Six steps then take a tenth of the token of a small model.
     """
@@ -45,7 +45,7 @@ def fuse_mask_lengths(node: ir.Node, scope: Scope) -> Fused | None:
 
 
 def _behind(node: ir.Node, operator: str, scope: Scope) -> tuple[ir.Node, ir.Node] | None:
-    """Returns the node of an operator that reads a node, and the Cast to int32 behind it."""
+    """Return the node of an operator that reads a node, and the Cast to int32 behind it."""
     made = node.outputs[0]
     found = scope.follower(made, operator)
     if found is None or found.inputs[0] is not made or scope.site(found).attribute("axis", 0):

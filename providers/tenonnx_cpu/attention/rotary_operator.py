@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,12 +41,12 @@ class Turn:
 
     @classmethod
     def of(cls, site: Site) -> Turn:
-        """Returns what a node's attributes say."""
+        """Return what a node's attributes say."""
         heads, width = site.attribute("num_heads", 0), site.attribute("rotary_embedding_dim", 0)
         return cls(heads, width, site.attribute("interleaved", 0), site.threads)
 
     def __call__(self, x: Any, cos: Any, sin: Any, positions: Any) -> Launch | None:
-        """Returns what turns heads, or ``None`` where numpy must do it.
+        """Return what turns heads, or ``None`` where numpy must do it.
 
         Args:
             x: ``(batch, heads, length, size)`` or ``(batch, length, heads * size)``.
@@ -85,35 +86,33 @@ class Turn:
 
 @specialize("RotaryEmbedding")
 def rotary_embedding(site: Site, plain: Call) -> Call | None:
-    """Takes float32, with positions or with angles for every token."""
-    turn = Turn.of(site)
+    """Take float32, with positions or with angles for every token."""
     EMBED.request()
+    return Capturable(functools.partial(_turned, Turn.of(site), plain))
 
-    def call(x: Any, cos: Any, sin: Any, positions: Any = None) -> Any:
-        made = turn(x, cos, sin, positions)
-        if made is None:
-            return plain(x, cos, sin, positions)
-        return made._replace(otherwise=plain)
 
-    return Capturable(call)
+def _turned(turn: Turn, plain: Call, x: Any, cos: Any, sin: Any, positions: Any = None) -> Any:
+    made = turn(x, cos, sin, positions)
+    if made is None:
+        return plain(x, cos, sin, positions)
+    return made._replace(otherwise=plain)
 
 
 @specialize("RotaryEmbedding", domain="com.microsoft")
 def microsoft_rotary_embedding(site: Site, plain: Call) -> Call | None:
-    """Takes float32, with the first token's position or one per token."""
-    turn = Turn.of(site)
+    """Take float32, with the first token's position or one per token."""
     EMBED.request()
+    return Capturable(functools.partial(_turned_from, Turn.of(site), plain))
 
-    def call(x: Any, positions: Any, cos: Any, sin: Any) -> Any:
-        each, found = positions, turn
-        if positions.shape == (1,):
-            length = x.shape[1 if x.ndim == 3 else 2]
-            each = np.broadcast_to(positions + np.arange(length), (len(x), length))
-        if x.ndim == 3 and not (turn.heads or turn.width) and cos.size:
-            found = replace(turn, heads=x.shape[2] // (2 * cos.shape[-1]))
-        made = found(x, cos, sin, each)
-        if made is None:
-            return plain(x, positions, cos, sin)
-        return made._replace(otherwise=plain)
 
-    return Capturable(call)
+def _turned_from(turn: Turn, plain: Call, x: Any, positions: Any, cos: Any, sin: Any) -> Any:
+    each, found = positions, turn
+    if positions.shape == (1,):
+        length = x.shape[1 if x.ndim == 3 else 2]
+        each = np.broadcast_to(positions + np.arange(length), (len(x), length))
+    if x.ndim == 3 and not (turn.heads or turn.width) and cos.size:
+        found = replace(turn, heads=x.shape[2] // (2 * cos.shape[-1]))
+    made = found(x, cos, sin, each)
+    if made is None:
+        return plain(x, positions, cos, sin)
+    return made._replace(otherwise=plain)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -13,20 +14,22 @@ NDArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 
 def counted(place: int, rest: Later) -> Callable[..., Any]:
-    """Returns a step's call.
+    """Return a step's call.
 
     Args:
         place: The mask's axis whose size is the number of tokens in all.
         rest: The calls of the steps that count for masks of other dtypes.
     """
+    return functools.partial(_counted, place, rest)
 
-    def call(mask: NDArray, axes: NDArray, less: NDArray, place_: NDArray) -> Any:
-        if mask.ndim == 2 and mask.dtype == less.dtype == np.int64:
-            lengths = np.add.reduce(mask, 1)
-            lengths -= less
-            return lengths.astype(np.int32), np.array(mask.shape[place], np.int32)
-        add_up, subtract, shorten, shape_of, take, shorten_it = rest.open()
-        lengths = shorten(subtract(add_up(mask, axes), less))
-        return lengths, shorten_it(take(shape_of(mask), place_))
 
-    return call
+def _counted(
+    place: int, rest: Later, mask: NDArray, axes: NDArray, less: NDArray, place_: NDArray
+) -> Any:
+    if mask.ndim == 2 and mask.dtype == less.dtype == np.int64:
+        lengths = np.add.reduce(mask, 1)
+        lengths -= less
+        return lengths.astype(np.int32), np.array(mask.shape[place], np.int32)
+    add_up, subtract, shorten, shape_of, take, shorten_it = rest.open()
+    lengths = shorten(subtract(add_up(mask, axes), less))
+    return lengths, shorten_it(take(shape_of(mask), place_))

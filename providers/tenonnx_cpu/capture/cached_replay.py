@@ -5,7 +5,6 @@ It takes results and caches from where they are bound; ``cached_span`` makes it.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from tenonnx_cpu.capture.capturable import Cell
 from tenonnx_cpu.capture.launch import is_fixed
 
 if TYPE_CHECKING:
+    from tenonnx.step import Step
     from tenonnx_cpu.capture.kept_run import KeptRun
 
 
@@ -41,7 +41,7 @@ class CachedSpan:
         self._caches, self._lengths = tuple(caches.items()), tuple(lengths)
 
     def run(self, *inputs: Any, _outs: Sequence[Any] = ()) -> Any:
-        """Returns the results; caches are buffers' memory if they are in them already."""
+        """Return the results; caches are buffers' memory if they are in them already."""
         if not _outs:
             return self._apart.open().untraced(*inputs)
         for output, place in self._caches:
@@ -58,23 +58,24 @@ class CachedSpan:
             made[output] = _buffer_of(made[output], given[place])
         return tuple(made)
 
-    def __checked__(self) -> Callable[..., Any]:
-        """Returns what calls its steps one after the other, and looks each time whether to stop."""
-        return functools.partial(self._apart.open().checked, Cell())
+    @property
+    def single_steps(self) -> tuple[Step, ...]:
+        """Its steps, by themselves."""
+        return self._apart.open().single_steps  # type: ignore[no-any-return]  # they are steps
 
     def __captures__(self, names: Mapping[int, str]) -> list[KeptRun]:
-        """Returns what was captured, for a plan that is kept."""
+        """Return what was captured, for a plan that is kept."""
         own = getattr(self._in_place, "__self__", None)
         return own.__captures__(names) if isinstance(own, Cell) else []
 
     def __take__(self, captures: Iterable[KeptRun], namespace: Mapping[str, Any]) -> None:
-        """Has what a plan was kept with replayed."""
+        """Have what a plan was kept with replayed."""
         own = getattr(self._in_place, "__self__", None)
         if isinstance(own, Cell):
             own.__take__(captures, namespace)
 
 
 def _buffer_of(made: Any, buffer: Any) -> Any:
-    """Returns a buffer if a result is a view of the whole of it; else the result."""
+    """Return a buffer if a result is a view of the whole of it; else the result."""
     root = buffer if buffer.base is None else buffer.base
     return buffer if made is buffer or made.base is buffer or made.base is root else made

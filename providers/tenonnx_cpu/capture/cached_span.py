@@ -12,26 +12,24 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tenonnx.later import Later
 from tenonnx.planning import spans
+from tenonnx.planning.values import ValueInfo
 from tenonnx.provider import Step
 from tenonnx_cpu.capture.cached_replay import CachedSpan
 from tenonnx_cpu.capture.cached_step import CACHES, LENGTHS, CachedStep
 from tenonnx_cpu.capture.capturable import Capturable
-from tenonnx_cpu.capture.span import MOST, Tracer, alone, captured_apart, is_capturable
+from tenonnx_cpu.capture.span import MOST, Tracer, captured_apart, is_capturable
 from tenonnx_cpu.jit import layout as at
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 
 class Apart(Tracer):
     """A span's steps where caches are not in place: each step with one is by itself."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles it as it was before the first call."""
+        """Pickle it as it was before the first call."""
         _, given = super().__reduce__()
         return _again, given
 
@@ -41,42 +39,47 @@ class Apart(Tracer):
         return captured_apart(self._steps, self._outputs)
 
     def into(self, inputs: Sequence[Any], buffers: Sequence[Any]) -> Any:
-        """Returns the results, in buffers where a step writes to one."""
+        """Return the results, in buffers where a step writes to one."""
         program = self._untraced
         given = [buffers[output.position] for output in program.direct]
         return self._returned(program.run_into(inputs, given))
 
 
 def _again(
-    steps: Iterable[tuple[Any, ...]], inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]
+    steps: Iterable[tuple[Any, ...]], inputs: Sequence[ValueInfo], outputs: Sequence[ValueInfo]
 ) -> Apart:
-    """Returns the steps of a plan that was kept."""
-    made = [Step(call, taken, given, (), multiple) for call, taken, given, multiple in steps]
-    return Apart(made, inputs, outputs)
+    """Return the steps of a plan that was kept."""
+    return Apart([Step(*each) for each in steps], inputs, outputs)
 
 
-def joined(steps: Sequence[Step], escaping: Collection[ir.Value]) -> list[Step]:
-    """Returns steps as fewer: those with caches together with those around them."""
+def joined(steps: Sequence[Step], escaping: Collection[ValueInfo]) -> list[Step]:
+    """Return steps as fewer: those with caches together with those around them."""
     readers = Counter(value for step in steps for value in step.inputs)
+    made = {value for step in steps for value in step.outputs}
 
     def is_free(step: Step) -> bool:
-        """Says whether nothing else in the span reads a step's caches, and somebody gets them."""
+        """Return whether nobody else reads a step's caches, no step makes them, callers get them.
+
+        A layer that shares the caches of another one reads what that makes, and need not give any.
+        """
         if not isinstance(step.call, CachedStep) or not step.call.joins:
             return False
         pasts = [step.inputs[place] for place in CACHES.values()]
-        given = all(value is not None and readers[value] == 1 for value in pasts)
-        return given and all(step.outputs[n] in escaping for n in CACHES)
+        given = all(
+            value is not None and value not in made and readers[value] == 1 for value in pasts
+        )
+        return given and all(n < len(step.outputs) and step.outputs[n] in escaping for n in CACHES)
 
     def wanted(step: Step) -> bool:
         return is_capturable(step) or is_free(step)
 
     cut = spans.cut(steps, wanted, spans.Span, MOST)
     parted = (part for span in cut for part in _behind_lengths(span))
-    return spans.as_one(parted, escaping, wanted, _as_one)
+    return spans.as_one(parted, escaping, wanted, _as_one, _fits)
 
 
 def _behind_lengths(span: spans.Span) -> Iterator[spans.Span]:
-    """Yields a span; first, as spans of their own, the steps that compute lengths.
+    """Yield a span; first, as spans of their own, the steps that compute lengths.
 
     They read what is longer in each run, as a mask is.
     """
@@ -93,12 +96,18 @@ def _behind_lengths(span: spans.Span) -> Iterator[spans.Span]:
         yield part
 
 
-def _as_one(span: spans.Span, outputs: tuple[ir.Value, ...]) -> Step | None:
+def _fits(span: spans.Span, outputs: tuple[ValueInfo, ...]) -> bool:
+    """Return whether there is room for a span's inputs; outputs that are caches need none."""
+    del outputs
+    return len(span.inputs) < at.MOST_ARGUMENTS
+
+
+def _as_one(span: spans.Span, outputs: tuple[ValueInfo, ...]) -> Step | None:
     inputs = tuple(value for value, _ in span.inputs)
     cached = [step for step in span.steps if isinstance(step.call, CachedStep)]
-    if not cached or not len(inputs) < at.MOST_ARGUMENTS:
+    if not cached:
         return None
-    places: dict[ir.Value | None, int] = {value: n for n, value in enumerate(inputs)}
+    places: dict[ValueInfo | None, int] = {value: n for n, value in enumerate(inputs)}
     pairs = {
         outputs.index(s.outputs[o]): places[s.inputs[i]] for s in cached for o, i in CACHES.items()
     }
@@ -110,12 +119,10 @@ def _as_one(span: spans.Span, outputs: tuple[ir.Value, ...]) -> Step | None:
         call=CachedSpan(Later(apart), in_place.attached(), pairs, sorted(lengths)).run,
         inputs=inputs,
         outputs=outputs,
-        nodes=tuple(node for step in span.steps for node in step.nodes),
         multiple=True,
-        parts=tuple(map(alone, span.steps)),
     )
 
 
 def _in_place(step: Step) -> Step:
-    """Returns a step that writes to its caches, if it has any."""
+    """Return a step that writes to its caches, if it has any."""
     return step.called(Capturable(step.call.written)) if isinstance(step.call, CachedStep) else step

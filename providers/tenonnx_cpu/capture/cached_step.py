@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from tenonnx.records import record
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
 
@@ -21,7 +21,7 @@ LENGTHS = 5, 6
 """The inputs that say how many tokens there are; they are read by the kernel."""
 
 
-@record
+@dataclass(frozen=True)
 class CachedStep(Capturable):
     """A captured step with a capture of its own for caches that are bound to their outputs.
 
@@ -36,8 +36,8 @@ class CachedStep(Capturable):
     joins: bool = True
 
     def __call__(self, *inputs: Any, _outs: Sequence[Any] = (None, None, None)) -> Any:
-        """Returns the results; caches are buffers' memory if they are in them already."""
-        _, keys, values = _outs[:3]
+        """Return the results; caches are buffers' memory if they are in them already."""
+        _, keys, values = (*_outs, None, None)[:3]  # a node need not have them as outputs
         if not (is_memory_of(keys, inputs[3]) and is_memory_of(values, inputs[4])):
             return done(self.function(*inputs), inputs)
         given = (*inputs[:3], keys, values, *inputs[5:])
@@ -45,21 +45,21 @@ class CachedStep(Capturable):
         return made if isinstance(made, tuple) else (made, keys, values, None)
 
     def written(self, *inputs: Any) -> Any:
-        """Returns a launch of all results: the caches are the inputs, or those that were made."""
+        """Return a launch of all results: the caches are the inputs, or those that were made."""
         made = self.in_place(*inputs)
         if type(made) is Launch and not isinstance(made.result, tuple):
             return made._replace(result=(made.result, inputs[3], inputs[4], None))
         return made
 
     def replayed(self, constants: Sequence[bool]) -> CachedStep:
-        """Returns what a step calls."""
+        """Return what a step calls."""
         ways = (self.function, self.in_place)
         function, in_place = (Capturable(way).replayed(constants) for way in ways)
         return CachedStep(function, in_place=in_place)
 
 
 def is_memory_of(buffer: NDArray | None, cache: NDArray | None) -> bool:
-    """Says whether a buffer for a cache is the very memory of what that begins with."""
+    """Return whether a buffer for a cache is the very memory of what that begins with."""
     if buffer is None or cache is None or not buffer.flags.c_contiguous:
         return False
     if buffer is cache:

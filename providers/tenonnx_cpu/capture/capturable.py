@@ -2,25 +2,26 @@
 
 Most steps call one kernel, and all that they do before depends on shapes alone: whether the kernel
 takes the arrays, which of several it is, what the result looks like, how work is shared out. A
-function that is ``Capturable`` returns that as a ``Launch`` instead of calling the kernel. Asked
-twice, it must say the same; then machine code (``jit.replay``) does it from the next run on.
+function that is ``Capturable`` returns that as a ``Launch`` instead of calling the kernel, and
+machine code (``jit.replay``) does it from the next run on.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
 import itertools
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tenonnx.later import Later
-from tenonnx.records import record
-from tenonnx_cpu.buffers import COUNTED, apart
-from tenonnx_cpu.capture.launch import Launch, done, is_fixed
+from tenonnx_cpu.buffers import COUNTED
+from tenonnx_cpu.capture.launch import Launch, done, is_fixed, launched
+from tenonnx_cpu.capture.recent import Recent
 from tenonnx_cpu.jit import layout as at
 from tenonnx_cpu.jit.code import code_object
 from tenonnx_cpu.jit.runtime import JitKernel, compiles
@@ -29,21 +30,21 @@ from tenonnx_cpu.jit.scratch import ROOMS, scratch
 from tenonnx_cpu.jit.threads import memory as pool_memory
 
 if TYPE_CHECKING:
-    from tenonnx_cpu.capture.captured_call import CapturedCall
+    from tenonnx.step import Step
     from tenonnx_cpu.capture.captured_run import CapturedRun
     from tenonnx_cpu.capture.kept_run import KeptRun
     from tenonnx_cpu.kernel_selection import Site
 
 REPLAY = JitKernel("capture.replay", "replay")
 
-KEPT = 8
-"""Captured calls that a step keeps."""
+MAX_CAPTURE_BYTES, MAX_CAPTURES = 4 << 20, 64
+"""Bytes, and number, of the captures of a span at most; the one that was replayed longest ago goes
+first. A launch takes some 600 bytes."""
 
-PATIENCE = 64
-"""Calls of shapes that are not captured after which a step is not captured any more."""
+_keeping = threading.RLock()  # a signal's handler may capture, too
 
 
-@record
+@dataclass(frozen=True)
 class Capturable:
     """A step's function that returns a ``Launch``, or results where no kernel is to be called.
 
@@ -65,31 +66,44 @@ class Capturable:
     each_length: bool = False
 
     def __call__(self, *inputs: Any) -> Any:
-        """Returns the results."""
+        """Return the results."""
         return done(self.function(*inputs), inputs)
 
     def traced(
-        self, inputs: tuple[Any, ...], constants: Sequence[bool]
-    ) -> tuple[Any, CapturedCall | None]:
-        """Returns the results, and the call if it is the same for all such inputs.
+        self,
+        run: CapturedRun,
+        inputs: tuple[Any, ...],
+        taken: Sequence[int | None],
+        given: Sequence[int],
+    ) -> tuple[Any, bool]:
+        """Return the results, and whether what is launched is in a captured run from now on.
 
         Args:
+            run: What it is added to.
             inputs: The step's.
-            constants: Which of them are the same arrays in every run.
+            taken: Their slots; ``None`` for those that are the same arrays in every run.
+            given: The slots of the results.
         """
-        made = self.function(*inputs)
-        result = done(made, inputs)
-        function = self.function
-        if type(made) is not Launch and self.dynamic not in (None, function):
-            function = self.dynamic
+        for function in dict.fromkeys((self.function, self.dynamic or self.function)):
             made = function(*inputs)
-        elif type(made) is Launch and result is not made.result:  # it was refused
-            return result, None
-        said = said_of(function, inputs, constants, made) if type(made) is Launch else None
-        return result, said
+            result = done(made, inputs)
+            if type(made) is Launch:
+                break
+        if type(made) is Launch and result is not made.result:
+            made = result  # it was refused
+        return result, run.add(made, function, inputs, taken, given)
+
+    def guarded(self, guard: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Capturable:
+        """Return the same with functions that are called through a guard, while it is traced.
+
+        Args:
+            guard: Returns a function that checks its inputs and calls another.
+        """
+        functions = {x: guard(x) for x in vars(self).values() if callable(x)}
+        return type(self)(**{k: functions.get(x, x) for k, x in vars(self).items()})
 
     def replayed(self, constants: Sequence[bool]) -> Callable[..., Any]:
-        """Returns what a step calls.
+        """Return what a step calls.
 
         Args:
             constants: Which of its inputs are the same arrays in every run.
@@ -97,52 +111,29 @@ class Capturable:
         return _Tracer(self, tuple(constants)).attached()
 
 
-def said_of(
-    function: Callable[..., Any], inputs: tuple[Any, ...], constants: Sequence[bool], made: Launch
-) -> CapturedCall | None:
-    """Returns a launch as a step's function says it of all such inputs, if it does.
-
-    Args:
-        function: The step's.
-        inputs: What it was asked about.
-        constants: Which of them are the same arrays in every run.
-        made: What it said.
-    """
-    # Not imported before the first step that is captured: some sessions have none.
-    from tenonnx_cpu.capture.captured_call import capture, repeats
-
-    if (captured := capture(inputs, constants, made)) is None:
-        return None
-    # Results are made once more, and dropped: kept, they would be memory that no run needs.
-    with contextlib.suppress(MemoryError), apart():
-        if repeats(captured, function(*inputs)):
-            return captured
-    return None
-
-
 def dynamic(function: Callable[..., Any]) -> Capturable:
-    """Returns a step's call that promises as much of any lengths."""
+    """Return a step's call that promises as much of any lengths."""
     return Capturable(function, function)
 
 
 def where_constant(
     site: Site, positions: Iterable[int], call: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Returns a step's function that is captured if some inputs, which it reads, are constants."""
+    """Return a step's function that is captured if some inputs, which it reads, are constants."""
     if all(site.constant(place) is not None for place in positions if site.given(place)):
         return Capturable(call)
-    return lambda *inputs: done(call(*inputs), inputs)
+    return functools.partial(launched, call)
 
 
 def replayed(call: Callable[..., Any], constants: Sequence[bool]) -> Callable[..., Any]:
-    """Returns what a step calls: what captures itself, where that can be."""
+    """Return what a step calls: what captures itself, where that can be."""
     return call.replayed(constants) if isinstance(call, Capturable) else call
 
 
 def attach(
     tracer: Callable[..., Any], plain: Callable[..., Any], wrapped: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Returns what replays captures, and calls a tracer for what fits none.
+    """Return what replays captures, and calls a tracer for what fits none.
 
     Args:
         tracer: Takes a ``Cell``, which it may extend, and inputs.
@@ -164,11 +155,14 @@ def attach(
 
 
 def replay_once(words: Any, things: Any, inputs: Any, otherwise: Callable[..., Any]) -> Any:
-    """Replays a capture, or calls something else with the inputs if it does not fit them."""
+    """Replay a capture, or call something else with the inputs if it does not fit them."""
     scratch(int(words[at.SCRATCH]))
-    return _replay(Cell((_services(), lambda _cell, *given: otherwise(*given), words, things)))(
-        *inputs
-    )
+    tracer = functools.partial(_otherwise, otherwise)
+    return _replay(Cell((_services(), tracer, words, things)))(*inputs)
+
+
+def _otherwise(call: Callable[..., Any], _: Cell, *inputs: Any) -> Any:
+    return call(*inputs)
 
 
 def _replay(cell: Cell) -> Callable[..., Any]:
@@ -177,7 +171,7 @@ def _replay(cell: Cell) -> Callable[..., Any]:
 
 
 def lacks_scratch(cell: Cell) -> bool:
-    """Says whether this thread had less scratch memory than captures need; now it has as much."""
+    """Return whether this thread had less scratch memory than captures need; now it has as much."""
     wanted = cell.scratch
     if not wanted or wanted > SCRATCH_KEPT or scratch(0).size >= wanted:
         return False
@@ -186,22 +180,29 @@ def lacks_scratch(cell: Cell) -> bool:
 
 
 def again(cell: Cell, inputs: tuple[Any, ...]) -> Any:
-    """Replays a capture that fits, or calls what the cell says where none does."""
+    """Replay a capture that fits, or call what the cell says where none does."""
     return _replay(cell)(*inputs)
 
 
-def captures_of(cell: Cell) -> int:
-    """Returns how many captures there are."""
-    return len(cell) // 2 - 1
-
-
-def keep(cell: Cell, run: CapturedRun) -> int:
-    """Has a captured run replayed from now on; returns how many there are."""
-    if len(cell) >= 2 + 2 * KEPT:
-        del cell[2:4]
-    cell.extend(run.encode())
-    cell.scratch = max(cell.scratch, run.scratch)
-    return captures_of(cell)
+def keep(cell: Cell, key: Any, run: CapturedRun) -> None:
+    """Have a captured run replayed from now on, for inputs of a key."""
+    words, things = run.encode()
+    words[at.USED] = _services()[at.REPLAYS]
+    with _keeping:
+        if key in cell.keys:  # another thread was faster
+            return
+        cell.extend((words, things))
+        cell.keys.append(key)
+        cell.scratch = max(cell.scratch, run.scratch)
+        sizes = [
+            code.nbytes + objects.nbytes
+            for code, objects in zip(cell[2::2], cell[3::2], strict=True)
+        ]
+        while len(cell.keys) > 1 and (
+            len(cell.keys) > MAX_CAPTURES or sum(sizes) > MAX_CAPTURE_BYTES
+        ):
+            n = min(range(len(sizes)), key=lambda n: cell[2 + 2 * n][at.USED])
+            del cell[2 + 2 * n : 4 + 2 * n], cell.keys[n], sizes[n]
 
 
 class Cell(list[Any]):
@@ -209,27 +210,33 @@ class Cell(list[Any]):
 
     Attributes:
         scratch: Bytes of scratch memory that all captures so far can do with.
+        keys: What tells the inputs of each capture from others.
     """
 
     __wrapped__: Callable[..., Any]
     scratch = 0
 
+    def __init__(self, items: Iterable[Any] = ()) -> None:
+        super().__init__(items)
+        self.keys: list[Any] = []
+
     def __kept__(self) -> tuple[Any, ...]:
-        """Returns how a plan that is kept has what replays: without what was captured."""
+        """Return how a plan that is kept has what replays: without what was captured."""
         return attached, (Later(self[1]),)
 
-    def __checked__(self) -> Callable[..., Any]:
-        """Returns what calls its steps one after the other, and looks each time whether to stop."""
-        return functools.partial(self[1].checked, self)
+    @property
+    def single_steps(self) -> tuple[Step, ...]:
+        """The steps of a span, by themselves; none of a step that is one."""
+        return getattr(self[1], "single_steps", ())
 
     def __captures__(self, names: Mapping[int, str]) -> list[KeptRun]:
-        """Returns what was captured, for a plan that is kept.
+        """Return what was captured, for a plan that is kept.
 
         Args:
             names: Those of the plan's arrays, by their identities.
 
         Raises:
-            Unkept: It means nothing to another process.
+            NotCacheable: It means nothing to another process.
         """
         from tenonnx_cpu.capture.kept_run import kept  # after the first run of a model
 
@@ -237,10 +244,10 @@ class Cell(list[Any]):
         return [kept(words, things, names) for words, things in captures]
 
     def __take__(self, captures: Iterable[KeptRun], namespace: Mapping[str, Any]) -> None:
-        """Has what a plan was kept with replayed.
+        """Have what a plan was kept with replayed.
 
         Raises:
-            Unkept: A kernel is not there.
+            NotCacheable: A kernel is not there.
         """
         restored = [each.restored(namespace) for each in captures]
         self.extend(itertools.chain.from_iterable(restored))
@@ -248,7 +255,7 @@ class Cell(list[Any]):
 
 
 def attached(tracer: Later) -> Callable[..., Any]:
-    """Returns what replays a tracer's captures, of which there are none yet."""
+    """Return what replays a tracer's captures, of which there are none yet."""
     unopened = _Unopened(tracer)
     return attach(unopened, unopened.untraced, unopened.untraced)
 
@@ -260,67 +267,45 @@ class _Unopened:
         self._tracer = tracer
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles the tracer."""
+        """Pickle the tracer."""
         return self._tracer.open().__reduce__()  # type: ignore[no-any-return]  # it has one
 
     def untraced(self, *inputs: Any) -> Any:
-        """Returns the results without a capture."""
+        """Return the results without a capture."""
         return self._tracer.open().untraced(*inputs)
 
-    def checked(self, cell: Cell, *inputs: Any) -> Any:
-        """Returns the results, as the tracer's method does."""
-        return self._tracer.open(functools.partial(_resume, cell)).checked(cell, *inputs)
+    @property
+    def single_steps(self) -> tuple[Step, ...]:
+        """The tracer's."""
+        return getattr(self._tracer.open(), "single_steps", ())
 
     def __call__(self, cell: Cell, *inputs: Any) -> Any:
-        """Returns the results."""
+        """Return the results."""
         if lacks_scratch(cell):  # a thread that is new
             return again(cell, inputs)
         return self._tracer.open(functools.partial(_resume, cell))(cell, *inputs)
 
 
 def _resume(cell: Cell, tracer: Any) -> None:
-    """Tells a tracer what its cell has captures of already."""
+    """Tell a tracer what its cell has captures of already."""
     if len(cell) > 2:
         from tenonnx_cpu.capture.kept_run import key_of as kept_key
 
-        tracer.resume([kept_key(*each) for each in zip(cell[2::2], cell[3::2], strict=True)])
+        cell.keys[:] = [kept_key(*each) for each in zip(cell[2::2], cell[3::2], strict=True)]
+        tracer.resume(cell.keys)
 
 
 def key_of(x: Any) -> Any:
-    """Returns what tells captures of an input apart."""
+    """Return what tells captures of an input apart."""
     if x is None or is_fixed(x) or not hasattr(x, "strides"):
         return id(x)
-    return x.shape, x.strides, x.dtype
-
-
-class Recent:
-    """The latest calls of a step: shapes that come again are worth a capture."""
-
-    _keys: Sequence[Any] = ()
-
-    def are_worth(self, key: Any, captures: int) -> bool:
-        """Says whether a call's inputs are to be captured; the call is the latest from now on.
-
-        The first ones are; others when they come again, while there is room for captures, and then
-        when they come twice in a row: shapes that take turns would drive out each other's.
-
-        Args:
-            key: What tells captures of such inputs apart.
-            captures: How many there are.
-        """
-        latest = self._keys
-        self.add([key])
-        return not latest or key in (latest if captures < KEPT else latest[-1:])
-
-    def add(self, keys: Iterable[Any]) -> None:
-        """Adds calls with such inputs."""
-        self._keys = [*self._keys, *keys][-KEPT:]
+    return x.shape, x.strides, x.dtype, x.dtype.num  # two numbers where C's long is long long
 
 
 class _Tracer:
     """The call for inputs that no capture of a step fits.
 
-    It captures the first call, and shapes that come again.
+    It captures the first inputs, and those of shapes that come again.
 
     Args:
         step: The step's call.
@@ -330,50 +315,54 @@ class _Tracer:
     def __init__(self, step: Capturable, constants: tuple[bool, ...]) -> None:
         self._step = step
         self._constants = constants
-        self._patience = PATIENCE
         self._recent = Recent()
 
     def attached(self) -> Callable[..., Any]:
-        """Returns what a step calls."""
+        """Return what a step calls."""
         return attach(self, self._step, self._step.function)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles it as it was before the first call."""
+        """Pickle it as it was before the first call."""
         return _Tracer, (self._step, self._constants)
 
     def resume(self, keys: Sequence[Any]) -> None:
-        """Goes on from captures of such inputs."""
+        """Go on from captures of such inputs."""
         self._recent.add(keys)
 
     def untraced(self, *inputs: Any) -> Any:
-        """Returns the results."""
+        """Return the results."""
         return self._step(*inputs)
 
-    def checked(self, cell: Cell, *inputs: Any) -> Any:
-        """Returns the results: there is no other step to look before."""
-        return again(cell, inputs)
-
     def __call__(self, cell: Cell, *inputs: Any) -> Any:
-        """Returns the results."""
+        """Return the results."""
         if lacks_scratch(cell):  # a thread that is new
             return again(cell, inputs)
-        if self._patience <= 0 or compiles():  # a better kernel may be on its way
+        if compiles():  # a better kernel may be on its way
             return self._step(*inputs)
-        self._patience -= 1
-        key = [key_of(x) for x in inputs]
-        if not self._recent.are_worth(key, captures_of(cell)):
+        key = tuple(map(key_of, inputs))
+        # What has a capture already is here because the kernel refuses what is in the inputs.
+        if key in cell.keys or not self._recent.are_worth(key):
             return self._step(*inputs)
-        result, captured = self._step.traced(inputs, self._constants)
-        if captured is not None:
-            from tenonnx_cpu.capture.captured_run import alone  # not where nothing is captured
+        # Not where nothing is captured:
+        from tenonnx_cpu.capture.captured_run import CapturedRun
+        from tenonnx_cpu.capture.extents import without_constants
 
-            keep(cell, alone(captured))
+        inputs = without_constants(inputs, self._constants)
+        run = CapturedRun(inputs, self._constants)
+        taken = [None if same else n for n, same in enumerate(self._constants)]
+        given = range(len(inputs), len(inputs) + at.MOST_OUTPUTS)
+        result, said = self._step.traced(run, inputs, taken, given)
+        if said and run.clear:
+            several = isinstance(result, tuple)
+            run.finish(given[: len(result) if several else 1], several=several)
+            if run.fits:
+                keep(cell, key, run)
         return result
 
 
 @functools.cache
 def _services() -> np.ndarray[Any, Any]:
-    """Returns the addresses that ``jit.layout`` names."""
+    """Return the addresses that ``jit.layout`` names."""
     python = ctypes.pythonapi
     names = {
         at.INCREF: python.Py_IncRef,
@@ -384,7 +373,7 @@ def _services() -> np.ndarray[Any, Any]:
         at.TUPLE_SET: python.PyTuple_SetItem,
         at.THREAD: python.PyThread_get_thread_ident,
     }
-    words = np.zeros(at.ROOMS_AT + 1, np.int64)
+    words = np.zeros(at.REPLAYS + 1, np.int64)
     for place, function in names.items():
         words[place] = ctypes.cast(function, ctypes.c_void_p).value or 0
     pointer_in = python.PyCapsule_GetPointer

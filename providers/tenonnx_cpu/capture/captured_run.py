@@ -1,25 +1,43 @@
 """The capture of consecutive steps: one list of launches, in memory that they share.
 
+Each step says what it would launch, once. A launch depends on its inputs' dtypes, shapes and
+strides alone, so what it says is so for all such arrays, but for where they lie. An argument that
+lies in an input, in a result or in scratch memory lies there the next time, too. Any other is the
+same array: nobody may write to it, or the step says it again.
+
 A result that nobody outside reads has its place in an arena, together with others that are not
 needed at the same time; it is no array of Python's.
 """
 
 from __future__ import annotations
 
-import functools
-import math
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+import itertools
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tenonnx.planning.arena import assign
-from tenonnx.records import NamedTuple
-from tenonnx_cpu.buffers import ALIGNMENT, KEPT, SMALL, empty
-from tenonnx_cpu.capture.captured_call import CapturedCall, Place, Store
-from tenonnx_cpu.capture.launch import Encoded
+from tenonnx_cpu.buffers import ALIGNMENT, KEPT, SMALL, apart
+from tenonnx_cpu.capture.encoding import Launches, Store, View, encoded
+from tenonnx_cpu.capture.extents import (
+    DATA,
+    UNFIT,
+    Extent,
+    Unclear,
+    extent,
+    extent_around,
+    form_of,
+    is_frozen,
+    is_known,
+    same_of,
+    word_at,
+)
+from tenonnx_cpu.capture.launch import Encoded, Launch, is_fixed
 from tenonnx_cpu.jit import layout as at
-from tenonnx_cpu.jit.code.code_object import entry_of
+from tenonnx_cpu.jit.scratch import scratch
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 
@@ -29,113 +47,202 @@ LARGEST = KEPT // 2
 """Bytes of an arena at most: a larger one would not be kept from run to run."""
 
 
-class Numbered(NamedTuple):
-    """A captured call whose inputs and results have numbers, their slots.
-
-    Attributes:
-        call: It.
-        taken: The slots of its inputs; ``None`` for those that are the same in every run.
-        given: The slots of its results.
-    """
-
-    call: CapturedCall
-    taken: Sequence[int | None]
-    given: Sequence[int]
-
-
-class Made(NamedTuple):
-    """A result that is the array of a store."""
-
-    number: int
-
-
-class _Launch(NamedTuple):
-    """A kernel, its arguments, those that are the same in every run, and where it may refuse."""
-
-    run: Any
-    arguments: tuple[Any, ...]
-    things: tuple[Any, ...]
-    refusal: int
-
-
 class CapturedRun:
-    """Calls as one, for all arrays of its inputs' dtypes, shapes and strides.
+    """Steps as one, for all arrays of its inputs' dtypes, shapes and strides.
 
     Args:
-        forms: Dtype, shape and strides of each input; the array itself if it is fixed.
-        calls: The calls, in order; the first slots are the inputs.
-        results: The slots of what is returned.
-        several: Whether that is a tuple.
-        longest: The same run of greater lengths, in whose memory this one has room.
-
-    Raises:
-        ValueError: It has not.
+        inputs: The arrays; their numbers are the first slots.
+        constants: Which of them are the same arrays in every run; none if that is not said.
     """
 
-    def __init__(
-        self,
-        forms: Sequence[Any],
-        calls: Sequence[Numbered],
-        results: Sequence[int],
-        *,
-        several: bool,
-        longest: CapturedRun | None = None,
-    ) -> None:
-        self._forms, self._several = forms, several
-        self._values: dict[int | None, Any] = {
-            slot: Place(at.FROM_INPUT, slot, 0, (), ()) for slot in range(len(forms))
-        }
+    def __init__(self, inputs: Sequence[Any], constants: Sequence[bool] = ()) -> None:
+        same = constants or (False,) * len(inputs)
+        self.forms = [x if own else form_of(x) for x, own in zip(inputs, same, strict=True)]
+        self._unfit = {slot for slot, form in enumerate(self.forms) if form is UNFIT}
+        self.clear = not self._unfit
+        self.scratch = 0
+        self._regions: dict[int | None, Extent] = {}
+        self._values: dict[int, Any] = {}
+        for slot, (x, form) in enumerate(zip(inputs, self.forms, strict=True)):
+            self._values[slot] = x
+            if type(form) is tuple:
+                self._values[slot] = View(at.FROM_INPUT, slot, 0, form[1], form[2], True)
+                if x.size:
+                    self._regions[slot] = Extent(*extent(x), at.FROM_INPUT, slot)
         self._stores: list[Store] = []
-        self._launches: list[_Launch] = []
-        self._scratch = 0
-        for call in calls:
-            self._add(call)
-        self._results = [self._values[slot] for slot in results]
+        self._sizes: list[int] = []
+        self.launches = Launches()
+        self._room, self._rooms = np.empty(0, np.uint8), list[Extent]()
+
+    def add(
+        self,
+        made: Any,
+        call: Callable[..., Any],
+        inputs: Sequence[Any],
+        taken: Sequence[int | None],
+        given: Sequence[int],
+    ) -> bool:
+        """Add what a step says; return whether it says so of all such inputs.
+
+        Args:
+            made: What it said: a ``Launch``, or a result.
+            call: Says it again.
+            inputs: The step's.
+            taken: Their slots; ``None`` for those that are the same in every run.
+            given: The slots of its results.
+        """
+        if type(made) is Launch:
+            try:
+                self._add(made, call, inputs, taken, given)
+            except Unclear:
+                made = made.result
+            else:
+                return True
+        self.clear = False
+        several = made if isinstance(made, tuple) else [made]
+        for slot, x in zip(given, several, strict=False):
+            self._values[slot] = x  # the run is not kept: of steps behind, it is to be told, too
+            if not is_known(x):
+                self._unfit.add(slot)
+            elif x is not None and x.size:
+                self._regions[slot] = Extent(*extent(x), at.FROM_INPUT)
+        return False
+
+    def _add(
+        self,
+        made: Launch,
+        call: Callable[..., Any],
+        inputs: Sequence[Any],
+        taken: Sequence[int | None],
+        given: Sequence[int],
+    ) -> None:
+        if self._unfit and not self._unfit.isdisjoint(taken):
+            raise Unclear
+        known: dict[int, Extent | None] = {}
+        regions: list[Extent] = []
+        for x, slot in zip(inputs, taken, strict=True):
+            if (region := self._regions.get(slot)) is not None:
+                regions.append(region)
+                # An array that is two of the inputs: which of them is meant cannot be told.
+                known[id(x)] = region if known.get(id(x), region) is region else None
+        results = made.result if isinstance(made.result, tuple) else (made.result,)
+        stored: list[Extent] = []
+        slots = itertools.chain(given, itertools.repeat(None))  # a node need not have all outputs
+        for slot, result in zip(slots, results, strict=False):
+            if result is None or is_fixed(result):
+                value, region = result, None
+            else:
+                value, region = self._result(result, regions, stored, made.run is None)
+                known.setdefault(id(result), region)
+            if slot is not None:
+                self._values[slot] = value
+                if region is not None:
+                    self._regions[slot] = region
+        if made.run is None:
+            return
+        if type(made.run) is not types.BuiltinFunctionType:
+            raise Unclear
+        if (room := scratch(0)) is not self._room:
+            start = word_at(id(room) + DATA).value
+            self._room = room
+            self._rooms = [Extent(start, start + room.size, start, at.FROM_SCRATCH)]
+        loose = self._launch(made, known, [*self._rooms, *stored, *regions])
+        if loose and not _is_again(made, call, inputs, taken, loose):
+            raise Unclear
+
+    def _launch(
+        self, made: Launch, known: Mapping[int, Extent | None], own: Sequence[Extent]
+    ) -> list[int]:
+        """Add a launch; return which of its arguments may be others in the next run.
+
+        Args:
+            made: It.
+            known: Where its step's inputs and results lie, by ``id``.
+            own: All memory that is another one in each run.
+        """
+        launches, loose = self.launches, []
+        launches.begin(made.run, made.arguments, self._refusal(made, own))
+        for n, x in enumerate(made.arguments):
+            if (region := known.get(id(x))) is not None:
+                launches.place(n, region.source, region.number, region.offset, x)
+                continue
+            if id(x) in launches.constants or not isinstance(x, np.ndarray) or not x.size:
+                continue
+            low, high, address = extent(x)
+            if (region := extent_around(low, high, address, own)) is None:
+                if is_frozen(x):
+                    launches.constants.add(id(x))
+                else:
+                    loose.append(n)
+                continue
+            offset = region.offset + address - region.address
+            launches.place(n, region.source, region.number, offset, x)
+            if region.source == at.FROM_SCRATCH:
+                self.scratch = max(self.scratch, high - region.low)
+        if not launches.end():
+            raise Unclear
+        return loose
+
+    def _refusal(self, made: Launch, own: Sequence[Extent]) -> int:
+        """Return where in scratch memory a kernel refuses."""
+        if made.refusal is None:
+            return at.ABSENT
+        refusal = word_at(id(made.refusal) + DATA).value - own[0].low
+        if not self._rooms or not 0 <= refusal < self._room.size:
+            raise Unclear  # more than a thread keeps, or a signal's handler needed more
+        return refusal
+
+    def _result(
+        self, result: Any, regions: Sequence[Extent], stored: list[Extent], is_view: bool
+    ) -> tuple[int | View, Extent]:
+        """Return a step's result, the number of a store or a ``View``, and its memory."""
+        if type(result) is not np.ndarray or not result.size:
+            raise Unclear
+        shape, dense = result.shape, result.flags.c_contiguous
+        low, high, address = extent(result)
+        if (region := extent_around(low, high, address, [*stored, *regions])) is not None:
+            offset = region.offset + address - region.address
+            source, number = region.source, region.number
+            writeable = region.writeable and result.flags.writeable
+            store = self._stores[number] if region in stored else None
+            if store == (result.dtype, shape) and dense:
+                return number, region
+            own = Extent(low, high, address, source, number, offset, writeable)
+            return View(source, number, offset, shape, result.strides, writeable), own
+        if is_view or high - low != result.nbytes:
+            raise Unclear
+        number = len(self._stores)
+        stored.append(Extent(low, high, low, at.FROM_OUTPUT, number))
+        self._stores.append((result.dtype, shape if dense else (result.size,)))
+        self._sizes.append(high - low)
+        if dense:
+            return number, stored[-1]
+        offset = address - low
+        own = Extent(low, high, address, at.FROM_OUTPUT, number, offset)
+        return View(at.FROM_OUTPUT, number, offset, shape, result.strides, True), own
+
+    def finish(
+        self, results: Sequence[int], *, several: bool, longest: CapturedRun | None = None
+    ) -> None:
+        """End the steps.
+
+        Args:
+            results: The slots of what is returned.
+            several: Whether that is a tuple.
+            longest: The same run of greater lengths, in whose memory this one has room.
+
+        Raises:
+            ValueError: It has not.
+        """
+        self._several, self._results = several, [self._values[slot] for slot in results]
         self._share(longest)
 
-    @property
-    def scratch(self) -> int:
-        """The bytes of scratch memory that it needs."""
-        return self._scratch
-
-    @property
-    def fits(self) -> bool:
-        """Says whether there is room for it on the stack, and for its arena among buffers."""
-        if self._arena > LARGEST:
-            return False
-        return len(self._stores) <= at.MOST_OUTPUTS and len(self._forms) < at.MOST_ARGUMENTS
-
-    def _add(self, each: Numbered) -> None:
-        run, arguments, stores, results, scratch, refusal, _ = each.call.facts
-        first = len(self._stores)
-        self._stores += stores
-        self._scratch = max(self._scratch, scratch)
-
-        def placed(x: Any) -> Any:
-            if isinstance(x, Place) and x.source == at.FROM_INPUT:
-                base = self._values[each.taken[x.number]]
-                if isinstance(base, Made):
-                    base = Place(at.FROM_OUTPUT, base.number, 0, (), ())
-                offset, writeable = base.offset + x.offset, base.writeable and x.writeable
-                return Place(base.source, base.number, offset, x.shape, x.strides, writeable)
-            if isinstance(x, Place) and x.source == at.FROM_OUTPUT:
-                return x._replace(number=first + x.number)
-            return x
-
-        if run is not None:
-            things = each.call.things
-            self._launches.append(_Launch(run, tuple(map(placed, arguments)), things, refusal))
-        for slot, result in zip(each.given, results, strict=False):
-            known = Made(first + result) if isinstance(result, int) else placed(result)
-            self._values[slot] = known
-
     def _share(self, longest: CapturedRun | None) -> None:
-        """Puts what nobody outside reads into an arena, which is the last store."""
-        sizes = self._sizes = [_nbytes(store) for store in self._stores]
-        used = [_stores_of(launch.arguments) for launch in self._launches]
+        """Put what nobody outside reads into an arena, which is the last store."""
+        sizes = self._sizes
         kept = self._kept = sorted(set(_stores_of(self._results)))
         if longest is None:
-            self._places, self._arena = assign(sizes, used, kept, ALIGNMENT)
+            self._places, self._arena = assign(sizes, self.launches.moments, kept, ALIGNMENT)
             self._large = [n >= SMALL for n in (*(sizes[n] for n in kept), self._arena)]
         else:
             if kept != longest._kept or len(sizes) != len(longest._sizes):
@@ -143,122 +250,83 @@ class CapturedRun:
             if any(own > room for own, room in zip(sizes, longest._sizes, strict=True)):
                 raise ValueError("a shorter run needs more memory")
             self._places, self._arena, self._large = longest._places, longest._arena, longest._large
-            self._scratch = max(self._scratch, longest._scratch)
-        places = self._places
+            self.scratch = max(self.scratch, longest.scratch)
         self._stores = [self._stores[n] for n in kept]
-        if len(places) > len(kept):
-            self._stores.append(Store(BYTES, (self._arena,)))
-        self._results = [_moved(result, places) for result in self._results]
-        self._launches = [
-            launch._replace(arguments=tuple(_moved(x, places) for x in launch.arguments))
-            for launch in self._launches
-        ]
+        if len(self._places) > len(kept):
+            self._stores.append((BYTES, (self._arena,)))
+        self._results = [_moved(result, self._places) for result in self._results]
+        self.launches.move(self._places)
+
+    @property
+    def fits(self) -> bool:
+        """Return whether there is room for it on the stack, and for its arena among buffers."""
+        if self._arena > LARGEST:
+            return False
+        return len(self._stores) <= at.MOST_OUTPUTS and len(self.forms) < at.MOST_ARGUMENTS
 
     def encode(self) -> tuple[NDArray, NDArray]:
-        """Returns it as ``jit.layout`` says."""
+        """Return it as ``jit.layout`` says."""
         return self.encoded().addressed()
 
     def encoded(self) -> Encoded:
-        """Returns the same without addresses."""
-        things: list[Any] = [thing for launch in self._launches for thing in launch.things]
-        first = len(things)
-        guards = [_guard(form, things) for form in self._forms]
+        """Return the same without addresses."""
         stores = zip(self._stores, self._large, strict=False)
-        sections = {
-            at.STORES: [_allocation(*each, things) for each in stores],
-            at.LAUNCHES: [self._encode_launch(launch) for launch in self._launches],
-            at.RESULTS: [_given(result, things) for result in self._results],
-        }
-        code = [0] * at.FIRST
-        code[: at.GUARDS] = len(guards), self._scratch, int(self._several)
-        code[at.GUARDS] = len(code)
-        code += [word for guard in guards for word in (len(guard) + 1, *guard)]
-        for section, entries in sections.items():
-            code[section] = len(code)
-            code.append(len(entries))
-            code += [word for each in entries for word in (len(each) + 1, *each)]
-        return Encoded(code, things, self._pointers(code), first)
-
-    def _pointers(self, code: Sequence[int]) -> list[tuple[int, int]]:
-        """Returns the words that are to have addresses of things: launches' arguments."""
-        found = []
-        place, number = code[at.LAUNCHES] + 1, 0
-        for launch in self._launches:
-            for word, thing in enumerate(launch.things, place + 5):
-                if thing is not None:
-                    found.append((word, number))
-                number += 1
-            place += code[place]
-        return found
-
-    def _encode_launch(self, launch: _Launch) -> list[int]:
-        headers = [
-            [slot, *_words(place)]
-            for slot, place in enumerate(launch.arguments)
-            if isinstance(place, Place)
-        ]
-        words = [entry_of(launch.run), len(launch.arguments), launch.refusal, len(headers)]
-        words += [0] * len(launch.arguments)
-        return [*words, *(word for each in headers for word in (len(each) + 1, *each))]
+        given = self.forms, stores, self.launches, self._results, self.scratch
+        return encoded(*given, several=self._several)
 
 
-def alone(call: CapturedCall) -> CapturedRun:
-    """Returns a run of one call."""
-    *_, results, _, _, several = call.facts
-    count = len(call.inputs)
-    given = range(count, count + len(results))
-    return CapturedRun(call.inputs, [Numbered(call, range(count), given)], given, several=several)
+def _is_again(
+    made: Launch,
+    call: Callable[..., Any],
+    inputs: Sequence[Any],
+    taken: Sequence[int | None],
+    loose: Iterable[int],
+) -> bool:
+    """Return whether arguments are constants, or a step's function says the same ones again."""
+    same = [
+        extent(x)
+        for x, slot in zip(inputs, taken, strict=True)
+        if slot is None and _has_elements(x)
+    ]
+    rest = [
+        n
+        for n in loose
+        if not any(
+            low <= begin and end <= high
+            for low, high, _ in same
+            for begin, end, _ in (extent(made.arguments[n]),)
+        )
+    ]
+    if not rest:
+        return True
+    # Results are made once more, and dropped: kept, they would be memory that no run needs.
+    with contextlib.suppress(MemoryError), apart():
+        again = call(*inputs)
+        if type(again) is Launch and len(again.arguments) == len(made.arguments):
+            return all(_is_same(made.arguments[n], again.arguments[n]) for n in rest)
+    return False
+
+
+def _has_elements(x: Any) -> bool:
+    return type(x) is np.ndarray and x.size > 0
+
+
+def _is_same(one: NDArray, other: Any) -> bool:
+    return one is other or (isinstance(other, np.ndarray) and same_of(one) == same_of(other))
 
 
 def _stores_of(values: Iterable[Any]) -> Iterable[int]:
     for value in values:
-        if isinstance(value, Made) or _is_stored(value):
+        if type(value) is int:
+            yield value
+        elif type(value) is View and value.source == at.FROM_OUTPUT:
             yield value.number
 
 
-def _is_stored(x: Any) -> bool:
-    return isinstance(x, Place) and x.source == at.FROM_OUTPUT
-
-
-def _nbytes(store: Store) -> int:
-    return store.dtype.itemsize * math.prod(store.shape)
-
-
 def _moved(x: Any, places: Mapping[int, tuple[int, int]]) -> Any:
-    if isinstance(x, Made):
-        return Made(places[x.number][0])
-    if not _is_stored(x):
+    if type(x) is int:
+        return places[x][0]
+    if type(x) is not View or x.source != at.FROM_OUTPUT:
         return x
     number, offset = places[x.number]
     return x._replace(number=number, offset=offset + x.offset)
-
-
-def _guard(form: Any, things: list[Any]) -> list[int]:
-    if type(form) is not tuple:
-        things.append(form)
-        return [at.IDENTICAL, len(things) - 1]
-    dtype, shape, strides = form
-    things.append(dtype)
-    return [at.ARRAY, id(dtype), len(shape), *shape, *strides]
-
-
-def _allocation(store: Store, large: bool, things: list[Any]) -> list[int]:
-    dtype, shape = store
-    things.append(functools.partial(empty, shape, dtype) if large else dtype)
-    kind = at.MADE_LARGE if large else at.MADE_SMALL
-    return [kind, len(things) - 1, len(shape), *shape]
-
-
-def _given(result: Any, things: list[Any]) -> list[int]:
-    if isinstance(result, Place):
-        kind = at.VIEW_OF_INPUT if result.source == at.FROM_INPUT else at.VIEW_OF_STORE
-        return [kind if result.writeable else kind + at.READ_ONLY, *_words(result)[1:]]
-    if isinstance(result, Made):
-        return [at.MADE, result.number]
-    things.append(None if result is None else result.array)
-    return [at.THING, len(things) - 1]
-
-
-def _words(place: Place) -> list[int]:
-    shape, strides = place.shape, place.strides
-    return [place.source, place.number, place.offset, len(shape), *shape, *strides]

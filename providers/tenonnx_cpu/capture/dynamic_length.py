@@ -14,40 +14,53 @@ about each length.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenonnx_cpu.capture.capturable import Capturable, said_of
-from tenonnx_cpu.capture.captured_call import CapturedCall, Constant, form_of
+from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.captured_run import CapturedRun
 from tenonnx_cpu.capture.dynamic_run import DynamicRun
+from tenonnx_cpu.capture.extents import form_of
 from tenonnx_cpu.capture.growth import Form, Growth, Varies, slope_of
 from tenonnx_cpu.capture.launch import Launch, is_fixed
+
+
+class Said(NamedTuple):
+    """The answer of a step.
+
+    Attributes:
+        forms: Of its inputs.
+        fixed: The results that never change.
+    """
+
+    forms: Sequence[Form]
+    fixed: Sequence[Any]
 
 
 class Asked:
     """A span's steps, which say what they would launch, and launch nothing if they say so.
 
     Args:
-        steps: The call of each, and which of its inputs are the same arrays in every run.
+        calls: The call of each.
         follow: Calls with each step's number and inputs what returns its results, from a span's
             inputs on.
-        captured: Returns a captured run of inputs, of what was said, and of a longer run.
+        slots: Those of each step's inputs and results.
+        results: Those of the span's.
     """
 
     def __init__(
         self,
-        steps: Sequence[tuple[Any, Sequence[bool]]],
+        calls: Sequence[Capturable],
         follow: Callable[[Callable[[int, tuple[Any, ...]], Any], Sequence[Any]], Any],
-        captured: Callable[..., CapturedRun],
+        slots: Sequence[tuple[Sequence[int | None], Sequence[int]]],
+        results: Sequence[int],
     ) -> None:
-        self._calls: list[Capturable] = [call for call, _ in steps]
-        self._constants = [constants for _, constants in steps]
-        self._follow, self._captured = follow, captured
+        self._calls, self._follow = calls, follow
+        self._slots, self._results = slots, results
 
     def run(self, growth: Growth, inputs: Sequence[Any]) -> DynamicRun:
-        """Returns the captured run for all lengths about as great as those of some inputs.
+        """Return the captured run for all lengths about as great as those of some inputs.
 
         Args:
             growth: How the inputs differ from those before.
@@ -67,56 +80,49 @@ class Asked:
         if most < 2:
             raise Varies
         given = {step: growth.at(step, inputs) for step in (0, 1, most)}
-        said: dict[int, Sequence[CapturedCall]] = {}
+        said: dict[int, Sequence[Said]] = {}
+        runs: dict[int, CapturedRun] = {}
         for step, each in given.items():
-            said[step] = self._said(each, said.get(0, ()))
+            runs[step], said[step] = self._said(each)
             if step == 1:
                 self._check(said, most)
-        longest = self._captured(given[most], said[most])
+        longest, several = runs[most], len(self._results) > 1
+        longest.finish(self._results, several=several)
         if not longest.fits:
             raise Varies
         try:
-            runs = {step: self._captured(given[step], said[step], longest) for step in (0, 1)}
+            for step in (0, 1):
+                runs[step].finish(self._results, several=several, longest=longest)
         except ValueError as error:
             raise Varies from error
-        runs[most] = longest
         return DynamicRun(growth, {step: run.encoded() for step, run in runs.items()})
 
-    def _said(self, inputs: Sequence[Any], first: Sequence[CapturedCall]) -> Sequence[CapturedCall]:
-        """Returns what the steps would launch for inputs that have anything in them."""
-        said: list[CapturedCall | None] = []
+    def _said(self, inputs: Sequence[Any]) -> tuple[CapturedRun, Sequence[Said]]:
+        """Return what the steps would launch for inputs that have anything in them."""
+        run, said, missing = CapturedRun(inputs), list[Said](), set[int]()
 
         def visit(n: int, arguments: tuple[Any, ...]) -> Any:
-            made, call = self._ask(n, arguments, first[n] if first else None)
-            said.append(call)
-            return made
+            """Return a step's results, which nobody need have written to."""
+            call = self._calls[n]
+            function = call.dynamic or call.function
+            made = function(*arguments)
+            if not run.add(made, function, arguments, *self._slots[n]):
+                missing.add(n)
+            result = made.result if type(made) is Launch else made
+            fixed = [x for x in (result if isinstance(result, tuple) else [result]) if is_fixed(x)]
+            said.append(Said(list(map(form_of, arguments)), fixed))
+            return result
 
         try:
             self._follow(visit, inputs)
         except Exception as error:  # of numbers that nobody has written
             raise Varies from error
-        known = [call for call in said if call is not None]
-        if len(known) < len(said):
-            raise Varies({n for n, call in enumerate(said) if call is None})
-        return known
+        if missing or not run.clear:
+            raise Varies(missing)
+        return run, said
 
-    def _ask(
-        self, n: int, arguments: tuple[Any, ...], first: CapturedCall | None
-    ) -> tuple[Any, CapturedCall | None]:
-        """Returns a step's results, which nobody need have written to, and what it says."""
-        call, constants = self._calls[n], self._constants[n]
-        function = call.dynamic or call.function
-        made = function(*arguments)
-        if type(made) is not Launch:
-            return made, None
-        if first is not None:
-            each = zip(arguments, constants, strict=True)
-            if is_alike(first.inputs, [x if same else form_of(x) for x, same in each]):
-                return made.result, first
-        return made.result, said_of(function, arguments, constants, made)
-
-    def _check(self, samples: Mapping[int, Sequence[CapturedCall]], most: int) -> None:
-        """Checks that steps say at all lengths what some of them tell.
+    def _check(self, samples: Mapping[int, Sequence[Said]], most: int) -> None:
+        """Check that steps say at all lengths what some of them tell.
 
         Raises:
             Varies: Some did not promise so, or it is not so.
@@ -124,7 +130,7 @@ class Asked:
         bad = set()
         for n, call in enumerate(self._calls):
             first, second = samples[0][n], samples[1][n]
-            if first is second:
+            if is_alike(first.forms, second.forms):
                 continue
             if call.dynamic is None or (
                 call.each_length and not _is_on_line(call.dynamic, first, second, most)
@@ -135,7 +141,7 @@ class Asked:
 
 
 def is_alike(first: Sequence[Form], second: Sequence[Form]) -> bool:
-    """Says whether inputs are the same, or of the same forms, as far as captures tell."""
+    """Return whether inputs are the same, or of the same forms, as far as captures tell."""
     return all(
         one is other
         or (type(one) is tuple and one == other)
@@ -144,15 +150,12 @@ def is_alike(first: Sequence[Form], second: Sequence[Form]) -> bool:
     )
 
 
-def _is_on_line(
-    function: Callable[..., Any], first: CapturedCall, second: CapturedCall, most: int
-) -> bool:
-    """Asks arithmetic on shapes about every length; says whether its results are on one line."""
-    forms = [(form[0], np.array(form[1])) for form in first.inputs]
-    longer = [np.array(form[1]) - own[1] for form, own in zip(second.inputs, forms, strict=True)]
-    results = [each.array for each in first.facts[3] if isinstance(each, Constant)]
-    later = [each.array for each in second.facts[3] if isinstance(each, Constant)]
-    if not len(results) == len(later) == len(first.facts[3]):
+def _is_on_line(function: Callable[..., Any], first: Said, second: Said, most: int) -> bool:
+    """Ask arithmetic on shapes about every length; return whether its results are on one line."""
+    forms = [(form[0], np.array(form[1])) for form in first.forms]
+    longer = [np.array(form[1]) - own[1] for form, own in zip(second.forms, forms, strict=True)]
+    results, later = first.fixed, second.fixed
+    if not results or len(results) != len(later):
         return False
     try:
         slopes = [slope_of(one, other, 1) for one, other in zip(results, later, strict=True)]

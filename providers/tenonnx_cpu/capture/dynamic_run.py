@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tenonnx.records import NamedTuple
 from tenonnx_cpu.capture.capturable import replay_once
-from tenonnx_cpu.capture.captured_call import DATA, same_of, word_at
+from tenonnx_cpu.capture.extents import DATA, same_of, word_at
 from tenonnx_cpu.capture.growth import Growth, Varies
 from tenonnx_cpu.capture.launch import Encoded, fix, is_fixed, write_number
 
@@ -26,12 +25,12 @@ class _Made(NamedTuple):
 
     Attributes:
         number: Among the things.
-        words: Which words have its address.
+        word: Which word has its address, if one does.
         make: Returns it, and that address.
     """
 
     number: int
-    words: NDArray
+    word: int | None
     make: Maker
 
 
@@ -50,10 +49,12 @@ class DynamicRun:
         first = samples[0]
         if any(len(each.code) != len(first.code) for each in samples.values()):
             raise Varies
-        self._growth, self._most, self._guards = growth, max(samples), first.guards
+        self._growth, self._most, self._guards = growth, max(samples), len(first.pointers)
         self._n, axis, self._length = growth.clock
         shape = growth.forms[self._n][1]
         self._axis, self._before, self._behind = axis, shape[:axis], shape[axis + 1 :]
+        others = (n for n, form in enumerate(growth.forms) if type(form) is tuple)
+        self._others = [(n, growth.forms[n][1]) for n in others if n not in growth.axes]
         self._words, self._things = first.addressed()
         slopes = _on_line({step: np.array(each.code) for step, each in samples.items()})
         self._varying = slopes.nonzero()[0]
@@ -61,22 +62,26 @@ class DynamicRun:
         self._made = tuple(_made(samples))
 
     def takes(self, inputs: Sequence[Any]) -> bool:
-        """Says whether inputs are of such lengths, as far as one of them tells."""
+        """Return whether inputs are of such lengths, as far as one of those that grow tells."""
         clock, axis = inputs[self._n], self._axis
         if type(clock) is not np.ndarray or clock.ndim <= axis:
             return False
         shape = clock.shape
         if not 0 <= shape[axis] - self._length <= self._most:
             return False
-        return bool(shape[:axis] == self._before and shape[axis + 1 :] == self._behind)
+        if shape[:axis] != self._before or shape[axis + 1 :] != self._behind:
+            return False
+        return all(getattr(inputs[n], "shape", None) == shape for n, shape in self._others)
 
     def __call__(self, inputs: tuple[Any, ...], otherwise: Callable[..., Any]) -> Any:
-        """Returns the results, or calls something else with inputs that differ otherwise."""
+        """Return the results, or call something else with inputs that differ otherwise."""
         step = inputs[self._n].shape[self._axis] - self._length
         words, things = self._words.copy(), self._things.copy()
         words[self._varying] += self._slopes * step
-        for number, places, make in self._made:
-            things[number], words[places] = make(step)
+        for number, word, make in self._made:
+            things[number], address = make(step)
+            if word is not None:
+                words[word] = address
         for n, slope in self._growth.slopes.items():
             given, wanted = inputs[n], self._growth.forms[n] + slope * step
             if is_fixed(given) and np.array_equal(given, wanted):
@@ -85,7 +90,7 @@ class DynamicRun:
 
 
 def _on_line(found: Mapping[int, NDArray]) -> NDArray:
-    """Returns the slopes of numbers at some steps."""
+    """Return the slopes of numbers at some steps."""
     slopes = found[1] - found[0]
     if any((at != found[0] + slopes * step).any() for step, at in found.items()):
         raise Varies
@@ -93,16 +98,14 @@ def _on_line(found: Mapping[int, NDArray]) -> NDArray:
 
 
 def _made(samples: Mapping[int, Encoded]) -> Iterator[_Made]:
-    """Returns what makes the things that are not the same at all lengths."""
-    words: dict[int, list[int]] = {}
-    for word, number in samples[0].pointers:
-        words.setdefault(number, []).append(word)
+    """Return what makes the things that are not the same at all lengths."""
+    words = dict(enumerate(samples[0].pointers))
     for number, thing in enumerate(samples[0].things):
         every = {step: each.things[number] for step, each in samples.items()}
         if all(_is_same(thing, other) for other in every.values()):
             continue
         if (make := _maker(every, given=number in words)) is not None:
-            yield _Made(number, np.array(words.get(number, ()), np.intp), make)
+            yield _Made(number, words.get(number), make)
 
 
 def _is_same(thing: Any, other: Any) -> bool:
@@ -112,7 +115,7 @@ def _is_same(thing: Any, other: Any) -> bool:
 
 
 def _maker(every: Mapping[int, Any], *, given: bool) -> Maker | None:
-    """Returns what makes a thing of a length; ``None`` if one serves all.
+    """Return what makes a thing of a length; ``None`` if one serves all.
 
     Args:
         every: The thing at some lengths.
@@ -133,7 +136,7 @@ def _maker(every: Mapping[int, Any], *, given: bool) -> Maker | None:
 
 
 def _allocating(every: Mapping[int, Any]) -> Maker:
-    """Returns what makes what allocates a large result."""
+    """Return what makes what allocates a large result."""
     empty, (shape, dtype) = every[0].func, every[0].args
     slopes = _on_line({step: np.array(each.args[0]) for step, each in every.items()}).tolist()
 
@@ -145,7 +148,7 @@ def _allocating(every: Mapping[int, Any]) -> Maker:
 
 
 def _counting(every: Mapping[int, Any]) -> Maker | None:
-    """Returns what makes a number, as launches have it."""
+    """Return what makes a number, as launches have it."""
     number = int(every[0])
     slope = int(_on_line({step: np.array(int(each)) for step, each in every.items()}))
 
@@ -158,7 +161,7 @@ def _counting(every: Mapping[int, Any]) -> Maker | None:
 
 
 def _holding(every: Mapping[int, NDArray], kept: Callable[[NDArray], NDArray]) -> Maker | None:
-    """Returns what makes an array of whole numbers."""
+    """Return what makes an array of whole numbers."""
     array = every[0]
     if array.dtype.kind not in "iu" or any(x.shape != array.shape for x in every.values()):
         raise Varies

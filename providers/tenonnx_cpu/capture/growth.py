@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tenonnx.records import NamedTuple
-from tenonnx_cpu.capture.captured_call import form_of
+from tenonnx_cpu.capture.extents import form_of
 from tenonnx_cpu.capture.launch import fix, is_fixed
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
@@ -54,7 +53,7 @@ class Growth(NamedTuple):
             yield from ((self.forms[n][1][axis], n, axis) for axis in axes)
 
     def lengths(self, shift: int = 0) -> tuple[Growth, int]:
-        """Returns it at the least length that a run serves, and by how much others are greater.
+        """Return it at the least length that a run serves, and by how much others are greater.
 
         Args:
             shift: What is added to the least of ``LENGTHS`` lengths.
@@ -78,7 +77,7 @@ class Growth(NamedTuple):
         return Growth(tuple(forms), self.axes, self.slopes), most - first
 
     def at(self, step: int, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        """Returns inputs that are longer by so much, with anything in them."""
+        """Return inputs that are longer by so much, with anything in them."""
         found = list(inputs)
         for n, axes in self.axes.items():
             dtype, shape, _ = self.forms[n]
@@ -90,7 +89,7 @@ class Growth(NamedTuple):
 
 
 def growth_of(before: Sequence[Form], now: tuple[Form, ...]) -> Growth | None:
-    """Returns how inputs have grown; ``None`` if they differ otherwise, or not at all."""
+    """Return how inputs have grown; ``None`` if they differ otherwise, or not at all."""
     axes: dict[int, tuple[int, ...]] = {}
     steps: set[int] = set()
     fixed: list[int] = []
@@ -117,7 +116,7 @@ def growth_of(before: Sequence[Form], now: tuple[Form, ...]) -> Growth | None:
 
 
 def _longer(old: Form, new: Form) -> dict[int, int]:
-    """Returns by how much each axis of an array is longer, if its elements are side by side."""
+    """Return by how much each axis of an array is longer, if its elements are side by side."""
     (kind, before, _), (dtype, shape, strides) = old, new
     if kind != dtype or len(before) != len(shape):
         return {}
@@ -128,7 +127,7 @@ def _longer(old: Form, new: Form) -> dict[int, int]:
 
 
 def slope_of(first: NDArray, second: NDArray, steps: int) -> NDArray:
-    """Returns what is added to whole numbers with each of some steps."""
+    """Return what is added to whole numbers with each of some steps."""
     if first.dtype != second.dtype or first.shape != second.shape or first.dtype.kind not in "iu":
         raise Varies
     difference = second.astype(np.int64) - first.astype(np.int64)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenonnx.plans import Unkept
-from tenonnx.records import NamedTuple
+from tenonnx.plan_cache import NotCacheable
 from tenonnx.weights.storage import root
 from tenonnx.weights.weight import Weight
 from tenonnx_cpu.capture.launch import Encoded, NDArray, holds_addresses
@@ -58,7 +57,7 @@ class Within(NamedTuple):
     strides: tuple[int, ...]
 
     def view(self) -> NDArray:
-        """Returns the view."""
+        """Return the view."""
         memory = self.owner.ravel("K").data
         return np.ndarray(self.shape, self.dtype, memory, self.offset, self.strides)
 
@@ -78,7 +77,7 @@ class KeptRun(NamedTuple):
             ones, or themselves.
         memory: The bytes of these.
         entries: Words that are to have addresses of kernels, and of which ones.
-        pointers: Words that are to have addresses of things, and of which ones: of arguments.
+        pointers: Words that are to have addresses of arguments, the first things.
         guards: Words that are to have addresses of dtypes, and which of the things these are.
     """
 
@@ -86,17 +85,17 @@ class KeptRun(NamedTuple):
     things: tuple[Any, ...]
     memory: NDArray
     entries: tuple[tuple[int, JitKernel], ...]
-    pointers: tuple[tuple[int, int], ...]
+    pointers: tuple[int, ...]
     guards: tuple[tuple[int, int], ...]
 
     def restored(self, namespace: Mapping[str, Any]) -> tuple[NDArray, NDArray]:
-        """Returns words and objects for this process.
+        """Return words and objects for this process.
 
         Args:
             namespace: What the plan's code names.
 
         Raises:
-            Unkept: A kernel is not there.
+            NotCacheable: A kernel is not there.
         """
         memory = aligned(self.memory.size)
         memory[:] = self.memory
@@ -111,15 +110,15 @@ class KeptRun(NamedTuple):
         code = self.words.tolist()
         for word, kernel in self.entries:
             if not kernel.load() or kernel.run is None:
-                raise Unkept(f"the kernel {kernel} is not there")
+                raise NotCacheable(f"the kernel {kernel} is not there")
             code[word] = entry_of(kernel.run)
         for word, number in self.guards:
             code[word] = id(things[number])
-        return Encoded(code, things, list(self.pointers), 0).addressed()
+        return Encoded(code, things, self.pointers).addressed()
 
 
 def kept(words: NDArray, objects: Sequence[Any], names: Mapping[int, str]) -> KeptRun:
-    """Returns what is kept of a capture.
+    """Return what is kept of a capture.
 
     Args:
         words: Its words.
@@ -127,14 +126,15 @@ def kept(words: NDArray, objects: Sequence[Any], names: Mapping[int, str]) -> Ke
         names: Those of the plan's arrays, by their identities.
 
     Raises:
-        Unkept: It means nothing to another process.
+        NotCacheable: It means nothing to another process.
     """
     code = words.tolist()
     things = [Named(names[id(x)]) if id(x) in names else x for x in objects]
-    entries, pointers = _launches(code, things)
+    entries, pointers = _launches(code)
     del code[_end(code) :]
     guards = _guards(code, things, first=_arguments(code))
-    for word, *_ in (*entries, *pointers, *guards):
+    code[at.USED] = 0
+    for word in (*pointers, *(word for word, _ in (*entries, *guards))):
         code[word] = 0
     _refuse_results(code, things)
     packer = _Packer()
@@ -144,23 +144,23 @@ def kept(words: NDArray, objects: Sequence[Any], names: Mapping[int, str]) -> Ke
     return KeptRun(np.array(code, np.int64), packed, taken, *given)
 
 
-def key_of(words: NDArray, objects: Sequence[Any]) -> list[Any]:
-    """Returns what tells a capture's inputs from others, as ``capturable.key_of`` says it."""
+def key_of(words: NDArray, objects: Sequence[Any]) -> tuple[Any, ...]:
+    """Return what tells a capture's inputs from others, as ``capturable.key_of`` says it."""
     code, found = words.tolist(), list[Any]()
     place, number = code[at.GUARDS], _arguments(code)
     for thing in objects[number : number + code[at.COUNT]]:
         if code[place + 1] == at.ARRAY:
             shape = code[place + 4 : place + 4 + code[place + 3]]
             strides = code[place + 4 + len(shape) : place + code[place]]
-            found.append((tuple(shape), tuple(strides), thing))
+            found.append((tuple(shape), tuple(strides), thing, thing.num))
         else:
             found.append(id(thing))
         place += code[place]
-    return found
+    return tuple(found)
 
 
 def _places(code: Sequence[int], section: int) -> list[int]:
-    """Returns where the entries of a section begin."""
+    """Return where the entries of a section begin."""
     place, found = code[section] + 1, []
     for _ in range(code[place - 1]):
         found.append(place)
@@ -169,30 +169,25 @@ def _places(code: Sequence[int], section: int) -> list[int]:
 
 
 def _end(code: Sequence[int]) -> int:
-    """Returns where the code ends: numbers are behind."""
+    """Return where the code ends: numbers are behind."""
     last = _places(code, at.RESULTS)[-1]
     return last + code[last]
 
 
 def _arguments(code: Sequence[int]) -> int:
-    """Returns how many things are arguments of launches; those of guards come next."""
+    """Return how many things are arguments of launches; those of guards come next."""
     return sum(code[place + 2] for place in _places(code, at.LAUNCHES))
 
 
-def _launches(
-    code: Sequence[int], things: Sequence[Any]
-) -> tuple[list[tuple[int, JitKernel]], list[tuple[int, int]]]:
+def _launches(code: Sequence[int]) -> tuple[list[tuple[int, JitKernel]], list[int]]:
     loaded = (kernel for kernel in KERNELS if not kernel.is_put_off and kernel.run is not None)
     kernels = {entry_of(kernel.run): kernel for kernel in loaded if kernel.run is not None}
-    entries, pointers, number = [], list[tuple[int, int]](), 0
+    entries, pointers = [], list[int]()
     for place in _places(code, at.LAUNCHES):
         if (kernel := kernels.get(code[place + RUN])) is None:
-            raise Unkept("something is launched that is no kernel")
+            raise NotCacheable("something is launched that is no kernel")
         entries.append((place + RUN, kernel))
-        for word in range(place + ARGUMENTS, place + ARGUMENTS + code[place + 2]):
-            if things[number] is not None:
-                pointers.append((word, number))
-            number += 1
+        pointers += range(place + ARGUMENTS, place + ARGUMENTS + code[place + 2])
     return entries, pointers
 
 
@@ -202,10 +197,10 @@ def _guards(code: Sequence[int], things: Sequence[Any], first: int) -> list[tupl
         thing = things[number]
         if code[place + 1] == at.ARRAY:
             if np.dtype(thing.str) is not thing:
-                raise Unkept(f"the dtype {thing} is another one in each process")
+                raise NotCacheable(f"the dtype {thing} is another one in each process")
             found.append((place + 2, number))
         elif thing is not None and type(thing) is not Named:
-            raise Unkept("it takes an array that is this process's")
+            raise NotCacheable("it takes an array that is this process's")
         place += code[place]
     return found
 
@@ -214,7 +209,7 @@ def _refuse_results(code: Sequence[int], things: Sequence[Any]) -> None:
     for place in _places(code, at.RESULTS):
         thing = things[code[place + 2]] if code[place + 1] == at.THING else None
         if thing is not None and type(thing) is not Named:
-            raise Unkept("it returns an array that is this process's")
+            raise NotCacheable("it returns an array that is this process's")
 
 
 class _Packer:
@@ -230,14 +225,14 @@ class _Packer:
         self._places: dict[int, int] = {}
 
     def packed(self, array: NDArray) -> Any:
-        """Returns where an array lies; itself if it is large or a weight's."""
+        """Return where an array lies; itself if it is large or a weight's."""
         owner = root(array)
         if isinstance(owner.base, Weight):
             return array
         if array.dtype.hasobject or holds_addresses(owner):
-            raise Unkept("an argument is an array that cannot be kept")
+            raise NotCacheable("an argument is an array that cannot be kept")
         if not (owner.flags.c_contiguous or owner.flags.f_contiguous):
-            raise Unkept("an argument is a view of an array with gaps")
+            raise NotCacheable("an argument is a view of an array with gaps")
         offset = array.ctypes.data - owner.ctypes.data
         if owner.nbytes < SMALL:
             return Packed(self._place(owner) + offset, array.dtype, array.shape, array.strides)
@@ -246,7 +241,7 @@ class _Packer:
         return Within(owner, offset, array.dtype, array.shape, array.strides)
 
     def _place(self, owner: NDArray) -> int:
-        """Returns where an array lies that owns its memory, as far from alignment as it was."""
+        """Return where an array lies that owns its memory, as far from alignment as it was."""
         if id(owner) not in self._places:
             ahead = owner.ctypes.data % ALIGNMENT
             content = bytes(ahead) + ctypes.string_at(owner.ctypes.data, owner.nbytes)

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import functools
 import operator
-import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tenonnx.records import NamedTuple
+from tenonnx.weak import WeakTable
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 
-_known: dict[int, weakref.ref[Any]] = {}
-"""Arrays that never change: who has been given one may rely on its elements."""
+_known = WeakTable[int, Any]()
+"""Arrays that never change, by ``id``: who has been given one may rely on its elements."""
 
 
-_of_addresses: dict[int, weakref.ref[Any]] = {}
-"""Arrays whose elements are addresses, which mean nothing to another process."""
+_of_addresses = WeakTable[int, Any]()
+"""Arrays whose elements are addresses, by ``id``; they mean nothing to another process."""
 
 
 class Launch(NamedTuple):
@@ -46,39 +45,36 @@ class Encoded(NamedTuple):
 
     Attributes:
         code: Its words.
-        things: Its objects.
-        pointers: Words that are to have addresses, and of which things.
-        guards: Which thing is the first that guards compare; there is one for each input.
+        things: Its objects: first the arguments of launches, then one for each input.
+        pointers: The word of each argument; that of ``None`` stays as it is.
     """
 
     code: list[int]
     things: list[Any]
-    pointers: list[tuple[int, int]]
-    guards: int
+    pointers: Sequence[int]
 
     def addressed(self) -> tuple[NDArray, NDArray]:
-        """Returns words and things; numbers lie behind the code, as integers and as floats."""
-        end = len(self.code)
-        numbers = [n for _, n in self.pointers if not isinstance(self.things[n], np.ndarray)]
-        words = np.zeros(end + 2 * len(numbers), np.int64)
-        values = [self.things[n] for n in numbers]
-        words[end::2] = list(map(_integer, values))
-        words[end:].view(np.float64)[1::2] = values
-        place, code = words.ctypes.data + 8 * end, self.code.copy()
-        for word, n in self.pointers:
-            if isinstance(thing := self.things[n], np.ndarray):
+        """Return words and things; numbers lie behind the code, as integers and as floats."""
+        code, values, places = self.code.copy(), [], []
+        for word, thing in zip(self.pointers, self.things, strict=False):
+            if isinstance(thing, np.ndarray):
                 code[word] = id(thing)
-            else:
-                code[word], place = place, place + 16
+            elif thing is not None:
+                values.append(thing)
+                places.append(word)
+        end = len(code)
+        words = np.zeros(end + 2 * len(values), np.int64)
         words[:end] = code
-        objects = np.empty(len(self.things), object)
-        for n, thing in enumerate(self.things):
-            objects[n] = thing
-        return words, objects
+        if values:
+            words[end::2] = list(map(_integer, values))
+            words[end:].view(np.float64)[1::2] = values
+            start: int = words.__array_interface__["data"][0] + 8 * end
+            words[places] = np.arange(start, start + 16 * len(places), 16)
+        return words, np.fromiter(self.things, object, len(self.things))
 
 
 def done(made: Any, inputs: Sequence[Any] = ()) -> Any:
-    """Returns the results of a launch with a step's inputs; what is none is a result itself."""
+    """Return the results of a launch with a step's inputs; what is none is a result itself."""
     while type(made) is Launch:
         if made.run is None:
             return made.result
@@ -95,36 +91,37 @@ def done(made: Any, inputs: Sequence[Any] = ()) -> Any:
     return made
 
 
+def launched(call: Callable[..., Any], *inputs: Any) -> Any:
+    """Return the results of a step's function, whose launches are not captured."""
+    return done(call(*inputs), inputs)
+
+
 def fix(result: Any) -> NDArray:
-    """Returns a copy of an array that nobody writes to."""
+    """Return a copy of an array that nobody writes to."""
     array = np.array(result)
     array.flags.writeable = False
-    number = id(array)
-    _known[number] = weakref.ref(array, lambda _: _known.pop(number, None))
+    _known[id(array)] = array
     return array
 
 
 def mark_addresses(array: NDArray) -> NDArray:
-    """Returns an array whose elements are addresses: no launch that has it is kept for others."""
-    number = id(array)
-    _of_addresses[number] = weakref.ref(array, lambda _: _of_addresses.pop(number, None))
+    """Return an array whose elements are addresses: no launch that has it is kept for others."""
+    _of_addresses[id(array)] = array
     return array
 
 
 def holds_addresses(array: NDArray) -> bool:
-    """Says whether an array is one that ``mark_addresses`` returned."""
-    known = _of_addresses.get(id(array))
-    return known is not None and known() is array
+    """Return whether an array is one that ``mark_addresses`` returned."""
+    return _of_addresses.get(id(array)) is array
 
 
 def is_fixed(array: Any) -> bool:
-    """Says whether an array is one that ``fix`` returned."""
-    known = _known.get(id(array))
-    return known is not None and known() is array
+    """Return whether an array is one that ``fix`` returned."""
+    return array is not None and _known.get(id(array)) is array
 
 
 def write_number(number: Any, words: NDArray) -> None:
-    """Writes a number to two words: as an integer, 0 if it is none, and as a float."""
+    """Write a number to two words: as an integer, 0 if it is none, and as a float."""
     words[0] = _integer(number)
     words[1:].view(np.float64)[0] = float(number)
 

@@ -10,36 +10,34 @@ from __future__ import annotations
 
 import functools
 import itertools
+import operator
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.interruption import check
 from tenonnx.planning import spans
-from tenonnx.planning.lower import constant_on, is_constant
-from tenonnx.planning.program import Program
+from tenonnx.planning.compound import Compound
+from tenonnx.planning.program import constant_on
+from tenonnx.planning.values import ValueInfo
 from tenonnx.provider import HOST, Step
 from tenonnx_cpu.buffers import drop_idle
 from tenonnx_cpu.capture.capturable import (
-    PATIENCE,
     Capturable,
     Cell,
-    Recent,
     again,
     attach,
-    captures_of,
     keep,
     key_of,
     lacks_scratch,
     replayed,
 )
-from tenonnx_cpu.capture.captured_call import CapturedCall, form_of
-from tenonnx_cpu.capture.captured_run import CapturedRun, Numbered
+from tenonnx_cpu.capture.captured_run import CapturedRun
+from tenonnx_cpu.capture.extents import form_of, without_constants
+from tenonnx_cpu.capture.launch import is_fixed
+from tenonnx_cpu.capture.recent import Recent
 from tenonnx_cpu.jit import layout as at
 from tenonnx_cpu.jit.runtime import compiles
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from tenonnx_cpu.capture.dynamic_run import DynamicRun
 
 MOST = 256
@@ -47,23 +45,6 @@ MOST = 256
 
 MOST_DYNAMIC = 16
 """Captured runs of any of some lengths that a span keeps."""
-
-
-class Trace:
-    """A trace of a run of a span's steps.
-
-    Args:
-        captures: Whether the steps are captured.
-
-    Attributes:
-        keys: What tells captures of each step's inputs apart.
-        calls: Each step's; ``None`` for one that cannot be captured.
-    """
-
-    def __init__(self, *, captures: bool) -> None:
-        self.captures = captures
-        self.keys: list[Any] = []
-        self.calls: list[CapturedCall | None] = []
 
 
 class Tracer:
@@ -76,49 +57,46 @@ class Tracer:
     """
 
     def __init__(
-        self, steps: Sequence[Step], inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]
+        self, steps: Sequence[Step], inputs: Sequence[ValueInfo], outputs: Sequence[ValueInfo]
     ) -> None:
         self._steps, self._inputs, self._outputs = steps, tuple(inputs), tuple(outputs)
-        self._patience = PATIENCE
-        self._kept: list[Any] = []
         self._recent = Recent()
-        self._keys: list[Any] = []
+        self._shapes: list[Any] = []
         self._forms: tuple[Any, ...] = ()
         self._dynamic: tuple[DynamicRun, ...] = ()
-        self._constants: dict[ir.Value, Any] = {}
+        self._latest: tuple[Any, ...] = ()
         self._parted = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles it as it was before the first call; the steps without their nodes."""
-        steps = [(s.call, s.inputs, s.outputs, s.multiple) for s in self._steps]
+        """Pickle it as it was before the first call."""
+        steps = [(s.call, s.inputs, s.outputs, s.nodes, s.multiple) for s in self._steps]
         return _again, (steps, self._inputs, self._outputs)
 
     def attached(self) -> Callable[..., Any]:
-        """Returns what a step calls."""
+        """Return what a step calls."""
         return attach(self, self.untraced, self.untraced)
 
     def resume(self, keys: Sequence[Any]) -> None:
-        """Goes on from captures of such inputs."""
-        self._kept = list(keys)
+        """Go on from captures of such inputs."""
         self._recent.add(keys)
 
     @functools.cached_property
-    def parts(self) -> tuple[Step, ...]:
+    def single_steps(self) -> tuple[Step, ...]:
         """The steps by themselves."""
         return tuple(map(alone, self._steps))
 
     @functools.cached_property
     def untraced_steps(self) -> Sequence[Step]:
-        """The steps that run where nothing is traced; some of them are one."""
-        return self.parts
+        """The steps that run where nothing is captured; some of them are one."""
+        return self._steps
 
     @functools.cached_property
-    def _untraced(self) -> Program:
+    def _untraced(self) -> Compound:
         inputs = [(value, HOST) for value in self._inputs]
-        return Program(self.untraced_steps, inputs, self._outputs)
+        return Compound(self.untraced_steps, inputs, self._outputs)
 
     def __call__(self, cell: Cell, *inputs: Any) -> Any:
-        """Returns the results; captures the first run, and inputs of shapes that come again."""
+        """Return the results; capture the first run, and inputs of shapes that come again."""
         if lacks_scratch(cell):  # a thread that is new
             return again(cell, inputs)
         for run in self._dynamic:
@@ -127,33 +105,29 @@ class Tracer:
         return self._call(cell, *inputs)
 
     def _call(self, cell: Cell, *inputs: Any) -> Any:
-        if self._parted or self._patience <= 0 or compiles():
+        if self._parted or compiles():
             return self.untraced(*inputs)
-        key = [key_of(x) for x in inputs]
-        if key in self._kept:  # its kernels refuse what is in the inputs
+        key = tuple(map(key_of, inputs))
+        if key in cell.keys:  # its kernels refuse what is in the inputs
             return self.untraced(*inputs)
-        trace = Trace(captures=self._recent.are_worth(key, captures_of(cell)))
-        results = self._followed(functools.partial(self._trace, trace), inputs)
-        if trace.captures:
-            self._keep(cell, key, inputs, trace.calls)
-        else:
-            self._compare(trace.keys, inputs)
-        self._patience -= 1
+        if self._recent.are_worth(key):
+            return self._returned(self._capture(cell, key, inputs))
+        before, self._latest = self._latest, key
+        if before and not any(map(operator.eq, before, key)):
+            return self.untraced(*inputs)  # nothing is as it was
+        shapes: list[Any] = []
+        results = self._followed(functools.partial(self._note, shapes), inputs)
+        self._compare(shapes, inputs)
         return self._returned(results)
 
     def untraced(self, *inputs: Any) -> Any:
-        """Returns the results."""
+        """Return the results."""
         return self._returned(self._untraced(*inputs))
 
-    def checked(self, cell: Cell, *inputs: Any) -> Any:
-        """Returns the results; the thread's limits are looked at after every step."""
-        del cell
-        return self._returned(self._followed(self._check, inputs))
-
-    def _check(self, n: int, arguments: tuple[Any, ...]) -> Any:
-        made = self.parts[n].call(*arguments)
-        check()
-        return made
+    def _note(self, shapes: list[Any], n: int, arguments: tuple[Any, ...]) -> Any:
+        """Return a step's results, and add the shapes of its inputs."""
+        shapes.append([x if x is None or is_fixed(x) else x.shape for x in arguments])
+        return self._steps[n].call(*arguments)
 
     @functools.cached_property
     def _numbers(self) -> tuple[list[tuple[list[int | None], list[int]]], list[int]]:
@@ -169,97 +143,102 @@ class Tracer:
             numbers.append((taken, given))
         return numbers, [slots[value] for value in self._outputs]
 
-    def _constant(self, value: ir.Value | None) -> Any:
-        if value is None:
-            return None
-        if value not in self._constants:
-            self._constants[value] = constant_on(value, HOST)
-        return self._constants[value]
+    @functools.cached_property
+    def _order(self) -> list[tuple[Any, ...]]:
+        """The steps, their inputs' and outputs' slots, constants, and slots that nobody reads then.
+
+        Constants are in the places of their slots.
+        """
+        numbers, results = self._numbers
+        last = {slot: n for n, each in enumerate(numbers) for slots in each for slot in slots}
+        order = []
+        for n, (step, (taken, given)) in enumerate(zip(self._steps, numbers, strict=True)):
+            known = [
+                constant_on(value, HOST) if slot is None and value is not None else None
+                for slot, value in zip(taken, step.inputs, strict=True)
+            ]
+            read = {*taken, *given}.difference(results)
+            done = [slot for slot in read if slot is not None and last[slot] == n]
+            order.append((step, taken, given, known, done))
+        return order
 
     def _followed(
         self, visit: Callable[[int, tuple[Any, ...]], Any], inputs: Sequence[Any]
     ) -> tuple[Any, ...]:
-        """Returns the results of one step after the other, which are dropped once they are read.
+        """Return the results of one step after the other, which are dropped once they are read.
 
         Args:
             visit: Returns what a step makes of its inputs.
             inputs: The span's.
         """
-        numbers, results = self._numbers
-        last = {slot: n for n, each in enumerate(numbers) for slots in each for slot in slots}
-        memory = dict(enumerate(inputs))
-        for n, (step, (taken, given)) in enumerate(zip(self._steps, numbers, strict=True)):
-            each = zip(taken, step.inputs, strict=True)
-            arguments = (self._constant(v) if slot is None else memory[slot] for slot, v in each)
+        memory: dict[int | None, Any] = dict(enumerate(inputs))
+        for n, (step, taken, given, known, done) in enumerate(self._order):
+            each = zip(taken, known, strict=True)
+            arguments = [own if slot is None else memory[slot] for slot, own in each]
             try:
                 made = visit(n, tuple(arguments))
             except Exception as error:
-                vars(error).setdefault("step", step)
+                if "step" not in vars(error):
+                    vars(error).update(step=step, arguments=arguments)
                 raise
             memory.update(zip(given, made if step.multiple else (made,), strict=False))
             del made
-            for slot in {*taken, *given}.difference(results):
-                if slot is not None and last[slot] == n:
-                    del memory[slot]
-        return tuple(memory[slot] for slot in results)
-
-    def _trace(self, trace: Trace, n: int, arguments: tuple[Any, ...]) -> Any:
-        trace.keys.append([key_of(x) for x in arguments])
-        if not trace.captures:
-            return self.parts[n].call(*arguments)
-        step = self._steps[n]
-        assert isinstance(step.call, Capturable), "others are in no span"
-        made, call = step.call.traced(arguments, constants_of(step.inputs))
-        trace.calls.append(call)
-        return made
+            for slot in done:
+                del memory[slot]
+        return tuple(memory[slot] for slot in self._numbers[1])
 
     def _returned(self, results: tuple[Any, ...]) -> Any:
         return results if len(results) > 1 else results[0]
 
-    def _keep(
-        self, cell: Cell, key: Any, inputs: Sequence[Any], calls: Sequence[CapturedCall | None]
-    ) -> None:
-        """Keeps what was captured, unless it has been before, by another thread for example."""
-        if missing := {n for n, call in enumerate(calls) if call is None}:
-            self._part(missing)
-        elif key not in self._kept:
-            run = self._captured(inputs, calls)
-            if run.fits:
-                self._kept = [*self._kept, key][-keep(cell, run) :]
-                drop_idle()  # what steps exchanged is in the arena from now on
-
-    def _captured(
-        self,
-        inputs: Sequence[Any],
-        calls: Sequence[CapturedCall | None],
-        longest: CapturedRun | None = None,
-    ) -> CapturedRun:
+    def _capture(self, cell: Cell, key: Any, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the results of the steps, which are captured."""
+        inputs = self._without_constants(inputs)
+        run, missing = CapturedRun(inputs), set()
         numbers, results = self._numbers
-        numbered = []
-        for (taken, given), call in zip(numbers, calls, strict=True):
-            assert call is not None, "all are captured"
-            numbered.append(Numbered(call, taken, given))
-        forms = [form_of(x) for x in inputs]
-        return CapturedRun(forms, numbered, results, several=len(results) > 1, longest=longest)
 
-    def _compare(self, keys: list[Any], inputs: tuple[Any, ...]) -> None:
-        """Looks which steps' inputs are others in every run, if they are the fewer ones.
+        def visit(n: int, arguments: tuple[Any, ...]) -> Any:
+            call = self._steps[n].call
+            assert isinstance(call, Capturable), "others are in no span"
+            made, said = call.traced(run, arguments, *numbers[n])
+            if not said:
+                missing.add(n)
+            return made
+
+        found = self._followed(visit, inputs)
+        if missing:
+            self._part(missing)
+        if not run.clear:
+            return found
+        run.finish(results, several=len(results) > 1)
+        if run.fits:
+            keep(cell, key, run)
+            drop_idle()  # what steps exchanged is in the arena from now on
+        else:
+            self._halve()
+        return found
+
+    def _without_constants(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        known = itertools.chain.from_iterable(known for *_, known, _ in self._order)
+        return without_constants(inputs, constants=known)
+
+    def _compare(self, shapes: list[Any], inputs: tuple[Any, ...]) -> None:
+        """Look which steps' inputs are others in every run, if they are the fewer ones.
 
         They are captured for any length if that is all that differs, or parted from the others.
         """
-        before, self._keys = self._keys, keys
+        before, self._shapes = self._shapes, shapes
         forms, self._forms = self._forms, tuple(map(form_of, inputs))
         if before:
-            pairs = enumerate(zip(before, keys, strict=True))
-            differ = {n for n, (old, new) in pairs if old != new}
-            few = 0 < 2 * len(differ) <= len(keys)
+            pairs = enumerate(zip(before, shapes, strict=True))
+            differ = {n for n, (old, new) in pairs if not _are_alike(old, new)}
+            few = 0 < 2 * len(differ) <= len(shapes)
             if few and (others := self._grow(forms, inputs, differ)):
                 self._part(others)
 
     def _grow(
         self, before: Sequence[Any], inputs: tuple[Any, ...], differ: Collection[int]
     ) -> Collection[int]:
-        """Captures a run of any length; returns the steps that forbid it."""
+        """Capture a run of any length; return the steps that forbid it."""
         from tenonnx_cpu.capture.dynamic_length import Asked  # for what grows
         from tenonnx_cpu.capture.growth import Varies, growth_of
 
@@ -268,16 +247,17 @@ class Tracer:
             return differ
         if growth is None:  # as where another cache begins
             return () if self._dynamic else differ
-        calls = [(step.call, constants_of(step.inputs)) for step in self._steps]
+        calls: list[Any] = [step.call for step in self._steps]
         try:
-            run = Asked(calls, self._followed, self._captured).run(growth, inputs)
+            own = self._without_constants(inputs)
+            run = Asked(calls, self._followed, *self._numbers).run(growth, own)
         except Varies as varies:
             return varies.steps or differ
         self._dynamic = (run, *self._dynamic)[:MOST_DYNAMIC]
         return ()
 
     def _part(self, others: Collection[int]) -> None:
-        """Captures some steps no longer with those around them."""
+        """Capture some steps no longer with those around them."""
         found: list[Step] = []
         later = set(self._outputs)
         each = [
@@ -288,34 +268,52 @@ class Tracer:
         ]
         for apart, numbers in reversed(each):
             steps = [self._steps[n] for n in numbers]
-            some = [self.parts[n] for n in numbers] if apart else captured(steps, later)
+            some = [self.single_steps[n] for n in numbers] if apart else captured(steps, later)
             found[:0] = some
             later.update(value for step in some for value in step.inputs if value is not None)
-        self.untraced_steps = found
+        self._run_as(found)
+
+    def _halve(self) -> None:
+        """Capture each half of the steps: all of them need more memory than there is for one."""
+        half = len(self._steps) // 2
+        last = captured(self._steps[half:], set(self._outputs))
+        read = {value for step in last for value in step.inputs if value is not None}
+        self._run_as([*captured(self._steps[:half], read.union(self._outputs)), *last])
+
+    def _run_as(self, steps: Sequence[Step]) -> None:
+        """Run other steps from now on, and capture the whole no more."""
+        self.untraced_steps = steps
         vars(self).pop("_untraced", None)
         self._parted = True
 
 
 def _again(
-    steps: Iterable[tuple[Any, ...]], inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]
+    steps: Iterable[tuple[Any, ...]], inputs: Sequence[ValueInfo], outputs: Sequence[ValueInfo]
 ) -> Tracer:
-    """Returns the tracer of a plan that was kept."""
-    made = [Step(call, taken, given, (), multiple) for call, taken, given, multiple in steps]
-    return Tracer(made, inputs, outputs)
+    """Return the tracer of a plan that was kept."""
+    return Tracer([Step(*each) for each in steps], inputs, outputs)
 
 
-def constants_of(inputs: Iterable[ir.Value | None]) -> list[bool]:
-    """Says which inputs are the same arrays in every run."""
-    return [value is not None and is_constant(value) for value in inputs]
+def _are_alike(old: Sequence[Any], new: Sequence[Any]) -> bool:
+    """Return whether shapes, or arrays that never change, are the same."""
+    return all(
+        one is other or (type(one) is tuple is type(other) and one == other)
+        for one, other in zip(old, new, strict=True)
+    )
+
+
+def constants_of(inputs: Iterable[ValueInfo | None]) -> list[bool]:
+    """Return which inputs are the same arrays in every run."""
+    return [value is not None and value.constant is not None for value in inputs]
 
 
 def alone(step: Step) -> Step:
-    """Returns a step that is captured by itself, if it is ``Capturable``."""
+    """Return a step that is captured by itself, if it is ``Capturable``."""
     return step.called(replayed(step.call, constants_of(step.inputs)))
 
 
-def captured(steps: Sequence[Step], escaping: Collection[ir.Value]) -> list[Step]:
-    """Returns steps as fewer, of which those that can be captured together are one."""
+def captured(steps: Sequence[Step], escaping: Collection[ValueInfo]) -> list[Step]:
+    """Return steps as fewer, of which those that can be captured together are one."""
     if any(hasattr(step.call, "in_place") for step in steps):
         from tenonnx_cpu.capture.cached_span import joined  # for models with caches
 
@@ -323,28 +321,31 @@ def captured(steps: Sequence[Step], escaping: Collection[ir.Value]) -> list[Step
     return captured_apart(steps, escaping)
 
 
-def captured_apart(steps: Iterable[Step], escaping: Iterable[ir.Value]) -> list[Step]:
-    """Returns steps as fewer; those with caches are by themselves."""
+def captured_apart(steps: Iterable[Step], escaping: Iterable[ValueInfo]) -> list[Step]:
+    """Return steps as fewer; those with caches are by themselves."""
     cut = spans.cut(steps, is_capturable, spans.Span, MOST)
-    found = spans.as_one(cut, escaping, is_capturable, _as_one)
+    found = spans.as_one(cut, escaping, is_capturable, _as_one, _fits)
     return [step if step.parts else alone(step) for step in found]
 
 
 def is_capturable(step: Step) -> bool:
-    """Says whether a step may be captured with others."""
+    """Return whether a step may be captured with others."""
     return type(step.call) is Capturable
 
 
-def _as_one(span: spans.Span, outputs: tuple[ir.Value, ...]) -> Step | None:
+def _fits(span: spans.Span, outputs: tuple[ValueInfo, ...]) -> bool:
+    """Return whether there is room for a span's inputs, for its outputs and for its arena."""
+    return len(span.inputs) < at.MOST_ARGUMENTS and len(outputs) < at.MOST_OUTPUTS
+
+
+def _as_one(span: spans.Span, outputs: tuple[ValueInfo, ...]) -> Step | None:
     inputs = tuple(value for value, _ in span.inputs)
-    if not 0 < len(inputs) < at.MOST_ARGUMENTS:
+    if not inputs:
         return None
     tracer = Tracer(span.steps, inputs, outputs)
     return Step(
         call=tracer.attached(),
         inputs=inputs,
         outputs=outputs,
-        nodes=tuple(node for step in span.steps for node in step.nodes),
         multiple=len(outputs) > 1,
-        parts=tracer.parts,
     )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tenonnx_cpu.capture import capturable
+
+if TYPE_CHECKING:
+    from tenonnx.step import Step
 
 
 class Waiting:
@@ -20,8 +23,13 @@ class Waiting:
         self._tracer, self._plain = tracer, plain
         self._call: Callable[..., Any] | None = None
 
+    @property
+    def single_steps(self) -> tuple[Step, ...]:
+        """The tracer's."""
+        return getattr(self._tracer, "single_steps", ())
+
     def __call__(self, *inputs: Any) -> Any:
-        """Returns the results."""
+        """Return the results."""
         if self._call is None:
             if capturable.REPLAY.run is None:
                 return self._plain(*inputs)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from tenonnx.records import record
+from dataclasses import dataclass
+
 from tenonnx_array.windows import Windows, place
 from tenonnx_cpu.kernel_selection import Site
 
 
-@record
+@dataclass(frozen=True)
 class Attributes:
     """A convolution's attributes."""
 
@@ -20,7 +21,7 @@ class Attributes:
 
     @classmethod
     def of(cls, site: Site) -> Attributes:
-        """Returns the attributes of a node."""
+        """Return the attributes of a node."""
 
         def numbers(name: str) -> tuple[int, ...] | None:
             value = site.attribute(name, None)
@@ -36,7 +37,7 @@ class Attributes:
         )
 
     def placed(self, x: tuple[int, ...], w: tuple[int, ...]) -> Windows | None:
-        """Returns the windows of one to three dimensions; ``None`` if shapes do not fit."""
+        """Return the windows of one to three dimensions; ``None`` if shapes do not fit."""
         if len(x) != len(w) or len(x) not in (3, 4, 5) or 0 in (*x, *w):
             return None
         if x[1] != w[1] * self.group or w[0] % self.group or self.kernel not in (None, w[2:]):
@@ -55,7 +56,7 @@ class Attributes:
         return None if 0 in windows.output else windows
 
     def windows(self, x: tuple[int, ...], w: tuple[int, ...]) -> Windows | None:
-        """Returns the windows of an image of one or two dimensions; ``None`` if shapes do not fit.
+        """Return the windows of an image of one or two dimensions; ``None`` if shapes do not fit.
 
         A line is an image of one row.
         """
@@ -64,7 +65,7 @@ class Attributes:
 
 
 def as_image(windows: Windows) -> Windows:
-    """Returns windows of a line as those of an image of one row; of images, they themselves."""
+    """Return windows of a line as those of an image of one row; of images, they themselves."""
     if len(windows.size) > 1:
         return windows
     ahead = ((1,), (1,), (1,), (1,), (0,), (0,), (1,))

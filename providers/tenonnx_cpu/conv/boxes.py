@@ -17,25 +17,25 @@ SUPPRESS = JitKernel("conv.boxes", "suppress")
 
 @specialize("NonMaxSuppression")
 def specialize_boxes(site: Site, plain: Call) -> Call | None:
-    """Selects boxes per class."""
+    """Select boxes per class."""
     SUPPRESS.request()
-    center = site.attribute("center_point_box", 0)
+    return functools.partial(_selected, site.attribute("center_point_box", 0), plain)
 
-    def call(
-        boxes: NDArray, scores: NDArray, limit: Any = None, overlap: Any = None, floor: Any = None
-    ) -> Any:
-        fitting = boxes.dtype == F32 and boxes.ndim == scores.ndim == 3
-        run = SUPPRESS.run
-        if run is None or not fitting or boxes.shape[::2] != (scores.shape[0], 4):
-            return plain(boxes, scores, limit, overlap, floor)
-        suppress = functools.partial(apart, run)
-        return np.concatenate(select(boxes, scores, limit, overlap, floor, center, suppress))
 
-    return call
+def _selected(
+    center: int, plain: Call, boxes: NDArray, scores: NDArray, limit: Any = None,
+    overlap: Any = None, floor: Any = None,
+) -> Any:  # fmt: skip
+    fitting = boxes.dtype == F32 and boxes.ndim == scores.ndim == 3
+    run = SUPPRESS.run
+    if run is None or not fitting or boxes.shape[::2] != (scores.shape[0], 4):
+        return plain(boxes, scores, limit, overlap, floor)
+    suppress = functools.partial(apart, run)
+    return np.concatenate(select(boxes, scores, limit, overlap, floor, center, suppress))
 
 
 def apart(run: Call, sides: NDArray, limit: int, overlap: NDArray) -> NDArray:
-    """Returns which boxes are selected; see ``tenonnx_array.boxes.apart``."""
+    """Return which boxes are selected; see ``tenonnx_array.boxes.apart``."""
     kept = np.empty(min(limit, sides.shape[1]), np.int64)
     count = np.empty(1, np.int64)
     run(np.ascontiguousarray(sides), np.full(1, overlap, F32), kept, count, 1)

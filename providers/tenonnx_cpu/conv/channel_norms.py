@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from tenonnx_cpu.buffers import empty
@@ -19,30 +20,34 @@ SERIAL = 1 << 15
 
 @specialize("InstanceNormalization", "GroupNormalization")
 def specialize_norm(site: Site, plain: Call) -> Call | None:
-    """Takes float32 with a scale and a bias for every channel."""
+    """Take float32 with a scale and a bias for every channel."""
     grouped = site.node.op_type == "GroupNormalization"
     groups = site.attribute("num_groups", 0)
     if grouped and ((site.node.version or 1) < 21 or site.attribute("stash_type", 1) != 1):
         return None
     if grouped and groups < 1:
         return None
-    epsilon, threads = site.attribute("epsilon", 1e-5), site.threads
     NORMALIZE.request()
+    given = groups if grouped else None, site.attribute("epsilon", 1e-5), site.threads, plain
+    return Capturable(functools.partial(_normalized, *given))
 
-    def call(x: NDArray, scale: NDArray, bias: NDArray) -> Any:
-        run = NORMALIZE.run
-        if run is None or not all(map(fits, (x, scale, bias))) or x.ndim < 2 or not x.size:
-            return plain(x, scale, bias)
-        channels = x.shape[1]
-        parts = groups if grouped else channels
-        if channels % parts or not scale.shape == bias.shape == (channels,):
-            return plain(x, scale, bias)
-        y, rows = empty(x.shape), x.shape[0] * parts
-        team = threads if x.size > SERIAL else 1
-        arguments = (
-            x.reshape(rows, -1), y.reshape(rows, -1), scale, bias, channels // parts, epsilon,
-            min(team, rows),
-        )  # fmt: skip
-        return Launch(run, arguments, y)
 
-    return Capturable(call)
+def _normalized(
+    groups: int | None, epsilon: float, threads: int, plain: Call,
+    x: NDArray, scale: NDArray, bias: NDArray,
+) -> Any:  # fmt: skip
+    """Normalize groups of channels, or each channel if there is no number of groups."""
+    run = NORMALIZE.run
+    if run is None or not all(map(fits, (x, scale, bias))) or x.ndim < 2 or not x.size:
+        return plain(x, scale, bias)
+    channels = x.shape[1]
+    parts = channels if groups is None else groups
+    if channels % parts or not scale.shape == bias.shape == (channels,):
+        return plain(x, scale, bias)
+    y, rows = empty(x.shape), x.shape[0] * parts
+    team = threads if x.size > SERIAL else 1
+    arguments = (
+        x.reshape(rows, -1), y.reshape(rows, -1), scale, bias, channels // parts, epsilon,
+        min(team, rows),
+    )  # fmt: skip
+    return Launch(run, arguments, y)

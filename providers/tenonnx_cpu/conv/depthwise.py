@@ -25,15 +25,15 @@ PLANES = 5 << 10
 
 @functools.lru_cache(maxsize=1024)
 def depthwise_layout(shape: tuple[int, ...], rows: int, windows: Windows, threads: int) -> Layout:
-    """Returns how to slide windows over each channel of an image ``(N, C, H, W)``."""
+    """Return how to slide windows over each channel of an image ``(N, C, H, W)``."""
     batch, channels = shape[:2]
     out_height, out_width = windows.output
     if out_height == 1 and not variant_of(windows):
         # Of one line of windows nobody knows the stride, and one phase has all of their lines.
         windows = dataclasses.replace(windows, strides=(1, windows.strides[1]))
-    planes, taps = seen_by(windows, phases=True)
-    reach, line = max(tap.line for tap in taps), out_width + max(tap.column for tap in taps)
-    line = -(-line // LINE) * LINE
+    seen = seen_by(windows, phases=True)
+    planes, reach, taps = seen.planes, seen.reach, len(seen.plane)
+    line = -(-(out_width + seen.columns) // LINE) * LINE
     lines = max(1, PLANES // (line * len(planes)) - reach)
     lines = -(-out_height // -(-out_height // lines))
     multiple = rows // channels
@@ -44,16 +44,16 @@ def depthwise_layout(shape: tuple[int, ...], rows: int, windows: Windows, thread
         together = min(channels, -(-batch * channels // threads))
         if batch * channels < 4 * threads:
             bands = min(-(-out_height // lines), -(-4 * threads // (batch * channels)))
-    each = max(1, multiple * len(taps) * out_height * out_width)
+    each = max(1, multiple * taps * out_height * out_width)
     together, bands = min(together, max(1, LONGEST // each)), max(bands, -(-each // LONGEST))
     lines = min(lines, -(-out_height // bands))
     plane = (lines + reach) * line
-    offsets = [4 * (tap.plane * plane + tap.line * line + tap.column) for tap in taps]
+    offsets = fixed(4 * seen.within(plane, line))
     tasks = batch * -(-channels // together) * bands
     work = plane * len(planes) + 64
     numbers = numbers_of(
         DEPTHWISE_FIELDS, batch=batch, channels=channels, multiple=multiple, task_channels=together,
-        **places_of(windows), left=-windows.begins[1], taps=len(taps), bands=bands, plane=plane,
+        **places_of(windows), left=-windows.begins[1], taps=taps, bands=bands, plane=plane,
         line=line, reach=reach, task_height=lines, tasks=tasks, work=work,
         variant=variant_of(windows), unrolled=unrolled(windows),
     )  # fmt: skip
@@ -62,25 +62,25 @@ def depthwise_layout(shape: tuple[int, ...], rows: int, windows: Windows, thread
         min(threads, tasks),
         work,
         (batch, rows, out_height, out_width),
-        offsets=fixed(offsets),
-        planes=fixed(planes),
+        offsets=offsets,
+        planes=planes,
     )
 
 
 def variant_of(windows: Windows) -> int:
-    """Returns the number of windows that have code of their own; 0 if they have none."""
+    """Return the number of windows that have code of their own; 0 if they have none."""
     return unrolled(windows) if windows.strides[0] == windows.strides[1] else 0
 
 
 def unrolled(windows: Windows) -> int:
-    """Returns the same for windows that are put together of lines, at any stride of these."""
+    """Return the same for windows that are put together of lines, at any stride of these."""
     (kernel, other), known = windows.kernel, (windows.kernel[1], windows.strides[1])
     square = kernel == other and windows.dilations == (1, 1)
     return 1 + UNROLLED_WINDOWS.index(known) if square and known in UNROLLED_WINDOWS else 0
 
 
 def bands_of(batch: int, windows: Windows, threads: int) -> int:
-    """Returns into how many bands of lines large images are cut."""
+    """Return into how many bands of lines large images are cut."""
     height, width = windows.output
     if threads == 1 or height * width <= LARGE:
         return 1
@@ -104,7 +104,7 @@ BAND = 96 << 10
 
 
 def is_narrow(windows: Windows) -> bool:
-    """Says whether rows of images leave vectors mostly empty."""
+    """Return whether rows of images leave vectors mostly empty."""
     return windows.output[1] <= NARROW and windows.size[1] <= WIDE
 
 
@@ -112,7 +112,7 @@ def is_narrow(windows: Windows) -> bool:
 def channels_layout(
     shape: tuple[int, ...], windows: Windows, threads: int, from_last: bool, to_last: bool
 ) -> Layout:
-    """Returns how to slide windows over an image ``(N, C, H, W)``, channels side by side.
+    """Return how to slide windows over an image ``(N, C, H, W)``, channels side by side.
 
     Args:
         shape: Of the images.

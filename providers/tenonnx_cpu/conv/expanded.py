@@ -7,9 +7,9 @@ and is read once. Where it is computed piece by piece, no memory has more than a
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tenonnx.records import NamedTuple, record
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.capture.capturable import Capturable
@@ -22,11 +22,19 @@ from tenonnx_cpu.conv.kernels import EXPANDED_FIELDS, UNROLLED_WINDOWS
 from tenonnx_cpu.conv.layout import TASKS_PER_THREAD, Layout, fixed, numbers_of
 from tenonnx_cpu.conv.layout_assignment import better_last
 from tenonnx_cpu.conv.pixels import PANEL, packed
-from tenonnx_cpu.conv.tail import ACTIVATED, PER_CHANNEL, RESIDUAL, Tail, find_tail, per_channel
+from tenonnx_cpu.conv.tail import (
+    ACTIVATED,
+    PER_CHANNEL,
+    RESIDUAL,
+    Tail,
+    TailNodes,
+    find_tail,
+    per_channel,
+)
 from tenonnx_cpu.fuse import PAIRED, Fused, Scope, fusion
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.jit.scratch import floats
+from tenonnx_cpu.jit.scratch import worker_floats
 from tenonnx_cpu.kernel_selection import NDArray, Site
 from tenonnx_cpu.matmul.product import F32
 
@@ -63,14 +71,17 @@ def fuse_expanded(node: ir.Node, scope: Scope) -> Fused | None:
     """A convolution of single places, and the depthwise one that alone reads its result."""
     if not SUITED or not scope.packs or not _is_expansion(scope.site(node)):
         return None
-    first = _part(node, scope)
-    reader = None if first is None else scope.follower(first.tail.output, "Conv")
-    if first is None or reader is None or reader.inputs[0] is not first.tail.output:
+    one = find_tail(node, scope)
+    first, reader = _part(node, one, scope), scope.follower(one.output, "Conv")
+    if first is None or reader is None or reader.inputs[0] is not one.output:
         return None
-    second = _part(reader, scope) if _is_depthwise(scope.site(reader)) else None
-    if second is None or not better_last(second.tail.output, scope):
+    if not _is_depthwise(scope.site(reader)):
         return None
-    nodes, output = (*first.tail.nodes, *second.tail.nodes), second.tail.output
+    two = find_tail(reader, scope)
+    second, output = _part(reader, two, scope), two.output
+    if second is None or not better_last(output, scope):
+        return None
+    nodes = (*one.nodes, *two.nodes)
     inputs = *_inputs(node), *_inputs(reader)[1:]
     EXPANDED.request()
     call = ExpandedCall(first, second, scope.threads, scope.fallback(nodes, inputs, output))
@@ -81,14 +92,16 @@ def _inputs(node: ir.Node) -> tuple[ir.Value | None, ...]:
     return (*node.inputs, None)[:3]
 
 
-def _part(node: ir.Node, scope: Scope) -> Part | None:
-    site, tail = scope.site(node), find_tail(node, scope)
+def _part(node: ir.Node, found: TailNodes, scope: Scope) -> Part | None:
+    site = scope.site(node)
     weight = site.weight(1)
-    return None if weight is None or tail.residual else Part(Attributes.of(site), tail, weight)
+    if weight is None or found.residual is not None:
+        return None
+    return Part(Attributes.of(site), found.tail, weight)
 
 
 def _is_expansion(site: Site) -> bool:
-    """Says whether each place of the result is made of one of the image."""
+    """Return whether each place of the result is made of one of the image."""
     weight, attributes = site.constant(1), Attributes.of(site)
     if weight is None or weight.dtype != F32 or weight.ndim != 4 or attributes.group != 1:
         return False
@@ -97,7 +110,7 @@ def _is_expansion(site: Site) -> bool:
 
 
 def _is_depthwise(site: Site) -> bool:
-    """Says whether a convolution is of each channel alone, by windows with code of their own."""
+    """Return whether a convolution is of each channel alone, by windows with code of their own."""
     weight, attributes = site.constant(1), Attributes.of(site)
     if weight is None or weight.dtype != F32 or weight.ndim != 4 or weight.shape[1] != 1:
         return False
@@ -112,7 +125,7 @@ def _is_depthwise(site: Site) -> bool:
 def expanded_layout(
     shape: tuple[int, ...], channels: int, windows: Windows, threads: int, from_last: bool
 ) -> Layout:
-    """Returns how to convolve images ``(N, C, H, W)``, expanded to channels, depthwise.
+    """Return how to convolve images ``(N, C, H, W)``, expanded to channels, depthwise.
 
     Args:
         shape: Of the images.
@@ -149,7 +162,7 @@ def expanded_layout(
     return Layout(numbers, min(threads, tasks), work, output, offsets)
 
 
-@record
+@dataclass(frozen=True)
 class Plan:
     """Both convolutions of images of a shape.
 
@@ -180,7 +193,7 @@ class ExpandedCall:
     def launch(
         self, x: NDArray, w: NDArray, b: NDArray | None, kernels: NDArray, bias: NDArray | None
     ) -> Any:
-        """Returns a launch that does what the nodes do, or what they return."""
+        """Return a launch that does what the nodes do, or what they return."""
         run, plan, tails = EXPANDED.run, None, [part.tail for part in self._parts]
         shifts = [tail.summand(w.shape[0], own) for tail, own in zip(tails, (b, bias), strict=True)]
         if run is not None and x.dtype == F32 and all(shift is not None for shift in shifts):
@@ -196,12 +209,12 @@ class ExpandedCall:
         arguments = (
             flat(channels_last(x) if is_last(x) else x), plan.expanding, plan.sliding,
             y.reshape(-1), *finishes[0], *finishes[1], cut.numbers, cut.offsets, cut.panel,
-            cut.planes, floats(cut.floats * cut.threads), cut.threads,
+            cut.planes, worker_floats(cut.floats, cut.threads), cut.threads,
         )  # fmt: skip
         return Launch(run, arguments, channels_first(y))
 
     def _plan(self, x: NDArray, w: tuple[int, ...], kernels: tuple[int, ...]) -> Plan | None:
-        """Returns how images of a form are convolved; ``None`` if shapes do not fit."""
+        """Return how images of a form are convolved; ``None`` if shapes do not fit."""
         first, second = self._parts
         if x.ndim != 4 or first.attributes.windows(x.shape, w) is None:
             return None

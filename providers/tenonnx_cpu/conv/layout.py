@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenonnx.records import NamedTuple, field, record
 from tenonnx_array.windows import Windows
+from tenonnx_cpu.buffers import frozen
 from tenonnx_cpu.conv.kernels import CONV_FIELDS, FEW, RUN, VECTOR
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.kernel_selection import NDArray
@@ -36,8 +37,15 @@ SHARED = 1024
 """Floats after which addresses come to the same set of the first-level cache again."""
 
 
-@record
-class Layout:
+def fixed(values: Any) -> NDArray:
+    """Return whole numbers as kernels take them, which nobody may change."""
+    return frozen(np.ascontiguousarray(values, np.int64))
+
+
+NONE, NONE_OF_TWO = fixed(()), fixed(np.empty((0, 2)))
+
+
+class Layout(NamedTuple):
     """A convolution cut into tasks.
 
     Attributes:
@@ -54,22 +62,15 @@ class Layout:
     threads: int
     floats: int
     output: tuple[int, ...]
-    offsets: NDArray = field(default_factory=lambda: fixed(()))
-    panel: NDArray = field(default_factory=lambda: fixed(()))
-    planes: NDArray = field(default_factory=lambda: fixed(np.empty((0, 2))))
-
-
-def fixed(values: Any) -> NDArray:
-    """Returns whole numbers as kernels take them, which nobody may change."""
-    array = np.ascontiguousarray(values, np.int64)
-    array.flags.writeable = False
-    return array
+    offsets: NDArray = NONE
+    panel: NDArray = NONE
+    planes: NDArray = NONE_OF_TWO
 
 
 def numbers_of(fields: tuple[str, ...], **values: int) -> NDArray:
-    """Returns values in the order of their fields; each has one."""
+    """Return values in the order of their fields; each has one."""
     assert len(values) == len(fields), set(values) ^ set(fields)
-    return fixed([values[name] for name in fields])
+    return fixed(list(map(values.__getitem__, fields)))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -81,7 +82,7 @@ def layout(
     threads: int,
     chain: int = DEPTH,
 ) -> Layout:
-    """Returns how to convolve images ``(N, C, H, W)`` or volumes with ``rows`` kernels.
+    """Return how to convolve images ``(N, C, H, W)`` or volumes with ``rows`` kernels.
 
     About ``chain`` products are added one after the other.
     """
@@ -93,25 +94,24 @@ def layout(
     depth = channels * math.prod(windows.kernel)
     lines = by_lines(windows, rows, depth)
     single, runs = is_line(windows) or lines, lines and in_runs(windows, depth)
-    planes, taps = seen_by(windows, single)
+    seen = seen_by(windows, single)
+    planes, taps = seen.planes, len(seen.plane)
     images = shape[0] * group * volume.out_depth
     part = split_tasks(images, rows, windows.output, threads, across=is_line(windows))
-    line = part.width + max(tap.column for tap in taps)
+    line = part.width + seen.columns
     line += -line % LINE if runs else 0
-    reach = max(tap.line for tap in taps)
-    plane = (part.height + reach) * line
+    plane = (part.height + seen.reach) * line
     packed, whole = 0 if direct else plane * len(planes), volume.taps_z if runs else 1
-    block = _block(channels, len(taps), packed, windows, chain, whole)
-    length = block * len(taps)
+    block = _block(channels, taps, packed, windows, chain, whole)
+    length = block * taps
     step = math.prod(windows.size) if direct else packed
-    within = [tap.plane * plane + tap.line * line + tap.column for tap in taps]
-    offsets = 4 * np.add.outer(np.arange(block) * step, within).ravel()
-    room = _room(part, length, block * packed, channels * len(taps) % SHARED == 0)
+    offsets = 4 * np.add.outer(np.arange(block) * step, seen.within(plane, line)).ravel()
+    room = _room(part, length, block * packed, channels * taps % SHARED == 0)
     tasks = images * part.number_in(rows, windows.output)
     numbers = numbers_of(
         CONV_FIELDS, batch=shape[0], groups=group, rows=rows, channels=channels,
-        **places_of(windows), taps=len(taps), direct=int(direct), plane=plane, line=line,
-        reach=reach, task_rows=part.rows, task_height=part.height, task_width=part.width,
+        **places_of(windows), taps=taps, direct=int(direct), plane=plane, line=line,
+        reach=seen.reach, task_rows=part.rows, task_height=part.height, task_width=part.width,
         block=block, tasks=tasks, **room, together=1 if single else part.height, **volume._asdict(),
         runs=int(runs),
     )  # fmt: skip
@@ -122,12 +122,12 @@ def layout(
         output,
         fixed(offsets),
         fixed(np.arange(length) * 4 * VECTOR),
-        fixed(planes),
+        planes,
     )
 
 
 def _room(part: Part, length: int, copied: int, shared: bool) -> dict[str, int]:
-    """Returns where a worker's memory has what ``CONV_FIELDS`` says, and how much it is.
+    """Return where a worker's memory has what ``CONV_FIELDS`` says, and how much it is.
 
     Args:
         part: What a task makes.
@@ -148,7 +148,7 @@ def _room(part: Part, length: int, copied: int, shared: bool) -> dict[str, int]:
 
 
 def _block(channels: int, taps: int, planes: int, windows: Windows, chain: int, whole: int) -> int:
-    """Returns how many channels to sum over at a time, whose planes take so many floats each.
+    """Return how many channels to sum over at a time, whose planes take so many floats each.
 
     It is a multiple of ``whole``, as the number of channels is.
     """
@@ -162,7 +162,7 @@ def _block(channels: int, taps: int, planes: int, windows: Windows, chain: int, 
 
 
 def places_of(windows: Windows) -> dict[str, int]:
-    """Returns where windows of images are, by the names that kernels have for it."""
+    """Return where windows of images are, by the names that kernels have for it."""
     names = ("height", "width", "out_height", "out_width", "stride_y", "stride_x")
     places = (*windows.size, *windows.output, *windows.strides)
     return dict(zip(names, places, strict=True), top=windows.begins[0])
@@ -180,7 +180,7 @@ class Volume(NamedTuple):
 
 
 def flattened(windows: Windows) -> tuple[Windows, Volume]:
-    """Returns windows of images, and how they move along a volume.
+    """Return windows of images, and how they move along a volume.
 
     Where every window is one element, and all are in order, images are lines.
     """
@@ -192,7 +192,7 @@ def flattened(windows: Windows) -> tuple[Windows, Volume]:
 
 
 def sliced(windows: Windows) -> tuple[Windows, Volume]:
-    """Returns windows over the slices of a volume, and how they move along its depth."""
+    """Return windows over the slices of a volume, and how they move along its depth."""
     fields = (
         windows.size, windows.kernel, windows.strides, windows.dilations,
         windows.begins, windows.ends, windows.output,
@@ -203,13 +203,13 @@ def sliced(windows: Windows) -> tuple[Windows, Volume]:
 
 
 def is_direct(windows: Windows) -> bool:
-    """Says whether every window is one element, and all are in order."""
+    """Return whether every window is one element, and all are in order."""
     single = math.prod((*windows.kernel, *windows.strides)) == 1
     return single and windows.size == windows.output and not windows.is_padded
 
 
 def is_line(windows: Windows) -> bool:
-    """Says whether images have one line, and so has the result."""
+    """Return whether images have one line, and so has the result."""
     return windows.size[0] == windows.output[0] == windows.kernel[0] == 1
 
 
@@ -225,7 +225,7 @@ DEEP = 24
 
 
 def by_lines(windows: Windows, rows: int, depth: int) -> bool:
-    """Says whether lines of the result are multiplied one by one.
+    """Return whether lines of the result are multiplied one by one.
 
     Images then have a plane for each of the phases of columns, which are packed faster than one for
     each column. What taps see is not aligned, which costs little where two vectors fill a line of
@@ -238,36 +238,59 @@ def by_lines(windows: Windows, rows: int, depth: int) -> bool:
 
 
 def in_runs(windows: Windows, depth: int) -> bool:
-    """Says whether places see many numbers, and a kernel's lines are three adjacent columns."""
+    """Return whether places see many numbers, and a kernel's lines are three adjacent columns."""
     line = windows.kernel[1], windows.strides[1], windows.dilations[1]
     return line == (RUN, 1, 1) and depth >= DEEP
 
 
-class Tap(NamedTuple):
-    """The plane that a tap of the kernel sees, and the first window's place in it."""
+class Seen(NamedTuple):
+    """The planes of an image, and what each tap of a kernel sees of them.
 
-    plane: int
-    line: int
-    column: int
+    Attributes:
+        planes: As ``Layout`` says what they are.
+        plane: The plane that each tap sees.
+        line: The line of the plane in which it sees the first window.
+        column: The column.
+        reach: The greatest line.
+        columns: The greatest column.
+    """
+
+    planes: NDArray
+    plane: NDArray
+    line: NDArray
+    column: NDArray
+    reach: int
+    columns: int
+
+    def within(self, plane: int, line: int) -> NDArray:
+        """Return where taps see the first window, if planes and lines have so many floats."""
+        return self.plane * plane + self.line * line + self.column  # type: ignore[no-any-return]  # of numpy's
 
 
-def seen_by(windows: Windows, phases: bool) -> tuple[list[tuple[int, int]], list[Tap]]:
-    """Returns the planes, as ``Layout`` says what they are, and the taps of the kernel.
+def seen_by(windows: Windows, phases: bool) -> Seen:
+    """Return the planes and the taps of the kernel, row by row.
 
     There is a plane for each of the ``phases`` of columns, or else for each column.
     """
-    (stride, along), (kernel_y, kernel_x) = windows.strides, windows.kernel
-    (step_y, step_x), left = windows.dilations, windows.begins[1]
-    if not phases:
-        along = kernel_x * step_x
-    places = [
-        (y, x)
-        for y in range(0, kernel_y * step_y, step_y)
-        for x in range(0, kernel_x * step_x, step_x)
-    ]
-    planes = sorted({(y % stride, x % along) for y, x in places})
-    taps = [Tap(planes.index((y % stride, x % along)), y // stride, x // along) for y, x in places]
-    return [(phase, column - left) for phase, column in planes], taps
+    along = windows.strides[1] if phases else 0
+    left = windows.begins[1]
+    return _seen(windows.strides[0], along, windows.kernel, windows.dilations, left)
+
+
+@functools.lru_cache(maxsize=256)
+def _seen(
+    stride: int, along: int, kernel: tuple[int, ...], dilations: tuple[int, ...], left: int
+) -> Seen:
+    """Return the same for strides; that along a line is 0 for a plane of each column."""
+    y, x = (np.arange(taps) * step for taps, step in zip(kernel, dilations, strict=True))
+    along = along or int(x[-1]) + dilations[1]
+    phases_y, phases_x = np.unique(y % stride), np.unique(x % along)
+    planes = np.stack(np.meshgrid(phases_y, phases_x - left, indexing="ij"), -1).reshape(-1, 2)
+    rows = np.searchsorted(phases_y, y % stride) * len(phases_x)
+    plane = np.add.outer(rows, np.searchsorted(phases_x, x % along)).ravel()
+    line, column = np.repeat(y // stride, len(x)), np.tile(x // along, len(y))
+    reach, columns = int(line.max()), int(column.max())
+    return Seen(fixed(planes), fixed(plane), fixed(line), fixed(column), reach, columns)
 
 
 class Part(NamedTuple):
@@ -278,11 +301,12 @@ class Part(NamedTuple):
     width: int
 
     def number_in(self, rows: int, size: tuple[int, ...]) -> int:
-        """Returns how many of it a result of so many channels has."""
+        """Return how many of it a result of so many channels has."""
         whole = zip((rows, *size), self, strict=True)
         return math.prod(-(-length // own) for length, own in whole)
 
 
+@functools.lru_cache(maxsize=1024)
 def split_tasks(
     images: int,
     rows: int,
@@ -293,7 +317,7 @@ def split_tasks(
     tallest: int = ROWS_PER_TASK,
     cost: float = 0.0,
 ) -> Part:
-    """Returns what a task makes.
+    """Return what a task makes.
 
     Of all ways to cut, that with the least work for the thread that has most of it: rows and
     columns beyond whole tiles are wasted, and every task takes time of its own.
@@ -307,29 +331,37 @@ def split_tasks(
         tallest: The most rows of a task.
         cost: What a line of planes takes, in units of what a row of a tile does.
     """
-    height, width = size
     wanted = TASKS_PER_THREAD * threads if threads > 1 else 1
-    best: tuple[float, Part] = (math.inf, Part(rows, height, width))
-    least = -(-rows // tallest)
-    for bands in {least, *(max(least, n) for n in (1, 2, 3, 4, 6, 8, 12, 16, wanted))}:
-        high = -(-rows // bands)
-        if high < TILE_ROWS and bands > least:
-            continue
-        for lines, span in _cuts(height, width, across):
-            part = Part(high, lines, span)
-            tasks = images * part.number_in(rows, size)
-            columns = lines * span
+    height, width = size
+    best = math.inf, rows, height, width
+    cuts = _cuts(height, width, across)
+    for high in _heights(rows, -(-rows // tallest), wanted):
+        of_rows, tiles = images * -(-rows // high), 8 * -(-high // TILE_ROWS)
+        for lines, span, parts in cuts:
+            tasks, columns = of_rows * parts, lines * span
             rounds = max(tasks / threads, -(-tasks // threads) if tasks < 2 * wanted else 0)
-            tiles = -(-high // TILE_ROWS)
             packing = 2 * columns / 16 + cost * (lines + 2)
-            time = rounds * (-(-columns // 16) * high + packing + 8 * tiles)
-            best = min(best, (time, part))
-    return best[1]
+            time = rounds * (-(-columns // 16) * high + packing + tiles)
+            if time <= best[0]:
+                best = min(best, (time, high, lines, span))
+    return Part(*best[1:])
 
 
-def _cuts(height: int, width: int, across: bool) -> list[tuple[int, int]]:
+@functools.lru_cache(maxsize=256)
+def _heights(rows: int, least: int, wanted: int) -> Sequence[int]:
+    """Return the numbers of rows that tasks may have: with ``least`` bands or more."""
+    bands = {least, *(max(least, n) for n in (1, 2, 3, 4, 6, 8, 12, 16, wanted))}
+    heights = {n: -(-rows // n) for n in bands}
+    return list({h for n, h in heights.items() if h >= TILE_ROWS or n == least})
+
+
+@functools.lru_cache(maxsize=1024)
+def _cuts(height: int, width: int, across: bool) -> Sequence[tuple[int, int, int]]:
+    """Return how many lines and columns tasks may have, and how many parts a result then has."""
     if across:
-        spans = (n for n in range(VECTOR, COLUMNS_PER_TASK + 1, VECTOR) if n < width)
-        return [(1, n) for n in spans] + [(1, width)] * (width <= COLUMNS_PER_TASK)
-    lines = range(1, max(1, min(height, COLUMNS_PER_TASK // width)) + 1)
-    return [(-(-height // -(-height // n)), width) for n in lines]
+        spans = [*range(VECTOR, min(width, COLUMNS_PER_TASK + 1), VECTOR)]
+        spans += [width] * (width <= COLUMNS_PER_TASK)
+        return [(1, span, height * -(-width // span)) for span in spans]
+    most = max(1, min(height, COLUMNS_PER_TASK // width))
+    parts = dict.fromkeys(-(-height // lines) for lines in range(1, most + 1))
+    return [(-(-height // n), width, n) for n in parts]

@@ -1,7 +1,7 @@
 """The choice of images with channels last: those whose readers all support it.
 
-That pays where convolutions are depthwise. Where none is, those of all channels are as fast with
-channels first, and need no copy of their weights.
+That pays where convolutions are depthwise, or in tiles of bfloat16. Where none is, those of all
+channels are as fast with channels first, and need no copy of their weights.
 """
 
 from __future__ import annotations
@@ -34,15 +34,17 @@ FURTHEST = 8
 
 
 def better_last(value: ir.Value, scope: Scope, further: int = FURTHEST) -> bool:
-    """Says whether all readers of an image take it with its channels last, and there are any."""
+    """Return whether all readers of an image take it with its channels last, and there are any."""
     uses = tuple(value.uses())
-    if not SUITED or not uses or scope.escapes(value) or not _has_depthwise(scope):
+    if not SUITED or not uses or scope.escapes(value):
+        return False
+    if not scope.narrows and not _has_depthwise(scope):
         return False
     return all(_takes(use.node, use.idx, scope, further) for use in uses)
 
 
 def reads_last(node: ir.Node, place: int) -> bool:
-    """Says whether a node reads an image that has its channels last, and had better do so."""
+    """Return whether a node reads an image that has its channels last, and had better do so."""
     if not SUITED or place or node.op_type != "Conv" or node.domain:
         return False
     site = Site(node, 1)
@@ -58,7 +60,7 @@ def _has_depthwise(scope: Scope) -> bool:
 
 
 def _is_depthwise(site: Site) -> bool:
-    """Says whether a convolution has a group for each channel."""
+    """Return whether a convolution has a group for each channel."""
     if site.node.op_type != "Conv" or (group := site.attribute("group", 1)) == 1:
         return False
     weight = site.constant(1)
@@ -87,7 +89,7 @@ def _takes(node: ir.Node, place: int, scope: Scope, further: int) -> bool:
 
 
 def _makes_tokens(node: ir.Node, scope: Scope) -> bool:
-    """Says whether a view of an image has its places in a row, and is read channels last."""
+    """Return whether a view of an image has its places in a row, and is read channels last."""
     image, row = node.inputs[0], node.outputs[0]
     if image is None or scope.escapes(row):
         return False
@@ -101,7 +103,7 @@ def _makes_tokens(node: ir.Node, scope: Scope) -> bool:
 
 
 def _may_be_last(value: ir.Value | None) -> bool:
-    """Says whether what is combined with an image may lie as it does, or is no image."""
+    """Return whether what is combined with an image may lie as it does, or is no image."""
     if value is None or is_constant(value):
         return True
     maker = value.producer()
@@ -109,13 +111,15 @@ def _may_be_last(value: ir.Value | None) -> bool:
 
 
 def _convolves(site: Site) -> bool:
-    """Says whether kernels for channels in lanes are the best ones for a convolution."""
+    """Return whether kernels for channels in lanes are the best ones for a convolution."""
     weight, group = site.constant(1), site.attribute("group", 1)
     if weight is None or weight.dtype != F32 or weight.ndim != 4:
         return False
     kernel, strides = weight.shape[2:], tuple(site.attribute("strides", (1, 1)))
     plain = tuple(site.attribute("dilations", (1, 1))) == (1, 1)
     if group == 1:
+        if site.narrows:
+            return True
         if weight.shape[1] * strides[-1] % APART == 0:
             return False
         by_tiles = kernel == (KERNEL, KERNEL) and strides == (1, 1) and plain

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,10 +32,10 @@ def fuse_fused_conv(node: ir.Node, scope: Scope) -> Fused | None:
     tail = tail_of(node, scope)
     if tail is None:
         return None
-    plain = scope.fallback(tail.nodes, inputs_of(node), tail.output)
+    plain = scope.fallback((node,), inputs_of(node), node.outputs[0])
     handle = scope.site(node).weight(1) if scope.packs else None
     call = ConvCall(Attributes.of(scope.site(node)), tail, scope.threads, plain, handle)
-    return Fused(tail.nodes, inputs_of(node), (tail.output,), Capturable(call.launch))
+    return Fused((node,), inputs_of(node), (node.outputs[0],), Capturable(call.launch))
 
 
 @fusion("NhwcConv", "NhwcFusedConv", domain="com.microsoft")
@@ -43,7 +45,7 @@ def fuse_channels_last(node: ir.Node, scope: Scope) -> Fused | None:
     if tail is None:
         return None
     inputs, site = inputs_of(node), scope.site(node)
-    plain = taking_first(scope.fallback(tail.nodes, inputs, tail.output), 0, 1, 3)
+    plain = taking_first(scope.fallback((node,), inputs, node.outputs[0]), 0, 1, 3)
     given = site.weight(1) if scope.packs else None
     turned, known = None, None
     if given is not None:
@@ -53,43 +55,61 @@ def fuse_channels_last(node: ir.Node, scope: Scope) -> Fused | None:
         known = turned.on(HOST)
     conv = ConvCall(Attributes.of(site), tail, scope.threads, plain, turned, last=True)
 
-    def call(x: NDArray, w: NDArray, b: NDArray | None, z: NDArray | None) -> Any:
-        residual = None if z is None else channels_first(z)
-        weights = channels_first(w) if known is None else known
-        return channels_last(conv(channels_first(x), weights, b, residual))
+    return Fused((node,), inputs, (node.outputs[0],), NhwcCall(conv, known))
 
-    return Fused(tail.nodes, inputs, (tail.output,), call)
+
+@dataclass(frozen=True, eq=False)
+class NhwcCall:
+    """Convolves images that have their channels last.
+
+    Attributes:
+        conv: The convolution of images that have them first.
+        weights: The weights likewise, if they are known.
+    """
+
+    conv: ConvCall
+    weights: NDArray | None
+
+    def __call__(self, x: NDArray, w: NDArray, b: NDArray | None, z: NDArray | None) -> Any:
+        """Return the result, which has its channels last, too."""
+        residual = None if z is None else channels_first(z)
+        weights = channels_first(w) if self.weights is None else self.weights
+        return channels_last(self.conv(channels_first(x), weights, b, residual))
 
 
 def inputs_of(node: ir.Node) -> tuple[ir.Value | None, ...]:
-    """Returns image, weights, bias and what is added; ``None`` for what there is not."""
+    """Return image, weights, bias and what is added; ``None`` for what there is not."""
     return (*node.inputs, None, None)[:4]
 
 
 def tail_of(node: ir.Node, scope: Scope) -> Tail | None:
-    """Returns what follows the convolution in a node; ``None`` if kernels do not do that."""
+    """Return what follows the convolution in a node; ``None`` if kernels do not do that."""
     site = scope.site(node)
     weight = site.constant(1)
     name, numbers = site.attribute("activation", ""), site.attribute("activation_params", ())
     made = named(name, numbers) if name else NONE
     if made is None or (name == "Clip" and len(numbers) != 2):
         return None
-    tail = Tail((node,), node.outputs[0], residual=inputs_of(node)[3], activation=made)
     if weight is not None and weight.dtype != F32:
         return None
     request(weight)
-    return tail
+    return Tail(activation=made)
 
 
 @specialize("NhwcMaxPool", domain="com.microsoft")
 def max_pool(site: Site, plain: Call) -> Call | None:
     """The maximum of floats or bytes of images that have their channels last."""
     first = taking_first(plain, 0)
-    of_bytes, pooled = max_pool_of_bytes(site, first), pool(site, lambda x: (first(x),))
+    of_bytes = max_pool_of_bytes(site, first)
+    pooled = pool(site, functools.partial(_as_tuple, first))
     if pooled is None:
         return None
+    return taking_last(functools.partial(_pooled, of_bytes, pooled), 0)
 
-    def call(x: NDArray) -> Any:
-        return of_bytes(x) if x.dtype in BYTES else pooled(np.ascontiguousarray(x))[0]
 
-    return taking_last(call, 0)
+def _as_tuple(call: Call, x: NDArray) -> tuple[Any]:
+    return (call(x),)
+
+
+def _pooled(of_bytes: Call, of_floats: Call, x: NDArray) -> Any:
+    return of_bytes(x) if x.dtype in BYTES else of_floats(np.ascontiguousarray(x))[0]

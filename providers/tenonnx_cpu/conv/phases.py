@@ -7,10 +7,10 @@ With a stride s and a kernel of K taps, place ``s * j + r`` of the whole result 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
-from tenonnx.records import record
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.layout import fixed
 from tenonnx_cpu.kernel_selection import NDArray
@@ -19,7 +19,7 @@ LINES_PER_TASK = 64
 
 
 def phases_of(w: NDArray, group: int, strides: tuple[int, ...]) -> NDArray:
-    """Returns weights (C, M / group, kernel, ...) as (M * phases, C / group, taps, ...).
+    """Return weights (C, M / group, kernel, ...) as (M * phases, C / group, taps, ...).
 
     Tap ``a`` of phase ``r`` is the kernel's ``stride * (taps - 1 - a) + r``, or 0 if it has none.
     """
@@ -36,7 +36,7 @@ def phases_of(w: NDArray, group: int, strides: tuple[int, ...]) -> NDArray:
     return np.ascontiguousarray(w.transpose(order).reshape(shape))
 
 
-@record
+@dataclass(frozen=True)
 class Cut:
     """A transposed convolution of images of one size.
 
@@ -54,7 +54,7 @@ class Cut:
 def cut_of(
     windows: Windows, strides: tuple[int, ...], lengths: tuple[int, ...], planes: tuple[int, int]
 ) -> Cut | None:
-    """Returns how a result is put together; ``None`` if padding takes more than the first tap.
+    """Return how a result is put together; ``None`` if padding takes more than the first tap.
 
     Args:
         windows: Of the transposed convolution.

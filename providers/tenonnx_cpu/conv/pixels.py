@@ -30,7 +30,7 @@ PANEL = 2 * cpu().lanes
 def packed(
     weight: Weight, panel: int, taps: tuple[slice, ...] = (), channels_last: bool = False
 ) -> NDArray:
-    """Returns weights ``(K, C, *)`` as panels of channels, flat, kept by their registry.
+    """Return weights ``(K, C, *)`` as panels of channels, flat, kept by their registry.
 
     A panel has a row for each number that a place sees, in the order in which its image has them;
     the last one has zeros for channels that there are not.
@@ -67,7 +67,7 @@ def pixels_layout(
     from_last: bool,
     to_last: bool,
 ) -> Layout:
-    """Returns how to convolve images ``(N, C, H, W)`` with ``rows`` kernels.
+    """Return how to convolve images ``(N, C, H, W)`` with ``rows`` kernels.
 
     Args:
         shape: Of the images.
@@ -91,11 +91,9 @@ def pixels_layout(
     padded = (left + width + max(0, windows.ends[1])) * wide if copied else width * wide
     plane = (seen if copied else height) * padded
     planes = channels // wide
-    taps = np.add.outer(np.arange(kernel_y) * step_y * padded, np.arange(kernel_x) * step_x * wide)
-    if from_last:
-        within = np.add.outer(taps, np.arange(channels)).ravel()
-    else:
-        within = np.add.outer(np.arange(channels) * plane, taps).ravel()
+    down = step_y * padded if kernel_y > 1 else 0
+    apart = 1 if from_last else plane
+    offsets = _offsets(kernel_y, kernel_x, down, step_x * wide, channels, apart, from_last)
     sums = planes * plane + 64 if copied else 0
     work = -(-(sums + (0 if to_last else PANEL * (part.width + 16))) // 16) * 16
     tasks = batch * -(-out_height // part.height) * -(-out_width // part.width) * -(-rows // across)
@@ -107,4 +105,19 @@ def pixels_layout(
         task_rows=across, task_height=part.height, task_width=part.width, sums=sums, work=work,
         tasks=tasks,
     )  # fmt: skip
-    return Layout(numbers, min(threads, tasks), work, output, fixed(4 * within))
+    return Layout(numbers, min(threads, tasks), work, output, offsets)
+
+
+@functools.lru_cache(maxsize=256)
+def _offsets(
+    kernel_y: int, kernel_x: int, down: int, across: int, channels: int, apart: int, last: bool
+) -> NDArray:
+    """Return bytes from the first number that a place sees to each of them.
+
+    Taps are ``down`` and ``across`` floats apart, channels ``apart``; ``last`` if these are side by
+    side.
+    """
+    taps = np.add.outer(np.arange(kernel_y) * down, np.arange(kernel_x) * across)
+    steps = np.arange(channels) * apart
+    within = np.add.outer(taps, steps) if last else np.add.outer(steps, taps)
+    return fixed(4 * within.ravel())

@@ -5,20 +5,20 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from tenonnx.records import record, replaced
 from tenonnx_array.windows import Windows, place
-from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.buffers import empty, frozen
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.conv.attributes import as_image
 from tenonnx_cpu.conv.channels_last import channels_last, is_last
 from tenonnx_cpu.conv.depthwise import depthwise_layout
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.jit.scratch import floats
+from tenonnx_cpu.jit.scratch import worker_floats
 from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import fits
 from tenonnx_cpu.reduce.kernels import SUM
@@ -48,52 +48,91 @@ def pool(site: Site, plain: Call) -> Call | None:
     if len(site.node.outputs) > 1:
         return None
     kernel = tuple(site.attribute("kernel_shape", ()))
-    attributes = {
-        name: None if value is None else tuple(value)
-        for name in ("strides", "dilations", "pads")
-        for value in (site.attribute(name, None),)
-    }
-    placed = functools.partial(
-        place,
-        kernel=kernel,
-        **attributes,
-        auto_pad=site.attribute("auto_pad", "NOTSET"),
-        ceil_mode=site.attribute("ceil_mode", 0),
+    (POOL_VOLUME if len(kernel) == 3 else POOL).request()
+    attributes = PoolAttributes(
+        kernel,
+        _numbers(site, "strides"),
+        _numbers(site, "dilations"),
+        _numbers(site, "pads"),
+        site.attribute("auto_pad", "NOTSET"),
+        site.attribute("ceil_mode", 0),
+        site.node.op_type == "AveragePool",
+        bool(site.attribute("count_include_pad", 0)),
+        site.threads,
     )
-    means = site.node.op_type == "AveragePool"
-    padding = bool(site.attribute("count_include_pad", 0))
-    pooling = _pooling(len(kernel))
-
-    @functools.lru_cache(maxsize=64)
-    def plan(shape: tuple[int, ...]) -> Pooling | None:
-        if len(kernel) not in (1, 2, 3) or len(shape) != len(kernel) + 2 or 0 in shape:
-            return None
-        if math.prod(kernel) > EMPTY * math.prod(shape[2:]):
-            return None
-        try:
-            windows = placed(size=shape[2:])
-        except ValueError:
-            return None
-        if 0 in windows.output:
-            return None
-        threads = site.threads if math.prod(shape) > SERIAL else 1
-        weights, counts = _counts(windows, padding) if means else (NOTHING, (NOTHING,) * 3)
-        return pooling(shape, windows, weights, counts, threads)
-
-    def call(x: NDArray) -> Any:
-        planned = plan(x.shape)
-        run = None if planned is None else planned.kernel.run
-        if planned is None or run is None or not fits(x):
-            return plain(x)
-        y = empty(planned.output)
-        memory = floats(planned.floats * planned.threads)
-        arguments = x.reshape(-1), y.reshape(-1), *planned.places, memory, planned.threads
-        return Launch(run, arguments, y if means else (y,))
-
-    return Capturable(call)
+    return Capturable(functools.partial(_pooled, attributes, plain))
 
 
-@record
+def _numbers(site: Site, name: str) -> tuple[int, ...] | None:
+    value = site.attribute(name, None)
+    return None if value is None else tuple(value)
+
+
+def _pooled(attributes: PoolAttributes, plain: Call, x: NDArray) -> Any:
+    planned = _planned(attributes, x.shape)
+    run = None if planned is None else planned.kernel.run
+    if planned is None or run is None or not fits(x):
+        return plain(x)
+    y = empty(planned.output)
+    memory = worker_floats(planned.floats, planned.threads)
+    arguments = x.reshape(-1), y.reshape(-1), *planned.places, memory, planned.threads
+    return Launch(run, arguments, y if attributes.means else (y,))
+
+
+@dataclass(frozen=True)
+class PoolAttributes:
+    """A node's attributes.
+
+    Attributes:
+        kernel: The sizes of a window.
+        strides: The distances of windows.
+        dilations: The distances of a window's elements.
+        pads: The padding of images.
+        auto_pad: The name of a rule for it.
+        ceil_mode: Whether the last windows may reach beyond the padding.
+        means: Whether windows have their mean, not their maximum.
+        padding: Whether means count the padding.
+        threads: How many to use at most.
+    """
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...] | None
+    dilations: tuple[int, ...] | None
+    pads: tuple[int, ...] | None
+    auto_pad: str
+    ceil_mode: int
+    means: bool
+    padding: bool
+    threads: int
+
+
+@functools.lru_cache(maxsize=256)
+def _planned(attributes: PoolAttributes, shape: tuple[int, ...]) -> Pooling | None:
+    """Return the pooling of images of a shape; ``None`` if no kernel does it."""
+    kernel = attributes.kernel
+    if len(kernel) not in (1, 2, 3) or len(shape) != len(kernel) + 2 or 0 in shape:
+        return None
+    if math.prod(kernel) > EMPTY * math.prod(shape[2:]):
+        return None
+    try:
+        windows = place(
+            size=shape[2:], kernel=kernel, strides=attributes.strides,
+            dilations=attributes.dilations, pads=attributes.pads, auto_pad=attributes.auto_pad,
+            ceil_mode=attributes.ceil_mode,
+        )  # fmt: skip
+    except ValueError:
+        return None
+    if 0 in windows.output:
+        return None
+    threads = attributes.threads if math.prod(shape) > SERIAL else 1
+    weights: NDArray = NOTHING
+    counts: Counts = (NOTHING,) * 3
+    if attributes.means:
+        weights, counts = _counts(windows, attributes.padding)
+    return _pooling(len(kernel))(shape, windows, weights, counts, threads)
+
+
+@dataclass(frozen=True)
 class Pooling:
     """The pooling of images or volumes of one shape.
 
@@ -113,26 +152,24 @@ class Pooling:
 
 
 def _pooling(axes: int) -> Callable[..., Pooling]:
-    """Has the kernel for so many axes compiled; returns what cuts work for it."""
+    """Return what cuts work for windows of so many axes."""
     if axes == 3:
         from tenonnx_cpu.conv.pooling_volumes import pool_volumes  # seldom
 
-        POOL_VOLUME.request()
         return pool_volumes
-    POOL.request()
     return pool_images
 
 
 def pool_images(
     shape: tuple[int, ...], windows: Windows, weights: NDArray, counts: Counts, threads: int
 ) -> Pooling:
-    """Returns how windows slide over images ``(N, C, H, W)``, or lines ``(N, C, W)``."""
+    """Return how windows slide over images ``(N, C, H, W)``, or lines ``(N, C, W)``."""
     windows = as_image(windows)
     output = (*shape[:2], *windows.output[4 - len(shape) :])
     image, (_, rows, columns) = (*shape[:2], *windows.size), counts
     if _within_lines(windows):
         images = math.prod(shape[:2])
-        windows, rows = _as_one(windows, images), np.tile(rows, images)
+        windows, rows = _as_one(windows, images), frozen(np.tile(rows, images))
         image = (1, 1, *windows.size)
     cut = depthwise_layout(image, image[1], windows, threads)
     places = weights, rows, columns, cut.numbers, cut.offsets, cut.planes
@@ -140,7 +177,7 @@ def pool_images(
 
 
 def _within_lines(windows: Windows) -> bool:
-    """Says whether small images below one another are one image to windows, which end in theirs."""
+    """Return whether small images below one another are one image to windows that end in theirs."""
     (size, _), (kernel, _), (stride, _), (step, _) = (
         windows.size, windows.kernel, windows.strides, windows.dilations
     )  # fmt: skip
@@ -149,19 +186,19 @@ def _within_lines(windows: Windows) -> bool:
 
 
 def _as_one(windows: Windows, images: int) -> Windows:
-    """Returns windows of so many images below one another."""
+    """Return windows of so many images below one another."""
     (height, *size), (lines, *output) = windows.size, windows.output
-    return replaced(windows, size=(images * height, *size), output=(images * lines, *output))
+    return replace(windows, size=(images * height, *size), output=(images * lines, *output))
 
 
 def _counts(windows: Windows, padding: bool) -> tuple[NDArray, Counts]:
-    """Returns a one per tap, and how many elements count along each axis; a window has one."""
+    """Return a one per tap, and how many elements count along each axis; a window has one."""
     along = [
-        np.maximum(windows.counts(axis, padding=padding), 1).astype(np.float32)
+        frozen(np.maximum(windows.counts(axis, padding=padding), 1).astype(np.float32))
         for axis in range(len(windows.size))
     ]
-    counts = *[np.ones(1, np.float32)] * (3 - len(along)), *along
-    return np.ones(math.prod(windows.kernel), np.float32), counts
+    counts = *[frozen(np.ones(1, np.float32))] * (3 - len(along)), *along
+    return frozen(np.ones(math.prod(windows.kernel), np.float32)), counts
 
 
 @specialize("GlobalAveragePool")
@@ -169,13 +206,13 @@ def global_average_pool(site: Site, plain: Call) -> Call | None:
     """The mean of each channel, in float32."""
     AVERAGE.request()
     REDUCE.request()
+    return Capturable(functools.partial(_averaged_image, site.threads, plain))
 
-    def call(x: NDArray) -> Any:
-        shape = (*x.shape[:2], *(1,) * (x.ndim - 2))
-        made = averaged(x, shape, site.threads) if x.ndim >= 3 else None
-        return plain(x) if made is None else made
 
-    return Capturable(call)
+def _averaged_image(threads: int, plain: Call, x: NDArray) -> Any:
+    shape = (*x.shape[:2], *(1,) * (x.ndim - 2))
+    made = averaged(x, shape, threads) if x.ndim >= 3 else None
+    return plain(x) if made is None else made
 
 
 @specialize("ReduceMean")
@@ -183,26 +220,28 @@ def mean_of_channels(site: Site, plain: Call) -> Call | None:
     """The same, as exporters write it: a mean over all axes behind the channels'."""
     given = site.constant(1) if len(site.node.inputs) > 1 else None
     axes = site.attribute("axes", None) if given is None else given.reshape(-1).tolist()
-    keeps = site.attribute("keepdims", 1)
     other = reduction(site, plain)
     if other is None or not axes:
         return None if other is None else Capturable(other)
     AVERAGE.request()
+    keeps = bool(site.attribute("keepdims", 1))
+    return Capturable(functools.partial(_mean, tuple(axes), keeps, site.threads, other))
 
-    def call(x: NDArray, *rest: NDArray) -> Any:
-        made = None
-        rank = x.ndim
-        places = sorted(axis + rank if axis < 0 else axis for axis in axes)
-        if rank >= 3 and places == list(range(2, rank)):
-            shape = (*x.shape[:2], *(1,) * (rank - 2 if keeps else 0))
-            made = averaged(x, shape, site.threads)
-        return other(x, *rest) if made is None else made
 
-    return Capturable(call)
+def _mean(
+    axes: tuple[int, ...], keeps: bool, threads: int, other: Call, x: NDArray, *rest: NDArray
+) -> Any:
+    made = None
+    rank = x.ndim
+    places = sorted(axis + rank if axis < 0 else axis for axis in axes)
+    if rank >= 3 and places == list(range(2, rank)):
+        shape = (*x.shape[:2], *(1,) * (rank - 2 if keeps else 0))
+        made = averaged(x, shape, threads)
+    return other(x, *rest) if made is None else made
 
 
 def averaged(x: NDArray, shape: tuple[int, ...], threads: int) -> Launch | None:
-    """Returns what computes the mean of each channel; ``None`` where numpy must do it."""
+    """Return what computes the mean of each channel; ``None`` where numpy must do it."""
     if is_last(x) and x.dtype == F32:
         return _averaged_places(x, shape, threads)
     run = AVERAGE.run
@@ -214,7 +253,7 @@ def averaged(x: NDArray, shape: tuple[int, ...], threads: int) -> Launch | None:
 
 
 def _averaged_places(x: NDArray, shape: tuple[int, ...], threads: int) -> Launch | None:
-    """Returns what computes the mean of all places of an image that has its channels last."""
+    """Return what computes the mean of all places of an image that has its channels last."""
     batch, channels, height, width = x.shape
     cut = cut_of((batch, height * width, channels), (1,), False, SUM, threads)
     run = REDUCE.run

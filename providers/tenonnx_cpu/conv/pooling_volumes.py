@@ -9,20 +9,21 @@ from tenonnx_cpu.conv.depthwise import LINE, LONGEST, depthwise_layout
 from tenonnx_cpu.conv.kernels import SLICE_FIELDS
 from tenonnx_cpu.conv.layout import TASKS_PER_THREAD, numbers_of, sliced
 from tenonnx_cpu.conv.pooling import POOL_VOLUME, Counts, Pooling
+from tenonnx_cpu.jit.scratch import share_of
 from tenonnx_cpu.kernel_selection import NDArray
 
 
 def pool_volumes(
     shape: tuple[int, ...], windows: Windows, weights: NDArray, counts: Counts, threads: int
 ) -> Pooling:
-    """Returns how windows slide over volumes ``(N, C, D, H, W)``."""
+    """Return how windows slide over volumes ``(N, C, D, H, W)``."""
     flat, volume = sliced(windows)
     own = depthwise_layout((1, 1, *flat.size), 1, flat, 1)
     area = math.prod(flat.output)
     pitch = -(-area // LINE) * LINE + LINE
     slots = min(volume.depth, (volume.taps_z - 1) * volume.step_z + 1)
     places = own.floats + slots * pitch
-    work = places + 2 * volume.taps_z + LINE
+    work = share_of(places + 2 * volume.taps_z + LINE)
     images = math.prod(shape[:2])
     wanted = TASKS_PER_THREAD * threads if threads > 1 else 1
     each = math.prod(windows.kernel) * area

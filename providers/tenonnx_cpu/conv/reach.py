@@ -20,13 +20,12 @@ if TYPE_CHECKING:
 
 
 def reached(windows: Windows) -> tuple[slice, ...]:
-    """Returns, for each axis, from which to which tap windows see the image."""
-    seen = [[tap.offset for tap in taps] or [0] for taps in windows.axes]
-    return tuple(slice(along[0], along[-1] + 1) for along in seen)
+    """Return, for each axis, from which to which tap windows see the image."""
+    return tuple(map(windows.reached, range(len(windows.size))))
 
 
 def without_others(windows: Windows, taps: tuple[slice, ...]) -> Windows:
-    """Returns windows of these taps alone."""
+    """Return windows of these taps alone."""
     sides = zip(windows.kernel, windows.dilations, taps, strict=True)
     cut = [(kept.start * step, (kernel - kept.stop) * step) for kernel, step, kept in sides]
     return dataclasses.replace(
@@ -38,7 +37,7 @@ def without_others(windows: Windows, taps: tuple[slice, ...]) -> Windows:
 
 
 def kept(weight: Weight, taps: tuple[slice, ...]) -> NDArray:
-    """Returns the weights of these taps, the last ones that there are, kept by their registry."""
+    """Return the weights of these taps, the last ones that there are, kept by their registry."""
     made = weight.derive(
         f"conv-taps:{named_taps(taps)}",
         lambda: np.ascontiguousarray(weight.on(HOST)[(..., *taps[2 - weight.on(HOST).ndim :])]),
@@ -47,5 +46,5 @@ def kept(weight: Weight, taps: tuple[slice, ...]) -> NDArray:
 
 
 def named_taps(taps: tuple[slice, ...]) -> str:
-    """Returns what the registry calls these taps."""
+    """Return what the registry calls these taps."""
     return ",".join(f"{along.start}-{along.stop}" for along in taps)

@@ -1,24 +1,40 @@
-"""Resize of float32 images along their last two axes, nearest and linear, on a kernel."""
+"""Resize: of float32 images along their last two axes on a kernel of its own.
+
+Other arrays are resized by sums of a few elements along each axis, or by moving elements.
+"""
 
 from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from tenonnx.records import record
 from tenonnx_array.resize import Readings, readings_of
-from tenonnx_cpu.buffers import contiguous, empty
+from tenonnx_cpu.buffers import UNREAD, contiguous, empty, frozen
 from tenonnx_cpu.capture.capturable import where_constant
 from tenonnx_cpu.capture.launch import Launch
+from tenonnx_cpu.data_movement.moving import Mover, mover
+from tenonnx_cpu.elementwise.kernels.operations import (
+    FLOAT32,
+    FLOAT64,
+    HALVES,
+    INTEGERS,
+    SIZES,
+    UINT64,
+    variant,
+)
+from tenonnx_cpu.elementwise.typed import DTYPES, code_of
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.jit.scratch import floats
+from tenonnx_cpu.jit.scratch import floats, pieces
 from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import fits
+from tenonnx_cpu.threading_config import shared_out
 
 RESIZE = JitKernel("conv.resize", "resize_f32")
+RESAMPLE = JitKernel("conv.taps", "resample")
 
 SERIAL = 1 << 15
 """Elements up to which one thread is done before others have started."""
@@ -32,54 +48,103 @@ ATTRIBUTES = (
 )  # fmt: skip
 
 
+Attributes: TypeAlias = tuple[tuple[str, Any], ...]
+
+
 @specialize("Resize")
 def specialize_resize(site: Site, plain: Call) -> Call | None:
-    """Resizes by one or two elements along each axis; the rest is left to numpy."""
+    """Take all but regions of an image."""
     given = {name: site.attribute(name, None) for name in ATTRIBUTES}
     attributes: dict[str, Any] = {
         name: tuple(value) if name == "axes" else value
         for name, value in given.items()
         if value is not None
     }
-    modes = attributes.get("mode", "nearest"), attributes.get("coordinate_transformation_mode")
-    if (site.node.version or 1) < 11 or modes[0] == "cubic" or modes[1] == "tf_crop_and_resize":
+    mode = attributes.get("coordinate_transformation_mode")
+    if (site.node.version or 1) < 11 or mode == "tf_crop_and_resize":
         return None
     RESIZE.request()
-    threads = site.threads
+    if site.dtype(0) != F32 or attributes.get("mode") == "cubic" or attributes.get("antialias"):
+        RESAMPLE.request(works=False)
+    inputs = site.node.inputs
+    constants = [site.constant(place) for place in range(1, len(inputs))]
+    moves = None
+    known = all(x is None or c is not None for x, c in zip(inputs[1:], constants, strict=True))
+    if known and site.dtype(0) != F32:
+        moves = mover(plain, constants, site.threads)
+    call = ResizeCall(tuple(attributes.items()), moves, site.threads, plain)
+    return where_constant(site, (2, 3), call)
 
-    @functools.lru_cache(maxsize=64)
-    def cut(
-        shape: tuple[int, ...], scales: tuple[float, ...], sizes: tuple[int, ...]
-    ) -> Cut | None:
-        asked = np.array(scales, np.float32) if scales else None, np.array(sizes) if sizes else None
-        try:
-            image = np.broadcast_to(np.float32(0), shape)
-            return cut_of(shape, readings_of(np, image, None, *asked, **attributes)[0])
-        except ValueError:
-            return None
 
-    def call(
-        x: NDArray, roi: Any = None, scales: NDArray | None = None, sizes: NDArray | None = None
-    ) -> Any:
+@dataclass(frozen=True, eq=False)
+class ResizeCall:
+    """Resizes images.
+
+    Attributes:
+        attributes: The node's, by name.
+        moves: Moves elements to where they are nearest, if it is known by how much.
+        threads: How many to use at most.
+        plain: Computes the same from the same inputs.
+    """
+
+    attributes: Attributes
+    moves: Mover | None
+    threads: int
+    plain: Call
+
+    def __call__(
+        self, x: NDArray, roi: Any = None, scales: NDArray | None = None,
+        sizes: NDArray | None = None,
+    ) -> Any:  # fmt: skip
+        """Return a launch, or the result."""
         run = RESIZE.run
-        x = contiguous(x) if x.dtype == F32 else x
-        if run is None or not fits(x):
-            return plain(x, roi, scales, sizes)
         by = () if scales is None else tuple(scales.tolist())
         to = () if sizes is None else tuple(sizes.tolist())
-        found = cut(x.shape, by, to)
+        x = contiguous(x) if not x.dtype.hasobject else x
+        found = _cut(self.attributes, x.shape, by, to) if run is not None and fits(x) else None
         if found is None:
-            return plain(x, roi, scales, sizes)
+            if self.moves is not None and dict(self.attributes).get("mode", "nearest") == "nearest":
+                return self.moves.call(x, roi, scales, sizes)
+            made = self._others(x, by, to)
+            return self.plain(x, roi, scales, sizes) if made is None else made
         y = empty(found.output)
-        team = threads if y.size > SERIAL else 1
+        team = self.threads if y.size > SERIAL else 1
         memory = floats(2 * found.output[-1] * team)
         arguments = x.reshape(-1), y.reshape(-1), *found.places, found.numbers, memory, team
         return Launch(run, arguments, y)
 
-    return where_constant(site, (2, 3), call)
+    def _others(self, x: NDArray, by: tuple[float, ...], to: tuple[int, ...]) -> Any:
+        """Return a launch for other types and modes; ``None`` if numpy does it."""
+        run, source = RESAMPLE.run, code_of(x.dtype)
+        if run is None or source is None or source == UINT64:
+            return None
+        found = taps_cut(self.attributes, source, x.shape, by, to, self.threads)
+        if found is None:
+            return None
+        y = empty(found.output, x.dtype)
+        (memory,) = pieces(((max(found.memory, 1),), np.uint8))
+        flat = (each.reshape(-1).view(np.uint8) for each in (x, y))
+        given, result = flat
+        arguments = (given, *found.places, result, memory, found.numbers, self.threads)
+        return Launch(run, arguments, y)
 
 
-@record
+@functools.lru_cache(maxsize=64)
+def _cut(
+    attributes: Attributes,
+    shape: tuple[int, ...],
+    scales: tuple[float, ...],
+    sizes: tuple[int, ...],
+) -> Cut | None:
+    asked = np.array(scales, np.float32) if scales else None, np.array(sizes) if sizes else None
+    try:
+        image = np.ndarray(shape, np.float32, UNREAD, strides=(0,) * len(shape))
+        return cut_of(shape, readings_of(np, image, None, *asked, **dict(attributes))[0])
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True)
 class Cut:
     """The resizing of images of a shape.
 
@@ -95,7 +160,7 @@ class Cut:
 
 
 def cut_of(shape: tuple[int, ...], along: Readings) -> Cut | None:
-    """Returns how the kernel resizes images of a shape; ``None`` if it does not."""
+    """Return how the kernel resizes images of a shape; ``None`` if it does not."""
     rank = len(shape)
     if rank < 2 or 0 in shape or not along or min(along) < rank - 2:
         return None
@@ -111,15 +176,107 @@ def cut_of(shape: tuple[int, ...], along: Readings) -> Cut | None:
         height, width, out_height, out_width, together, len(lines[0]), len(columns[0]), tasks,
     )  # fmt: skip
     places = tuple(
-        np.ascontiguousarray(array, kind).reshape(-1)
+        frozen(np.array(array, kind).reshape(-1))
         for pair in (lines, columns)
         for array, kind in zip(pair, (np.uint32, np.float32), strict=True)
     )
-    return Cut((*shape[:-2], out_height, out_width), places, np.array(numbers, np.int64))
+    return Cut((*shape[:-2], out_height, out_width), places, frozen(np.array(numbers, np.int64)))
 
 
 def _read(reading: Any, length: int) -> tuple[NDArray, NDArray]:
-    """Returns places and weights, both (taps, length); of an axis that stays, its own."""
+    """Return places and weights, both (taps, length); of an axis that stays, its own."""
     places, weights = (np.arange(length), None) if reading is None else reading
     places = np.atleast_2d(places)
     return places, np.ones(places.shape) if weights is None else weights
+
+
+@dataclass(frozen=True)
+class TapsCut:
+    """The resizing of arrays of any type, axis by axis.
+
+    Attributes:
+        output: The result's shape.
+        places: Of the elements that are read, and their weights.
+        numbers: As ``conv.kernels.TAPS_FIELDS`` says.
+        memory: Bytes between passes.
+    """
+
+    output: tuple[int, ...]
+    places: tuple[NDArray, NDArray]
+    numbers: NDArray
+    memory: int
+
+
+@functools.lru_cache(maxsize=64)
+def taps_cut(
+    attributes: Attributes,
+    source: int,
+    shape: tuple[int, ...],
+    scales: tuple[float, ...],
+    sizes: tuple[int, ...],
+    threads: int,
+) -> TapsCut | None:
+    """Return how arrays of a type and a shape are resized; ``None`` if that is numpy's."""
+    asked = np.array(scales, np.float32) if scales else None, np.array(sizes) if sizes else None
+    try:
+        image = np.ndarray(shape, np.float32, UNREAD, strides=(0,) * len(shape))
+        along, outside = readings_of(np, image, None, *asked, **dict(attributes))
+    except ValueError:
+        return None
+    if outside or not along or any(weight is None for _, weight in along.values()):
+        return None
+    if 0 in shape or any(0 in each[0].shape for each in along.values()):
+        return None
+    wide, widens = source not in (*HALVES, FLOAT32), source not in (FLOAT32, FLOAT64)
+    width, count = 8 if wide else 4, math.prod(shape)
+    order = sorted(along, key=lambda axis: (along[axis][0].shape[-1] / shape[axis], -axis))
+    some = _Passes(list(shape), count * width * widens)
+    for axis in order:
+        some.add(axis, along[axis], width, widens or axis != order[-1], threads)
+    sums = FLOAT64 if wide else FLOAT32
+    read, made = variant(sums, source)[1], variant(source, sums)[0]
+    ends = np.iinfo(DTYPES[source]) if source in INTEGERS else None
+    numbers = [
+        *(len(order), widens, wide, read, SIZES[source], made, count, math.prod(some.lengths)),
+        *(ends is not None, bool(dict(attributes).get("antialias"))),
+        *((int(ends.min), int(ends.max)) if ends else (0, 0)),
+        *some.numbers,
+    ]
+    joined = frozen(np.concatenate(some.places)), frozen(np.concatenate(some.weights))
+    return TapsCut(tuple(some.lengths), joined, frozen(np.array(numbers, np.int64)), some.memory)
+
+
+@dataclass
+class _Passes:
+    """The passes along axes, as far as they are known.
+
+    Attributes:
+        lengths: The array's shape after the last of them.
+        memory: Bytes that they need.
+        places: The elements that each of them reads.
+        weights: Their weights.
+        numbers: ``conv.kernels.TAPS_PASS`` of each.
+    """
+
+    lengths: list[int]
+    memory: int
+    places: list[NDArray] = field(default_factory=list)
+    weights: list[NDArray] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+
+    def add(self, axis: int, reading: Any, width: int, goes_on: bool, threads: int) -> None:
+        """Add the pass along an axis, whose sums of ``width`` bytes are kept if it ``goes_on``."""
+        where, weight = reading
+        length, resized = self.lengths[axis], where.shape[-1]
+        inner = math.prod(self.lengths[axis + 1 :])
+        lines = math.prod(self.lengths[:axis]) * (resized if inner > 1 else 1)
+        first = sum(each.size for each in self.places)
+        work = len(where) * resized * math.prod(self.lengths) // length
+        grain, _ = shared_out(lines, work, SERIAL, threads)
+        target = self.memory if goes_on else -1
+        self.numbers += [length, inner, resized, len(where), first, target, lines, grain]
+        self.numbers.append(-(-lines // grain))
+        self.lengths[axis] = resized
+        self.memory += math.prod(self.lengths) * width * goes_on
+        self.places.append(where.reshape(-1).astype(np.int64))
+        self.weights.append(weight.reshape(-1).astype(np.float64))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tenonnx.records import record
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.depthwise import channels_layout, depthwise_layout, is_narrow, variant_of
@@ -14,6 +14,7 @@ from tenonnx_cpu.conv.layout import COLUMNS_PER_TASK, DEPTH, Layout, layout
 from tenonnx_cpu.conv.layout_assignment import SUITED
 from tenonnx_cpu.conv.pixels import PANEL, packed, pixels_layout
 from tenonnx_cpu.conv.reach import kept, reached, without_others
+from tenonnx_cpu.conv.tiles import tile_weights, tiles_layout
 from tenonnx_cpu.conv.winograd import tile_size, tiled, winograd_layout
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.runtime import JitKernel
@@ -27,6 +28,7 @@ DEPTHWISE = JitKernel("conv.depthwise", "conv_depthwise")
 CHANNELS = JitKernel("conv.channels", "conv_channels")
 PIXELS = JitKernel("conv.pixels", "conv_pixels")
 WINOGRAD = JitKernel("conv.winograd", "conv_winograd")
+TILES = JitKernel("conv.tiles", "conv_tiles")
 
 
 FEW, SHALLOW, LARGE = 100, 64, 1 << 16
@@ -38,8 +40,10 @@ SEEN = 1 << 18
 for every panel of channels, and the second-level cache should have them then."""
 
 
-def request(weight: NDArray | None) -> None:
-    """Has kernels compiled; ``weight`` is what images will be convolved with, if that is known."""
+def request(weight: NDArray | None, narrows: bool = False) -> None:
+    """Have kernels compiled; ``weight`` is what images will be convolved with, if that is known."""
+    if narrows:
+        TILES.request()
     CONV.request()
     DEPTHWISE.request()
     CHANNELS.request()
@@ -48,7 +52,7 @@ def request(weight: NDArray | None) -> None:
         WINOGRAD.request()
 
 
-@record
+@dataclass(frozen=True)
 class Plan:
     """The convolution of images of a shape.
 
@@ -71,7 +75,7 @@ Form: TypeAlias = tuple[tuple[int, ...], bool, bool]
 """An image's shape, whether its channels are last in memory, and whether the result's may be."""
 
 
-@record
+@dataclass(frozen=True)
 class Choice:
     """Chooses for a convolution.
 
@@ -81,6 +85,8 @@ class Choice:
         weight: What the kernels are in the registry, if they are and may be transformed.
         last: Whether results had better have their channels last.
         chain: About how many products to add one after the other.
+        narrows: Whether factors may be rounded to bfloat16.
+        panels: The weights in panels, by form.
     """
 
     attributes: Attributes
@@ -88,9 +94,11 @@ class Choice:
     weight: Weight | None = None
     last: bool = False
     chain: int = DEPTH
+    narrows: bool = False
+    panels: dict[Any, NDArray] = field(default_factory=dict, compare=False)
 
     def plans(self, form: Form, w: tuple[int, ...]) -> Iterator[Plan]:
-        """Returns how to convolve images of a form: what is tried first, and otherwise."""
+        """Return how to convolve images of a form: what is tried first, and otherwise."""
         (x, from_last, free), group, threads = form, self.attributes.group, self.threads
         to_last = self.last and free
         if len(x) == 5:
@@ -105,10 +113,15 @@ class Choice:
         if w[1] == 1 and group > 1:
             yield from self._of_channels(shape, w, windows, from_last, to_last)
             return
+        if self.narrows and self.weight is not None and group == 1 and min(windows.begins) >= 0:
+            cut = tiles_layout(shape, w[0], windows, threads, from_last, to_last)
+            yield Plan(TILES, cut, tile_weights(self.weight, windows), from_last, to_last)
         weights, size = None, 0
         if self.weight is not None:
-            taps = reached(windows)
-            if taps != tuple(slice(0, n) for n in windows.kernel):
+            taps = whole = tuple(slice(0, n) for n in windows.kernel)
+            if windows.is_padded:
+                taps = reached(windows)
+            if taps != whole:
                 windows, weights = without_others(windows, taps), kept(self.weight, taps)
             elif group == 1 and WINOGRAD.state:
                 size = tile_size(shape[0], w[0], w[1], windows)
@@ -136,7 +149,7 @@ class Choice:
         if self.weight is not None and (wanted or from_last or few or single):
             form = from_last, to_last or single
             cut = pixels_layout(shape, rows, windows, self.threads, *form)
-            yield Plan(PIXELS, cut, packed(self.weight, PANEL, taps, from_last), *form)
+            yield Plan(PIXELS, cut, self._packed(PANEL, taps, from_last), *form)
 
     def _of_channels(
         self,
@@ -151,5 +164,15 @@ class Choice:
         if self.weight is not None and fits and wanted:
             form = from_last, to_last
             cut = channels_layout(shape, windows, self.threads, *form)
-            yield Plan(CHANNELS, cut, packed(self.weight, cpu().lanes), *form)
+            yield Plan(CHANNELS, cut, self._packed(cpu().lanes), *form)
         yield Plan(DEPTHWISE, depthwise_layout(shape, w[0], windows, self.threads))
+
+    def _packed(
+        self, panel: int, taps: tuple[slice, ...] = (), channels_last: bool = False
+    ) -> NDArray:
+        """Return the weights in panels, as ``packed`` does; the registry is asked once."""
+        assert self.weight is not None, "others are not packed"
+        key = panel, tuple((each.start, each.stop) for each in taps), channels_last
+        if (made := self.panels.get(key)) is None:
+            made = self.panels[key] = packed(self.weight, panel, taps, channels_last)
+        return made

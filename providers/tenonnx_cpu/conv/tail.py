@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from tenonnx.affine import Affine, affine_of, channels_of
 from tenonnx.planning.anchors import BROADCASTING, Part, Walk
-from tenonnx.records import changeable, field
 from tenonnx_cpu.activation import ACTIVATION, NONE, Activation
+from tenonnx_cpu.buffers import frozen
 from tenonnx_cpu.elementwise.kernels.opcodes import LEAKY_RELU
 from tenonnx_cpu.fuse import Scope
 from tenonnx_cpu.kernel_selection import NDArray
@@ -22,33 +23,27 @@ if TYPE_CHECKING:
 
 @functools.lru_cache(maxsize=256)
 def per_channel(count: int) -> tuple[NDArray, NDArray]:
-    """Returns factors and summands that change nothing."""
-    return np.ones(count, np.float32), np.zeros(count, np.float32)
+    """Return factors and summands that change nothing."""
+    return frozen(np.ones(count, np.float32)), frozen(np.zeros(count, np.float32))
 
 
-@changeable
+@dataclass(eq=False)
 class Tail:
-    """Nodes from a convolution on: ``activate(conv * scale + shift + residual)``.
+    """The operations on a convolution's result: ``activate(conv * scale + shift + residual)``.
 
     Attributes:
-        nodes: The convolution first.
-        output: What the last of them makes.
         scale: A factor per channel, or ``None``.
         shift: What is added per channel beside the convolution's bias times the scale.
-        residual: What is added element by element.
         activation: What is done to the sums.
     """
 
-    nodes: tuple[ir.Node, ...]
-    output: ir.Value
     scale: NDArray | None = None
     shift: NDArray | None = None
-    residual: ir.Value | None = None
     activation: Activation = NONE
     _shifts: dict[int, tuple[NDArray, NDArray]] = field(default_factory=dict)
 
     def shifted(self, bias: NDArray | None) -> NDArray:
-        """Returns what to add per channel, for a convolution with this bias."""
+        """Return what to add per channel, for a convolution with this bias."""
         if self.shift is None:
             assert bias is not None, "without a shift there is nothing to add but the bias"
             return bias
@@ -58,11 +53,11 @@ class Tail:
         if known is None or known[0] is not bias:
             scaled = bias if self.scale is None else bias * self.scale
             self._shifts.clear()
-            known = self._shifts[id(bias)] = bias, (scaled + self.shift).astype(np.float32)
+            known = self._shifts[id(bias)] = bias, frozen((scaled + self.shift).astype(np.float32))
         return known[1]
 
     def summand(self, rows: int, bias: NDArray | None) -> NDArray | None:
-        """Returns what is added to each of ``rows`` channels; ``None`` if kernels do not take it.
+        """Return what is added to each of ``rows`` channels; ``None`` if kernels do not take it.
 
         Nor do they take factors of another number of channels, which numpy broadcasts or refuses.
         """
@@ -74,18 +69,36 @@ class Tail:
         return shift if shift.shape == (rows,) and fits(shift) else None
 
     def follow(self, affine: Affine) -> None:
-        """Takes one more factor and summand per channel."""
+        """Take one more factor and summand per channel."""
         factor, shift = affine
         if factor is None:
             factor = np.ones_like(shift)
         scale, before = self.scale, self.shift
-        self.scale = (factor if scale is None else scale * factor).astype(np.float32)
+        self.scale = frozen((factor if scale is None else scale * factor).astype(np.float32))
         after = np.zeros_like(factor) if shift is None else shift
-        self.shift = (after if before is None else before * factor + after).astype(np.float32)
+        self.shift = frozen(
+            (after if before is None else before * factor + after).astype(np.float32)
+        )
+
+
+class TailNodes(NamedTuple):
+    """A convolution and the nodes of its tail.
+
+    Attributes:
+        nodes: The convolution first.
+        output: The output of the last one.
+        residual: What is added element by element.
+        tail: Their operations.
+    """
+
+    nodes: tuple[ir.Node, ...]
+    output: ir.Value
+    residual: ir.Value | None
+    tail: Tail
 
 
 def _affine(node: ir.Node, walk: Walk[Scope]) -> Affine | str:
-    """Reads a normalization by constants, or a factor or summand of each channel."""
+    """Read a normalization by constants, or a factor or summand of each channel."""
     anchor, site = walk.nodes[0], walk.scope.site(walk.nodes[0])
     if site.given(2) and site.constant(2) is None:
         # What is added per channel would have to be computed in each run.
@@ -105,13 +118,13 @@ def _residual(node: ir.Node, walk: Walk[Scope]) -> ir.Value | str:
 
 
 def _is_narrow(value: ir.Value) -> bool:
-    """Says whether a value is known to be of another shape than an image, such as one number."""
+    """Return whether a value is known to be of another shape than an image, such as one number."""
     shape = value.shape
     return shape is not None and (len(shape) not in (3, 4, 5) or all(d == 1 for d in shape[2:]))
 
 
 def _activation(node: ir.Node, walk: Walk[Scope]) -> Activation | str:
-    """Reads an activation, or a PRelu of one slope."""
+    """Read an activation, or a PRelu of one slope."""
     if node.op_type != "PRelu":
         return ACTIVATION.read(node, walk)  # type: ignore[no-any-return]  # one, or why not
     slope = walk.scope.site(node).constant(1)
@@ -129,13 +142,10 @@ RESIDUAL = Part("residual", ("Add",), _residual, since=BROADCASTING)
 ACTIVATED = Part("activation", (*ACTIVATION.operators, "PRelu"), _activation)
 
 
-def find_tail(node: ir.Node, scope: Scope) -> Tail:
-    """Returns the longest tail after a convolution that the fusion takes."""
+def find_tail(node: ir.Node, scope: Scope) -> TailNodes:
+    """Return the longest tail after a convolution that the fusion takes."""
     walk = scope.follow(node)
-    activation = walk.found.get(ACTIVATED.name, NONE)
-    tail = Tail(
-        walk.nodes, walk.value, residual=walk.found.get(RESIDUAL.name), activation=activation
-    )
+    tail = Tail(activation=walk.found.get(ACTIVATED.name, NONE))
     for affine in walk.found.get(PER_CHANNEL.name, ()):
         tail.follow(affine)
-    return tail
+    return TailNodes(walk.nodes, walk.value, walk.found.get(RESIDUAL.name), tail)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tenonnx.provider import HOST
-from tenonnx.records import record
 from tenonnx_array.windows import place_transposed
-from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.buffers import empty, frozen
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.attributes import Attributes
@@ -69,11 +69,11 @@ def fuse_conv_transpose(node: ir.Node, scope: Scope) -> Fused | None:
         return None
     if attributes.group < 1 or weight.shape[0] % attributes.group or not weight.size:
         return None
-    tail = find_tail(node, scope)
+    nodes, output, _, tail = find_tail(node, scope)
     request(None)
     INTERLEAVE.request()
     WHOLE.request()
-    plain = scope.fallback(tail.nodes, inputs, tail.output)
+    plain = scope.fallback(nodes, inputs, output)
     phases = Phases.of(handle, attributes.group, strides)
     placed = functools.partial(
         place_transposed,
@@ -85,11 +85,11 @@ def fuse_conv_transpose(node: ir.Node, scope: Scope) -> Fused | None:
         output_shape=_numbers(site, "output_shape"),
     )
     call = TransposedCall(phases, placed, tail, bias, scope.threads, plain)
-    return Fused(tail.nodes, inputs, (tail.output,), Capturable(call.launch))
+    return Fused(nodes, inputs, (output,), Capturable(call.launch))
 
 
 def _whole(made: Launch, cut: Cut, numbers: NDArray) -> Launch:
-    """Returns a launch of a convolution that puts its phases together besides."""
+    """Return a launch of a convolution that puts its phases together besides."""
     x, w, phases, *rest, memory, threads = made.arguments
     place = memory.size
     room = floats(place + phases.size)
@@ -102,7 +102,7 @@ def _numbers(site: Site, name: str) -> tuple[int, ...] | None:
     return tuple(value) if value else None
 
 
-@record
+@dataclass(frozen=True)
 class Phases:
     """The weights of a transposed convolution as those of a convolution.
 
@@ -118,7 +118,7 @@ class Phases:
 
     @classmethod
     def of(cls, weight: Weight, group: int, strides: tuple[int, ...]) -> Phases:
-        """Returns what weights (C, M / group, kernel, ...) are as phases."""
+        """Return what weights (C, M / group, kernel, ...) are as phases."""
         name = f"conv-transposed:1:{group}:{strides}"
         made = weight.derive(name, lambda: phases_of(weight.on(HOST), group, strides))
         return cls(made, group, strides)
@@ -154,8 +154,6 @@ class TransposedCall:
         self._weights = phases.weight.on(HOST)
         self._bias = None if bias is None else self._repeated(bias)
         self._tail = Tail(
-            tail.nodes,
-            tail.output,
             None if tail.scale is None else self._repeated(tail.scale),
             None if tail.shift is None else self._repeated(tail.shift),
             activation=tail.activation,
@@ -164,7 +162,7 @@ class TransposedCall:
         self._cuts: dict[tuple[int, ...], Cut | None] = {}
 
     def launch(self, x: NDArray, w: NDArray, b: NDArray | None = None) -> Any:
-        """Returns a launch that does what the nodes do, or what it returns."""
+        """Return a launch that does what the nodes do, or what it returns."""
         try:
             cut = self._cuts[x.shape]
         except KeyError:
@@ -191,11 +189,11 @@ class TransposedCall:
         return y
 
     def _repeated(self, values: NDArray) -> NDArray:
-        """Returns what belongs to a channel for each of its phases."""
-        return np.repeat(np.asarray(values, np.float32), self._phases.count)
+        """Return what belongs to a channel for each of its phases."""
+        return frozen(np.repeat(np.asarray(values, np.float32), self._phases.count))
 
     def _cut(self, shape: tuple[int, ...]) -> Cut | None:
-        """Returns how images of a shape are taken; ``None`` if they are not."""
+        """Return how images of a shape are taken; ``None`` if they are not."""
         rank = self._weights.ndim - 2
         cut = None
         if len(shape) == rank + 2 and 0 not in shape:
@@ -213,6 +211,9 @@ class TransposedCall:
 
     def _convolution(self, pads: tuple[int, ...]) -> ConvCall:
         attributes = Attributes(self._phases.group, None, None, None, pads, "NOTSET")
-        nothing: Call = lambda *_: None  # noqa: E731 - what says that no kernel took it
         weight = self._phases.weight
-        return ConvCall(attributes, self._tail, self._threads, nothing, weight, chain=CHAIN)
+        return ConvCall(attributes, self._tail, self._threads, _nothing, weight, chain=CHAIN)
+
+
+def _nothing(*_: Any) -> None:
+    """Say that no kernel takes the arrays."""

@@ -58,13 +58,13 @@ SPAN = 14
 
 
 def tiled(weight: Weight, size: int) -> NDArray:
-    """Returns a weight's ``transformed``, flat, kept by its registry."""
+    """Return a weight's ``transformed``, flat, kept by its registry."""
     made = weight.derive(f"winograd:1:{size}", lambda: transformed(weight.on(HOST), size))
     return made.on(HOST).reshape(-1)  # type: ignore[no-any-return]  # the host's are numpy's
 
 
 def transformed(w: NDArray, size: int) -> NDArray:
-    """Returns weights ``(K, C, 3, 3)`` as ``(panels, places, C, PANEL)``, for tiles of a size."""
+    """Return weights ``(K, C, 3, 3)`` as ``(panels, places, C, PANEL)``, for tiles of a size."""
     from tenonnx.planning.blas import leaving  # with the first weights that no file has
 
     rows, channels = w.shape[:2]
@@ -80,7 +80,7 @@ def transformed(w: NDArray, size: int) -> NDArray:
 
 
 def tile_size(batch: int, rows: int, channels: int, windows: Windows) -> int:
-    """Returns the size of tile that costs least; 0 if it is not less than without tiles."""
+    """Return the size of tile that costs least; 0 if it is not less than without tiles."""
     plain = windows.kernel == (3, 3) and windows.strides == windows.dilations == (1, 1)
     if not plain:
         return 0
@@ -99,7 +99,7 @@ def tile_size(batch: int, rows: int, channels: int, windows: Windows) -> int:
 def winograd_layout(
     shape: tuple[int, ...], rows: int, size: int, windows: Windows, threads: int
 ) -> Layout:
-    """Returns how to convolve an image ``(N, C, H, W)`` with ``rows`` kernels by tiles."""
+    """Return how to convolve an image ``(N, C, H, W)`` with ``rows`` kernels by tiles."""
     batch, channels = shape[:2]
     (height, width), (out_height, out_width) = windows.size, windows.output
     tiles_y, tiles_x = -(-out_height // size), -(-out_width // size)
@@ -130,7 +130,7 @@ def winograd_layout(
 
 
 def _block_rows(height: int, width: int, strips: int, panels: int, threads: int, most: int) -> int:
-    """Returns how many rows of tiles a block has: so many that threads have the least to do."""
+    """Return how many rows of tiles a block has: so many that threads have the least to do."""
 
     def cost(rows: int) -> float:
         blocks = -(-height // rows)
@@ -147,6 +147,6 @@ def _block_rows(height: int, width: int, strips: int, panels: int, threads: int,
 
 
 def _multiply(tiles: int) -> float:
-    """Returns how long products of so many tiles take, a row of a largest tile being 1."""
+    """Return how long products of so many tiles take, a row of a largest tile being 1."""
     count = -(-tiles // TILE_ROWS)
     return count * max(6, -(-tiles // count)) + STREAM if tiles else 0

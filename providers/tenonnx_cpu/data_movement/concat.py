@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from tenonnx_cpu.buffers import SMALL, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.data_movement.moving import (
+    ALIKE,
     LARGE,
     NOTHING,
     RUNS,
@@ -45,53 +47,70 @@ FEW, SHORT = 512, 32
 
 @specialize("Concat")
 def specialize_concat(site: Site, plain: Call) -> Call | None:
-    """Takes arrays of one dtype."""
+    """Take arrays of one dtype."""
     axis, count = site.attribute("axis", None), len(site.node.inputs)
     if axis is None:
         return None
-    threads = site.threads
-    if threads > 1:
+    if site.threads > 1:
         CONCAT.request()
+    call = ConcatCall(axis, site.threads, plain)
+    if count > SOURCES:
+        return call
+    mover = Mover(call, call, NOTHING, count, site.threads)
+    return Capturable(mover.call, functools.partial(_of_any_length, mover, axis, plain))
 
-    def call(*arrays: Any) -> Any:
-        first = arrays[0]
+
+@dataclass(frozen=True, eq=False)
+class ConcatCall:
+    """Puts arrays side by side.
+
+    Attributes:
+        axis: Along which.
+        threads: How many to use at most.
+        plain: Computes the same from the same arrays.
+    """
+
+    axis: int
+    threads: int
+    plain: Call
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Return the result."""
+        first, axis = arrays[0], self.axis
         nbytes = 0
         for array in arrays:
             if array.dtype != first.dtype or array.ndim != first.ndim:
-                return plain(*arrays)
+                return self.plain(*arrays)
             nbytes += array.nbytes
         if nbytes < SMALL or first.dtype == object or not -first.ndim <= axis < first.ndim:
-            return plain(*arrays)
+            return self.plain(*arrays)
         shape = list(first.shape)
         shape[axis] = sum(array.shape[axis] for array in arrays)
         out = empty(tuple(shape), first.dtype)
-        if threads > 1 and nbytes >= ENOUGH and concat(arrays, axis % first.ndim, out, threads):
+        is_shared = self.threads > 1 and nbytes >= ENOUGH
+        if is_shared and concat(arrays, axis % first.ndim, out, self.threads):
             return out
         return np.concatenate(arrays, axis, out=out)
 
-    def trace(arrays: Sequence[NDArray]) -> Moves | None:
+    def trace(self, arrays: Sequence[NDArray]) -> Moves | None:
+        """Return the moves that do it; ``None`` if the kernel does not."""
         if all(array.flags.c_contiguous for array in arrays):
-            return moves_of([array.shape for array in arrays], axis)
+            return moves_of(tuple(array.shape for array in arrays), self.axis)
         if sum(array.size for array in arrays) > LARGE:
             return None
-        return traced(plain(*(numbers_of(array, n) for n, array in enumerate(arrays))))
+        return traced(self.plain(*(numbers_of(array, n) for n, array in enumerate(arrays))))
 
-    @functools.lru_cache(maxsize=4)
-    def whole(*shapes: tuple[int, ...]) -> Moves | None:
-        return moves_of(shapes, axis, WHOLE)
 
-    def grown(*arrays: Any) -> Any:
-        if not mover.takes(arrays) or not all(array.flags.c_contiguous for array in arrays):
-            return plain(*arrays)
-        moves = whole(*(array.shape for array in arrays))
-        return plain(*arrays) if moves is None else mover.launch(moves, arrays, (1, threads))
-
-    mover = Mover(trace, call, NOTHING, count, threads)
-    return call if count > SOURCES else Capturable(mover.call, grown)
+def _of_any_length(mover: Mover, axis: int, plain: Call, *arrays: Any) -> Any:
+    """Return a launch that is alike for arrays of any length."""
+    if not mover.takes(arrays) or not all(array.flags.c_contiguous for array in arrays):
+        return plain(*arrays)
+    moves = moves_of(tuple(array.shape for array in arrays), axis, WHOLE)
+    return plain(*arrays) if moves is None else mover.launch(moves, arrays, (1, mover.threads))
 
 
 def concat(arrays: tuple[Any, ...], axis: int, out: Any, threads: int) -> bool:
-    """Writes arrays side by side into ``out`` on several threads; ``False`` where numpy must.
+    """Write arrays side by side into ``out`` on several threads; ``False`` where numpy must.
 
     Args:
         arrays: Of one dtype, which takes a multiple of 4 bytes.
@@ -114,8 +133,9 @@ def concat(arrays: tuple[Any, ...], axis: int, out: Any, threads: int) -> bool:
     return True
 
 
-def moves_of(shapes: Sequence[tuple[int, ...]], axis: int, longest: int = RUN) -> Moves | None:
-    """Returns the moves that put contiguous arrays of these shapes side by side.
+@functools.lru_cache(maxsize=ALIKE)
+def moves_of(shapes: tuple[tuple[int, ...], ...], axis: int, longest: int = RUN) -> Moves | None:
+    """Return the moves that put contiguous arrays of these shapes side by side.
 
     Args:
         shapes: The arrays'.

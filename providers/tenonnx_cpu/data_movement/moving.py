@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
-from tenonnx.records import record
-from tenonnx_cpu.buffers import empty
-from tenonnx_cpu.capture.capturable import KEPT, PATIENCE, Capturable
+from tenonnx_cpu.buffers import empty, frozen
+from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, is_fixed
+from tenonnx_cpu.capture.recent import KEPT
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.threading_config import shared_out
@@ -37,14 +38,20 @@ SMALL, LARGE = 1 << 12, 1 << 20
 ENOUGH = 1 << 17
 """Bytes that are worth a second thread."""
 
+REPEATS = 4
+"""Numbers of repetitions whose moves a node keeps."""
+
+ALIKE = 64
+"""Small results whose moves nodes share: the same ones are in each layer of a model."""
+
 PLACES = 40
 """Bits of an element's place in a source."""
 
-NOTHING = np.zeros(1, np.uint8)
+NOTHING = frozen(np.zeros(1, np.uint8))
 UNKNOWN, VIEW = object(), object()
 
 
-@record
+@dataclass(frozen=True)
 class Moves:
     """The moves of a result's elements.
 
@@ -59,17 +66,23 @@ class Moves:
 
 @specialize("DepthToSpace", "Gather", "Pad", "ReverseSequence", "SpaceToDepth", "Tile")
 def specialize_moves(site: Site, plain: Call) -> Call | None:
-    """Takes nodes whose inputs are constants but for the first; Tile's may be of shapes alone."""
+    """Take nodes whose inputs are constants but for the first; Tile's may be of shapes alone."""
     node = site.node
     if node.op_type == "Gather" and (site.constant(1) is None or site.dtype(0) == TEXT):
         index = node.inputs[1]
         is_one = index is not None and index.shape is not None and index.shape.rank() == 0
-        return functools.partial(_one, plain) if is_one and not site.attribute("axis", 0) else None
+        if site.attribute("axis", 0):
+            return None
+        if is_one or site.dtype(0) == TEXT:
+            return functools.partial(_one, plain) if is_one else None
+        from tenonnx_cpu.data_movement.indexed import gather_rows  # for places that are computed
+
+        return gather_rows(site, plain)
     parameters = [site.constant(n) for n in range(1, len(node.inputs))]
     given = zip(parameters, node.inputs[1:], strict=True)
     if any(value is not None and constant is None for constant, value in given):
         is_tile = node.op_type == "Tile" and len(parameters) == 1
-        return _repeated(plain, site.threads) if is_tile else None
+        return Capturable(Repeating(plain, site.threads)) if is_tile else None
     fill = NOTHING
     if node.op_type == "Pad":
         if (node.version or 1) < 11:
@@ -81,66 +94,102 @@ def specialize_moves(site: Site, plain: Call) -> Call | None:
         if site.attribute("mode", "constant") == "constant":
             parameters[1:2] = [np.array(-1)]
 
-    return Capturable(_mover(plain, parameters, fill, site.threads).call)
+    return Capturable(mover(plain, parameters, site.threads, fill).call)
 
 
 def _one(plain: Call, data: NDArray, index: NDArray) -> Any:
-    """Returns one slice, as a body of Loop takes in each turn: a view, as the array kernel's is."""
+    """Return one slice, as a body of Loop takes in each turn: a view, as the array kernel's is."""
     try:
         return data[index.item(), ...]
     except (IndexError, ValueError):
         return plain(data, index)
 
 
-def _repeated(plain: Call, threads: int) -> Capturable:
-    """Returns what repeats an array as often as shapes say."""
+class Repeating:
+    """Repeats an array as often as shapes say.
 
-    @functools.lru_cache(maxsize=4)
-    def mover(repeats: bytes) -> Mover:
-        return _mover(plain, [np.frombuffer(repeats, np.int64)], NOTHING, threads)
+    Args:
+        plain: Repeats one by numbers from anywhere.
+        threads: How many to use at most.
+    """
 
-    def call(x: NDArray, repeats: NDArray) -> Any:
-        return mover(repeats.tobytes()).call(x, repeats) if is_fixed(repeats) else plain(x, repeats)
+    def __init__(self, plain: Call, threads: int) -> None:
+        self._plain, self._threads = plain, threads
+        self._movers: dict[bytes, Mover] = {}
 
-    return Capturable(call)
+    def __call__(self, x: NDArray, repeats: NDArray) -> Any:
+        """Return a launch, or the result."""
+        if not is_fixed(repeats):
+            return self._plain(x, repeats)
+        if (found := self._movers.get(key := repeats.tobytes())) is None:
+            found = mover(self._plain, [np.frombuffer(key, np.int64)], self._threads)
+            self._movers = dict([*self._movers.items(), (key, found)][-REPEATS:])
+        return found.call(x, repeats)
 
 
-def _mover(plain: Call, parameters: Sequence[NDArray | None], fill: NDArray, threads: int) -> Mover:
-    """Returns what does as an array kernel does with its first input."""
+def mover(
+    plain: Call, parameters: Sequence[NDArray | None], threads: int, fill: NDArray = NOTHING
+) -> Mover:
+    """Return what does as an array kernel does with its first input, whose elements it moves."""
+    return Mover(ConstantMoves(plain, tuple(parameters)), plain, fill, 1, threads)
 
-    def trace(arrays: Sequence[NDArray]) -> Any:
+
+class FindsMoves(Protocol):
+    """A way to find out how a result's elements are moved."""
+
+    def trace(self, arrays: Sequence[NDArray]) -> Any:
+        """Return the moves for such arrays; ``None`` if the kernel is not for them."""
+
+
+@dataclass(frozen=True, eq=False)
+class ConstantMoves:
+    """The moves of an array kernel whose inputs are constants but for the first.
+
+    Attributes:
+        plain: The kernel.
+        parameters: Its other inputs.
+    """
+
+    plain: Call
+    parameters: tuple[NDArray | None, ...]
+
+    def trace(self, arrays: Sequence[NDArray]) -> Any:
+        """Return the moves, or ``VIEW`` if the result is one."""
         if arrays[0].size > LARGE:
             return None
         numbers = numbers_of(arrays[0], 0)
-        moved = plain(numbers, *parameters)
+        moved = self.plain(numbers, *self.parameters)
         return VIEW if np.may_share_memory(moved, numbers) else traced(moved)
-
-    return Mover(trace, plain, fill, 1, threads)
 
 
 class Mover:
     """Moves elements of arrays whose shapes come again.
 
     Args:
-        trace: Returns how, for arrays of some shapes; ``None`` if the kernel is not for them.
+        moves: Finds out how, for arrays of some shapes.
         plain: Does it for all.
         fill: The value of the result's elements to which nothing is moved.
         count: How many of a step's inputs are moved.
         threads: How many threads to use at most.
+
+    Attributes:
+        threads: The same number.
     """
 
-    def __init__(self, trace: Any, plain: Call, fill: NDArray, count: int, threads: int) -> None:
-        self._trace = trace
+    def __init__(
+        self, moves: FindsMoves, plain: Call, fill: NDArray, count: int, threads: int
+    ) -> None:
+        self.threads = threads
+        self._tracer = moves
         self._plain = plain
         self._count = count
-        self._threads = threads
-        self._fills = functools.cache(lambda dtype: fill.astype(dtype).view(np.uint8))
-        self._patience = PATIENCE
+        self._fill = fill
+        self._fills: dict[np.dtype[Any], NDArray] = {}
         self._found: dict[Any, Any] = {}
         MOVE.request()
 
     def call(self, *given: Any) -> Any:
-        """Returns the result, or a launch of what makes it."""
+        """Return the result, or a launch of what makes it."""
         arrays = given[: self._count]
         moves = self._moves(arrays)
         if moves is None:
@@ -152,7 +201,7 @@ class Mover:
     def launch(
         self, moves: Moves, arrays: Sequence[NDArray], shared: tuple[int, int] | None = None
     ) -> Launch:
-        """Returns a launch of what moves arrays' elements.
+        """Return a launch of what moves arrays' elements.
 
         Args:
             moves: How.
@@ -163,15 +212,17 @@ class Mover:
         out = empty(moves.shape, dtype)
         sources = [bytes_of(array) for array in arrays]
         sources += [NOTHING] * (SOURCES - len(sources))
-        grain, team = shared or shared_out(len(moves.runs), out.nbytes, ENOUGH, self._threads)
+        grain, team = shared or shared_out(len(moves.runs), out.nbytes, ENOUGH, self.threads)
+        if (fill := self._fills.get(dtype)) is None:
+            fill = self._fills[dtype] = frozen(self._fill.astype(dtype).view(np.uint8))
         arguments = (
-            moves.runs, *sources, self._fills(dtype), out.reshape(-1).view(np.uint8),
+            moves.runs, *sources, fill, out.reshape(-1).view(np.uint8),
             out.itemsize, grain, team,
         )  # fmt: skip
         return Launch(MOVE.run, arguments, out)
 
     def takes(self, arrays: Sequence[Any]) -> bool:
-        """Says whether the kernel moves such arrays' elements."""
+        """Return whether the kernel moves such arrays' elements."""
         if MOVE.run is None or any(type(array) is not np.ndarray for array in arrays):
             return False
         dtype = arrays[0].dtype
@@ -184,9 +235,6 @@ class Mover:
             return None
         forms = tuple((array.shape, array.strides) for array in arrays)
         if forms not in self._found:
-            if not self._patience:
-                return None
-            self._patience -= 1
             is_first = not self._found
             latest = [*self._found.items(), (forms, UNKNOWN)][-KEPT:]
             self._found = dict(latest)
@@ -196,39 +244,52 @@ class Mover:
                 return None
         found = self._found.get(forms, UNKNOWN)
         if found is UNKNOWN:
-            self._found[forms] = found = self._trace(arrays)
+            self._found[forms] = found = self._tracer.trace(arrays)
         return found
 
 
 def bytes_of(array: NDArray) -> NDArray:
-    """Returns the bytes of an array's first element, where they are."""
+    """Return the bytes of an array's first element, where they are."""
     if not array.size:
         return NOTHING
     return array[(slice(1),) * array.ndim].reshape(1).view(np.uint8)
 
 
 def place_in(source: Any) -> Any:
-    """Returns the number of a source's first element; those before it are in the same source."""
+    """Return the number of a source's first element; those before it are in the same source."""
     return (source << PLACES) + (1 << PLACES - 1)
 
 
 def numbers_of(array: NDArray, source: int) -> NDArray:
-    """Returns an array whose elements say where an array's elements lie in its memory."""
-    numbers = np.full(array.shape, place_in(source), np.int64)
-    for axis, (length, step) in enumerate(zip(array.shape, array.strides, strict=True)):
-        steps = np.arange(length) * (step // array.itemsize)
-        numbers += steps.reshape(-1, *(1,) * (array.ndim - 1 - axis))
-    return numbers
+    """Return an array whose elements say where an array's elements lie in its memory."""
+    steps = tuple(step // array.itemsize for step in array.strides)
+    number = _numbers_of if array.size <= SMALL else _numbers_of.__wrapped__
+    return number(array.shape, steps, source)
+
+
+@functools.lru_cache(maxsize=ALIKE)
+def _numbers_of(shape: tuple[int, ...], steps: tuple[int, ...], source: int) -> NDArray:
+    numbers = np.full(shape, place_in(source), np.int64)
+    for axis, (length, step) in enumerate(zip(shape, steps, strict=True)):
+        numbers += (np.arange(length) * step).reshape(-1, *(1,) * (len(shape) - 1 - axis))
+    return frozen(numbers)
 
 
 def traced(numbers: NDArray) -> Moves | None:
-    """Returns the moves that put elements where their numbers are; -1 is the fill.
+    """Return the moves that put elements where their numbers are; -1 is the fill.
 
     Only from adjacent elements, in either direction, and from one again and again.
     """
-    flat = numbers.reshape(-1)
-    if not flat.size or flat.size > LARGE or numbers.dtype != np.int64:
+    if not 0 < numbers.size <= LARGE or numbers.dtype != np.int64:
         return None
+    trace = _traced if numbers.size <= SMALL else _traced.__wrapped__
+    runs = trace(numbers.tobytes())
+    return None if runs is None else Moves(numbers.shape, runs)
+
+
+@functools.lru_cache(maxsize=ALIKE)
+def _traced(numbers: bytes) -> NDArray | None:
+    flat = np.frombuffer(numbers, np.int64)
     flat = np.where(flat < 0, place_in(FILL), flat)
     steps = np.diff(flat)
     near = np.abs(steps) <= 1
@@ -241,11 +302,9 @@ def traced(numbers: NDArray) -> Moves | None:
     first, apart = flat[starts], np.where(counts > 1, np.append(steps, 1)[starts], 1)
     sources = first >> PLACES
     columns = (sources, first - place_in(sources), starts, counts, apart)
-    return Moves(numbers.shape, fixed(np.stack(columns, 1)))
+    return fixed(np.stack(columns, 1))
 
 
 def fixed(runs: NDArray) -> NDArray:
-    """Returns runs as the kernel takes them, which nobody may change."""
-    runs = np.ascontiguousarray(runs, np.int64)
-    runs.flags.writeable = False
-    return runs
+    """Return runs as the kernel takes them, which nobody may change."""
+    return frozen(np.ascontiguousarray(runs, np.int64))

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tenonnx.planning.lower import is_constant
-from tenonnx.records import record
 from tenonnx.sizes import ANY, rank_of, sizes_of
 from tenonnx.traits import VIEWS
-from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.buffers import empty, frozen
 from tenonnx_cpu.capture.capturable import Capturable, dynamic
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.data_movement.kernels import AXES, TOGETHER
+from tenonnx_cpu.elementwise.typed import APPLY, OF_SIZE, copied, first_of
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site, specialize
 from tenonnx_cpu.threading_config import shared_out
@@ -55,43 +56,77 @@ STRIDED = frozenset(
 IN_PIECES = STRIDED | VIEWS | {"Concat"}
 """Operators that, where there is little to copy, had better have a view."""
 
+APART = frozenset({"Expand", "Slice", "Split", "Transpose"})
+"""Operators whose results are views with elements that may lie apart."""
+
 PARTS = frozenset({"Slice", "Split"})
 """Those of them whose results' readers copy a part each, if they copy."""
 
 
+MOST_BYTES = 1 << 26
+"""Bytes of a view of an input that a kernel copies as it leaves the graph; of more, the session
+finds out whether there is room."""
+
+
 @specialize("Transpose")
 def specialize_transpose(site: Site, plain: Call) -> Call | None:
-    """Returns a view, or copies on a kernel if some reader would on numpy."""
+    """Return a view, or copies on a kernel if some reader would on numpy."""
     result = site.node.outputs[0]
-    copies = _is_copied(result, _lain(site))
-    threads = site.threads
-    least = LEAST if any(node.op_type in IN_PIECES for node, _ in result.uses()) else 1
-    if copies:
-        TRANSPOSE.request()
+    copies, leaves = _is_copied(result, _lain(site)), leaves_graph(site)
+    if not copies and not leaves:
+        return dynamic(functools.partial(_as_view, plain))
+    in_pieces = any(node.op_type in IN_PIECES for node, _ in result.uses())
+    least = LEAST if in_pieces and not leaves else 1
+    request_copies(site)
+    return Capturable(functools.partial(_in_new_order, least, site.threads, plain))
 
-    def call(x: NDArray) -> Launch:
-        y = plain(x)
-        if copies and y.size >= least and not y.flags.c_contiguous:
-            return ordered(y, threads) or Launch(None, (), y)
-        return Launch(None, (), y)
 
-    return Capturable(call) if copies else dynamic(call)
+def request_copies(site: Site) -> None:
+    """Have the kernels of ``ordered`` loaded that a node may need."""
+    TRANSPOSE.request()
+    if site.dtype(0) != F32:
+        APPLY.request(works=False)
+
+
+def leaves_graph(site: Site) -> bool:
+    """Return whether a node's result leaves the graph as a view of an input: then it is copied."""
+    outputs, value = site.node.outputs, site.node.inputs[0]
+    if len(outputs) > 1 or not outputs[0].is_graph_output():
+        return False
+    while value is not None and (maker := value.producer()) is not None:
+        if maker.op_type not in VIEWS | APART:
+            return False
+        value = maker.inputs[0]
+    return value is not None and not is_constant(value)
+
+
+def _as_view(plain: Call, x: NDArray) -> Launch:
+    return Launch(None, (), plain(x))
+
+
+def _in_new_order(least: int, threads: int, plain: Call, x: NDArray) -> Launch:
+    """Copy elements in their new order, if there are at least so many."""
+    y = plain(x)
+    if y.size >= least and not y.flags.c_contiguous:
+        return ordered(y, threads) or Launch(None, (), y)
+    return Launch(None, (), y)
 
 
 def ordered(x: NDArray, threads: int) -> Launch | None:
-    """Returns what puts an array's elements in order, side by side, if the kernel does."""
+    """Return what puts an array's elements in order, side by side, if a kernel does."""
     run = TRANSPOSE.run
-    if run is None or x.dtype != F32 or not x.size or not x.flags.aligned:
+    if run is None or not x.size or not x.flags.aligned or x.dtype.hasobject:
         return None
-    cut = cut_of(x.shape, x.strides, threads)
+    cut = cut_of(x.shape, x.strides, x.itemsize, threads)
     if cut is None:
-        return None
-    made, start = empty(x.shape), as_strided(x, (1,), (4,))
-    return Launch(run, (start, made.reshape(-1), cut.numbers, cut.threads), made)
+        return copied(x, threads)
+    made = empty(x.shape, x.dtype)
+    arguments = first_of(x), made.reshape(-1).view(np.uint8), cut.numbers, cut.threads
+    return Launch(run, arguments, made)
 
 
 def _lain(site: Site) -> NDArray | None:
-    """Returns an array that lies as the result of a Transpose does, if its shape is known.
+    """Return an array that lies as the result of a Transpose does, if its shape is known.
 
     It has strides alone, and no memory for elements.
     """
@@ -106,14 +141,14 @@ def _lain(site: Site) -> NDArray | None:
 
 
 def _known(value: ir.Value | None) -> tuple[int, ...] | None:
-    """Returns the shape of a value, if it is known to the last size."""
+    """Return the shape of a value, if it is known to the last size."""
     sizes = () if value is None else sizes_of(value)
     known = tuple(size for size in sizes if size is not None)
     return known if known and len(known) == len(sizes) and ANY not in known else None
 
 
 def _is_copied(value: ir.Value, lain: NDArray | None) -> bool:
-    """Says whether a node needs a value's elements side by side, now or after a view of them.
+    """Return whether a node needs a value's elements side by side, now or after a view of them.
 
     Args:
         value: The result of a Transpose, or a view of it.
@@ -137,7 +172,7 @@ def _is_copied(value: ir.Value, lain: NDArray | None) -> bool:
 
 
 def _convolves(node: ir.Node, place: int, lain: NDArray | None) -> bool:
-    """Says whether a convolution reads an image as it lies: with its channels last."""
+    """Return whether a convolution reads an image as it lies: with its channels last."""
     from tenonnx_cpu.conv.channels_last import is_last  # no model without Conv needs them
     from tenonnx_cpu.conv.layout_assignment import reads_last
 
@@ -145,7 +180,7 @@ def _convolves(node: ir.Node, place: int, lain: NDArray | None) -> bool:
 
 
 def _picks_one(node: ir.Node) -> bool:
-    """Says whether a node's result is a view of what it picks: all at one constant place."""
+    """Return whether a node's result is a view of what it picks: all at one constant place."""
     if node.op_type != "Gather" or node.domain:
         return False
     place = node.inputs[1]
@@ -153,7 +188,7 @@ def _picks_one(node: ir.Node) -> bool:
 
 
 def _viewed(lain: NDArray | None, view: ir.Value) -> tuple[NDArray | None, bool]:
-    """Returns an array that lies as a view of one does, if that is known, and if it is a copy."""
+    """Return an array that lies as a view of one does, if that is known, and if it is a copy."""
     sizes = _known(view)
     if lain is None or sizes is None or math.prod(sizes) != lain.size:
         return None, False
@@ -164,13 +199,13 @@ def _viewed(lain: NDArray | None, view: ir.Value) -> tuple[NDArray | None, bool]
 
 
 def _joins(value: ir.Value, view: ir.Value) -> bool:
-    """Says whether a view has less axes, as far as is known, so that it most likely is a copy."""
+    """Return whether a view has less axes, as far as is known, so that it most likely is a copy."""
     if value.shape is None or view.shape is None or view.producer() is None:
         return False
     return len(view.shape) < len(value.shape) and 1 not in value.shape
 
 
-@record
+@dataclass(frozen=True)
 class Cut:
     """The way in which an array is written in another order.
 
@@ -184,9 +219,18 @@ class Cut:
 
 
 @functools.lru_cache(maxsize=1024)
-def cut_of(shape: tuple[int, ...], strides: tuple[int, ...], threads: int) -> Cut | None:
-    """Returns how to copy an array with these strides in bytes; ``None`` if the kernel does not."""
-    axes = _axes(shape, strides)
+def cut_of(shape: tuple[int, ...], strides: tuple[int, ...], size: int, threads: int) -> Cut | None:
+    """Return how to copy an array with these strides in bytes; ``None`` if the kernel does not.
+
+    Args:
+        shape: The array's.
+        strides: The array's.
+        size: Bytes of an element.
+        threads: How many to use at most.
+    """
+    axes = _axes(shape, strides, size)
+    if size not in OF_SIZE or (size != F32.itemsize and axes[-1][SOURCE] == 1):
+        return None
     if any(step <= 0 for _, step, _ in axes):
         return None
     lines = _side_by_side(axes) if axes[-1][1] == 1 else _transposed(axes)
@@ -197,12 +241,12 @@ def cut_of(shape: tuple[int, ...], strides: tuple[int, ...], threads: int) -> Cu
     units = bands * math.prod(length for length, _, _ in axes)
     grain, team = shared_out(units, math.prod(shape), ENOUGH, threads)
     tasks = -(-units // grain)
-    numbers = [*lines.numbers, bands, units, grain, tasks]
+    numbers = [*lines.numbers, bands, units, grain, tasks, size]
     numbers += [axis[field] for field in range(3) for axis in outer]
-    return Cut(np.array(numbers, np.int64), min(team, tasks))
+    return Cut(frozen(np.array(numbers, np.int64)), min(team, tasks))
 
 
-@record
+@dataclass(frozen=True)
 class _Lines:
     """Lines of the result that are written together.
 
@@ -216,7 +260,7 @@ class _Lines:
 
 
 def _side_by_side(axes: list[Axis]) -> _Lines:
-    """Takes the axes of lines out of others: elements are side by side in both arrays."""
+    """Take the axes of lines out of others: elements are side by side in both arrays."""
     run, _, _ = axes.pop()
     runs, run_apart, _ = axes.pop() if axes and run < SHORT else ALONE
     lines, line_apart, line = axes.pop() if axes else ALONE
@@ -225,7 +269,7 @@ def _side_by_side(axes: list[Axis]) -> _Lines:
 
 
 def _transposed(axes: list[Axis]) -> _Lines | None:
-    """Does the same where elements are ``apart``; ``None`` if lines are, too."""
+    """Do the same where elements are ``apart``; ``None`` if lines are, too."""
     beside = next((axis for axis in axes if axis[SOURCE] == 1), None)
     if beside is None:
         return None
@@ -241,7 +285,7 @@ def _transposed(axes: list[Axis]) -> _Lines | None:
 
 
 def _going_on(axes: list[Axis], length: int, side: int) -> Axis:
-    """Takes out the axis that goes on where a short one of stride 1 ends, if there is one.
+    """Take out the axis that goes on where a short one of stride 1 ends, if there is one.
 
     Args:
         axes: The others.
@@ -255,12 +299,12 @@ def _going_on(axes: list[Axis], length: int, side: int) -> Axis:
     return ALONE
 
 
-def _axes(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[Axis]:
-    """Returns the fewest axes: lengths, and strides in the source and the result, in elements."""
+def _axes(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> list[Axis]:
+    """Return the fewest axes: lengths, and strides in the source and the result, in elements."""
     axes: list[Axis] = []
     target = 1
     for length, stride in zip(reversed(shape), reversed(strides), strict=True):
-        step = stride // 4
+        step = stride // size
         if length == 1:
             continue
         if axes and step == axes[0][0] * axes[0][1]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +11,14 @@ import numpy as np
 from tenonnx.traits import VIEWS
 from tenonnx_cpu.capture.capturable import Capturable, dynamic
 from tenonnx_cpu.capture.launch import Launch, fix, is_fixed
-from tenonnx_cpu.data_movement.transpose import TRANSPOSE, ordered
+from tenonnx_cpu.data_movement.transpose import (
+    APART,
+    MOST_BYTES,
+    TRANSPOSE,
+    leaves_graph,
+    ordered,
+    request_copies,
+)
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 
@@ -20,16 +29,13 @@ if TYPE_CHECKING:
 LARGEST = 4096
 """Elements of an expanded constant that is kept."""
 
-APART = frozenset({"Expand", "Slice", "Split", "Transpose"})
-"""Operators whose results are views with elements that may lie apart."""
-
 JOINED = frozenset({"Flatten", "Reshape"})
 """Those whose results need not be views: axes that are joined may lie apart."""
 
 
 @specialize("Expand", "Flatten", "Reshape", "Slice", "Split", "Squeeze", "Unsqueeze")
 def specialize_view(site: Site, plain: Call) -> Call:
-    """Takes what changes shapes as constants or shapes say; what must be copied, a kernel copies.
+    """Take what changes shapes as constants or shapes say; what must be copied, a kernel copies.
 
     Numbers other than float32, and what lies in too many pieces, numpy copies.
     """
@@ -38,40 +44,69 @@ def specialize_view(site: Site, plain: Call) -> Call:
         n for n in range(1, len(inputs)) if inputs[n] is not None and site.constant(n) is None
     ]
 
-    added = _added(site)
     expands = site.node.op_type == "Expand" and site.constant(0) is not None
-
-    def call(*given: Any) -> Any:
-        if added and isinstance(given[0], np.generic):
-            return np.array(given[0], ndmin=added)
-        result = plain(*given)
-        for n in varying:
-            if not is_fixed(given[n]):
-                return result
-        if expands and result.size <= LARGEST:  # what shapes alone decide
-            result = fix(np.ascontiguousarray(result))
-        return Launch(None, (), result)
-
+    call = ViewCall(tuple(varying), _added(site), expands, plain)
     if expands:
         return Capturable(call)
+    if leaves_graph(site):
+        request_copies(site)
+        return Capturable(functools.partial(_leaving, call, site.threads))
     if site.node.op_type not in JOINED or not _may_lie_apart(inputs[0]):
         return dynamic(call)
     TRANSPOSE.request(works=False)
-    threads = site.threads
+    return Capturable(functools.partial(_joined, call, site.threads), call)
 
-    def joined(x: Any, *rest: Any) -> Any:
-        made = call(x, *rest)
-        if type(made) is not Launch or x.flags.c_contiguous:
-            return made
-        if np.may_share_memory(x, made.result):
-            return made
-        return _copied(x, made.result.shape, threads) or made
 
-    return Capturable(joined, call)
+@dataclass(frozen=True, eq=False)
+class ViewCall:
+    """Changes a shape.
+
+    Attributes:
+        varying: Inputs that say how and are no constants.
+        added: Axes that a numpy scalar gets; 0 where numpy is to find out.
+        expands: Whether a constant is expanded.
+        plain: Does it.
+    """
+
+    varying: tuple[int, ...]
+    added: int
+    expands: bool
+    plain: Call
+
+    def __call__(self, *given: Any) -> Any:
+        """Return a launch of nothing, or the result if inputs other than shapes say how."""
+        if self.added and isinstance(given[0], np.generic):
+            return np.array(given[0], ndmin=self.added)
+        result = self.plain(*given)
+        for n in self.varying:
+            if not is_fixed(given[n]):
+                return result
+        if self.expands and result.size <= LARGEST:  # what shapes alone decide
+            result = fix(np.ascontiguousarray(result))
+        return Launch(None, (), result)
+
+
+def _leaving(call: ViewCall, threads: int, *given: Any) -> Any:
+    """Change a shape, and have a kernel copy what leaves the graph."""
+    made = call(*given)
+    if type(made) is not Launch or made.result.flags.c_contiguous:
+        return made
+    x = made.result
+    return (ordered(x, threads) if x.nbytes <= MOST_BYTES else None) or made
+
+
+def _joined(call: ViewCall, threads: int, x: Any, *rest: Any) -> Any:
+    """Join axes, whose elements a kernel copies if they lie apart."""
+    made = call(x, *rest)
+    if type(made) is not Launch or x.flags.c_contiguous:
+        return made
+    if np.may_share_memory(x, made.result):
+        return made
+    return _copied(x, made.result.shape, threads) or made
 
 
 def _may_lie_apart(value: ir.Value | None) -> bool:
-    """Says whether a value's elements may lie otherwise than in order."""
+    """Return whether a value's elements may lie otherwise than in order."""
     maker = None if value is None else value.producer()
     while maker is not None and maker.op_type in VIEWS:
         value = maker.inputs[0]
@@ -80,13 +115,13 @@ def _may_lie_apart(value: ir.Value | None) -> bool:
 
 
 def _copied(x: NDArray, shape: tuple[int, ...], threads: int) -> Launch | None:
-    """Returns what puts an array's elements side by side, if the kernel does."""
+    """Return what puts an array's elements side by side, if the kernel does."""
     made = ordered(x, threads)
     return None if made is None else made._replace(result=made.result.reshape(shape))
 
 
 def _added(site: Site) -> int:
-    """Returns how many axes an Unsqueeze gives a numpy scalar; 0 where numpy is to find out."""
+    """Return how many axes an Unsqueeze gives a numpy scalar; 0 where numpy is to find out."""
     given = site.constant(1) if len(site.node.inputs) > 1 else site.attribute("axes", ())
     axes = [] if given is None else np.ravel(given).tolist()
     count = len(axes)
@@ -96,7 +131,7 @@ def _added(site: Site) -> int:
 
 @fusion("SplitToSequence")
 def fuse_split(node: ir.Node, scope: Scope) -> Fused | None:
-    """Takes a sequence of pieces from which some are picked by constant places."""
+    """Take a sequence of pieces from which some are picked by constant places."""
     sequence, (x, *sizes) = node.outputs[0], node.inputs
     if scope.escapes(sequence) or sequence.is_graph_output():
         return None
@@ -106,20 +141,19 @@ def fuse_split(node: ir.Node, scope: Scope) -> Fused | None:
     places = [scope.site(each).scalar(1) for each in readers]
     if any(place is None for place in places):
         return None
-    plain, wanted = (
-        scope.plain(node).call,
-        [int(place.item()) for place in places if place is not None],
-    )
+    wanted = tuple(int(place.item()) for place in places if place is not None)
     constant = not sizes or scope.site(node).constant(1) is not None
-
-    def call(*given: Any) -> Any:
-        pieces = plain(*given)
-        for place in wanted:
-            if not -len(pieces) <= place < len(pieces):
-                raise ValueError(f"there are {len(pieces)} pieces, and none at {place}")
-        found = tuple(pieces[place] for place in wanted)
-        result = found if len(found) > 1 else found[0]
-        return Launch(None, (), result) if constant or is_fixed(given[1]) else result
-
+    call = functools.partial(_picked, wanted, constant, scope.plain(node).call)
     outputs = tuple(each.outputs[0] for each in readers)
     return Fused((node, *readers), (x, *sizes), outputs, Capturable(call))
+
+
+def _picked(wanted: tuple[int, ...], constant: bool, plain: Call, *given: Any) -> Any:
+    """Split an array, and return the wanted pieces."""
+    pieces = plain(*given)
+    for place in wanted:
+        if not -len(pieces) <= place < len(pieces):
+            raise ValueError(f"there are {len(pieces)} pieces, and none at {place}")
+    found = tuple(pieces[place] for place in wanted)
+    result = found if len(found) > 1 else found[0]
+    return Launch(None, (), result) if constant or is_fixed(given[1]) else result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+from dataclasses import dataclass, field
 from typing import Any
 
 from tenonnx.affine import affine_of
@@ -15,7 +15,7 @@ from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site, specialize
 
 @specialize("BatchNormalization")
 def specialize_batch_norm(site: Site, plain: Call) -> Call | None:
-    """Normalizes float32 by constant statistics."""
+    """Normalize float32 by constant statistics."""
     image = site.node.inputs[0]
     found = None if image is None else affine_of(site.node, image, None, 0)
     affine = () if found is None else tuple(a.astype(F32) for a in found if a is not None)
@@ -25,20 +25,37 @@ def specialize_batch_norm(site: Site, plain: Call) -> Call | None:
     x, factor, shift = (program.array() for _ in range(3))
     program.add(Line(ADD), (program.add(Line(MUL), (x, factor)), shift))
     program_call = ProgramCall(program, _in_two_passes, site.threads)
-    channels = affine[0].size
+    return Capturable(BatchNormCall(affine[0], affine[1], program_call, plain))
 
-    @functools.lru_cache(maxsize=8)
-    def placed(rank: int) -> tuple[NDArray, NDArray]:
-        shape = (channels, *(1,) * (rank - 2))
-        return affine[0].reshape(shape), affine[1].reshape(shape)
 
-    def call(x: NDArray, *parameters: NDArray) -> Any:
-        if x.dtype != F32 or x.ndim < 2 or x.shape[1] != channels:
-            return plain(x, *parameters)
-        made = program_call.launch(x, *placed(x.ndim))
+@dataclass(frozen=True, eq=False)
+class BatchNormCall:
+    """Multiplies each channel by a factor, and adds a number.
+
+    Attributes:
+        factors: Of channels.
+        shifts: Of channels.
+        program: Does it.
+        plain: Normalizes other arrays than float32 of so many channels.
+    """
+
+    factors: NDArray
+    shifts: NDArray
+    program: ProgramCall
+    plain: Call
+    _placed: dict[int, tuple[NDArray, NDArray]] = field(default_factory=dict)
+
+    def __call__(self, x: NDArray, *parameters: NDArray) -> Any:
+        """Return a launch, or the results."""
+        if x.dtype != F32 or x.ndim < 2 or x.shape[1] != self.factors.size:
+            return self.plain(x, *parameters)
+        if (placed := self._placed.get(x.ndim)) is None:
+            shape = (-1, *(1,) * (x.ndim - 2))
+            # The same views each time: a capture compares them by identity.
+            placed = self.factors.reshape(shape), self.shifts.reshape(shape)
+            self._placed[x.ndim] = placed
+        made = self.program.launch(x, *placed)
         return made._replace(result=(made.result,)) if isinstance(made, Launch) else (made,)
-
-    return Capturable(call)
 
 
 def _in_two_passes(x: NDArray, factor: NDArray, shift: NDArray) -> NDArray:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-import numpy as np
-
-from tenonnx.dtypes import dtype_of
 from tenonnx.planning.fusion import inputs_of
 from tenonnx.planning.lower import is_constant
-from tenonnx.records import NamedTuple
 from tenonnx.traits import COSTLY
 from tenonnx_cpu.activation import CODES as ACTIVATIONS
 from tenonnx_cpu.activation import activation_of
@@ -37,7 +33,7 @@ Meaning: TypeAlias = Callable[[Site], "Line | None"]
 
 
 def _since(version: int, code: int) -> Meaning:
-    """Returns what an operator without parameters means from a version on."""
+    """Return what an operator without parameters means from a version on."""
 
     def meaning(site: Site) -> Line | None:
         return Line(code) if (site.node.version or 1) >= version else None
@@ -96,33 +92,19 @@ MEANINGS: Mapping[str, Meaning] = {
 """Programs of nodes in ONNX's own domain."""
 
 
-DOUBLES: Mapping[str, int] = {
-    "Abs": opcodes.ABS,
-    "Add": opcodes.ADD,
-    "Div": opcodes.DIV,
-    "Max": opcodes.MAX,
-    "Min": opcodes.MIN,
-    "Mul": opcodes.MUL,
-    "Neg": opcodes.NEG,
-    "Relu": opcodes.RELU,
-    "Sqrt": opcodes.SQRT,
-    "Sub": opcodes.SUB,
-}
-"""Codes of the operators with a kernel of float64."""
-
-
-@specialize(*DOUBLES)
-def specialize_doubles(site: Site, plain: Call) -> Call | None:
-    """Takes what is known to be of float64."""
-    if site.dtype(0) != np.float64 or MEANINGS[site.node.op_type](site) is None:
+@specialize(*MEANINGS)
+def specialize_others(site: Site, plain: Call) -> Call | None:
+    """Take what is known to be of other types than float32, which chains are of."""
+    dtype = site.dtype(0)
+    if dtype is None or dtype == F32:  # None is float64 to numpy
         return None
-    from tenonnx_cpu.elementwise.doubles import doubles  # few models have any
+    from tenonnx_cpu.elementwise.operators import typed  # few models have any
 
-    return doubles(DOUBLES[site.node.op_type], site.threads, plain)
+    return typed(site, plain)
 
 
 def line_of(node: ir.Node, threads: int) -> Line | None:
-    """Returns the instruction that a node is, without its operands; ``None`` if it is none."""
+    """Return the instruction that a node is, without its operands; ``None`` if it is none."""
     meaning = MEANINGS.get(node.op_type) if not node.domain else None
     if meaning is None or len(node.outputs) != 1 or not node.inputs:
         return None
@@ -142,7 +124,7 @@ def _may_be_float(value: ir.Value | None) -> bool:
 
 
 def _pass_on_double(node: ir.Node) -> None:
-    """Notes that a result is of float64, where the model does not: the next node is no program.
+    """Note that a result is of float64, where the model does not: the next node is no program.
 
     Nodes come in order, so that this goes on through chains of any length.
     """
@@ -158,7 +140,7 @@ class _Constant(NamedTuple):
 
 
 def scalar_of(value: ir.Value) -> _Constant | None:
-    """Returns a constant of one float32."""
+    """Return a constant of one float32."""
     tensor = value.const_value if is_constant(value) else None
     if tensor is None or tensor.size != 1:
         return None
@@ -181,32 +163,32 @@ class Compiler:
         self._scalars: dict[ir.Value, _Constant | None] = {}
 
     def line(self, node: ir.Node) -> Line | None:
-        """Returns the instruction that a node is, without its operands; ``None`` if it is none."""
+        """Return the instruction that a node is, without its operands; ``None`` if it is none."""
         if node not in self._lines:
             self._lines[node] = line_of(node, self.threads)
         return self._lines[node]
 
     def is_instruction(self, node: ir.Node) -> bool:
-        """Says whether a node may be part of a program."""
+        """Return whether a node may be part of a program."""
         return self.line(node) is not None
 
     def scalar(self, value: ir.Value) -> _Constant | None:
-        """Returns a constant of one float32."""
+        """Return a constant of one float32."""
         if value not in self._scalars:
             self._scalars[value] = scalar_of(value)
         return self._scalars[value]
 
     def hopeless(self, values: Iterable[ir.Value]) -> bool:
-        """Says whether these are more than a program reads."""
+        """Return whether these are more than a program reads."""
         return sum(self.scalar(value) is None for value in values) > INPUTS
 
     def fits(self, subgraph: Sequence[ir.Node]) -> bool:
-        """Says whether a program can compute some nodes."""
+        """Return whether a program can compute some nodes."""
         arrays = [value for value in inputs_of(subgraph) if self.scalar(value) is None]
         return 1 <= len(arrays) <= INPUTS and self.compiled(subgraph)[0].fits()
 
     def compiled(self, subgraph: Sequence[ir.Node]) -> tuple[Program, tuple[ir.Value, ...]]:
-        """Returns the program of some nodes, and what it reads."""
+        """Return the program of some nodes, and what it reads."""
         program = Program()
         places: dict[ir.Value, int] = {}
         arrays: list[ir.Value] = []
@@ -228,7 +210,7 @@ class Compiler:
 
 
 def _add(program: Program, line: Line, operands: list[int]) -> int:
-    """Adds the instruction of a node, or those of a Swish whose slope is not 1."""
+    """Add the instruction of a node, or those of a Swish whose slope is not 1."""
     slope = line.numbers[0]
     if line.code != opcodes.SILU or slope == 1:
         return program.add(line, operands)
@@ -239,7 +221,7 @@ def _add(program: Program, line: Line, operands: list[int]) -> int:
 
 @fusion(*MEANINGS, priority=ELEMENTWISE)
 def fuse_chain(node: ir.Node, scope: Scope) -> Fused | None:
-    """Takes a subgraph of elementwise nodes, or one that is known to be of float32."""
+    """Take a subgraph of elementwise nodes, or one that is known to be of float32."""
     threads = scope.threads
     known = scope.known
     compiler: Compiler = known.get(COMPILER) or known.setdefault(COMPILER, Compiler(threads))
@@ -256,5 +238,7 @@ def fuse_chain(node: ir.Node, scope: Scope) -> Fused | None:
 
 
 def _pays_alone(node: ir.Node) -> bool:
-    """Says whether a node is worth a program: what is not float32 only costs it a look."""
+    """Return whether a node is worth a program: what is not float32 only costs it a look."""
+    from tenonnx.dtypes import dtype_of
+
     return node.op_type in COSTLY or dtype_of(node.outputs[0]) == FLOAT

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tenonnx.records import NamedTuple, record
-from tenonnx_cpu.buffers import F32, contiguous, empty, is_half
+from tenonnx_cpu.buffers import F32, contiguous, empty, frozen, is_half
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last, is_last
 from tenonnx_cpu.elementwise.kernels.opcodes import AXES, BLOCK, INPUTS, MEMORY, REGISTERS
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.jit.scratch import floats
+from tenonnx_cpu.jit.scratch import worker_floats
 from tenonnx_cpu.kernel_selection import Call
 from tenonnx_cpu.threading_config import shared_out
 
@@ -26,7 +27,7 @@ Axis: TypeAlias = tuple[int, tuple[int, ...]]
 """Its length, and every array's stride along it in elements."""
 
 RUN = JitKernel("elementwise.program", "run_program")
-NOTHING = np.zeros(1, np.float32)
+NOTHING = frozen(np.zeros(1, np.float32))
 
 ENOUGH = 1 << 15
 """Elements times instructions that are worth a second thread."""
@@ -67,36 +68,36 @@ class Program:
         return self._count - 1
 
     def array(self) -> int:
-        """Adds an array to read."""
+        """Add an array to read."""
         self.arrays.append(self._next())
         return self.arrays[-1]
 
     def number(self, value: float, shape: Shape = ()) -> int:
-        """Adds a constant of one element."""
+        """Add a constant of one element."""
         self.numbers.append((self._next(), value))
         self.shapes.append(shape)
         return self._count - 1
 
     def add(self, line: Line, operands: Sequence[int]) -> int:
-        """Adds an instruction; the last one's result is the program's."""
+        """Add an instruction; the last one's result is the program's."""
         self.lines.append((line, tuple(operands), self._next()))
         return self._count - 1
 
     def fits(self) -> bool:
-        """Says whether the interpreter has room for it."""
+        """Return whether the interpreter has room for it."""
         return len(self.arrays) <= INPUTS and self._assemble() is not None
 
     def assemble(self) -> tuple[NDArray, NDArray]:
-        """Returns what the interpreter takes: lines, and numbers with parameters."""
+        """Return what the interpreter takes: lines, and numbers with parameters."""
         assembled = self._assemble()
         if assembled is None:
             raise ValueError(f"a program needs more than {REGISTERS} registers")
         numbers = [(value, 0.0) for _, value in self.numbers]
         numbers += [line.numbers for line, _, _ in self.lines]
-        return np.array(assembled, np.int64), np.array(numbers, np.float32)
+        return frozen(np.array(assembled, np.int64)), frozen(np.array(numbers, np.float32))
 
     def _assemble(self) -> list[tuple[int, int, int, int]] | None:
-        """Gives values registers; every array keeps one, for it may be a scalar at run time."""
+        """Give values registers; every array keeps one, for it may be a scalar at run time."""
         place = {value: n for n, value in enumerate(self.arrays)}
         place |= {value: INPUTS + n for n, (value, _) in enumerate(self.numbers)}
         taken = len(self.numbers) + len(self.arrays)
@@ -130,20 +131,19 @@ class ProgramCall:
     def __init__(self, program: Program, plain: Call, threads: int) -> None:
         self._plain = plain
         self._threads = threads
-        self._constants = program.shapes
+        self._constants = tuple(program.shapes)
         self._rank = max(map(len, program.shapes), default=0)
         self._lines = len(program.lines)
         self._code, self._numbers = program.assemble()
         self._absent = (NOTHING,) * (INPUTS - len(program.arrays))
-        self._layouts: dict[tuple[Form, ...], _Layout | None] = {}
         RUN.request()
 
     def __call__(self, *arrays: Any) -> Any:
-        """Returns the program's result."""
+        """Return the program's result."""
         return done(self.launch(*arrays), arrays)
 
     def launch(self, *arrays: Any) -> Any:
-        """Returns a launch that computes the program's result, or that."""
+        """Return a launch that computes the program's result, or that."""
         run = RUN.run
         if run is None:
             return self._plain(*arrays)
@@ -154,7 +154,7 @@ class ProgramCall:
         return self._plain(*arrays) if made is None else made
 
     def _of_places(self, run: Any, arrays: Sequence[NDArray]) -> Launch | None:
-        """Returns a launch for images of which one has its channels last; the result has, too."""
+        """Return a launch for images of which one has its channels last; the result has, too."""
         if not any(map(is_last, arrays)) or max(self._rank, *(x.ndim for x in arrays)) > 4:
             return None
         seen = [channels_last(x.reshape((1,) * (4 - x.ndim) + x.shape)) for x in arrays]
@@ -177,12 +177,12 @@ class ProgramCall:
         arguments = (
             self._code, self._numbers, layout.shape, layout.strides,
             *map(first_of, laid), *self._absent,
-            y.reshape(-1), floats(MEMORY * threads), layout.grain, threads,
+            y.reshape(-1), worker_floats(MEMORY, threads), layout.grain, threads,
         )  # fmt: skip
         return Launch(run, arguments, y)
 
     def _of_others(self, arrays: tuple[Any, ...]) -> Any:
-        """Computes what is not float32: 16-bit floats as if they were, and the rest on numpy."""
+        """Compute what is not float32: 16-bit floats as if they were, and the rest on numpy."""
         kind = arrays[0].dtype
         if not is_half(kind) or any(x.dtype != kind for x in arrays):
             return self._plain(*arrays)
@@ -190,17 +190,10 @@ class ProgramCall:
 
     def _layout(self, arrays: Sequence[NDArray]) -> _Layout | None:
         forms = tuple([(x.shape, x.strides) for x in arrays])
-        if forms not in self._layouts:
-            if len(self._layouts) > MOST_LAYOUTS:
-                self._layouts.clear()
-            self._layouts[forms] = lay_out(forms, self._constants, self._lines, self._threads)
-        return self._layouts[forms]
+        return lay_out(forms, self._constants, self._lines, self._threads)
 
 
-MOST_LAYOUTS = 256
-
-
-@record
+@dataclass(frozen=True)
 class _Layout:
     result: Shape
     shape: NDArray
@@ -209,10 +202,11 @@ class _Layout:
     threads: int
 
 
+@functools.lru_cache(maxsize=1024)
 def lay_out(
-    forms: Sequence[Form], constants: Sequence[Shape], lines: int, threads: int
+    forms: tuple[Form, ...], constants: tuple[Shape, ...], lines: int, threads: int
 ) -> _Layout | None:
-    """Returns how a program runs over arrays of these forms; ``None`` if it should not.
+    """Return how a program runs over arrays of these forms; ``None`` if it should not.
 
     Raises:
         ValueError: The shapes do not broadcast.
@@ -234,11 +228,11 @@ def lay_out(
     units = size // width * pieces
     grain, team = shared_out(units, size * (lines + 1), ENOUGH, threads)
     shape = np.array([*lengths, len(constants), len(forms), piece], np.int64)
-    return _Layout(result, shape, strides, grain, team)
+    return _Layout(result, frozen(shape), frozen(strides), grain, team)
 
 
 def repeating(axes: list[Axis]) -> tuple[list[Axis], int]:
-    """Returns axes of which short rows are one, and how much of a row is computed at a time.
+    """Return axes of which short rows are one, and how much of a row is computed at a time.
 
     Along that one, an array's stride may be a number of elements that it repeats, such as a
     bias's; pieces are whole rows then.
@@ -255,7 +249,7 @@ def repeating(axes: list[Axis]) -> tuple[list[Axis], int]:
 
 
 def repeated(arrays: list[NDArray]) -> list[NDArray]:
-    """Returns arrays of short rows, of which each has its numbers: one that it has is repeated.
+    """Return arrays of short rows, of which each has its numbers: one that it has is repeated.
 
     The kernel then computes all rows as one.
     """
@@ -266,7 +260,7 @@ def repeated(arrays: list[NDArray]) -> list[NDArray]:
 
 
 def in_rows(x: NDArray) -> NDArray:
-    """Returns an array, or a copy, whose elements along the last axis are adjacent or the same."""
+    """Return an array, or a copy, whose elements along the last axis are adjacent or the same."""
     if x.flags.c_contiguous:
         return contiguous(x)
     for length, step in zip(reversed(x.shape), reversed(x.strides), strict=True):
@@ -276,12 +270,12 @@ def in_rows(x: NDArray) -> NDArray:
 
 
 def first_of(x: NDArray) -> NDArray:
-    """Returns an array's first element where it is, which is all that a kernel is told."""
+    """Return an array's first element where it is, which is all that a kernel is told."""
     return x[(slice(1),) * x.ndim].reshape(-1) if x.ndim else x.ravel()
 
 
 def merge_axes(forms: Sequence[Form], result: Shape) -> list[Axis]:
-    """Returns the fewest axes to loop over: lengths, and strides per array in elements."""
+    """Return the fewest axes to loop over: lengths, and strides per array in elements."""
     rank = len(result)
     axes: list[Axis] = []
     padded = []

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.records import record
+from tenonnx_cpu.buffers import frozen
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import done
 from tenonnx_cpu.conv.attributes import Attributes
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-@record
+@dataclass(frozen=True)
 class ByteConv:
     """A convolution of bytes that gives bytes, all constants known.
 
@@ -66,8 +67,8 @@ class ByteConv:
         low, high = self.y.between(self.limits)
         return Finish(
             self.y.dtype,
-            (unit / self.y.scale.reshape(-1)[:1]).astype(np.float32),
-            summand.astype(np.float32),
+            frozen((unit / self.y.scale.reshape(-1)[:1]).astype(np.float32)),
+            frozen(summand.astype(np.float32)),
             whole,
             low,
             high,
@@ -75,11 +76,11 @@ class ByteConv:
         )
 
     def __call__(self, x: NDArray) -> Any:
-        """Returns the bytes of the result."""
+        """Return the bytes of the result."""
         return done(self.launch(x), (x,))
 
     def launch(self, x: NDArray) -> Any:
-        """Returns a launch that makes the bytes of the result, or those."""
+        """Return a launch that makes the bytes of the result, or those."""
         made = None
         if x.dtype == self.x.dtype:
             made = self.weights.launch(x, self.x.zero.reshape(1), self.finish)
@@ -93,7 +94,7 @@ def takes(
     y: QuantizedType | None,
     bias: NDArray | None,
 ) -> bool:
-    """Says whether codes and a bias are of the kind that kernels take."""
+    """Return whether codes and a bias are of the kind that kernels take."""
     if weights is None or x is None or w is None or y is None:
         return False
     return (
@@ -142,7 +143,7 @@ def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
 def _bias(
     node: ir.Node, x: QuantizedType, w: QuantizedType, scope: Scope
 ) -> tuple[bool, NDArray | None]:
-    """Returns whether the bias is known, and which it is."""
+    """Return whether the bias is known, and which it is."""
     if len(node.inputs) < 3 or node.inputs[2] is None:
         return True, None
     given = scope.site(node).constant(2)
@@ -181,15 +182,20 @@ def qlinear_conv(site: Site, plain: Call) -> Call | None:
         return None
     if bias is not None and bias.dtype != np.int32:
         return None
-    rest = tuple(given[1:])
     last = bool(site.attribute("channels_last", 0))
     plain = taking_first(plain, 0) if last else plain
-
-    def whole(image: NDArray) -> Any:
-        return plain(image, *rest)
-
+    whole = functools.partial(with_constants, plain, tuple(given[1:]))
     conv = ByteConv(weights, x, w, y, bias, ALL, whole)
     if last:
-        call = taking_last(conv, 0)
-        return lambda image, *_: call(image)
-    return Capturable(lambda image, *_: conv.launch(image))
+        return functools.partial(of_first, taking_last(conv, 0))
+    return Capturable(functools.partial(of_first, conv.launch))
+
+
+def with_constants(call: Call, constants: tuple[NDArray | None, ...], x: NDArray) -> Any:
+    """Return the result of a node's first input and of constants for the others."""
+    return call(x, *constants)
+
+
+def of_first(call: Call, x: NDArray, *_: Any) -> Any:
+    """Return the result of a node's first input alone, the others being known."""
+    return call(x)

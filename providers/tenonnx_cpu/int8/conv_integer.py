@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +25,7 @@ NO_ORIGIN = {np.dtype(kind): np.zeros(1, kind) for kind in (np.uint8, np.int8)}
 
 
 def _origin(x: NDArray, zero: NDArray | None) -> NDArray | None:
-    """Returns an image's only zero point; ``None`` if there are several."""
+    """Return an image's only zero point; ``None`` if there are several."""
     if zero is None:
         return NO_ORIGIN.get(x.dtype)
     return zero.reshape(1) if zero.size == 1 else None
@@ -31,17 +33,18 @@ def _origin(x: NDArray, zero: NDArray | None) -> NDArray | None:
 
 @specialize("ConvInteger")
 def conv_integer(site: Site, plain: Call) -> Call | None:
-    """Sums in int32."""
+    """Sum in int32."""
     weights = ByteWeights.of(Attributes.of(site), site, 1, 3, site.threads)
-    if weights is None:
-        return None
+    return None if weights is None else Capturable(functools.partial(_summed, weights, plain))
 
-    def call(x: NDArray, w: NDArray, x_zero: NDArray | None = None, *rest: Any) -> Any:
-        origin = _origin(x, x_zero)
-        made = None if origin is None else weights.launch(x, origin, SUMS)
-        return plain(x, w, x_zero, *rest) if made is None else made
 
-    return Capturable(call)
+def _summed(
+    weights: ByteWeights, plain: Call, x: NDArray, w: NDArray, x_zero: NDArray | None = None,
+    *rest: Any,
+) -> Any:  # fmt: skip
+    origin = _origin(x, x_zero)
+    made = None if origin is None else weights.launch(x, origin, SUMS)
+    return plain(x, w, x_zero, *rest) if made is None else made
 
 
 def _row(node: ir.Node, walk: Walk[Scope]) -> NDArray | str:
@@ -69,21 +72,42 @@ def fuse_scaled(node: ir.Node, scope: Scope) -> Fused | None:
     inputs = tuple(dict.fromkeys(value for value in (image, zero, scale) if value is not None))
     plain = scope.fallback(walk.nodes, inputs, walk.value)
     places = [None if value is None else inputs.index(value) for value in (image, zero, scale)]
-
-    def call(*given: NDArray) -> Any:
-        x, x_zero, unit = (None if place is None else given[place] for place in places)
-        assert x is not None, "the image is one of the inputs"
-        origin, factor, made = _origin(x, x_zero), _by_row(unit, weights), None
-        if origin is not None and factor is not None:
-            finish = Finish(F32, factor, summand, low=limits[0], high=limits[1])
-            made = weights.launch(x, origin, finish)
-        return plain(*given) if made is None else made
-
+    call = ScaledConv(weights, tuple(places), summand, limits, plain)
     return Fused(walk.nodes, inputs, (walk.value,), Capturable(call))
 
 
+@dataclass(frozen=True, eq=False)
+class ScaledConv:
+    """Convolves bytes, and multiplies sums by scales.
+
+    Attributes:
+        weights: The weights.
+        places: Which inputs are the image, its zero point and the scales.
+        summand: What is added, one number or one for every channel.
+        limits: The least and the greatest result.
+        plain: Computes the same from the same inputs.
+    """
+
+    weights: ByteWeights
+    places: tuple[int | None, ...]
+    summand: NDArray
+    limits: tuple[float, float]
+    plain: Call
+
+    def __call__(self, *given: NDArray) -> Any:
+        """Return a launch, or the result."""
+        x, x_zero, unit = (None if place is None else given[place] for place in self.places)
+        assert x is not None, "the image is one of the inputs"
+        origin, factor, made = _origin(x, x_zero), _by_row(unit, self.weights), None
+        if origin is not None and factor is not None:
+            low, high = self.limits
+            finish = Finish(F32, factor, self.summand, low=low, high=high)
+            made = self.weights.launch(x, origin, finish)
+        return self.plain(*given) if made is None else made
+
+
 def _by_row(value: NDArray | None, weights: ByteWeights) -> NDArray | None:
-    """Returns the number that a tensor has, or one for every row; ``None`` if it has others."""
+    """Return the number that a tensor has, or one for every row; ``None`` if it has others."""
     rank = len(weights.shape)
     if value is None or value.dtype != F32 or value.ndim > rank:
         return None

@@ -9,14 +9,13 @@ copied, a task's lines at a time: channels last, padded, and unsigned.
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 
 import numpy as np
 
-from tenonnx.records import record
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.layout import (
     TASKS_PER_THREAD,
-    TILE_ROWS,
     Layout,
     Part,
     fixed,
@@ -25,7 +24,7 @@ from tenonnx_cpu.conv.layout import (
     numbers_of,
     split_tasks,
 )
-from tenonnx_cpu.int8.kernels import BYTE_CONV_FIELDS
+from tenonnx_cpu.int8.kernels import BYTE_CONV_FIELDS, TALLEST
 from tenonnx_cpu.jit.code.cpu import cpu
 
 PANEL = 2 * cpu().lanes
@@ -38,7 +37,7 @@ SLACK = 64
 """Bytes behind a copy that are read."""
 
 
-@record
+@dataclass(frozen=True)
 class Form:
     """The layout of an image's bytes.
 
@@ -55,7 +54,7 @@ class Form:
 
 @functools.lru_cache(maxsize=1024)
 def bytes_layout(form: Form, rows: int, group: int, windows: Windows, threads: int) -> Layout:
-    """Returns how to convolve an image with ``rows`` kernels."""
+    """Return how to convolve an image with ``rows`` kernels."""
     output, adjacent = (form.shape[0], rows, *windows.output), is_adjacent(windows)
     windows, _ = flattened(windows)
     rows, channels, images = rows // group, form.shape[1] // group, form.shape[0] * group
@@ -79,7 +78,7 @@ def bytes_layout(form: Form, rows: int, group: int, windows: Windows, threads: i
 
 @functools.lru_cache(maxsize=1024)
 def byte_depthwise_layout(form: Form, windows: Windows, fours: int, threads: int) -> Layout:
-    """Returns how to convolve every channel of an image by itself, with ``fours`` of weights."""
+    """Return how to convolve every channel of an image by itself, with ``fours`` of weights."""
     batch, channels = form.shape[:2]
     height, width = windows.output
     pieces = -(-TASKS_PER_THREAD * threads // batch) if threads > 1 else 1
@@ -101,19 +100,19 @@ def byte_depthwise_layout(form: Form, windows: Windows, fours: int, threads: int
 
 
 def is_adjacent(windows: Windows) -> bool:
-    """Says whether a window's columns are side by side."""
+    """Return whether a window's columns are side by side."""
     return windows.dilations[-1] == 1 or windows.kernel[-1] == 1
 
 
 def _seen(windows: Windows, part: Part) -> tuple[int, int]:
-    """Returns how many lines and columns of an image a part's windows see."""
+    """Return how many lines and columns of an image a part's windows see."""
     axes = zip(part[1:], windows.strides, windows.kernel, windows.dilations, strict=True)
     lines, columns = ((n - 1) * stride + (taps - 1) * step + 1 for n, stride, taps, step in axes)
     return lines, columns
 
 
 def _taps(windows: Windows, line: int, wide: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int_]]:
-    """Returns where a kernel's taps are, line by line."""
+    """Return where a kernel's taps are, line by line."""
     (kernel_y, kernel_x), (step_y, step_x) = windows.kernel, windows.dilations
     return np.add.outer(np.arange(kernel_y) * step_y * line, np.arange(kernel_x) * step_x * wide)
 
@@ -128,13 +127,13 @@ def _cut(
     own: dict[str, int],
     offsets: np.ndarray[tuple[int, ...], np.dtype[np.int_]],
 ) -> Layout:
-    """Returns the layout of tasks that make such a part each."""
+    """Return the layout of tasks that make such a part each."""
     whole = form.shape[1]
     (height, width), (taps_y, taps_x) = windows.size, _seen(windows, Part(1, 1, 1))
     channels = whole // own["groups"]
     from_channel, from_place = (1, whole) if form.last else (height * width, 1)
     # Numbers of a panel's channels come first, then what places see in all.
-    band = _round(4 * 4 * PANEL + 4 * max(TILE_ROWS, part.height * part.width))
+    band = _round(4 * 4 * PANEL + 4 * max(TALLEST, part.height * part.width))
     work = band + own["copied"] * _round(_seen(windows, part)[0] * own["line"] + SLACK)
     numbers = numbers_of(
         BYTE_CONV_FIELDS, **own, channels=channels, height=height, width=width,

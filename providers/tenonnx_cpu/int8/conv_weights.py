@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.buffers import empty, frozen
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last
@@ -16,14 +16,14 @@ from tenonnx_cpu.int8.product import FORMS, Finish
 from tenonnx_cpu.int8.quantized_values import BYTES
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.jit.scratch import scratch
+from tenonnx_cpu.jit.scratch import worker_floats
 from tenonnx_cpu.kernel_selection import NDArray, Site
 
 CONV = JitKernel("int8.conv", "conv_int8")
 DEPTHWISE = JitKernel("int8.depthwise", "byte_depthwise")
 
 LANES = cpu().lanes
-NO_ZERO = np.zeros(1, np.int32)
+NO_ZERO = frozen(np.zeros(1, np.int32))
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class ByteWeights:
     def of(
         cls, attributes: Attributes, site: Site, position: int, zero: int, threads: int
     ) -> ByteWeights | None:
-        """Returns the weights of a node if a kernel takes them; has it compiled.
+        """Return the weights of a node if a kernel takes them; have it compiled.
 
         Args:
             attributes: The convolution's.
@@ -77,6 +77,7 @@ class ByteWeights:
         zeros = np.full(1, -middle, np.int32)
         if given is not None:
             zeros = given.reshape(-1).astype(np.int32) - np.int32(middle)
+        frozen(zeros)
         if alone := array.shape[1] == 1 and len(array) == group > 1:
             DEPTHWISE.request()
             positions, name = (position,) if given is None else (position, zero), f"1:{LANES}"
@@ -110,7 +111,7 @@ class ByteWeights:
         return self.shape[0]
 
     def launch(self, x: NDArray, origin: NDArray, finish: Finish) -> Launch | None:
-        """Returns what computes the convolution of an image of bytes.
+        """Return what computes the convolution of an image of bytes.
 
         Args:
             x: uint8 or int8.
@@ -133,17 +134,18 @@ class ByteWeights:
             return None
         size = cut.output[2:] if x.ndim == 4 else cut.output[3:]
         y = empty((x.shape[0], *size, self.rows), finish.dtype)
+        room = worker_floats(cut.floats, cut.threads).view(np.uint8)
         arguments = (
             seen.view(np.uint8).reshape(-1), self.packed, self.fits, y.view(np.uint8).reshape(-1),
             origin.view(np.uint8), 128 if signed else 0,
             self.sums, self.zeros, finish.extra, finish.factor, finish.summand,
             FORMS[finish.dtype], finish.low, finish.high, finish.zero,
-            cut.numbers, cut.offsets, scratch(4 * cut.floats * cut.threads), cut.threads,
+            cut.numbers, cut.offsets, room, cut.threads,
         )  # fmt: skip
         return Launch(run, arguments, channels_first(y))
 
     def _layout(self, shape: tuple[int, ...], form: Form) -> Layout | None:
-        """Returns how to cut the work for an image; ``None`` if it does not fit."""
+        """Return how to cut the work for an image; ``None`` if it does not fit."""
         if form not in self._layouts:
             if len(self._layouts) > 64:
                 self._layouts.clear()
@@ -159,12 +161,12 @@ class ByteWeights:
 
 
 def signed(array: NDArray) -> NDArray:
-    """Returns bytes as int8, unsigned ones 128 less."""
+    """Return bytes as int8, unsigned ones 128 less."""
     return (array ^ 128).view(np.int8) if array.dtype == np.uint8 else array
 
 
 def weight_panels(array: NDArray, group: int, adjacent: bool) -> NDArray:
-    """Returns weights ``(K, C, *)`` as ``(group, panels, fours, PANEL, 4)``, int8.
+    """Return weights ``(K, C, *)`` as ``(group, panels, fours, PANEL, 4)``, int8.
 
     Args:
         array: The weights.
@@ -184,19 +186,19 @@ def weight_panels(array: NDArray, group: int, adjacent: bool) -> NDArray:
 
 
 def row_sums(array: NDArray) -> NDArray:
-    """Returns the sum of every row of weights ``(K, C, *)``, as signed bytes."""
+    """Return the sum of every row of weights ``(K, C, *)``, as signed bytes."""
     sums: NDArray = array.reshape(len(array), -1).sum(axis=1, dtype=np.int32)
     return sums - np.int32(128 * (array.size // len(array))) if array.dtype == np.uint8 else sums
 
 
 def word_sums(packed: NDArray, rows: int) -> NDArray:
-    """Returns the sum of every row of what ``weight_words`` returned for so many rows."""
+    """Return the sum of every row of what ``weight_words`` returned for so many rows."""
     sums: NDArray = packed.sum(axis=(1, 3), dtype=np.int32).reshape(-1)
     return sums[:rows]
 
 
 def pairs_fit(packed: NDArray) -> NDArray:
-    """Returns, for every panel of packed weights, what ``see_pairs`` says of such panels."""
+    """Return, for every panel of packed weights, what ``see_pairs`` says of such panels."""
     panels = packed.reshape(-1, *packed.shape[-3:])
     if not cpu().pairs:
         return np.zeros(len(panels), np.uint8)
@@ -210,7 +212,7 @@ def pairs_fit(packed: NDArray) -> NDArray:
 
 
 def weight_words(array: NDArray, zeros: NDArray) -> NDArray:
-    """Returns weights ``(K, 1, *)`` less their zero points as ``(panels, fours, lanes, 4)``, int8.
+    """Return weights ``(K, 1, *)`` less their zero points as ``(panels, fours, lanes, 4)``, int8.
 
     Differences that a byte does not hold become several, whose sum they are.
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,7 +26,6 @@ from tenonnx_cpu.int8.quantized_values import (
     BYTES,
     LIMITS,
     ROUNDED,
-    QuantizedType,
     dequantized,
     quantized_type_of,
 )
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def _row(node: ir.Node, walk: Walk[Scope]) -> tuple[NDArray, ir.Node | None] | str:
-    """Reads the constant that is added to every row, and its DequantizeLinear."""
+    """Read the constant that is added to every row, and its DequantizeLinear."""
     scope, columns, value = walk.scope, walk.about, node.inputs[walk.beside(node)]
     source = dequantized(value, scope)
     if source is None:
@@ -60,7 +60,7 @@ ROW = Part("bias", ("Add",), _row, since=BROADCASTING)
 
 
 def finish_of(walk: Walk[Scope], unit: NDArray) -> Finish:
-    """Returns what becomes of sums in units of ``unit``, float64, one or one per column."""
+    """Return what becomes of sums in units of ``unit``, float64, one or one per column."""
     bias, _ = walk.found.get(ROW.name, (NO_NUMBERS, None))
     limits, code = walk.found.get(LIMITS.name, ALL), walk.found.get(ROUNDED.name)
     if code is None:
@@ -86,6 +86,8 @@ def fuse_weights(node: ir.Node, scope: Scope) -> Fused | None:
     weights = quantized_weights(scope.site(node))
     if weights is None or weights.bits != 8 or weights.block < weights.depth:
         return None
+    if not np.isfinite(weights.scales).all():  # infinity times a byte of 0 is NaN
+        return None
     shape = (weights.columns, weights.depth)
     b = weights.codes.view(np.int8 if weights.signed else np.uint8)
     b = b.reshape(shape).T if weights.by_column else b.reshape(shape[::-1])
@@ -98,12 +100,15 @@ def fuse_weights(node: ir.Node, scope: Scope) -> Fused | None:
     walk = scope.follow(node, weights.columns)
     finish = finish_of(walk, np.float64(code.step) * weights.scales.reshape(-1))
     b, zeros, finish = widened(b, zeros, finish)
-    product = _call(lambda a: (a, b), code, zeros, finish, scope.threads)
-
-    def call(a: NDArray) -> Launch | NDArray | None:
-        return narrowed(product(a), weights.columns)
-
+    product = ByteProduct(code.zero.reshape(1), zeros, finish, scope.threads)
+    call = functools.partial(_by_matrix, product, b, weights.columns)
     return _fused(walk, (x,), (x.inputs[0],), call)
+
+
+def _by_matrix(
+    product: ByteProduct, b: NDArray, columns: int, a: NDArray
+) -> Launch | NDArray | None:
+    return narrowed(product(a, b), columns)
 
 
 @fusion("MatMul", priority=QUANTIZED, takes=(LIMITS, ROUNDED))
@@ -120,39 +125,45 @@ def fuse_matmul(node: ir.Node, scope: Scope) -> Fused | None:
     assert zeros is not None, "one zero point fits any matrix"
     inputs = tuple(dict.fromkeys(source.inputs[0] for source in found))
 
-    def both(a: NDArray, b: NDArray | None = None) -> tuple[NDArray, NDArray]:
-        return a, a if b is None else b
-
-    call = _call(both, left, zeros, finish, scope.threads)
+    call = ByteProduct(left.zero.reshape(1), zeros, finish, scope.threads)
     return _fused(walk, tuple(found), inputs, call)
 
 
-def _call(
-    operands: Callable[..., tuple[NDArray, NDArray]],
-    code: QuantizedType,
-    zeros: NDArray,
-    finish: Finish,
-    threads: int,
-) -> Call:
-    """Returns what computes a product from a fusion's inputs; ``None`` where it cannot."""
-    origin = code.zero.reshape(1)
+@dataclass(frozen=True, eq=False)
+class ByteProduct:
+    """Multiplies matrices of bytes.
 
-    def call(*given: NDArray) -> Launch | NDArray | None:
-        a, b = operands(*given)
-        return byte_launch(a, origin, b, zeros, threads, finish)
+    Attributes:
+        origin: The zero point of the left one.
+        zeros: Those of the right one's columns.
+        finish: The conversion of sums.
+        threads: How many to use at most.
+    """
 
-    return call
+    origin: NDArray
+    zeros: NDArray
+    finish: Finish
+    threads: int
+
+    def __call__(self, a: NDArray, b: NDArray | None = None) -> Launch | NDArray | None:
+        """Return the product of two matrices, or of one with itself; ``None`` for numpy."""
+        b = a if b is None else b
+        return byte_launch(a, self.origin, b, self.zeros, self.threads, self.finish)
 
 
 def _fused(
     walk: Walk[Scope], found: tuple[ir.Node, ...], inputs: tuple[ir.Value | None, ...], call: Call
 ) -> Fused:
-    """Returns the fusion of a product, what feeds it and what follows."""
+    """Return the fusion of a product, what feeds it and what follows."""
     _, source = walk.found.get(ROW.name, (None, None))
     GEMM.request()
 
     def make(plain: Call) -> Call:
-        return Capturable(lambda *given: plain(*given) if (y := call(*given)) is None else y)
+        return Capturable(functools.partial(_or_plain, call, plain))
 
     sources = found if source is None else (*found, source)
     return walk.scope.fused(walk.nodes, inputs, make, sources)
+
+
+def _or_plain(call: Call, plain: Call, *given: NDArray) -> Any:
+    return plain(*given) if (made := call(*given)) is None else made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -52,12 +53,19 @@ def qlinear_pair(site: Site, plain: Call) -> Call | None:
     kind = site.node.op_type.removeprefix("QLinear")
     KERNELS[kind].request()
     rest = tuple(site.constant(position) for position in (1, 2, 4, 5, 6, 7))
-
-    def whole(x: NDArray, z: NDArray) -> Any:
-        return plain(x, *rest[:2], z, *rest[2:])
-
+    whole = functools.partial(_with_constants, plain, rest)
     pair = PairCall(kind, a, b, y, y.bounds, site.threads, whole)
-    return Capturable(lambda x, _, __, z, *___: pair.launch(x, z))
+    return Capturable(functools.partial(_of_bytes, pair))
+
+
+def _with_constants(
+    plain: Call, constants: tuple[NDArray | None, ...], x: NDArray, z: NDArray
+) -> Any:
+    return plain(x, *constants[:2], z, *constants[2:])
+
+
+def _of_bytes(pair: PairCall, x: NDArray, _: Any, __: Any, z: NDArray, *___: Any) -> Any:
+    return pair.launch(x, z)
 
 
 class PairCall:
@@ -93,11 +101,11 @@ class PairCall:
         ]
 
     def __call__(self, x: NDArray, y: NDArray) -> Any:
-        """Returns the bytes of the result."""
+        """Return the bytes of the result."""
         return done(self.launch(x, y), (x, y))
 
     def launch(self, x: NDArray, y: NDArray) -> Any:
-        """Returns a launch that makes the bytes of the result, or those."""
+        """Return a launch that makes the bytes of the result, or those."""
         long = y if y.size > x.size else x
         order = memory_order(long)
         if x.ndim != y.ndim or order == sorted(order):
@@ -108,7 +116,7 @@ class PairCall:
         return made.transpose(np.argsort(order))
 
     def _launch(self, x: NDArray, y: NDArray) -> Any:
-        """Does as ``launch`` with arrays of which the larger one's elements are in order."""
+        """Do as ``launch`` with arrays of which the larger one's elements are in order."""
         run = self._kernel.run
         turned = y.size > x.size
         long, short = (y, x) if turned else (x, y)
@@ -135,7 +143,7 @@ class PairCall:
 def _numbers(
     kind: str, a: QuantizedType, b: QuantizedType, made: QuantizedType, limits: tuple[float, float]
 ) -> NDArray:
-    """Returns what the kernel takes besides bytes."""
+    """Return what the kernel takes besides bytes."""
     first, second = a.origin + a.flip, b.origin + b.flip
     if kind == "Mul":
         return np.array([first, second, a.step * b.step / made.step, *limits], np.float32)
@@ -144,7 +152,7 @@ def _numbers(
 
 
 def _fits(short: tuple[int, ...], long: tuple[int, ...]) -> bool:
-    """Says whether an array is broadcast to the shape of another, and has elements."""
+    """Return whether an array is broadcast to the shape of another, and has elements."""
     if len(short) > len(long) or 0 in short:
         return False
     sides = zip(reversed(short), reversed(long), strict=False)
@@ -152,7 +160,7 @@ def _fits(short: tuple[int, ...], long: tuple[int, ...]) -> bool:
 
 
 def _repeats(short: tuple[int, ...], long: tuple[int, ...]) -> bool:
-    """Says whether one array's elements are repeated as a whole to fit another's."""
+    """Return whether one array's elements are repeated as a whole to fit another's."""
     own = list(short)
     while own and own[0] == 1:
         own.pop(0)

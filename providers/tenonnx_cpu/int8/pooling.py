@@ -17,6 +17,7 @@ from tenonnx_cpu.conv.channels_last import channels_first, channels_last, taking
 from tenonnx_cpu.conv.layout import numbers_of, places_of
 from tenonnx_cpu.conv.pooling import EMPTY
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
+from tenonnx_cpu.int8.conv import of_first, with_constants
 from tenonnx_cpu.int8.kernels import POOL_FIELDS
 from tenonnx_cpu.int8.quantized_values import (
     ALL,
@@ -53,37 +54,42 @@ def fuse_max_pool(node: ir.Node, scope: Scope) -> Fused | None:
 
 
 def max_pool_of_bytes(site: Site, plain: Call) -> Call:
-    """Returns MaxPool of bytes ``(N, C, H, W)``, with the attributes of a node."""
+    """Return MaxPool of bytes ``(N, C, H, W)``, with the attributes of a node."""
     kernel = tuple(site.attribute("kernel_shape", ()))
     attributes = Attributes.of(site)
     if len(kernel) != 2 or site.attribute("ceil_mode", 0):
         return plain
     MAX_POOL.request()
+    return Capturable(functools.partial(_greatest, attributes, kernel, site.threads, plain))
 
-    @functools.lru_cache(maxsize=64)
-    def placed(shape: tuple[int, ...]) -> tuple[tuple[int, ...], NDArray] | None:
-        windows = attributes.windows(shape, (1, shape[1], *kernel)) if len(shape) == 4 else None
-        if windows is None or math.prod(kernel) > EMPTY * math.prod(shape[2:]):
-            return None
-        (top, left), (step_y, step_x) = windows.begins, windows.dilations
-        places = places_of(windows) | {"top": top, "left": left}
-        return windows.output, numbers_of(
-            POOL_FIELDS, **places, channels=shape[1], kernel_y=kernel[0], kernel_x=kernel[1],
-            step_y=step_y, step_x=step_x,
-        )  # fmt: skip
 
-    def call(x: NDArray) -> Any:
-        run, cut = MAX_POOL.run, placed(x.shape)
-        if run is None or cut is None or x.dtype not in BYTES:
-            return plain(x)
-        output, numbers = cut
-        y = empty((x.shape[0], *output, x.shape[1]), x.dtype)
-        threads = site.threads if x.size > SERIAL else 1
-        flip = 128 if x.dtype == np.int8 else 0
-        arguments = *flat(contiguous(channels_last(x)), y), flip, numbers, threads
-        return Launch(run, arguments, channels_first(y))
+def _greatest(
+    attributes: Attributes, kernel: tuple[int, ...], threads: int, plain: Call, x: NDArray
+) -> Any:
+    run, cut = MAX_POOL.run, _placed(attributes, kernel, x.shape)
+    if run is None or cut is None or x.dtype not in BYTES:
+        return plain(x)
+    output, numbers = cut
+    y = empty((x.shape[0], *output, x.shape[1]), x.dtype)
+    flip = 128 if x.dtype == np.int8 else 0
+    flattened = flat(contiguous(channels_last(x)), y)
+    arguments = *flattened, flip, numbers, threads if x.size > SERIAL else 1
+    return Launch(run, arguments, channels_first(y))
 
-    return Capturable(call)
+
+@functools.lru_cache(maxsize=256)
+def _placed(
+    attributes: Attributes, kernel: tuple[int, ...], shape: tuple[int, ...]
+) -> tuple[tuple[int, ...], NDArray] | None:
+    windows = attributes.windows(shape, (1, shape[1], *kernel)) if len(shape) == 4 else None
+    if windows is None or math.prod(kernel) > EMPTY * math.prod(shape[2:]):
+        return None
+    (top, left), (step_y, step_x) = windows.begins, windows.dilations
+    places = places_of(windows) | {"top": top, "left": left}
+    return windows.output, numbers_of(
+        POOL_FIELDS, **places, channels=shape[1], kernel_y=kernel[0], kernel_x=kernel[1],
+        step_y=step_y, step_x=step_x,
+    )  # fmt: skip
 
 
 @fusion("GlobalAveragePool", priority=QUANTIZED, takes=REQUANTIZED)
@@ -106,19 +112,15 @@ def qlinear_average(site: Site, plain: Call) -> Call | None:
         return None
     last = bool(site.attribute("channels_last", 0))
     rest = tuple(site.constant(position) for position in range(1, 5))
-
-    def whole(x: NDArray) -> Any:
-        return plain(x, *rest)
-
+    whole = functools.partial(with_constants, plain, rest)
     call = average_of_bytes(code, made, made.bounds, taking_first(whole, 0) if last else whole)
-    call = taking_last(call, 0) if last else call
-    return lambda x, *_: call(x)
+    return functools.partial(of_first, taking_last(call, 0) if last else call)
 
 
 def average_of_bytes(
     code: QuantizedType, made: QuantizedType, limits: tuple[float, float], plain: Call
 ) -> Call:
-    """Returns what computes the mean of each channel of bytes ``(N, C, D1, ...)``.
+    """Return what computes the mean of each channel of bytes ``(N, C, D1, ...)``.
 
     Args:
         code: What they stand for.
@@ -127,19 +129,21 @@ def average_of_bytes(
         plain: Computes the same.
     """
     AVERAGE.request()
+    return Capturable(functools.partial(_averaged, code, made, limits, plain))
 
-    def call(x: NDArray) -> Any:
-        run = AVERAGE.run
-        if run is None or x.dtype != code.dtype or x.ndim < 3 or not x.size:
-            return plain(x)
-        batch, channels = x.shape[:2]
-        image = contiguous(channels_last(x)).view(np.uint8).reshape(batch, -1, channels)
-        y = empty((batch, channels), made.dtype)
-        factor = code.step / made.step / image.shape[1]
-        arguments = (
-            image, y.view(np.uint8), *pieces(((channels,), np.int32)), factor, *limits,
-            code.origin + code.flip, code.flip, made.origin,
-        )  # fmt: skip
-        return Launch(run, arguments, y.reshape(batch, channels, *(1,) * (x.ndim - 2)))
 
-    return Capturable(call)
+def _averaged(
+    code: QuantizedType, made: QuantizedType, limits: tuple[float, float], plain: Call, x: NDArray
+) -> Any:
+    run = AVERAGE.run
+    if run is None or x.dtype != code.dtype or x.ndim < 3 or not x.size:
+        return plain(x)
+    batch, channels = x.shape[:2]
+    image = contiguous(channels_last(x)).view(np.uint8).reshape(batch, -1, channels)
+    y = empty((batch, channels), made.dtype)
+    factor = code.step / made.step / image.shape[1]
+    arguments = (
+        image, y.view(np.uint8), *pieces(((channels,), np.int32)), factor, *limits,
+        code.origin + code.flip, code.flip, made.origin,
+    )  # fmt: skip
+    return Launch(run, arguments, y.reshape(batch, channels, *(1,) * (x.ndim - 2)))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenonnx.records import NamedTuple
-from tenonnx_cpu.buffers import contiguous, empty
+from tenonnx_cpu.buffers import contiguous, empty, frozen
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.layout import fixed
-from tenonnx_cpu.int8.kernels import FEW, ROOM
+from tenonnx_cpu.int8.kernels import FEW, ROOM, TILE_WORDS, tile_words
 from tenonnx_cpu.int8.quantized_values import BYTES
+from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.jit.scratch import pieces
+from tenonnx_cpu.jit.scratch import pieces, share_of, worker_shares
 from tenonnx_cpu.kernel_selection import NDArray
 from tenonnx_cpu.matmul.kernels import BYTE_ROOM
 from tenonnx_cpu.matmul.product import SERIAL_ELEMENTS, SERIAL_PRODUCTS, batches
@@ -25,7 +25,10 @@ GEMM = JitKernel("int8.gemm", "byte_gemm")
 
 I32 = np.dtype(np.int32)
 NO_WORDS, NO_NUMBERS = np.empty(0, np.int32), np.empty(0, np.float32)
-ONE = np.ones(1, np.float32)
+ONE = frozen(np.ones(1, np.float32))
+ENOUGH_WORDS = 12
+"""Words of tiles that are as good as more words, of which some are zeros in a copy."""
+
 ALONE = np.zeros((1, 2), np.int64)
 FORMS = {I32: 4, np.dtype(np.float32): 5, BYTES[0]: 1, BYTES[1]: 1}
 """The kernel's names of its results, by type."""
@@ -53,7 +56,7 @@ class Finish(NamedTuple):
     zero: int = 0
 
     def widened(self, more: int) -> Finish:
-        """Returns the same for more columns."""
+        """Return the same for more columns."""
         summand, extra = (
             np.pad(each, (0, more)) if each.size else each for each in (self.summand, self.extra)
         )
@@ -64,7 +67,7 @@ SUMS = Finish()
 
 
 def column_zeros(zero: NDArray | None, b: NDArray) -> NDArray | None:
-    """Returns B's zero point, or one per column, from where its bytes are signed.
+    """Return B's zero point, or one per column, from where its bytes are signed.
 
     ``None`` if it is neither.
     """
@@ -76,16 +79,25 @@ def column_zeros(zero: NDArray | None, b: NDArray) -> NDArray | None:
     return zero.reshape(-1).astype(np.int32) - np.int32(middle)
 
 
-def byte_product(a: NDArray, a_zero: NDArray, *given: Any) -> NDArray | None:
-    """Returns what ``byte_launch`` computes from the same arguments; ``None`` as it does."""
-    made: NDArray | None = done(byte_launch(a, a_zero, *given))
-    return made
+def _stacked(a: NDArray, b: NDArray) -> tuple[tuple[int, ...], NDArray] | None:
+    """Return the shape of a product of stacks, and where its matrices begin.
+
+    ``None`` if the stacks do not fit.
+    """
+    if b.ndim == 2:
+        return (*a.shape[:-1], b.shape[1]), ALONE
+    steps = [math.prod(a.shape[place + 1 : -1]) for place in range(a.ndim - 2)]
+    found = batches(a.shape[:-2], tuple(steps), b.shape[:-2], b.strides[:-2])
+    if found is None:
+        return None
+    batch, offsets = found
+    return (*batch, a.shape[-2], b.shape[-1]), offsets
 
 
 def byte_launch(
     a: NDArray, a_zero: NDArray, b: NDArray, b_zeros: NDArray, threads: int, finish: Finish = SUMS
 ) -> Launch | NDArray | None:
-    """Returns what computes ``matmul(a - a_zero, b - b_zeros)``, finished; or the result.
+    """Return what computes ``matmul(a - a_zero, b - b_zeros)``, finished; or the result.
 
     Args:
         a: uint8 or int8, of 2 dimensions or more and any strides.
@@ -104,31 +116,29 @@ def byte_launch(
     depth, columns = b.shape[-2:]
     if a.shape[-1] != depth or not a.size or not b.size:
         return None
-    if b.ndim == 2:
-        shape, offsets = (*a.shape[:-1], columns), ALONE
-    else:
-        b = _readable(b)
-        steps = [math.prod(a.shape[place + 1 : -1]) for place in range(a.ndim - 2)]
-        stacked = batches(a.shape[:-2], tuple(steps), b.shape[:-2], b.strides[:-2])
-        if stacked is None:
-            return None
-        batch, offsets = stacked
-        shape = (*batch, a.shape[-2], columns)
+    b = b if b.ndim == 2 else _readable(b)
+    stacked = _stacked(a, b)
+    if stacked is None:
+        return None
+    shape, offsets = stacked
     panel = chunk_codes(16)
     if columns < panel:
         return _padded(a, a_zero, b, b_zeros, threads, finish)
     rows = contiguous(a).view(np.uint8).reshape(-1, depth)
     right = _readable(b[(0,) * (b.ndim - 2)]).view(np.uint8)
     flip = 128 if a.dtype == np.int8 else 0
-    fours = -(-depth // 4)
-    copied = len(rows) if flip or depth % 4 or b_zeros.any() else 0
+    fours = _fours(depth, len(rows) // len(offsets))
+    copied = len(rows) if flip or depth < 4 * fours or b_zeros.any() else 0
     work = len(offsets) * depth * columns
     if work * (rows.size // depth // len(offsets)) <= SERIAL_PRODUCTS and work <= SERIAL_ELEMENTS:
         threads = 1
     room = 4 * panel * fours * (1 if right.strides[1] == 1 else 2)
     room = BYTE_ROOM + (max(room, ROOM) if len(rows) <= FEW else room)
+    room = share_of(room, np.uint8)
     copy, totals, memory = pieces(
-        ((copied, 4 * fours), np.uint8), ((len(rows),), np.int32), ((room * threads,), np.uint8)
+        ((copied, 4 * fours), np.uint8),
+        ((len(rows),), np.int32),
+        worker_shares(room, threads, np.uint8),
     )
     result = empty(shape, finish.dtype)
     arguments = (
@@ -142,12 +152,21 @@ def byte_launch(
 
 @functools.lru_cache(maxsize=256)
 def _places(fours: int) -> NDArray:
-    """Returns where every four of adjacent bytes begin."""
+    """Return where every four of adjacent bytes begin."""
     return fixed(np.arange(0, 4 * fours, 4))
 
 
+def _fours(depth: int, rows: int) -> int:
+    """Return the fours of a row's bytes, and more of zeros where tiles would be too small."""
+    fours = -(-depth // 4)
+    if not cpu().amx or rows <= FEW or tile_words(fours) >= min(fours, ENOUGH_WORDS):
+        return fours
+    tiles = -(-fours // TILE_WORDS)
+    return tiles * -(-fours // tiles)
+
+
 def _readable(b: NDArray) -> NDArray:
-    """Returns B, or a copy, with columns or rows that the kernel reads where they are."""
+    """Return B, or a copy, with columns or rows that the kernel reads where they are."""
     down, across = b.strides[-2:]
     if across == 1 or (down == 1 and b.shape[-2] % 4 == 0):
         return b
@@ -157,21 +176,21 @@ def _readable(b: NDArray) -> NDArray:
 def _padded(
     a: NDArray, a_zero: NDArray, b: NDArray, b_zeros: NDArray, threads: int, finish: Finish
 ) -> Launch | NDArray | None:
-    """Does without columns that are added first: fewer than a panel's are not read."""
+    """Do without columns that are added first: fewer than a panel's are not read."""
     columns = b.shape[-1]
     wide = widened(b, b_zeros, finish)
     return narrowed(byte_launch(a, a_zero, *wide[:2], threads, wide[2]), columns)
 
 
 def widened(b: NDArray, b_zeros: NDArray, finish: Finish) -> tuple[NDArray, NDArray, Finish]:
-    """Returns a matrix, its zero points and what becomes of sums, for a panel's columns or more."""
+    """Return a matrix, its zero points and what becomes of sums, for a panel's columns or more."""
     more = max(0, chunk_codes(16) - b.shape[-1])
     wide = np.pad(b, [(0, 0)] * (b.ndim - 1) + [(0, more)]) if more else b
     return wide, _longer(b_zeros, more), finish.widened(more)
 
 
 def narrowed(made: Launch | NDArray | None, columns: int) -> Launch | NDArray | None:
-    """Returns what has the first columns alone of what a product makes."""
+    """Return what has the first columns alone of what a product makes."""
     if type(made) is Launch and made.result[..., :columns].flags.c_contiguous:
         return made._replace(result=made.result[..., :columns])
     result = done(made)
@@ -179,5 +198,5 @@ def narrowed(made: Launch | NDArray | None, columns: int) -> Launch | NDArray | 
 
 
 def _longer(array: NDArray, more: int) -> NDArray:
-    """Returns what belongs to columns for more of them; what is one for all stays."""
+    """Return what belongs to columns for more of them; what is one for all stays."""
     return np.pad(array, (0, more)) if array.size > 1 else array

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tenonnx.planning.anchors import BROADCASTING, Part, Walk, clip_bounds, other
-from tenonnx.records import record
 from tenonnx_cpu.fuse import Scope
 from tenonnx_cpu.kernel_selection import NDArray, Site
 
@@ -20,7 +20,14 @@ FLOAT, INT8 = 1, 3
 BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 
 
-@record
+ALL = (-np.inf, np.inf)
+"""Limits of what is not limited."""
+
+MIN_STEP = np.float32(1e-30)
+"""The least scale to which kernels round: the quotient of another scale and it is a float32."""
+
+
+@dataclass(frozen=True)
 class QuantizedType:
     """The numbers that bytes stand for: ``(byte - zero) * scale``.
 
@@ -56,10 +63,16 @@ class QuantizedType:
         return int(limits.min) - self.origin, int(limits.max) - self.origin
 
     def between(self, limits: tuple[float, float]) -> tuple[float, float]:
-        """Returns the least and the greatest byte that stand for numbers between two, likewise."""
+        """Return the least and the greatest byte that stand for numbers between two, likewise.
+
+        All bytes do for numbers without limits, whatever the scale is; of a negative one, the least
+        byte stands for the greatest number.
+        """
+        if limits == ALL:
+            return float(self.bounds[0]), float(self.bounds[1])
         with np.errstate(all="ignore"):
             steps = np.rint(np.array(limits, np.float32) / np.float32(self.step))
-        low, high = np.clip(steps, *self.bounds)
+        low, high = np.sort(np.clip(steps, *self.bounds))
         return float(low), float(high)
 
     @property
@@ -68,15 +81,17 @@ class QuantizedType:
         return 128 if self.dtype == np.int8 else 0
 
     def same(self, other: QuantizedType) -> bool:
-        """Says whether bytes of both stand for the same numbers."""
+        """Return whether bytes of both stand for the same numbers."""
         single = self.is_single and other.is_single and self.dtype == other.dtype
         return single and self.step == other.step and self.origin == other.origin
 
 
 def quantized_type_at(site: Site, scale: int) -> QuantizedType | None:
-    """Returns the code of bytes whose scale and zero point are two inputs in a row, if constant."""
+    """Return the code of bytes whose scale and zero point are two inputs in a row, if constant."""
     step, zero = site.scalar(scale), site.scalar(scale + 1)
     if step is None or zero is None or step.dtype != np.float32 or zero.dtype not in BYTES:
+        return None
+    if not MIN_STEP <= abs(step) < np.inf:
         return None
     return QuantizedType(step, zero, zero.dtype)
 
@@ -84,13 +99,15 @@ def quantized_type_at(site: Site, scale: int) -> QuantizedType | None:
 def quantized_type_of(
     node: ir.Node, scope: Scope, dtype: np.dtype[Any] | None = None
 ) -> QuantizedType | None:
-    """Returns the code of a DequantizeLinear or QuantizeLinear whose parameters are constants."""
+    """Return the code of a DequantizeLinear or QuantizeLinear whose parameters are constants."""
     site = scope.site(node)
     if site.attribute("block_size", 0) or site.attribute("output_dtype", 0) not in (0, 1, 2, 3):
         return None
     scale, zero = site.constant(1), site.constant(2)
-    if scale is None or scale.dtype != np.float32:
+    if scale is None or scale.dtype != np.float32 or not np.isfinite(scale).all():
         return None
+    if node.op_type == "QuantizeLinear" and not (scale >= MIN_STEP).all():
+        return None  # of a negative one, what rounds to the least byte is the greatest number
     if zero is None:
         dtype = dtype or _told(node, scope)
         if dtype is None or (len(node.inputs) > 2 and node.inputs[2] is not None):
@@ -100,7 +117,7 @@ def quantized_type_of(
 
 
 def _told(node: ir.Node, scope: Scope) -> np.dtype[Any] | None:
-    """Returns the type of a node's codes if something else than its zero point tells it."""
+    """Return the type of a node's codes if something else than its zero point tells it."""
     site = scope.site(node)
     if node.op_type == "QuantizeLinear":
         return BYTES[int(site.attribute("output_dtype", 0) == INT8)]
@@ -119,12 +136,12 @@ def _told(node: ir.Node, scope: Scope) -> np.dtype[Any] | None:
 
 
 def dequantized(value: ir.Value | None, scope: Scope) -> ir.Node | None:
-    """Returns the DequantizeLinear that makes a value, if it can be left out."""
+    """Return the DequantizeLinear that makes a value, if it can be left out."""
     return scope.maker(value, "DequantizeLinear")
 
 
 def _limits(node: ir.Node, _: Walk[Scope]) -> tuple[float, float] | str:
-    """Reads the least and the greatest result of a Relu or a Clip between constants."""
+    """Read the least and the greatest result of a Relu or a Clip between constants."""
     found = (0.0, np.inf) if node.op_type == "Relu" else clip_bounds(node)
     return "its bounds are not known before" if found is None else found
 
@@ -140,9 +157,6 @@ LIMITS = Part("limits", ("Clip", "Relu"), _limits)
 ROUNDED = Part("quantizer", ("QuantizeLinear",), _quantizer)
 REQUANTIZED = (LIMITS, Part("quantizer", ("QuantizeLinear",), _quantizer, needed=True))
 """Parts behind operators that kernels compute from bytes to bytes."""
-
-ALL = (-np.inf, np.inf)
-"""Limits of what is not limited."""
 
 
 def _cast(node: ir.Node, walk: Walk[Scope]) -> bool | str:

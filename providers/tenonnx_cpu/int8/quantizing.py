@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -27,14 +28,14 @@ FEW = 64
 
 
 def quantize(x: NDArray, scale: float, zero: int, dtype: np.dtype[Any], threads: int) -> Any:
-    """Returns ``clip(round(x / scale) + zero)`` as bytes; ``None`` if the kernel is not ready."""
+    """Return ``clip(round(x / scale) + zero)`` as bytes; ``None`` if the kernel is not ready."""
     return None if x.size <= FEW else done(quantize_launch(x, scale, zero, dtype, threads))
 
 
 def quantize_launch(
     x: NDArray, scale: float, zero: int, dtype: np.dtype[Any], threads: int
 ) -> Launch | None:
-    """Returns what computes that."""
+    """Return what computes that."""
     run = QUANTIZE.run
     if run is None or x.dtype != F32 or not x.size:
         return None
@@ -49,12 +50,12 @@ def quantize_launch(
 
 
 def dequantize(x: NDArray, scale: float, zero: int, threads: int) -> Any:
-    """Returns ``(x - zero) * scale`` as float32; ``None`` if the kernel does not take x."""
+    """Return ``(x - zero) * scale`` as float32; ``None`` if the kernel does not take x."""
     return None if x.size <= FEW else done(dequantize_launch(x, scale, zero, threads))
 
 
 def dequantize_launch(x: NDArray, scale: float, zero: int, threads: int) -> Launch | None:
-    """Returns what computes that."""
+    """Return what computes that."""
     run = DEQUANTIZE.run
     if run is None or x.dtype not in BYTES or not x.size:
         return None
@@ -66,7 +67,7 @@ def dequantize_launch(x: NDArray, scale: float, zero: int, threads: int) -> Laun
 
 
 def in_rows(x: NDArray) -> NDArray:
-    """Returns an array as rows of adjacent elements, where it lies if it can be."""
+    """Return an array as rows of adjacent elements, where it lies if it can be."""
     run, axis = 1, x.ndim
     while axis and (x.strides[axis - 1] == run * x.itemsize or x.shape[axis - 1] == 1):
         axis -= 1
@@ -78,7 +79,7 @@ def in_rows(x: NDArray) -> NDArray:
 
 
 def alike(x: NDArray, dtype: np.dtype[Any]) -> tuple[NDArray, NDArray, NDArray]:
-    """Returns an array's elements in the order of memory, room for as many, and that as x lies."""
+    """Return an array's elements in the order of memory, room for as many, and that as x lies."""
     order = memory_order(x)
     lain = contiguous(x.transpose(order))
     y = empty(lain.shape, dtype)
@@ -86,9 +87,9 @@ def alike(x: NDArray, dtype: np.dtype[Any]) -> tuple[NDArray, NDArray, NDArray]:
 
 
 def dynamic_quantize(x: NDArray, threads: int) -> Launch | None:
-    """Returns what computes DynamicQuantizeLinear's results; ``None`` for numpy.
+    """Return what computes DynamicQuantizeLinear's results; ``None`` for numpy.
 
-    The launch is refused if the range is infinite.
+    The launch is refused if the range is infinite, or too narrow for a scale.
     """
     run = BY_RANGE.run
     if run is None or x.dtype != F32 or not x.size:
@@ -108,17 +109,16 @@ def dynamic_quantize(x: NDArray, threads: int) -> Launch | None:
 def dynamic_quantize_linear(site: Site, plain: Call) -> Call | None:
     """The range, then the bytes."""
     BY_RANGE.request()
-    threads = site.threads
+    return Capturable(functools.partial(_by_range, site.threads, plain))
 
-    def call(x: NDArray) -> Any:
-        made = dynamic_quantize(x, threads)
-        return plain(x) if made is None else made._replace(otherwise=plain)
 
-    return Capturable(call)
+def _by_range(threads: int, plain: Call, x: NDArray) -> Any:
+    made = dynamic_quantize(x, threads)
+    return plain(x) if made is None else made._replace(otherwise=plain)
 
 
 def _single(site: Site) -> bool:
-    """Says whether a node has one scale for all, and nothing out of the ordinary."""
+    """Return whether a node has one scale for all, and nothing out of the ordinary."""
     scale = site.node.inputs[1]
     known = None if scale is None else scale.shape
     single = site.scalar(1) is not None or (known is not None and len(known) == 0)
@@ -132,18 +132,22 @@ def quantize_linear(site: Site, plain: Call) -> Call | None:
     if not _single(site) or site.attribute("output_dtype", 0) not in (0, 2, 3):
         return None
     QUANTIZE.request()
-    threads = site.threads
     absent = BYTES[1] if site.attribute("output_dtype", 0) == 3 else BYTES[0]
-
-    def call(x: NDArray, scale: NDArray, zero: NDArray | None = None) -> Any:
-        dtype = absent if zero is None else zero.dtype
-        y = None
-        if scale.size == 1 and scale.dtype == F32 and dtype in BYTES:
-            origin = 0 if zero is None else int(zero.reshape(()))
-            y = quantize_launch(x, float(scale.reshape(())), origin, dtype, threads)
-        return plain(x, scale, zero) if y is None else y
-
+    call = functools.partial(_quantized, absent, site.threads, plain)
     return where_constant(site, (1, 2), call)
+
+
+def _quantized(
+    absent: np.dtype[Any], threads: int, plain: Call,
+    x: NDArray, scale: NDArray, zero: NDArray | None = None,
+) -> Any:  # fmt: skip
+    """Quantize to the zero point's dtype, or to ``absent`` without one."""
+    dtype = absent if zero is None else zero.dtype
+    y = None
+    if scale.size == 1 and scale.dtype == F32 and dtype in BYTES:
+        origin = 0 if zero is None else int(zero.reshape(()))
+        y = quantize_launch(x, float(scale.reshape(())), origin, dtype, threads)
+    return plain(x, scale, zero) if y is None else y
 
 
 @specialize("DequantizeLinear")
@@ -153,13 +157,14 @@ def dequantize_linear(site: Site, plain: Call) -> Call | None:
     if not _single(site) or site.attribute("output_dtype", 0) not in (0, 1):
         return None
     DEQUANTIZE.request()
-    threads = site.threads
+    return where_constant(site, (1, 2), functools.partial(_dequantized, site.threads, plain))
 
-    def call(x: NDArray, scale: NDArray, zero: NDArray | None = None) -> Any:
-        y = None
-        if scale.size == 1 and scale.dtype == F32 and (zero is None or zero.size == 1):
-            origin = 0 if zero is None else int(zero.reshape(()))
-            y = dequantize_launch(x, float(scale.reshape(())), origin, threads)
-        return plain(x, scale, zero) if y is None else y
 
-    return where_constant(site, (1, 2), call)
+def _dequantized(
+    threads: int, plain: Call, x: NDArray, scale: NDArray, zero: NDArray | None = None
+) -> Any:
+    y = None
+    if scale.size == 1 and scale.dtype == F32 and (zero is None or zero.size == 1):
+        origin = 0 if zero is None else int(zero.reshape(()))
+        y = dequantize_launch(x, float(scale.reshape(())), origin, threads)
+    return plain(x, scale, zero) if y is None else y

@@ -33,7 +33,7 @@ Make = Callable[[Sequence[QuantizedType], QuantizedType, Limits, Call], Call]
 def requantize(
     node: ir.Node, count: int, scope: Scope, kernel: JitKernel, make: Make
 ) -> Fused | None:
-    """Fuses a node whose first ``count`` inputs are dequantized and whose result is quantized.
+    """Fuse a node whose first ``count`` inputs are dequantized and whose result is quantized.
 
     Args:
         node: The node; its fusion takes ``REQUANTIZED``.
@@ -58,5 +58,5 @@ def requantize(
 
 
 def flat(*arrays: NDArray) -> list[NDArray]:
-    """Returns arrays of bytes as rows of unsigned ones."""
+    """Return arrays of bytes as rows of unsigned ones."""
     return [array.view(np.uint8).reshape(-1) for array in arrays]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,13 +59,13 @@ def fuse_table(node: ir.Node, scope: Scope) -> Fused | None:
         if last.op_type in (QUANTIZE, *OF_BYTES) and all(each.inputs[0] is source for each in left):
             LOOK_UP.request()
             plain = scope.fallback(needed, (source,), last.outputs[0])
-            call = Capturable(table_call(plain, scope.threads))
+            call = Capturable(TableCall(plain, scope.threads))
             return Fused(taken, (source,), (last.outputs[0],), call)
     return None
 
 
 def _dependent(source: ir.Value, scope: Scope) -> list[ir.Node]:
-    """Returns the nodes that depend on a value's elements one by one, and on nothing else."""
+    """Return the nodes that depend on a value's elements one by one, and on nothing else."""
     found: dict[ir.Node, None] = {}
     waiting = [use.node for use in source.uses() if use.node.op_type in (DEQUANTIZE, *OF_BYTES)]
     while waiting and len(found) < MOST:
@@ -79,7 +80,7 @@ def _dependent(source: ir.Value, scope: Scope) -> list[ir.Node]:
 
 
 def _is_single(node: ir.Node, scope: Scope) -> bool:
-    """Says whether a node computes every element alike, by constants of one element."""
+    """Return whether a node computes every element alike, by constants of one element."""
     known = OF_BYTES if node.domain == MICROSOFT else (QUANTIZE, DEQUANTIZE, *MEANINGS)
     if node.domain not in ("", MICROSOFT) or node.op_type not in known or len(node.outputs) != 1:
         return False
@@ -97,28 +98,49 @@ def fuse_concat(node: ir.Node, scope: Scope) -> Fused | None:
     def make(
         codes: Sequence[QuantizedType], made: QuantizedType, limits: Limits, plain: Call
     ) -> Call:
-        tables = [None if each.same(made) else _between(each, made) for each in codes]
-        kinds = [each.dtype for each in codes]
-
-        def call(*arrays: NDArray) -> Any:
-            if [x.dtype for x in arrays] != kinds:
-                return plain(*arrays)
-            parts = [
-                x if table is None else done(look_up(x, table, scope.threads), (x,))
-                for x, table in zip(arrays, tables, strict=True)
-            ]
-            order = memory_order(parts[0])
-            lain = [contiguous(part.transpose(order)) for part in parts]
-            whole = _joined(lain, order.index(axis % len(order)), scope.threads)
-            return whole.transpose(np.argsort(order))
-
-        return call if limits == ALL else plain
+        if limits != ALL:
+            return plain
+        tables = tuple(None if each.same(made) else _between(each, made) for each in codes)
+        kinds = tuple(each.dtype for each in codes)
+        return ByteConcat(axis, kinds, tables, scope.threads, plain)
 
     return requantize(node, len(node.inputs), scope, LOOK_UP, make)
 
 
+@dataclass(frozen=True, eq=False)
+class ByteConcat:
+    """Puts arrays of bytes side by side.
+
+    Attributes:
+        axis: Along which.
+        kinds: The arrays' dtypes.
+        tables: The bytes that stand for the same numbers in the result, where others do.
+        threads: How many to use at most.
+        plain: Computes the same from the same arrays.
+    """
+
+    axis: int
+    kinds: tuple[np.dtype[Any], ...]
+    tables: tuple[NDArray | None, ...]
+    threads: int
+    plain: Call
+
+    def __call__(self, *arrays: NDArray) -> Any:
+        """Return the result."""
+        if tuple(x.dtype for x in arrays) != self.kinds:
+            return self.plain(*arrays)
+        parts = [
+            x if table is None else done(look_up(x, table, self.threads), (x,))
+            for x, table in zip(arrays, self.tables, strict=True)
+        ]
+        order = memory_order(parts[0])
+        lain = [contiguous(part.transpose(order)) for part in parts]
+        whole = _joined(lain, order.index(self.axis % len(order)), self.threads)
+        return whole.transpose(np.argsort(order))
+
+
 def _joined(parts: Sequence[NDArray], axis: int, threads: int) -> NDArray:
-    """Returns contiguous arrays side by side, of words where their bytes are whole ones."""
+    """Return contiguous arrays side by side, of words where their bytes are whole ones."""
     first = parts[0].shape
     shape = (*first[:axis], sum(part.shape[axis] for part in parts), *first[axis + 1 :])
     rows, rest = math.prod(first[:axis]), (first[:axis], first[axis + 1 :])
@@ -132,7 +154,7 @@ def _joined(parts: Sequence[NDArray], axis: int, threads: int) -> NDArray:
 
 
 def _between(code: QuantizedType, made: QuantizedType) -> NDArray:
-    """Returns the bytes that stand for the same numbers as others do, as far as there are any."""
+    """Return the bytes that stand for the same numbers as others do, as far as there are any."""
     bytes_of = CODES.view(code.dtype).astype(np.float32)
     numbers = (bytes_of - np.float32(code.origin)) * np.float32(code.step)
     rounded = np.rint(numbers / np.float32(made.step))
@@ -140,26 +162,33 @@ def _between(code: QuantizedType, made: QuantizedType) -> NDArray:
     return table.astype(made.dtype)
 
 
-def table_call(plain: Call, threads: int) -> Call:
-    """Returns a call that looks up what ``plain`` makes of every byte."""
-    tables: dict[np.dtype[Any], NDArray] = {}
+class TableCall:
+    """Looks up the results of all bytes.
 
-    def call(x: NDArray) -> Any:
+    Args:
+        plain: Computes them.
+        threads: How many to use at most.
+    """
+
+    def __init__(self, plain: Call, threads: int) -> None:
+        self._plain, self._threads = plain, threads
+        self._tables: dict[np.dtype[Any], NDArray] = {}
+
+    def __call__(self, x: NDArray) -> Any:
+        """Return a launch, or the result."""
         # A constant of one axis gives a number one.
         if LOOK_UP.run is None or x.dtype not in BYTES or not x.ndim:
-            return plain(x)
-        if x.dtype not in tables:
-            tables[x.dtype] = plain(CODES.view(x.dtype))
-        table = tables[x.dtype]
+            return self._plain(x)
+        if x.dtype not in self._tables:
+            self._tables[x.dtype] = self._plain(CODES.view(x.dtype))
+        table = self._tables[x.dtype]
         if table.dtype not in BYTES or table.shape != CODES.shape:
-            return plain(x)
-        return look_up(x, table, threads)
-
-    return call
+            return self._plain(x)
+        return look_up(x, table, self._threads)
 
 
 def look_up(x: NDArray, table: NDArray, threads: int) -> Any:
-    """Returns what looks up bytes that lie in any order of axes; numpy's result of others."""
+    """Return what looks up bytes that lie in any order of axes; numpy's result of others."""
     order = memory_order(x)
     lain, run = x.transpose(order), LOOK_UP.run
     if run is None or not lain.flags.c_contiguous:

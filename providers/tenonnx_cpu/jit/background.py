@@ -81,7 +81,7 @@ class Background:
         return bool(self._demands)
 
     def put(self, demand: Demand) -> None:
-        """Has what a session asks for compiled; more can be added to it until it is."""
+        """Have what a session asks for compiled; more can be added to it until it is."""
         with self._changed:
             if self._stopped:
                 return
@@ -111,7 +111,7 @@ class Background:
             self._compiler.close()
 
     def _prepare(self) -> None:
-        """Starts the compiler before a kernel is chosen: a session asks for most of them meanwhile.
+        """Start the compiler before a kernel is chosen: a session asks for most of them meanwhile.
 
         That it cannot be started is found out again with the first kernel.
         """
@@ -120,7 +120,7 @@ class Background:
                 self._compiler.prepare()
 
     def _take(self) -> JitKernel | None:
-        """Returns the next kernel, once there is one; ``None`` if there is none for a while."""
+        """Return the next kernel, once there is one; ``None`` if there is none for a while."""
         deadline = time.monotonic() + LINGER_SECONDS
         with self._changed:
             self._current = None
@@ -138,7 +138,7 @@ class Background:
             return None
 
     def _next(self) -> JitKernel | None:
-        """Returns what the session that waited longest spends most time in.
+        """Return what the session that waited longest spends most time in.
 
         One that another process compiles, or that could not be compiled, comes last, and before
         these what does the work of no node.
@@ -162,7 +162,7 @@ class Background:
         return now - seen < OTHERS_SECONDS
 
     def _advance(self, kernel: JitKernel) -> None:
-        """Has a kernel compiled, or finds that another process does that now."""
+        """Have a kernel compiled, or find that another process does that now."""
         try:
             if kernel.load():
                 return
@@ -176,7 +176,7 @@ class Background:
             kernel.fail(error)
 
     def _is_patient(self, kernel: JitKernel) -> bool:
-        """Notes that another process compiles a kernel; says whether to leave it that."""
+        """Note that another process compiles a kernel; return whether to leave it that."""
         now = time.monotonic()
         begin, _ = self._busy.get(kernel, (now, now))
         self._busy[kernel] = begin, now
@@ -206,12 +206,12 @@ class Background:
             Timing.add(time.monotonic() - start)
 
     def waiting(self) -> Iterable[JitKernel]:
-        """Returns the kernels that are still to be compiled, each once."""
+        """Return the kernels that are still to be compiled, each once."""
         with self._changed:
             return dict.fromkeys(k for demand in self._demands for k in demand.waiting())
 
     def settle(self) -> None:
-        """Waits until nothing is left to do."""
+        """Wait until nothing is left to do."""
         with self._changed:
             self._hurry = True
             self._changed.notify_all()
@@ -219,13 +219,13 @@ class Background:
             self._hurry = False
 
     def empty(self) -> None:
-        """Takes out what waits, and waits for the kernel at hand."""
+        """Take out what waits, and wait for the kernel at hand."""
         with self._changed:
             self._demands.clear()
         self.settle()
 
     def stop(self) -> None:
-        """Gives the kernel at hand up, as Python ends.
+        """Give the kernel at hand up, as Python ends.
 
         The thread may be in LLVM itself: then most of the seconds that a kernel takes are still
         Python's, which notices that it is to stop, and says nothing of where that came upon it.
@@ -246,7 +246,7 @@ class Background:
             thread.join(0.05)
 
     def forked(self) -> None:
-        """Begins anew in a child that was forked: it has no such thread, and no compiler."""
+        """Begin anew in a child that was forked: it has no such thread, and no compiler."""
         inside, demands = self._inside, [d for d in self._demands if d.waiting()]
         self._compiler.forget()
         pool_memory.leave(0)
@@ -260,7 +260,7 @@ class Background:
 
 @contextlib.contextmanager
 def _room() -> Iterator[None]:
-    """Leaves the compiler a core."""
+    """Leave the compiler a core."""
     with leaving(1):
         pool_memory.leave(1)
         try:
@@ -277,12 +277,12 @@ class Timing:
 
     @classmethod
     def add(cls, seconds: float) -> None:
-        """Notes how long one took."""
+        """Note how long one took."""
         cls.seconds = 0.7 * cls.seconds + 0.3 * seconds
 
 
 def compile_beside(kernel: JitKernel) -> None:
-    """Compiles a kernel in another process, and waits for it.
+    """Compile a kernel in another process, and wait for it.
 
     Raises:
         RuntimeError: That failed.
@@ -298,7 +298,7 @@ def compile_beside(kernel: JitKernel) -> None:
 
 
 def announce(model: str, kernels: Collection[JitKernel]) -> None:
-    """Says that kernels are compiled for a model, and for about how long.
+    """Say that kernels are compiled for a model, and for about how long.
 
     Nothing is said if it was said of most of them for another session: a model that drafts for
     another one, and a graph that is opened twice, have nearly the same.

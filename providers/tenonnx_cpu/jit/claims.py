@@ -39,7 +39,7 @@ if hasattr(os, "register_at_fork"):
 
 @contextlib.contextmanager
 def claimed(path: str) -> Iterator[bool]:
-    """Claims a code object, unless another process has; yields whether anybody else may have it.
+    """Claim a code object, unless another process has; yield whether anybody else may have it.
 
     Threads of this process do not keep one another out. Where there is no such file, nothing does.
     """
@@ -78,7 +78,7 @@ def _free(place: int) -> None:
 
 @functools.cache
 def _descriptor() -> int | None:
-    """Returns the file, which stays open: closing any descriptor of it would end all claims."""
+    """Return the file, which stays open: closing any descriptor of it would end all claims."""
     flags = os.O_RDWR | os.O_CREAT | NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
     with contextlib.suppress(OSError):
         make_folder(cache_folder())

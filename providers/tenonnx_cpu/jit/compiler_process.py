@@ -24,7 +24,7 @@ worker.beside(int(sys.argv[1]))
 
 
 def interpreter() -> list[str] | None:
-    """Returns how to start another Python; ``None`` where there is none, or it is of no use.
+    """Return how to start another Python; ``None`` where there is none, or it is of no use.
 
     A program that embeds or is frozen with Python is not one itself.
     """
@@ -43,7 +43,7 @@ class CompilerProcess(Child):
         super().__init__(_start)
 
     def prepare(self) -> None:
-        """Starts it, unless it is there, and waits until it can compile.
+        """Start it, unless it is there, and wait until it can compile.
 
         Raises:
             Died: The process ended before that.
@@ -52,7 +52,7 @@ class CompilerProcess(Child):
         self.ask({"ready": True})
 
     def compile(self, kernel: str) -> str:
-        """Has a kernel compiled, by its name; returns why it has no code object, or ``""``.
+        """Have a kernel compiled, by its name; return why it has no code object, or ``""``.
 
         Raises:
             Died: The process ended before it answered.

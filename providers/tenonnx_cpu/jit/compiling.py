@@ -8,7 +8,7 @@ import importlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import llvmlite.binding as llvm
 import numba
@@ -16,7 +16,6 @@ from numba import types
 from numba.core import caching
 from numba.core.compiler_lock import global_compiler_lock
 
-from tenonnx.records import NamedTuple
 from tenonnx.weights.trusted import make_folder, open_trusted
 from tenonnx_cpu.jit.code import building, code_object, numba_target
 from tenonnx_cpu.jit.code.cache import cache_folder, code_path, source_stamp
@@ -102,7 +101,7 @@ class Kernel:
         self._compiled: Callable[..., Any] | None = None
 
     def compile(self, name: str = "") -> Callable[..., Any]:
-        """Loads it from the disk cache, or compiles it; returns what to call.
+        """Load it from the disk cache, or compile it; return what to call.
 
         Args:
             name: What its module calls it, if that is not the function's own name.
@@ -115,13 +114,13 @@ class Kernel:
             return self._compiled
 
     def _builtin(self, name: str) -> Callable[..., Any]:
-        """Returns the code object's entry as a function of CPython's."""
+        """Return the code object's entry as a function of CPython's."""
         path = code_path(self.function.__code__.co_filename, name)
         found = code_object.find(path, [ENTRY])
         return code_object.builtin(name, (found or self._build(name, path))[ENTRY])
 
     def keep(self, name: str) -> None:
-        """Compiles it into the disk cache, unless it is there, and does not load it."""
+        """Compile it into the disk cache, unless it is there, and do not load it."""
         path = code_path(self.function.__code__.co_filename, name)
         with global_compiler_lock, _frozen():
             if not os.path.exists(path):
@@ -140,7 +139,7 @@ class Kernel:
         return building.build(module, [ENTRY], path)
 
     def dispatcher(self) -> Callable[..., Any]:
-        """Returns numba's own way to call it, and has numba keep it."""
+        """Return numba's own way to call it, and have numba keep it."""
         options = {"error_model": "numpy", "fastmath": set(FASTMATH), "no_cfunc_wrapper": True}
         dispatcher = numba.njit(nogil=True, **options)(name_by_content(self.function))
         dispatcher._cache = _Cache(self.function)
@@ -156,7 +155,7 @@ class Kernel:
 
 @contextlib.contextmanager
 def _frozen() -> Iterator[None]:
-    """Has the garbage collector pass over what there is already, of which compiling makes none.
+    """Have the garbage collector pass over what there is already, of which compiling makes none.
 
     It would look at all of numba's objects and the program's whenever numba has made some more.
     """
@@ -171,7 +170,7 @@ def _frozen() -> Iterator[None]:
 
 
 def _next(kind: Type, values: Iterator[Any]) -> Any:
-    """Takes as many of a call's arguments as make one of a type."""
+    """Take as many of a call's arguments as make one of a type."""
     if isinstance(kind, types.BaseTuple):
         return tuple(next(values) for _ in kind)
     return next(values)
@@ -180,7 +179,7 @@ def _next(kind: Type, values: Iterator[Any]) -> Any:
 def kernel(
     signature: tuple[Type, ...], contract: Contract
 ) -> Callable[[Callable[..., Any]], Kernel]:
-    """Declares that a function is a kernel, which Python calls.
+    """Declare that a function is a kernel, which Python calls.
 
     ``@kernel((In(f32, 1), Out(f32, 1), size), Contract(launch="y is as long as x"))``: it gets
     arrays whose memory is as the signature says (nobody checks more than their number of
@@ -190,7 +189,7 @@ def kernel(
 
 
 def declared() -> dict[str, Kernel]:
-    """Imports all modules of kernels; returns what they declare by name: ``norm.norms.softmax``."""
+    """Import all modules of kernels; return what they declare by name: ``norm.norms.softmax``."""
     found: dict[str, Kernel] = {}
     for path in sorted(Path(ROOT).glob("*/kernels/[!_]*.py")):
         name = f"{path.parts[-3]}.{path.stem}"
@@ -200,7 +199,7 @@ def declared() -> dict[str, Kernel]:
 
 
 def helper(function: Callable[..., Any]) -> Any:
-    """Decorates a function that kernels call; compiled into each of them."""
+    """Decorate a function that kernels call; compiled into each of them."""
     options = {"error_model": "numpy", "fastmath": set(FASTMATH)}
     return numba_target.njit(**options)(name_by_content(function))
 

@@ -14,15 +14,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import InvalidArgument
-from tenonnx.installed import spec as installed_spec
-from tenonnx.lazy_modules import logger
 from tenonnx_cpu.jit.code import code_object
 from tenonnx_cpu.jit.code.cache import cache_folder, code_path, compiler, forget_unused
 from tenonnx_cpu.jit.code.cpu import NATIVE, installed, target
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from tenonnx_cpu.jit.background import Background
 
-log = logger("tenonnx.jit")
+log = logging.getLogger("tenonnx.jit")
 
 MODES = ("0", "1", "wait")
 
@@ -68,7 +68,7 @@ class Demand(dict["JitKernel", float]):
     node: ir.Node | None = None
 
     def wait_for(self, kernel: JitKernel, *, works: bool) -> None:
-        """Has a kernel compiled before others that are to do less work, as the node at hand is."""
+        """Have a kernel compiled before others that are to do less work, as the node at hand is."""
         if works and self.node is not None:
             from tenonnx_cpu.work import work_of  # few processes have kernels to compile
 
@@ -76,7 +76,7 @@ class Demand(dict["JitKernel", float]):
         _queue().put(self)
 
     def waiting(self) -> list[JitKernel]:
-        """Returns the kernels that are still to be compiled."""
+        """Return the kernels that are still to be compiled."""
         return [kernel for kernel in tuple(self) if kernel.state == COMPILING]
 
 
@@ -115,11 +115,11 @@ class JitKernel:
             self.put_off()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles which kernel it is: a plan that has it asks for it again."""
+        """Pickle which kernel it is: a plan that has it asks for it again."""
         return handle, (self.module, self.name, self.file)
 
     def __getattr__(self, name: str) -> Any:
-        """Loads the kernel; for a slot without a value, which only ``run`` can be."""
+        """Load the kernel; for a slot without a value, which only ``run`` can be."""
         if name != "run":
             raise AttributeError(f"kernels have no {name}")
         # Its file was there; should it be damaged, numpy does the same, and a warning says why.
@@ -128,7 +128,7 @@ class JitKernel:
         return self.run
 
     def put_off(self) -> None:
-        """Asks for the kernel, and if its code object is there loads it when it is called."""
+        """Ask for the kernel, and if its code object is there loads it when it is called."""
         ASKING.get().setdefault(self, 0.0)
         if self.is_put_off or self.state in READY:
             return
@@ -145,7 +145,7 @@ class JitKernel:
         del self.run
 
     def request(self, *, works: bool = True) -> None:
-        """Has the kernel compiled or loaded, now or in the background, as ``TENONNX_JIT`` says.
+        """Have the kernel compiled or loaded, now or in the background, as ``TENONNX_JIT`` says.
 
         Args:
             works: Whether it is to do the work of the node at hand.
@@ -172,7 +172,7 @@ class JitKernel:
             demand.wait_for(self, works=works)
 
     def _is_installed(self) -> bool:
-        """Puts the kernel off if its code object came with this package, as whole as that is."""
+        """Put the kernel off if its code object came with this package, as whole as that is."""
         if installed() is None or not has_code_objects():
             return False
         path = self.path()
@@ -183,18 +183,18 @@ class JitKernel:
         return True
 
     def path(self) -> str:
-        """Returns where its code object is, or is to be."""
+        """Return where its code object is, or is to be."""
         return code_path(source_of(self.module), self.name)
 
     def _places(self) -> Iterator[str]:
-        """Yields where its code object may be."""
+        """Yield where its code object may be."""
         if file := FILES.get((self.module, self.name)):
             folders = installed(), cache_folder()
             yield from (os.path.join(folder, file) for folder in folders if folder)
         yield self.path()
 
     def load(self, *, compiled: bool = False) -> bool:
-        """Loads the kernel if its code object is there, which needs no numba.
+        """Load the kernel if its code object is there, which needs no numba.
 
         Args:
             compiled: It has just been compiled for this process.
@@ -223,7 +223,7 @@ class JitKernel:
         self.state = PREBUILT if folder == installed() else CACHED
 
     def compile(self) -> None:
-        """Loads the kernel from the disk cache, or compiles it; a failure is logged, not raised."""
+        """Load the kernel from the disk cache, or compile it; a failure is logged, not raised."""
         if self.run is not None:
             return
         try:
@@ -253,7 +253,7 @@ class JitKernel:
         self.state = COMPILED
 
     def fail(self, reason: object) -> None:
-        """Leaves what the kernel is for to numpy, and says so."""
+        """Leave what the kernel is for to numpy, and says so."""
         self.state, self.reason = NUMPY, str(reason)
         if self.is_put_off:
             self.is_put_off, self.run = False, None
@@ -266,7 +266,7 @@ class JitKernel:
 
 
 def handle(module: str, name: str, file: str = "") -> JitKernel:
-    """Returns a handle on a kernel by its name, and by that of its code object."""
+    """Return a handle on a kernel by its name, and by that of its code object."""
     if file:
         FILES[module, name] = file
     same = (each for each in KERNELS if each.name == name and each.module == module)
@@ -274,7 +274,7 @@ def handle(module: str, name: str, file: str = "") -> JitKernel:
 
 
 def reopen(kernels: Iterable[JitKernel]) -> str | None:
-    """Asks for kernels again that a plan was kept with; returns why it cannot be used."""
+    """Ask for kernels again that a plan was kept with; return why it cannot be used."""
     wanted = {(each.module, each.name) for each in kernels}
     REOPENED.update(wanted)
     for each in tuple(KERNELS):
@@ -299,14 +299,14 @@ if hasattr(os, "register_at_fork"):
 
 
 def _queue() -> Background:
-    """Returns what compiles in the background, which few processes need."""
+    """Return what compiles in the background, which few processes need."""
     from tenonnx_cpu.jit.background import QUEUE
 
     return QUEUE
 
 
 def jit_mode() -> str:
-    """Returns ``TENONNX_JIT``.
+    """Return ``TENONNX_JIT``.
 
     Raises:
         InvalidArgument: It is none of the modes.
@@ -318,30 +318,30 @@ def jit_mode() -> str:
 
 
 def has_kernels() -> bool:
-    """Says whether there are kernels at all: to be compiled or compiled before, and not refused."""
+    """Return whether there are kernels at all: to be compiled, or compiled, and not refused."""
     return jit_mode() != "0" and (has_numba() or has_code_objects())
 
 
 @functools.cache
 def has_code_objects() -> bool:
-    """Says whether there may be code objects, installed or in the cache."""
+    """Return whether there may be code objects, installed or in the cache."""
     return code_object.SUPPORTED and (compiler() is not None or installed() is not None)
 
 
 @functools.cache
 def has_numba() -> bool:
-    """Says whether numba is installed; does not import it."""
-    return installed_spec("numba") is not None
+    """Return whether numba is installed; do not import it."""
+    return find_spec("numba") is not None
 
 
 def compiles() -> bool:
-    """Says whether kernels are being compiled in the background."""
+    """Return whether kernels are being compiled in the background."""
     background = sys.modules.get("tenonnx_cpu.jit.background")
     return background is not None and background.QUEUE.is_busy
 
 
 def warm_up(tell: Callable[[str, float], None], *, everything: bool) -> dict[str, bool]:
-    """Compiles kernels now, so that the disk cache has them.
+    """Compile kernels now, so that the disk cache has them.
 
     Args:
         tell: Called before each kernel with its name and the share of all that is done.
@@ -363,7 +363,7 @@ def warm_up(tell: Callable[[str, float], None], *, everything: bool) -> dict[str
 
 
 def _compile_ahead(kernels: Sequence[str], tell: Callable[[str, float], None]) -> None:
-    """Has worker processes compile kernels into the cache; what they cannot is left to this one."""
+    """Compile kernels into the cache in worker processes; what they cannot is left to this one."""
     if kernels and code_object.SUPPORTED and has_numba():
         from pathlib import Path
 

@@ -8,6 +8,7 @@ import math
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,26 +36,31 @@ if hasattr(os, "register_at_fork"):
     )
 
 
+_Room = tuple[np.ndarray[Any, Any], Callable[[], Any] | None]
+"""A thread's memory, and what frees its row in ``ROOMS``; ``None`` if all rows were taken."""
+
+
 def scratch(nbytes: int) -> np.ndarray[Any, Any]:
-    """Returns at least so many bytes, aligned to a cache line, with anything in them.
+    """Return at least so many bytes, aligned to a cache line, with anything in them.
 
     They are the calling thread's until it asks again.
     """
-    kept: np.ndarray[Any, Any] | None = getattr(_local, "memory", None)
-    if kept is None or kept.size < nbytes:
-        kept = aligned(nbytes)
-        if nbytes <= KEPT:
-            _keep(kept)
-    return kept
+    room: _Room | None = getattr(_local, "room", None)
+    if room is not None and room[0].size >= nbytes:
+        return room[0]
+    memory = aligned(nbytes)
+    if nbytes <= KEPT:
+        _keep(memory, room)
+    return memory
 
 
 def floats(count: int) -> np.ndarray[Any, Any]:
-    """Returns so many float32 in the calling thread's memory."""
+    """Return so many float32 in the calling thread's memory."""
     return scratch(4 * count)[: 4 * count].view(np.float32)
 
 
 def pieces(*wanted: tuple[tuple[int, ...], type]) -> tuple[np.ndarray[Any, Any], ...]:
-    """Returns arrays of these shapes and dtypes in the calling thread's memory, side by side."""
+    """Return arrays of these shapes and dtypes in the calling thread's memory, side by side."""
     sizes = [math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in wanted]
     starts = [0, *itertools.accumulate(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)]
     memory = scratch(starts[-1])
@@ -64,29 +70,65 @@ def pieces(*wanted: tuple[tuple[int, ...], type]) -> tuple[np.ndarray[Any, Any],
     )
 
 
-def _keep(memory: np.ndarray[Any, Any]) -> None:
-    """Makes memory this thread's, and notes it where machine code finds it, if there is a row."""
+def share_of(count: int, dtype: Any = np.float32) -> int:
+    """Return how many elements a worker gets that needs so many: whole cache lines."""
+    line: int = ALIGNMENT // np.dtype(dtype).itemsize
+    return -(-count // line) * line
+
+
+def worker_shares(share: int, workers: int, dtype: Any = np.float32) -> tuple[tuple[int], Any]:
+    """Return the shape and dtype of memory with a share for each worker, for ``pieces``.
+
+    A kernel's worker begins at ``share`` times its number, and reads and writes whole vectors at
+    multiples of their size.
+
+    Raises:
+        ValueError: A share is not in whole cache lines; see ``share_of``.
+    """
+    if share != share_of(share, dtype):
+        raise ValueError(f"expected a share of {share_of(share, dtype)} elements, found {share}")
+    return (share * workers,), dtype
+
+
+def worker_floats(share: int, workers: int) -> np.ndarray[Any, Any]:
+    """Return a share of float32 for each worker; see ``worker_shares``."""
+    (count,), _ = worker_shares(share, workers)
+    return floats(count)
+
+
+def _keep(memory: np.ndarray[Any, Any], before: _Room | None) -> None:
+    """Make memory this thread's, and enter it in ``ROOMS``, if a row is free.
+
+    Args:
+        memory: The new memory.
+        before: What the thread had. A kernel that a signal's handler interrupts takes the thread's
+            room from it until the handler is done: then this is ``None``, and the interrupted
+            kernel's row stays.
+    """
     own, start = threading.get_ident(), memory.ctypes.data
     with _lock:
-        _local.memory = memory
-        for wanted in (own, 0):
-            for row in ROOMS:
-                if row[0] == wanted:
-                    _kept[start] = memory.base
-                    weakref.finalize(memory, _leave, row, start).atexit = False
-                    row[:] = own, start, memory.size
-                    return
+        if before is not None and before[1] is not None:
+            before[1]()  # here, where an interrupt is not lost; later only as another thread ends
+        leave = None
+        for row in ROOMS:
+            if row[0] == 0:
+                _kept[start] = memory.base
+                leave = weakref.finalize(memory, _leave, row, start)
+                leave.atexit = False
+                row[:] = own, start, memory.size
+                break
+        _local.room = memory, leave
 
 
 def _leave(row: np.ndarray[Any, Any], start: int) -> None:
-    """Lets go of memory whose thread has ended or has more; not called any more at exit."""
+    """Let go of memory whose thread has ended or has more; not called any more at exit."""
     _kept.pop(start, None)
     if row[1] == start:
         row[:] = 0
 
 
 def aligned(nbytes: int) -> np.ndarray[Any, Any]:
-    """Returns new memory, aligned to a cache line."""
+    """Return new memory, aligned to a cache line."""
     raw = np.empty(nbytes + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + nbytes]

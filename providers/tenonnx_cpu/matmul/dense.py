@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tenonnx.planning.fusion import inputs_of
-from tenonnx.records import record
 from tenonnx_cpu.activation import ACTIVATION, NONE, Activation
 from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, mark_addresses
 from tenonnx_cpu.fuse import PATTERN, Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.jit.scratch import floats
+from tenonnx_cpu.jit.scratch import share_of, worker_floats
 from tenonnx_cpu.kernel_selection import Call, NDArray
 from tenonnx_cpu.matmul.affine import gemm_of
 from tenonnx_cpu.matmul.kernels import WORKSPACE
@@ -32,11 +32,10 @@ BLOCK = 56
 """Rows of a task at most."""
 
 
-@record
+@dataclass(frozen=True)
 class Layer:
     """A dense layer: ``finish(x @ weights + bias)``, weights of any strides with one of 4."""
 
-    nodes: tuple[ir.Node, ...]
     weights: NDArray
     bias: NDArray | None
     finish: Activation
@@ -44,27 +43,29 @@ class Layer:
 
 @fusion("Gemm", priority=PATTERN, takes=(ACTIVATION,))
 def fuse_layers(node: ir.Node, scope: Scope) -> Fused | None:
-    """Takes two or more dense layers that lead to one another."""
+    """Take two or more dense layers that lead to one another."""
     layers: list[Layer] = []
+    nodes: list[ir.Node] = []
     step: ir.Node | None = node
-    while step is not None and (made := _layer(step, scope)) is not None:
+    while step is not None and (found := _layer(step, scope)) is not None:
+        own, made = found
         if layers and layers[-1].weights.shape[1] != made.weights.shape[0]:
             break  # numpy says what is wrong with them
         layers.append(made)
-        step = scope.reader(made.nodes[-1].outputs[0])
-        if step is not None and step.inputs[0] is not made.nodes[-1].outputs[0]:
+        nodes += own
+        step = scope.reader(own[-1].outputs[0])
+        if step is not None and step.inputs[0] is not own[-1].outputs[0]:
             break
     if len(layers) < 2:
         return None
-    nodes = tuple(node for layer in layers for node in layer.nodes)
     inputs = dict.fromkeys((node.inputs[0], *inputs_of(nodes)))
     return scope.fused(
         nodes, inputs, lambda plain: Capturable(LayersCall(layers, plain, scope.threads))
     )
 
 
-def _layer(node: ir.Node, scope: Scope) -> Layer | None:
-    """Returns the layer that a Gemm and its activation are, if they are a small one."""
+def _layer(node: ir.Node, scope: Scope) -> tuple[tuple[ir.Node, ...], Layer] | None:
+    """Return a Gemm with its activation, and the layer that they are, if it is a small one."""
     found = gemm_of(node, scope) if node.op_type == "Gemm" and not node.domain else None
     if found is None or found.cast is not None:
         return None
@@ -74,7 +75,7 @@ def _layer(node: ir.Node, scope: Scope) -> Layer | None:
     if not weights.flags.aligned or not (bias is None or fits(bias)):
         return None
     walk = scope.follow(node)
-    return Layer(walk.nodes, weights, bias, walk.found.get("activation", NONE))
+    return walk.nodes, Layer(weights, bias, walk.found.get("activation", NONE))
 
 
 class LayersCall:
@@ -100,20 +101,20 @@ class LayersCall:
         RUN.request()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles its parts, because its table has addresses."""
+        """Pickle its parts, because its table has addresses."""
         return LayersCall, self._made_of
 
     def __call__(self, x: Any, *constants: Any) -> Any:
-        """Returns a launch, or what numpy computes."""
+        """Return a launch, or what numpy computes."""
         run = RUN.run
         if run is None or x.dtype != F32 or x.ndim != 2 or x.shape[1] != self._inner or not x.size:
             return self._plain(x, *constants)
         rows = x.shape[0]
         team = self._threads if rows * self._work > SERIAL_PRODUCTS else 1
         grain = -(-rows // (team * -(-rows // (team * BLOCK))))
-        share = WORKSPACE + grain * self._widest
+        share = share_of(WORKSPACE + grain * self._widest)
         y = empty((rows, self._outer))
-        memory = floats(share * team)
+        memory = worker_floats(share, team)
         arguments = contiguous(x), self._table, self._numbers, memory, share, y, grain, team
         return Launch(run, arguments, y)
 

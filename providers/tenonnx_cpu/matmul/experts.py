@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,8 +10,8 @@ import numpy as np
 from tenonnx_cpu.activation import NONE
 from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.fuse import CHOSEN, Fused, Scope, fusion
-from tenonnx_cpu.jit.scratch import floats
-from tenonnx_cpu.kernel_selection import NDArray
+from tenonnx_cpu.jit.scratch import worker_floats
+from tenonnx_cpu.kernel_selection import Call, NDArray
 from tenonnx_cpu.matmul.kernels import WORKSPACE
 from tenonnx_cpu.matmul.product import (
     F32,
@@ -31,7 +32,7 @@ FEW = 8
 
 @fusion("MatMul", priority=CHOSEN)
 def fuse_choice(node: ir.Node, scope: Scope) -> Fused | None:
-    """Takes a product with the choice from a constant stack of matrices that it alone reads.
+    """Take a product with the choice from a constant stack of matrices that it alone reads.
 
     The matrices are read where they are; the nodes copy one for every row that is multiplied.
     """
@@ -52,23 +53,39 @@ def _fused(node: ir.Node, matmul: ir.Node, scope: Scope, *, is_left: bool) -> Fu
     request(kind_of(stack.dtype))
     inputs = (node.inputs[0], node.inputs[1], matmul.inputs[1 if is_left else 0])
     plain = scope.fallback((node, matmul), inputs, matmul.outputs[0])
-    deep, threads = node.op_type == "GatherND", scope.threads
-
-    def call(stack: NDArray, choice: NDArray, x: NDArray) -> Any:
-        places = choice[:, 0] if deep and choice.shape[1:] == (1,) else choice
-        row, column = (x.shape[-1] == 1, 2) if is_left else (x.shape[-2:-1] == (1,), 1)
-        if places.ndim != 1 or x.ndim != 3 or not row or x.shape[0] != places.size:
-            return plain(stack, choice, x)
-        result = chosen_product(
-            np.squeeze(x, column), stack.transpose(0, 2, 1) if is_left else stack, places, threads
-        )
-        return plain(stack, choice, x) if result is None else np.expand_dims(result, column)
-
+    call = ChoiceCall(is_left, node.op_type == "GatherND", scope.threads, plain)
     return Fused((node, matmul), inputs, (matmul.outputs[0],), call)
 
 
+@dataclass(frozen=True, eq=False)
+class ChoiceCall:
+    """Computes a product with matrices that are chosen from a stack.
+
+    Attributes:
+        is_left: Whether the chosen matrices are the left operand.
+        is_nd: Whether the choice has the axis of a GatherND more.
+        threads: How many to use at most.
+        plain: Computes the same from the same arguments.
+    """
+
+    is_left: bool
+    is_nd: bool
+    threads: int
+    plain: Call
+
+    def __call__(self, stack: NDArray, choice: NDArray, x: NDArray) -> Any:
+        """Return the product."""
+        places = choice[:, 0] if self.is_nd and choice.shape[1:] == (1,) else choice
+        row, column = (x.shape[-1] == 1, 2) if self.is_left else (x.shape[-2:-1] == (1,), 1)
+        if places.ndim != 1 or x.ndim != 3 or not row or x.shape[0] != places.size:
+            return self.plain(stack, choice, x)
+        matrices = stack.transpose(0, 2, 1) if self.is_left else stack
+        result = chosen_product(np.squeeze(x, column), matrices, places, self.threads)
+        return self.plain(stack, choice, x) if result is None else np.expand_dims(result, column)
+
+
 def chosen_product(x: NDArray, stack: NDArray, places: NDArray, threads: int) -> NDArray | None:
-    """Returns ``x[p] @ stack[places[p]]`` for every row.
+    """Return ``x[p] @ stack[places[p]]`` for every row.
 
     Args:
         x: float32 ``[rows, depth]``.
@@ -94,13 +111,13 @@ def chosen_product(x: NDArray, stack: NDArray, places: NDArray, threads: int) ->
     offsets = np.stack([np.arange(x.shape[0]) * x.strides[0], places * stack.strides[0]], axis=1)
     run(
         x[:1], stack[0] if kind == "f32" else stack[0].view(np.uint16), result, offsets, NO_BIAS,
-        NO_RESIDUAL, 1.0, *NONE, floats(WORKSPACE * threads), threads,
+        NO_RESIDUAL, 1.0, *NONE, worker_floats(WORKSPACE, threads), threads,
     )  # fmt: skip
     return result
 
 
 def _by_matrix(x: NDArray, stack: NDArray, places: NDArray, threads: int, result: NDArray) -> bool:
-    """Multiplies all rows of each matrix at once; returns whether kernels took them."""
+    """Multiply all rows of each matrix at once; return whether kernels took them."""
     for place in np.unique(places):
         rows = np.flatnonzero(places == place)
         done = product(x[rows], stack[place], threads)

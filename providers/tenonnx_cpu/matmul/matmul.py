@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,19 +29,18 @@ def matmul(site: Site, plain: Call) -> Call | None:
 
 
 def _matmul_call(site: Site, plain: Call) -> Capturable:
-    threads = site.threads
+    return Capturable(functools.partial(_multiplied, site.threads, plain))
 
-    def call(a: NDArray, b: NDArray) -> Any:
-        if a.dtype == F32:
-            made = product_launch(a, b, threads)
-            return plain(a, b) if made is None else made
-        return _narrow(a, b, threads, plain)
 
-    return Capturable(call)
+def _multiplied(threads: int, plain: Call, a: NDArray, b: NDArray) -> Any:
+    if a.dtype == F32:
+        made = product_launch(a, b, threads)
+        return plain(a, b) if made is None else made
+    return _narrow(a, b, threads, plain)
 
 
 def _narrow(a: NDArray, b: NDArray, threads: int, plain: Call) -> Any:
-    """Multiplies 16-bit floats as float32; only A and the result are ever copied."""
+    """Multiply 16-bit floats as float32; only A and the result are ever copied."""
     if a.dtype != b.dtype or not kind_of(a.dtype):
         return plain(a, b)
     result = product(a.astype(np.float32), b, threads)
@@ -57,24 +58,50 @@ def gemm(site: Site, plain: Call) -> Call | None:
 
 
 def _gemm_call(site: Site, plain: Call) -> Capturable:
-    threads, beta = site.threads, site.attribute("beta", 1.0)
-    turn_a, turn_b = site.attribute("transA", 0), site.attribute("transB", 0)
-    epilogue = Epilogue(alpha=site.attribute("alpha", 1.0))
-
-    def call(a: NDArray, b: NDArray, c: NDArray | None = None) -> Any:
-        if a.dtype != F32 or a.ndim != 2 or b.ndim != 2:
-            return plain(a, b, c)
-        left, right = a.T if turn_a else a, b.T if turn_b else b
-        bias, residual = addend(c, beta, (left.shape[0], right.shape[1]))
-        made = product_launch(left, right, threads, bias, residual, epilogue)
-        return plain(a, b, c) if made is None else made
-
+    call = GemmCall(
+        transposes_a=bool(site.attribute("transA", 0)),
+        transposes_b=bool(site.attribute("transB", 0)),
+        beta=site.attribute("beta", 1.0),
+        epilogue=Epilogue(alpha=site.attribute("alpha", 1.0)),
+        threads=site.threads,
+        plain=plain,
+    )
     return Capturable(call)
+
+
+@dataclass(frozen=True, eq=False)
+class GemmCall:
+    """Computes Gemm: ``alpha * A @ B + beta * C``.
+
+    Attributes:
+        transposes_a: Whether A is transposed.
+        transposes_b: Whether B is.
+        beta: The factor of C.
+        epilogue: The factor of the product.
+        threads: How many to use at most.
+        plain: Computes the same from the same arguments, of any dtype.
+    """
+
+    transposes_a: bool
+    transposes_b: bool
+    beta: float
+    epilogue: Epilogue
+    threads: int
+    plain: Call
+
+    def __call__(self, a: NDArray, b: NDArray, c: NDArray | None = None) -> Any:
+        """Return a launch, or the result."""
+        if a.dtype != F32 or a.ndim != 2 or b.ndim != 2:
+            return self.plain(a, b, c)
+        left, right = a.T if self.transposes_a else a, b.T if self.transposes_b else b
+        bias, residual = addend(c, self.beta, (left.shape[0], right.shape[1]))
+        made = product_launch(left, right, self.threads, bias, residual, self.epilogue)
+        return self.plain(a, b, c) if made is None else made
 
 
 @fusion("MatMul", "Gemm", priority=WIDENED)
 def fuse_widened(node: ir.Node, scope: Scope) -> Fused | None:
-    """Takes a product with the Cast that makes its constant B float32, to widen B in the cache."""
+    """Take a product with the Cast that makes its constant B float32, to widen B in the cache."""
     cast, weight = widening(node, scope)
     if cast is None or weight is None or (node.version or 1) < 7:
         return None
@@ -87,7 +114,7 @@ def fuse_widened(node: ir.Node, scope: Scope) -> Fused | None:
 def addend(
     c: NDArray | None, beta: float, shape: tuple[int, int]
 ) -> tuple[NDArray | None, NDArray | None]:
-    """Returns Gemm's C, scaled, as a bias per column or a residual of the result's shape."""
+    """Return Gemm's C, scaled, as a bias per column or a residual of the result's shape."""
     if c is None or beta == 0:
         return None, None
     if beta != 1:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tenonnx.records import record
 from tenonnx_cpu.activation import NONE, Activation
-from tenonnx_cpu.buffers import empty, is_half
+from tenonnx_cpu.buffers import empty, frozen, is_half
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.jit.scratch import floats
+from tenonnx_cpu.jit.scratch import worker_floats
 from tenonnx_cpu.kernel_selection import NDArray
 from tenonnx_cpu.matmul.kernels import WORKSPACE
 
@@ -47,10 +47,10 @@ SERIAL_PRODUCTS, SERIAL_ELEMENTS = 1 << 19, 1 << 17
 
 NO_BIAS = np.empty(0, np.float32)
 NO_RESIDUAL = np.empty((0, 0), np.float32)
-ONE_BATCH = np.zeros((1, 2), np.int64)
+ONE_BATCH = frozen(np.zeros((1, 2), np.int64))
 
 
-@record
+@dataclass(frozen=True)
 class Epilogue:
     """The operations on a product before it is written: ``activation(alpha * A @ B + ...)``."""
 
@@ -62,20 +62,20 @@ PLAIN = Epilogue()
 
 
 def kind_of(dtype: np.dtype[Any]) -> str:
-    """Returns which of ``KINDS`` a dtype is; ``""`` if it is none."""
+    """Return which of ``KINDS`` a dtype is; ``""`` if it is none."""
     if dtype == F32:
         return "f32"
     return ("f16" if dtype.char == "e" else "bf16") if is_half(dtype) else ""
 
 
 def request(kind: str) -> None:
-    """Has the kernels for B of a kind of elements compiled."""
+    """Have the kernels for B of a kind of elements compiled."""
     GEMM[kind].request()
     GEMV[kind].request()
 
 
 def product(a: NDArray, b: NDArray, threads: int, *more: Any, **named: Any) -> Any | None:
-    """Returns what ``product_launch`` computes from the same arguments; ``None`` as it does."""
+    """Return what ``product_launch`` computes from the same arguments; ``None`` as it does."""
     made = product_launch(a, b, threads, *more, **named)
     return None if made is None else done(made)
 
@@ -88,7 +88,7 @@ def product_launch(
     residual: NDArray | None = None,
     epilogue: Epilogue = PLAIN,
 ) -> Launch | None:
-    """Returns what computes ``activation(alpha * matmul(a, b) + bias + residual)`` as float32.
+    """Return what computes ``activation(alpha * matmul(a, b) + bias + residual)`` as float32.
 
     Args:
         a: float32 of any strides, of 2 dimensions or more.
@@ -138,7 +138,7 @@ def product_launch(
         NO_BIAS if bias is None else bias,
         NO_RESIDUAL if residual is None else residual.reshape(-1, columns),
         epilogue.alpha, *epilogue.activation,
-        floats(WORKSPACE * threads), threads,
+        worker_floats(WORKSPACE, threads), threads,
     )  # fmt: skip
     return Launch(run, arguments, result)
 
@@ -159,7 +159,7 @@ def _choose(kind: str, rows: int, left: NDArray, right: NDArray) -> Callable[...
 
 
 def fits(array: NDArray) -> bool:
-    """Says whether an array is float32, adjacent and aligned."""
+    """Return whether an array is float32, adjacent and aligned."""
     flags = array.flags
     return array.dtype == F32 and flags.c_contiguous and flags.aligned
 
@@ -171,7 +171,7 @@ def batches(
     b_shape: tuple[int, ...],
     b_strides: tuple[int, ...],
 ) -> tuple[tuple[int, ...], NDArray] | None:
-    """Returns the shape that two stacks of matrices broadcast to, and where each pair lies.
+    """Return the shape that two stacks of matrices broadcast to, and where each pair lies.
 
     ``None`` if they do not broadcast.
     """
@@ -188,4 +188,4 @@ def batches(
             steps = np.arange(size) * (strides[axis - missing] if spread else 0)
             places = (places[:, None] + steps).ravel()
         offsets[:, column] = places
-    return shape, offsets
+    return shape, frozen(offsets)

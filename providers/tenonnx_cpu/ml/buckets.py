@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ FLOAT = 1
 
 @fusion("ReduceSum", priority=PATTERN)
 def fuse_buckets(node: ir.Node, scope: Scope) -> Fused | None:
-    """Takes ScatterElements into rows of zeros, a Reshape, a Cast, and the ReduceSum of rows."""
+    """Take ScatterElements into rows of zeros, a Reshape, a Cast, and the ReduceSum of rows."""
     axes = scope.site(node).scalar(1) if len(node.inputs) == 2 else None
     if axes is None or axes.item() != -2 or scope.site(node).attribute("keepdims", 1):
         return None
@@ -47,11 +48,13 @@ def fuse_buckets(node: ir.Node, scope: Scope) -> Fused | None:
         return None
     inputs = scatter.inputs[1], scatter.inputs[2], reshape.inputs[1]
     BUCKETS.request()
-    return scope.fused(nodes, inputs, lambda plain: _call(buckets, scope.threads, plain))
+    return scope.fused(
+        nodes, inputs, lambda plain: functools.partial(_summed, buckets, scope.threads, plain)
+    )
 
 
 def _buckets(product: ir.Node, scatter: ir.Node, scope: Scope) -> int:
-    """Returns how many zeros each of the places is multiplied by; 0 if it is not that."""
+    """Return how many zeros each of the places is multiplied by; 0 if it is not that."""
     places = scatter.inputs[1]
     if places not in product.inputs:
         return 0
@@ -61,21 +64,20 @@ def _buckets(product: ir.Node, scatter: ir.Node, scope: Scope) -> int:
     return len(zeros)
 
 
-def _call(buckets: int, threads: int, plain: Call) -> Call:
-    def call(places: NDArray, numbers: NDArray, shape: NDArray) -> Any:
-        run, sums = BUCKETS.run, shape.tolist()
-        rows = math.prod(sums[:-2])
-        are_ints = places.dtype == numbers.dtype == INT64
-        is_column = places.ndim == 2 and places.shape == numbers.shape == (places.size, 1)
-        are_rows = sums[-2:] == [-1, buckets] and min(sums[:-2], default=1) > 0
-        if run is None or not (are_ints and is_column and are_rows) or places.size % rows:
-            return plain(places, numbers, shape)
-        y, refused = empty((rows, buckets)), np.zeros(1, np.uint8)
-        each = [contiguous(x).reshape(rows, -1) for x in (places, numbers)]
-        grain, used = shared_out(rows, places.size + y.size, ENOUGH, threads)
-        run(*each, y, refused, grain, used)
-        if refused[0]:
-            return plain(places, numbers, shape)
-        return y.reshape(*sums[:-2], buckets)
-
-    return call
+def _summed(
+    buckets: int, threads: int, plain: Call, places: NDArray, numbers: NDArray, shape: NDArray
+) -> Any:
+    run, sums = BUCKETS.run, shape.tolist()
+    rows = math.prod(sums[:-2])
+    are_ints = places.dtype == numbers.dtype == INT64
+    is_column = places.ndim == 2 and places.shape == numbers.shape == (places.size, 1)
+    are_rows = sums[-2:] == [-1, buckets] and min(sums[:-2], default=1) > 0
+    if run is None or not (are_ints and is_column and are_rows) or places.size % rows:
+        return plain(places, numbers, shape)
+    y, refused = empty((rows, buckets)), np.zeros(1, np.uint8)
+    each = [contiguous(x).reshape(rows, -1) for x in (places, numbers)]
+    grain, used = shared_out(rows, places.size + y.size, ENOUGH, threads)
+    run(*each, y, refused, grain, used)
+    if refused[0]:
+        return plain(places, numbers, shape)
+    return y.reshape(*sums[:-2], buckets)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tenonnx.records import NamedTuple
 from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.fuse import LOOKED_UP, Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
@@ -44,7 +44,7 @@ class Column(NamedTuple):
 
 @fusion("Sum", priority=LOOKED_UP)
 def fuse_categories(node: ir.Node, scope: Scope) -> Fused | None:
-    """Takes Gathers of columns, Casts, Gathers of tables' columns, and the Sum of these as rows."""
+    """Take Gathers of columns, Casts, Gathers of tables' columns, and the Sum of these as rows."""
     columns = [column for value in node.inputs if (column := _column(value, scope))]
     if len(columns) < max(len(node.inputs), 1) or len({column.source for column in columns}) > 1:
         return None
@@ -59,7 +59,7 @@ def fuse_categories(node: ir.Node, scope: Scope) -> Fused | None:
 
 
 def _column(value: ir.Value | None, scope: Scope) -> Column | None:
-    """Returns what a column chooses whose rows are summed; ``None`` if that is not known."""
+    """Return what a column chooses whose rows are summed; ``None`` if that is not known."""
     nodes: list[ir.Node] = []
     for operator, position in (
         ("Transpose", 0),
@@ -87,22 +87,40 @@ def _column(value: ir.Value | None, scope: Scope) -> Column | None:
     return Column(tuple(nodes), value, int(place.item()), table.T)
 
 
-def _call(columns: Sequence[Column], threads: int, plain: Call) -> Call:
+def _call(columns: Sequence[Column], threads: int, plain: Call) -> CategoriesCall:
     tables = np.ascontiguousarray(np.concatenate([column.table for column in columns]))
     places = [column.place for column in columns]
     counts = np.array([len(column.table) for column in columns])
-    told = np.stack([np.array(places), np.cumsum(counts) - counts, counts], 1)
+    table = np.stack([np.array(places), np.cumsum(counts) - counts, counts], 1)
+    return CategoriesCall(table, tables, threads, plain)
 
-    def call(x: NDArray) -> Any:
-        run = CATEGORIES.run
+
+@dataclass(frozen=True, eq=False)
+class CategoriesCall:
+    """Sums the rows of tables that columns of categories choose.
+
+    Attributes:
+        columns: [columns, 3]: a column, the first row of its table, and how many that has.
+        tables: The tables, one below the other.
+        threads: How many to use at most.
+        plain: Computes the same from the same numbers.
+    """
+
+    columns: NDArray
+    tables: NDArray
+    threads: int
+    plain: Call
+
+    def __call__(self, x: NDArray) -> Any:
+        """Return the sums, [N, classes]."""
+        run, tables = CATEGORIES.run, self.tables
         if run is None or x.ndim != 2 or x.dtype != F32 or not x.size:
-            return plain(x)
+            return self.plain(x)
+        places = self.columns[:, 0].tolist()
         if not 0 <= min(places) <= max(places) < x.shape[1]:
-            return plain(x)
+            return self.plain(x)
         y, refused = empty((len(x), tables.shape[1])), np.zeros(1, np.uint8)
         work = len(x) * len(places) * tables.shape[1]
-        grain, used = shared_out(len(x), work, ENOUGH, threads)
-        run(contiguous(x), told, tables, y, refused, grain, used)
-        return plain(x) if refused[0] else y
-
-    return call
+        grain, used = shared_out(len(x), work, ENOUGH, self.threads)
+        run(contiguous(x), self.columns, tables, y, refused, grain, used)
+        return self.plain(x) if refused[0] else y

@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from tenonnx.interruption import pieces
-from tenonnx.records import NamedTuple
 from tenonnx_array.ml.encode import Lookup
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.fuse import LOOKED_UP, Fused, Scope, fusion
@@ -53,7 +52,7 @@ class Column(NamedTuple):
 
 @fusion("Concat", priority=LOOKED_UP)
 def fuse_columns(node: ir.Node, scope: Scope) -> Fused | None:
-    """Takes Gathers of columns, encoders, Reshapes, and the Concat that joins them."""
+    """Take Gathers of columns, encoders, Reshapes, and the Concat that joins them."""
     found = [_column(value, scope) for value in node.inputs]
     columns = [column for column in found if column is not None]
     if len(columns) < len(found) or len({(c.source, c.rank) for c in columns}) > 1:
@@ -64,11 +63,13 @@ def fuse_columns(node: ir.Node, scope: Scope) -> Fused | None:
         return None
     nodes = [each for column in columns for each in column.nodes]
     nodes = [*sorted(dict.fromkeys(nodes), key=scope.position), node]
-    return scope.fused(nodes, [source], lambda plain: _call(columns, rank, scope.threads, plain))
+    return scope.fused(
+        nodes, [source], lambda plain: ColumnsCall(columns, rank, scope.threads, plain)
+    )
 
 
 def _column(value: ir.Value | None, scope: Scope) -> Column | None:
-    """Returns how a column that is joined is encoded; ``None`` if that is not known."""
+    """Return how a column that is joined is encoded; ``None`` if that is not known."""
     nodes: list[ir.Node] = []
 
     def maker(value: ir.Value | None, *operators: str) -> ir.Node | None:
@@ -108,43 +109,55 @@ def _column(value: ir.Value | None, scope: Scope) -> Column | None:
     return Column(tuple(nodes), source, number, lookup, rank) if rank > 1 else None
 
 
-def _call(columns: Sequence[Column], rank: int, threads: int, plain: Call) -> Call:
-    tables = [column.lookup.cells for column in columns]
-    places = [column.place for column in columns]
-    width = sum(column.lookup.table[0].size for column in columns)
-    middle = (1,) * (rank - 2)
-    dtype = columns[0].lookup.table.dtype
-    at_once = max(1, AT_ONCE // len(columns))
-    known = WordTable(
-        places, [[*table] for table in tables], [_bytes_of(column.lookup) for column in columns]
-    )
+class ColumnsCall:
+    """Encodes columns of words, and joins them.
 
-    def encoded(x: NDArray) -> NDArray:
-        words = x if x.shape[1] == len(places) and in_order else x.take(places, axis=1)
-        cells = map(operator.getitem, itertools.cycle(tables), words.reshape(-1).tolist())
-        return np.ndarray((len(x), *middle, width), dtype, bytearray().join(cells))
+    Args:
+        columns: The columns.
+        rank: The rank of the result.
+        threads: How many to use at most.
+        plain: Computes the same from the same words.
+    """
 
-    in_order = places == [*range(len(places))]
+    def __init__(self, columns: Sequence[Column], rank: int, threads: int, plain: Call) -> None:
+        lookups = [column.lookup for column in columns]
+        self._places = places = [column.place for column in columns]
+        self._tables = [lookup.cells for lookup in lookups]
+        self._dtype = lookups[0].table.dtype
+        width = sum(lookup.table[0].size for lookup in lookups)
+        self._row = (*(1,) * (rank - 2), width)
+        self._in_order = places == [*range(len(places))]
+        keys = [[*table] for table in self._tables]
+        self._known = WordTable(places, keys, [*map(_bytes_of, lookups)])
+        self._threads, self._plain = threads, plain
 
-    def call(x: NDArray) -> Any:
+    def __call__(self, x: NDArray) -> Any:
+        """Return the result for words [N, C]."""
+        places = self._places
         if x.ndim != 2 or not 0 <= min(places) <= max(places) < x.shape[1]:
-            return plain(x)
+            return self._plain(x)
         if len(x) * len(places) <= FEW:
-            return encoded(x)
-        y = empty((len(x), *middle, width), dtype)
-        grain, used = shared_out(len(x), len(x) * len(places), ENOUGH, threads)
-        if known.look_up(x, y.view(np.uint8).reshape(len(x), -1), grain, used):
+            return self._encoded(x)
+        y = empty((len(x), *self._row), self._dtype)
+        grain, used = shared_out(len(x), len(x) * len(places), ENOUGH, self._threads)
+        if self._known.look_up(x, y.view(np.uint8).reshape(len(x), -1), grain, used):
             return y
+        at_once = max(1, AT_ONCE // len(places))
         if len(x) <= at_once:
-            return encoded(x)
+            return self._encoded(x)
         for some in pieces(len(x), len(x), at_once):
-            y[some] = encoded(x[some])
+            y[some] = self._encoded(x[some])
         return y
 
-    return call
+    def _encoded(self, x: NDArray) -> NDArray:
+        places = self._places
+        words = x if x.shape[1] == len(places) and self._in_order else x.take(places, axis=1)
+        tables = itertools.cycle(self._tables)
+        cells = map(operator.getitem, tables, words.reshape(-1).tolist())
+        return np.ndarray((len(x), *self._row), self._dtype, bytearray().join(cells))
 
 
 def _bytes_of(lookup: Lookup) -> NDArray:
-    """Returns the cells of a lookup's keys, and the last one's, as rows of bytes."""
+    """Return the cells of a lookup's keys, and the last one's, as rows of bytes."""
     cells = [*lookup.cells.values(), lookup.table[-1].tobytes()]
     return np.frombuffer(b"".join(cells), np.uint8).reshape(len(cells), -1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -24,23 +25,26 @@ ENOUGH = 1 << 17
 
 @specialize("CDist", domain="com.microsoft")
 def specialize_distances(site: Site, plain: Call) -> Call | None:
-    """Takes float32 and float64."""
+    """Take float32 and float64."""
     metric, points = site.attribute("metric", "sqeuclidean"), site.constant(1)
     if points is None or points.dtype not in KERNELS or points.ndim != 2 or not points.size:
         return None
     if metric not in ("sqeuclidean", "euclidean"):
         return None
-    kernel, root = KERNELS[points.dtype], int(metric == "euclidean")
     columns = site.derived("columns-1", (1,), lambda: np.ascontiguousarray(points.T))
-    kernel.request()
+    KERNELS[points.dtype].request()
+    given = columns, int(metric == "euclidean"), site.threads, plain
+    return Capturable(functools.partial(_distances, *given))
 
-    def call(x: NDArray, same: NDArray) -> Any:
-        fits = x.dtype == columns.dtype and x.ndim == 2 and x.shape[1] == len(columns)
-        if kernel.run is None or not fits or not x.size:
-            return plain(x, same)
-        rows, count = len(x), columns.shape[1]
-        y = empty((rows, count), x.dtype)
-        grain, team = shared_out(rows, x.size * count, ENOUGH, site.threads)
-        return Launch(kernel.run, (contiguous(x), columns, root, y, grain, team), y)
 
-    return Capturable(call)
+def _distances(
+    columns: NDArray, root: int, threads: int, plain: Call, x: NDArray, same: NDArray
+) -> Any:
+    run = KERNELS[columns.dtype].run
+    fits = x.dtype == columns.dtype and x.ndim == 2 and x.shape[1] == len(columns)
+    if run is None or not fits or not x.size:
+        return plain(x, same)
+    rows, count = len(x), columns.shape[1]
+    y = empty((rows, count), x.dtype)
+    grain, team = shared_out(rows, x.size * count, ENOUGH, threads)
+    return Launch(run, (contiguous(x), columns, root, y, grain, team), y)

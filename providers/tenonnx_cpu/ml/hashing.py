@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -20,28 +21,28 @@ AT_ONCE = 1 << 16
 
 @specialize("MurmurHash3", domain="com.microsoft")
 def specialize_murmur3(site: Site, plain: Call) -> Call | None:
-    """Hashes every element by itself."""
+    """Hash every element by itself."""
     seed = site.attribute("seed", 0) & 0xFFFFFFFF
-    dtype = np.uint32 if site.attribute("positive", 1) else np.int32
+    dtype = np.dtype(np.uint32 if site.attribute("positive", 1) else np.int32)
     for kernel in (MURMUR3, WORDS):
         kernel.request()
+    return functools.partial(_hashed, seed, dtype, plain)
 
-    def call(x: NDArray) -> NDArray:
-        run = MURMUR3.run
-        if run is None:
-            return plain(x)  # type: ignore[no-any-return]  # an array kernel's result
-        y = np.empty(x.size, np.uint32)
-        keys = x.reshape(-1)
-        for some in pieces(x.size, x.size, AT_ONCE):
-            if not _hash_words(keys[some], seed, y[some]):
-                run(*_bytes_of(keys[some]), seed, y[some])
-        return y.reshape(x.shape).view(dtype)
 
-    return call
+def _hashed(seed: int, dtype: np.dtype[Any], plain: Call, x: NDArray) -> NDArray:
+    run = MURMUR3.run
+    if run is None:
+        return plain(x)  # type: ignore[no-any-return]  # an array kernel's result
+    y = np.empty(x.size, np.uint32)
+    keys = x.reshape(-1)
+    for some in pieces(x.size, x.size, AT_ONCE):
+        if not _hash_words(keys[some], seed, y[some]):
+            run(*_bytes_of(keys[some]), seed, y[some])
+    return y.reshape(x.shape).view(dtype)
 
 
 def _hash_words(words: NDArray, seed: int, y: NDArray) -> bool:
-    """Hashes words of ASCII where they are; says whether it did."""
+    """Hash words of ASCII where they are; return whether it did."""
     run, fields = WORDS.run, layout()
     if words.dtype != object or run is None or fields is None:
         return False
@@ -51,7 +52,7 @@ def _hash_words(words: NDArray, seed: int, y: NDArray) -> bool:
 
 
 def _bytes_of(keys: NDArray) -> tuple[NDArray, NDArray]:
-    """Returns the bytes of all keys, words in UTF-8, and how many each has."""
+    """Return the bytes of all keys, words in UTF-8, and how many each has."""
     if keys.dtype != object:
         data = np.ascontiguousarray(keys).view(np.uint8)
         return data, np.full(len(keys), keys.itemsize, np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from tenonnx_cpu.buffers import F32, contiguous, empty
@@ -22,18 +23,18 @@ ENOUGH = 1 << 13
 
 @specialize("Normalizer", domain="ai.onnx.ml")
 def specialize_normalizer(site: Site, plain: Call) -> Call | None:
-    """Takes rows of float32."""
+    """Take rows of float32."""
     norm = NORMS[site.attribute("norm", "MAX")]
     NORMALIZER.request()
+    return Capturable(functools.partial(_normalized, norm, site.threads, plain))
 
-    def call(x: NDArray) -> Any:
-        run = NORMALIZER.run
-        if run is None or x.dtype != F32 or not x.size or not x.ndim:
-            return plain(x)
-        y = empty(x.shape)
-        rows = x.size // x.shape[-1]
-        grain, threads = shared_out(rows, x.size, ENOUGH, site.threads)
-        both = contiguous(x).reshape(rows, -1), y.reshape(rows, -1)
-        return Launch(run, (both[0], norm, both[1], grain, threads), y)
 
-    return Capturable(call)
+def _normalized(norm: int, threads: int, plain: Call, x: NDArray) -> Any:
+    run = NORMALIZER.run
+    if run is None or x.dtype != F32 or not x.size or not x.ndim:
+        return plain(x)
+    y = empty(x.shape)
+    rows = x.size // x.shape[-1]
+    grain, team = shared_out(rows, x.size, ENOUGH, threads)
+    both = contiguous(x).reshape(rows, -1), y.reshape(rows, -1)
+    return Launch(run, (both[0], norm, both[1], grain, team), y)

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from tenonnx_array.ml.svm import Decisions, coupled
-from tenonnx_array.provider import Stoppable
 from tenonnx_cpu.buffers import contiguous
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import NDArray, Site, specialize
@@ -17,15 +16,14 @@ COUPLE = JitKernel("ml.svm", "couple")
 
 @specialize("SVMClassifier", domain="ai.onnx.ml")
 def specialize_classes(site: Site, plain: Any) -> None:  # noqa: ARG001 - of the node there is no need
-    """Has the kernel couple chances, step by step for each row; the rest is numpy's."""
-    machine = plain.func if isinstance(plain, Stoppable) else plain
-    if isinstance(machine, Decisions):
+    """Have the kernel couple chances, step by step for each row; the rest is numpy's."""
+    if isinstance(plain, Decisions):
         COUPLE.request()
-        machine.couple = couple
+        plain.couple = couple
 
 
 def couple(chances: NDArray, classes: int) -> NDArray:
-    """Does what ``coupled`` does."""
+    """Do what ``coupled`` does."""
     run = COUPLE.run
     if run is None:
         made: NDArray = coupled(chances, classes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from tenonnx_array.allocation import check_bytes
@@ -38,7 +40,7 @@ class Counts:
         self._given = (trie.edges, trie.first, columns, *limits, made.is_binary, scale)
 
     def takes(self, rows: int, length: int) -> bool:
-        """Says whether the kernel can do it, for so many rows of so many tokens."""
+        """Return whether the kernel can do it, for so many rows of so many tokens."""
         # numpy asks between two strides whether to stop.
         has_any = rows > 0 and length > 0
         return TFIDF.run is not None and has_any and self._work(length) <= LONGEST
@@ -47,7 +49,7 @@ class Counts:
         return min(self.made.skips + 1, length) * self.made.longest * length
 
     def __call__(self, numbers: NDArray) -> NDArray:
-        """Returns [N, width] for numbers [N, C], which it takes."""
+        """Return [N, width] for numbers [N, C], which it takes."""
         check_bytes(4 * len(numbers) * self.made.width, "the array of counts")
         y = empty((len(numbers), self.made.width))
         work = len(numbers) * self._work(numbers.shape[1]) + y.size
@@ -59,16 +61,15 @@ class Counts:
 
 @specialize("TfIdfVectorizer")
 def specialize_tfidf(site: Site, plain: Call) -> Call | None:
-    """Counts what tokens that are looked up one by one make."""
+    """Count what tokens that are looked up one by one make."""
     if not isinstance(plain, Vectorizer):
         return None
-    made, counts = plain, Counts(plain, site.threads)
+    return functools.partial(_counted, Counts(plain, site.threads))
 
-    def call(x: NDArray) -> NDArray:
-        rows, length = (1, *x.shape)[-2:] if x.ndim in (1, 2) else (0, 0)
-        if not counts.takes(rows, length):
-            return made(x)  # type: ignore[no-any-return]  # an array kernel's result
-        y = counts(made.numbers(x))
-        return y[0] if x.ndim == 1 else y
 
-    return call
+def _counted(counts: Counts, x: NDArray) -> NDArray:
+    rows, length = (1, *x.shape)[-2:] if x.ndim in (1, 2) else (0, 0)
+    if not counts.takes(rows, length):
+        return counts.made(x)  # type: ignore[no-any-return]  # an array kernel's result
+    y = counts(counts.made.numbers(x))
+    return y[0] if x.ndim == 1 else y

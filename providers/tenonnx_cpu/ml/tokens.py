@@ -36,7 +36,7 @@ CHANGES = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}
 
 @fusion("Tokenizer", domain="com.microsoft", priority=LOOKED_UP)
 def fuse_tokens(node: ir.Node, scope: Scope) -> Fused | None:
-    """Takes a Reshape to one axis and StringNormalizer before it, Flatten and TfIdfVectorizer."""
+    """Take a Reshape to one axis and StringNormalizer before it, Flatten and TfIdfVectorizer."""
     flatten = scope.follower(node.outputs[0], "Flatten")
     if flatten is not None and scope.site(flatten).attribute("axis", 1) != 1:
         return None
@@ -60,14 +60,14 @@ def fuse_tokens(node: ir.Node, scope: Scope) -> Fused | None:
 
 
 def _before(node: ir.Node, operator: str, scope: Scope) -> ir.Node | None:
-    """Returns what alone makes a node's first input, for it alone, if it is of an operator."""
+    """Return what alone makes a node's first input, for it alone, if it is of an operator."""
     value = node.inputs[0]
     return scope.maker(value, operator) if value and scope.reader(value) else None
 
 
 def _letters(tokenizer: Site, normalizer: Site | None) -> NDArray | None:
-    """Returns what becomes of each character of ASCII; ``None`` if tokens are cut otherwise."""
-    from tenonnx_array.re2 import compile_re2  # not where a plan was kept
+    """Return what becomes of each character of ASCII; ``None`` if tokens are cut otherwise."""
+    from tenonnx_array.re2 import compile_fullmatch  # not where a plan was kept
 
     found = RUNS.fullmatch(tokenizer.attribute("tokenexp", ""))
     if not found or tokenizer.attribute("separators", ()) or tokenizer.attribute("mark", 0):
@@ -80,7 +80,7 @@ def _letters(tokenizer: Site, normalizer: Site | None) -> NDArray | None:
             return None
     if tokenizer.attribute("mincharnum", 1) < 1:
         return None
-    is_letter = compile_re2(found[1]).fullmatch
+    is_letter = compile_fullmatch(found[1])
     changed = map(change, map(chr, range(128)))
     return np.array([ord(c) if is_letter(c) else BETWEEN for c in changed], np.uint8)
 
@@ -107,7 +107,7 @@ class Texts:
         self._rooms = threads, longest
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickles no slots: addresses are of this process."""
+        """Pickle no slots: addresses are of this process."""
         return {name: value for name, value in vars(self).items() if name != "_slots"}
 
     @functools.cached_property
@@ -115,7 +115,7 @@ class Texts:
         return slots_of([*self._numbers])
 
     def __call__(self, texts: NDArray) -> NDArray | None:
-        """Returns [N, width] for texts [N]; ``None`` if one is not of ASCII or there is none."""
+        """Return [N, width] for texts [N]; ``None`` if one is not of ASCII or there is none."""
         count, number, fields = COUNT.run, NUMBER.run, layout()
         if count is None or number is None or fields is None or not texts.size:
             return None

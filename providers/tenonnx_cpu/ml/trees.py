@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenonnx.records import NamedTuple
 from tenonnx_array.ml.forest import Forest
 from tenonnx_array.ml.trees import Scores
 from tenonnx_array.ml.walk import numbered
@@ -48,7 +48,7 @@ def _scratch(shape: Shape) -> NDArray:
 
 @specialize("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor", domain="ai.onnx.ml")
 def specialize_trees(site: Site, plain: Any) -> Call | None:
-    """Has trees walked by the kernel, and a regressor's sums written by it, too."""
+    """Have trees walked by the kernel, and a regressor's sums written by it, too."""
     forest: Forest = plain.forest
     if not Walks.take(forest):
         return None
@@ -62,14 +62,14 @@ def specialize_trees(site: Site, plain: Any) -> Call | None:
         return None
     base = np.zeros(forest.targets)
     base += plain.base if plain.base.size else 0
+    return Capturable(functools.partial(_scored, walks, base, plain))
 
-    def call(x: NDArray) -> Any:
-        if x.dtype != F32 and plain.keeps_dtype:
-            return plain(x)
-        made = walks.launch(x, base)
-        return plain(x) if made is None else made
 
-    return Capturable(call)
+def _scored(walks: Walks, base: NDArray, plain: Scores, x: NDArray) -> Any:
+    if x.dtype != F32 and plain.keeps_dtype:
+        return plain(x)
+    made = walks.launch(x, base)
+    return plain(x) if made is None else made
 
 
 class Table(NamedTuple):
@@ -100,19 +100,19 @@ class Walks:
 
     @staticmethod
     def take(forest: Forest) -> bool:
-        """Says whether the kernel has all that a forest asks for."""
+        """Return whether the kernel has all that a forest asks for."""
         nodes = forest.nodes
         sums = forest.aggregate in ("SUM", "AVERAGE")
         return sums and len(nodes) > 0 and forest.targets > 0
 
     def table(self, dtype: np.dtype[Any]) -> Table:
-        """Returns the forest as a kernel reads it that is given numbers of a dtype."""
+        """Return the forest as a kernel reads it that is given numbers of a dtype."""
         if (found := self._tables.get(dtype)) is None:
             found = self._tables[dtype] = _table(self._forest, dtype)
         return found
 
     def sums(self, x: NDArray) -> NDArray | None:
-        """Returns the targets' scores, [N, E] float64; ``None`` where there is no kernel."""
+        """Return the targets' scores, [N, E] float64; ``None`` where there is no kernel."""
         made = self.launch(x, self._zeros, np.empty)
         if made is None:
             return None
@@ -124,7 +124,7 @@ class Walks:
     def launch(
         self, x: NDArray, base: NDArray, room: Callable[[Shape], NDArray] = _scratch
     ) -> Launch | None:
-        """Returns what scores rows, beginning with a base; ``None`` where there is no kernel.
+        """Return what scores rows, beginning with a base; ``None`` where there is no kernel.
 
         Args:
             x: [N, F].
@@ -146,7 +146,7 @@ class Walks:
         return Launch(score.run, arguments, y)
 
     def _shared_out(self, rows: int) -> tuple[int, int, int]:
-        """Returns how many rows and trees a task has, and how many threads share the tasks."""
+        """Return how many rows and trees a task has, and how many threads share the tasks."""
         trees, steps = self._walks, rows * self._steps
         longest = max(LEAST, LONGEST // trees)
         if self._threads == 1 or steps < ENOUGH:
@@ -177,7 +177,7 @@ def _table(forest: Forest, dtype: np.dtype[Any]) -> Table:
 
 
 def _rounded_down(split: NDArray) -> NDArray:
-    """Returns float32 splits that float32 values pass as they would pass the given ones."""
+    """Return float32 splits that float32 values pass as they would pass the given ones."""
     with np.errstate(over="ignore"):
         near = split.astype(np.float32)
     return np.where(near > split, np.nextafter(near, np.float32(-np.inf)), near)

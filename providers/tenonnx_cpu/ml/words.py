@@ -35,7 +35,7 @@ class _Word(str):
 
 @functools.cache
 def layout() -> tuple[int, ...] | None:
-    """Returns where in a ``str`` what lies, for kernels; ``None`` if that is not as expected."""
+    """Return where in a ``str`` what lies, for kernels; ``None`` if that is not as expected."""
     if sys.implementation.name != "cpython" or sys.byteorder != "little":
         return None
     # Joined, so that nobody else has them: the state says that, too, and sizes grow with use.
@@ -53,7 +53,7 @@ def layout() -> tuple[int, ...] | None:
 
 
 def _bits(words: Sequence[str], known: int) -> tuple[int, int, int] | None:
-    """Returns the state's bits of compact words, of ASCII, and where the characters' size begins.
+    """Return the state's bits of compact words, of ASCII, and where the characters' size begins.
 
     Args:
         words: Of ASCII, and of characters of 1, 2 and 4 bytes.
@@ -79,14 +79,14 @@ def _length(word: str) -> int:
 
 
 def addresses(words: NDArray) -> NDArray:
-    """Returns the addresses of objects, which live as long as the array: int64 of as many axes."""
+    """Return the addresses of objects, which live as long as the array: int64 of as many axes."""
     # A copy: whoever has the array may change it while a kernel runs without the interpreter.
     own = np.array(words, order="C")
     return np.frombuffer(own, np.int64).reshape(own.shape)
 
 
 def slots_of(keys: Sequence[str]) -> NDArray | None:
-    """Returns the slots in which kernels find keys; ``None`` if they cannot, or one is no word.
+    """Return the slots in which kernels find keys; ``None`` if they cannot, or one is no word.
 
     Slots have the keys' addresses: whoever keeps them keeps the keys.
     """
@@ -118,7 +118,7 @@ class WordTable:
         LOOK_UP.request()
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickles its parts, because addresses are of this process."""
+        """Pickle its parts, because addresses are of this process."""
         return WordTable, self._made_of
 
     @functools.cached_property
@@ -138,7 +138,7 @@ class WordTable:
         return np.array(columns, np.int64), np.concatenate(slots), joined
 
     def look_up(self, words: NDArray, y: NDArray, grain: int, threads: int) -> bool:
-        """Writes the bytes of rows of words; says whether it did: all are words.
+        """Write the bytes of rows of words; return whether it did: all are words.
 
         Args:
             words: [N, C] of objects.

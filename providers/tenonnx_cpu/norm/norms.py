@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,27 +34,45 @@ ENOUGH = 1 << 14
 
 @specialize("Softmax", "LogSoftmax")
 def specialize_softmax(site: Site, plain: Call) -> Call | None:
-    """Takes float32 along the last axis; before version 13, the last of two or so."""
+    """Take float32 along the last axis; before version 13, the last of two or so."""
     axis = site.attribute("axis", -1 if (site.node.version or 1) >= 13 else 1)
     old = (site.node.version or 1) < 13
     logarithm = int(site.node.op_type == "LogSoftmax")
     SOFTMAX.request()
+    return Capturable(SoftmaxCall(axis, old, logarithm, site.threads, plain))
 
-    def call(x: Any) -> Any:
-        run = SOFTMAX.run
-        rank = x.ndim
+
+@dataclass(frozen=True, eq=False)
+class SoftmaxCall:
+    """Computes a softmax, or its logarithm.
+
+    Attributes:
+        axis: Along which.
+        old: Whether it is an operator before version 13.
+        logarithm: Whether the logarithm is wanted.
+        threads: How many to use at most.
+        plain: Computes the same from the same array.
+    """
+
+    axis: int
+    old: bool
+    logarithm: int
+    threads: int
+    plain: Call
+
+    def __call__(self, x: Any) -> Any:
+        """Return a launch, or the result."""
+        run, axis, rank = SOFTMAX.run, self.axis, x.ndim
         if run is None or x.dtype != F32 or not x.size or not rank:
-            return plain(x)
-        if axis != rank - 1 and axis != -1 and not (old and axis == 0 and rank == 1):
-            return plain(x)
+            return self.plain(x)
+        if axis != rank - 1 and axis != -1 and not (self.old and axis == 0 and rank == 1):
+            return self.plain(x)
         y = empty(x.shape)
         width = x.shape[-1]
         rows = x.size // width
-        grain, team = shared_out(rows, x.size, ENOUGH, site.threads)
+        grain, team = shared_out(rows, x.size, ENOUGH, self.threads)
         both = contiguous(x).reshape(rows, width), y.reshape(rows, width)
-        return Launch(run, (*both, logarithm, grain, team), y)
-
-    return Capturable(call)
+        return Launch(run, (*both, self.logarithm, grain, team), y)
 
 
 class Normalize:
@@ -62,20 +82,22 @@ class Normalize:
         epsilon: The summand of the mean square.
         centered: Whether the mean is subtracted.
         threads: How many threads to use at most.
-        form: Returns the step's results for the rows normalized, and for what was normalized.
+        absent: Outputs that are not made, such as mean and deviation.
+        adds: Whether the sum that is normalized is an output, too.
     """
 
     def __init__(
-        self, epsilon: float, centered: bool, threads: int, form: Callable[[Any, Any], Any]
+        self, epsilon: float, centered: bool, threads: int, absent: int = 0, *, adds: bool = False
     ) -> None:
         self._epsilon = epsilon
         self._centred = int(centered)
         self._threads = threads
-        self._form = form
+        self._absent = (None,) * absent
+        self._adds = adds
         NORMALIZE.request()
 
     def __call__(self, x: Any, other: Any, scale: Any, bias: Any) -> Any:
-        """Returns a launch that normalizes ``x + other``, or results; ``None`` for numpy."""
+        """Return a launch that normalizes ``x + other``, or results; ``None`` for numpy."""
         if is_half(x.dtype):
             return self._of_halves(x, other, scale, bias)
         run = NORMALIZE.run
@@ -98,7 +120,12 @@ class Normalize:
             contiguous(scale), NONE if bias is None else contiguous(bias),
             self._epsilon, self._centred, y.reshape(shape), total.reshape(shape), grain, team,
         )  # fmt: skip
-        return Launch(run, arguments, self._form(y, total))
+        return Launch(run, arguments, self._results(y, total))
+
+    def _results(self, y: Any, total: Any) -> Any:
+        if self._adds:
+            return y, total
+        return (y, *self._absent) if self._absent else y
 
     def _of_halves(self, x: Any, *others: Any) -> Any:
         if any(a is not None and a.dtype != x.dtype for a in others):
@@ -111,7 +138,7 @@ class Normalize:
 
 
 def is_read(values: Iterable[ir.Value]) -> bool:
-    """Says whether somebody reads one of some values."""
+    """Return whether somebody reads one of some values."""
     return any(value.uses() or value.is_graph_output() for value in values)
 
 
@@ -122,47 +149,59 @@ OUTPUTS = {"LayerNormalization": 3, "RMSNormalization": 1, "SimplifiedLayerNorma
 @specialize(*OUTPUTS)
 @specialize("SimplifiedLayerNormalization", domain="com.microsoft")
 def specialize_norm(site: Site, plain: Call) -> Call | None:
-    """Takes the last axis, unless mean or deviation are outputs."""
+    """Take the last axis, unless mean or deviation are outputs."""
     name, axis = site.node.op_type, site.attribute("axis", -1)
     if is_read(site.node.outputs[1:]) or site.attribute("stash_type", 1) != 1:
         return None
-    others = (None,) * (OUTPUTS[name] - 1)
-    norm = Normalize(
-        site.attribute("epsilon", 1e-5),
-        name == "LayerNormalization",
-        site.threads,
-        lambda y, _: (y, *others) if others else y,
-    )
+    centered, absent = name == "LayerNormalization", OUTPUTS[name] - 1
+    norm = Normalize(site.attribute("epsilon", 1e-5), centered, site.threads, absent)
+    return Capturable(functools.partial(_normalized, norm, axis, plain))
 
-    def call(x: Any, scale: Any, *bias: Any) -> Any:
-        last = axis in (-1, x.ndim - 1)
-        made = norm(x, None, scale, *(bias or (None,))) if last else None
-        return plain(x, scale, *bias) if made is None else made
 
-    return Capturable(call)
+def _normalized(norm: Normalize, axis: int, plain: Call, x: Any, scale: Any, *bias: Any) -> Any:
+    last = axis in (-1, x.ndim - 1)
+    made = norm(x, None, scale, *(bias or (None,))) if last else None
+    return plain(x, scale, *bias) if made is None else made
 
 
 @fusion(*NORMS, priority=RESIDUAL)
 def fuse_skip(norm: ir.Node, scope: Scope) -> Fused | None:
-    """Takes a sum of what no constant is with its normalization."""
+    """Take a sum of what no constant is with its normalization."""
     add, site = find_sum(norm, scope), scope.site(norm)
     if add is None or any(value is not None and is_constant(value) for value in add.inputs):
         return None
     centered = norm.op_type == "LayerNormalization"
-    axis = site.attribute("axis", -1)
-    norm_of = Normalize(
-        site.attribute("epsilon", 1e-5), centered, scope.threads, lambda y, total: (y, total)
-    )
+    norm_of = Normalize(site.attribute("epsilon", 1e-5), centered, scope.threads, adds=True)
     inputs = (*add.inputs, *norm.inputs[1:])
     step = scope.plain(norm)
+    call = SkipCall(norm_of, site.attribute("axis", -1), centered, step.multiple, step.call)
+    return Fused((add, norm), inputs, (norm.outputs[0], add.outputs[0]), Capturable(call))
 
-    def call(x: Any, other: Any, scale: Any, bias: Any = None) -> Any:
-        last = axis == -1 or axis == x.ndim - 1
-        made = norm_of(x, other, scale, bias) if last else None
+
+@dataclass(frozen=True, eq=False)
+class SkipCall:
+    """Adds two arrays, and normalizes the sum.
+
+    Attributes:
+        norm: Does both.
+        axis: From which on sums are normalized.
+        centered: Whether the normalization has a bias.
+        multiple: Whether ``plain`` returns a tuple.
+        plain: Normalizes a sum.
+    """
+
+    norm: Normalize
+    axis: int
+    centered: bool
+    multiple: bool
+    plain: Call
+
+    def __call__(self, x: Any, other: Any, scale: Any, bias: Any = None) -> Any:
+        """Return a launch, or the sum normalized and the sum."""
+        last = self.axis == -1 or self.axis == x.ndim - 1
+        made = self.norm(x, other, scale, bias) if last else None
         if made is not None:
             return made
         both = x + other
-        result = step.call(both, *((scale, bias) if centered else (scale,)))
-        return (result[0] if step.multiple else result), both
-
-    return Fused((add, norm), inputs, (norm.outputs[0], add.outputs[0]), Capturable(call))
+        result = self.plain(both, *((scale, bias) if self.centered else (scale,)))
+        return (result[0] if self.multiple else result), both

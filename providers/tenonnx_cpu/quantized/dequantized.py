@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import F32
 from tenonnx_cpu.quantized.matrix import Quantized
-from tenonnx_cpu.quantized.product import activations_at, matmul_q, request
+from tenonnx_cpu.quantized.product import Activations, activations_at, matmul_q, request
 
 
 @specialize("DequantizeMatMul", domain="ai.tenonnx")
@@ -21,17 +22,19 @@ def dequantize_matmul(site: Site, plain: Call) -> Call | None:
         return None
     activations = activations_at(site.attribute("accuracy_level", 0))
     request(weights, activations)
-    threads = site.threads
+    return Capturable(functools.partial(_product, weights, activations, site.threads, plain))
 
-    def call(x: NDArray, *constants: NDArray | None) -> Any:
-        made = matmul_q(x, weights, threads, activations=activations)
-        return plain(x, *constants) if made is None else made
 
-    return Capturable(call)
+def _product(
+    weights: Quantized, activations: Activations, threads: int, plain: Call,
+    x: NDArray, *constants: NDArray | None,
+) -> Any:  # fmt: skip
+    made = matmul_q(x, weights, threads, activations=activations)
+    return plain(x, *constants) if made is None else made
 
 
 def quantized_weights(site: Site) -> Quantized | None:
-    """Returns the constant matrix of a DequantizeMatMul, if kernels read it as it is stored."""
+    """Return the constant matrix of a DequantizeMatMul, if kernels read it as it is stored."""
     codes, scales, zeros = (site.constant(position) for position in (1, 2, 3))
     if codes is None or scales is None or scales.dtype != F32:
         return None

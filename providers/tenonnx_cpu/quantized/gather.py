@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ ENOUGH = 1 << 16
 
 @specialize("GatherBlockQuantized", domain="com.microsoft")
 def gather_block_quantized(site: Site, plain: Call) -> Call | None:
-    """Takes rows of a constant table of packed codes, with float32 scales along its last axis."""
+    """Take rows of a constant table of packed codes, with float32 scales along its last axis."""
     codes, scales, zeros = (site.constant(position) for position in (0, 2, 3))
     bits, block = site.attribute("bits", 4), site.attribute("block_size", 128)
     if codes is None or scales is None or codes.dtype != np.uint8 or scales.dtype != F32:
@@ -39,18 +40,46 @@ def gather_block_quantized(site: Site, plain: Call) -> Call | None:
             return None
     elif zeros.dtype != np.uint8 or zeros.shape != (len(codes), -(-scales.shape[1] * bits // 8)):
         return None
-    arrays = codes, scales, zeros
-    if not all(each.flags.c_contiguous for each in arrays):
+    if not all(each.flags.c_contiguous for each in (codes, scales, zeros)):
         return None
     GATHER.request()
+    return Capturable(GatherCall(codes, scales, zeros, bits, block, width, site.threads, plain))
 
-    def call(data: NDArray, indices: NDArray, *more: NDArray | None) -> Any:
+
+@dataclass(frozen=True, eq=False)
+class GatherCall:
+    """Takes rows of a table of codes.
+
+    Attributes:
+        codes: The table, packed.
+        scales: Of blocks.
+        zeros: Zero points of blocks, packed.
+        bits: Of a code.
+        block: Codes of a block.
+        width: Codes of a row.
+        threads: How many to use at most.
+        plain: Computes the same from the same inputs.
+    """
+
+    codes: NDArray
+    scales: NDArray
+    zeros: NDArray
+    bits: int
+    block: int
+    width: int
+    threads: int
+    plain: Call
+
+    def __call__(self, data: NDArray, indices: NDArray, *more: NDArray | None) -> Any:
+        """Return a launch, or the result."""
         run = GATHER.run
         if run is None or indices.dtype != np.int64 or not indices.flags.c_contiguous:
-            return plain(data, indices, *more)
-        y = empty((*indices.shape, width))
-        threads = site.threads if y.size >= ENOUGH else 1
-        rows = indices.reshape(-1), bits, block, y.reshape(-1, width)
-        return Launch(run, (*arrays, *rows, threads), y) if y.size else y
-
-    return Capturable(call)
+            return self.plain(data, indices, *more)
+        y = empty((*indices.shape, self.width))
+        if not y.size:
+            return y
+        arguments = (
+            self.codes, self.scales, self.zeros, indices.reshape(-1), self.bits, self.block,
+            y.reshape(-1, self.width), self.threads if y.size >= ENOUGH else 1,
+        )  # fmt: skip
+        return Launch(run, arguments, y)

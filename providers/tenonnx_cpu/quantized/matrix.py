@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tenonnx.records import record
 from tenonnx_cpu.jit.runtime import has_kernels
 from tenonnx_cpu.kernel_selection import NDArray
 
@@ -17,7 +17,7 @@ FLIP = {2: 0xAA, 4: 0x88, 8: 0x80}
 """Bytes that invert the highest bit of every code: signed ones become unsigned."""
 
 
-@record
+@dataclass(frozen=True)
 class Quantized:
     """A matrix of ``depth`` rows and ``columns``: ``(codes - zeros) * scales``.
 
@@ -49,7 +49,7 @@ class Quantized:
     zero: int = 0
 
     def __post_init__(self) -> None:
-        """Refuses what does not fit together.
+        """Refuse what does not fit together.
 
         Raises:
             ValueError: Sizes or shapes disagree, or codes do not fill whole bytes.
@@ -161,7 +161,7 @@ class Quantized:
 
 @functools.cache
 def chunk_codes(bits: int) -> int:
-    """Returns how many codes fill a vector of the processor; 0 without kernels."""
+    """Return how many codes fill a vector of the processor; 0 without kernels."""
     if not has_kernels():
         return 0
     from tenonnx_cpu.jit.code.cpu import cpu

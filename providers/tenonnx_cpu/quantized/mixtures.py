@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenonnx.records import NamedTuple
 from tenonnx_array.experts import Activation, mixture, route
 from tenonnx_cpu.buffers import F32, contiguous
 from tenonnx_cpu.capture.capturable import Capturable
@@ -16,7 +16,7 @@ from tenonnx_cpu.matmul.product import kind_of, product
 from tenonnx_cpu.matmul.product import request as request_products
 from tenonnx_cpu.quantized.matrix import Quantized
 from tenonnx_cpu.quantized.product import Activations, activations_at, matmul_q, request
-from tenonnx_cpu.quantized.routed import Layer, joined
+from tenonnx_cpu.quantized.routed import Layer, Mixture, joined
 
 
 class _NotReadyError(Exception):
@@ -31,7 +31,7 @@ class Dense(NamedTuple):
     threads: int
 
     def __call__(self, x: NDArray, expert: int) -> NDArray:
-        """Returns an expert's outputs of rows."""
+        """Return an expert's outputs of rows."""
         bias = None if self.biases is None else self.biases[expert]
         y = product(x, self.stack[expert].T, self.threads, bias)
         if y is None:
@@ -49,7 +49,7 @@ class DenseOfCodes(NamedTuple):
     threads: int
 
     def __call__(self, x: NDArray, expert: int) -> NDArray:
-        """Returns an expert's outputs of rows."""
+        """Return an expert's outputs of rows."""
         bias = None if self.biases is None else self.biases[expert]
         made = matmul_q(
             contiguous(x), self.matrices[expert], self.threads, bias, activations=self.activations
@@ -61,7 +61,7 @@ class DenseOfCodes(NamedTuple):
 
 @specialize("MoE", "QMoE", domain="com.microsoft")
 def mixture_of_experts(site: Site, plain: Call) -> Call | None:
-    """Takes float32 rows, and constant matrices of numbers, or of codes in the portable layout."""
+    """Take float32 rows, and constant matrices of numbers, or of codes in the portable layout."""
     node = site.node
     of_codes = node.op_type == "QMoE"
     if of_codes and (site.given(*range(15, 22)) or site.attribute("quant_type", "int") != "int"):
@@ -89,24 +89,52 @@ def mixture_of_experts(site: Site, plain: Call) -> Call | None:
         one, two = (Layer(layer.whole, layer.biases) for layer in three[:2])
         experts = len(three[0].matrices)
         whole = joined((one, two), experts, count, normalize=normalize, between=activation)
-    threads = site.threads
+    routing = count, normalize, sparse
+    call = MixtureCall(whole, three, activation, routing, of_codes, site.threads, plain)
+    return Capturable(call)
 
-    def call(*inputs: Any) -> Any:
+
+@dataclass(frozen=True, eq=False)
+class MixtureCall:
+    """Computes a mixture of experts.
+
+    Attributes:
+        whole: All of it as one launch, if there is one.
+        layers: The experts' layers.
+        activation: What is between the first and the second one.
+        routing: How many experts a row has, whether their shares are normalized, and whether it is
+            the sparse mixer.
+        of_codes: Whether matrices are quantized.
+        threads: How many to use at most.
+        plain: Computes the same from the same inputs.
+    """
+
+    whole: Mixture | None
+    layers: Any
+    activation: Activation
+    routing: tuple[int, bool, bool]
+    of_codes: bool
+    threads: int
+    plain: Call
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Return a launch, or the result."""
         x, scores = inputs[:2]
-        if whole is not None and (launch := whole.launch(x, scores, threads)) is not None:
-            return launch
-        weights = inputs[14] if of_codes and len(inputs) > 14 else None
+        if self.whole is not None:
+            launch = self.whole.launch(x, scores, self.threads)
+            if launch is not None:
+                return launch
+        weights = inputs[14] if self.of_codes and len(inputs) > 14 else None
         if x.dtype != F32 or not x.size:
-            return plain(*inputs)
+            return self.plain(*inputs)
+        count, normalize, sparse = self.routing
         experts, shares = route(
             np, scores, count, normalize=normalize, sparse=sparse, weights=weights
         )
         try:
-            return mixture(np, x, experts, shares, three, activation)
+            return mixture(np, x, experts, shares, self.layers, self.activation)
         except _NotReadyError:
-            return plain(*inputs)
-
-    return Capturable(call)
+            return self.plain(*inputs)
 
 
 def _of_numbers(site: Site, stack: int, bias: int) -> Dense | None:
@@ -120,7 +148,7 @@ def _of_numbers(site: Site, stack: int, bias: int) -> Dense | None:
 
 
 def _are_biases(biases: NDArray | None, shape: tuple[int, ...]) -> bool:
-    """Says whether there is one float32 for every column of every matrix."""
+    """Return whether there is one float32 for every column of every matrix."""
     return biases is not None and biases.dtype == F32 and biases.shape == shape
 
 

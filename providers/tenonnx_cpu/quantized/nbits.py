@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import kind_of, product
 from tenonnx_cpu.matmul.product import request as request_products
 from tenonnx_cpu.quantized.matrix import Quantized
-from tenonnx_cpu.quantized.product import activations_at, matmul_q, request
+from tenonnx_cpu.quantized.product import Activations, activations_at, matmul_q, request
 
 
 @specialize("MatMulNBits", domain="com.microsoft")
@@ -31,22 +32,44 @@ def matmul_nbits(site: Site, plain: Call) -> Call | None:
     request(weights, activations)
     if offsets is not None:
         request_products("f32")
-    threads = site.threads
-    starts = np.arange(0, weights.depth, weights.block)
+    return Capturable(NBitsCall(weights, bias, offsets, activations, site.threads, plain))
 
-    def call(a: NDArray, *constants: NDArray | None) -> Any:
+
+@dataclass(frozen=True, eq=False)
+class NBitsCall:
+    """Multiplies by a matrix of codes.
+
+    Attributes:
+        weights: The matrix.
+        bias: One number for each column, if there is one.
+        offsets: What a block's activations add to every column, (columns, blocks), if its zero
+            points are real numbers.
+        activations: How activations are taken.
+        threads: How many to use at most.
+        plain: Computes the same from the same inputs.
+    """
+
+    weights: Quantized
+    bias: NDArray | None
+    offsets: NDArray | None
+    activations: Activations
+    threads: int
+    plain: Call
+
+    def __call__(self, a: NDArray, *constants: NDArray | None) -> Any:
+        """Return a launch, or the result."""
         if not kind_of(a.dtype):
-            return plain(a, *constants)
+            return self.plain(a, *constants)
+        weights, threads = self.weights, self.threads
         x = a.astype(np.float32, copy=False)
-        made = matmul_q(x, weights, threads, bias, activations=activations)
-        if made is not None and x is a and offsets is None:
+        made = matmul_q(x, weights, threads, self.bias, activations=self.activations)
+        if made is not None and x is a and self.offsets is None:
             return made
         y = None if made is None else done(made)
-        if y is not None and offsets is not None:
-            y = product(np.add.reduceat(x, starts, axis=-1), offsets.T, threads, residual=y)
-        return plain(a, *constants) if y is None else y.astype(a.dtype, copy=False)
-
-    return Capturable(call)
+        if y is not None and self.offsets is not None:
+            sums = np.add.reduceat(x, np.arange(0, weights.depth, weights.block), axis=-1)
+            y = product(sums, self.offsets.T, threads, residual=y)
+        return self.plain(a, *constants) if y is None else y.astype(a.dtype, copy=False)
 
 
 def _weights(site: Site) -> Quantized | None:
@@ -79,7 +102,7 @@ def _weights(site: Site) -> Quantized | None:
 
 
 def _real_offsets(site: Site, weights: Quantized) -> NDArray | None:
-    """Returns what a block's activations add to every column, for zero points of real numbers.
+    """Return what a block's activations add to every column, for zero points of real numbers.
 
     ``(middle - zero_point) * scale``, (columns, blocks); ``None`` without such zero points.
     """

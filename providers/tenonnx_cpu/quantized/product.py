@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tenonnx.records import NamedTuple
 from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.jit.scratch import floats, pieces
+from tenonnx_cpu.jit.scratch import pieces, worker_floats, worker_shares
 from tenonnx_cpu.kernel_selection import NDArray
 from tenonnx_cpu.matmul.kernels import LINES_ROOM, WORKSPACE
 from tenonnx_cpu.matmul.product import F32, NO_BIAS, NO_RESIDUAL, PLAIN, Epilogue, fits
@@ -30,7 +29,7 @@ class Job(NamedTuple):
 
 
 Room: TypeAlias = Callable[[Job], tuple[NDArray, ...]]
-"""Returns a kernel's working memory."""
+"""Return a kernel's working memory."""
 
 FEW = 4
 """Rows up to which codes are read once and never packed."""
@@ -44,12 +43,12 @@ REAL_GEMV = {bits: JitKernel("quantized.gemv_axpy", f"q_gemv_reals_{bits}") for 
 
 
 def activations_at(accuracy_level: int) -> Activations:
-    """Returns what an ``accuracy_level`` of MatMulNBits allows activations to be."""
+    """Return what an ``accuracy_level`` of MatMulNBits allows activations to be."""
     return "int8" if accuracy_level == 4 else "float32"
 
 
 def request(weights: Quantized, activations: Activations) -> None:
-    """Has the kernels compiled that products with a matrix need."""
+    """Have the kernels compiled that products with a matrix need."""
     for rows in (1, FEW + 1):
         _choose(weights, rows, activations)[0].request()
 
@@ -63,7 +62,7 @@ def matmul_q(
     epilogue: Epilogue = PLAIN,
     activations: Activations = "int8",
 ) -> Launch | None:
-    """Returns what computes ``activation(alpha * x @ W + bias + residual)`` as float32.
+    """Return what computes ``activation(alpha * x @ W + bias + residual)`` as float32.
 
     Args:
         x: float32, ``(..., depth)``.
@@ -104,7 +103,7 @@ def matmul_q(
 
 
 def _choose(weights: Quantized, rows: int, activations: Activations) -> tuple[JitKernel, int, Room]:
-    """Returns the kernel for so many rows, its group if it takes one, and its memory."""
+    """Return the kernel for so many rows, its group if it takes one, and its memory."""
     bits, rounded = weights.bits, activations == "int8"
     if rows <= FEW:
         if group := weights.group_of_lines:
@@ -124,13 +123,13 @@ def _lines_room(job: Job) -> tuple[NDArray, ...]:
     rows, depth, groups = job.rows, job.weights.depth, job.weights.depth // job.group
     return pieces(
         ((rows, depth), np.int8), ((2, rows, groups), np.float32), ((rows, groups), np.int32),
-        ((LINES_ROOM * job.threads,), np.float32),
+        worker_shares(LINES_ROOM, job.threads),
     )  # fmt: skip
 
 
 def _real_lines_room(job: Job) -> tuple[NDArray, ...]:
     return pieces(
-        ((job.rows, job.weights.depth), np.float32), ((LINES_ROOM * job.threads,), np.float32)
+        ((job.rows, job.weights.depth), np.float32), worker_shares(LINES_ROOM, job.threads)
     )
 
 
@@ -153,9 +152,9 @@ def _bytes_room(job: Job) -> tuple[NDArray, ...]:
     rows, depth, groups = job.rows, job.weights.depth, job.weights.depth // job.group
     return pieces(
         ((rows, depth), np.uint8), ((2, rows, groups), np.float32),
-        ((WORKSPACE * job.threads,), np.float32),
+        worker_shares(WORKSPACE, job.threads),
     )  # fmt: skip
 
 
 def _gemm_room(job: Job) -> tuple[NDArray, ...]:
-    return (floats(WORKSPACE * job.threads),)
+    return (worker_floats(WORKSPACE, job.threads),)

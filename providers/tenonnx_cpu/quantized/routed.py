@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from tenonnx.records import NamedTuple
 from tenonnx_array.experts import Activation
 from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.capture.launch import Launch
@@ -66,7 +66,7 @@ class Mixture(NamedTuple):
     numbers: tuple[float, float, float, int]
 
     def launch(self, x: NDArray, scores: NDArray, threads: int) -> Launch | None:
-        """Returns what computes it for rows and scores of experts, if the kernel takes them."""
+        """Return what computes it for rows and scores of experts, if the kernel takes them."""
         one, two = self.first.matrix, self.second.matrix
         run = MIXTURE[one.bits].run
         rows = math.prod(x.shape[:-1])
@@ -100,7 +100,7 @@ class Mixture(NamedTuple):
 def joined(
     layers: tuple[Layer, Layer], experts: int, chosen: int, *, normalize: bool, between: Activation
 ) -> Mixture | None:
-    """Returns a mixture that the kernel computes, and has it compiled; ``None`` if it cannot.
+    """Return a mixture that the kernel computes, and have it compiled; ``None`` if it cannot.
 
     Args:
         layers: The first and the second.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
+from typing import NamedTuple
 
-from tenonnx.records import NamedTuple
 from tenonnx_cpu.conv.layout import fixed
 from tenonnx_cpu.kernel_selection import NDArray
 from tenonnx_cpu.matmul.kernels import WORKSPACE
@@ -61,7 +61,7 @@ class Sizes(NamedTuple):
 
 @functools.lru_cache(maxsize=256)
 def layout(sizes: Sizes) -> Layout:
-    """Returns how to run a layer."""
+    """Return how to run a layer."""
     kind, steps, batch, inputs, n, ways, reverse, batch_first, threads = sizes
     gates, packs = GATES[kind], int(steps * batch > FEW)
     work = gates * n * batch * ways * (n if packs else n + inputs)
@@ -99,5 +99,5 @@ def layout(sizes: Sizes) -> Layout:
 
 
 def up(count: int) -> int:
-    """Returns a number of floats rounded up to whole cache lines."""
+    """Return a number of floats rounded up to whole cache lines."""
     return -(-count // LINE) * LINE

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.buffers import F32, contiguous, empty
+from tenonnx_cpu.buffers import F32, contiguous, empty, frozen
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
@@ -29,21 +29,19 @@ NO_LENGTHS = np.zeros(0, np.int32)
 
 @specialize("LSTM", "GRU", "RNN")
 def specialize_recurrent(site: Site, plain: Call) -> Call | None:
-    """Takes float32 without clipping, peepholes or coupled gates."""
+    """Take float32 without clipping, peepholes or coupled gates."""
     layer = layer_of(site, site.node.op_type)
-    if layer is None:
-        return None
+    return None if layer is None else Capturable(functools.partial(_computed, layer, plain))
 
-    def call(*arguments: Any) -> Any:
-        given: list[Any] = [*arguments, *[None] * (8 - len(arguments))]
-        made = None if given[7] is not None else layer.launch(*given[:7])
-        return plain(*arguments) if made is None else made._replace(otherwise=plain)
 
-    return Capturable(call)
+def _computed(layer: Layer, plain: Call, *arguments: Any) -> Any:
+    given: list[Any] = [*arguments, *[None] * (8 - len(arguments))]
+    made = None if given[7] is not None else layer.launch(*given[:7])
+    return plain(*arguments) if made is None else made._replace(otherwise=plain)
 
 
 def layer_of(site: Site, operator: str) -> Layer | None:
-    """Returns the layer that a node is, if the kernel does what its attributes say."""
+    """Return the layer that a node is, if the kernel does what its attributes say."""
     direction = DIRECTIONS.get(site.attribute("direction", "forward"))
     if direction is None or site.attribute("clip", None) is not None:
         return None
@@ -80,7 +78,7 @@ class Layer:
         RUN.request()
 
     def launch(self, x: Any, w: Any, r: Any, b: Any, lengths: Any, h: Any, c: Any) -> Launch | None:
-        """Returns what computes the operator's outputs; ``None`` where numpy must.
+        """Return what computes the operator's outputs; ``None`` where numpy must.
 
         The launch is refused if lengths are not of the steps that there are.
         """
@@ -128,5 +126,5 @@ class Layer:
 
 @functools.lru_cache(maxsize=64)
 def no_biases(ways: int, width: int) -> NDArray:
-    """Returns what the kernel adds where the operator has no biases."""
-    return np.zeros((ways, 2 * width), np.float32)
+    """Return what the kernel adds where the operator has no biases."""
+    return frozen(np.zeros((ways, 2 * width), np.float32))

@@ -5,16 +5,17 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tenonnx.records import record
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site, specialize
+from tenonnx_cpu.reduce.fold import FOLD, folded
 from tenonnx_cpu.reduce.kernels import GREATEST, LEAST, PRODUCT, SQUARES, SUM
 from tenonnx_cpu.threading_config import shared_out
 
@@ -37,19 +38,25 @@ OF_INTEGERS: dict[str, Any] = {
 }
 INTEGERS = (np.dtype(np.int32), np.dtype(np.int64))
 
+FEW = 64
+"""Elements of sizes, such as products of shapes, which numpy reduces at once."""
+
 ENOUGH = 1 << 15
 """Elements that are worth a second thread."""
 
 
-@specialize("ReduceL2", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare")
+@specialize(
+    *("ReduceL1", "ReduceL2", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum"),
+    "ReduceSumSquare",
+)
 def specialize_reduction(site: Site, plain: Call) -> Call | None:
-    """Takes axes that are constants."""
+    """Take axes that are constants."""
     call = reduction(site, plain)
     return None if call is None else Capturable(call)
 
 
 def reduction(site: Site, plain: Call) -> Callable[..., Any] | None:
-    """Returns what a node computes, or a launch of that; ``None`` if its axes are not constants."""
+    """Return what a node computes, or a launch of that; ``None`` if its axes are not constants."""
     inputs, operator = site.node.inputs, site.node.op_type
     axes = site.attribute("axes", None)
     if len(inputs) > 1 and inputs[1] is not None:
@@ -60,32 +67,59 @@ def reduction(site: Site, plain: Call) -> Callable[..., Any] | None:
     if not axes and site.attribute("noop_with_empty_axes", 0):
         return None
     axes = tuple(axes) if axes else None
-    keeps = bool(site.attribute("keepdims", 1))
-    root, means = int(operator == "ReduceL2"), operator == "ReduceMean"
-    integers = OF_INTEGERS.get(operator)
     places = axes or ()
     signs = {axis < 0 for axis in places}
     apart = len(set(places)) == len(places) and len(signs) < 2  # 0 and -2 may be one axis
     REDUCE.request()
+    FOLD.request(works=False)
+    keeps = bool(site.attribute("keepdims", 1))
+    return ReductionCall(operator, axes, keeps, apart, site.threads, plain)
 
-    def call(x: NDArray, *rest: Any) -> Any:
-        run = REDUCE.run
-        if x.dtype != F32 or run is None:
-            if integers is not None and x.dtype in INTEGERS and x.size and x.ndim and apart:
+
+@dataclass(frozen=True, eq=False)
+class ReductionCall:
+    """Reduces axes.
+
+    Attributes:
+        operator: Its name.
+        axes: The axes; ``None`` for all.
+        keeps: Whether they stay, of length 1.
+        apart: Whether all of them are known to be different ones.
+        threads: How many to use at most.
+        plain: Computes the same from the same inputs.
+    """
+
+    operator: str
+    axes: tuple[int, ...] | None
+    keeps: bool
+    apart: bool
+    threads: int
+    plain: Call
+
+    def __call__(self, x: NDArray, *rest: Any) -> Any:
+        """Return a launch, or the result."""
+        run, axes, keeps = REDUCE.run, self.axes, self.keeps
+        kind = KINDS.get(self.operator)
+        if x.dtype != F32 or run is None or kind is None:
+            integers = OF_INTEGERS.get(self.operator) if self.apart else None
+            if integers is not None and x.dtype in INTEGERS and 0 < x.size <= FEW and x.ndim:
                 return integers.reduce(x, axis=axes, dtype=x.dtype, keepdims=keeps)
-            return plain(x, *rest)
-        cut = cut_of(x.shape, axes, keeps, KINDS[operator], site.threads)
+            return self._other(x, rest)
+        cut = cut_of(x.shape, axes, keeps, kind, self.threads)
         if cut is None or not (x.flags.c_contiguous and x.flags.aligned):
-            return plain(x, *rest)
+            return self._other(x, rest)
         y = empty(cut.result)
-        scale = 1 / cut.count if means else 1.0
+        scale = 1 / cut.count if self.operator == "ReduceMean" else 1.0
+        root = int(self.operator == "ReduceL2")
         arguments = (x.reshape(-1), y.reshape(-1), cut.shape, scale, root, cut.threads)
         return Launch(run, arguments, y)
 
-    return call
+    def _other(self, x: NDArray, rest: tuple[Any, ...]) -> Any:
+        made = folded(self.operator, x, self.axes, self.keeps, self.threads)
+        return self.plain(x, *rest) if made is None else made
 
 
-@record
+@dataclass(frozen=True)
 class _Cut:
     result: tuple[int, ...]
     count: int
@@ -97,7 +131,7 @@ class _Cut:
 def cut_of(
     shape: tuple[int, ...], axes: tuple[int, ...] | None, keeps: bool, kind: int, threads: int
 ) -> _Cut | None:
-    """Returns how to reduce an array; ``None`` if its axes do not lie side by side."""
+    """Return how to reduce an array; ``None`` if its axes do not lie side by side."""
     rank = len(shape)
     reduced = set(range(rank)) if axes is None else {a + rank if a < 0 else a for a in axes}
     if axes is not None and (len(reduced) < len(axes) or not reduced <= set(range(rank))):

@@ -1,26 +1,37 @@
-"""TopK along the last axis in one captured call."""
+"""TopK along any axis in one captured call."""
 
 from __future__ import annotations
 
+import functools
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.buffers import UNREAD, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done, is_fixed
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site, specialize
+from tenonnx_cpu.jit.scratch import pieces, share_of, worker_shares
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
+from tenonnx_cpu.reduce.kernels import COLUMNS, FLOATING, UNSIGNED, WHOLE
 from tenonnx_cpu.threading_config import shared_out
 
 TOP_K = JitKernel("reduce.topk", "top_k")
 
-SHARE, FEW = 4, 512
+ORDERS = {
+    np.dtype(name): order
+    for names, order in (("bhil", WHOLE), ("BHIL", UNSIGNED), ("efd", FLOATING))
+    for name in names
+}
+"""The orders of elements."""
+
+SHARE, FEW = 4, 1 << 14
 """The least ratio of a row's elements to those that are wanted, unless there are so few: numpy
 sorts others as fast."""
 
-ENOUGH = 1 << 15
+MIN_ELEMENTS_PER_THREAD = 1 << 15
 """Elements that are worth a second thread."""
 
 LEVEL = 32
@@ -29,29 +40,76 @@ LEVEL = 32
 
 @specialize("TopK")
 def specialize_top_k(site: Site, plain: Call) -> Call | None:
-    """Takes float32."""
-    axis, largest = site.attribute("axis", -1), site.attribute("largest", 1)
+    """Take numbers."""
     if len(site.node.inputs) < 2:
         return None
-    constant = site.constant(1) is not None
     TOP_K.request()
+    axis, largest = site.attribute("axis", -1), site.attribute("largest", 1)
+    return Capturable(TopKCall(axis, largest, site.constant(1) is not None, site.threads, plain))
 
-    def call(x: NDArray, k: NDArray) -> Any:
+
+@dataclass(frozen=True, eq=False)
+class TopKCall:
+    """Selects the greatest elements of rows, or the least.
+
+    Attributes:
+        axis: Along which.
+        largest: Whether it is the greatest.
+        constant: Whether the number of elements is.
+        threads: How many to use at most.
+        plain: Computes the same from the same inputs.
+    """
+
+    axis: int
+    largest: int
+    constant: bool
+    threads: int
+    plain: Call
+
+    def __call__(self, x: NDArray, k: NDArray) -> Any:
+        """Return a launch, or elements and their places."""
         count = int(k.item())
-        last = axis in (-1, x.ndim - 1) and x.ndim > 0
-        if TOP_K.run is None or x.dtype != F32 or not last or not x.size:
-            return plain(x, k)
-        most = x.shape[-1] if x.size <= FEW else x.shape[-1] // SHARE
+        run, order = TOP_K.run, ORDERS.get(x.dtype)
+        if run is None or order is None or not -x.ndim <= self.axis < x.ndim or not x.size:
+            return self.plain(x, k)
+        length = x.shape[self.axis]
+        most = length if x.size <= FEW else length // SHARE
         if not 0 < count <= most or not (x.flags.c_contiguous and x.flags.aligned):
-            return plain(x, k)
-        outer = x.shape[:-1]
-        rows = math.prod(outer)
-        values = empty((*outer, count))
-        places = empty((*outer, count), np.dtype(np.int64))
-        cost = LEVEL * count.bit_length()
-        grain, team = shared_out(rows, x.size * cost, ENOUGH * cost, site.threads)
-        flat = (array.reshape(rows, -1) for array in (x, values, places))
-        launch = Launch(TOP_K.run, (*flat, largest, grain, team), (values, places))
-        return launch if constant or is_fixed(k) else done(launch)
+            return self.plain(x, k)
+        numbers, share, team = cut_of(
+            x.shape, self.axis, count, order, x.itemsize, bool(self.largest), self.threads
+        )
+        axis = self.axis % x.ndim
+        shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+        values, places = empty(shape, x.dtype), empty(shape, np.dtype(np.int64))
+        memory = pieces(worker_shares(share, team, np.uint8))[0] if share else UNREAD
+        flat = (array.reshape(-1).view(np.uint8) for array in (x, values))
+        arguments = (*flat, places.reshape(-1), memory, numbers, team)
+        launch = Launch(run, arguments, (values, places))
+        return launch if self.constant or is_fixed(k) else done(launch)
 
-    return Capturable(call)
+
+@functools.lru_cache(maxsize=256)
+def cut_of(
+    shape: tuple[int, ...],
+    axis: int,
+    count: int,
+    order: int,
+    size: int,
+    largest: bool,
+    threads: int,
+) -> tuple[NDArray, int, int]:
+    """Return the kernel's numbers, bytes of each worker's memory, and how many threads to use."""
+    axis %= len(shape)
+    outer, length, inner = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+    rows = outer if inner == 1 else outer * -(-inner // COLUMNS)
+    cost = LEVEL * count.bit_length()
+    work = outer * length * inner * cost
+    grain, team = shared_out(rows, work, MIN_ELEMENTS_PER_THREAD * cost, threads)
+    share = 0
+    if inner > 1:
+        share = share_of(-(-COLUMNS * length * size // 8) * 8 + 2 * 8 * count, np.uint8)
+    numbers = [size, order, largest, count, outer, length, inner, share, grain, -(-rows // grain)]
+    made = np.array(numbers, np.int64)
+    made.flags.writeable = False
+    return made, share, team

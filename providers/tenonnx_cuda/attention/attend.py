@@ -17,7 +17,7 @@ from tenonnx_cuda.attention.flash import FARTHEST, Heads, Sight, attends, masked
 from tenonnx_cuda.capture.dynamic_length import DynamicCall
 from tenonnx_cuda.capture.tracer import DynamicNumber
 from tenonnx_cuda.fuse import PATTERN, Fused, Scope, fusion
-from tenonnx_cuda.kernel_selection import Call, Site, choose, same_element
+from tenonnx_cuda.kernel_selection import Call, Site, Target, choose, same_element
 from tenonnx_cuda.kv_cache import is_cache
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def attention(site: Site, plain: Call) -> Call | None:
 
 @fusion("Attention", priority=PATTERN)
 def fuse_caches(node: ir.Node, scope: Scope) -> Fused | None:
-    """Takes an Attention and the Concats of its keys and of its values.
+    """Take an Attention and the Concats of its keys and of its values.
 
     A Concat tells Attention nothing of how many keys are before the queries, so it has to see all.
     """
@@ -57,7 +57,7 @@ def fuse_caches(node: ir.Node, scope: Scope) -> Fused | None:
         return None
     if len(node.inputs) > 4:
         return None
-    call = attention_call(site, lambda *_: None, caches=True)
+    call = attention_call(site, None, caches=True)
     pasts, news = zip(*(concat.inputs for concat in concats), strict=True)
     mask = node.inputs[3] if len(node.inputs) > 3 else None
     inputs = (node.inputs[0], *news, mask, *pasts)
@@ -70,22 +70,54 @@ def _axis(concat: ir.Node) -> int:
     return concat.attributes["axis"].as_int()
 
 
-def attention_call(site: Site, plain: Call, *, caches: bool) -> Call:
-    """Returns what attends; it calls ``plain`` where the kernels do not fit.
+def attention_call(site: Site, plain: Call | None, *, caches: bool) -> Attend:
+    """Return the call of a node.
 
     Args:
         site: The node.
-        plain: Takes the same.
+        plain: Takes what the kernels do not; without it, the call returns ``None`` then.
         caches: Return all keys and all values, too.
     """
-    xp = site.xp
-    q_heads, kv_heads = site.attribute("q_num_heads", 0), site.attribute("kv_num_heads", 0)
-    scale, softcap = site.attribute("scale", None), site.attribute("softcap", 0.0)
     reaches = (site.attribute(f"{side}_window_size", -1) for side in ("left", "right"))
     left, right = (min(reach, FARTHEST) for reach in reaches)
-    right = 0 if site.attribute("is_causal", 0) else right
+    return Attend(
+        site.target,
+        plain,
+        (site.attribute("q_num_heads", 0), site.attribute("kv_num_heads", 0)),
+        (left, 0 if site.attribute("is_causal", 0) else right),
+        site.attribute("scale", None),
+        site.attribute("softcap", 0.0),
+        caches=caches,
+        fixed=site.has_static_inputs,
+    )
 
-    def call(
+
+@dataclasses.dataclass(frozen=True)
+class Attend:
+    """A call of Attention.
+
+    Attributes:
+        target: The device.
+        plain: Takes what the kernels do not; ``None`` for nothing.
+        heads: Of queries, and of keys; 0 for arrays of four axes.
+        reach: How many keys a query sees before its own, and after; negative for all.
+        scale: Of scores; ``None`` for one over the root of a head's size.
+        softcap: What scores saturate at; 0 for none.
+        caches: Whether all keys and all values are returned.
+        fixed: Whether the model declares all lengths.
+    """
+
+    target: Target
+    plain: Call | None
+    heads: tuple[int, int]
+    reach: tuple[int, int]
+    scale: float | None
+    softcap: float
+    caches: bool
+    fixed: bool
+
+    def __call__(
+        self,
         Q: Array,
         K: Array,
         V: Array,
@@ -95,11 +127,13 @@ def attention_call(site: Site, plain: Call, *, caches: bool) -> Call:
         lengths: Array | None = None,
         *,
         _outs: Sequence[Any] | None = None,
-    ) -> tuple[Any, ...]:
+    ) -> Any:
+        """Return the result, and keys and values, or ``None``s in their place."""
         given = (Q, K, V, mask, past_key, past_value, lengths)
+        xp, target, (q_heads, kv_heads) = self.target.xp, self.target, self.heads
         element = same_element(Q, K, V, past_key, past_value)
         if element is None or not Q.size or not V.size or (Q.ndim == 3 and not q_heads):
-            return plain(*given)  # type: ignore[no-any-return]  # a kernel of the library
+            return self._elsewhere(given)
         before = count_before(Q.shape[-2], past_key, past_value, None)
         q = Heads.of(xp, Q, q_heads)
         k, v = Heads.of(xp, K, kv_heads), Heads.of(xp, V, kv_heads)
@@ -108,25 +142,27 @@ def attention_call(site: Site, plain: Call, *, caches: bool) -> Call:
         room = rooms[0], rooms[1]
         seen = masked(mask, q, room[0], Q.dtype)
         if seen is None or not attends(q, *room) or not continues(past, room):
-            return plain(*given)  # type: ignore[no-any-return]  # likewise
+            return self._elsewhere(given)
         if past_key is not None:
-            present = grown(site, past, room, outputs(_outs, 3)[1:3])
-            append(site, None, (k, v), present, Turn(start=before))
+            present = grown(target, past, room, outputs(_outs, 3)[1:3])
+            append(target, None, (k, v), present, Turn(start=before))
             k, v = (cached(xp, cache) for cache in present)
         else:
             k, v = in_room(k), in_room(v)
-        factor = 1 / math.sqrt(q.size) if scale is None else scale
+        factor = 1 / math.sqrt(q.size) if self.scale is None else self.scale
         start = DynamicNumber(np.int32(before)) if before else 0
         offset = start if lengths is None else -1
-        y = attended(site, q, k, v, Sight(seen, offset, lengths, left, right, factor, softcap))
+        sight = Sight(seen, offset, lengths, *self.reach, factor, self.softcap, fixed=self.fixed)
+        y = attended(target, q, k, v, sight)
         y = y.reshape(*Q.shape[:2], -1) if Q.ndim == 3 else y
-        return (y, unpacked(k), unpacked(v)) if caches else (y, None, None)
+        return (y, unpacked(k), unpacked(v)) if self.caches else (y, None, None)
 
-    return call
+    def _elsewhere(self, given: Sequence[Any]) -> Any:
+        return None if self.plain is None else self.plain(*given)
 
 
 def unpacked(x: Heads) -> Array:
-    """Returns an array as (batch, heads, length, size)."""
+    """Return an array as (batch, heads, length, size)."""
     if x.array.ndim == 4:
         return x.array
     return x.array.reshape(x.batch, x.steps, x.heads, x.size).swapaxes(1, 2)

@@ -108,7 +108,7 @@ class Attention(NamedTuple):
         return (SERVES_ALL, FOR_THIS) if self.compiled else (SERVES_ALL,)
 
     def graph(self, backend: Backend, form: int) -> Graph:
-        """Returns all of it.
+        """Return all of it.
 
         Raises:
             CuDNNError: cuDNN has no such attribute.
@@ -120,7 +120,7 @@ class Attention(NamedTuple):
         return Graph(drawing.operations, names, drawing.numbers, form == SERVES_ALL)
 
     def suits(self, notes: Notes) -> bool:
-        """Says whether an engine sums in float32, and always gives the same result."""
+        """Return whether an engine sums in float32, and always gives the same result."""
         return notes.numerical.isdisjoint({REDUCED_SUMS, NONDETERMINISTIC})
 
 
@@ -143,7 +143,7 @@ class Drawing:
         self._counts: dict[int, Value] = {}
 
     def draw(self) -> None:
-        """Draws all of it."""
+        """Draw all of it."""
         what, operations = self._what, self.operations
         kind = ELEMENTS[what.dtype]
         arrays = ((Q, what.q), (K, _turned(what.k)), (V, what.v), (Y, what.y))
@@ -170,7 +170,7 @@ class Drawing:
         return self.operations.number(name, INT32)
 
     def _masked(self, scores: Value) -> Value:
-        """Hides keys that are none of a sequence's, or too far to the right, or to the left."""
+        """Hide keys that are none of a sequence's, or too far to the right, or to the left."""
         what = self._what
         masks = ((what.lengths, self._there), (what.right >= 0, self._not_after),
                  (what.left >= 0, self._not_before))  # fmt: skip
@@ -215,7 +215,7 @@ class Drawing:
         return index
 
     def _count(self, name: int) -> Value:
-        """Returns how many queries or keys there are: of each sequence, or of all."""
+        """Return how many queries or keys there are: of each sequence, or of all."""
         what, heads = self._what, self._what.q if name == QUERIES else self._what.k
         if name not in self._counts and what.lengths:
             each = Tensor((what.q.shape[0], 1, 1, 1), (1, 1, 1, 1))
@@ -225,7 +225,7 @@ class Drawing:
         return self._counts[name]
 
     def _lengths(self, **counts: int) -> dict[str, Value]:
-        """Returns how long a product's axes really are, if sequences say."""
+        """Return how long a product's axes really are, if sequences say."""
         given = counts if self._what.lengths else {}
         return {axis: self._count(name) for axis, name in given.items()}
 
@@ -239,6 +239,6 @@ class Drawing:
 
 
 def _turned(k: Tensor) -> Tensor:
-    """Returns keys as the second factor of a product."""
+    """Return keys as the second factor of a product."""
     (b, h, s, d), (by_b, by_h, by_s, by_d) = k
     return Tensor((b, h, d, s), (by_b, by_h, by_d, by_s))

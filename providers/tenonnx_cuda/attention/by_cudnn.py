@@ -45,8 +45,8 @@ TILE: Final = 256
 
 
 def by_cudnn(task: Task) -> bool:
-    """Starts cuDNN's kernel, and what is around it, if there is one."""
-    cudnn = task.site.platform.cudnn
+    """Start cuDNN's kernel, and what is around it, if there is one."""
+    cudnn = task.target.platform.cudnn
     if cudnn is None or not suits(task) or (what := described(task)) is None:
         return False
     if is_capturing() and not cudnn.is_settled(what):
@@ -63,7 +63,7 @@ def by_cudnn(task: Task) -> bool:
         arrays[QUERIES], arrays[KEYS] = counted(task)
         if task.sight.offset == FROM_ZERO:  # the node's own caches
             clear(task)
-    if not cudnn.does(what, plan, arrays, task.site.xp):
+    if not cudnn.does(what, plan, arrays, task.target.xp):
         return False
     if may_see_nothing(task):
         blank(task)
@@ -71,8 +71,8 @@ def by_cudnn(task: Task) -> bool:
 
 
 def suits(task: Task) -> bool:
-    """Says whether cuDNN is wanted, and takes heads that lie so."""
-    asked, all_heads = task.site.options.sdpa_kernel, (task.q, task.k, task.v)
+    """Return whether cuDNN is wanted, and takes heads that lie so."""
+    asked, all_heads = task.target.options.sdpa_kernel, (task.q, task.k, task.v)
     wanted = (not asked or asked & ASKED_FOR) and task.q.steps >= LEAST
     sizes = all(h.size % EACH == 0 and h.size <= LARGEST for h in all_heads)
     even = all(stride % EACH == 0 for h in all_heads for stride in h.strides)
@@ -81,7 +81,7 @@ def suits(task: Task) -> bool:
 
 
 def described(task: Task) -> Attention | None:
-    """Returns what cuDNN is asked for; ``None`` for what it does not know."""
+    """Return what cuDNN is asked for; ``None`` for what it does not know."""
     q, k, v, sight = task.q, task.k, task.v, task.sight
     bias = room_for(task)
     if bias is not None and math.prod(bias.shape) * q.array.itemsize > WORKSPACE:
@@ -95,24 +95,18 @@ def described(task: Task) -> Attention | None:
     return Attention(
         q.array.dtype, lying(q), lying(k), lying(v), Tensor(shape, (*task.strides, 1)),
         float(sight.scale), float(sight.softcap), bias, sight.lengths is not None, aligned,
-        sight.left, sight.right, bool(task.site.options.sdpa_kernel & ASKED_FOR) or fixed(task),
+        sight.left, sight.right, sight.fixed or bool(task.target.options.sdpa_kernel & ASKED_FOR),
     )  # fmt: skip
 
 
-def fixed(task: Task) -> bool:
-    """Says whether the model says how long everything is."""
-    values = [value for value in task.site.node.inputs if value is not None]
-    return bool(values) and all(v.shape is not None and v.shape.is_static() for v in values)
-
-
 def lying(heads: Heads) -> Tensor:
-    """Returns where heads are: (batch, heads, steps, size)."""
+    """Return where heads are: (batch, heads, steps, size)."""
     shape = (heads.batch, heads.heads, heads.steps, heads.size)
     return Tensor(shape, (*heads.strides, 1))
 
 
 def room_for(task: Task) -> Tensor | None:
-    """Returns where a mask is to be that cuDNN adds: in rows that begin at 16 bytes."""
+    """Return where a mask is to be that cuDNN adds: in rows that begin at 16 bytes."""
     kind, _, strides, _ = task.sight.mask
     if kind == 0:
         return None
@@ -123,24 +117,24 @@ def room_for(task: Task) -> Tensor | None:
 
 
 def kernel(task: Task, name: str) -> Kernel:
-    """Returns one of the kernels of ``unseen.cu``."""
-    macros = {"T": task.site.element(task.q.array), "VALUE": task.v.size}
-    return task.site.kernel("attention/unseen", name, MASK=task.sight.mask[0], **macros)
+    """Return one of the kernels of ``unseen.cu``."""
+    macros = {"T": task.target.element(task.q.array), "VALUE": task.v.size}
+    return task.target.kernel("attention/unseen", name, MASK=task.sight.mask[0], **macros)
 
 
 def spread(task: Task, where: Tensor) -> Array:
-    """Returns a mask as cuDNN adds it."""
+    """Return a mask as cuDNN adds it."""
     _, mask, _, held = task.sight.mask
     rows, pitch = math.prod(where.shape[:3]), where.strides[2]
-    bias = task.site.xp.empty((rows * pitch,), task.q.array.dtype)
+    bias = task.target.xp.empty((rows * pitch,), task.q.array.dtype)
     sizes = (np.int64(rows), np.int32(held), np.int32(pitch))
     kernel(task, "spread")(blocks(rows * pitch), (THREADS,), (mask, bias, *sizes))
     return bias
 
 
 def counted(task: Task) -> tuple[Array, Array]:
-    """Returns how many queries and keys each sequence has."""
-    q, xp = task.q, task.site.xp
+    """Return how many queries and keys each sequence has."""
+    q, xp = task.q, task.target.xp
     counts = xp.empty((q.batch,), np.int32), xp.empty((q.batch,), np.int32)
     sizes = map(np.int32, (q.batch, q.steps, task.k.steps, first(task)))
     kernel(task, "count")(blocks(q.batch), (THREADS,), (task.sight.lengths, *counts, *sizes))
@@ -148,7 +142,7 @@ def counted(task: Task) -> tuple[Array, Array]:
 
 
 def clear(task: Task) -> None:
-    """Writes zeros behind each sequence's values: cuDNN multiplies what is there by 0."""
+    """Write zeros behind each sequence's values; cuDNN computes 0 * x there, and NaN stays."""
     v, tail = task.v, min(task.v.steps, TILE)
     grid = (-(-tail // WARPS), v.heads, v.batch)
     arguments = (task.sight.lengths, v.array, np.int32(v.steps), np.int32(TILE))
@@ -156,7 +150,7 @@ def clear(task: Task) -> None:
 
 
 def may_see_nothing(task: Task) -> bool:
-    """Says whether there may be a query that sees no key, or none that counts."""
+    """Return whether there may be a query that sees no key, or none that counts."""
     q, sight = task.q, task.sight
     if sight.mask[0] or sight.lengths is None:
         return bool(sight.mask[0]) or q.steps > task.k.steps
@@ -164,7 +158,7 @@ def may_see_nothing(task: Task) -> bool:
 
 
 def blank(task: Task) -> None:
-    """Writes zeros where a query sees nothing."""
+    """Write zeros where a query sees nothing."""
     q, sight = task.q, task.sight
     _, mask, strides, held = sight.mask
     heads = q.heads if strides[1] else 1
@@ -177,6 +171,6 @@ def blank(task: Task) -> None:
 
 
 def first(task: Task) -> int:
-    """Returns how many keys are before the first query, or that the lengths say."""
+    """Return how many keys are before the first query, or that the lengths say."""
     offset = task.sight.offset
     return int(offset.value if isinstance(offset, DynamicNumber) else offset)

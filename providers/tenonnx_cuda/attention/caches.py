@@ -13,7 +13,7 @@ import numpy as np
 from tenonnx.operators import Array
 from tenonnx_cuda.attention.flash import Heads
 from tenonnx_cuda.capture.tracer import DynamicNumber, cannot_capture, is_capturing
-from tenonnx_cuda.kernel_selection import Site
+from tenonnx_cuda.kernel_selection import Target
 from tenonnx_cuda.kv_cache import longer, room_of
 from tenonnx_cuda.sources import THREADS, blocks, is_aligned, pointer
 
@@ -50,12 +50,12 @@ class Turn:
 
 
 def longest(past: Array | None, total: int) -> int:
-    """Returns how many steps a cache has room for that goes on to so many."""
+    """Return how many steps a cache has room for that goes on to so many."""
     return total if past is None else max(total, int(past.shape[2]))
 
 
 def continues(past: Pair, room: tuple[Heads, Heads]) -> bool:
-    """Says whether caches can go on as others of these sizes."""
+    """Return whether caches can go on as others of these sizes."""
     return past[0] is None or all(
         before.ndim == 4
         and (before.shape[:2], before.shape[3]) == ((heads.batch, heads.heads), heads.size)
@@ -64,69 +64,69 @@ def continues(past: Pair, room: tuple[Heads, Heads]) -> bool:
     )
 
 
-def grown(site: Site, past: Pair, room: tuple[Heads, Heads], outs: Sequence[Any]) -> Pair:
-    """Returns caches with what is in the past ones.
+def grown(target: Target, past: Pair, room: tuple[Heads, Heads], outs: Sequence[Any]) -> Pair:
+    """Return caches with what is in the past ones.
 
     Args:
-        site: The node.
+        target: The device.
         past: Caches (batch, heads, steps, size), or ``None``s.
         room: The sizes that they are to have.
         outs: Arrays to write to, or ``None``s. One that is the past cache is that already.
     """
     steps = 0 if past[0] is None else room[0].steps - past[0].shape[2]
     if steps and not is_capturing() and all(out is None for out in outs):
-        keys, values = longer(site.platform, past, 2, steps)
+        keys, values = longer(target.platform, past, 2, steps)
         return keys, values
     places = zip(room, past, outs, strict=True)
-    keys, values = (_room(site, heads, before, out) for heads, before, out in places)
+    keys, values = (_room(target, heads, before, out) for heads, before, out in places)
     if past[0] is None:
         cannot_capture()
         for cache in (keys, values):
             cache[...] = 0
     elif not (is_same(keys, past[0]) and is_same(values, past[1])):
-        before = [site.xp.ascontiguousarray(cache) for cache in past]
-        _carry(site, (before[0], before[1]), (keys, values))
+        before = [target.xp.ascontiguousarray(cache) for cache in past]
+        _carry(target, (before[0], before[1]), (keys, values))
     return keys, values
 
 
-def _room(site: Site, heads: Heads, past: Any, out: Any) -> Array:
+def _room(target: Target, heads: Heads, past: Any, out: Any) -> Array:
     shape, dtype = (heads.batch, heads.heads, heads.steps, heads.size), heads.array.dtype
     fits = out is not None and (out.shape, out.dtype) == (shape, dtype) and out.flags.c_contiguous
     # One that is a past cache in part would be overwritten while that is read.
-    if fits and (past is None or is_same(out, past) or not site.xp.may_share_memory(out, past)):
+    if fits and (past is None or is_same(out, past) or not target.xp.may_share_memory(out, past)):
         return out
-    return site.xp.empty(shape, dtype)
+    return target.xp.empty(shape, dtype)
 
 
 def is_same(one: Array, other: Array) -> bool:
-    """Says whether two contiguous arrays are the same memory in the same shape."""
+    """Return whether two contiguous arrays are the same memory in the same shape."""
     alike = one.data.ptr == other.data.ptr and one.shape == other.shape
     return one is other or bool(alike and other.flags.c_contiguous)
 
 
-def _carry(site: Site, past: Pair, present: Pair) -> None:
+def _carry(target: Target, past: Pair, present: Pair) -> None:
     width = present[0].dtype.itemsize
     rows, each = math.prod(present[0].shape[:2]), 16 // width
     sizes = [math.prod(x.shape[2:]) for pair in zip(past, present, strict=True) for x in pair]
     wide = all(size % each == 0 for size in sizes) and is_aligned(*past, *present)
     if wide:
         sizes = [size // each for size in sizes]
-    macros = {"T": site.element(present[0]), "VECTOR": int(wide)}
-    launch = site.kernel("attention/cache", "carry", **macros)
+    macros = {"T": target.element(present[0]), "VECTOR": int(wide)}
+    launch = target.kernel("attention/cache", "carry", **macros)
     grid = (*blocks(rows * max(sizes[1], sizes[3])), 2)
     launch(grid, (THREADS,), (*past, *present, *map(np.int64, (rows, *sizes))))
 
 
 def append(
-    site: Site, q: Heads | None, new: tuple[Heads, Heads], present: Pair, turn: Turn
+    target: Target, q: Heads | None, new: tuple[Heads, Heads], present: Pair, turn: Turn
 ) -> tuple[Heads | None, Array | None]:
-    """Writes turned keys, and values, into caches.
+    """Write turned keys, and values, into caches.
 
     Returns:
         The turned queries, if there are any; and how many steps each sequence has then, int64
         (batch,), if ``turn.last`` says.
     """
-    xp, (k, v) = site.xp, new
+    xp, (k, v) = target.xp, new
     turned = None
     if q is not None:
         turned = xp.empty((q.batch, q.steps, q.heads * q.size), q.array.dtype)
@@ -136,29 +136,29 @@ def append(
     heads = 0 if q is None else q.heads
     size, angled = turn.sizes
     sizes = (
-        k.batch, k.steps, heads, k.heads, k.size, v.size, cached(site.xp, present[0]).capacity,
+        k.batch, k.steps, heads, k.heads, k.size, v.size, cached(target.xp, present[0]).capacity,
         size, angled, turn.interleaved,
     )  # fmt: skip
     start = DynamicNumber(np.int32(turn.start))
     strides = [np.int64(n) for h in (k if q is None else q, k, v) for n in h.strides]
     arguments = (*arrays, pointer(turned), *present, *map(pointer, angles))
     count = k.batch * k.steps * ((heads + k.heads) * k.size + k.heads * v.size)
-    launch = site.kernel("attention/cache", "append", T=site.element(k.array), VECTOR=0)
+    launch = target.kernel("attention/cache", "append", T=target.element(k.array), VECTOR=0)
     launch(blocks(count), (THREADS,), (*arguments, start, *map(np.int32, sizes), *strides))
     return None if turned is None else Heads.of(xp, turned, heads), lengths
 
 
 def cached(xp: Any, present: Array) -> Heads:
-    """Returns a cache as heads, in place."""
+    """Return a cache as heads, in place."""
     return in_room(Heads.of(xp, present, present.shape[1]))
 
 
 def in_room(heads: Heads) -> Heads:
-    """Returns heads with the room that they are in, if they are in one."""
+    """Return heads with the room that they are in, if they are in one."""
     room = room_of(heads.array, -2)
     return heads if room is None else dataclasses.replace(heads, room=room.capacity)
 
 
 def outputs(given: Sequence[Any] | None, count: int) -> tuple[Any, ...]:
-    """Returns the arrays that a step's outputs are to be written to, or ``None``s."""
+    """Return the arrays that a step's outputs are to be written to, or ``None``s."""
     return (*(given or ()), *[None] * (count - len(given or ())))

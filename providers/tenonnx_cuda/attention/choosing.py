@@ -5,13 +5,13 @@ from __future__ import annotations
 from tenonnx.operators import Array
 from tenonnx_cuda.attention.by_cudnn import by_cudnn
 from tenonnx_cuda.attention.flash import Heads, Sight, Task, by_tiles, on_tensor_cores
-from tenonnx_cuda.kernel_selection import Site
+from tenonnx_cuda.kernel_selection import Target
 
 
-def attended(site: Site, q: Heads, k: Heads, v: Heads, sight: Sight) -> Array:
-    """Returns attention's result in the layout of q, for heads that there is a kernel for."""
-    task = Task.of(site, q, k, v, sight)
-    halves = site.has_tensor_cores and q.array.dtype.itemsize == 2
+def attended(target: Target, q: Heads, k: Heads, v: Heads, sight: Sight) -> Array:
+    """Return attention's result in the layout of q, for heads that there is a kernel for."""
+    task = Task.of(target, q, k, v, sight)
+    halves = target.has_tensor_cores and q.array.dtype.itemsize == 2
     if halves and by_cudnn(task):
         return task.y
     start = on_tensor_cores if halves and task.suits_tensor_cores else by_tiles

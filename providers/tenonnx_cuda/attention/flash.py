@@ -10,7 +10,7 @@ import numpy as np
 
 from tenonnx.operators import Array
 from tenonnx_cuda.capture.tracer import DynamicNumber
-from tenonnx_cuda.kernel_selection import Site, same_element
+from tenonnx_cuda.kernel_selection import Target, same_element
 from tenonnx_cuda.sources import ALONE, LARGEST_GRID, Kernel, is_aligned, pointer
 
 LARGEST: Final = 256
@@ -74,7 +74,7 @@ class Heads:
 
     @classmethod
     def of(cls, xp: Any, x: Array, count: int) -> Heads:
-        """Takes (batch, heads, length, size), or (batch, length, heads * size) with a count.
+        """Take (batch, heads, length, size), or (batch, length, heads * size) with a count.
 
         Heads may lie apart, as those do that are a transposed view; elements of one may not.
         """
@@ -99,6 +99,7 @@ class Sight:
             negative if ``lengths`` say, which may be ``FROM_ZERO``.
         lengths: int64 (batch,): keys of each sequence, or ``None`` for all.
         sinks: float32 (heads,): one more score of each head, or ``None``.
+        fixed: Whether the model declares all lengths.
         left: Keys before its own that a query sees; negative for all.
         right: Keys after its own that a query sees; negative for all.
         scale: Of scores.
@@ -113,6 +114,7 @@ class Sight:
     scale: float
     softcap: float
     sinks: Array | None = None
+    fixed: bool = False
 
     @property
     def numbers(self) -> tuple[Any, ...]:
@@ -125,7 +127,7 @@ class Sight:
 def masked(
     mask: Array | None, q: Heads, k: Heads, dtype: np.dtype[Any]
 ) -> tuple[int, Array | None, tuple[int, ...], int] | None:
-    """Returns a mask's kind, array, strides and keys; ``None`` if the kernels cannot read it."""
+    """Return a mask's kind, array, strides and keys; ``None`` if the kernels cannot read it."""
     if mask is None:
         return 0, None, (0, 0, 0), 0
     if mask.dtype not in (np.bool_, dtype) or mask.shape[-1] > k.steps:
@@ -143,7 +145,7 @@ def masked(
 
 
 def attends(q: Heads, k: Heads, v: Heads) -> bool:
-    """Says whether there is a kernel for heads."""
+    """Return whether there is a kernel for heads."""
     element = same_element(q.array, k.array, v.array)
     small = max(q.size, v.size) <= LARGEST and max(q.heads, q.batch) <= LARGEST_GRID
     alike = (k.batch, k.heads, k.steps) == (q.batch, v.heads, v.steps) and v.batch == q.batch
@@ -155,7 +157,7 @@ class Task:
     """Heads to attend, and where the result goes.
 
     Attributes:
-        site: The node.
+        target: The device.
         q: Queries.
         k: Keys.
         v: Values.
@@ -164,7 +166,7 @@ class Task:
         strides: Of y in elements, per batch, head and step.
     """
 
-    site: Site
+    target: Target
     q: Heads
     k: Heads
     v: Heads
@@ -173,8 +175,8 @@ class Task:
     strides: tuple[int, int, int]
 
     @classmethod
-    def of(cls, site: Site, q: Heads, k: Heads, v: Heads, sight: Sight) -> Task:
-        """Makes room for the result."""
+    def of(cls, target: Target, q: Heads, k: Heads, v: Heads, sight: Sight) -> Task:
+        """Make room for the result."""
         width = q.heads * v.size
         if q.array.ndim == 3:
             shape = (q.batch, q.steps, q.heads, v.size)
@@ -182,14 +184,14 @@ class Task:
         else:
             shape = (q.batch, q.heads, q.steps, v.size)
             strides = (q.steps * width, q.steps * v.size, v.size)
-        y = site.xp.empty(shape, q.array.dtype)
-        return cls(site, q, k, v, sight, y, strides)
+        y = target.xp.empty(shape, q.array.dtype)
+        return cls(target, q, k, v, sight, y, strides)
 
     @property
     def macros(self) -> dict[str, Any]:
         """The properties that all kernels are compiled for."""
         kind = self.sight.mask[0]
-        element = self.site.element(self.q.array)
+        element = self.target.element(self.q.array)
         return {"T": element, "SIZE": self.q.size, "VALUE": self.v.size, "MASK": kind}
 
     @property
@@ -206,7 +208,7 @@ class Task:
         return (q.array, k.array, v.array, *more, self.y, *sizes, *where, *sight.numbers)
 
     def _longer(self, number: np.generic, times: int = 1) -> np.generic | DynamicNumber:
-        """Returns a number that grows where keys do."""
+        """Return a number that grows where keys do."""
         return DynamicNumber(number, times) if self.k.room else number
 
     @property
@@ -219,7 +221,7 @@ class Task:
 
 
 def by_tiles(task: Task) -> None:
-    """Starts a block for each tile of queries; its keys pass through shared memory."""
+    """Start a block for each tile of queries; its keys pass through shared memory."""
     q = task.q
     large = max(q.size, task.v.size) > LARGEST // 2
     rows = 1 if q.steps == 1 else 4 if q.steps <= 4 else 8 if large else 16
@@ -232,24 +234,24 @@ def by_tiles(task: Task) -> None:
     }
     tiles = -(-q.steps // rows)
     shares = Shares.of(task, BLOCKS // (tiles * q.heads * q.batch))
-    launch = task.site.kernel("attention/attention", "attend", **macros)
+    launch = task.target.kernel("attention/attention", "attend", **macros)
     grid = (tiles * shares.parts, q.heads, q.batch)
     launch(grid, (THREADS,), (*task.arguments, *shares.arguments))
-    shares.combine(task.site.kernel("attention/attention", "combine", **macros), task)
+    shares.combine(task.target.kernel("attention/attention", "combine", **macros), task)
 
 
 def on_tensor_cores(task: Task) -> None:
-    """Starts a warp for each tile of rows."""
+    """Start a warp for each tile of rows."""
     q, k, v = task.q, task.k, task.v
     tiles = -(-q.steps * (q.heads // k.heads) // ROWS)
     shares = Shares.of(task, UNITS // (tiles * k.heads * q.batch))
     staged = shares.parts == 1 and tiles >= WARPS
     macros = {**task.macros, "EACH": 8 if v.size % 64 == 0 else 4, "STAGED": int(staged)}
     macros |= ALONE if staged else {}
-    launch = task.site.kernel("attention/attention_mma", "attend_tensor", **macros)
+    launch = task.target.kernel("attention/attention_mma", "attend_tensor", **macros)
     grid = (-(-tiles * shares.parts // WARPS), k.heads, q.batch)
     launch(grid, (WARPS * 32,), (*task.arguments, *shares.arguments))
-    shares.combine(task.site.kernel("attention/attention_mma", "combine", **macros), task)
+    shares.combine(task.target.kernel("attention/attention_mma", "combine", **macros), task)
 
 
 @dataclass(frozen=True)
@@ -270,14 +272,14 @@ class Shares:
 
     @classmethod
     def of(cls, task: Task, most: int) -> Shares:
-        """Cuts keys into at most so many shares."""
+        """Cut keys into at most so many shares."""
         q, steps = task.q, task.k.capacity
         parts = max(1, min(most, steps // LEAST_KEYS))
         span = max(1, -(-steps // (parts * KEYS))) * KEYS
         parts = max(1, -(-steps // span))
         if parts == 1:
             return cls(1, span, None, None)
-        sizes, empty = (parts, q.batch * q.heads * q.steps), task.site.xp.empty
+        sizes, empty = (parts, q.batch * q.heads * q.steps), task.target.xp.empty
         sums = empty((*sizes, task.v.size), np.float32)
         if task.k.room or task.sight.lengths is not None:
             span = 0
@@ -289,7 +291,7 @@ class Shares:
         return np.int32(self.parts), np.int32(self.span), pointer(self.sums), pointer(self.stats)
 
     def combine(self, launch: Kernel, task: Task) -> None:
-        """Makes one result of several shares'."""
+        """Make one result of several shares'."""
         if self.parts == 1:
             return
         q = task.q

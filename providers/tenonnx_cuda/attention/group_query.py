@@ -14,7 +14,7 @@ from tenonnx_cuda.attention.caches import Turn, append, cached, continues, grown
 from tenonnx_cuda.attention.choosing import attended
 from tenonnx_cuda.attention.flash import FARTHEST, FROM_ZERO, Heads, Sight, attends, masked
 from tenonnx_cuda.capture.dynamic_length import DynamicCall, Limit
-from tenonnx_cuda.kernel_selection import Call, Site, choose, same_element
+from tenonnx_cuda.kernel_selection import Call, Site, Target, choose, same_element
 
 ELSEWHERE: Final = {
     "k_quant_type": "NONE",
@@ -38,52 +38,19 @@ def group_query_attention(site: Site, plain: Call) -> Call | None:
         return None
     if any(value is not None for value in site.node.inputs[16:]):
         return None
-    q_heads, kv_heads = site.attribute("num_heads", 0), site.attribute("kv_num_heads", 0)
-    window, rotates = site.attribute("local_window_size", -1), site.attribute("do_rotary", 0)
-    left, right = min(max(-1, window - 1), FARTHEST), 0 if site.attribute("causal", 1) else -1
-    scale, softcap = site.attribute("scale", 0.0), site.attribute("softcap", 0.0)
-    smooth = site.attribute("smooth_softmax", -1) == 1
-    interleaved = site.attribute("rotary_interleaved", 0)
-    xp = site.xp
-
-    def elsewhere(inputs: Sequence[Any]) -> Any:
-        """Leaves it to the library's kernel, which takes the lengths on the host."""
-        return plain(*inputs[:5], site.platform.to_host(inputs[5]), *inputs[6:])
-
-    def call(*inputs: Any, _outs: Sequence[Any] | None = None) -> Any:
-        given: list[Any] = [*inputs, *[None] * (INPUTS - len(inputs))]
-        query, key, value, past_key, past_value, last, total = given[:7]
-        cos, sin, ids, bias, sinks = given[7:12]
-        new = projected(query, key, value, q_heads, kv_heads)
-        angles = (cos, sin) if rotates else (None, None)
-        same = same_element(query, key, value, past_key, past_value, *angles)
-        whole = rotates == (angles[0] is not None) and (past_key is None) == (past_value is None)
-        whole = whole and all(more is None for more in given[12:])
-        if new is None or same is None or not whole:
-            return elsewhere(inputs)
-        (q, *kv), steps = new, int(total.item())
-        past, room = (past_key, past_value), longest(past_key, steps)
-        k, v = (dataclasses.replace(heads, steps=room) for heads in kv)
-        seen = masked(bias, q, k, query.dtype)
-        if not fits(steps, q, angles[0]) or not continues(past, (k, v)):
-            return elsewhere(inputs)  # which says what is wrong
-        if seen is None or not attends(q, k, v):
-            return elsewhere(inputs)
-        present = grown(site, past, (k, v), outputs(_outs, 3)[1:3])
-        places = positions(xp, ids, q, first=q.steps == steps)
-        turn = Turn(
-            angles[0], angles[1], places, interleaved, last.reshape(-1).astype(np.int32, copy=False)
-        )
-        turned, lengths = append(site, q, (kv[0], kv[1]), present, turn)
-        given_sinks = xp.zeros(q_heads, np.float32) if smooth else sinks
-        added = None if given_sinks is None else given_sinks.astype(np.float32, copy=False)
-        factor = scale or 1 / math.sqrt(q.size)
-        sight = Sight(seen, FROM_ZERO, lengths, left, right, factor, softcap, added)
-        caches = (cached(xp, cache) for cache in present)
-        k, v = (dataclasses.replace(x, steps=x.capacity, room=0) for x in caches)
-        y = attended(site, turned or q, k, v, sight)
-        return y.reshape(*query.shape[:2], -1), *present, None
-
+    window, rotates = site.attribute("local_window_size", -1), bool(site.attribute("do_rotary", 0))
+    call = GroupQuery(
+        site.target,
+        plain,
+        (site.attribute("num_heads", 0), site.attribute("kv_num_heads", 0)),
+        (min(max(-1, window - 1), FARTHEST), 0 if site.attribute("causal", 1) else -1),
+        site.attribute("scale", 0.0),
+        site.attribute("softcap", 0.0),
+        smooth=site.attribute("smooth_softmax", -1) == 1,
+        rotates=rotates,
+        interleaved=site.attribute("rotary_interleaved", 0),
+        fixed=site.has_static_inputs,
+    )
     # Given positions are read otherwise where there are as many tokens as there are new ones.
     positioned = len(site.node.inputs) > 9 and site.node.inputs[9] is not None
     limits = [Limit(3, 2)]
@@ -93,10 +60,82 @@ def group_query_attention(site: Site, plain: Call) -> Call | None:
     return DynamicCall(call, pasts, numbers=(6,), limits={6: limits}, changing=(5, 6))
 
 
+@dataclasses.dataclass(frozen=True)
+class GroupQuery:
+    """A call of GroupQueryAttention.
+
+    Attributes:
+        target: The device.
+        plain: Takes what the kernels do not, with the lengths on the host.
+        heads: Of queries, and of keys.
+        reach: How many keys a query sees before its own, and after; negative for all.
+        scale: Of scores; 0 for one over the root of a head's size.
+        softcap: What scores saturate at; 0 for none.
+        smooth: Whether each head has one more score of 0.
+        rotates: Whether heads turn.
+        interleaved: Whether pairs that turn are neighbors.
+        fixed: Whether the model declares all lengths.
+    """
+
+    target: Target
+    plain: Call
+    heads: tuple[int, int]
+    reach: tuple[int, int]
+    scale: float
+    softcap: float
+    smooth: bool
+    rotates: bool
+    interleaved: int
+    fixed: bool
+
+    def __call__(self, *inputs: Any, _outs: Sequence[Any] | None = None) -> Any:
+        """Return the result and the caches."""
+        given: list[Any] = [*inputs, *[None] * (INPUTS - len(inputs))]
+        query, key, value, past_key, past_value, last, total = given[:7]
+        cos, sin, ids, bias, sinks = given[7:12]
+        target, xp = self.target, self.target.xp
+        new = projected(query, key, value, *self.heads)
+        angles = (cos, sin) if self.rotates else (None, None)
+        same = same_element(query, key, value, past_key, past_value, *angles)
+        whole = self.rotates == (angles[0] is not None)
+        whole = whole and (past_key is None) == (past_value is None)
+        whole = whole and all(more is None for more in given[12:])
+        if new is None or same is None or not whole:
+            return self._elsewhere(inputs)
+        (q, *kv), steps = new, int(total.item())
+        past, room = (past_key, past_value), longest(past_key, steps)
+        k, v = (dataclasses.replace(heads, steps=room) for heads in kv)
+        seen = masked(bias, q, k, query.dtype)
+        if not fits(steps, q, angles[0]) or not continues(past, (k, v)):
+            return self._elsewhere(inputs)  # which says what is wrong
+        if seen is None or not attends(q, k, v):
+            return self._elsewhere(inputs)
+        present = grown(target, past, (k, v), outputs(_outs, 3)[1:3])
+        places = positions(xp, ids, q, first=q.steps == steps)
+        lasts = last.reshape(-1).astype(np.int32, copy=False)
+        turn = Turn(angles[0], angles[1], places, self.interleaved, lasts)
+        turned, lengths = append(target, q, (kv[0], kv[1]), present, turn)
+        given_sinks = xp.zeros(self.heads[0], np.float32) if self.smooth else sinks
+        added = None if given_sinks is None else given_sinks.astype(np.float32, copy=False)
+        factor = self.scale or 1 / math.sqrt(q.size)
+        sight = Sight(
+            seen, FROM_ZERO, lengths, *self.reach, factor, self.softcap, added, self.fixed
+        )
+        caches = (cached(xp, cache) for cache in present)
+        k, v = (dataclasses.replace(x, steps=x.capacity, room=0) for x in caches)
+        y = attended(target, turned or q, k, v, sight)
+        return y.reshape(*query.shape[:2], -1), *present, None
+
+    def _elsewhere(self, inputs: Sequence[Any]) -> Any:
+        """Leave it to the library's kernel, which takes the lengths on the host."""
+        on_host = self.target.platform.to_host(inputs[5])
+        return self.plain(*inputs[:5], on_host, *inputs[6:])
+
+
 def projected(
     query: Array, key: Array | None, value: Array | None, q_heads: int, kv_heads: int
 ) -> tuple[Heads, Heads, Heads] | None:
-    """Returns the new heads where they lie, in arrays of their own or all in the query.
+    """Return the new heads where they lie, in arrays of their own or all in the query.
 
     ``None`` if they do not divide evenly, or lie scattered.
     """
@@ -124,14 +163,14 @@ def projected(
 
 
 def fits(total: int, q: Heads, cosines: Array | None) -> bool:
-    """Says whether new steps have room, and angles for their positions and heads' sizes."""
+    """Return whether new steps have room, and angles for their positions and heads' sizes."""
     return q.steps <= total and (
         cosines is None or (len(cosines) >= total and 2 * cosines.shape[-1] <= q.size)
     )
 
 
 def positions(xp: Any, ids: Array | None, q: Heads, *, first: bool) -> Array | None:
-    """Returns int64 positions (batch, steps), or ``None`` for those in the cache.
+    """Return int64 positions (batch, steps), or ``None`` for those in the cache.
 
     Of those given for a first prompt the first one counts.
     """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.operators import Array
-from tenonnx_array.rotary_halves import PARTS, RotaryHalves, find_rotary_halves
+from tenonnx_array.rotary_halves import PARTS, Halves, find_rotary_halves
 from tenonnx_cuda.fuse import PATTERN, Fused, Scope, fusion
 from tenonnx_cuda.kernel_selection import same_element
 from tenonnx_cuda.platform import Platform
@@ -20,35 +20,35 @@ if TYPE_CHECKING:
 
 @fusion("Neg", priority=PATTERN, takes=PARTS)
 def fuse_rotary(node: ir.Node, scope: Scope) -> Fused | None:
-    """Takes a rotary embedding."""
+    """Take a rotary embedding."""
     if (found := find_rotary_halves(node, scope)) is None:
         return None
-    call = functools.partial(rotated, scope.platform, found)
+    call = functools.partial(rotated, scope.target.platform, found.halves)
     on_host = tuple(range(3, len(found.inputs)))
     return Fused(found.nodes, found.inputs, (found.nodes[-1].outputs[0],), call, on_host)
 
 
 def rotated(
     platform: Platform,
-    found: RotaryHalves,
+    halves: Halves,
     x: Array,
     cosines: Array,
     sines: Array,
     computed: Any = None,
 ) -> Array | None:
-    """Returns x [a, b, c, 2 * half] turned, or ``None`` where the kernel does not fit.
+    """Return x [a, b, c, 2 * half] turned, or ``None`` where the kernel does not fit.
 
     Args:
         platform: The device.
-        found: What is written.
+        halves: The halves of its last axis.
         x: Four axes, of which the last lies together.
         cosines: What broadcasts to it.
         sines: What broadcasts to it.
         computed: Half of the last axis, on the host, where that is not known before.
     """
-    half = int(computed.item()) if found.half is None else found.half
+    half = int(computed.item()) if halves.half is None else halves.half
     xp, element = platform.xp, same_element(x, cosines, sines)
-    if element is None or not found.fits(x.shape, half) or not x.size:
+    if element is None or not halves.fit(x.shape, half) or not x.size:
         return None
     if any(a.ndim > 4 or a.shape[-1:] != x.shape[-1:] for a in (cosines, sines)):
         return None

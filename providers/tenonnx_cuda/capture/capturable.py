@@ -27,7 +27,7 @@ LENGTHS: Final = frozenset({"GroupQueryAttention"})
 
 
 def lengths_first(steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:
-    """Returns the steps that make what changes in every run of a decoder; and the others.
+    """Return the steps that make what changes in every run of a decoder; and the others.
 
     Such as how many tokens there are by now, of a mask that gets longer.
     """
@@ -47,7 +47,7 @@ def lengths_first(steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:
 
 
 def is_capturable(step: Step) -> bool:
-    """Says whether a step does the same whenever its inputs have the same shapes."""
+    """Return whether a step does the same whenever its inputs have the same shapes."""
     if step.parts:
         return all(map(is_capturable, step.parts))
     if (dynamic := dynamic_of(step)) is not None and dynamic.limits:

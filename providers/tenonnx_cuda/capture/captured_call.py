@@ -32,7 +32,7 @@ class Result:
     axis: int | None = None
 
     def again(self, sources: Sequence[Array], more: int, part: Callable[..., Array]) -> Array:
-        """Returns it, by so many steps longer."""
+        """Return it, by so many steps longer."""
         source, view, axis = sources[self.source], self.view, self.axis
         if view is None:
             return source
@@ -78,7 +78,7 @@ class CapturedCall:
     multiple: bool
 
     def fits(self, inputs: Sequence[Any], rooms: Mapping[int, Room]) -> bool:
-        """Says whether inputs of these shapes share memory as the traced ones did.
+        """Return whether inputs of these shapes share memory as the traced ones did.
 
         If so, memory behind caches in rooms is claimed.
         """
@@ -99,7 +99,7 @@ class CapturedCall:
         empty: Callable[..., Array],
         part: Callable[..., Array],
     ) -> Any:
-        """Does it, and returns what the call did.
+        """Do it, and return what the call did.
 
         Args:
             inputs: The call's.
@@ -120,7 +120,7 @@ class CapturedCall:
 
 
 def shared(inputs: Sequence[Any]) -> Iterator[tuple[int, int, int]]:
-    """Yields pairs of inputs that have memory in common, and the bytes from one to the other."""
+    """Yield pairs of inputs that have memory in common, and the bytes from one to the other."""
     there = sorted((*at, i) for i, x in enumerate(inputs) if (at := extent(x)) is not None)
     pairs = []
     for n, (_, end, i) in enumerate(there):
@@ -133,7 +133,7 @@ def shared(inputs: Sequence[Any]) -> Iterator[tuple[int, int, int]]:
 
 
 def extent(array: Any) -> tuple[int, int] | None:
-    """Returns the addresses that an array's elements are between; ``None`` if there are none."""
+    """Return the addresses that an array's elements are between; ``None`` if there are none."""
     if array is None or isinstance(array, np.ndarray) or not array.size:
         return None
     first = address(array)

@@ -40,7 +40,7 @@ class Limit(NamedTuple):
     unlike: bool = False
 
     def holds(self, number: int, inputs: Sequence[Any]) -> bool:
-        """Says whether a number makes no difference."""
+        """Return whether a number makes no difference."""
         array = inputs[self.of] if isinstance(self.of, int) else self.of
         if array is None:
             return False
@@ -53,7 +53,7 @@ Limits: TypeAlias = Mapping[int, Sequence[Limit]]
 
 
 def within(limits: Limits, inputs: Sequence[Any]) -> frozenset[int]:
-    """Returns the positions of the numbers that make no difference."""
+    """Return the positions of the numbers that make no difference."""
     return frozenset(
         i
         for i, several in limits.items()
@@ -85,7 +85,7 @@ class DynamicCall:
     changing: Sequence[int] = ()
 
     def look(self, inputs: Sequence[Any]) -> DynamicInputs:
-        """Returns what may grow of some inputs; nothing if no caches are there, or not in rooms."""
+        """Return what may grow of some inputs; nothing if no caches are there, or not in rooms."""
         rooms: dict[int, Room] = {}
         lengths = set()
         for i, axis in self.caches.items():
@@ -112,5 +112,5 @@ class DynamicCall:
         return DynamicInputs(length, known, rooms)
 
     def __call__(self, *inputs: Any, **buffers: Any) -> Any:
-        """Runs the call."""
+        """Run the call."""
         return self.call(*inputs, **buffers)

@@ -53,7 +53,7 @@ class CapturedGraph:
     held: Sequence[Any] = ()
 
     def is_due(self, inputs: Sequence[Any]) -> bool:
-        """Says whether there is no graph, or an input is not where it reads it."""
+        """Return whether there is no graph, or an input is not where it reads it."""
         return self.graph is None or any(
             address(inputs[i]) != at or not inputs[i].flags.c_contiguous
             for i, at in self.places.items()
@@ -97,7 +97,7 @@ class GraphedSteps:
         self.replays = 0
 
     def __call__(self, *inputs: Any, _outs: Sequence[Any] | None = None) -> tuple[Any, ...]:
-        """Returns the outputs, which no later run overwrites unless they are the caller's."""
+        """Return the outputs, which no later run overwrites unless they are the caller's."""
         outs = tuple(_outs or self._unbound)
         kept = bound_inputs(inputs, outs)
         key = self._key(inputs, kept)
@@ -118,7 +118,7 @@ class GraphedSteps:
             return self._program(*inputs, _outs=outs)
 
     def _see(self, key: Any, seen: CapturedGraph) -> None:
-        """Notes a first run. Where caches grow, it has to come again at once to be captured."""
+        """Note a first run. Where caches grow, it has to come again at once to be captured."""
         if self._grows:
             for other, known in list(self._captured.items()):
                 if isinstance(known, CapturedGraph) and known.graph is None:
@@ -178,7 +178,7 @@ class GraphedSteps:
             return tuple(out if made is None else self._kept(made, out) for made, out in pairs)
 
     def _kept(self, made: Any, out: Any) -> Any:
-        """Returns what was made where no replay overwrites it: in a caller's array, or anew."""
+        """Return what was made where no replay overwrites it: in a caller's array, or anew."""
         if out is None or (out.shape, out.dtype) != (made.shape, made.dtype):
             out = self._platform.xp.empty(made.shape, made.dtype)
         self._platform.write(out, made)
@@ -186,7 +186,7 @@ class GraphedSteps:
 
 
 def bound_inputs(inputs: Sequence[Any], outs: Sequence[Any]) -> dict[int, int]:
-    """Returns the addresses of the inputs that are bound to outputs, too, by their positions."""
+    """Return the addresses of the inputs that are bound to outputs, too, by their positions."""
     bound = {address(out): out for out in outs if out is not None}
     if not bound:
         return {}
@@ -203,7 +203,7 @@ def bound_inputs(inputs: Sequence[Any], outs: Sequence[Any]) -> dict[int, int]:
 
 
 def large(inputs: Sequence[Any], kept: Mapping[int, int]) -> dict[int, int]:
-    """Returns the addresses of large inputs that outputs are not bound to, by their positions."""
+    """Return the addresses of large inputs that outputs are not bound to, by their positions."""
     return {
         i: address(given)
         for i, given in enumerate(inputs)
@@ -218,7 +218,7 @@ def large(inputs: Sequence[Any], kept: Mapping[int, int]) -> dict[int, int]:
 def captured_graphs(
     steps: Sequence[Step], escaping: frozenset[Any], stream: Stream, device: CudaDevice
 ) -> list[Step]:
-    """Returns steps as fewer that are graphs; those that are none, fused as far as they can be."""
+    """Return steps as fewer that are graphs; those that are none, fused as far as they can be."""
 
     def one(span: spans.Span, outputs: tuple[Any, ...]) -> Step | None:
         if span.made[outputs[0]]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.operators import Array
-from tenonnx.planning.arena import assign
+from tenonnx.planning.arena import assign, moments_of
 from tenonnx_cuda.capture.captured_call import CapturedCall, Place, Result, extent, shared
 from tenonnx_cuda.capture.dynamic_length import NONE, DynamicInputs
 from tenonnx_cuda.capture.tracer import Argument, DynamicNumber, Trace, address
@@ -26,7 +26,7 @@ from tenonnx_cuda.platform import View
 def capture(
     trace: Trace, inputs: Sequence[Any], result: Any, growth: DynamicInputs = NONE
 ) -> CapturedCall | None:
-    """Returns what was traced with places for addresses; ``None`` if it cannot be done again.
+    """Return what was traced with places for addresses; ``None`` if it cannot be done again.
 
     Args:
         trace: What was traced.
@@ -101,13 +101,13 @@ class Places:
         self.times = tuple(sorted({x.times for x in arguments if isinstance(x, DynamicNumber)}))
 
     def _extent(self, source: Array) -> tuple[int, int] | None:
-        """Returns an array's addresses; of a cache, those of its whole room."""
+        """Return an array's addresses; of a cache, those of its whole room."""
         claimed = self._claims.get(address(source))
         room = None if claimed is None else room_of(source, claimed[0])
         return extent(source if room is None else room.array)
 
     def source(self, array: Array) -> int:
-        """Returns which source an array is in."""
+        """Return which source an array is in."""
         if (wanted := extent(array)) is not None:
             for i in reversed(range(bisect.bisect_right(self._ordered, (wanted[0], 1)))):
                 _, number, end = self._ordered[i]
@@ -116,7 +116,7 @@ class Places:
         raise UnknownPlaceError
 
     def of(self, argument: Argument) -> Place:
-        """Returns where an argument is; behind the sources are 0, and the numbers that grow."""
+        """Return where an argument is; behind the sources are 0, and the numbers that grow."""
         if argument is None:
             return len(self.sources), 0
         if isinstance(argument, DynamicNumber):
@@ -125,7 +125,7 @@ class Places:
         return number, address(argument) - address(self.sources[number])
 
     def result(self, array: Array | None) -> Result | None:
-        """Returns where what was returned is, and how it lies there."""
+        """Return where what was returned is, and how it lies there."""
         if array is None:
             return None
         number, offset = self.of(array)
@@ -145,7 +145,7 @@ class Places:
 def plan(
     places: Places, results: Sequence[Result | None], starts: Sequence[Sequence[Place]]
 ) -> tuple[tuple[tuple[tuple[int, ...], np.dtype[Any]], ...], dict[int, Place]]:
-    """Returns what a repetition allocates, and the place of each source that starts take.
+    """Return what a repetition allocates, and the place of each source that starts take.
 
     Args:
         places: The call's.
@@ -154,7 +154,7 @@ def plan(
     """
     sources, given = places.sources, places.made.start
     returned = {r.source for r in results if r is not None and r.source in places.made}
-    used = [[number for number, _ in some if number in places.made] for some in starts]
+    used = moments_of([number for number, _ in some if number in places.made] for some in starts)
     allocated, nbytes = assign([x.nbytes for x in sources], used, returned, ALIGNED)
     made = tuple((sources[n].shape, sources[n].dtype) for n in sorted(returned))
     if nbytes:

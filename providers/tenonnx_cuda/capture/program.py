@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.planning.lower import constant_on, is_constant
-from tenonnx.planning.program import Program
+from tenonnx.planning.compound import Compound
+from tenonnx.planning.program import constant_on
+from tenonnx.planning.values import ValueInfo
 from tenonnx.provider import HOST, Device, Step
 from tenonnx_cuda.capture.captured_call import shared
 from tenonnx_cuda.capture.dynamic_length import Limit, Limits
@@ -14,12 +15,10 @@ from tenonnx_cuda.capture.replay import dynamic_of
 from tenonnx_cuda.capture.tracer import hold
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from tenonnx.planning.spans import Span
 
 
-class DeviceProgram(Program):
+class DeviceProgram(Compound):
     """A span's steps as one call.
 
     Args:
@@ -32,7 +31,7 @@ class DeviceProgram(Program):
         limits: Of inputs that only say how much there may be.
     """
 
-    def __init__(self, span: Span, outputs: Sequence[ir.Value]) -> None:
+    def __init__(self, span: Span, outputs: Sequence[ValueInfo]) -> None:
         self.inputs = tuple(span.inputs)
         self.outputs = tuple(outputs)
         device = span.steps[0].device
@@ -44,18 +43,20 @@ class DeviceProgram(Program):
             constant_on(value, device)
             for step in span.steps
             for i, value in enumerate(step.inputs)
-            if value is not None and is_constant(value) and step.device_of_input(i) is not HOST
+            if value is not None
+            and value.constant is not None
+            and step.device_of_input(i) is not HOST
         )
         self._held = list({id(x): x for x in constants}.values())
         self.limits = self._limits()
 
     def _known(self, step: Step, i: int) -> Any:
-        """Returns the position of a step's input, a constant's array, or ``None`` for neither."""
+        """Return the position of a step's input, a constant's array, or ``None`` for neither."""
         value = step.inputs[i] if i < len(step.inputs) else None
         if value is None:
             return None
         where = step.device_of_input(i)
-        if is_constant(value):
+        if value.constant is not None:
             return constant_on(value, where)
         return self._positions.get((value, where is HOST))
 
@@ -77,7 +78,7 @@ class DeviceProgram(Program):
         return {slot: limits for slot, limits in found.items() if slot not in exact}
 
     def step(self, call: Any, device: Device, parts: tuple[Step, ...] = ()) -> Step:
-        """Returns a step that does it by a call."""
+        """Return a step that does it by a call."""
         return Step(
             call=call,
             inputs=tuple(value for value, _ in self.inputs),
@@ -90,7 +91,7 @@ class DeviceProgram(Program):
         )
 
     def __call__(self, *inputs: Any, _outs: Sequence[Any] = ()) -> tuple[Any, ...]:
-        """Returns the outputs, in the arrays ``_outs`` as far as steps can write there."""
+        """Return the outputs, in the arrays ``_outs`` as far as steps can write there."""
         hold(*self._held)
         if not any(out is not None for out in _outs):
             return super().__call__(*inputs)
@@ -100,7 +101,7 @@ class DeviceProgram(Program):
 
 
 def in_common(inputs: Sequence[Any], outs: Sequence[Any]) -> list[set[int]]:
-    """Returns the positions of the inputs that each buffer has memory in common with."""
+    """Return the positions of the inputs that each buffer has memory in common with."""
     found: list[set[int]] = [set() for _ in outs]
     for i, j, _ in shared([*inputs, *outs]):
         if i < len(inputs) <= j:

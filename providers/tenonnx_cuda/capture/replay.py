@@ -11,6 +11,7 @@ import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -41,7 +42,7 @@ class Captures(OrderedDict[Any, T]):
     """The latest captures, or refusals to capture, by the layout of inputs."""
 
     def keep(self, key: Any, captured: T) -> None:
-        """Keeps it as the last one to be dropped."""
+        """Keep it as the last one to be dropped."""
         self[key] = captured
         self.move_to_end(key)
         if len(self) > MOST:
@@ -64,7 +65,7 @@ class Look(NamedTuple):
     captured: CapturedCall | None = None
 
     def again(self, empty: Callable[..., Array], part: Callable[..., Array]) -> Any:
-        """Does what was traced."""
+        """Do what was traced."""
         assert self.captured is not None, "something was traced"
         return self.captured.again(
             self.arrays, self.growth.length - self.captured.length, empty, part
@@ -95,7 +96,7 @@ class Replayed:
         functools.update_wrapper(self, self._call, updated=())
 
     def __call__(self, *inputs: Any, **buffers: Any) -> Any:
-        """Returns what the call does, on the active stream."""
+        """Return what the call does, on the active stream."""
         if current_trace() is not None or is_capturing():  # of steps around this one
             return self._call(*inputs, **buffers)
         look = self._look(inputs, buffers)
@@ -105,31 +106,35 @@ class Replayed:
         return self._done(look, inputs, buffers)
 
     def on(self, stream: Stream) -> Callable[..., Any]:
-        """Returns the call on a stream."""
-        ordered, empty, part = stream.ordered(), stream.empty, self._platform.part
+        """Return the call on a stream."""
+        run = functools.partial(self._run_on, stream, stream.ordered())
+        return functools.update_wrapper(run, self._call, updated=())
 
-        @functools.wraps(self._call)
-        def run(*inputs: Any, **buffers: Any) -> Any:
-            look = self._look(inputs, buffers)
-            if (captured := look.captured) is not None:
-                if not (captured.made or captured.starts):
-                    return look.again(empty, part)
-                try:
-                    with self._lock, ordered:
-                        return look.again(empty, part)
-                except MemoryError:
-                    look = look._replace(key=None)  # which the stream makes room for, or explains
-            with stream.active():
-                return self._done(look, inputs, buffers)
-
-        return run
+    def _run_on(
+        self,
+        stream: Stream,
+        ordered: AbstractContextManager[object],
+        *inputs: Any,
+        **buffers: Any,
+    ) -> Any:
+        look = self._look(inputs, buffers)
+        if (captured := look.captured) is not None:
+            if not (captured.made or captured.starts):
+                return look.again(stream.empty, self._platform.part)
+            try:
+                with self._lock, ordered:
+                    return look.again(stream.empty, self._platform.part)
+            except MemoryError:
+                look = look._replace(key=None)  # which the stream makes room for, or explains
+        with stream.active():
+            return self._done(look, inputs, buffers)
 
     def around(self, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Replayed:
-        """Returns the same of another call around this one, for what only first runs have to do."""
+        """Return the same of another call around this one, for what only first runs have to do."""
         return Replayed(replace(self.dynamic, call=wrap(self._call)), self._platform)
 
     def _look(self, inputs: Sequence[Any], buffers: Mapping[str, Any]) -> Look:
-        """Returns what was traced of arrays that lie so; how they do, if that may be traced."""
+        """Return what was traced of arrays that lie so; how they do, if that may be traced."""
         arrays = (*inputs, *arrays_of(buffers)) if buffers else inputs
         dynamic = self.dynamic
         growth = dynamic.look(arrays) if dynamic.caches else NONE
@@ -144,7 +149,7 @@ class Replayed:
         return Look(arrays, growth, key, captured)
 
     def _done(self, look: Look, inputs: Sequence[Any], buffers: Mapping[str, Any]) -> Any:
-        """Calls, and notes what that does if arrays lay so before."""
+        """Call, and note what that does if arrays lay so before."""
         self.missed += 1
         if look.key not in self._captured:  # kernels are compiled, and libraries make plans
             if look.key is not None:
@@ -166,12 +171,12 @@ class Replayed:
 
 
 def dynamic_of(step: Step) -> DynamicCall | None:
-    """Returns what a step does not depend on, if it is repeated."""
+    """Return what a step does not depend on, if it is repeated."""
     return step.call.dynamic if isinstance(step.call, Replayed) else None
 
 
 def arrays_of(buffers: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Returns what a call may write its outputs to: an array, or several, or ``None``s."""
+    """Return what a call may write its outputs to: an array, or several, or ``None``s."""
     found: list[Any] = []
     for buffer in buffers.values():
         found += buffer if isinstance(buffer, tuple | list) else (buffer,)
@@ -181,7 +186,7 @@ def arrays_of(buffers: Mapping[str, Any]) -> tuple[Any, ...]:
 def described(
     arrays: Sequence[Any], spared: Collection[int] = (), known: Mapping[int, Any] = NONE.known
 ) -> Any:
-    """Returns all that a call may depend on; ``None`` if that is too much.
+    """Return all that a call may depend on; ``None`` if that is too much.
 
     Args:
         arrays: Inputs, and buffers.

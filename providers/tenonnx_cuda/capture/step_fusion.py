@@ -9,18 +9,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tenonnx.planning import spans
-from tenonnx.planning.lower import is_constant
+from tenonnx.planning.values import ValueInfo
 from tenonnx.provider import Step
 from tenonnx_cuda.capture.dynamic_length import DynamicCall, Limit
 from tenonnx_cuda.capture.program import DeviceProgram
 from tenonnx_cuda.capture.replay import Look, Replayed, dynamic_of
 from tenonnx_cuda.device import CudaDevice
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 
 class Role(NamedTuple):
@@ -47,11 +44,11 @@ class FusedSpan(spans.Span):
         longer: Those, and what is as long as caches of what steps make.
     """
 
-    roles: dict[ir.Value, Role] = field(default_factory=dict)
-    longer: set[ir.Value | None] = field(default_factory=set)
+    roles: dict[ValueInfo, Role] = field(default_factory=dict)
+    longer: set[ValueInfo | None] = field(default_factory=set)
 
     def takes(self, step: Step) -> bool:
-        """Says whether all that is longer another time comes from outside, and is known to be."""
+        """Return whether all that is longer another time comes from outside, and is known to be."""
         roles = roles_of(step)
         plain = {value for value, _ in self.inputs} - self.roles.keys()
         return (
@@ -62,7 +59,7 @@ class FusedSpan(spans.Span):
         )
 
     def add(self, step: Step) -> None:
-        """Adds a step."""
+        """Add a step."""
         super().add(step)
         if roles := roles_of(step):
             self.roles |= roles
@@ -84,7 +81,7 @@ def fuse_steps(
     device: CudaDevice,
     alike: Callable[[Step], object] = lambda _: None,
 ) -> list[Step]:
-    """Returns steps as fewer that are repeated as one; those that cannot be, as they are.
+    """Return steps as fewer that are repeated as one; those that cannot be, as they are.
 
     Args:
         steps: In order.
@@ -93,7 +90,7 @@ def fuse_steps(
         alike: Returns what steps that may be one have in common.
     """
 
-    def one(group: FusedSpan, outputs: tuple[ir.Value, ...]) -> Step | None:
+    def one(group: FusedSpan, outputs: tuple[ValueInfo, ...]) -> Step | None:
         if group.made[outputs[0]]:
             return None
         program = DeviceProgram(group, outputs)
@@ -129,7 +126,7 @@ class FusedSteps(Replayed):
         return result
 
     def _part(self) -> None:
-        """Parts the steps that were repeated lately from those that were not."""
+        """Part the steps that were repeated lately from those that were not."""
         calls = [step.call for step in self._steps if isinstance(step.call, Replayed)]
         hinder = {call for call in calls if call.missed > ENOUGH}
         self.missed = 0
@@ -144,14 +141,15 @@ class FusedSteps(Replayed):
 
 
 def is_replayed(step: Step) -> bool:
-    """Says whether a step is repeated, or computes with shapes alone, which say how inputs lie."""
-    if any(map(is_constant, roles_of(step))):  # by which no run is told from another
+    """Return whether a step is repeated, or computes with shapes alone: those of its inputs."""
+    # No run is told from another by a constant.
+    if any(value.constant is not None for value in roles_of(step)):
         return False
     return isinstance(step.call, Replayed) or step.host == "all" or step.host_output
 
 
-def roles_of(step: Step) -> dict[ir.Value, Role]:
-    """Returns those of a step's inputs that say how long caches are."""
+def roles_of(step: Step) -> dict[ValueInfo, Role]:
+    """Return those of a step's inputs that say how long caches are."""
     if (dynamic := dynamic_of(step)) is None or not dynamic.caches:
         return {}
     found = [(i, Role("caches", axis)) for i, axis in dynamic.caches.items()]
@@ -162,7 +160,7 @@ def roles_of(step: Step) -> dict[ir.Value, Role]:
 
 
 def dynamic_program(group: FusedSpan, program: DeviceProgram) -> DynamicCall:
-    """Returns a group's program, and what it does not depend on: what its steps do not."""
+    """Return a group's program, and what it does not depend on: what its steps do not."""
     places = {key: i for i, key in enumerate(program.inputs)}
     found: dict[str, dict[int, Any]] = {"caches": {}, "along": {}, "numbers": {}}
     for value, role in group.roles.items():

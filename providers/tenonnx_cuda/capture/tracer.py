@@ -65,7 +65,7 @@ class Trace:
     complete: bool = True
 
     def give_up(self) -> None:
-        """Lets go of what was traced, for it is not all."""
+        """Let go of what was traced, for it is not all."""
         self.complete = False
         for traced in (self.made, self.held, self.claims, self.starts):
             traced.clear()
@@ -75,14 +75,14 @@ _thread = threading.local()
 
 
 def current_trace() -> Trace | None:
-    """Returns what is traced of the call that this thread is in, as long as that is all."""
+    """Return what is traced of the call that this thread is in, as long as that is all."""
     traced: Trace | None = getattr(_thread, "trace", None)
     return None if traced is None or traced.by_stream or not traced.complete else traced
 
 
 @contextmanager
 def tracing(buffers: Sequence[Array | None] = (), *, by_stream: bool = False) -> Iterator[Trace]:
-    """Yields what is traced of this thread's work meanwhile, which may write to some buffers."""
+    """Yield what is traced of this thread's work meanwhile, which may write to some buffers."""
     outer, traced = getattr(_thread, "trace", None), Trace(buffers, by_stream)
     _thread.trace = traced
     try:
@@ -92,7 +92,7 @@ def tracing(buffers: Sequence[Array | None] = (), *, by_stream: bool = False) ->
 
 
 def allocate(xp: Any, shape: Any, dtype: Any) -> Array:
-    """Returns an array whose elements are still to be written."""
+    """Return an array whose elements are still to be written."""
     if (traced := current_trace()) is None:
         return xp.empty(shape, dtype)
     try:
@@ -108,7 +108,7 @@ def allocate(xp: Any, shape: Any, dtype: Any) -> Array:
 
 
 def start(function: Start, *arguments: Argument) -> None:
-    """Calls a function with the addresses of arrays, 0 for none, and with numbers.
+    """Call a function with the addresses of arrays, 0 for none, and with numbers.
 
     It holds no array, and does the same whenever it is called, but for what it is given.
     """
@@ -118,30 +118,30 @@ def start(function: Start, *arguments: Argument) -> None:
 
 
 def claim(cache: Array, axis: int, steps: int) -> None:
-    """Notes that what is behind a cache in its room was claimed."""
+    """Note that what is behind a cache in its room was claimed."""
     if (traced := current_trace()) is not None:
         traced.claims.append((cache, axis, steps))
 
 
 def is_capturing() -> bool:
-    """Says whether what this thread starts is going to be replayed by a graph, as it is."""
+    """Return whether what this thread starts is going to be replayed by a graph, as it is."""
     traced: Trace | None = getattr(_thread, "trace", None)
     return traced is not None and traced.by_stream
 
 
 def hold(*arrays: Array) -> None:
-    """Notes what is there for several runs: whoever repeats this one needs it."""
+    """Note what is there for several runs: whoever repeats this one needs it."""
     traced: Trace | None = getattr(_thread, "trace", None)
     if traced is not None and traced.complete:
         traced.held += arrays
 
 
 def cannot_capture() -> None:
-    """Notes that a call does what is not traced."""
+    """Note that a call does what is not traced."""
     if (traced := current_trace()) is not None:
         traced.give_up()
 
 
 def address(array: Any) -> int:
-    """Returns where an array of the device begins; 0 for none."""
+    """Return where an array of the device begins; 0 for none."""
     return 0 if array is None else int(array.data.ptr)

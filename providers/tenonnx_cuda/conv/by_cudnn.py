@@ -21,54 +21,54 @@ from tenonnx_cuda.conv.convolution_graph import (
 )
 from tenonnx_cuda.conv.task import Ending, Task, finish
 from tenonnx_cuda.cudnn.operations import Tensor
-from tenonnx_cuda.kernel_selection import Site
+from tenonnx_cuda.kernel_selection import Target
 from tenonnx_cuda.sources import ELEMENTS, is_aligned
 
 
 def by_cudnn(task: Task) -> Array | None:
-    """Returns what cuDNN computes, and a kernel for what it leaves; ``None`` if it cannot."""
-    site, cudnn, b = task.site, task.site.platform.cudnn, task.b
+    """Return what cuDNN computes, and a kernel for what it leaves; ``None`` if it cannot."""
+    target, cudnn, b = task.target, task.target.platform.cudnn, task.b
     if cudnn is None:
         return None
-    able = on_tensor_cores(site, task.x.dtype)
+    able = on_tensor_cores(target, task.x.dtype)
     x = task.x
     if layouts.lies(x) is None or not (able or x.flags.c_contiguous):
-        x = layouts.laid(site.xp, x, at_end=able)
-    w = task.w if layouts.lies(task.w) is not None else site.xp.ascontiguousarray(task.w)
+        x = layouts.laid(target.xp, x, at_end=able)
+    w = task.w if layouts.lies(task.w) is not None else target.xp.ascontiguousarray(task.w)
     last = able and task.free
-    z = None if task.z is None else layouts.laid(site.xp, task.z, at_end=last)
-    b = None if b is None else site.xp.ascontiguousarray(b)
+    z = None if task.z is None else layouts.laid(target.xp, task.z, at_end=last)
+    b = None if b is None else target.xp.ascontiguousarray(b)
     x, w = map(even, (x, w))
     b, z = (None if a is None else even(a) for a in (b, z))
     what = described(task, x, w, z, last=last)
-    y = layouts.empty(site.xp, task.shape, x.dtype, at_end=last)
+    y = layouts.empty(target.xp, task.shape, x.dtype, at_end=last)
     arrays = {X: x, W: w, Y: y, BIAS: b, SUM: z}
     addresses = {name: a.data.ptr for name, a in arrays.items() if a is not None}
     plan = cudnn.plan(what, addresses)
-    if plan is None or not cudnn.does(what, plan, arrays, site.xp):
+    if plan is None or not cudnn.does(what, plan, arrays, target.xp):
         return None
     done = what.endings[: plan.form]
     b, z = (None if name in done else a for name, a in ((BIAS, b), (SUM, z)))
     ending = Ending() if Y in done else task.ending
     if b is not None or z is not None or ending.activation:
-        finish(site, y, y, b, z, ending)
+        finish(target, y, y, b, z, ending)
     return y
 
 
 def even(array: Array) -> Array:
-    """Returns an array that begins at 16 bytes, as cuDNN is told; copied as it lies if need be."""
+    """Return an array that begins at 16 bytes, as cuDNN is told; copied as it lies if need be."""
     return array if is_aligned(array) else array.copy("K")
 
 
-def on_tensor_cores(site: Site, dtype: np.dtype[Any]) -> bool:
-    """Says whether cuDNN multiplies such elements on tensor cores."""
-    able = site.platform.cudnn is not None and site.has_tensor_cores
-    return able and dtype in ELEMENTS and (dtype != np.float32 or site.tf32)
+def on_tensor_cores(target: Target, dtype: np.dtype[Any]) -> bool:
+    """Return whether cuDNN multiplies such elements on tensor cores."""
+    able = target.platform.cudnn is not None and target.has_tensor_cores
+    return able and dtype in ELEMENTS and (dtype != np.float32 or target.tf32)
 
 
 def described(task: Task, x: Array, w: Array, z: Array | None, *, last: bool) -> Convolution:
-    """Returns what cuDNN is asked for, of arrays that lie so; with channels last in the result."""
-    windows, options = task.windows, task.site.options
+    """Return what cuDNN is asked for, of arrays that lie so; with channels last in the result."""
+    windows, options = task.windows, task.target.options
     return Convolution(
         x.dtype,
         Tensor.of(x),
@@ -89,7 +89,7 @@ def described(task: Task, x: Array, w: Array, z: Array | None, *, last: bool) ->
 
 
 def ends_of(windows: Windows) -> tuple[int, ...]:
-    """Returns padding after each axis for the same windows: as before it, where that can be.
+    """Return padding after each axis for the same windows: as before it, where that can be.
 
     cuDNN has more engines for padding that is the same on both sides.
     """

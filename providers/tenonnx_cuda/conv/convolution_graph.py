@@ -97,7 +97,7 @@ class Convolution(NamedTuple):
         return range(len(self.endings), -1, -1)
 
     def graph(self, backend: Backend, form: int) -> Graph:
-        """Returns a convolution and as many of its endings.
+        """Return a convolution and as many of its endings.
 
         Raises:
             CuDNNError: cuDNN has no such attribute.
@@ -117,7 +117,7 @@ class Convolution(NamedTuple):
         return Graph(operations, (X, W, Y, *(name for name in endings if name != Y)))
 
     def suits(self, notes: Notes) -> bool:
-        """Says whether an engine is as exact as it should be, and always gives the same result.
+        """Return whether an engine is as exact as it should be, and always gives the same result.
 
         One that is compiled for each plan would take seconds, where there may be dozens of plans.
         """
@@ -129,7 +129,7 @@ class Convolution(NamedTuple):
 
 
 def padded(where: Tensor) -> Tensor:
-    """Returns the same with at least two spatial axes, as cuDNN requires."""
+    """Return the same with at least two spatial axes, as cuDNN requires."""
     if len(where.shape) != 3:
         return where
     (n, c, w), (by_n, by_c, by_w) = where
@@ -137,14 +137,14 @@ def padded(where: Tensor) -> Tensor:
 
 
 def _per_map(y: Tensor) -> Tensor:
-    """Returns where the bias of a result is."""
+    """Return where the bias of a result is."""
     maps = y.shape[1]
     ones = (1,) * (len(y.shape) - 2)
     return Tensor((1, maps, *ones), (maps, 1, *(maps for _ in ones)))
 
 
 def _two(numbers: Sequence[int], first: int) -> tuple[int, ...]:
-    """Returns the numbers of two axes or more: of one axis, another one's before them."""
+    """Return the numbers of two axes or more: of one axis, another one's before them."""
     return (first, *numbers) if len(numbers) == 1 else tuple(numbers)
 
 

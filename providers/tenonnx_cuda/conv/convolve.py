@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -23,10 +25,13 @@ from tenonnx_cuda.conv.implicit import implicit
 from tenonnx_cuda.conv.task import Ending, Task
 from tenonnx_cuda.elementwise.formulas import ENDINGS
 from tenonnx_cuda.fuse import Fused, Scope, fusion
-from tenonnx_cuda.kernel_selection import Call, Instead, Site, choose, same_element
+from tenonnx_cuda.kernel_selection import Call, Instead, Site, Target, choose, same_element
+from tenonnx_cuda.platform import NDArray
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+
+    from tenonnx.weights.weight import Weight
 
 LARGEST: Final = 2**31 - 1
 """Pixels of a channel, which kernels count by an int."""
@@ -35,7 +40,7 @@ LARGEST: Final = 2**31 - 1
 @choose("Conv")
 def conv(site: Site, plain: Call) -> Call | Instead:
     """Conv, with a bias."""
-    return instead(Convolving(site, plain, Ending()))
+    return instead(site, Convolving.of(site, plain, Ending()))
 
 
 @choose("FusedConv", domain="com.microsoft")
@@ -45,7 +50,7 @@ def fused_conv(site: Site, plain: Call) -> Call | Instead | None:
     if name not in ENDINGS:
         return None
     given = site.attribute("activation_params", ())
-    return instead(Convolving(site, plain, _named(name, given)))
+    return instead(site, Convolving.of(site, plain, _named(name, given)))
 
 
 def _residual(node: ir.Node, walk: Walk[Scope]) -> ir.Value | str:
@@ -71,12 +76,13 @@ ACTIVATION = Part("activation", tuple(ENDINGS), _ending)
 
 @fusion("Conv", takes=(RESIDUAL, ACTIVATION))
 def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
-    """Takes a convolution, what is added to it and an activation, if there are two nodes."""
+    """Take a convolution, what is added to it and an activation, if there are two nodes."""
     walk = scope.follow(node)
     if len(walk.nodes) < 2:
         return None
     ending, last = walk.found.get(ACTIVATION.name, Ending()), walk.nodes[-1]
-    call = instead(Convolving(scope.site(node), lambda *_: None, ending, last=last))
+    site = scope.site(node)
+    call = instead(site, Convolving.of(site, None, ending, last=last))
     inputs = (*node.inputs, None)[:3]
     if isinstance(call, Instead):
         inputs, call = (*call.inputs(node), None)[:3], call.call
@@ -84,93 +90,109 @@ def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
 
 
 def _named(name: str, given: Sequence[float]) -> Ending:
-    """Returns what an activation does, with the defaults of what is not given."""
+    """Return what an activation does, with the defaults of what is not given."""
     return Ending(name, *[*parameters_of(name, given), 0.0, 0.0][:2])
 
 
 @choose("ConvTranspose")
 def conv_transpose(site: Site, plain: Call) -> Call | Instead | None:
     """ConvTranspose, where cuDNN is."""
-    if site.platform.cudnn is None:
+    if site.target.platform.cudnn is None:
         return None
-    return instead(Convolving(site, plain, Ending(), transposed=True))
+    return instead(site, Convolving.of(site, plain, Ending(), transposed=True))
 
 
-def instead(call: Convolving) -> Call | Instead:
-    """Lets a call read its constant weights in cuDNN's layout, if they have another one."""
-    site = call.site
+def instead(site: Site, call: Convolving) -> Call | Instead:
+    """Let a call read its constant weights in cuDNN's layout, if they have another one."""
     weight = site.weight(1)
-    if weight is None or len(weight.shape) < 3 or not on_tensor_cores(site, weight.dtype.numpy()):
+    if weight is None or len(weight.shape) < 3:
+        return call
+    if not on_tensor_cores(site.target, weight.dtype.numpy()):
         return call
     if math.prod(weight.shape[2:]) == 1 or weight.shape[1] == 1:
         return call  # that is the same bytes
-    turned = weight.derive(
-        "channels-last:1", lambda: np.ascontiguousarray(np.moveaxis(weight.on(HOST), 1, -1))
-    )
-
-    def run(x: Array, w: Array, *more: Array | None) -> Array:
-        return call(x, layouts.first(w), *more)
-
-    return Instead(run, {1: turned})
+    turned = weight.derive("channels-last:1", functools.partial(_channels_last, weight))
+    return Instead(functools.partial(_channels_first, call), {1: turned})
 
 
+def _channels_first(call: Call, x: Array, w: Array, *more: Array | None) -> Array:
+    return call(x, layouts.first(w), *more)
+
+
+def _channels_last(weight: Weight) -> NDArray:
+    return np.ascontiguousarray(np.moveaxis(weight.on(HOST), 1, -1))
+
+
+@dataclass(frozen=True)
 class Convolving:
     """A call of X, W, B and what is added.
 
-    Args:
-        site: The node.
-        plain: Takes what this does not.
+    Attributes:
+        target: The device.
+        plain: Takes what the kernels do not; ``None`` for nothing.
         ending: What becomes of the results.
-        transposed: Goes the other way.
-        last: The node whose result it makes, if it is not the convolution's.
+        group: Groups of channels.
+        geometry: The attributes that place windows.
+        transposed: It goes the other way.
+        free: The result may have its channels last.
     """
 
-    def __init__(
-        self,
+    target: Target
+    plain: Call | None
+    ending: Ending
+    group: int
+    geometry: Mapping[str, Any]
+    transposed: bool
+    free: bool
+
+    @classmethod
+    def of(
+        cls,
         site: Site,
-        plain: Call,
+        plain: Call | None,
         ending: Ending,
         *,
         transposed: bool = False,
         last: ir.Node | None = None,
-    ):
-        self.site, self._plain, self._ending = site, plain, ending
-        self._group = site.attribute("group", 1)
-        self._transposed = transposed
+    ) -> Convolving:
+        """Return the call of a node, which makes the result of a later one if that is given."""
         names = ("strides", "dilations", "pads", "output_padding", "output_shape")
         found = {name: site.attribute(name, None) for name in names}
-        self._geometry: dict[str, Any] = {k: tuple(v) for k, v in found.items() if v is not None}
-        self._geometry["auto_pad"] = site.attribute("auto_pad", "NOTSET")
-        self._free = layouts.may_choose(last or site.node)
+        geometry: dict[str, Any] = {k: tuple(v) for k, v in found.items() if v is not None}
+        geometry["auto_pad"] = site.attribute("auto_pad", "NOTSET")
+        group, free = site.attribute("group", 1), layouts.may_choose(last or site.node)
+        return cls(site.target, plain, ending, group, geometry, transposed, free)
 
-    def __call__(self, X: Array, W: Array, B: Array | None = None, Z: Array | None = None) -> Array:
-        """Returns the result."""
+    def __call__(
+        self, X: Array, W: Array, B: Array | None = None, Z: Array | None = None
+    ) -> Array | None:
+        """Return the result."""
         arguments = (X, W, B) if Z is None else (X, W, B, Z)
         one_type = same_element(X, W, B, Z) is not None
         if not one_type or X.ndim not in (3, 4, 5) or not W.size or not X.size:
-            return self._plain(*arguments)
+            return None if self.plain is None else self.plain(*arguments)
         windows, shape = self._windows(X, W)
         pixels = max(math.prod(image[2:]) for image in (X.shape, shape))
         if not math.prod(shape) or pixels > LARGEST or not (Z is None or Z.shape == shape):
-            return self._plain(*arguments)
+            return None if self.plain is None else self.plain(*arguments)
         task = Task(
-            self.site, X, W, B, Z, windows, shape, self._group, self._ending, self._transposed,
-            self._free,
+            self.target, X, W, B, Z, windows, shape, self.group, self.ending, self.transposed,
+            self.free,
         )  # fmt: skip
         for way in (depthwise, by_cudnn, implicit):
             if (y := way(task)) is not None:
                 return y
-        return self._plain(*arguments)
+        return None if self.plain is None else self.plain(*arguments)
 
     def _windows(self, x: Array, w: Array) -> tuple[Windows, tuple[int, ...]]:
-        if self._transposed:
-            if x.ndim != w.ndim or x.shape[1] != w.shape[0] or w.shape[0] % self._group:
+        if self.transposed:
+            if x.ndim != w.ndim or x.shape[1] != w.shape[0] or w.shape[0] % self.group:
                 raise ValueError(
                     f"expected W of shape (C, M/group, ...) with C divisible by "
-                    f"group={self._group} for X of shape {x.shape}, found {w.shape}"
+                    f"group={self.group} for X of shape {x.shape}, found {w.shape}"
                 )
-            windows = place_transposed(x.shape[2:], w.shape[2:], **self._geometry)
-            return windows, (x.shape[0], w.shape[1] * self._group, *windows.size)
-        check_weights(x, w, self._group, None)
-        windows = place(x.shape[2:], w.shape[2:], **self._geometry)
+            windows = place_transposed(x.shape[2:], w.shape[2:], **self.geometry)
+            return windows, (x.shape[0], w.shape[1] * self.group, *windows.size)
+        check_weights(x, w, self.group, None)
+        windows = place(x.shape[2:], w.shape[2:], **self.geometry)
         return windows, (x.shape[0], w.shape[0], *windows.output)

@@ -23,8 +23,8 @@ LARGEST_WINDOW: Final = 64
 
 
 def depthwise(task: Task) -> Array | None:
-    """Returns what the kernel computes; ``None`` for what it does not take."""
-    xp, x, w, b, z, shape = task.site.xp, task.x, task.w, task.b, task.z, task.shape
+    """Return what the kernel computes; ``None`` for what it does not take."""
+    xp, x, w, b, z, shape = task.target.xp, task.x, task.w, task.b, task.z, task.shape
     alone = w.shape[1] == 1 and task.group == x.shape[1]
     small = math.prod(task.windows.kernel) <= LARGEST_WINDOW and max(shape[:2]) <= LARGEST_GRID
     if task.transposed or not alone or not small or x.ndim == 5:
@@ -38,7 +38,7 @@ def depthwise(task: Task) -> Array | None:
     even = times == 1 and maps % VECTOR == 0 and is_aligned(x, *(() if z is None else (z,)))
     vector = VECTOR if last and even else 1
     height, width = window_of(task.windows)
-    launch = task.site.kernel(
+    launch = task.target.kernel(
         "conv/depthwise", "depthwise", T=ELEMENTS[x.dtype], KH=height, KW=width, TIMES=times,
         LAST=int(last), VECTOR=vector, ACTIVATED=function_of(task.ending.activation),
     )  # fmt: skip

@@ -25,7 +25,7 @@ LEAST: Final = 4 * DEPTH
 
 
 def numbers_of(windows: Windows) -> list[np.int32]:
-    """Returns the kernels' arguments of windows along one axis or two: sizes, steps, padding."""
+    """Return the kernels' arguments of windows along one axis or two: sizes, steps, padding."""
     line = len(windows.size) == 1
     pairs = (windows.size, windows.output, windows.strides, windows.dilations, windows.begins)
     return [np.int32(n) for pair, one in zip(pairs, (1, 1, 1, 1, 0), strict=True)
@@ -33,15 +33,15 @@ def numbers_of(windows: Windows) -> list[np.int32]:
 
 
 def window_of(windows: Windows) -> tuple[int, int]:
-    """Returns height and width of a kernel."""
+    """Return height and width of a kernel."""
     return (1, windows.kernel[0]) if len(windows.kernel) == 1 else windows.kernel  # type: ignore[return-value]  # two
 
 
 def implicit(task: Task) -> Array | None:
-    """Returns the product; of a 1x1 kernel cuBLAS's, which needs no windows for it."""
+    """Return the product; of a 1x1 kernel cuBLAS's, which needs no windows for it."""
     if task.transposed or task.x.ndim == 5 or len(task.x) * task.group > LARGEST_GRID:
         return None
-    xp = task.site.xp
+    xp = task.target.xp
     x, w = (xp.ascontiguousarray(a) for a in (task.x, task.w))
     b, z = (None if a is None else xp.ascontiguousarray(a) for a in (task.b, task.z))
     if math.prod(task.windows.kernel) == 1:
@@ -50,13 +50,13 @@ def implicit(task: Task) -> Array | None:
         sums = partial_sums(task, x, w)
         y = xp.empty(task.shape, x.dtype)
     if sums is not y or b is not None or z is not None or task.ending.activation:
-        finish(task.site, sums, y, b, z, task.ending)
+        finish(task.target, sums, y, b, z, task.ending)
     return y
 
 
 def partial_sums(task: Task, x: Array, w: Array) -> Array:
-    """Returns sums [slices, batch, maps, places] of contiguous arrays, which are to be added up."""
-    site, element = task.site, ELEMENTS[x.dtype]
+    """Return sums [slices, batch, maps, places] of contiguous arrays, which are to be added up."""
+    target, element = task.target, ELEMENTS[x.dtype]
     maps, places = w.shape[0] // task.group, math.prod(task.windows.output)
     depth = w.size // w.shape[0]
     tiles = -(-places // TILE)
@@ -64,12 +64,12 @@ def partial_sums(task: Task, x: Array, w: Array) -> Array:
     slices = max(1, min(-(-BLOCKS // blocks_of), depth // LEAST))
     length = -(-depth // (slices * DEPTH)) * DEPTH
     slices = -(-depth // length)
-    tensor = site.has_tensor_cores and (element != "f32" or site.tf32)
+    tensor = target.has_tensor_cores and (element != "f32" or target.tf32)
     height, width = window_of(task.windows)
     macros: dict[str, Any] = {"T": element, "KH": height, "KW": width, "TENSOR": int(tensor)}
-    partial = site.xp.empty((slices, x.shape[0], w.shape[0], places), np.float32)
+    partial = target.xp.empty((slices, x.shape[0], w.shape[0], places), np.float32)
     sizes = [np.int32(n) for n in (task.group, w.shape[1], maps, slices, length)]
     grid = (tiles * slices, -(-maps // TILE), x.shape[0] * task.group)
-    launch = site.kernel("conv/conv", "convolve", **macros)
+    launch = target.kernel("conv/conv", "convolve", **macros)
     launch(grid, (THREADS,), (x, w, partial, *sizes, *numbers_of(task.windows)))
     return partial

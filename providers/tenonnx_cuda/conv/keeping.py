@@ -5,6 +5,7 @@ cupy's results have their axes in order, whichever way its arguments lie.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from tenonnx.operators import Array
@@ -18,13 +19,13 @@ def elementwise(site: Site, plain: Call) -> Call | None:
     """Constants that are the same for every element."""
     if not layouts.may_choose(site.node) or site.version < 7:
         return None
+    return functools.partial(_as_it_lies, plain)
 
-    def call(*given: Array | None) -> Any:
-        arrays = [x for x in given if x is not None]
-        turned = layouts.turned(arrays)
-        if turned is None:
-            return plain(*given)
-        rest = iter(turned)
-        return layouts.first(plain(*(x if x is None else next(rest) for x in given)))
 
-    return call
+def _as_it_lies(plain: Call, *given: Array | None) -> Any:
+    arrays = [x for x in given if x is not None]
+    turned = layouts.turned(arrays)
+    if turned is None:
+        return plain(*given)
+    rest = iter(turned)
+    return layouts.first(plain(*(x if x is None else next(rest) for x in given)))

@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 
 def is_last(x: Array) -> bool:
-    """Says whether an array (N, C, D1, ...) lies as (N, D1, ..., C) does, without gaps."""
+    """Return whether an array (N, C, D1, ...) lies as (N, D1, ..., C) does, without gaps."""
     return bool(last(x).flags.c_contiguous)
 
 
 def last(x: Array) -> Array:
-    """Returns (N, C, D1, ...) as (N, D1, ..., C): the same memory."""
+    """Return (N, C, D1, ...) as (N, D1, ..., C): the same memory."""
     return x.transpose(0, *range(2, x.ndim), 1)
 
 
 def empty(xp: Any, shape: tuple[int, ...], dtype: Any, *, at_end: bool) -> Array:
-    """Returns an array (N, C, D1, ...) with its channels last, or where they are."""
+    """Return an array (N, C, D1, ...) with its channels last, or where they are."""
     if not at_end:
         return xp.empty(shape, dtype)
     n, c, *size = shape
@@ -34,26 +34,26 @@ def empty(xp: Any, shape: tuple[int, ...], dtype: Any, *, at_end: bool) -> Array
 
 
 def first(x: Array) -> Array:
-    """Returns (N, D1, ..., C) as (N, C, D1, ...): the same memory."""
+    """Return (N, D1, ..., C) as (N, C, D1, ...): the same memory."""
     return x.transpose(0, x.ndim - 1, *range(1, x.ndim - 1))
 
 
 def laid(xp: Any, x: Array, *, at_end: bool) -> Array:
-    """Returns an array with its channels last, or where they are; itself if it has them there."""
+    """Return an array with its channels last, or where they are; itself if it has them there."""
     if not at_end:
         return xp.ascontiguousarray(x)
     return x if is_last(x) else first(xp.ascontiguousarray(last(x)))
 
 
 def lies(x: Array) -> bool | None:
-    """Says whether channels are last (``True``) or where they are; ``None`` if there are gaps."""
+    """Return whether channels are last (``True``) or where they are; ``None`` if there are gaps."""
     if x.flags.c_contiguous:
         return False
     return True if is_last(x) else None
 
 
 def turned(arrays: Sequence[Array]) -> list[Array] | None:
-    """Returns arrays that broadcast with their channels as the last axis: the same memory.
+    """Return arrays that broadcast with their channels as the last axis: the same memory.
 
     ``None`` where channels are last in none of them, or that would align other axes.
     """
@@ -66,5 +66,5 @@ def turned(arrays: Sequence[Array]) -> list[Array] | None:
 
 
 def may_choose(node: ir.Node) -> bool:
-    """Says whether a node's results may lie either way: what a run returns has an address."""
+    """Return whether a node's results may lie either way: what a run returns has an address."""
     return not any(value.is_graph_output() for value in node.outputs)

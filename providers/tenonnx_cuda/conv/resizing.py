@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from tenonnx.operators import Array
 from tenonnx_array.resize import readings_of
 from tenonnx_cuda.capture.tracer import hold
 from tenonnx_cuda.conv import layouts
-from tenonnx_cuda.kernel_selection import Call, Site, choose, same_element
+from tenonnx_cuda.kernel_selection import Call, Site, Target, choose, same_element
 from tenonnx_cuda.platform import NDArray
 from tenonnx_cuda.sources import THREADS, blocks
 
@@ -21,6 +21,12 @@ ATTRIBUTES = (
     "antialias", "axes", "coordinate_transformation_mode", "cubic_coeff_a", "exclude_outside",
     "keep_aspect_ratio_policy", "mode", "nearest_mode",
 )  # fmt: skip
+
+MOST_TABLES: Final = 64
+"""Tables that a call keeps on the device."""
+
+Key: TypeAlias = tuple[tuple[int, ...], tuple[float, ...], tuple[int, ...]]
+"""An image's shape, scales and sizes."""
 
 
 @dataclass(frozen=True)
@@ -50,47 +56,80 @@ def resize(site: Site, plain: Call) -> Call | None:
     mode = attributes.get("coordinate_transformation_mode")
     if site.version < 11 or mode == "tf_crop_and_resize":
         return None
-    free = layouts.may_choose(site.node)
+    return Resizing(site.target, plain, attributes, layouts.may_choose(site.node))
 
-    @functools.lru_cache(maxsize=64)
-    def tables(
-        shape: tuple[int, ...], scales: tuple[float, ...], sizes: tuple[int, ...]
-    ) -> Tables | None:
-        asked = np.array(scales, np.float32) if scales else None, np.array(sizes) if sizes else None
-        image = np.broadcast_to(np.float32(0), shape)
-        along, _ = readings_of(np, image, None, *asked, **attributes)
-        if not along or min(along) < len(shape) - 2:
-            return None
-        pairs = [_read(along.get(axis), shape[axis]) for axis in (len(shape) - 2, len(shape) - 1)]
-        arrays = tuple(site.platform.to_device(a) for pair in pairs for a in pair)
-        (height, taps_h), (width, taps_w) = (places.shape for places, _ in pairs)
-        return Tables((height, width), (taps_h, taps_w), arrays)
 
-    def call(
-        X: Array, roi: Any = None, scales: NDArray | None = None, sizes: NDArray | None = None
+@dataclass(frozen=True, eq=False)
+class Resizing:
+    """A call of Resize, with the tables of the shapes that it has seen.
+
+    Attributes:
+        target: The device.
+        plain: Takes what the kernel does not.
+        attributes: Of the node.
+        free: Whether the result may have its channels last.
+        tables: By shape, scales and sizes; ``None`` for those that the kernel does not take.
+    """
+
+    target: Target
+    plain: Call
+    attributes: Mapping[str, Any]
+    free: bool
+    tables: dict[Key, Tables | None] = field(default_factory=dict)
+
+    def __call__(
+        self, X: Array, roi: Any = None, scales: NDArray | None = None, sizes: NDArray | None = None
     ) -> Array:
+        """Return an image of another size."""
         element = same_element(X)
         by = () if scales is None else tuple(scales.tolist())
         to = () if sizes is None else tuple(sizes.tolist())
         fits = element is not None and X.ndim in (3, 4) and X.size and bool(by) != bool(to)
-        made = tables(tuple(X.shape), by, to) if fits else None
+        made = self._tables((tuple(X.shape), by, to)) if fits else None
         if made is None or not math.prod(made.output):
-            return plain(X, roi, scales, sizes)
+            return self.plain(X, roi, scales, sizes)
         hold(*made.arrays)
-        last = free and X.ndim == 4 and layouts.lies(X) is True
-        x = layouts.laid(site.xp, X, at_end=last)
-        y = layouts.empty(site.xp, (*X.shape[:-2], *made.output), X.dtype, at_end=last)
+        xp = self.target.xp
+        last = self.free and X.ndim == 4 and layouts.lies(X) is True
+        x = layouts.laid(xp, X, at_end=last)
+        y = layouts.empty(xp, (*X.shape[:-2], *made.output), X.dtype, at_end=last)
         sizes_ = (X.shape[1], *X.shape[-2:], *made.output, *made.taps)
-        launch = site.kernel("conv/resize", "resize", T=element, LAST=int(last))
+        launch = self.target.kernel("conv/resize", "resize", T=element, LAST=int(last))
         numbers = (np.int64(y.size), *map(np.int32, sizes_))
         launch(blocks(y.size), (THREADS,), (x, y, *made.arrays, *numbers))
         return y
 
-    return call
+    def _tables(self, key: Key) -> Tables | None:
+        try:
+            return self.tables[key]
+        except KeyError:
+            if len(self.tables) >= MOST_TABLES:
+                self.tables.clear()
+            made = tables_of(self.target, self.attributes, *key)
+            return self.tables.setdefault(key, made)
+
+
+def tables_of(
+    target: Target,
+    attributes: Mapping[str, Any],
+    shape: tuple[int, ...],
+    scales: tuple[float, ...],
+    sizes: tuple[int, ...],
+) -> Tables | None:
+    """Return an image's tables; ``None`` if another axis than its last two changes."""
+    asked = np.array(scales, np.float32) if scales else None, np.array(sizes) if sizes else None
+    image = np.broadcast_to(np.float32(0), shape)
+    along, _ = readings_of(np, image, None, *asked, **attributes)
+    if not along or min(along) < len(shape) - 2:
+        return None
+    pairs = [_read(along.get(axis), shape[axis]) for axis in (len(shape) - 2, len(shape) - 1)]
+    arrays = tuple(target.platform.to_device(a) for pair in pairs for a in pair)
+    (height, taps_h), (width, taps_w) = (places.shape for places, _ in pairs)
+    return Tables((height, width), (taps_h, taps_w), arrays)
 
 
 def _read(reading: Any, length: int) -> tuple[NDArray, NDArray]:
-    """Returns places and weights, both (length, taps); of an axis that stays, its own."""
+    """Return places and weights, both (length, taps); of an axis that stays, its own."""
     places, weights = (np.arange(length), None) if reading is None else reading
     places = np.atleast_2d(places)
     weights = np.ones(places.shape) if weights is None else weights

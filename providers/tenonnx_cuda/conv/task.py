@@ -11,7 +11,7 @@ import numpy as np
 from tenonnx.operators import Array
 from tenonnx_array.windows import Windows
 from tenonnx_cuda.elementwise.formulas import function_of
-from tenonnx_cuda.kernel_selection import Site
+from tenonnx_cuda.kernel_selection import Target
 from tenonnx_cuda.sources import ELEMENTS, THREADS, blocks, pointer
 
 
@@ -39,7 +39,7 @@ class Task:
     """A call, whose arrays have one element type.
 
     Attributes:
-        site: The node.
+        target: The device.
         x: The image; of a transposed convolution the smaller one.
         w: The weights.
         b: A number for each map, if anything.
@@ -52,7 +52,7 @@ class Task:
         free: The result may have its channels last.
     """
 
-    site: Site
+    target: Target
     x: Array
     w: Array
     b: Array | None
@@ -66,12 +66,12 @@ class Task:
 
 
 def finish(
-    site: Site, sums: Array, y: Array, b: Array | None, z: Array | None, ending: Ending
+    target: Target, sums: Array, y: Array, b: Array | None, z: Array | None, ending: Ending
 ) -> None:
-    """Writes the end of a convolution to y.
+    """Write the end of a convolution to y.
 
     Args:
-        site: The node.
+        target: The device.
         sums: float32 [slices, ...], or y itself.
         y: The result.
         b: A number for each map.
@@ -80,7 +80,7 @@ def finish(
     """
     element = ELEMENTS[y.dtype]
     slices, kind = (1, element) if sums is y else (sums.shape[0], "float")
-    launch = site.kernel(
+    launch = target.kernel(
         "conv/ending", "finish", T=element, S=kind, ACTIVATED=function_of(ending.activation)
     )
     inner = math.prod(y.shape[2:]) if y.flags.c_contiguous else 1

@@ -158,7 +158,7 @@ class Backend:
         library.cudnnGetErrorString.restype = ctypes.c_char_p
 
     def __call__(self, name: str, *arguments: Any) -> None:
-        """Calls a function.
+        """Call a function.
 
         Raises:
             CuDNNError: It returned another status than success.
@@ -168,13 +168,13 @@ class Backend:
             raise CuDNNError(f"{name} has status {status}, {said.decode()}")
 
     def handle(self) -> Any:
-        """Returns a handle for the current device, which stays for as long as the process."""
+        """Return a handle for the current device, which stays for as long as the process."""
         made = ctypes.c_void_p()
         self("cudnnCreate", ctypes.byref(made))
         return made
 
     def make(self, kind: str, **attributes: Any) -> Descriptor:
-        """Returns a descriptor with attributes, named without their kind's prefix."""
+        """Return a descriptor with attributes, named without their kind's prefix."""
         made = Descriptor(self, kind)
         for name, value in attributes.items():
             made.set(name, value)
@@ -198,7 +198,7 @@ class Descriptor:
         backend("cudnnBackendCreateDescriptor", DESCRIPTORS[kind], ctypes.byref(self.address))
 
     def set(self, name: str, value: Any) -> None:
-        """Sets an attribute: a number, an address, a descriptor, or a sequence of them."""
+        """Set an attribute: a number, an address, a descriptor, or a sequence of them."""
         number, (kind, c_type) = ATTRIBUTES[f"{self._prefix}_{name}"]
         values = value if isinstance(value, tuple | list) else (value,)
         if kind == BACKEND_DESCRIPTOR[0]:
@@ -210,13 +210,13 @@ class Descriptor:
         self._backend("cudnnBackendSetAttribute", self.address, number, kind, len(values), array)
 
     def numbers(self, name: str, most: int) -> list[int]:
-        """Returns an attribute's numbers, at most so many."""
+        """Return an attribute's numbers, at most so many."""
         number, (kind, c_type) = ATTRIBUTES[f"{self._prefix}_{name}"]
         array = (c_type * most)()
         return list(array[: self._get(number, kind, most, array)])
 
     def fill(self, name: str, kind: str, most: int) -> list[Descriptor]:
-        """Returns an attribute's descriptors of a kind, at most so many."""
+        """Return an attribute's descriptors of a kind, at most so many."""
         number, (code, _) = ATTRIBUTES[f"{self._prefix}_{name}"]
         made = [Descriptor(self._backend, kind) for _ in range(most)]
         array = (ctypes.c_void_p * most)(*(one.address.value for one in made))
@@ -236,7 +236,7 @@ class Descriptor:
 
 
 def load() -> Backend:
-    """Returns cuDNN: the one that is loaded or on the linker's path, or that pip installed.
+    """Return cuDNN: the one that is loaded or on the linker's path, or that pip installed.
 
     Raises:
         OSError: There is none.

@@ -48,13 +48,13 @@ class Tensor(NamedTuple):
 
     @classmethod
     def of(cls, array: Any) -> Tensor:
-        """Describes an array."""
+        """Describe an array."""
         width = array.itemsize
         return cls(tuple(array.shape), tuple(stride // width for stride in array.strides))
 
     @classmethod
     def laid(cls, shape: tuple[int, ...], *, last: bool = False) -> Tensor:
-        """Describes an array without gaps whose second axis is last, or where it is."""
+        """Describe an array without gaps whose second axis is last, or where it is."""
         order = (0, *range(2, len(shape)), 1) if last else range(len(shape))
         strides, step = [0] * len(shape), 1
         for axis in reversed(order):
@@ -90,17 +90,17 @@ class Operations:
         self.made: list[Descriptor] = []
 
     def array(self, name: int, where: Tensor, kind: int) -> Value:
-        """Returns an array in the device's memory."""
+        """Return an array in the device's memory."""
         alignment = 4 if kind == INT32 else ALIGNMENT
         return self._value(where, kind, UNIQUE_ID=name, BYTE_ALIGNMENT=alignment)
 
     def number(self, name: int, kind: int = FLOAT) -> Value:
-        """Returns a number that the host has."""
+        """Return a number that the host has."""
         more = {"BYTE_ALIGNMENT": 4, "IS_BY_VALUE": True}
         return self._value(Tensor((1,) * 4, (1,) * 4), kind, UNIQUE_ID=name, **more)
 
     def inside(self, where: Tensor, kind: int = FLOAT) -> Value:
-        """Returns a result that is not written."""
+        """Return a result that is not written."""
         more = {"BYTE_ALIGNMENT": ALIGNMENT, "IS_VIRTUAL": True}
         return self._value(where, kind, UNIQUE_ID=next(self._names), **more)
 
@@ -120,7 +120,7 @@ class Operations:
         to: Value | None = None,
         **attributes: Any,
     ) -> Value:
-        """Does something with tensors of the same shape and strides.
+        """Do something with tensors of the same shape and strides.
 
         Args:
             mode: What.
@@ -141,7 +141,7 @@ class Operations:
     def matmul(
         self, a: Value, b: Value, c: Value, *, lengths: dict[str, Value] | None = None
     ) -> Value:
-        """Multiplies the last two axes, with sums in float32.
+        """Multiply the last two axes, with sums in float32.
 
         Args:
             a: A factor.
@@ -157,12 +157,12 @@ class Operations:
         return c
 
     def reduce(self, operator: int, x: Value, *, to: Value | None = None) -> Value:
-        """Reduces the last axis, in float32; ``to`` is where the result is written."""
+        """Reduce the last axis, in float32; ``to`` is where the result is written."""
         result = self.inside(Tensor.laid((*x.where.shape[:-1], 1))) if to is None else to
         described = self._backend.make("REDUCTION", OPERATOR=operator, COMP_TYPE=FLOAT)
         self.add("REDUCTION", DESC=described, XDESC=x.descriptor, YDESC=result.descriptor)
         return result
 
     def add(self, kind: str, **attributes: Any) -> None:
-        """Appends an operation of a kind."""
+        """Append an operation of a kind."""
         self.made.append(self._backend.make(f"OPERATION_{kind}", **attributes))

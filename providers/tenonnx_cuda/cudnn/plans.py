@@ -81,7 +81,7 @@ class Notes(NamedTuple):
 
     @classmethod
     def of(cls, way: Descriptor) -> Notes:
-        """Asks the engine of an engine configuration."""
+        """Ask the engine of an engine configuration."""
         (engine,) = way.fill("ENGINE", "ENGINE", 1)
         kinds = ("NUMERICAL_NOTE", "BEHAVIOR_NOTE")
         return cls(*(set(engine.numbers(kind, NOTES)) for kind in kinds))
@@ -112,11 +112,11 @@ class Computation(Protocol):
     def __hash__(self) -> int: ...
 
     def graph(self, backend: Backend, form: int) -> Graph:
-        """Returns what does it in one of the forms."""
+        """Return what does it in one of the forms."""
         ...
 
     def suits(self, notes: Notes) -> bool:
-        """Says whether an engine of which cuDNN says so may do it."""
+        """Return whether an engine of which cuDNN says so may do it."""
         ...
 
 
@@ -160,7 +160,7 @@ class Cudnn:
         self._lock = threading.Lock()
 
     def plan(self, what: Computation, addresses: dict[int, int]) -> Plan | None:
-        """Returns how something is computed; ``None`` if cuDNN has no way at all.
+        """Return how something is computed; ``None`` if cuDNN has no way at all.
 
         Args:
             what: It.
@@ -176,7 +176,7 @@ class Cudnn:
             return found
 
     def is_settled(self, what: Computation) -> bool:
-        """Says whether it may be captured: cuDNN has no way for it, or has started its plan.
+        """Return whether it may be captured: cuDNN has no way for it, or has started its plan.
 
         The first start may do what no graph repeats.
         """
@@ -187,7 +187,7 @@ class Cudnn:
     def does(
         self, what: Computation, plan: Plan, arrays: Mapping[int, Array | None], xp: Namespace
     ) -> bool:
-        """Starts a plan on the current stream.
+        """Start a plan on the current stream.
 
         Args:
             what: What is computed.
@@ -210,12 +210,12 @@ class Cudnn:
         return True
 
     def _again(self, plan: Plan, *addresses: int) -> None:
-        """Starts a plan on the addresses of its arrays, and of its working memory."""
+        """Start a plan on the addresses of its arrays, and of its working memory."""
         with self._lock:
             self._start(plan, addresses)
 
     def _chosen(self, what: Computation, addresses: dict[int, int]) -> Plan | None:
-        """Returns a plan for the first form that has one; of several, the fastest."""
+        """Return a plan for the first form that has one; of several, the fastest."""
         # While a graph is captured nothing runs that could be timed.
         capturing = self._cupy.cuda.get_current_stream().is_capturing()
         few = CANDIDATES if what.measured and not capturing else 1
@@ -231,7 +231,7 @@ class Cudnn:
         return None
 
     def _took(self, plan: Plan, addresses: dict[int, int]) -> float:
-        """Returns how long a plan takes; for ever if it fails, as for want of memory."""
+        """Return how long a plan takes; for ever if it fails, as for want of memory."""
         cuda, names = self._cupy.cuda, plan.names
         try:
             space = self._cupy.empty(plan.workspace, np.uint8) if plan.workspace else None
@@ -251,7 +251,7 @@ class Cudnn:
             return math.inf
 
     def _candidates(self, what: Computation, form: int) -> Iterator[Plan]:
-        """Makes plans, cuDNN's favorites first."""
+        """Make plans, cuDNN's favorites first."""
         try:
             graph = what.graph(self._backend, form)
             described, kernels = self._described(what, graph)
@@ -275,7 +275,7 @@ class Cudnn:
     def _described(
         self, what: Computation, graph: Graph
     ) -> tuple[Descriptor, dict[str, Descriptor]]:
-        """Returns cuDNN's graph, and where the kernels are that may serve it."""
+        """Return cuDNN's graph, and where the kernels are that may serve it."""
         parts = {"HANDLE": self._handle, "OPS": graph.operations.made}
         if not graph.serves_all:
             return self._backend.make("OPERATIONGRAPH", **parts), {}
@@ -288,7 +288,7 @@ class Cudnn:
     def _made(
         self, way: Descriptor, kernels: dict[str, Descriptor]
     ) -> tuple[Descriptor, int] | None:
-        """Returns cuDNN's plan, and how much working memory it takes."""
+        """Return cuDNN's plan, and how much working memory it takes."""
         try:
             parts = {"HANDLE": self._handle, "ENGINE_CONFIG": way, **kernels}
             plan = self._backend.make("EXECUTION_PLAN", **parts)
@@ -315,7 +315,7 @@ class Cudnn:
 
 
 def cudnn_of(cupy: Any) -> Cudnn | None:
-    """Returns cuDNN on the current device; ``None``, with a line in the log, if it is not found."""
+    """Return cuDNN on the current device; ``None``, with a line in the log, if it is not found."""
     try:
         return Cudnn(cupy, load())
     except (OSError, AttributeError, CuDNNError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Final
 
@@ -12,7 +13,7 @@ from tenonnx.operators import Array
 from tenonnx_array.index import element_positions, from_front
 from tenonnx_cuda.attention.caches import is_same
 from tenonnx_cuda.capture.tracer import cannot_capture
-from tenonnx_cuda.kernel_selection import Call, Site, choose
+from tenonnx_cuda.kernel_selection import Call, Site, Target, choose
 from tenonnx_cuda.sources import THREADS, blocks, is_aligned, pointer
 
 OPERATIONS: Final = {"add": 0, "mul": 1, "max": 2, "min": 3}
@@ -28,13 +29,15 @@ OTHERS: Final = "bc"
 """Kinds of elements that are left to cupy: booleans and complex numbers."""
 
 
-def accumulate(site: Site, data: Array, targets: Array, updates: Array, reduction: str) -> Array:
-    """Returns a copy of data, flat targets of which took up the updates."""
-    xp, dtype = site.xp, data.dtype
+def accumulate(
+    target: Target, data: Array, targets: Array, updates: Array, reduction: str
+) -> Array:
+    """Return a copy of data, flat targets of which took up the updates."""
+    xp, dtype = target.xp, data.dtype
     wide = np.dtype(np.float32) if dtype.name not in PLAIN else dtype
     fresh = xp.ascontiguousarray(data).astype(wide)
     macros = {"E": PLAIN[wide.name], "WIDTH": wide.itemsize, "OPERATION": OPERATIONS[reduction]}
-    launch = site.kernel("data_movement/scatter", "scatter", **macros)
+    launch = target.kernel("data_movement/scatter", "scatter", **macros)
     given = xp.ascontiguousarray(updates.reshape(-1).astype(wide, copy=False))
     targets = xp.ascontiguousarray(targets.astype(np.int64, copy=False))
     sizes = np.int64(given.size), np.int64(fresh.size)
@@ -48,39 +51,49 @@ def scatter_elements(site: Site, plain: Call) -> Call | None:
     reduction, axis = site.attribute("reduction", "none"), site.attribute("axis", 0)
     if reduction not in OPERATIONS:
         return None
+    return functools.partial(_scattered_elements, site.target, plain, reduction, axis)
 
-    def call(data: Array, indices: Array, updates: Array) -> Array:
-        if not updates.size or indices.shape != updates.shape or data.dtype.kind in OTHERS:
-            return plain(data, indices, updates)
-        positions = element_positions(
-            site.xp, data.shape, indices, normalize_axis_index(axis, data.ndim)
-        )
-        return accumulate(site, data, positions.reshape(-1), updates, reduction)
 
-    return call
+def _scattered_elements(
+    target: Target,
+    plain: Call,
+    reduction: str,
+    axis: int,
+    data: Array,
+    indices: Array,
+    updates: Array,
+) -> Array:
+    if not updates.size or indices.shape != updates.shape or data.dtype.kind in OTHERS:
+        return plain(data, indices, updates)
+    positions = element_positions(
+        target.xp, data.shape, indices, normalize_axis_index(axis, data.ndim)
+    )
+    return accumulate(target, data, positions.reshape(-1), updates, reduction)
 
 
 @choose("ScatterND")
 def scatter_nd(site: Site, plain: Call) -> Call | None:
     """ScatterND with a reduction."""
-    xp, reduction = site.xp, site.attribute("reduction", "none")
+    reduction = site.attribute("reduction", "none")
     if reduction not in OPERATIONS:
         return None
+    return functools.partial(_scattered_slices, site.target, plain, reduction)
 
-    def call(data: Array, indices: Array, updates: Array) -> Array:
-        depth = indices.shape[-1]
-        inner = data.shape[depth:]
-        wrong = depth > data.ndim or updates.shape != indices.shape[:-1] + inner
-        if wrong or not updates.size or data.dtype.kind in OTHERS:
-            return plain(data, indices, updates)
-        row = xp.zeros(indices.shape[:-1], xp.int64)
-        for axis, n in enumerate(data.shape[:depth]):
-            row = row * n + from_front(xp, indices[..., axis], n, axis)
-        extent = math.prod(inner)
-        targets = (row.reshape(-1, 1) * extent + xp.arange(extent)).reshape(-1)
-        return accumulate(site, data, targets, updates, reduction)
 
-    return call
+def _scattered_slices(
+    target: Target, plain: Call, reduction: str, data: Array, indices: Array, updates: Array
+) -> Array:
+    xp, depth = target.xp, indices.shape[-1]
+    inner = data.shape[depth:]
+    wrong = depth > data.ndim or updates.shape != indices.shape[:-1] + inner
+    if wrong or not updates.size or data.dtype.kind in OTHERS:
+        return plain(data, indices, updates)
+    row = xp.zeros(indices.shape[:-1], xp.int64)
+    for axis, n in enumerate(data.shape[:depth]):
+        row = row * n + from_front(xp, indices[..., axis], n, axis)
+    extent = math.prod(inner)
+    targets = (row.reshape(-1, 1) * extent + xp.arange(extent)).reshape(-1)
+    return accumulate(target, data, targets, updates, reduction)
 
 
 WIDTHS: Final = {
@@ -98,41 +111,49 @@ def tensor_scatter(site: Site, plain: Call) -> Call:
     """TensorScatter: the cache's own memory, if it is what the output is bound to, is updated."""
     axis: int = site.attribute("axis", -2)
     circular = int(site.attribute("mode", "linear") == "circular")
-
-    def call(
-        past: Array, update: Array, firsts: Array | None = None, *, _out: Array | None = None
-    ) -> Array:
-        at = normalize_axis_index(axis, past.ndim)
-        whole = past.flags.c_contiguous and update.flags.c_contiguous
-        alike = past.dtype == update.dtype and past.ndim == update.ndim and past.dtype != np.bool_
-        rest = [(*x.shape[:at], *x.shape[at + 1 :]) for x in (past, update)]
-        wrong = at == 0 or rest[0] != rest[1] or update.shape[at] > past.shape[at]
-        if not whole or not alike or wrong or not update.size:
-            return plain(past, update, firsts)
-        present = carried(site, past, _out)
-        inner, width = math.prod(past.shape[at + 1 :]), past.dtype.itemsize
-        if inner * width % 16 == 0 and is_aligned(present, update):
-            inner, width = inner * width // 16, 16
-        outer, length = math.prod(past.shape[1:at]), update.shape[at]
-        count = past.shape[0] * outer * length * inner
-        launch = site.kernel(
-            "data_movement/steps", "write_steps", E=WIDTHS[width], WIDTH=width, CIRCULAR=circular
-        )
-        begins = None if firsts is None else firsts.reshape(-1).astype(np.int64, copy=False)
-        numbers = map(np.int64, (count, outer, past.shape[at], length, inner))
-        launch(blocks(count), (THREADS,), (present, update, pointer(begins), *numbers))
-        return present
-
-    return call
+    return functools.partial(_written, site.target, plain, axis, circular)
 
 
-def carried(site: Site, past: Array, out: Array | None) -> Array:
-    """Returns an array with a cache's contents: one that is given, if it can be, or a copy."""
+def _written(
+    target: Target,
+    plain: Call,
+    axis: int,
+    circular: int,
+    past: Array,
+    update: Array,
+    firsts: Array | None = None,
+    *,
+    _out: Array | None = None,
+) -> Array:
+    at = normalize_axis_index(axis, past.ndim)
+    whole = past.flags.c_contiguous and update.flags.c_contiguous
+    alike = past.dtype == update.dtype and past.ndim == update.ndim and past.dtype != np.bool_
+    rest = [(*x.shape[:at], *x.shape[at + 1 :]) for x in (past, update)]
+    wrong = at == 0 or rest[0] != rest[1] or update.shape[at] > past.shape[at]
+    if not whole or not alike or wrong or not update.size:
+        return plain(past, update, firsts)
+    present = carried(target, past, _out)
+    inner, width = math.prod(past.shape[at + 1 :]), past.dtype.itemsize
+    if inner * width % 16 == 0 and is_aligned(present, update):
+        inner, width = inner * width // 16, 16
+    outer, length = math.prod(past.shape[1:at]), update.shape[at]
+    count = past.shape[0] * outer * length * inner
+    launch = target.kernel(
+        "data_movement/steps", "write_steps", E=WIDTHS[width], WIDTH=width, CIRCULAR=circular
+    )
+    begins = None if firsts is None else firsts.reshape(-1).astype(np.int64, copy=False)
+    numbers = map(np.int64, (count, outer, past.shape[at], length, inner))
+    launch(blocks(count), (THREADS,), (present, update, pointer(begins), *numbers))
+    return present
+
+
+def carried(target: Target, past: Array, out: Array | None) -> Array:
+    """Return an array with a cache's contents: one that is given, if it can be, or a copy."""
     fits = out is not None and (out.shape, out.dtype) == (past.shape, past.dtype)
     if out is None or not fits or not out.flags.c_contiguous:
         return past.copy()
     if not is_same(out, past):
-        if site.xp.may_share_memory(out, past):
+        if target.xp.may_share_memory(out, past):
             return past.copy()
         cannot_capture()
         out[...] = past

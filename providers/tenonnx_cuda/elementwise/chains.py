@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -91,61 +92,64 @@ LINK = Part(
 @fusion(*HERE, priority=ELEMENTWISE, takes=(LINK,))
 @fusion(*MICROSOFTS, domain=MICROSOFT, priority=ELEMENTWISE, takes=(LINK,))
 def fuse_chain(node: ir.Node, scope: Scope) -> Fused | None:
-    """Takes a chain of at least two nodes, or one that pays alone."""
+    """Take a chain of at least two nodes, or one that pays alone."""
     if expression(node) is None:
         return None
     nodes = scope.follow(node).nodes
     if len(nodes) < 2 and not pays_alone(node):
         return None
     chain = Chain(nodes, inputs_of(nodes))
-    call = chain_call(chain, scope.platform)
+    free = layouts.may_choose(nodes[-1])
+    call = functools.partial(chained, scope.target.platform, whole(chain), free)
     return Fused(nodes, chain.inputs, (nodes[-1].outputs[0],), call)
 
 
 def whole(chain: Chain) -> str:
-    """Returns a chain's source as it is compiled."""
+    """Return a chain's source as it is compiled."""
     headers = ("common", "elementwise/activations", "elementwise/packs")
     return "".join(map(header, headers)) + chain.source
 
 
 def width(arrays: Sequence[Array], periods: Sequence[int], count: int) -> int:
-    """Returns how many elements a thread takes: 16 bytes of many that lie evenly."""
+    """Return how many elements a thread takes: 16 bytes of many that lie evenly."""
     wide = 16 // arrays[0].dtype.itemsize
     even = all(period % wide == 0 for period in (*periods, count) if period > 1)
     return wide if count >= MANY and even and is_aligned(*arrays) else 1
 
 
-def chain_call(chain: Chain, platform: Platform) -> Callable[..., Array | None]:
-    """Returns what computes a chain; ``None`` where its kernel does not fit."""
-    text, xp = whole(chain), platform.xp
-    free = layouts.may_choose(chain.nodes[-1])
+def chained(platform: Platform, text: str, free: bool, *operands: Array) -> Array | None:
+    """Return what a chain computes; ``None`` where its kernel does not fit.
 
-    def call(*operands: Array) -> Array | None:
-        turned = layouts.turned(operands) if free else None
-        arrays = operands if turned is None else turned
-        element = same_element(*arrays)
-        shape = np.broadcast_shapes(*(array.shape for array in arrays))
-        found = [repeats(array.shape, shape) for array in arrays]
-        periods = [period for period in found if period is not None]
-        count = math.prod(shape)
-        if element is None or len(periods) < len(found) or not 0 < count <= LARGEST:
-            return None
-        y = xp.empty(shape, arrays[0].dtype)
-        given = [xp.ascontiguousarray(array) for array in arrays]
-        each = width(given, periods, count)
-        hows = ["ALL" if n == count else "ALWAYS" if n == 1 else "AGAIN" for n in periods]
-        reads = (f"-DHOW{i}={how}" for i, how in enumerate(hows))
-        options = (f"-DT={element}", f"-DWIDTH={each}", *reads)
-        launch = Kernel(platform.compile(text, "chain", options))
-        pairs = (v for a, n in zip(given, periods, strict=True) for v in (a, np.uint32(n)))
-        launch(blocks(-(-count // each)), (THREADS,), (*pairs, y, np.uint32(count)))
-        return y if turned is None else layouts.first(y)
-
-    return call
+    Args:
+        platform: The device.
+        text: The kernel's source.
+        free: Whether the result may have its channels last.
+        operands: The chain's inputs.
+    """
+    turned = layouts.turned(operands) if free else None
+    arrays = operands if turned is None else turned
+    element = same_element(*arrays)
+    shape = np.broadcast_shapes(*(array.shape for array in arrays))
+    found = [repeats(array.shape, shape) for array in arrays]
+    periods = [period for period in found if period is not None]
+    count = math.prod(shape)
+    if element is None or len(periods) < len(found) or not 0 < count <= LARGEST:
+        return None
+    xp = platform.xp
+    y = xp.empty(shape, arrays[0].dtype)
+    given = [xp.ascontiguousarray(array) for array in arrays]
+    each = width(given, periods, count)
+    hows = ["ALL" if n == count else "ALWAYS" if n == 1 else "AGAIN" for n in periods]
+    reads = (f"-DHOW{i}={how}" for i, how in enumerate(hows))
+    options = (f"-DT={element}", f"-DWIDTH={each}", *reads)
+    launch = Kernel(platform.compile(text, "chain", options))
+    pairs = (v for a, n in zip(given, periods, strict=True) for v in (a, np.uint32(n)))
+    launch(blocks(-(-count // each)), (THREADS,), (*pairs, y, np.uint32(count)))
+    return y if turned is None else layouts.first(y)
 
 
 def repeats(shape: tuple[int, ...], whole: tuple[int, ...]) -> int | None:
-    """Returns after how many elements an array of a shape begins anew in one it broadcasts to.
+    """Return after how many elements an array of a shape begins anew in one it broadcasts to.
 
     ``None`` if it does not repeat as a whole, as a column does not in a matrix.
     """

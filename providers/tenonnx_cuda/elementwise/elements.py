@@ -29,7 +29,7 @@ _known: weakref.WeakKeyDictionary[ir.Value, ir.DataType] = weakref.WeakKeyDictio
 
 
 def not_on_device(node: ir.Node) -> ir.DataType | None:
-    """Returns an element type of the node's inputs or outputs that a device has not."""
+    """Return an element type of the node's inputs or outputs that a device has not."""
     for value in (*node.inputs, *node.outputs):
         if value is not None:
             dtype = element_type(value)
@@ -39,7 +39,7 @@ def not_on_device(node: ir.Node) -> ir.DataType | None:
 
 
 def element_type(value: ir.Value) -> ir.DataType | None:
-    """Returns a value's element type; that of its items for a sequence; ``None`` if unknown."""
+    """Return a value's element type; that of its items for a sequence; ``None`` if unknown."""
     asked: list[ir.Value] = []
     found: ir.Value | ir.DataType | None = value
     while isinstance(found, ir.Value) and len(asked) < MAX_DEPTH:

@@ -18,12 +18,12 @@ SINCE: Final = 13
 
 
 def number(value: float) -> str:
-    """Returns a float32 as C writes it."""
+    """Return a float32 as C writes it."""
     return f"{float(value)!r}f"
 
 
 def expression(node: ir.Node) -> str | None:
-    """Returns what a node computes of ``{0}`` and ``{1}``; ``None`` if it is none of these."""
+    """Return what a node computes of ``{0}`` and ``{1}``; ``None`` if it is none of these."""
     name = node.op_type
     if node.domain == MICROSOFT:
         template = MICROSOFTS.get(name)
@@ -41,5 +41,5 @@ def expression(node: ir.Node) -> str | None:
 
 
 def pays_alone(node: ir.Node) -> bool:
-    """Says whether a kernel for one node alone is faster than the array library."""
+    """Return whether a kernel for one node alone is faster than the array library."""
     return node.op_type in (MICROSOFTS if node.domain else COMPOUND)

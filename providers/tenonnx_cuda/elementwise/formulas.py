@@ -57,7 +57,7 @@ ENDINGS: Final = {
 
 
 def endings() -> str:
-    """Returns a function in C for each of ``ENDINGS``."""
+    """Return a function in C for each of ``ENDINGS``."""
     head = "__device__ inline float {}(float x, float alpha, float beta) {{ return {}; }}\n"
     return "".join(
         head.format(function_of(name), text.format("x", alpha="alpha", beta="beta"))
@@ -66,5 +66,5 @@ def endings() -> str:
 
 
 def function_of(activation: str) -> str:
-    """Returns what an activation's function is called, which is a kernel's macro ``ACTIVATED``."""
+    """Return what an activation's function is called, which is a kernel's macro ``ACTIVATED``."""
     return f"activated_by_{activation or 'nothing'}"

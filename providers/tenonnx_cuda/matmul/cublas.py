@@ -53,7 +53,7 @@ class Products:
         cupy: The module, whose handles are used.
         library: The shared library that cupy has loaded.
         lt: cuBLASLt, if there is one.
-        rounds: Says whether a handle's factors of float32 may be rounded to 10 bits.
+        rounds: Returns whether a handle's factors of float32 may be rounded to 10 bits.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Products:
                                   *matrix, *[number] * 3]  # fmt: skip
 
     def matmul(self, a: Array, b: Array, out: Array | None = None) -> Array:
-        """Returns products as numpy's matmul does; others than of floats are left to cupy."""
+        """Return products as numpy's matmul does; others than of floats are left to cupy."""
         kind = KINDS.get(a.dtype)
         if kind is None or a.dtype != b.dtype or not a.size or not b.size or not a.ndim * b.ndim:
             cannot_capture()
@@ -91,7 +91,7 @@ class Products:
         return self.scaled(a, b)
 
     def scaled(self, a: Array, b: Array, alpha: float = 1.0) -> Array:
-        """Returns ``alpha * a @ b`` of matrices of one element type, rounded to it once."""
+        """Return ``alpha * a @ b`` of matrices of one element type, rounded to it once."""
         rows, inner, columns = a.shape[-2], a.shape[-1], b.shape[-1]
         if inner != b.shape[-2]:
             raise ValueError(f"matrices {a.shape} and {b.shape} do not fit each other")
@@ -106,7 +106,7 @@ class Products:
     def gemm(
         self, a: Array, b: Array, c: Array | None = None, alpha: float = 1.0, beta: float = 1.0
     ) -> Array:
-        """Returns ``alpha * a @ b + beta * c`` of matrices, rounded once; c may be broadcast."""
+        """Return ``alpha * a @ b + beta * c`` of matrices, rounded once; c may be broadcast."""
         if c is None or beta == 0:
             return self.scaled(a, b, alpha)
         y = self._cupy.empty((a.shape[0], b.shape[1]), a.dtype)
@@ -116,7 +116,7 @@ class Products:
         return y
 
     def ended(self, a: Array, b: Array, epilogue: Epilogue, *, tf32: bool = False) -> Array | None:
-        """Returns a product and what becomes of it; ``None`` where that is not one call.
+        """Return a product and what becomes of it; ``None`` where that is not one call.
 
         Args:
             a: Rows [..., K] of float32, float16 or bfloat16.
@@ -141,7 +141,7 @@ class Products:
         return y if done else None
 
     def into(self, a: Array, b: Array, y: Array, alpha: float, beta: float) -> None:
-        """Makes y ``alpha * a @ b + beta * y``; its rows may lie apart, its matrices not.
+        """Make y ``alpha * a @ b + beta * y``; its rows may lie apart, its matrices not.
 
         Of factors of 16 bits it may be float32.
         """
@@ -172,7 +172,7 @@ class Products:
         start(multiply, a, b, y)
 
     def _placed(self, x: Array, outer: tuple[int, ...]) -> tuple[Array, Places]:
-        """Returns matrices that cuBLAS can read, copied if they have to be, and where they are."""
+        """Return matrices that cuBLAS can read, copied if they have to be, and where they are."""
         count = math.prod(x.shape[:-2])
         if count not in (1, math.prod(outer)):
             x = self._cupy.broadcast_to(x, (*outer, *x.shape[-2:]))
@@ -187,7 +187,7 @@ class Products:
 def placed(
     shape: tuple[int, ...], strides: tuple[int, ...], width: int, count: int
 ) -> Places | None:
-    """Returns where matrices are; ``None`` if not their rows or columns lie whole, and evenly."""
+    """Return where matrices are; ``None`` if not their rows or columns lie whole, and evenly."""
     (rows, columns), (down, across) = shape[-2:], strides[-2:]
     apart = 0
     if count > 1:
@@ -207,7 +207,7 @@ def placed(
 
 
 def products(cupy: Any) -> Products | None:
-    """Returns cuBLAS as cupy has loaded it; ``None``, with a warning, if it is not found."""
+    """Return cuBLAS as cupy has loaded it; ``None``, with a warning, if it is not found."""
     cublas = importlib.import_module("cupy_backends.cuda.libs.cublas")
     try:
         major = cupy.cuda.runtime.runtimeGetVersion() // 1000

@@ -100,7 +100,7 @@ class Descriptor:
         check(getattr(library, f"cublasLt{kind}Create")(ctypes.byref(self.address), *how))
 
     def set(self, attribute: int, value: Any) -> None:
-        """Sets an attribute, to a number of the width that it has."""
+        """Set an attribute, to a number of the width that it has."""
         size = ctypes.c_size_t(ctypes.sizeof(value))
         check(self._set(self.address, attribute, ctypes.byref(value), size))
 
@@ -158,7 +158,7 @@ class Lt:
         kind: int,
         tf32: bool,
     ) -> bool:
-        """Writes ``left @ right`` and what becomes of it to y.
+        """Write ``left @ right`` and what becomes of it to y.
 
         Args:
             left: A matrix.
@@ -199,7 +199,7 @@ class Lt:
         return True
 
     def _starting(self, plan: Plan, alpha: float, beta: float) -> Callable[..., None]:
-        """Returns what starts a plan on the addresses of its matrices and its bias."""
+        """Return what starts a plan on the addresses of its matrices and its bias."""
         cuda = self._cupy.cuda
         of_right, of_left, of_y = (layout.address for layout in plan.layouts)
         factors = ctypes.c_float(alpha), ctypes.c_float(beta)
@@ -223,7 +223,7 @@ class Lt:
         return multiply
 
     def _planned(self, problem: Problem) -> Plan | None:
-        """Returns what the library thinks fastest; ``None``, with a line in the log, if nothing."""
+        """Return what the library thinks fastest; ``None``, with a line in the log, if nothing."""
         rows, columns, inner = problem.shape
         operation = Descriptor(self._library, "MatmulDesc", problem.sums, FLOAT32)
         for attribute, transposed in zip(TRANSPOSES, problem.transposed, strict=True):
@@ -260,12 +260,12 @@ class Lt:
 
 
 def alignment(array: Array | None) -> int:
-    """Returns of how many bytes an array's address is a multiple, up to 256; 0 without one."""
+    """Return of how many bytes an array's address is a multiple, up to 256; 0 without one."""
     return 0 if array is None else math.gcd(array.data.ptr, 256)
 
 
 def check(status: int) -> None:
-    """Raises what a status says.
+    """Raise what a status says.
 
     Raises:
         RuntimeError: It is not 0.
@@ -275,7 +275,7 @@ def check(status: int) -> None:
 
 
 def cublaslt(cupy: Any, load: Callable[[str], Any] = ctypes.CDLL) -> Lt | None:
-    """Returns cuBLASLt, which lies beside cuBLAS; ``None``, with a line in the log, without it."""
+    """Return cuBLASLt, which lies beside cuBLAS; ``None``, with a line in the log, without it."""
     try:
         major = cupy.cuda.runtime.runtimeGetVersion() // 1000
         return Lt(cupy, load(f"libcublasLt.so.{major}"))

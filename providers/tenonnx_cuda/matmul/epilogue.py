@@ -34,7 +34,7 @@ def epilogue_of(
     beta: float = 1.0,
     activation: str = "",
 ) -> Epilogue | None:
-    """Returns the epilogue of a product to which arrays are added; ``None`` if it is none.
+    """Return the epilogue of a product to which arrays are added; ``None`` if it is none.
 
     Args:
         added: What is added to a product.

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from tenonnx.operators import Array
 from tenonnx.planning.anchors import Part, Walk, other
 from tenonnx_cuda.elementwise.expressions import SINCE, expression
 from tenonnx_cuda.elementwise.formulas import ENDINGS
 from tenonnx_cuda.fuse import Fused, Scope, fusion
-from tenonnx_cuda.kernel_selection import Site, same_element
+from tenonnx_cuda.kernel_selection import Site, Target, same_element
 from tenonnx_cuda.matmul.epilogue import epilogue_of
 
 if TYPE_CHECKING:
@@ -39,11 +39,11 @@ ACTIVATION = Part("activation", ("Gelu", "Relu", "com.microsoft::FastGelu"), _ac
 
 @fusion("MatMul", "Gemm", takes=(ADDEND, ACTIVATION))
 def fuse_linear(node: ir.Node, scope: Scope) -> Fused | None:
-    """Takes a product behind which no elementwise node is left.
+    """Take a product behind which no elementwise node is left.
 
     Where one is, a kernel of those nodes costs the same.
     """
-    products = scope.platform.xp.products
+    products = scope.target.xp.products
     if products is None or products.lt is None:
         return None
     own = [value for value in node.inputs[2:] if value is not None]
@@ -54,32 +54,65 @@ def fuse_linear(node: ir.Node, scope: Scope) -> Fused | None:
     (activation,) = walk.found.get(ACTIVATION.name, ("",))
     operands = [*node.inputs[:2], *own, *walk.found.get(ADDEND.name, ())]
     inputs = tuple(dict.fromkeys(operands))
-    site, each = scope.site(node), operator.itemgetter(*map(inputs.index, operands))
+    site = scope.site(node)
     call = linear_call(site, site.attribute("beta", 1.0) if own else 1.0, activation)
-    return Fused(walk.nodes, inputs, (walk.value,), lambda *arrays: call(*each(arrays)))
+    call = dataclasses.replace(call, order=tuple(map(inputs.index, operands)))
+    return Fused(walk.nodes, inputs, (walk.value,), call)
 
 
-def linear_call(site: Site, beta: float, activation: str = "") -> Callable[..., Array | None]:
-    """Returns what computes a product with what follows; ``None`` where that is not one call.
+def turns_of(site: Site) -> tuple[bool, bool]:
+    """Return whether each factor of a product is transposed."""
+    return bool(site.attribute("transA", 0)), bool(site.attribute("transB", 0))
+
+
+def linear_call(site: Site, beta: float, activation: str = "") -> Linear:
+    """Return the call of a product with what follows.
 
     Args:
-        site: The product, whose factors and what is added to it the call takes.
+        site: The product.
         beta: What multiplies the first one that is added.
         activation: As ``Products.ended`` names it.
     """
-    products, alpha = site.xp.products, site.attribute("alpha", 1.0)
-    turns = [bool(site.attribute(name, 0)) for name in ("transA", "transB")]
+    alpha = site.attribute("alpha", 1.0)
+    return Linear(site.target, alpha, beta, turns_of(site), activation)
 
-    def call(a: Array, b: Array, *others: Array) -> Array | None:
+
+@dataclass(frozen=True)
+class Linear:
+    """A call of a product's factors and of what is added; ``None`` where that is not one call.
+
+    Attributes:
+        target: The device.
+        alpha: What multiplies the product.
+        beta: What multiplies the first one that is added.
+        turns: Whether each factor is transposed.
+        activation: As ``Products.ended`` names it.
+        order: The positions of operands in what it is given; all in order if ``None``.
+    """
+
+    target: Target
+    alpha: float
+    beta: float
+    turns: tuple[bool, bool]
+    activation: str
+    order: tuple[int, ...] | None = None
+
+    @property
+    def products(self) -> Any:
+        """The device's cuBLAS."""
+        return self.target.xp.products
+
+    def __call__(self, *given: Array) -> Array | None:
+        """Return the result."""
+        a, b, *others = given if self.order is None else (given[i] for i in self.order)
         if same_element(a, b, *others) is None or b.ndim != 2 or a.ndim < 2:
             return None
-        a, b = (x.T if turn else x for x, turn in zip((a, b), turns, strict=True))
+        a, b = (x.T if turn else x for x, turn in zip((a, b), self.turns, strict=True))
         shape = (*a.shape[:-1], b.shape[1])
-        epilogue = epilogue_of(others, shape, alpha, beta, activation)
+        epilogue = epilogue_of(others, shape, self.alpha, self.beta, self.activation)
         if epilogue is None or a.shape[-1] != b.shape[0]:
             return None
-        if not (others or activation):
+        if not (others or self.activation):
             return None
-        return products.ended(a, b, epilogue, tf32=site.tf32)
-
-    return call
+        made: Array | None = self.products.ended(a, b, epilogue, tf32=self.target.tf32)
+        return made

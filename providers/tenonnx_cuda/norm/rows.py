@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any, Final
@@ -9,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from tenonnx.operators import Array
-from tenonnx_cuda.kernel_selection import Call, Site, choose, same_element
+from tenonnx_cuda.kernel_selection import Call, Site, Target, choose, same_element
 from tenonnx_cuda.sources import is_aligned, pointer
 
 FLOAT32 = 1
@@ -26,7 +27,7 @@ LARGEST: Final = 2**31 - 1
 
 
 def width(length: int, *arrays: Array) -> int:
-    """Returns how many elements of a row are read at once: 16 bytes where all lie evenly."""
+    """Return how many elements of a row are read at once: 16 bytes where all lie evenly."""
     wide = 16 // arrays[0].dtype.itemsize
     return wide if length % wide == 0 and is_aligned(*arrays) else 1
 
@@ -34,7 +35,7 @@ def width(length: int, *arrays: Array) -> int:
 def held(
     length: int, *arrays: Array | None, shares: Sequence[tuple[int, int]]
 ) -> tuple[str, tuple[int], dict[str, int]]:
-    """Returns the end of a kernel's name, its threads, and what it is compiled for.
+    """Return the end of a kernel's name, its threads, and what it is compiled for.
 
     Args:
         length: The row's.
@@ -53,30 +54,32 @@ def held(
 @choose("Softmax", "LogSoftmax")
 def softmax(site: Site, plain: Call) -> Call:
     """Softmax of the last axis, or before version 13 of all axes from one on."""
-    xp, flattens = site.xp, site.version < 13
+    flattens = site.version < 13
     axis = site.attribute("axis", 1 if flattens else -1)
     is_log = np.int32(site.node.op_type == "LogSoftmax")
+    return functools.partial(_softmax, site.target, plain, axis, flattens, is_log)
 
-    def call(x: Array) -> Array:
-        split = axis + x.ndim * (axis < 0)
-        element = same_element(x)
-        if element is None or not x.size or not (flattens or split == x.ndim - 1):
-            return plain(x)
-        length = math.prod(x.shape[split:])
-        if length > LARGEST:
-            return plain(x)
-        x = xp.ascontiguousarray(x)
-        y = xp.empty(x.shape, x.dtype)
-        form, threads, macros = held(length, x, y, shares=SOFTMAX)
-        launch = site.kernel("norm/softmax", f"softmax{form}", T=element, **macros)
-        launch((x.size // length,), threads, (x, y, np.int32(length), is_log))
-        return y
 
-    return call
+def _softmax(
+    target: Target, plain: Call, axis: int, flattens: bool, is_log: np.int32, x: Array
+) -> Array:
+    split = axis + x.ndim * (axis < 0)
+    element = same_element(x)
+    if element is None or not x.size or not (flattens or split == x.ndim - 1):
+        return plain(x)
+    length = math.prod(x.shape[split:])
+    if length > LARGEST:
+        return plain(x)
+    x = target.xp.ascontiguousarray(x)
+    y = target.xp.empty(x.shape, x.dtype)
+    form, threads, macros = held(length, x, y, shares=SOFTMAX)
+    launch = target.kernel("norm/softmax", f"softmax{form}", T=element, **macros)
+    launch((x.size // length,), threads, (x, y, np.int32(length), is_log))
+    return y
 
 
 def normalized(
-    site: Site,
+    target: Target,
     x: Array,
     scale: Array,
     bias: Array | None,
@@ -89,10 +92,10 @@ def normalized(
     statistics: bool = False,
     total: bool = False,
 ) -> tuple[Array, Array | None, Array | None, Array | None] | None:
-    """Returns y, means, 1 / deviations and sums; ``None`` where the kernel does not fit.
+    """Return y, means, 1 / deviations and sums; ``None`` where the kernel does not fit.
 
     Args:
-        site: The node.
+        target: The device.
         x: [..., n]; the axes from ``axis`` on are one row.
         scale: As many elements as a row has.
         bias: As many elements as a row has.
@@ -104,7 +107,7 @@ def normalized(
         statistics: Return means and deviations.
         total: Return the sum of x, skip and extra.
     """
-    xp, length = site.xp, math.prod(x.shape[axis:])
+    xp, length = target.xp, math.prod(x.shape[axis:])
     element = same_element(x, scale, bias, skip, extra)
     of_a_row = all(a is None or a.size == length for a in (scale, bias, extra))
     if element is None or not x.size or length > LARGEST or not of_a_row:
@@ -120,7 +123,7 @@ def normalized(
     form, threads, macros = held(length, *given, y, summed, shares=NORM)
     outs = [pointer(a) for a in (y, summed, mean, deviation)]
     numbers = (np.int32(length), np.float32(epsilon), np.int32(rms))
-    launch = site.kernel("norm/norm", f"normalize{form}", T=element, **macros)
+    launch = target.kernel("norm/norm", f"normalize{form}", T=element, **macros)
     launch((rows,), threads, (*map(pointer, given), *outs, *numbers))
     return y, mean, deviation, summed
 
@@ -133,16 +136,26 @@ def normalization(site: Site, plain: Call) -> Call | None:
     statistics = any(value.uses() or value.is_graph_output() for value in site.node.outputs[1:])
     if site.attribute("stash_type", FLOAT32) != FLOAT32:
         return None
+    return functools.partial(_of_rows, site.target, plain, axis, epsilon, rms, statistics)
 
-    def call(x: Array, scale: Array, *bias: Array | None) -> Any:
-        how = {"axis": axis % x.ndim, "epsilon": epsilon, "statistics": statistics}
-        if tuple(scale.shape) == tuple(x.shape[how["axis"] :]):
-            found = normalized(site, x, scale, *(bias or (None,)), rms=rms, **how)
-            if found is not None:
-                return found[0] if rms else found[:3]
-        return plain(x, scale, *bias)
 
-    return call
+def _of_rows(
+    target: Target,
+    plain: Call,
+    axis: int,
+    epsilon: float,
+    rms: bool,
+    statistics: bool,
+    x: Array,
+    scale: Array,
+    *bias: Array | None,
+) -> Any:
+    how = {"axis": axis % x.ndim, "epsilon": epsilon, "statistics": statistics}
+    if tuple(scale.shape) == tuple(x.shape[how["axis"] :]):
+        found = normalized(target, x, scale, *(bias or (None,)), rms=rms, **how)
+        if found is not None:
+            return found[0] if rms else found[:3]
+    return plain(x, scale, *bias)
 
 
 @choose("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", domain="com.microsoft")
@@ -151,22 +164,33 @@ def skip_normalization(site: Site, plain: Call) -> Call:
     epsilon, rms = site.attribute("epsilon", 1e-12), "Simplified" in site.node.op_type
     wanted = [value.uses() or value.is_graph_output() for value in site.node.outputs]
     statistics, total = any(wanted[1:3]), any(wanted[3:4])
+    return functools.partial(_of_sums, site.target, plain, epsilon, rms, statistics, total)
 
-    def call(x: Array, skip: Array, gamma: Array, *more: Array | None) -> Any:
-        beta, extra = (None, *more, None)[:2] if rms else (*more, None, None)[:2]
-        found = normalized(
-            site,
-            x,
-            gamma,
-            beta,
-            axis=x.ndim - 1,
-            epsilon=epsilon,
-            rms=rms,
-            skip=skip,
-            extra=extra,
-            statistics=statistics,
-            total=total,
-        )
-        return plain(x, skip, gamma, *more) if found is None else found
 
-    return call
+def _of_sums(
+    target: Target,
+    plain: Call,
+    epsilon: float,
+    rms: bool,
+    statistics: bool,
+    total: bool,
+    x: Array,
+    skip: Array,
+    gamma: Array,
+    *more: Array | None,
+) -> Any:
+    beta, extra = (None, *more, None)[:2] if rms else (*more, None, None)[:2]
+    found = normalized(
+        target,
+        x,
+        gamma,
+        beta,
+        axis=x.ndim - 1,
+        epsilon=epsilon,
+        rms=rms,
+        skip=skip,
+        extra=extra,
+        statistics=statistics,
+        total=total,
+    )
+    return plain(x, skip, gamma, *more) if found is None else found

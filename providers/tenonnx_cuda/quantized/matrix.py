@@ -49,7 +49,7 @@ class Matrix:
         return 32 // self.bits
 
     def fits(self, x: Array) -> bool:
-        """Says whether the kernels take the matrix: whole words, which lie at multiples of 4."""
+        """Return whether the kernels take the matrix: whole words, which lie at multiples of 4."""
         whole = self.columns % self.per_word == 0 and self.weight.data.ptr % 4 == 0
         given = (self.weight, self.scales, self.zeros)
         together = all(array is None or array.flags.c_contiguous for array in given)
@@ -58,7 +58,7 @@ class Matrix:
         return bool(whole and together and zeros and known and x.size and self.weight.size)
 
     def macros(self, x: Array) -> dict[str, Any]:
-        """Returns what its kernels are compiled for."""
+        """Return what its kernels are compiled for."""
         packed = self.zeros is not None and self.zeros.dtype == np.uint8
         return {
             "T": ELEMENTS[x.dtype],

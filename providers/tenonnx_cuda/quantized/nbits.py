@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+import functools
+from collections.abc import Mapping
+from typing import Any, Final
 
 import numpy as np
 
 from tenonnx.operators import Array
 from tenonnx_cuda.capture.tracer import cannot_capture
-from tenonnx_cuda.kernel_selection import Call, Site, choose
+from tenonnx_cuda.kernel_selection import Call, Site, Target, choose
 from tenonnx_cuda.quantized.matrix import Matrix
 from tenonnx_cuda.quantized.nbits_tensor import added, by_tensor_cores, suits_tensor_cores
 from tenonnx_cuda.sources import LARGEST_GRID, THREADS, blocks, pointer
@@ -29,32 +31,32 @@ SLICES: Final = 256
 ROWS: Final = (1, 2, 4)
 
 
-def product(site: Site, x: Array, matrix: Matrix) -> Array:
-    """Returns x [..., K] times the matrix, [..., N]."""
-    xp = site.xp
+def product(target: Target, x: Array, matrix: Matrix) -> Array:
+    """Return x [..., K] times the matrix, [..., N]."""
+    xp = target.xp
     inner, outer = matrix.columns, matrix.rows
     if not matrix.by_rows:
         inner, outer = outer, inner
     flat = xp.ascontiguousarray(x.reshape(-1, inner))
     k_block, k_step = matrix.places[:2]
     words_are_even = k_step == 0 or k_block % matrix.per_word == 0
-    if suits_tensor_cores(site, flat, matrix):
-        y = by_tensor_cores(site, flat, matrix)
+    if suits_tensor_cores(target, flat, matrix):
+        y = by_tensor_cores(target, flat, matrix)
     elif len(flat) <= FEW and not matrix.by_rows:
-        y = by_columns(site, flat, matrix)
+        y = by_columns(target, flat, matrix)
     elif len(flat) <= FEW and words_are_even:
-        y = by_rows(site, flat, matrix)
+        y = by_rows(target, flat, matrix)
     else:
-        y = by_tiles(site, flat, matrix)
+        y = by_tiles(target, flat, matrix)
     return y.reshape(*x.shape[:-1], outer)
 
 
-def by_rows(site: Site, x: Array, matrix: Matrix) -> Array:
-    """Multiplies a few rows by a matrix [N, K]: a warp for each of its rows."""
+def by_rows(target: Target, x: Array, matrix: Matrix) -> Array:
+    """Multiply a few rows by a matrix [N, K]: a warp for each of its rows."""
     count, outer = len(x), matrix.rows
     together = next((n for n in ROWS if n >= count), ROWS[-1])
-    y = site.xp.empty((count, outer), x.dtype)
-    launch = site.kernel("quantized/nbits", "rows_product", ROWS=together, **matrix.macros(x))
+    y = target.xp.empty((count, outer), x.dtype)
+    launch = target.kernel("quantized/nbits", "rows_product", ROWS=together, **matrix.macros(x))
     sizes = (count, outer, matrix.columns, *matrix.places, matrix.zero_row)
     arrays = (x, matrix.weight, matrix.scales, pointer(matrix.zeros), y)
     grid = (-(-outer // (THREADS // 32)), -(-count // together))
@@ -62,8 +64,8 @@ def by_rows(site: Site, x: Array, matrix: Matrix) -> Array:
     return y
 
 
-def by_columns(site: Site, x: Array, matrix: Matrix) -> Array:
-    """Multiplies a few rows by a matrix [K, N]: a thread for each word of a row, in slices of K.
+def by_columns(target: Target, x: Array, matrix: Matrix) -> Array:
+    """Multiply a few rows by a matrix [K, N]: a thread for each word of a row, in slices of K.
 
     The slices' sums are added in one order, so that the same x gives the same y.
     """
@@ -74,17 +76,17 @@ def by_columns(site: Site, x: Array, matrix: Matrix) -> Array:
     slices = max(1, min(-(-SLICES // across), -(-inner // 32)))
     length = -(-inner // slices)
     slices = -(-inner // length)
-    partial = site.xp.empty((slices, count, outer), np.float32)
-    launch = site.kernel("quantized/nbits", "columns_product", ROWS=together, **matrix.macros(x))
+    partial = target.xp.empty((slices, count, outer), np.float32)
+    launch = target.kernel("quantized/nbits", "columns_product", ROWS=together, **matrix.macros(x))
     sizes = (count, outer, inner, length, *matrix.places)
     arrays = (x, matrix.weight, matrix.scales, pointer(matrix.zeros), partial)
     grid = (across, slices, -(-count // together))
     launch(grid, (threads,), (*arrays, *map(np.int32, sizes)))
-    return added(site, partial, x.dtype)
+    return added(target, partial, x.dtype)
 
 
-def by_tiles(site: Site, x: Array, matrix: Matrix) -> Array:
-    """Multiplies many rows: by cuBLAS, with some rows of the matrix at a time as floats.
+def by_tiles(target: Target, x: Array, matrix: Matrix) -> Array:
+    """Multiply many rows: by cuBLAS, with some rows of the matrix at a time as floats.
 
     Where those are parts of sums, these are float32 until they are whole.
     """
@@ -92,35 +94,35 @@ def by_tiles(site: Site, x: Array, matrix: Matrix) -> Array:
     step = TILE_BYTES // (matrix.columns * x.dtype.itemsize)
     step = min(matrix.rows, max(step - step % EVEN, EVEN))
     whole = matrix.by_rows or step == matrix.rows
-    y = site.xp.empty((len(x), outer), x.dtype if whole else np.float32)
+    y = target.xp.empty((len(x), outer), x.dtype if whole else np.float32)
     for start in range(0, matrix.rows, step):
-        tile = dequantized(site, x, matrix, start, min(step, matrix.rows - start))
+        tile = dequantized(target, x, matrix, start, min(step, matrix.rows - start))
         some = slice(start, start + len(tile))
         if matrix.by_rows:
-            multiply_into(site, x, tile.T, y[:, some], adds=False)
+            multiply_into(target, x, tile.T, y[:, some], adds=False)
         else:
-            multiply_into(site, x[:, some], tile, y, adds=start > 0)
-    return y if y.dtype == x.dtype else added(site, y[None], x.dtype)
+            multiply_into(target, x[:, some], tile, y, adds=start > 0)
+    return y if y.dtype == x.dtype else added(target, y[None], x.dtype)
 
 
-def multiply_into(site: Site, a: Array, b: Array, y: Array, *, adds: bool) -> None:
-    """Writes a product, or adds it."""
-    if (products := site.xp.products) is not None:
+def multiply_into(target: Target, a: Array, b: Array, y: Array, *, adds: bool) -> None:
+    """Write a product, or add it."""
+    if (products := target.xp.products) is not None:
         products.into(a, b, y, 1.0, float(adds))
         return
     cannot_capture()
     if adds:
-        y += site.xp.matmul(a, b)
+        y += target.xp.matmul(a, b)
     else:
-        y[...] = site.xp.matmul(a, b)
+        y[...] = target.xp.matmul(a, b)
 
 
-def dequantized(site: Site, x: Array, matrix: Matrix, start: int, rows: int) -> Array:
-    """Returns some rows of the matrix in x's element type."""
-    tile = site.xp.empty((rows, matrix.columns), x.dtype)
+def dequantized(target: Target, x: Array, matrix: Matrix, start: int, rows: int) -> Array:
+    """Return some rows of the matrix in x's element type."""
+    tile = target.xp.empty((rows, matrix.columns), x.dtype)
     k_block, k_step, n_block, n_step = matrix.places
     macros = {"BY_ROWS": int(matrix.by_rows), "K_BLOCK": k_block, "N_BLOCK": n_block}
-    launch = site.kernel("quantized/dequantize", "dequantize", **macros, **matrix.macros(x))
+    launch = target.kernel("quantized/dequantize", "dequantize", **macros, **matrix.macros(x))
     arrays = (matrix.weight, matrix.scales, pointer(matrix.zeros), tile)
     sizes = (start, rows, matrix.columns, k_step, n_step, matrix.zero_row)
     grid = (*blocks(matrix.columns // matrix.per_word), min(rows, LARGEST_GRID))
@@ -135,61 +137,75 @@ def matmul_nbits(site: Site, plain: Call) -> Call | None:
     bits, size = site.attribute("bits", 4), site.attribute("block_size", 32)
     if site.attribute("weight_prepacked", 0) or bits not in (2, 4, 8) or not size or K % size:
         return None
-    each, constant = 8 // bits, is_constant(site)
+    sizes = (K, N, bits, size)
+    return functools.partial(_by_blocks, site.target, plain, sizes, is_constant(site))
+
+
+def _by_blocks(
+    target: Target,
+    plain: Call,
+    sizes: tuple[int, int, int, int],
+    constant: bool,
+    A: Array,
+    B: Array,
+    scales: Array,
+    zero_points: Array | None = None,
+    groups: Array | None = None,
+    bias: Array | None = None,
+) -> Array:
+    K, N, bits, size = sizes
+    each = 8 // bits
     padded = -(-(K // size) // each) * each
-
-    def call(
-        A: Array,
-        B: Array,
-        scales: Array,
-        zero_points: Array | None = None,
-        groups: Array | None = None,
-        bias: Array | None = None,
-    ) -> Array:
-        matrix = Matrix(
-            B, scales, zero_points, bits, 0, 1 << (bits - 1), N, K, True, (size, 1, 1, K // size),
-            padded, constant,
-        )  # fmt: skip
-        sizes = B.size * each, scales.size * size
-        if groups is not None or not matrix.fits(A) or sizes != (N * K, N * K):
-            return plain(A, B, scales, zero_points, groups, bias)
-        y = product(site, A, matrix)
-        return y if bias is None else y + bias.astype(y.dtype, copy=False)
-
-    return call
+    matrix = Matrix(
+        B, scales, zero_points, bits, 0, 1 << (bits - 1), N, K, True, (size, 1, 1, K // size),
+        padded, constant,
+    )  # fmt: skip
+    whole = B.size * each == scales.size * size == N * K
+    if groups is not None or not matrix.fits(A) or not whole:
+        return plain(A, B, scales, zero_points, groups, bias)
+    y = product(target, A, matrix)
+    return y if bias is None else y + bias.astype(y.dtype, copy=False)
 
 
 @choose("DequantizeMatMul", domain="ai.tenonnx")
 def dequantize_matmul(site: Site, plain: Call) -> Call:
     """DequantizeMatMul: the matrix is [K, N], or [N, K] if it is transposed."""
-    rows, columns = site.attribute("rows", 0), site.attribute("columns", 0)
-    bits, signed = site.attribute("bits", 8), site.attribute("signed", 0)
+    columns = site.attribute("columns", 0)
     axis, size = site.attribute("axis", -1), site.attribute("block_size", 0)
     transposed = bool(site.attribute("transposed", 0))
     of_rows, of_columns = steps(columns, axis, size)
     places = (*of_columns, *of_rows) if transposed else (*of_rows, *of_columns)
-    constant = is_constant(site)
+    form = {
+        "bits": site.attribute("bits", 8), "signed": site.attribute("signed", 0), "middle": 0,
+        "rows": site.attribute("rows", 0), "columns": columns, "by_rows": transposed,
+        "places": places, "constant": is_constant(site),
+    }  # fmt: skip
+    return functools.partial(_by_dequantized, site.target, plain, form)
 
-    def call(x: Array, weight: Array, scales: Array, zero_points: Array | None = None) -> Array:
-        matrix = Matrix(
-            weight, scales, zero_points, bits, signed, 0, rows, columns, transposed, places,
-            constant=constant,
-        )  # fmt: skip
-        if not matrix.fits(x):
-            return plain(x, weight, scales, zero_points)
-        return product(site, x, matrix)
 
-    return call
+def _by_dequantized(
+    target: Target,
+    plain: Call,
+    form: Mapping[str, Any],
+    x: Array,
+    weight: Array,
+    scales: Array,
+    zero_points: Array | None = None,
+) -> Array:
+    matrix = Matrix(weight, scales, zero_points, **form)
+    if not matrix.fits(x):
+        return plain(x, weight, scales, zero_points)
+    return product(target, x, matrix)
 
 
 def is_constant(site: Site) -> bool:
-    """Says whether the matrix, its scales and its zeros are all weights."""
+    """Return whether the matrix, its scales and its zeros are all weights."""
     given = site.node.inputs[1:4]
     return all(site.weight(i) is not None for i, x in enumerate(given, 1) if x is not None)
 
 
 def steps(columns: int, axis: int, size: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Returns for rows and for columns how many share a scale, and how far the next one is."""
+    """Return for rows and for columns how many share a scale, and how far the next one is."""
     if axis < 0:
         return (1, 0), (1, 0)
     if not size:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from tenonnx.operators import Array
-from tenonnx_cuda.kernel_selection import Site
+from tenonnx_cuda.kernel_selection import Target
 from tenonnx_cuda.quantized.matrix import Matrix
 from tenonnx_cuda.sources import ALONE, ELEMENTS, LARGEST_GRID, THREADS, blocks, is_aligned, pointer
 
@@ -45,10 +45,10 @@ SLICES: Final = 132
 """Blocks that a product by columns is cut into if they are fewer, so that all of a device reads."""
 
 
-def suits_tensor_cores(site: Site, x: Array, matrix: Matrix) -> bool:
-    """Says whether tensor cores take a product, and are faster than cuBLAS."""
+def suits_tensor_cores(target: Target, x: Array, matrix: Matrix) -> bool:
+    """Return whether tensor cores take a product, and are faster than cuBLAS."""
     levels = matrix.zeros is None or matrix.zeros.dtype == np.uint8
-    if not site.has_tensor_cores or not levels or not is_aligned(x, matrix.weight):
+    if not target.has_tensor_cores or not levels or not is_aligned(x, matrix.weight):
         return False
     most = MOST_COLUMNS[matrix.by_rows] if PARTS[x.dtype] == 1 else MOST_PARTS
     if len(x) * PARTS[x.dtype] > most or matrix.rows > LARGEST_GRID * LINES:
@@ -60,34 +60,34 @@ def suits_tensor_cores(site: Site, x: Array, matrix: Matrix) -> bool:
     return even and step_of(matrix) is not None
 
 
-def by_tensor_cores(site: Site, x: Array, matrix: Matrix) -> Array:
-    """Returns x [rows, K] times a matrix that ``suits_tensor_cores``."""
+def by_tensor_cores(target: Target, x: Array, matrix: Matrix) -> Array:
+    """Return x [rows, K] times a matrix that ``suits_tensor_cores``."""
     most = TILES[-1] if matrix.by_rows else most_tiles(matrix)
     tiles = next((n for n in TILES if 8 * n >= len(x) * PARTS[x.dtype]), most)
     multiply = by_rows if matrix.by_rows else by_columns
-    return multiply(site, x, matrix, min(tiles, most))
+    return multiply(target, x, matrix, min(tiles, most))
 
 
-def factors(site: Site, x: Array) -> Array:
-    """Returns x, or of float32 the parts of its rows."""
+def factors(target: Target, x: Array) -> Array:
+    """Return x, or of float32 the parts of its rows."""
     if PARTS[x.dtype] == 1:
         return x
     rows, columns = x.shape
-    parts = site.xp.empty((rows * PARTS[x.dtype], columns), BFLOAT16)
-    launch = site.kernel("quantized/parts", "split")
+    parts = target.xp.empty((rows * PARTS[x.dtype], columns), BFLOAT16)
+    launch = target.kernel("quantized/parts", "split")
     sizes = (np.int32(rows), np.int32(columns))
     launch((*blocks(columns), rows), (THREADS,), (x, parts, *sizes))
     return parts
 
 
 def whole(matrix: Matrix, step: int) -> bool:
-    """Says whether so many neighbors of K have one scale."""
+    """Return whether so many neighbors of K have one scale."""
     k_block, k_step = matrix.places[:2]
     return k_step == 0 or k_block % step == 0
 
 
 def block_of(matrix: Matrix) -> int | None:
-    """Returns of how many neighbors in a row of a matrix [N, K] a scale is, if it is a power of 2.
+    """Return of how many neighbors in a row of a matrix [N, K] a scale is, if it is a power of 2.
 
     Where all of a row have one, any number will do.
     """
@@ -98,49 +98,49 @@ def block_of(matrix: Matrix) -> int | None:
 
 
 def is_one_block(matrix: Matrix) -> bool:
-    """Says whether all of a row of a matrix [N, K] has one scale."""
+    """Return whether all of a row of a matrix [N, K] has one scale."""
     k_block, k_step = matrix.places[:2]
     return not k_step or k_block >= matrix.columns
 
 
 def step_of(matrix: Matrix) -> int | None:
-    """Returns how many rows of a matrix [K, N] a warp takes at a time."""
+    """Return how many rows of a matrix [K, N] a warp takes at a time."""
     return next((n for n in STEPS if matrix.rows % n == 0 and whole(matrix, n)), None)
 
 
 def most_tiles(matrix: Matrix) -> int:
-    """Returns how many tiles of columns of x there may be for a matrix [K, N]."""
+    """Return how many tiles of columns of x there may be for a matrix [K, N]."""
     return min(TILES[-1], MOST_SUMS // (matrix.per_word // 2))
 
 
 def groups(x: Array, tiles: int) -> int:
-    """Returns how many blocks share the rows of x, next to each other: one reads for all."""
+    """Return how many blocks share the rows of x, next to each other: one reads for all."""
     return -(-len(x) // (8 * tiles // PARTS[x.dtype]))
 
 
-def by_rows(site: Site, x: Array, matrix: Matrix, tiles: int) -> Array:
-    """Multiplies by a matrix [N, K] of which warps read their own rows ahead."""
+def by_rows(target: Target, x: Array, matrix: Matrix, tiles: int) -> Array:
+    """Multiply by a matrix [N, K] of which warps read their own rows ahead."""
     count, outer = len(x), matrix.rows
     _, k_step, n_block, n_step = matrix.places
     k_step = 0 if is_one_block(matrix) else k_step
     zero_row = matrix.zero_row
     if not zero_row and k_step == 1 and n_step * matrix.bits % 8 == 0:
         zero_row = n_step  # rows of zeros are whole bytes without being padded
-    y = site.xp.empty((count, outer), x.dtype)
+    y = target.xp.empty((count, outer), x.dtype)
     whole_chunks = matrix.columns % (CHUNK_BITS // matrix.bits) == 0 and is_aligned(matrix.scales)
     macros = {"TILES": tiles, "K_BLOCK": block_of(matrix), "WHOLE": int(whole_chunks),
               "K_STEP": k_step if k_step < 2 else "k_step", "PADDED": int(zero_row > 0),
               "EARLY": int(matrix.constant), **matrix.macros(x)}  # fmt: skip
     macros |= ALONE if tiles > 1 else {}
-    launch = site.kernel("quantized/nbits_mma", "tensor_product", **macros)
+    launch = target.kernel("quantized/nbits_mma", "tensor_product", **macros)
     sizes = (count, outer, matrix.columns, k_step, n_block, n_step, zero_row)
-    arrays = (factors(site, x), matrix.weight, matrix.scales, pointer(matrix.zeros), y)
+    arrays = (factors(target, x), matrix.weight, matrix.scales, pointer(matrix.zeros), y)
     launch((groups(x, tiles), -(-outer // LINES)), (THREADS,), (*arrays, *map(np.int32, sizes)))
     return y
 
 
-def by_columns(site: Site, x: Array, matrix: Matrix, tiles: int) -> Array:
-    """Multiplies by a matrix [K, N], in slices of K if it is narrow, which are added in order."""
+def by_columns(target: Target, x: Array, matrix: Matrix, tiles: int) -> Array:
+    """Multiply by a matrix [K, N], in slices of K if it is narrow, which are added in order."""
     count, inner, outer = len(x), matrix.rows, matrix.columns
     k_block, k_step, n_block, n_step = matrix.places
     step = step_of(matrix)
@@ -150,22 +150,22 @@ def by_columns(site: Site, x: Array, matrix: Matrix, tiles: int) -> Array:
     length = -(-inner // (slices * step)) * step
     slices = -(-inner // length)
     dtype = x.dtype if slices == 1 else np.dtype(np.float32)
-    y = site.xp.empty((slices, count, outer), dtype)
+    y = target.xp.empty((slices, count, outer), dtype)
     side_by_side = is_aligned(*(a for a in (matrix.scales, matrix.zeros) if a is not None))
     macros = {"TILES": tiles, "STEP": step, "K_BLOCK": k_block if k_step else step,
               "N_BLOCK": n_block, "N_STEP": 1 if n_step == 1 and side_by_side else "n_step",
               "Y": ELEMENTS[dtype], "EARLY": int(matrix.constant), **matrix.macros(x)}  # fmt: skip
     macros |= ALONE if tiles > 1 else {}
-    launch = site.kernel("quantized/nbits_mma_columns", "tensor_columns", **macros)
-    arrays = (factors(site, x), matrix.weight, matrix.scales, pointer(matrix.zeros), y)
+    launch = target.kernel("quantized/nbits_mma_columns", "tensor_columns", **macros)
+    arrays = (factors(target, x), matrix.weight, matrix.scales, pointer(matrix.zeros), y)
     sizes = (count, outer, inner, length, k_step, n_step)
     launch((groups(x, tiles), across, slices), (WARPS * 32,), (*arrays, *map(np.int32, sizes)))
-    return y[0] if slices == 1 else added(site, y, x.dtype)
+    return y[0] if slices == 1 else added(target, y, x.dtype)
 
 
-def added(site: Site, parts: Array, dtype: np.dtype[Any]) -> Array:
-    """Returns the sums of slices, in their order."""
-    y = site.xp.empty(parts.shape[1:], dtype)
-    add = site.kernel("quantized/slices", "add_slices", T=ELEMENTS[dtype])
+def added(target: Target, parts: Array, dtype: np.dtype[Any]) -> Array:
+    """Return the sums of slices, in their order."""
+    y = target.xp.empty(parts.shape[1:], dtype)
+    add = target.kernel("quantized/slices", "add_slices", T=ELEMENTS[dtype])
     add(blocks(y.size), (THREADS,), (parts, y, np.int32(len(parts)), np.int64(y.size)))
     return y

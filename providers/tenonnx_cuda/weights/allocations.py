@@ -39,7 +39,7 @@ class Allocation:
 
 
 def stretch_of(weight: Weight) -> Stretch:
-    """Returns the bytes that a weight's elements lie in."""
+    """Return the bytes that a weight's elements lie in."""
     if weight.strides is None:
         return Stretch(weight.storage, weight.offset, weight.offset + weight.nbytes)
     if 0 in weight.shape:
@@ -52,7 +52,7 @@ def stretch_of(weight: Weight) -> Stretch:
 
 
 def merged(stretches: Iterable[Stretch]) -> list[Stretch]:
-    """Returns the stretches in their storages' order, those that overlap as one."""
+    """Return the stretches in their storages' order, those that overlap as one."""
     by_place = sorted(stretches, key=lambda s: (s.storage.key, s.start, -s.stop))
     found: list[Stretch] = []
     for stretch in by_place:
@@ -65,7 +65,7 @@ def merged(stretches: Iterable[Stretch]) -> list[Stretch]:
 
 
 def pack(stretches: Iterable[Stretch]) -> Iterator[Allocation]:
-    """Yields allocations for stretches: in their order, so that files are read front to back."""
+    """Yield allocations for stretches: in their order, so that files are read front to back."""
     parts: list[tuple[int, Stretch]] = []
     used = 0
     for stretch in stretches:

@@ -46,7 +46,7 @@ class Extent:
         self.offset = offset
 
     def serves(self, wanted: Stretch, width: int) -> bool:
-        """Says whether it has all of a stretch, at a multiple of its elements' width."""
+        """Return whether it has all of a stretch, at a multiple of its elements' width."""
         here = self.stretch
         inside = here.start <= wanted.start and wanted.stop <= here.stop
         return inside and (self.offset + wanted.start - here.start) % width == 0
@@ -89,7 +89,7 @@ class DeviceWeights:
             return sum(block.nbytes for block in blocks.values())
 
     def preload(self, weights: Iterable[Weight], *, wait: bool = True) -> None:
-        """Brings weights to the device, all together.
+        """Bring weights to the device, all together.
 
         Args:
             weights: Those that are there already stay where they are.
@@ -111,7 +111,7 @@ class DeviceWeights:
                 upload.wait()
 
     def _bring(self, absent: Sequence[Weight]) -> Callable[[], None] | None:
-        """Makes room for weights; returns what fills it, if there is anything to copy."""
+        """Make room for weights; return what fills it, if there is anything to copy."""
         for key in [key for key, extents in self._extents.items() if not extents]:
             del self._extents[key]
         if self._mapped:
@@ -136,7 +136,7 @@ class DeviceWeights:
     def _sender(
         self, copies: Sequence[tuple[Stretch, Block, int]], kept: Sequence[Extent]
     ) -> Callable[[], None]:
-        """Returns what copies, and returns when all is there."""
+        """Return what copies, and returns when all is there."""
         uploads = {id(block): Upload() for _, block, _ in copies}
         for _, block, _ in copies:
             self._uploads[block] = uploads[id(block)]
@@ -157,7 +157,7 @@ class DeviceWeights:
         return send
 
     def _forget(self, extent: Extent) -> None:
-        """Lets go of what will not arrive; weights that lie in it are brought anew."""
+        """Let go of what will not arrive; weights that lie in it are brought anew."""
         with self._lock:
             self._extents[extent.stretch.storage.key].discard(extent)
             for weight in [w for w, held in self._held.items() if held is extent]:
@@ -165,13 +165,13 @@ class DeviceWeights:
                 weight.uploads.pop(self._platform.id, None)
 
     def upload(self, weight: Weight) -> Upload | None:
-        """Returns what a weight is waited for by; ``None`` if it is there."""
+        """Return what a weight is waited for by; ``None`` if it is there."""
         with self._lock:
             extent = self._held.get(weight)
             return None if extent is None else self._uploads.get(extent.block)
 
     def array(self, weight: Weight, *, wait: bool = True) -> Array:
-        """Returns a weight's array; it is brought to the device if it is not there.
+        """Return a weight's array; it is brought to the device if it is not there.
 
         Elements narrower than a byte are flat packed bytes.
 
@@ -199,7 +199,7 @@ class DeviceWeights:
         return self._platform.array(extent.block, View(offset, dtype, shape, strides))
 
     def _share(self, allocation: Allocation, exchange: Exchange, kept: list[Extent]) -> None:
-        """Brings an allocation to the device, or finds it there in another process."""
+        """Bring an allocation to the device, or find it there in another process."""
 
         def fill(block: Block) -> None:
             self._staging.copy([(stretch, block, offset) for offset, stretch in allocation.parts])
@@ -237,7 +237,7 @@ class DeviceWeights:
         return extent
 
     def _map(self, weight: Weight) -> bool:
-        """Lets the device read the file of a weight in place; says whether it can.
+        """Let the device read the file of a weight in place; return whether it can.
 
         Other memory is copied: its first and last page may be somebody else's, too, and CUDA takes
         no page twice.
@@ -265,7 +265,7 @@ _lock = threading.Lock()
 
 
 def device_weights_on(platform: Platform, way: str) -> DeviceWeights:
-    """Returns the weights of the process on a device.
+    """Return the weights of the process on a device.
 
     Args:
         platform: The device.
@@ -280,7 +280,7 @@ def device_weights_on(platform: Platform, way: str) -> DeviceWeights:
 
 
 def exchange_on(platform: Platform) -> Exchange | None:
-    """Returns what processes share on a device; ``None``, with a warning, where they cannot."""
+    """Return what processes share on a device; ``None``, with a warning, where they cannot."""
     from tenonnx_cuda.weights.sharing import Exchange
 
     try:

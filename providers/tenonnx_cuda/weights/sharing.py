@@ -87,7 +87,7 @@ class Exchange:
         _exchanges.add(self)
 
     def block(self, allocation: Allocation, fill: Callable[[Block], None]) -> Block:
-        """Returns a block with an allocation's bytes, which ``fill`` has copied or another process.
+        """Return a block with an allocation's bytes, which ``fill`` has copied or another process.
 
         Raises:
             OutOfDeviceMemoryError: There is no room for one.
@@ -112,19 +112,19 @@ class Exchange:
                 return self._own(allocation, fill)
 
     def stands(self, block: Block) -> bool:
-        """Says whether a block may go on being handed out: whoever offered it still does."""
+        """Return whether a block may go on being handed out: whoever offered it still does."""
         key = _opened_here.get(block)
         return key is None or is_locked(self._path(key, "owner"))
 
     def sweep(self) -> None:
-        """Frees what was offered and nobody uses, in this process or another."""
+        """Free what was offered and nobody uses, in this process or another."""
         with self._lock:
             for key, offer in list(self._offers.items()):
                 if offer.hold() is None:
                     self._free(key, offer)
 
     def disown(self) -> None:
-        """Forgets all offers, which are another process's: this one is its child."""
+        """Forget all offers, which are another process's: this one is its child."""
         self._offers.clear()
         self._lock = threading.RLock()
 
@@ -134,7 +134,7 @@ class Exchange:
         return block
 
     def _key(self, allocation: Allocation) -> str | None:
-        """Names an allocation's bytes for all processes; ``None`` if only this has them."""
+        """Name an allocation's bytes for all processes; ``None`` if only this has them."""
         if allocation.nbytes < LEAST_BYTES:
             return None
         names = [self._platform.uuid]
@@ -148,7 +148,7 @@ class Exchange:
         return self._folder / f"{key}.{what}"
 
     def _opened(self, key: str, allocation: Allocation) -> Block | None:
-        """Returns another process's allocation; ``None`` if nobody alive offers one.
+        """Return another process's allocation; ``None`` if nobody alive offers one.
 
         Raises:
             OSError: It cannot be opened here.
@@ -170,7 +170,7 @@ class Exchange:
         return block
 
     def _offered(self, key: str, block: Block) -> Block:
-        """Offers an allocation; if that fails it is this process's alone."""
+        """Offer an allocation; if that fails it is this process's alone."""
         try:
             record = {"handle": self._platform.export(block).hex()}
             lock = taken(self._path(key, "owner"), fcntl.LOCK_EX)
@@ -195,7 +195,7 @@ class Exchange:
         return self._platform.lend(offer.block, hold)
 
     def _free(self, key: str, offer: Offer) -> None:
-        """Frees an allocation that has no user anywhere; one that is in use waits for a sweep."""
+        """Free an allocation that has no user anywhere; one that is in use waits for a sweep."""
         try:
             with (
                 locked(self._path(key, "gate"), fcntl.LOCK_EX, 0),
@@ -223,7 +223,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def own_folder() -> Path:
-    """Returns a folder for files of this user's processes, which nobody else can read.
+    """Return a folder for files of this user's processes, which nobody else can read.
 
     Raises:
         OSError: Somebody else made it.
@@ -251,7 +251,7 @@ class Lock:
         _locks.add(self)
 
     def release(self) -> None:
-        """Gives it back."""
+        """Give it back."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -261,7 +261,7 @@ _locks: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 
 def taken(path: Path, kind: int) -> Lock:
-    """Returns a lock.
+    """Return a lock.
 
     Raises:
         BlockingIOError: Another process has it.
@@ -277,7 +277,7 @@ def taken(path: Path, kind: int) -> Lock:
 
 @contextmanager
 def locked(path: Path, kind: int, wait: float) -> Iterator[None]:
-    """Holds a lock.
+    """Hold a lock.
 
     Raises:
         TimeoutError: Another process has had it for so many seconds.
@@ -298,7 +298,7 @@ def locked(path: Path, kind: int, wait: float) -> Iterator[None]:
 
 
 def is_locked(path: Path) -> bool:
-    """Says whether somebody has a lock of one's own on a file."""
+    """Return whether somebody has a lock of one's own on a file."""
     try:
         taken(path, fcntl.LOCK_SH).release()
     except BlockingIOError:

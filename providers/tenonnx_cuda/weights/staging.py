@@ -61,7 +61,7 @@ class Staging:
         parts: Iterable[tuple[Stretch, Block, int]],
         started: Callable[[Block, Event], None] | None = None,
     ) -> None:
-        """Copies each stretch to an offset of a block; returns when all of it is there.
+        """Copy each stretch to an offset of a block; return when all of it is there.
 
         Args:
             parts: Stretches, blocks and offsets, those of a block one after another.
@@ -107,7 +107,7 @@ class Staging:
 
 
 def bytes_of(stretch: Stretch) -> NDArray:
-    """Returns a stretch's bytes, read-only and in place; hold its storage as long as them."""
+    """Return a stretch's bytes, read-only and in place; hold its storage as long as them."""
     interface = {
         "version": 3,
         "data": (stretch.storage.address + stretch.start, True),

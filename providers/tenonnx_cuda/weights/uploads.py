@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import threading
 from collections.abc import Callable, Sequence
@@ -22,18 +21,18 @@ class Upload:
         self._error: BaseException | None = None
 
     def start(self, event: Event) -> None:
-        """Notes that all copies to it are underway, and after which event they are done."""
+        """Note that all copies to it are underway, and after which event they are done."""
         self._event = event
         self._started.set()
 
     def fail(self, error: BaseException) -> None:
-        """Notes that they will not be, unless they are already."""
+        """Note that they will not be, unless they are already."""
         if not self._started.is_set():
             self._error = error
             self._started.set()
 
     def before(self, stream: Stream) -> None:
-        """Lets what a stream does from now on start after the copies.
+        """Let what a stream does from now on start after the copies.
 
         The host waits until they are underway, and no longer.
 
@@ -43,7 +42,7 @@ class Upload:
         stream.wait_event(self._underway())
 
     def wait(self) -> None:
-        """Waits until it is there.
+        """Wait until it is there.
 
         Raises:
             OSError: As ``before``.
@@ -59,30 +58,36 @@ class Upload:
 
 
 def after(uploads: Sequence[Upload], step: Step, stream: Stream) -> Step:
-    """Returns a step whose first runs start after the weights that it reads are there."""
+    """Return a step whose first runs start after the weights that it reads are there."""
     if not uploads:
         return step
 
-    def wrapped(call: Any) -> Any:
-        if isinstance(call, Replayed):
-            return call.around(wrapped)
-        return waiting(uploads, call, stream)
+    return step.replaced(call=_wrapped(uploads, stream, step.call))
 
-    return dataclasses.replace(step, call=wrapped(step.call))
+
+def _wrapped(uploads: Sequence[Upload], stream: Stream, call: Any) -> Any:
+    if isinstance(call, Replayed):
+        return call.around(functools.partial(_wrapped, uploads, stream))
+    return waiting(uploads, call, stream)
 
 
 def waiting(
     uploads: Sequence[Upload], call: Callable[..., Any], stream: Stream
 ) -> Callable[..., Any]:
-    """Returns a call before whose first work a stream waits for uploads."""
-    awaited = list(uploads)
+    """Return a call before whose first work a stream waits for uploads."""
+    run = functools.partial(_after, list(uploads), stream, call)
+    return functools.update_wrapper(run, call, updated=())
 
-    @functools.wraps(call)
-    def run(*inputs: Any, **buffers: Any) -> Any:
-        # Another thread's run may be here too: each waits for all, before there are none.
-        for upload in tuple(awaited):
-            upload.before(stream)
-        awaited.clear()
-        return call(*inputs, **buffers)
 
-    return run
+def _after(
+    awaited: list[Upload],
+    stream: Stream,
+    call: Callable[..., Any],
+    *inputs: Any,
+    **buffers: Any,
+) -> Any:
+    # Another thread's run may be here too: each waits for all, before there are none.
+    for upload in tuple(awaited):
+        upload.before(stream)
+    awaited.clear()
+    return call(*inputs, **buffers)

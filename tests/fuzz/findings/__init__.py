@@ -17,7 +17,7 @@ Row = tuple[onnx.ModelProto, dict[str, Any]]
 
 
 def case(name: str, row: Row, number: int) -> Drawn:
-    """Returns the case of a row: the same inputs again and again, until they are replayed."""
+    """Return the case of a row: the same inputs again and again, until they are replayed."""
     model, feeds = row
     return Drawn(number, name, "bytes", model.SerializeToString(), feeds, rounds=(feeds,) * 5)
 

@@ -16,16 +16,23 @@ FEW = 8
 
 
 def workspace(queries: int, keys: int, size: int, value_size: int) -> int:
-    """Returns how many floats one worker needs."""
+    """Return how many floats one worker needs."""
     if queries <= FEW:
         return FEW * (few_line(keys) + few_line(value_size) + 1)
     wide = -(-value_size // 32) * 32
     scores = QUERIES * min(KEYS, _padded(keys)) if keys else 0
-    return scores + KEYS * max(size, wide) + QUERIES * (wide + 2) + 2048
+    # Of queries as bfloat16, and of where their pairs are, int64.
+    narrow = QUERIES * narrow_line(size) // 4 + max(size + 32, KEYS)
+    return scores + KEYS * max(size, wide) + QUERIES * (wide + 2) + narrow + 2048
+
+
+def narrow_line(size: int) -> int:
+    """Return the bytes from one query to the next as bfloat16: of whole tiles, and a line more."""
+    return -(-size // 32) * 64 + 64
 
 
 def few_line(count: int) -> int:
-    """Returns the floats from one row of a few to the next, with room for a vector more."""
+    """Return the floats from one row of a few to the next, with room for a vector more."""
     return -(-count // 32) * 32 + 48
 
 

@@ -9,6 +9,14 @@ import numpy as np
 from tenonnx_cpu.attention import kernels as sizes
 from tenonnx_cpu.attention.kernels import FEW, KEYS, QUERIES
 from tenonnx_cpu.attention.kernels.blocks import add_values, begin_rows, multiply_keys, weigh_keys
+from tenonnx_cpu.attention.kernels.narrow_blocks import (
+    LEAST_WIDTH,
+    Tiles,
+    add_values_in_tiles,
+    begin_attention,
+    multiply_keys_in_tiles,
+    weigh_keys_in_tiles,
+)
 from tenonnx_cpu.attention.kernels.scores import (
     F,
     finish_row,
@@ -32,6 +40,7 @@ from tenonnx_cpu.jit.compiling import (
 )
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vmath
+from tenonnx_cpu.jit.vectors.amx import HAS_TILES, end_tiles
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.memory import load_float, store_float
 from tenonnx_cpu.jit.vectors.views import floats
@@ -51,7 +60,7 @@ SERIAL = 1 << 16
 
 @helper
 def places_of(q: Any, k: Any, v: Any, batch: Any, head: Any) -> Any:
-    """Returns the addresses of a head's queries, keys and values."""
+    """Return the addresses of a head's queries, keys and values."""
     group = head // (q.shape[1] // k.shape[1])
     return (
         q.ctypes.data + batch * q.strides[0] + head * q.strides[1],
@@ -60,11 +69,40 @@ def places_of(q: Any, k: Any, v: Any, batch: Any, head: Any) -> Any:
     )
 
 
+@helper
+def attend_keys(block: Any, operands: Any, sizes: Any, states: Any, room: Any, tiles: Any) -> None:
+    """Attend with a task's queries to a block of keys, in tiles if they have been begun.
+
+    Args:
+        block: The first six arguments of ``weigh_keys``.
+        operands: Queries, keys and values: an address and the bytes from row to row each.
+        sizes: Floats of a query and of a value; scores and sums, as ``weigh_keys`` takes them.
+        states: As of ``begin_rows``.
+        room: As of ``multiply_keys``.
+        tiles: What ``begin_attention`` returned, or of no rows.
+    """
+    place, count, first, span, scoring, seen = block
+    (queries, keys, values), (width, value_width, scores, line, sums, wide) = operands, sizes
+    if tiles.tall:
+        multiply_keys_in_tiles(tiles, keys, span, width, scores, line)
+        weigh_keys_in_tiles(
+            place, count, first, span, scoring, seen, scores, line, sums, wide, value_width, states
+        )
+        add_values_in_tiles(tiles, values, span, value_width, scores, line, sums, wide)
+        return
+    multiply_keys(queries, keys, count, span, width, scores, line, room)
+    weigh_keys(
+        place, count, first, span, scoring, seen, scores, line, sums, wide, value_width, states
+    )
+    add_values(values, count, span, value_width, scores, line, sums, wide, room)
+
+
 @parallel
 def attend_blocks(arguments: Any, task: Any, worker: Any) -> None:
-    """Attends with some queries of one head."""
+    """Attend with some queries of one head."""
     q, k, v, mask, sinks, rule, spans, y, rows, memory, share = arguments
-    scale, softcap, left, right, nothing = rule
+    scale, softcap, left, right, nothing, fill, narrows = rule
+    scoring = scale, softcap, left, right, fill
     queries, heads, width, value_width = q.shape[2], q.shape[1], q.shape[3], v.shape[3]
     blocks = -(-queries // rows)
     item, top = task // blocks, task % blocks * rows
@@ -80,19 +118,23 @@ def attend_blocks(arguments: Any, task: Any, worker: Any) -> None:
     packed = states + 8 * QUERIES
     room = packed, packed + 4 * KEYS * max(width, -(-value_width // COLUMNS) * COLUMNS)
     begin_rows(count, sums, wide, states, sinks, head)
+    own_queries = query + top * q.strides[2], q.strides[2]
+    tiles = Tiles(0, 0, 0, 0, 0)
+    if HAS_TILES and narrows and width >= LEAST_WIDTH:
+        tiles = begin_attention(own_queries, count, width, *room)
     start, _ = seen_by(spans, batch, top, left, right)
     _, limit = seen_by(spans, batch, bottom - 1, left, right)
     for first in range(start, limit, KEYS):
         span = min(KEYS, limit - first)
-        own_queries = query + top * q.strides[2], q.strides[2]
         own_keys = keys + first * k.strides[2], k.strides[2]
-        multiply_keys(own_queries, own_keys, count, span, width, scores, line, room)
-        weigh_keys(
-            (batch, head, top), count, first, span, (scale, softcap, left, right), (mask, spans),
-            scores, line, sums, wide, value_width, states,
-        )  # fmt: skip
         own_values = values + first * v.strides[2], v.strides[2]
-        add_values(own_values, count, span, value_width, scores, line, sums, wide, room)
+        attend_keys(
+            ((batch, head, top), count, first, span, scoring, (mask, spans)),
+            (own_queries, own_keys, own_values), (width, value_width, scores, line, sums, wide),
+            states, room, tiles,
+        )  # fmt: skip
+    if tiles.tall:
+        end_tiles()
     for row in range(count):
         total = load_float(states + 8 * row + 4)
         out = y.ctypes.data + 4 * value_width * ((batch * queries + top + row) * heads + head)
@@ -101,7 +143,7 @@ def attend_blocks(arguments: Any, task: Any, worker: Any) -> None:
 
 @helper
 def heads_together(q: Any, k: Any, threads: Any) -> Any:
-    """Returns how many heads of a group one task attends with, reading their keys once."""
+    """Return how many heads of a group one task attends with, reading their keys once."""
     if q.shape[2] > 1:
         return 1
     ratio = q.shape[1] // k.shape[1]
@@ -113,9 +155,9 @@ def heads_together(q: Any, k: Any, threads: Any) -> Any:
 
 @parallel
 def attend_few(arguments: Any, task: Any, worker: Any) -> None:
-    """Attends with a few queries of a head, or one each of some heads, reading keys in place."""
+    """Attend with a few queries of a head, or one each of some heads, reading keys in place."""
     q, k, v, mask, sinks, rule, spans, y, together, memory, share = arguments
-    scale, softcap, left, right, nothing = rule
+    scale, softcap, left, right, nothing, fill, _ = rule
     queries, heads, width, value_width = q.shape[2], q.shape[1], q.shape[3], v.shape[3]
     first = task * together
     batch, head = first // heads, first % heads
@@ -135,7 +177,7 @@ def attend_few(arguments: Any, task: Any, worker: Any) -> None:
         begin, end = seen_by(spans, batch, place, left, right)
         seen = scores + row * line + 4 * (begin - start)
         added = mask_at(mask, batch, own, place, begin)
-        most = score_row(seen, end - begin, added, scale, softcap)
+        most = score_row(seen, end - begin, added, fill, scale, softcap)
         total = F(0)
         if sinks.size:
             most = max(most, sinks[own])
@@ -156,7 +198,7 @@ def attend_few(arguments: Any, task: Any, worker: Any) -> None:
 
 @helper
 def copy_rows(source: Any, stride: Any, rows: Any, width: Any, target: Any) -> None:
-    """Copies rows of floats to where they are adjacent."""
+    """Copy rows of floats to where they are adjacent."""
     if stride == 4 * width:
         rows, width = min(rows, 1), rows * width
     for row in range(rows):
@@ -167,7 +209,7 @@ def copy_rows(source: Any, stride: Any, rows: Any, width: Any, target: Any) -> N
 
 @parallel
 def join_past(arguments: Any, task: Any, worker: Any) -> None:
-    """Writes one head's keys or values: those of a past, and new ones behind them."""
+    """Write one head's keys or values: those of a past, and new ones behind them."""
     pasts, news, caches = arguments
     past, new, cache = pasts[task % 2], news[task % 2], caches[task % 2]
     batch, head = task // 2 // cache.shape[1], task // 2 % cache.shape[1]
@@ -181,14 +223,14 @@ def join_past(arguments: Any, task: Any, worker: Any) -> None:
 
 @helper
 def hide_unseen(seen: Any, added: Any) -> None:
-    """Writes what is added to scores for a mask that says which keys are seen."""
+    """Write what is added to scores for a mask that says which keys are seen."""
     for i in range(seen.size):
         added[i] = F(0) if seen[i] else F(-np.inf)
 
 
 OPERANDS = (In(f32, 4, "A"), In(f32, 4, "A"), In(f32, 4, "A"))
 MASK, SINKS = In(f32, 4, "A"), In(f32, 1)
-RULE = (f32, f32, size, size, f32)
+RULE = (f32, f32, size, size, f32, f32, size)
 SPANS = Out(i64, 2)
 
 
@@ -196,7 +238,7 @@ SPANS = Out(i64, 2)
 def attend_heads(
     operands: Any, mask: Any, sinks: Any, rule: Any, spans: Any, y: Any, work: Any
 ) -> None:
-    """Computes ``softmax(cap(scale * q @ k') + mask) @ v`` for every head.
+    """Compute ``softmax(cap(scale * q @ k') + mask) @ v`` for every head.
 
     Args:
         operands: Queries, ``(batch, heads, queries, size)``, keys, ``(batch, groups, keys, size)``,
@@ -204,7 +246,8 @@ def attend_heads(
             of a group share keys and values.
         mask: What scores are added to, of their shape; or of no size.
         sinks: A score of each head more, which gives no value; or of no size.
-        rule: ``scale``, ``softcap``, ``left``, ``right`` and ``nothing`` of ``Rule``.
+        rule: ``scale``, ``softcap``, ``left``, ``right``, ``nothing``, ``fill`` and ``narrows`` of
+            ``Rule``.
         spans: How many keys of each entry count, and which is its first query's own.
         y: The result, ``(batch, queries, heads, value size)``. It may be the queries' memory.
         work: ``rows``, queries of a task, ``QUERIES`` at most; ``memory``, ``share`` floats for
@@ -247,7 +290,7 @@ def attend(  # type: ignore[no-untyped-def] # the signature has them
     operands, pasts, news, joined, seen, added, mask, sinks, rule, before, lengths, y, spans, work,
     refusal,
 ):  # fmt: skip
-    """Attends with entries of the same length, or of one each.
+    """Attend with entries of the same length, or of one each.
 
     Args:
         operands: As of ``attend_heads``.
@@ -269,7 +312,7 @@ def attend(  # type: ignore[no-untyped-def] # the signature has them
             some around their own, else 0.
     """
     q, k, _ = operands
-    _, _, left, right, _ = rule
+    _, _, left, right, _, _, _ = rule
     keys = min(k.shape[2], mask.shape[3]) if mask.size else k.shape[2]
     least = 1 if left < 0 and right < 0 else q.shape[2]
     refusal[0] = 0

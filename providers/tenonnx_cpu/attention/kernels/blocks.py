@@ -23,7 +23,7 @@ pack = make_pack("f32")
 
 @helper
 def begin_rows(count: Any, sums: Any, wide: Any, states: Any, sinks: Any, head: Any) -> None:
-    """Has rows begin with sums of 0, and with the head's sink as their only score, if it has one.
+    """Have rows begin with sums of 0, and with the head's sink as their only score, if it has one.
 
     Args:
         count: How many rows.
@@ -48,7 +48,7 @@ def begin_rows(count: Any, sums: Any, wide: Any, states: Any, sinks: Any, head: 
 def multiply_keys(
     queries: Any, keys: Any, count: Any, span: Any, width: Any, scores: Any, line: Any, room: Any
 ) -> None:
-    """Writes the products of ``count`` queries and ``span`` keys of ``width`` floats.
+    """Write the products of ``count`` queries and ``span`` keys of ``width`` floats.
 
     ``room`` are the addresses of a packed panel and of a tile.
     """
@@ -67,14 +67,14 @@ def weigh_keys(
     place: Any, count: Any, first: Any, span: Any, rule: Any, seen: Any,
     scores: Any, line: Any, sums: Any, wide: Any, width: Any, states: Any,
 ) -> None:  # fmt: skip
-    """Makes products weights, and rescales what earlier blocks added up to.
+    """Make products weights, and rescales what earlier blocks added up to.
 
     Args:
         place: The first row's entry of the batch, head and query.
         count: How many rows.
         first: Which key the block begins with.
         span: How many keys it has.
-        rule: ``scale``, ``softcap``, ``left`` and ``right`` of ``Rule``.
+        rule: ``scale``, ``softcap``, ``left``, ``right`` and ``fill`` of ``Rule``.
         seen: The mask, and how many keys of each entry count (``attend_heads``).
         scores: Address of the products.
         line: Floats from row to row of them.
@@ -83,13 +83,13 @@ def weigh_keys(
         width: How many of them there are.
         states: As of ``begin_rows``.
     """
-    (batch, head, top), (scale, softcap, left, right), (mask, spans) = place, rule, seen
+    (batch, head, top), (scale, softcap, left, right, fill), (mask, spans) = place, rule, seen
     for row in range(count):
         own, total = scores + 4 * line * row, sums + 4 * wide * row
         begin, end = seen_by(spans, batch, top + row, left, right)
         begin, end = min(span, max(0, begin - first)), min(span, max(0, end - first))
         added = mask_at(mask, batch, head, top + row, first + begin)
-        most = score_row(own + 4 * begin, end - begin, added, scale, softcap)
+        most = score_row(own + 4 * begin, end - begin, added, fill, scale, softcap)
         weigh_row(own + 4 * begin, end - begin, most, total, width, states + 8 * row)
         hide(own, begin, end, span)
 
@@ -99,7 +99,7 @@ def add_values(
     values: Any, count: Any, span: Any, width: Any,
     scores: Any, line: Any, sums: Any, wide: Any, room: Any,
 ) -> None:  # fmt: skip
-    """Adds ``span`` rows of values, of ``width`` floats, by their weights to rows of sums.
+    """Add ``span`` rows of values, of ``width`` floats, by their weights to rows of sums.
 
     ``room`` is as of ``multiply_keys``. Values of whole panels are read where they are.
     """

@@ -28,7 +28,7 @@ SERIAL, SERIAL_CACHES = 1 << 15, 1 << 16
 
 @helper
 def turn(x: Any, cos: Any, sin: Any, interleaved: Any, out: Any) -> None:
-    """Rotates a head's first elements by angles; the others stay as they are."""
+    """Rotate a head's first elements by angles; the others stay as they are."""
     pairs = cos.size
     if interleaved:
         for i in range(pairs):
@@ -46,7 +46,7 @@ def turn(x: Any, cos: Any, sin: Any, interleaved: Any, out: Any) -> None:
 
 @parallel
 def keep_past(arguments: Any, task: Any, worker: Any) -> None:
-    """Copies what a cache has of one head to another one, or to its front, with zeros behind it."""
+    """Copy what a cache has of one head to another one, or to its front, with zeros behind it."""
     pasts, caches, spans = arguments
     past, cache = pasts[task % 2], caches[task % 2]
     groups, width = cache.shape[1], cache.shape[3]
@@ -67,7 +67,7 @@ def keep_past(arguments: Any, task: Any, worker: Any) -> None:
 
 @helper
 def position(positions: Any, batch: Any, token: Any, counted: Any, is_first: Any) -> Any:
-    """Returns a token's position; of those given for a first prompt the first one counts."""
+    """Return a token's position; of those given for a first prompt the first one counts."""
     if not positions.size:
         return counted + token
     return positions[0, 0] + token if is_first else positions[batch, token]
@@ -75,7 +75,7 @@ def position(positions: Any, batch: Any, token: Any, counted: Any, is_first: Any
 
 @parallel
 def place_tokens(arguments: Any, task: Any, worker: Any) -> None:
-    """Places one token."""
+    """Place one token."""
     q, k, v, cos, sin, positions, spans, is_first, interleaved, turned, keys, values = arguments
     length = q.shape[1]
     batch, token = task // length, task % length
@@ -97,7 +97,7 @@ def place_tokens(arguments: Any, task: Any, worker: Any) -> None:
 
 @helper
 def resident(total: Any, capacity: Any, window: Any) -> Any:
-    """Returns how many of so many tokens a cache holds that drops some at a time when it is full.
+    """Return how many of so many tokens a cache holds that drops some at a time when it is full.
 
     It keeps as many as the next query sees.
     """
@@ -112,7 +112,7 @@ def find_spans(
     length: Any, held: Any, window: Any, cos: Any, positions: Any, lengths: Any, total: Any,
     capacity: Any, spans: Any,
 ) -> Any:  # fmt: skip
-    """Writes where each entry's tokens go; returns whether all fit."""
+    """Write where each entry's tokens go; return whether all fit."""
     if capacity != (held if window else max(total, held)):
         return False
     is_first = total == length
@@ -155,7 +155,7 @@ def group_query(  # type: ignore[no-untyped-def] # the signature has them
     tokens, pasts, angles, positions, filled, mask, sinks, rule, window, interleaved, results,
     caches, spans, work, refusal,
 ):  # fmt: skip
-    """Puts keys and values into their caches, and attends with queries to what is there.
+    """Put keys and values into their caches, and attend with queries to what is there.
 
     Args:
         tokens: Queries, ``(batch, length, heads * size)``, keys, ``(batch, length, groups *

@@ -16,14 +16,14 @@ TOKENS = In(f32, 3, "A")
 
 @helper
 def row_of(x: Any, batch: Any, token: Any, first: Any, count: Any) -> Any:
-    """Returns some elements of a token."""
+    """Return some elements of a token."""
     place = x.ctypes.data + batch * x.strides[0] + token * x.strides[1]
     return floats(place + 4 * first, count)
 
 
 @helper
 def decayed(state: Any, decay: Any, k: Any, held: Any) -> None:
-    """Scales a state's rows by ``exp(decay)``, one for all or one each; adds up ``k @ state``."""
+    """Scale a state's rows by ``exp(decay)``, one for all or one each; add up ``k @ state``."""
     factor = np.exp(decay[0]) if decay.size else F(1)
     for j in range(held.size):
         held[j] = F(0)
@@ -38,7 +38,7 @@ def decayed(state: Any, decay: Any, k: Any, held: Any) -> None:
 
 @helper
 def written(state: Any, k: Any, value: Any) -> None:
-    """Adds the outer product of a key and a value."""
+    """Add the outer product of a key and a value."""
     for i in range(k.size):
         row, weight = state[i], k[i]
         for j in range(value.size):
@@ -47,7 +47,7 @@ def written(state: Any, k: Any, value: Any) -> None:
 
 @helper
 def answer(state: Any, q: Any, scale: Any, y: Any) -> None:
-    """Writes ``scale * q @ state``."""
+    """Write ``scale * q @ state``."""
     for j in range(y.size):
         y[j] = F(0)
     for i in range(q.size):
@@ -58,7 +58,7 @@ def answer(state: Any, q: Any, scale: Any, y: Any) -> None:
 
 @parallel
 def attend_group(arguments: Any, task: Any, worker: Any) -> None:
-    """Goes through all tokens for one state."""
+    """Go through all tokens for one state."""
     tokens, gates, past, scale, corrects, y, states, memory = arguments
     q, k, v = tokens
     decay, beta = gates
@@ -96,7 +96,7 @@ def attend_group(arguments: Any, task: Any, worker: Any) -> None:
     Contract(launch="heads divide, states have the heads' shape"),
 )  # fmt: skip
 def linear_attend(tokens, gates, past, scale, corrects, y, states, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Answers queries by states of a fixed size.
+    """Answer queries by states of a fixed size.
 
     Args:
         tokens: Queries, keys and values, ``(batch, length, heads * size)`` each; as all that is

@@ -12,7 +12,7 @@ from tenonnx_cpu.jit.vectors.views import floats
 
 @helper
 def turn(x: Any, cos: Any, sin: Any, y: Any, half: Any) -> None:
-    """Turns one head by the angles of its position; all but ``y`` are addresses."""
+    """Turn one head by the angles of its position; all but ``y`` are addresses."""
     low, high = floats(x, half), floats(x + 4 * half, half)
     c, s = floats(cos, half), floats(sin, half)
     for i in range(half):
@@ -24,7 +24,7 @@ def turn(x: Any, cos: Any, sin: Any, y: Any, half: Any) -> None:
 
 @parallel
 def turn_heads(arguments: Any, task: Any, worker: Any) -> None:
-    """Turns all positions of one head."""
+    """Turn all positions of one head."""
     x, cos, sin, y = arguments
     heads, length, half = x.shape[1], x.shape[2], x.shape[3] // 2
     batch, head = task // heads, task % heads
@@ -44,7 +44,7 @@ def turn_heads(arguments: Any, task: Any, worker: Any) -> None:
     Contract(launch="cosines and sines are broadcast to x"),
 )
 def rotate(x, cos, sin, y, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Turns heads ``(batch, heads, length, size)``.
+    """Turn heads ``(batch, heads, length, size)``.
 
     Args:
         x: The heads; as all arrays, adjacent in the last axis.
@@ -58,7 +58,7 @@ def rotate(x, cos, sin, y, threads):  # type: ignore[no-untyped-def] # the signa
 
 @parallel
 def embed_tokens(arguments: Any, task: Any, worker: Any) -> None:
-    """Turns all heads of one token."""
+    """Turn all heads of one token."""
     x, cos, sin, positions, interleaved, tokens_first, y = arguments
     heads, length, width = x.shape[1], x.shape[2], x.shape[3]
     batch, token = task // length, task % length
@@ -82,7 +82,7 @@ def embed_tokens(arguments: Any, task: Any, worker: Any) -> None:
     ),
 )  # fmt: skip
 def embed(x, cos, sin, positions, interleaved, tokens_first, y, refusal, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Turns heads by the angles of their tokens' positions.
+    """Turn heads by the angles of their tokens' positions.
 
     Args:
         x: The heads ``(batch, heads, length, size)``, adjacent in the last axis.

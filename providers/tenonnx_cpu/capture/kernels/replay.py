@@ -34,13 +34,13 @@ MISS = -1
 
 @helper
 def half(address: Any) -> Any:
-    """Returns the half of a word at an address."""
+    """Return the half of a word at an address."""
     return np.intp(np.uint32(load_word(address)))
 
 
 @intrinsic
 def invoke(typing_context: Any, function: Any, arguments: Any) -> Any:
-    """Calls a C function at an address with words; returns a word, of which half may be nothing."""
+    """Call a C function at an address with words; return a word, of which half may be nothing."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         given = [builder.extract_value(values[1], n) for n in range(len(arguments))]
@@ -52,7 +52,7 @@ def invoke(typing_context: Any, function: Any, arguments: Any) -> Any:
 
 
 def on_stack(words: int) -> Any:
-    """Returns what returns the address of so many words that last until its caller returns."""
+    """Return what returns the address of so many words that last until its caller returns."""
 
     @intrinsic
     def memory(typing_context: Any) -> Any:
@@ -75,14 +75,26 @@ stack_of_stores = on_stack(at.MOST_OUTPUTS)
 
 
 @helper
+def is_same_dtype(one: Any, other: Any) -> Any:
+    """Return whether two dtypes describe the same elements.
+
+    An array that was unpickled, as other processes send it, has a dtype object of its own.
+    """
+    return one == other or (
+        word(one + at.KIND) == word(other + at.KIND)
+        and word(one + at.ITEMSIZE) == word(other + at.ITEMSIZE)
+    )
+
+
+@helper
 def is_array_as(array: Any, guard: Any, api: Any) -> Any:
-    """Says whether an object is an array of the dtype, shape and strides that a guard tells.
+    """Return whether an object is an array of the dtype, shape and strides that a guard tells.
 
     Along an axis of one element, any stride will do.
     """
-    if word(array + HEAD - 8) != word(api + 8 * at.NDARRAY) or word(array + at.DESCR) != word(
-        guard + 16
-    ):
+    if word(array + HEAD - 8) != word(api + 8 * at.NDARRAY):
+        return False
+    if not is_same_dtype(word(array + at.DESCR), word(guard + 16)):
         return False
     ndim = word(guard + 24)
     if half(array + NDIM) != ndim or not half(array + at.FLAGS) & at.ALIGNED:
@@ -101,7 +113,7 @@ def is_array_as(array: Any, guard: Any, api: Any) -> Any:
 
 @helper
 def fits(code: Any, things: Any, args: Any, count: Any, api: Any) -> Any:
-    """Says whether a capture is of such arguments."""
+    """Return whether a capture is of such arguments."""
     if word(code + 8 * at.COUNT) != count:
         return False
     guard = code + 8 * word(code + 8 * at.GUARDS)
@@ -118,7 +130,7 @@ def fits(code: Any, things: Any, args: Any, count: Any, api: Any) -> Any:
 
 @helper
 def room_of(least: Any, api: Any) -> Any:
-    """Returns the address of this thread's scratch memory, or 0 if there is less of it."""
+    """Return the address of this thread's scratch memory, or 0 if there is less of it."""
     own = invoke(word(api + 8 * at.THREAD), ())
     row = api + 8 * at.ROOMS
     end = word(row)
@@ -132,14 +144,14 @@ def room_of(least: Any, api: Any) -> Any:
 
 @helper
 def drop(stores: Any, count: Any, api: Any) -> None:
-    """Lets go of what has been made."""
+    """Let go of what has been made."""
     for n in range(count):
         invoke(word(api + 8 * at.DECREF), (word(stores + 8 * n),))
 
 
 @helper
 def make(code: Any, things: Any, stores: Any, api: Any) -> Any:
-    """Makes the arrays that are written; returns how many, or ``MISS`` if an error was raised."""
+    """Make the arrays that are written; return how many, or ``MISS`` if an error was raised."""
     place = code + 8 * word(code + 8 * at.STORES)
     count = word(place)
     place += 8
@@ -160,7 +172,7 @@ def make(code: Any, things: Any, stores: Any, api: Any) -> Any:
 
 @intrinsic
 def let_go(typing_context: Any) -> Any:
-    """Lets other threads have the interpreter; returns what takes it back."""
+    """Let other threads have the interpreter; return what takes it back."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         return builder.ptrtoint(call(builder, "PyEval_SaveThread", POINTER), I64)
@@ -170,7 +182,7 @@ def let_go(typing_context: Any) -> Any:
 
 @intrinsic
 def take_back(typing_context: Any, thread: Any) -> Any:
-    """Takes the interpreter back; says whether the thread was stopped meanwhile."""
+    """Take the interpreter back; return whether the thread was stopped meanwhile."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         call(builder, "PyEval_RestoreThread", VOID, builder.inttoptr(values[0], POINTER))
@@ -186,7 +198,7 @@ def take_back(typing_context: Any, thread: Any) -> Any:
 def lay_out(
     launch: Any, args: Any, stores: Any, room: Any, headers: Any, slots: Any, api: Any
 ) -> None:
-    """Writes a kernel's arguments; arrays among them are seen as the capture says."""
+    """Write a kernel's arguments; arrays among them are seen as the capture says."""
     count = word(launch + 16)
     place = launch + 40
     for n in range(count):
@@ -215,7 +227,7 @@ def lay_out(
 def launch_all(
     code: Any, args: Any, stores: Any, room: Any, headers: Any, slots: Any, api: Any
 ) -> Any:
-    """Calls the kernels; returns 1, 0 with an error raised, or ``MISS`` if one refuses.
+    """Call the kernels; return 1, 0 with an error raised, or ``MISS`` if one refuses.
 
     Other threads have the interpreter meanwhile.
     """
@@ -243,7 +255,7 @@ def launch_all(
 
 @helper
 def view(array: Any, place: Any, api: Any) -> Any:
-    """Returns a view of an array, as a result tells, or 0 with an error raised."""
+    """Return a view of an array, as a result tells, or 0 with an error raised."""
     ndim = word(place + 32)
     flags = 0 if word(place + 8) >= at.READ_ONLY else half(array + at.FLAGS) & at.WRITEABLE
     descr = word(array + at.DESCR)
@@ -263,7 +275,7 @@ def view(array: Any, place: Any, api: Any) -> Any:
 
 @helper
 def result(place: Any, things: Any, args: Any, stores: Any, api: Any) -> Any:
-    """Returns one of a step's results, or 0 with an error raised."""
+    """Return one of a step's results, or 0 with an error raised."""
     kind, index = word(place + 8) % at.READ_ONLY, word(place + 16)
     if kind == at.VIEW_OF_INPUT:
         return view(word(args + 8 * index), place, api)
@@ -276,7 +288,7 @@ def result(place: Any, things: Any, args: Any, stores: Any, api: Any) -> Any:
 
 @helper
 def results(code: Any, things: Any, args: Any, stores: Any, api: Any) -> Any:
-    """Returns all results: one, or a tuple."""
+    """Return all results: one, or a tuple."""
     place = code + 8 * word(code + 8 * at.RESULTS)
     count = word(place)
     place += 8
@@ -299,7 +311,7 @@ def results(code: Any, things: Any, args: Any, stores: Any, api: Any) -> Any:
 def perform(
     code: Any, things: Any, args: Any, stores: Any, headers: Any, slots: Any, api: Any
 ) -> Any:
-    """Does what was captured; returns its results, 0 with an error raised, or ``MISS``."""
+    """Do what was captured; return its results, 0 with an error raised, or ``MISS``."""
     count = make(code, things, stores, api)
     if count == MISS:
         return 0
@@ -320,7 +332,7 @@ def perform(
 
 
 def _entry(_name: str, compiled: Any) -> ir.Module:
-    """Returns a module with what CPython calls: words in, a word out."""
+    """Return a module with what CPython calls: words in, a word out."""
     context = numba_target.context()
     module = context.codegen().create_library(ENTRY).create_ir_module(ENTRY)
     function = ir.Function(module, FASTCALL, ENTRY)
@@ -335,7 +347,7 @@ def _entry(_name: str, compiled: Any) -> ir.Module:
 
 
 def _replay(cell: Any, args: Any, count: Any) -> Any:
-    """Does what a capture says, if there is one of such arguments; else what the list says.
+    """Do what a capture says, if there is one of such arguments; else what the list says.
 
     Args:
         cell: Self.
@@ -354,6 +366,9 @@ def _replay(cell: Any, args: Any, count: Any) -> Any:
         captured, objects = word(items + 8 * position), word(items + 8 * position + 8)
         code, things = word(captured + DATA), word(objects + DATA)
         if fits(code, things, args, count, api):
+            replays = word(api + 8 * at.REPLAYS) + 1
+            store_int(replays, api + 8 * at.REPLAYS)
+            store_int(replays, code + 8 * at.USED)
             # While the kernel runs, another thread may take the capture out of the list.
             invoke(word(api + 8 * at.INCREF), (captured,))
             invoke(word(api + 8 * at.INCREF), (objects,))

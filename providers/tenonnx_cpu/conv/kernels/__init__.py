@@ -92,6 +92,27 @@ makes ``task_rows`` channels of ``task_height`` lines of ``task_width`` places, 
 of memory, which from ``sums`` on are a line's sums.
 """
 
+TILES_FIELDS = (
+    "rows", "channels", "height", "width", "out_height", "out_width", "stride_y", "top", "left",
+    "from_last", "last", "lines", "columns", "pixel", "line", "image", "piece", "pieces",
+    "rounding", "step", "deep", "words", "task_rows", "task_height", "task_width", "copy", "work",
+    "tasks",
+)  # fmt: skip
+"""The names of ``Layout.numbers`` for products in tiles of bfloat16; sizes are in bytes:
+
+First all images are copied as bfloat16, padded by ``top`` lines and ``left`` places, with their
+channels last: ``lines`` of ``columns`` places each, of ``pixel``, ``line`` and ``image`` bytes, in
+``rounding`` tasks of ``piece`` places, ``pieces`` for a line. Images come with their channels last
+(``from_last``) or not, and so does the result (``last``). Windows are ``step`` apart, and
+``stride_y`` lines; each sees ``words`` pairs, ``deep`` of them side by side at a time. A task makes
+``task_rows`` channels of ``task_height`` lines of ``task_width`` places. Memory has ``copy`` floats
+for the images, then ``work`` for every thread.
+"""
+
+TILE_PLACES = 128
+"""Places whose sums are finished at a time: those of a panel of channels fit a third of the
+first-level cache."""
+
 SLICE_FIELDS = (
     "depth", "out_depth", "taps_z", "stride_z", "step_z", "front", "slots", "pitch", "places",
     "work", "task_depth", "tasks",
@@ -122,4 +143,24 @@ a panel of channels of a block, of ``panels``. A thread works in ``work`` elemen
 come tiles, ``apart`` for each place of a tile, ``pitch`` for each channel of it, of which ``depth``
 are summed at a time; from ``products`` on products, ``product`` for each place of a tile; and from
 ``lines`` on results, ``line`` for each of their lines.
+"""
+
+TAPS_FIELDS = (
+    "passes", "widens", "wide", "source", "size", "target", "given", "results", "whole", "rounded",
+    "low", "high",
+)  # fmt: skip
+"""The names of a resizing's numbers: how many axes change; whether elements of the type ``source``,
+of ``size`` bytes, become floats first and of the type ``target`` in the end; whether sums are
+``wide``, of float64; how many elements are ``given``, and ``results``; whether these are ``whole``
+numbers from ``low`` to ``high``, ``rounded`` or truncated. Types are those of
+``elementwise.operations``.
+"""
+
+TAPS_PASS = (
+    "length", "inner", "resized", "taps", "first", "target", "lines", "grain", "tasks",
+)  # fmt: skip
+"""The names of the numbers of a pass: how long its axis is, how many elements are side by side at
+one place of it, and how long it becomes; how many elements make each result, and where the first
+of their places is; where in memory the results are, or -1 for the last ones; ``grain`` of
+``lines`` are one of ``tasks``.
 """

@@ -18,7 +18,7 @@ AT_ONCE = 1 << 10
 
 @parallel
 def suppress_some(arguments: Any, task: Any, worker: Any) -> None:
-    """Selects from some of the boxes."""
+    """Select from some of the boxes."""
     sides, overlap, kept, count, first, last = arguments
     found = count[0]
     for box in range(first, last):
@@ -39,7 +39,7 @@ def suppress_some(arguments: Any, task: Any, worker: Any) -> None:
     ),
 )
 def suppress(sides, overlap, kept, count, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Selects boxes from the best one on.
+    """Select boxes from the best one on.
 
     Args:
         sides: Low x and y, high x and y, and areas, (5, boxes), the best box first.
@@ -59,7 +59,7 @@ def suppress(sides, overlap, kept, count, threads):  # type: ignore[no-untyped-d
 
 @helper
 def is_apart(sides: Any, box: Any, kept: Any, overlap: Any) -> Any:
-    """Says whether a box overlaps none of those that are kept."""
+    """Return whether a box overlaps none of those that are kept."""
     low_x, low_y, high_x, high_y, area = sides[0], sides[1], sides[2], sides[3], sides[4]
     for i in range(kept.size):
         # Unsigned: what might be negative is told apart at every index.

@@ -34,7 +34,7 @@ def spread_lines(
     b: Builder, /, source: Value, channel: Value, channels: Value, line: Value, lines: Value,
     columns: Value, target: Value, target_line: Value,
 ) -> None:  # fmt: skip
-    """Writes lines of some channels with a vector of channels for each column.
+    """Write lines of some channels with a vector of channels for each column.
 
     Args:
         source: Address of the first channel's first line.
@@ -77,7 +77,7 @@ def finish_lines(
     target: Value, target_line: Value, target_channel: Value, residual: Value, scales: Value,
     shifts: Value, low: Value, high: Value,
 ) -> None:  # fmt: skip
-    """Writes ``clip(source * scale + shift + residual, low, high)``, lanes of which are channels.
+    """Write ``clip(source * scale + shift + residual, low, high)``, lanes of which are channels.
 
     Args:
         source: Address of the first line; of each of its columns there is a vector of channels.
@@ -132,7 +132,7 @@ def slide_channels(
     target: Value, target_line: Value, target_place: Value, count: Value, lines: Value,
     residual: Value, scale: Value, shift: Value, zeros: Value, low: Value, high: Value,
 ) -> None:  # fmt: skip
-    """Writes ``clip(sum * scale + shift + residual, low, high)`` of what windows see.
+    """Write ``clip(sum * scale + shift + residual, low, high)`` of what windows see.
 
     Args:
         source: Address of some channels of the image's first place.

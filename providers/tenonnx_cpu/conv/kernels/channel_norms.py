@@ -17,7 +17,7 @@ TOGETHER = 1 << 12
 
 @helper
 def moment(x: Any, mean: Any, power: Any) -> Any:
-    """Returns the mean of what is left of elements, or of its square."""
+    """Return the mean of what is left of elements, or of its square."""
     total = f64(0)
     for start in range(0, x.size, TOGETHER):
         part = x[start : start + TOGETHER]
@@ -35,7 +35,7 @@ def moment(x: Any, mean: Any, power: Any) -> Any:
 
 @parallel
 def normalize_group(arguments: Any, task: Any, worker: Any) -> None:
-    """Normalizes one row."""
+    """Normalize one row."""
     x, y, scale, bias, together, epsilon = arguments
     row = x[task]
     mean = moment(row, F(0), 1)
@@ -58,7 +58,7 @@ def normalize_group(arguments: Any, task: Any, worker: Any) -> None:
     ),
 )
 def normalize_channels(x, y, scale, bias, together, epsilon, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Writes ``(x - mean) / sqrt(variance + epsilon) * scale + bias``.
+    """Write ``(x - mean) / sqrt(variance + epsilon) * scale + bias``.
 
     Args:
         x: Rows, each of as many channels as are normalized together.

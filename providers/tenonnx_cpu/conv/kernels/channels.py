@@ -24,7 +24,7 @@ channels_sizes = named("ChannelsSizes", CHANNELS_FIELDS)
 
 @parallel
 def convolve_groups(arguments: Any, task: Any, worker: Any) -> None:
-    """Convolves some lines of some channels; see ``depthwise.channels_layout``."""
+    """Convolve some lines of some channels; see ``depthwise.channels_layout``."""
     x, w, y, finish, sizes, memory = arguments
     work = memory.ctypes.data + 4 * sizes.work * worker
     groups = -(-sizes.channels // sizes.task_channels)
@@ -76,7 +76,7 @@ class Image(NamedTuple):
 def image_of(
     x: Any, sizes: Any, item: Any, channel: Any, channels: Any, top: Any, lines: Any, target: Any
 ) -> Any:
-    """Returns what lines of the result see, which is copied if channels are not last."""
+    """Return what lines of the result see, which is copied if channels are not last."""
     height, width, first = sizes.height, sizes.width, top * sizes.stride - sizes.top
     if sizes.from_last:
         place = 4 * sizes.channels
@@ -99,7 +99,7 @@ def slide(
     image: Any, weights: Any, y: Any, finish: Any, sizes: Any, item: Any, channel: Any,
     channels: Any, top: Any, lines: Any, work: Any,
 ) -> None:  # fmt: skip
-    """Convolves some lines of as many channels as a vector has, at most."""
+    """Convolve some lines of as many channels as a vector has, at most."""
     scale, shift = finish.scale + 4 * channel, finish.shift + 4 * channel
     ones, zeros = finish.units, finish.units + 256
     area, first = sizes.out_height * sizes.out_width, top * sizes.out_width
@@ -131,7 +131,7 @@ def slide(
 
 @kernel(CONVOLUTION, WINDOWS)
 def conv_channels(x, w, y, after, layout, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Convolves as ``tenonnx_cpu.conv.depthwise.channels_layout`` says."""
+    """Convolve as ``tenonnx_cpu.conv.depthwise.channels_layout`` says."""
     sizes = channels_sizes(layout[0])
     finish = finish_of(after)
     convolve_groups((x, w, np.intp(y.ctypes.data), finish, sizes, memory), sizes.tasks, threads)

@@ -36,7 +36,7 @@ class Inside(NamedTuple):
 
 @parallel
 def convolve_part(arguments: Any, task: Any, worker: Any) -> None:
-    """Makes a part of the result; see ``tenonnx_cpu.conv.layout``."""
+    """Make a part of the result; see ``tenonnx_cpu.conv.layout``."""
     x, w, y, finish, sizes, offsets, panel, planes, memory = arguments
     part = part_of(slice_by_slice(task, sizes), sizes)
     image, slice_z = part.image // sizes.out_depth, part.image % sizes.out_depth
@@ -71,7 +71,7 @@ def convolve_part(arguments: Any, task: Any, worker: Any) -> None:
 
 @helper
 def slice_by_slice(task: Any, sizes: Any) -> Any:
-    """Returns tasks so that the same part of a volume's slices follow one another.
+    """Return tasks so that the same part of a volume's slices follow one another.
 
     They see the same images of a volume, which the second-level cache has then.
     """
@@ -82,7 +82,7 @@ def slice_by_slice(task: Any, sizes: Any) -> Any:
 
 @helper
 def taps_inside(slice_z: Any, sizes: Any) -> Any:
-    """Returns the taps with which a slice sees a volume; all of them if they are in no runs."""
+    """Return the taps with which a slice sees a volume; all of them if they are in no runs."""
     first, stop = 0, sizes.taps_z
     if sizes.runs:
         top = slice_z * sizes.stride_z - sizes.front
@@ -96,7 +96,7 @@ def multiply_lines(
     part: Any, channels: Any, seen: Any, a: Any, packed: Any, offsets: Any, c: Any, mode: Any,
     last: Any, result: Any, room: Any, sizes: Any,
 ) -> None:  # fmt: skip
-    """Multiplies by packed planes, as many lines at a time as follow one another there."""
+    """Multiply by packed planes, as many lines at a time as follow one another there."""
     width, images, each = part.columns // part.lines, channels // sizes.taps_z, 0
     if sizes.runs:
         each = seen.count * sizes.taps // RUN
@@ -118,7 +118,7 @@ def pack_part(
     source: Any, first: Any, count: Any, slice_z: Any, part: Any, sizes: Any, planes: Any,
     target: Any,
 ) -> None:  # fmt: skip
-    """Writes planes of some channels of an image, or of images of a volume's channels.
+    """Write planes of some channels of an image, or of images of a volume's channels.
 
     Args:
         source: Address of the image, or the volume.
@@ -151,7 +151,7 @@ def pack_part(
 
 @kernel(CONVOLUTION, WINDOWS)
 def conv_f32(x, w, y, after, layout, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Convolves as ``tenonnx_cpu.conv.layout.layout`` says."""
+    """Convolve as ``tenonnx_cpu.conv.layout.layout`` says."""
     numbers, offsets, panel, planes = layout
     sizes = conv_sizes(numbers)
     finish = finish_of(after)

@@ -23,7 +23,7 @@ depthwise_sizes = named("DepthwiseSizes", DEPTHWISE_FIELDS)
 
 @parallel
 def convolve_channels(arguments: Any, task: Any, worker: Any) -> None:
-    """Convolves some channels, or some lines of one; see ``tenonnx_cpu.conv.depthwise``."""
+    """Convolve some channels, or some lines of one; see ``tenonnx_cpu.conv.depthwise``."""
     x, w, y, finish, sizes, offsets, planes, memory = arguments
     packed = memory.ctypes.data + 4 * sizes.work * worker
     item, first, last, begin, end = channels_of(task, sizes)
@@ -48,7 +48,7 @@ def slide(
     w: Any, y: Any, finish: Any, sizes: Any, offsets: Any, item: Any, row: Any, top: Any,
     lines: Any, seen: Any,
 ) -> None:  # fmt: skip
-    """Convolves some lines of a channel for one row of weights.
+    """Convolve some lines of a channel for one row of weights.
 
     ``seen`` is the address of the channel if the kernel is one that reads it there, else of its
     planes.
@@ -74,7 +74,7 @@ def slide(
 
 @kernel(CONVOLUTION, WINDOWS)
 def conv_depthwise(x, w, y, after, layout, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Convolves as ``tenonnx_cpu.conv.depthwise.depthwise_layout`` says."""
+    """Convolve as ``tenonnx_cpu.conv.depthwise.depthwise_layout`` says."""
     numbers, offsets, _, planes = layout
     sizes = depthwise_sizes(numbers)
     finish = finish_of(after)

@@ -13,7 +13,7 @@ from tenonnx_cpu.jit.compiling import helper
 def multiply_edge(
     rows: Any, columns: Any, a: Any, edge: Any, depth: Any, target: Any, column: Any
 ) -> None:
-    """Multiplies rows of A by the last few columns, from ``column`` on, which ``edge`` has."""
+    """Multiply rows of A by the last few columns, from ``column`` on, which ``edge`` has."""
     before, added = right_of(target.before, column), right_of(target.added, column)
     made = right_of(target.rows, column)
     for i in range(0, rows, DOT_ROWS):

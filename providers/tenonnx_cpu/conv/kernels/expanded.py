@@ -55,7 +55,7 @@ class Band(NamedTuple):
 
 @parallel
 def convolve_bands(arguments: Any, task: Any, worker: Any) -> None:
-    """Makes some lines of some channels; see ``tenonnx_cpu.conv.expanded``."""
+    """Make some lines of some channels; see ``tenonnx_cpu.conv.expanded``."""
     x, w, kernels, y, before, after, sizes, offsets, memory = arguments
     work = memory.ctypes.data + 4 * sizes.work * worker
     groups = -(-sizes.channels // sizes.task_channels)
@@ -85,7 +85,7 @@ def expand(
     x: Any, w: Any, finish: Any, sizes: Any, offsets: Any, band: Any, panel: Any, channels: Any,
     kept: Any, target: Any,
 ) -> None:  # fmt: skip
-    """Makes a panel of channels of what a band's windows see, but for lines that are kept.
+    """Make a panel of channels of what a band's windows see, but for lines that are kept.
 
     Args:
         kept: Address of lines of the band before that this one sees, too.
@@ -118,7 +118,7 @@ def expand(
 def slide(
     kernels: Any, y: Any, finish: Any, sizes: Any, band: Any, panel: Any, channels: Any, source: Any
 ) -> None:
-    """Convolves a panel of channels of a band."""
+    """Convolve a panel of channels of a band."""
     place, taps = 4 * sizes.channels, sizes.kernel * sizes.kernel
     start = place_of(y, sizes, band.image, band.top)
     for channel in range(panel, panel + channels, LANES):
@@ -134,13 +134,13 @@ def slide(
 
 @helper
 def place_of(y: Any, sizes: Any, image: Any, line: Any) -> Any:
-    """Returns the address of a line of the result."""
+    """Return the address of a line of the result."""
     return y + 4 * (image * sizes.out_height + line) * sizes.out_width * sizes.channels
 
 
 @helper
 def activate_places(start: Any, apart: Any, places: Any, channels: Any, finish: Any) -> None:
-    """Applies the activation to channels of places so far apart, if clipping has not done it."""
+    """Apply the activation to channels of places so far apart, if clipping has not done it."""
     if apart == 4 * channels:
         activate_lines(start, 0, 1, places * channels, finish)
     else:
@@ -152,7 +152,7 @@ def activate_places(start: Any, apart: Any, places: Any, channels: Any, finish: 
     WINDOWS,
 )
 def conv_expanded(x, w, kernels, y, before, after, layout, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Convolves as ``tenonnx_cpu.conv.expanded.expanded_layout`` says.
+    """Convolve as ``tenonnx_cpu.conv.expanded.expanded_layout`` says.
 
     Weights are packed: panels of channels, and a vector of channels for each tap of the kernels.
     """

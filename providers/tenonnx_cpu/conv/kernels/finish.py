@@ -40,7 +40,7 @@ class Finish(NamedTuple):
 
 @helper
 def finish_of(after: Any) -> Any:
-    """Returns what becomes of sums, of what ``AFTER`` says."""
+    """Return what becomes of sums, of what ``AFTER`` says."""
     scale, shift, residual, activation, first, second, units = after
     low, high = np.float32(-np.inf), np.float32(np.inf)
     if activation == RELU:
@@ -56,7 +56,7 @@ def finish_of(after: Any) -> Any:
 
 @helper
 def activate_lines(start: Any, apart: Any, lines: Any, columns: Any, finish: Any) -> None:
-    """Applies the activation to lines at an address, so far apart, if clipping has not done it."""
+    """Apply the activation to lines at an address, so far apart, if clipping has not done it."""
     if finish.activation > RELU and finish.activation != CLIP:
         for line in range(lines):
             row = floats(start + line * apart, columns)

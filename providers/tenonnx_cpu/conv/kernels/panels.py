@@ -27,7 +27,7 @@ def multiply_panels(
     rows: Any, depth: Any, columns: Any, a: Any, b: Any, offsets: Any, c: Any, mode: Any, last: Any,
     result: Any, room: Any, soon: Any,
 ) -> None:  # fmt: skip
-    """Does what ``tenonnx_cpu.conv.kernels.strip.multiply_strip`` does."""
+    """Do what ``tenonnx_cpu.conv.kernels.strip.multiply_strip`` does."""
     left, high = a, split(rows, ROWS, 1)
     if a.apart % CACHE_WAY == 0 and columns > COLUMNS:
         left = Rows(room.copy, 4 * depth + 64)
@@ -66,7 +66,7 @@ def multiply_panel(
     rows: Any, high: Any, span: Any, depth: Any, left: Any, b: Any, offsets: Any, c: Any, mode: Any,
     last: Any, result: Any, panel: Any, follows: Any, column: Any,
 ) -> None:  # fmt: skip
-    """Multiplies rows of A, ``high`` at a time, by a panel, and brings the one that follows along.
+    """Multiply rows of A, ``high`` at a time, by a panel, and bring the one that follows along.
 
     Args are those of ``multiply_strip``, and:
         span: Columns that are written.
@@ -98,7 +98,7 @@ def multiply_cells(
     vectors: Any, count: Any, form: Any, row: Any, left: Any, right: Any, offsets: Any, depth: Any,
     target: Any, column: Any, ahead: Any, ahead_row: Any, span: Any,
 ) -> None:  # fmt: skip
-    """Computes a tile, from a row of A and a column of the strip on; see ``multiply_taps``."""
+    """Compute a tile, from a row of A and a column of the strip on; see ``multiply_taps``."""
     multiply_taps(
         vectors, count, form, left.start + row * left.apart, left.apart, right, offsets, depth,
         right_of(target.before, column), target.before.apart,

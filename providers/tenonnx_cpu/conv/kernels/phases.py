@@ -18,7 +18,7 @@ phase_sizes = named("PhaseSizes", PHASE_FIELDS)
 
 @parallel
 def interleave_lines(arguments: Any, task: Any, worker: Any) -> None:
-    """Writes some lines of one slice of one channel of the result."""
+    """Write some lines of one slice of one channel of the result."""
     x, y, sizes = arguments
     bands = -(-sizes.out_height // sizes.task_height)
     image, first = task // bands, task % bands * sizes.task_height
@@ -35,7 +35,7 @@ def interleave_lines(arguments: Any, task: Any, worker: Any) -> None:
 
 @helper
 def interleave(x: Any, start: Any, line: Any, sizes: Any) -> None:
-    """Writes one line: every phase to each ``stride``-th element."""
+    """Write one line: every phase to each ``stride``-th element."""
     if sizes.stride_x == 2 and line.size <= SHORT:
         own, other = start * sizes.width, (start + sizes.depth * sizes.height) * sizes.width
         for i in range(line.size):
@@ -54,7 +54,7 @@ def interleave(x: Any, start: Any, line: Any, sizes: Any) -> None:
 
 @kernel((In(f32, 1), Out(f32, 1), In(i64, 1), size), WINDOWS._replace(captured=False))
 def interleave_f32(x, y, numbers, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Puts phases (channels, strides of three axes, D, H, W) together as (channels, Z, Y, X).
+    """Put phases (channels, strides of three axes, D, H, W) together as (channels, Z, Y, X).
 
     Args:
         x: The phases.

@@ -27,7 +27,7 @@ def multiply_pixels(
     right: Value, y: Value, y_row: Value, y_vector: Value, residual: Value, residual_row: Value,
     scale: Value, shift: Value, columns: Value, low: Value, high: Value,
 ) -> None:  # fmt: skip
-    """Computes ``Y = clip((A @ B) * scale + shift + residual, low, high)`` for a tile.
+    """Compute ``Y = clip((A @ B) * scale + shift + residual, low, high)`` for a tile.
 
     What is not wanted is a line of zeros or ones that is 0 bytes from the next.
 

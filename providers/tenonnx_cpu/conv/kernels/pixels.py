@@ -51,7 +51,7 @@ class Line(NamedTuple):
 
 @parallel
 def convolve_places(arguments: Any, task: Any, worker: Any) -> None:
-    """Makes some channels of some lines; see ``tenonnx_cpu.conv.pixels``."""
+    """Make some channels of some lines; see ``tenonnx_cpu.conv.pixels``."""
     x, w, y, finish, sizes, offsets, memory = arguments
     part = part_of(task, sizes)
     work = memory.ctypes.data + 4 * sizes.work * worker
@@ -77,7 +77,7 @@ def convolve_places(arguments: Any, task: Any, worker: Any) -> None:
 
 @helper
 def pack_band(source: Any, top: Any, lines: Any, sizes: Any, target: Any) -> None:
-    """Copies what some lines of the result see, with zeros for padding."""
+    """Copy what some lines of the result see, with zeros for padding."""
     first = top * sizes.stride_y - sizes.top
     seen = (lines - 1) * sizes.stride_y + sizes.taps_y
     above = min(seen, max(0, -first))
@@ -97,7 +97,7 @@ def pack_band(source: Any, top: Any, lines: Any, sizes: Any, target: Any) -> Non
 
 @helper
 def make_places(line: Any, offsets: Any, y: Any, finish: Any, sizes: Any) -> None:
-    """Makes a line of a result that has its channels last."""
+    """Make a line of a result that has its channels last."""
     apart, zeros = 4 * sizes.rows, finish.units + 256
     first = (line.image * sizes.out_height + line.row) * sizes.out_width + line.left
     for place in range(0, line.width, line.high):
@@ -121,7 +121,7 @@ def make_places(line: Any, offsets: Any, y: Any, finish: Any, sizes: Any) -> Non
 
 @helper
 def make_channels(line: Any, offsets: Any, y: Any, finish: Any, sizes: Any, sums: Any) -> None:
-    """Makes a line of a result that has its channels first, by sums that have them in vectors."""
+    """Make a line of a result that has its channels first, by sums that have them in vectors."""
     ones, zeros = finish.units, finish.units + 256
     none, endless = -np.float32(np.inf), np.float32(np.inf)
     area, vector = sizes.out_height * sizes.out_width, 4 * LANES * (line.width + LANES)
@@ -149,7 +149,7 @@ def make_channels(line: Any, offsets: Any, y: Any, finish: Any, sizes: Any, sums
 
 @kernel(CONVOLUTION, WINDOWS)
 def conv_pixels(x, w, y, after, layout, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Convolves as ``tenonnx_cpu.conv.pixels.pixels_layout`` says."""
+    """Convolve as ``tenonnx_cpu.conv.pixels.pixels_layout`` says."""
     numbers, offsets, _, _ = layout
     sizes = pixels_sizes(numbers)
     finish = finish_of(after)

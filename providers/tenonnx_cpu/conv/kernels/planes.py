@@ -17,7 +17,7 @@ def pack_planes(
     source: Any, channels: Any, top: Any, lines: Any, left: Any, sizes: Any, planes: Any,
     fill: Any, target: Any,
 ) -> None:  # fmt: skip
-    """Writes planes of some channels, as far as windows see them.
+    """Write planes of some channels, as far as windows see them.
 
     Args:
         source: Address of the first channel's image.
@@ -75,7 +75,7 @@ def place_strided(
 
 @helper
 def pack_panel(source: Any, stride: Any, depth: Any, columns: Any, target: Any) -> None:
-    """Copies a few columns into a panel of their own, with zeros beyond them."""
+    """Copy a few columns into a panel of their own, with zeros beyond them."""
     place_lines(source, stride, target, VECTOR, 0, columns, depth, np.float32(0))
 
 
@@ -83,7 +83,7 @@ def pack_panel(source: Any, stride: Any, depth: Any, columns: Any, target: Any) 
 def pack_columns(
     source: Any, offsets: Any, depth: Any, columns: Any, target: Any, pitch: Any
 ) -> None:
-    """Copies a few columns so that each is adjacent elements, ``pitch`` bytes after another."""
+    """Copy a few columns so that each is adjacent elements, ``pitch`` bytes after another."""
     for row in range(depth):
         place = source + load_int(offsets + 8 * row)
         for column in range(columns):

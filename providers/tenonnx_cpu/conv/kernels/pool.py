@@ -23,7 +23,7 @@ depthwise_sizes = named("DepthwiseSizes", DEPTHWISE_FIELDS)
 
 @parallel
 def pool_channels(arguments: Any, task: Any, worker: Any) -> None:
-    """Pools some channels, or some lines of one; see ``tenonnx_cpu.conv.depthwise``."""
+    """Pool some channels, or some lines of one; see ``tenonnx_cpu.conv.depthwise``."""
     x, y, weights, rows, columns, sizes, offsets, planes, memory = arguments
     packed = memory.ctypes.data + 4 * sizes.work * worker
     width = sizes.out_width
@@ -44,7 +44,7 @@ def pool_lines(
     source: Any, begin: Any, end: Any, made: Any, weights: Any, sizes: Any, offsets: Any,
     planes: Any, packed: Any,
 ) -> None:  # fmt: skip
-    """Writes maxima, or sums, of what the windows of some lines see of a channel.
+    """Write maxima, or sums, of what the windows of some lines see of a channel.
 
     Args:
         source: Address of the channel.
@@ -84,7 +84,7 @@ def pool_lines(
 
 @helper
 def divide(line: Any, columns: Any, row: Any) -> None:
-    """Divides sums by their number of elements, which is a product."""
+    """Divide sums by their number of elements, which is a product."""
     for i in range(line.size):
         line[i] /= columns[i] * row
 
@@ -97,7 +97,7 @@ def divide(line: Any, columns: Any, row: Any) -> None:
     WINDOWS,
 )  # fmt: skip
 def pool_f32(x, y, weights, rows, columns, numbers, offsets, planes, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Pools over windows, cut into tasks by ``tenonnx_cpu.conv.depthwise``.
+    """Pool over windows, cut into tasks by ``tenonnx_cpu.conv.depthwise``.
 
     Args:
         x: The image.
@@ -121,7 +121,7 @@ ROWS_PER_TASK = 64
 
 @parallel
 def average_rows(arguments: Any, task: Any, worker: Any) -> None:
-    """Takes the means of ``ROWS_PER_TASK`` rows."""
+    """Take the means of ``ROWS_PER_TASK`` rows."""
     x, y = arguments
     for row in range(task * ROWS_PER_TASK, min(y.size, (task + 1) * ROWS_PER_TASK)):
         y[row] = average(x[row])
@@ -129,11 +129,11 @@ def average_rows(arguments: Any, task: Any, worker: Any) -> None:
 
 @helper
 def average(row: Any) -> Any:
-    """Returns the mean of a row."""
+    """Return the mean of a row."""
     return np.float32(total(SUM, row) / np.float64(row.size))
 
 
 @kernel((In(f32, 2), Out(f32, 1), size), WINDOWS)
 def average_f32(x, y, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Computes the mean of each row."""
+    """Compute the mean of each row."""
     average_rows((x, y), -(-y.size // ROWS_PER_TASK), threads)

@@ -20,7 +20,7 @@ slice_sizes = named("SliceSizes", SLICE_FIELDS)
 
 @parallel
 def pool_slices(arguments: Any, task: Any, worker: Any) -> None:
-    """Makes some slices of one channel; see ``tenonnx_cpu.conv.pooling_volumes``."""
+    """Make some slices of one channel; see ``tenonnx_cpu.conv.pooling_volumes``."""
     x, y, weights, counts, sizes, along, offsets, planes, memory = arguments
     work = memory.ctypes.data + 4 * along.work * worker
     kept, places = work + 4 * sizes.work, work + 4 * along.places
@@ -54,7 +54,7 @@ def pool_slices(arguments: Any, task: Any, worker: Any) -> None:
 
 @helper
 def slots_seen(first: Any, along: Any, places: Any) -> Any:
-    """Writes where the slices are kept that a window sees; returns how many there are."""
+    """Write where the slices are kept that a window sees; return how many there are."""
     seen = 0
     for tap in range(along.taps_z):
         z = first + tap * along.step_z
@@ -66,7 +66,7 @@ def slots_seen(first: Any, along: Any, places: Any) -> Any:
 
 @helper
 def divide_slice(made: Any, counts: Any, slices: Any) -> None:
-    """Divides the sums of one slice, whose windows see so many others."""
+    """Divide the sums of one slice, whose windows see so many others."""
     _, rows, columns = counts
     for line in range(rows.size):
         divide(made[line * columns.size :][: columns.size], columns, rows[line] * slices)
@@ -80,7 +80,7 @@ def divide_slice(made: Any, counts: Any, slices: Any) -> None:
     WINDOWS,
 )  # fmt: skip
 def pool_volume_f32(x, y, weights, counts, numbers, along, offsets, planes, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Pools over windows of volumes, cut into tasks by ``tenonnx_cpu.conv.pooling_volumes``.
+    """Pool over windows of volumes, cut into tasks by ``tenonnx_cpu.conv.pooling_volumes``.
 
     Args:
         x: The volumes.

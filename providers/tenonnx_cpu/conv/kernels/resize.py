@@ -10,7 +10,7 @@ from tenonnx_cpu.jit.threads.parallel_for import parallel
 
 @parallel
 def resize_lines(arguments: Any, task: Any, worker: Any) -> None:
-    """Makes some lines of one plane of the result.
+    """Make some lines of one plane of the result.
 
     A line of the image is widened once, into one of two that are kept, however many read it.
     """
@@ -49,7 +49,7 @@ def resize_lines(arguments: Any, task: Any, worker: Any) -> None:
 
 @helper
 def widen(source: Any, columns: Any, weights: Any, taps: Any, line: Any) -> None:
-    """Reads one or two elements of a line for each element of a wider or narrower one."""
+    """Read one or two elements of a line for each element of a wider or narrower one."""
     count = columns.size // taps
     first, target = columns[:count], line[:count]
     if taps == 1:
@@ -69,7 +69,7 @@ def widen(source: Any, columns: Any, weights: Any, taps: Any, line: Any) -> None
     Contract(plan="scales or sizes have the rank", launch="the result has elements"),
 )  # fmt: skip
 def resize_f32(x, y, lines, line_weights, columns, column_weights, sizes, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Resizes planes.
+    """Resize planes.
 
     Args:
         x: The planes, (planes, height, width), flat.

@@ -77,7 +77,7 @@ class Target(NamedTuple):
 
 @helper
 def target_of(row: Any, c: Any, mode: Any, last: Any, result: Any) -> Any:
-    """Returns what tiles from a row on read and write."""
+    """Return what tiles from a row on read and write."""
     finish, ones, zeros = result.finish, result.finish.units, result.finish.units + 256
     rows, nothing = Rows(c.start + row * c.apart, c.apart), Rows(zeros, 0)
     before = rows if mode == ADD else nothing
@@ -95,5 +95,5 @@ def target_of(row: Any, c: Any, mode: Any, last: Any, result: Any) -> Any:
 
 @helper
 def right_of(rows: Any, column: Any) -> Any:
-    """Returns the address of a column of the first row, or of what stands for all rows."""
+    """Return the address of a column of the first row, or of what stands for all rows."""
     return rows.start + (4 * column if rows.apart else 0)

@@ -20,7 +20,7 @@ from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
 
 @shared("tenonnx_copy_row")
 def copy_row(b: Builder, /, source: Value, target: Value, count: Value) -> None:
-    """Copies adjacent floats from address to address."""
+    """Copy adjacent floats from address to address."""
 
     def copy(offset: Value, mask: Value | None, carried: list[Value]) -> list[Value]:
         write(b, read(b, b.add(source, offset), mask), b.add(target, offset), mask)
@@ -34,7 +34,7 @@ def place_lines(
     b: Builder, /, source: Value, source_line: Value, target: Value, count: Value, first: Value,
     stop: Value, lines: Value, fill: Value,
 ) -> None:  # fmt: skip
-    """Writes lines of ``count`` floats, of which from ``first`` to ``stop`` are the source's.
+    """Write lines of ``count`` floats, of which from ``first`` to ``stop`` are the source's.
 
     Args:
         source: Address of what comes to ``first`` in the first line.
@@ -89,7 +89,7 @@ def _columns(
     lines: Value,
     column: Callable[[Value], Callable[[Value], Value]],
 ) -> None:
-    """Writes lines a vector's width at a time.
+    """Write lines a vector's width at a time.
 
     It begins on the right: what is written beyond a line is overwritten by the next line's own.
     """

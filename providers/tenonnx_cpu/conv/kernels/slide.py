@@ -31,7 +31,7 @@ def slide_sums(
     weights: Value, taps: Value, target: Value, residual: Value, count: Value, lines: Value,
     scale: Value, shift: Value, low: Value, high: Value,
 ) -> None:  # fmt: skip
-    """Writes ``clip(sum(weight * seen) * scale + shift + residual, low, high)``, line by line.
+    """Write ``clip(sum(weight * seen) * scale + shift + residual, low, high)``, line by line.
 
     Args:
         planes: Address that the offsets count from; up to a vector beyond a line is read.
@@ -81,7 +81,7 @@ def slide_maxima(
     b: Builder, kernel: int, stride: int, /, planes: Value, pitch: Value, offsets: Value,
     taps: Value, target: Value, count: Value, lines: Value,
 ) -> None:  # fmt: skip
-    """Writes the maximum of what each window sees, line by line; NaN is greater than anything."""
+    """Write the maximum of what each window sees, line by line; NaN is greater than anything."""
 
     def combine(best: Value, seen: Value, tap: Value) -> Value:
         return greater(b, best, seen)
@@ -96,7 +96,7 @@ def slide_maxima(
 
 
 def greater(b: Builder, x: Value, y: Value) -> Value:
-    """Returns the greater elements, NaN among them; of zeros of both signs either.
+    """Return the greater elements, NaN among them; of zeros of both signs either.
 
     LLVM's own maximum tells zeros apart, which takes twice as long.
     """
@@ -111,7 +111,7 @@ def _weight(b: Builder, weights: Value, tap: Value) -> Value:
 def _over_lines(
     b: Builder, count: Value, lines: Value, pitch: Value, unrolled: bool, work: Work
 ) -> None:
-    """Runs ``work`` on vectors of each line, or of ``TOGETHER`` lines if taps are not known."""
+    """Run ``work`` on vectors of each line, or of ``TOGETHER`` lines if taps are not known."""
     apart = b.mul(count, I64(4))
 
     def some(many: int, times: Value, start: list[Value], mask: Value | None) -> list[Value]:
@@ -155,7 +155,7 @@ def _seer(
     combine: Combine,
     start: float,
 ) -> Callable[[Sequence[Value]], list[Value]]:
-    """Returns what combines all that vectors of windows, some bytes into the planes, see."""
+    """Return what combines all that vectors of windows, some bytes into the planes, see."""
     if kernel:
         one = _unrolled(b, planes, offsets, kernel, stride, combine, start)
         return lambda places: [one(place) for place in places]
@@ -182,7 +182,7 @@ def _unrolled(
     combine: Combine,
     start: float,
 ) -> Callable[[Value], Value]:
-    """Returns what combines all that a vector of windows of a square kernel sees.
+    """Return what combines all that a vector of windows of a square kernel sees.
 
     What taps see of a row is shifted out of two aligned loads: one that is not aligned takes part
     of two cache lines, which is slower than a shift.

@@ -57,7 +57,7 @@ class _Stencil:
         self.step = LANES - self.pending + 1 if self.shifted else LANES
 
     def columns(self) -> None:
-        """Makes all lines, a vector's width at a time."""
+        """Make all lines, a vector's width at a time."""
         b = self.b
 
         def column(index: Value, carried: list[Value]) -> list[Value]:
@@ -68,7 +68,7 @@ class _Stencil:
         v.loop(b, columns, [], column)
 
     def column(self, lane: Value) -> None:
-        """Makes a vector's width of all lines."""
+        """Make a vector's width of all lines."""
         b = self.b
         first = b.add(b.mul(lane, I64(self.stride)), self.left)
         # Of a stride of 2, the even columns and the odd ones come from the same two vectors.
@@ -106,7 +106,7 @@ class _Stencil:
         masks: Sequence[Value],
         sums: Sequence[Value],
     ) -> list[Value]:
-        """Adds what a row means for this line, whose windows it is row ``y`` of, and the next."""
+        """Add what a row means for this line, whose windows it is row ``y`` of, and the next."""
         b = self.b
         within = b.and_(b.icmp_signed(">=", row, I64(0)), b.icmp_signed("<", row, self.height))
         address = b.add(self.source, b.mul(b.mul(row, self.width), I64(4)))
@@ -122,7 +122,7 @@ class _Stencil:
         return self.combine(y, self.seen(loaded), sums)
 
     def seen(self, loaded: Sequence[Value]) -> list[Value]:
-        """Returns what each column of the windows sees of a row."""
+        """Return what each column of the windows sees of a row."""
         b = self.b
         phases = list(loaded)
         if self.stride == 2:
@@ -141,7 +141,7 @@ class _Stencil:
         ]
 
     def combine(self, y: int, seen: Sequence[Value], sums: Sequence[Value]) -> list[Value]:
-        """Returns sums with what row ``y`` of windows adds to them and to those of next lines."""
+        """Return sums with what row ``y`` of windows adds to them and to those of next lines."""
         made = list(sums)
         for later in range(self.pending):
             own = y - later * self.stride
@@ -185,7 +185,7 @@ def slide_directly(
     top: Value, left: Value, weights: Value, target: Value, residual: Value, count: Value,
     lines: Value, scale: Value, shift: Value, low: Value, high: Value,
 ) -> None:  # fmt: skip
-    """Writes ``clip(sum(weight * seen) * scale + shift + residual, low, high)``, line by line.
+    """Write ``clip(sum(weight * seen) * scale + shift + residual, low, high)``, line by line.
 
     Args:
         source: Address of the channel.
@@ -214,7 +214,7 @@ def slide_maxima_directly(
     b: Builder, kernel: int, stride: int, /, source: Value, height: Value, width: Value,
     top: Value, left: Value, target: Value, count: Value, lines: Value,
 ) -> None:  # fmt: skip
-    """Writes the maximum of what each window sees, line by line; NaN is greater than anything.
+    """Write the maximum of what each window sees, line by line; NaN is greater than anything.
 
     Args are those of ``slide_directly``.
     """

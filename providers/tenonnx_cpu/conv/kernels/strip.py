@@ -26,7 +26,7 @@ def multiply_strip(
     rows: Any, depth: Any, columns: Any, a: Any, b: Any, offsets: Any, c: Any, mode: Any, last: Any,
     result: Any, room: Any, soon: Any, runs: Any,
 ) -> None:  # fmt: skip
-    """Multiplies rows of A by columns of B; writes ``activate(C * scale + shift + residual)``.
+    """Multiply rows of A by columns of B; write ``activate(C * scale + shift + residual)``.
 
     Args:
         rows: Of A and C.
@@ -82,7 +82,7 @@ def multiply_columns(
     rows: Any, columns: Any, depth: Any, left: Any, b: Any, offsets: Any, target: Any, last: Any,
     beyond: Any, soon: Any, told: Any, runs: Any,
 ) -> Any:  # fmt: skip
-    """Multiplies the rows of a tile by columns of B, and tells memory what comes next.
+    """Multiply the rows of a tile by columns of B, and tell memory what comes next.
 
     What is not told here is as of ``multiply_strip``.
 
@@ -119,7 +119,7 @@ def multiply_image(
     rows: Any, depth: Any, columns: Any, a: Any, b: Any, area: Any, offsets: Any, panel: Any,
     packed: Any, c: Any, mode: Any, last: Any, result: Any, room: Any,
 ) -> None:  # fmt: skip
-    """Multiplies as ``multiply_strip`` does, by channels of an image where they are.
+    """Multiply as ``multiply_strip`` does, by channels of an image where they are.
 
     The last columns may lie beyond the image's last element: they are copied.
 

@@ -31,7 +31,7 @@ class Part(NamedTuple):
 
 @helper
 def part_of(task: Any, sizes: Any) -> Any:
-    """Returns a task's part."""
+    """Return a task's part."""
     bands, across = -(-sizes.rows // sizes.task_rows), -(-sizes.out_width // sizes.task_width)
     strips = -(-sizes.out_height // sizes.task_height) * across
     strip, first = task // bands % strips, task % bands * sizes.task_rows
@@ -45,7 +45,7 @@ def part_of(task: Any, sizes: Any) -> Any:
 
 @helper
 def channels_of(task: Any, sizes: Any) -> Any:
-    """Returns a task's image, channels and lines, as ``tenonnx_cpu.conv.depthwise`` cuts them.
+    """Return a task's image, channels and lines, as ``tenonnx_cpu.conv.depthwise`` cuts them.
 
     Channels and lines are told by the first and the one after the last.
     """

@@ -53,7 +53,7 @@ def multiply_taps(
     residual_row: Value, scale: Value, shift: Value, ahead: Value, ahead_row: Value,
     columns: Value, low: Value, high: Value,
 ) -> None:  # fmt: skip
-    """Computes ``Y = clip((A @ B + C) * scale + shift + residual, low, high)`` for a tile.
+    """Compute ``Y = clip((A @ B + C) * scale + shift + residual, low, high)`` for a tile.
 
     All elements of the tile are read and computed; Y may be C. What is not wanted is a line of
     zeros or ones that is 0 bytes from the next.
@@ -139,7 +139,7 @@ def multiply_taps(
 def _places(
     b: Builder, row: int, offset: int, starts: Sequence[tuple[Value, Value]]
 ) -> list[Value]:
-    """Returns the addresses of a row's bytes from ``offset`` on in some matrices."""
+    """Return the addresses of a row's bytes from ``offset`` on in some matrices."""
     return [b.add(b.add(start, b.mul(apart, I64(row))), I64(offset)) for start, apart in starts]
 
 
@@ -153,7 +153,7 @@ def multiply_dots(
     depth: Value, c: Value, c_row: Value, y: Value, y_row: Value, residual: Value,
     residual_row: Value, scale: Value, shift: Value, low: Value, high: Value,
 ) -> None:  # fmt: skip
-    """Computes what ``multiply_taps`` does for a few columns, vectorized along the depth.
+    """Compute what ``multiply_taps`` does for a few columns, vectorized along the depth.
 
     The address ``right`` is that of B, whose rows are adjacent, ``b_column`` bytes apart; whole
     vectors are read.
@@ -185,7 +185,7 @@ def multiply_dots(
 
 
 def tell_ahead(b: Builder, index: Value, rows: Value, apart: Value) -> None:
-    """Has a line of the cache brought to its second level: of rows, 1 KiB of each, line by line.
+    """Have a line of the cache brought to its second level: of rows, 1 KiB of each, line by line.
 
     Args:
         b: Writes it.

@@ -16,7 +16,7 @@ from tenonnx_cpu.jit.compiling import In, Out, f32, i64, kernel, size
     WINDOWS,
 )
 def conv_transposed_f32(x, w, y, after, layout, phases, memory, place, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Convolves as ``conv_f32``, and puts the phases together as ``interleave_f32``.
+    """Convolve as ``conv_f32``, and put the phases together as ``interleave_f32``.
 
     Args:
         x: As ``conv_f32`` takes it.

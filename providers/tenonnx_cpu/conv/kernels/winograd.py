@@ -25,7 +25,7 @@ winograd_sizes = named("WinogradSizes", WINOGRAD_FIELDS)
 
 @parallel
 def convolve_tiles(arguments: Any, task: Any, worker: Any) -> None:
-    """Makes a panel of channels of a block of tiles; see ``tenonnx_cpu.conv.winograd``."""
+    """Make a panel of channels of a block of tiles; see ``tenonnx_cpu.conv.winograd``."""
     x, u, y, finish, sizes, memory = arguments
     block, panel = task // sizes.panels, task % sizes.panels
     across = -(-sizes.tiles_x // sizes.block_x)
@@ -59,7 +59,7 @@ def convolve_tiles(arguments: Any, task: Any, worker: Any) -> None:
 def transform_block(
     x: Any, sizes: Any, image: Any, row: Any, column: Any, rows: Any, columns: Any, tiles: Any
 ) -> None:
-    """Transforms what a block of tiles sees of all channels."""
+    """Transform what a block of tiles sees of all channels."""
     area, left = sizes.height * sizes.width, column * sizes.size - sizes.left
     for channel in range(sizes.channels):
         source = x.ctypes.data + 4 * (image * sizes.channels + channel) * area
@@ -78,7 +78,7 @@ def transform_block(
 def multiply_places(
     tiles: Any, places: Any, sizes: Any, left: Any, right: Any, product: Any
 ) -> None:
-    """Multiplies what a block of tiles has in each place by a panel of weights.
+    """Multiply what a block of tiles has in each place by a panel of weights.
 
     Args:
         tiles: How many.
@@ -111,7 +111,7 @@ def finish_tiles(
     y: Any, finish: Any, sizes: Any, image: Any, channel: Any, top: Any, left: Any, width: Any,
     made: Any,
 ) -> None:  # fmt: skip
-    """Writes results of a row of tiles, of as many channels as a vector has lanes."""
+    """Write results of a row of tiles, of as many channels as a vector has lanes."""
     lines, columns = min(sizes.size, sizes.out_height - top), min(width, sizes.out_width - left)
     channels = min(LANES, sizes.rows - channel)
     area = sizes.out_height * sizes.out_width
@@ -129,7 +129,7 @@ def finish_tiles(
 
 @kernel(CONVOLUTION, WINDOWS)
 def conv_winograd(x, u, y, after, layout, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Convolves with weights that ``tenonnx_cpu.conv.winograd.transformed`` has made.
+    """Convolve with weights that ``tenonnx_cpu.conv.winograd.transformed`` has made.
 
     ``memory[0]`` is NaN after it if some result is NaN or infinite, which then others of its tile
     may be, too; else it is 0.

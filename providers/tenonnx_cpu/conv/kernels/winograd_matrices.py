@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-
-from tenonnx.records import record
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 
@@ -23,7 +22,7 @@ POINTS = {2: (0.0, 1.0, -1.0), 4: (0.0, 0.6875, -0.6875, 1.5, -1.5)}
 """Finite points per size of tile; infinity is one more."""
 
 
-@record
+@dataclass(frozen=True)
 class Matrices:
     """``A^T``, ``G`` and ``B^T`` for tiles of a size, in float64."""
 
@@ -34,7 +33,7 @@ class Matrices:
 
 @functools.cache
 def matrices(size: int) -> Matrices:
-    """Returns the matrices for tiles of a size.
+    """Return the matrices for tiles of a size.
 
     Polynomials are multiplied by their values at points; ``B^T`` holds the polynomials that vanish
     at all points but one. Rows of ``G`` are scaled by powers of two to magnitudes about 1, rows of

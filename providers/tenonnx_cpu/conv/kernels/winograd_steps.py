@@ -27,7 +27,7 @@ def transform_image(
     b: Builder, size: int, /, source: Value, height: Value, width: Value, top: Value, left: Value,
     target: Value, apart: Value,
 ) -> None:  # fmt: skip
-    """Writes ``B^T d B`` of tiles side by side in a channel; beyond the channel are zeros.
+    """Write ``B^T d B`` of tiles side by side in a channel; beyond the channel are zeros.
 
     Args:
         source: Address of the channel.
@@ -63,7 +63,7 @@ def transform_products(
     b: Builder, size: int, /, source: Value, apart: Value, tiles: Value, next_tile: Value,
     target: Value, next_line: Value, odd: Value,
 ) -> None:  # fmt: skip
-    """Writes ``A^T M A`` of tiles side by side, for as many channels as a vector has lanes.
+    """Write ``A^T M A`` of tiles side by side, for as many channels as a vector has lanes.
 
     Args:
         source: Address of the first place of the first tile.
@@ -98,7 +98,7 @@ def transform_products(
 
 
 def _apart(b: Builder, vectors: Sequence[Value]) -> list[Value]:
-    """Returns every n-th lane of n vectors joined, n being a power of two, from each on."""
+    """Return every n-th lane of n vectors joined, n being a power of two, from each on."""
     if len(vectors) == 1:
         return list(vectors)
     pairs = list(zip(vectors[::2], vectors[1::2], strict=True))
@@ -110,7 +110,7 @@ def _apart(b: Builder, vectors: Sequence[Value]) -> list[Value]:
 
 
 def _rows_by(b: Builder, matrix: np.ndarray[Any, Any], x: Sequence[Value]) -> list[Value]:
-    """Returns ``matrix @ x``; rows for opposite points share their even and odd terms."""
+    """Return ``matrix @ x``; rows for opposite points share their even and odd terms."""
     made: list[Value] = []
     while len(made) < len(matrix):
         row = matrix[len(made)]
@@ -125,7 +125,7 @@ def _rows_by(b: Builder, matrix: np.ndarray[Any, Any], x: Sequence[Value]) -> li
 
 
 def _columns_by(b: Builder, matrix: np.ndarray[Any, Any], x: Sequence[Value]) -> list[Value]:
-    """Returns ``matrix @ x``; columns for opposite points share their sums and differences."""
+    """Return ``matrix @ x``; columns for opposite points share their sums and differences."""
     sums = [x[0]]
     for one, two in zip(x[1:-1:2], x[2:-1:2], strict=True):
         sums += [b.fadd(one, two), b.fsub(one, two)]
@@ -140,7 +140,7 @@ def _columns_by(b: Builder, matrix: np.ndarray[Any, Any], x: Sequence[Value]) ->
 
 
 def _weighted(b: Builder, weights: np.ndarray[Any, Any], x: Sequence[Value]) -> Value:
-    """Returns ``weights @ x``, without terms that are nothing."""
+    """Return ``weights @ x``, without terms that are nothing."""
     total = None
     for weight, value in sorted(zip(weights, x, strict=True), key=lambda term: abs(term[0]) != 1):
         if weight == 0:

@@ -10,7 +10,7 @@ AXES = 4
 
 TRANSPOSE_FIELDS = (
     "columns", "apart", "run", "run_apart", "lines", "line_apart", "target_line", "block",
-    "target_block", "joined", "bands", "units", "grain", "tasks",
+    "target_block", "joined", "bands", "units", "grain", "tasks", "size",
 )  # fmt: skip
 """The names of the kernel's first numbers, in elements:
 
@@ -19,10 +19,37 @@ A line of the result has ``columns``, ``apart`` in the source, where ``lines`` o
 Where an axis is shorter than a vector, it is ``joined`` with another: after a ``run`` of columns
 the next begins ``run_apart`` from where that began, and after a ``block`` of lines
 ``target_block``. If none is, both are all. A unit is one of ``bands`` of ``TOGETHER`` lines;
-``grain`` of ``units`` are one of ``tasks``. Then come lengths of the outer axes, strides in the
-source, and strides in the result.
+``grain`` of ``units`` are one of ``tasks``. An element has ``size`` bytes. Then come lengths of the
+outer axes, strides in the source, and strides in the result.
 """
 
 TOGETHER = 32
 """Lines of a unit: a line of the source's cache lines, if they begin anywhere in one, is read by
 few units."""
+
+GATHERED, WRITTEN, ADDED, MULTIPLIED, GREATEST, LEAST = range(6)
+"""The ways elements go: out of an array, or into one, where they may meet others."""
+
+INDEXED_FIELDS = (
+    "way", "element", "size", "wide", "width", "depth", "axis_step", "data_step", "place_step",
+    "other_step", "rank", "rows", "piece", "pieces", "units", "grain", "tasks", "whole",
+)  # fmt: skip
+"""The names of the numbers of elements picked or written along an axis of an array, the data:
+
+A row has ``width`` places, of 8 bytes if they are ``wide``, else 4, each of one of ``depth`` along
+the axis, which are ``axis_step`` bytes apart; elements beside each other in a row are ``data_step``
+apart, their places ``place_step`` and the other array's elements ``other_step``. There are
+``rows`` along ``rank`` axes: then come each axis' length and the bytes along it in the data, the
+places and the other array, the last axis first. A unit is a piece of a row, or if ``whole`` is 0 a
+piece of all rows. An element has ``size`` bytes; ``element`` is its type as of
+``elementwise.operations``.
+"""
+
+SLICED_FIELDS = (
+    "way", "element", "size", "copy", "depth", "width", "batch", "batch_step", "units", "grain",
+    "tasks",
+)  # fmt: skip
+"""The names of the numbers of slices picked or written: each place is ``depth`` numbers, and each
+slice ``width`` elements. After every ``batch`` of places the data of the next ones begins
+``batch_step`` bytes on. Then come each axis' length and bytes.
+"""

@@ -11,7 +11,7 @@ from tenonnx_cpu.jit.vectors.views import floats
 
 @parallel
 def concat_row(arguments: Any, task: Any, worker: Any) -> None:
-    """Copies one row of every part."""
+    """Copy one row of every part."""
     starts, lengths, out, width = arguments
     place = out + 4 * width * task
     for part in range(starts.size):
@@ -27,7 +27,7 @@ def concat_row(arguments: Any, task: Any, worker: Any) -> None:
     Contract(launch="shapes agree but along the axis", captured=False, addressed=True),
 )
 def concat(starts, lengths, out, rows, width, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Writes rows that are the parts' rows one after the other.
+    """Write rows that are the parts' rows one after the other.
 
     Args:
         starts: Addresses of the parts, each of adjacent elements of 4 bytes.

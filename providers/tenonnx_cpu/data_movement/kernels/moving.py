@@ -13,7 +13,7 @@ from tenonnx_cpu.jit.vectors.views import elements
 
 @helper
 def copy(source: Any, target: Any, count: Any, step: Any) -> None:
-    """Copies elements in their order, in the other if ``step`` is -1, or one again and again."""
+    """Copy elements in their order, in the other if ``step`` is -1, or one again and again."""
     if step == 1:
         for i in range(count):
             target[i] = source[i]
@@ -27,7 +27,7 @@ def copy(source: Any, target: Any, count: Any, step: Any) -> None:
 
 @parallel
 def move_runs(arguments: Any, task: Any, worker: Any) -> None:
-    """Copies some of the runs."""
+    """Copy some of the runs."""
     runs, sources, out, width, grain = arguments
     for n in range(task * grain, min(runs.shape[0], (task + 1) * grain)):
         source = sources[runs[n, 0]].ctypes.data + width * runs[n, 1]
@@ -50,7 +50,7 @@ def move_runs(arguments: Any, task: Any, worker: Any) -> None:
     Contract(plan="numpy moves the places of elements, and refuses what is wrong"),
 )
 def move(runs, sources, out, width, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Copies runs of elements.
+    """Copy runs of elements.
 
     Args:
         runs: Of each, the source's number, the place of its first element there, the place of that

@@ -5,27 +5,40 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from llvmlite import ir
+from numba.core import cgutils
+
 from tenonnx_cpu.conv.kernels.rows import copy_row
 from tenonnx_cpu.data_movement.kernels import AXES, TOGETHER, TRANSPOSE_FIELDS
-from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i64, kernel, size
+from tenonnx_cpu.jit.compiling import Contract, In, Out, helper, i64, kernel, size, u8
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.lanes import LANES, lanes_below, load_masked, store_masked, vectors_for
+from tenonnx_cpu.jit.vectors.lanes import LANES, lanes_below, load_masked, store_masked
 from tenonnx_cpu.jit.vectors.memory import load_float, store_float
 from tenonnx_cpu.jit.vectors.named import named
 from tenonnx_cpu.jit.vectors.shared import shared
-from tenonnx_cpu.jit.vectors.vector import I64, Builder, Value
+from tenonnx_cpu.jit.vectors.vector import I32, I64, VOID, Builder, Value
+
+LANES_OF = {1: LANES, 2: LANES, 4: LANES, 8: LANES // 2}
+"""Elements along a square's side, by their bytes."""
+
+KINDS = {
+    size: v.vector(ir.IntType(8 * size), lanes) for size, lanes in LANES_OF.items() if size != 4
+}
+"""The types of a square's lines; those of 4 bytes are moved as float32."""
 
 transpose_sizes = named("TransposeSizes", TRANSPOSE_FIELDS)
 
 
-@shared("tenonnx_transpose_lines", {(0,): (False,), (1,): (True,)})
+@shared(
+    "tenonnx_transpose_lines", {(n, size): (bool(n), size) for n in (0, 1) for size in LANES_OF}
+)
 def transpose_lines(
-    b: Builder, joined: bool, /, source: Value, apart: Value, run: Value, run_apart: Value,
-    columns: Value, target: Value, target_line: Value, line: Value, block: Value,
+    b: Builder, joined: bool, size: int, /, source: Value, apart: Value, run: Value,
+    run_apart: Value, columns: Value, target: Value, target_line: Value, line: Value, block: Value,
     target_block: Value, lines: Value,
 ) -> None:  # fmt: skip
-    """Writes lines, elements of which are ``apart`` in the source, where lines are side by side.
+    """Write lines, elements of which are ``apart`` in the source, where lines are side by side.
 
     Args:
         source: Address of the first line's first element; those of the other lines follow it.
@@ -38,33 +51,86 @@ def transpose_lines(
         line: Which of its block the first line is.
         block: Lines of a block, all if not ``joined``.
         target_block: Bytes from block to block.
-        lines: How many, at most ``LANES``.
+        lines: How many, at most those of a square.
     """
-    below = lanes_below(b, lines)
+    lanes = LANES_OF[size]
     places, place = [], (target, line)
-    for _ in range(LANES):
+    for _ in range(lanes):
         places.append(place[0])
         place = _after(b, joined, place, target_line, (block, target_block))
 
     def square(number: Value, carried: list[Value]) -> list[Value]:
-        first = b.mul(number, I64(LANES))
+        first = b.mul(number, I64(lanes))
         rest = b.sub(columns, first)
-        mask, last = lanes_below(b, rest), b.sub(rest, I64(1))
-        reads, following = _reads(b, joined, carried, apart, (run, run_apart), last)
-        seen = [load_masked(b, read, below) for read in reads]
-        write = b.mul(first, I64(4))
-        for line, x in enumerate(v.transpose(b, seen)):
-            with b.if_then(b.icmp_signed(">", lines, I64(line)), likely=True):
-                store_masked(b, x, b.add(places[line], write), mask)
+        last = b.sub(rest, I64(1))
+        reads, following = _reads(b, joined, carried, apart, (run, run_apart), last, lanes)
+        write = b.mul(first, I64(size))
+        writes = [b.add(each, write) for each in places]
+        if size == 4:
+            _move_floats(b, reads, writes, lines, rest)
+        else:
+            _move_square(b, KINDS[size], reads, writes, lines, rest)
         return following
 
-    v.loop(b, vectors_for(b, columns), [source, I64(0)], square)
+    squares = b.sdiv(b.add(columns, I64(lanes - 1)), I64(lanes))
+    v.loop(b, squares, [source, I64(0)], square)
+
+
+def _move_floats(
+    b: Builder, reads: list[Value], writes: list[Value], lines: Value, columns: Value
+) -> None:
+    """Transpose a square of float32, or as many lines and columns as there are."""
+    below, mask = lanes_below(b, lines), lanes_below(b, columns)
+    seen = [load_masked(b, read, below) for read in reads]
+    for line, x in enumerate(v.transpose(b, seen)):
+        with b.if_then(b.icmp_signed(">", lines, I64(line)), likely=True):
+            store_masked(b, x, writes[line], mask)
+
+
+def _move_square(
+    b: Builder, kind: ir.VectorType, reads: list[Value], writes: list[Value], lines: Value,
+    columns: Value,
+) -> None:  # fmt: skip
+    """Do the same with elements of other sizes; those of parts of squares one by one."""
+    lanes = I64(kind.count)
+    whole = b.and_(b.icmp_signed(">=", lines, lanes), b.icmp_signed(">=", columns, lanes))
+    with b.if_else(whole, likely=True) as (all_of_it, part):
+        with all_of_it:
+            seen = [v.load(b, kind, read) for read in reads]
+            for write, x in zip(writes, v.transpose(b, seen), strict=True):
+                v.store(b, x, write)
+        with part:
+            below, mask = (_below(b, kind, count) for count in (lines, columns))
+            seen = [_load_some(b, kind, read, below) for read in reads]
+            for line, x in enumerate(v.transpose(b, seen)):
+                with b.if_then(b.icmp_signed(">", lines, I64(line))):
+                    _store_some(b, x, writes[line], mask)
+
+
+def _below(b: Builder, kind: ir.VectorType, count: Value) -> Value:
+    """Return the mask of the first lanes of a vector."""
+    numbers = ir.Constant(v.vector(I64, kind.count), list(range(kind.count)))
+    return b.icmp_signed("<", numbers, v.splat(b, count, kind.count))
+
+
+def _load_some(b: Builder, kind: ir.VectorType, address: Value, mask: Value) -> Value:
+    arguments = [b.inttoptr(address, kind.as_pointer()), I32(1), mask, v.constant(kind, 0)]
+    load = ir.FunctionType(kind, [each.type for each in arguments])
+    name = f"llvm.masked.load.{v.suffix(kind)}.p0"
+    return b.call(cgutils.get_or_insert_function(b.module, load, name), arguments)
+
+
+def _store_some(b: Builder, x: Value, address: Value, mask: Value) -> None:
+    arguments = [x, b.inttoptr(address, x.type.as_pointer()), I32(1), mask]
+    store = ir.FunctionType(VOID, [each.type for each in arguments])
+    name = f"llvm.masked.store.{v.suffix(x.type)}.p0"
+    b.call(cgutils.get_or_insert_function(b.module, store, name), arguments)
 
 
 def _after(
     b: Builder, joined: bool, at: Sequence[Value], step: Value, run: Sequence[Value]
 ) -> tuple[Value, Value]:
-    """Returns the address of the element after one, and its place in its run.
+    """Return the address of the element after one, and its place in its run.
 
     Args:
         joined: Whether there are runs.
@@ -83,17 +149,23 @@ def _after(
 
 
 def _reads(
-    b: Builder, joined: bool, at: Sequence[Value], step: Value, run: Sequence[Value], last: Value
+    b: Builder,
+    joined: bool,
+    at: Sequence[Value],
+    step: Value,
+    run: Sequence[Value],
+    last: Value,
+    count: int,
 ) -> tuple[list[Value], list[Value]]:
-    """Returns the addresses of a vector's elements, all after the last as that, and what follows.
+    """Return the addresses of some elements, all after the last as that, and what follows.
 
     Others are as of ``_after``. What does not wait for the address before is sooner known.
     """
-    more = [b.icmp_signed("<", I64(lane), last) for lane in range(LANES)]
+    more = [b.icmp_signed("<", I64(lane), last) for lane in range(count)]
     if not joined:
         lanes = [b.select(some, I64(lane), last) for lane, some in enumerate(more)]
         addresses = [b.add(at[0], b.mul(step, lane)) for lane in lanes]
-        return addresses, [b.add(at[0], b.mul(step, I64(LANES))), at[1]]
+        return addresses, [b.add(at[0], b.mul(step, I64(count))), at[1]]
     addresses = []
     for some in more:
         addresses.append(at[0])
@@ -104,7 +176,7 @@ def _reads(
 
 @helper
 def copy_lines(source: Any, target: Any, sizes: Any, lines: Any) -> None:
-    """Writes lines whose elements are side by side in both arrays, or runs of them are."""
+    """Write lines whose elements are side by side in both arrays, or runs of them are."""
     run = sizes.run
     for line in range(lines):
         read, write = source + 4 * line * sizes.line_apart, target + 4 * line * sizes.target_line
@@ -120,8 +192,10 @@ def copy_lines(source: Any, target: Any, sizes: Any, lines: Any) -> None:
 
 @parallel
 def transpose_part(arguments: Any, task: Any, worker: Any) -> None:
-    """Writes some lines of the result."""
+    """Write some lines of the result."""
     source, target, sizes, numbers = arguments
+    size = sizes.size
+    side = LANES if size < 8 else LANES // 2
     for unit in range(task * sizes.grain, min(sizes.units, (task + 1) * sizes.grain)):
         row, first = unit // sizes.bands, unit % sizes.bands * TOGETHER
         read, write = places_of(row, numbers[len(TRANSPOSE_FIELDS) :])
@@ -130,19 +204,20 @@ def transpose_part(arguments: Any, task: Any, worker: Any) -> None:
             write += first * sizes.target_line
             copy_lines(source + 4 * read, target + 4 * write, sizes, end - first)
             continue
-        for line in range(first, end, LANES):
+        for line in range(first, end, side):
             block, place = line // sizes.block, line % sizes.block
             start = write + block * sizes.target_block + place * sizes.target_line
             transpose_lines(
-                sizes.joined, source + 4 * (read + line - first), 4 * sizes.apart, sizes.run,
-                4 * sizes.run_apart, sizes.columns, target + 4 * start, 4 * sizes.target_line,
-                place, sizes.block, 4 * sizes.target_block, min(LANES, end - line),
+                sizes.joined, size, source + size * (read + line - first), size * sizes.apart,
+                sizes.run, size * sizes.run_apart, sizes.columns, target + size * start,
+                size * sizes.target_line, place, sizes.block, size * sizes.target_block,
+                min(side, end - line),
             )  # fmt: skip
 
 
 @helper
 def places_of(row: Any, axes: Any) -> Any:
-    """Returns where a row of the outer axes begins in the source and in the result."""
+    """Return where a row of the outer axes begins in the source and in the result."""
     read, write = i64(0), i64(0)
     for axis in range(AXES - 1, -1, -1):
         length = axes[axis]
@@ -153,13 +228,16 @@ def places_of(row: Any, axes: Any) -> Any:
     return read, write
 
 
-@kernel((In(f32, 1), Out(f32, 1), In(i64, 1), size), Contract(launch="strides are positive"))
+@kernel(
+    (In(u8, 1), Out(u8, 1), In(i64, 1), size),
+    Contract(launch="strides are positive; elements have 4 bytes, or lines lie side by side"),
+)
 def transpose(x, y, numbers, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Writes ``y = x.transpose(...)``.
+    """Write ``y = x.transpose(...)``.
 
     Args:
-        x: Where the first element is; the others lie as strides say.
-        y: The result, flat.
+        x: The bytes of the first element; the others lie as strides say.
+        y: The result's bytes.
         numbers: As ``tenonnx_cpu.data_movement.kernels.TRANSPOSE_FIELDS`` says.
         threads: How many threads to use.
     """

@@ -11,7 +11,7 @@ from tenonnx_cpu.jit.vectors import activations, vmath
 
 @inlined
 def activate(op: Any, x: Any, y: Any, first: Any, second: Any) -> None:
-    """Computes ``y = op(x)`` for adjacent elements; ``first`` and ``second`` are parameters.
+    """Compute ``y = op(x)`` for adjacent elements; ``first`` and ``second`` are parameters.
 
     Both may be the same array. It is inlined, so that LLVM then knows that they are, and needs not
     look whether they overlap, which such arrays do.

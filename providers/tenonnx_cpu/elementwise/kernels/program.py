@@ -23,7 +23,7 @@ F = np.float32
 
 @helper
 def apply_unary(op: Any, x: Any, y: Any) -> None:
-    """Applies an operator of one operand that is no activation."""
+    """Apply an operator of one operand that is no activation."""
     if op == opcodes.NEG:
         for i in range(y.size):
             y[i] = -x[i]
@@ -61,7 +61,7 @@ def apply_unary(op: Any, x: Any, y: Any) -> None:
 
 @helper
 def apply_binary(op: Any, x: Any, z: Any, y: Any) -> None:
-    """Applies an operator of two operands; maxima and minima hand NaN on, as numpy's do."""
+    """Apply an operator of two operands; maxima and minima hand NaN on, as numpy's do."""
     if op == opcodes.ADD:
         for i in range(y.size):
             y[i] = x[i] + z[i]
@@ -87,7 +87,7 @@ def apply_binary(op: Any, x: Any, z: Any, y: Any) -> None:
 
 @helper
 def apply(op: Any, x: Any, z: Any, y: Any, first: Any, second: Any) -> None:
-    """Computes ``y = op(x, z)`` for adjacent elements; unary operators do without ``z``."""
+    """Compute ``y = op(x, z)`` for adjacent elements; unary operators do without ``z``."""
     if op >= opcodes.ADD:
         apply_binary(op, x, z, y)
     elif op >= opcodes.RELU:
@@ -98,7 +98,7 @@ def apply(op: Any, x: Any, z: Any, y: Any, first: Any, second: Any) -> None:
 
 @helper
 def find_row(row: Any, shape: Any, strides: Any, index: Any, places: Any, addresses: Any) -> None:
-    """Writes a row's place along every axis but the last, and its address in every operand."""
+    """Write a row's place along every axis but the last, and its address in every operand."""
     for n in range(shape[AXES + 1]):
         places[n] = addresses[n]
     for axis in range(AXES - 2, -1, -1):
@@ -110,7 +110,7 @@ def find_row(row: Any, shape: Any, strides: Any, index: Any, places: Any, addres
 
 @helper
 def next_row(shape: Any, strides: Any, index: Any, places: Any) -> None:
-    """Goes on to the row after."""
+    """Go on to the row after."""
     for axis in range(AXES - 2, -1, -1):
         index[axis] += 1
         for n in range(shape[AXES + 1]):
@@ -124,14 +124,14 @@ def next_row(shape: Any, strides: Any, index: Any, places: Any) -> None:
 
 @helper
 def fill(block: Any, value: Any) -> None:
-    """Writes a number to every element."""
+    """Write a number to every element."""
     for i in range(block.size):
         block[i] = value
 
 
 @helper
 def repeat(block: Any, values: Any) -> None:
-    """Writes values one after the other, as often as they fit."""
+    """Write values one after the other, as often as they fit."""
     for start in range(0, block.size - values.size + 1, values.size):
         for i in range(values.size):
             block[start + i] = values[i]
@@ -141,7 +141,7 @@ def repeat(block: Any, values: Any) -> None:
 def find_operands(
     shape: Any, strides: Any, places: Any, left: Any, blocks: Any, fresh: Any, operands: Any
 ) -> None:
-    """Writes where a piece of a row begins in every operand.
+    """Write where a piece of a row begins in every operand.
 
     Args:
         shape: See ``run_program``.
@@ -167,7 +167,7 @@ def find_operands(
 
 @parallel
 def run_rows(arguments: Any, task: Any, worker: Any) -> None:
-    """Runs a program on some of the pieces that the rows are cut into."""
+    """Run a program on some of the pieces that the rows are cut into."""
     program, numbers, shape, strides, addresses, y, memory, grain = arguments
     width, piece = shape[AXES - 1], shape[AXES + 2]
     pieces = -(-width // piece)
@@ -216,7 +216,7 @@ def run_rows(arguments: Any, task: Any, worker: Any) -> None:
 def run_program(  # type: ignore[no-untyped-def] # the signature has them
     program, numbers, shape, strides, a, b, c, d, e, f, y, memory, grain, threads
 ):
-    """Computes ``y`` from up to six arrays.
+    """Compute ``y`` from up to six arrays.
 
     Args:
         program: Lines of operator, operands and result. Below ``INPUTS`` an operand is an array,

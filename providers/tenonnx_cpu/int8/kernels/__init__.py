@@ -14,6 +14,21 @@ SPAN = 2048
 ROOM = 4 * (FEW + 1) * SPAN
 """Bytes that one worker needs for sums."""
 
+TALLEST = 16
+"""Rows of the tallest tile of sums."""
+
+TILE_WORDS, LEAST_WORDS = 16, 4
+"""Words of four bytes in a row of AMX's tiles at most, and those that are worth a tile's load."""
+
+
+def tile_words(fours: int) -> int:
+    """Return the words of tiles that share out so many, all alike; 0 if too few."""
+    for words in range(TILE_WORDS, LEAST_WORDS - 1, -1):
+        if fours % words == 0:
+            return words
+    return 0
+
+
 POOL_FIELDS = (
     "channels", "height", "width", "out_height", "out_width", "stride_y", "stride_x", "top", "left",
     "kernel_y", "kernel_x", "step_y", "step_x",

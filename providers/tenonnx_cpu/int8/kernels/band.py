@@ -13,7 +13,7 @@ from tenonnx_cpu.jit.vectors.views import elements
 
 @helper
 def fill_bytes(target: Any, count: Any, value: Any) -> None:
-    """Writes the same byte again and again."""
+    """Write the same byte again and again."""
     y = elements(target, count, np.uint8)
     for i in range(count):
         y[i] = value
@@ -21,7 +21,7 @@ def fill_bytes(target: Any, count: Any, value: Any) -> None:
 
 @helper
 def copy_bytes(source: Any, target: Any, count: Any, flip: Any) -> None:
-    """Copies bytes, some of whose bits are inverted."""
+    """Copy bytes, some of whose bits are inverted."""
     x, y = elements(source, count, np.uint8), elements(target, count, np.uint8)
     for i in range(count):
         y[i] = x[i] ^ flip
@@ -32,7 +32,7 @@ def pack_band(
     source: Any, top: Any, lines: Any, left: Any, columns: Any, sizes: Any, fill: Any, flip: Any,
     target: Any,
 ) -> None:  # fmt: skip
-    """Writes what some lines of windows see of some channels.
+    """Write what some lines of windows see of some channels.
 
     Args:
         source: Address of the first channel in the image's first place.
@@ -66,7 +66,7 @@ def pack_band(
 
 @helper
 def copy_places(source: Any, target: Any, places: Any, sizes: Any, flip: Any) -> None:
-    """Copies some places of a line."""
+    """Copy some places of a line."""
     own = sizes.channels
     if sizes.from_place == own and sizes.from_channel == 1:
         copy_bytes(source, target, places * own, flip)
@@ -83,7 +83,7 @@ def copy_places(source: Any, target: Any, places: Any, sizes: Any, flip: Any) ->
 
 @helper
 def copy_colours(source: Any, target: Any, places: Any, apart: Any, flip: Any) -> None:
-    """Copies some places of a line of three channels that are so far apart."""
+    """Copy some places of a line of three channels that are so far apart."""
     red = elements(source, places, np.uint8)
     green = elements(source + apart, places, np.uint8)
     blue = elements(source + 2 * apart, places, np.uint8)

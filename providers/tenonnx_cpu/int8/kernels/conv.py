@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.conv.kernels.tasks import part_of
-from tenonnx_cpu.int8.kernels import BYTE_CONV_FIELDS
+from tenonnx_cpu.int8.kernels import BYTE_CONV_FIELDS, TALLEST
 from tenonnx_cpu.int8.kernels.band import pack_band
 from tenonnx_cpu.int8.kernels.finishing import NUMBERS, ROUNDED, SCALED, pack_numbers
 from tenonnx_cpu.int8.kernels.tile import multiply_bytes
+from tenonnx_cpu.int8.kernels.tiles import begin_products, multiply_in_tiles
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i8, i32, i64, kernel, size, u8
 from tenonnx_cpu.jit.threads.parallel_for import parallel
+from tenonnx_cpu.jit.vectors.amx import end_tiles
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.memory import load_int, store_word
 from tenonnx_cpu.jit.vectors.named import named
@@ -42,7 +44,7 @@ byte_conv_sizes = named("ByteConvSizes", BYTE_CONV_FIELDS)
 
 @parallel
 def convolve_bytes(arguments: Any, task: Any, worker: Any) -> None:
-    """Makes some channels of some lines; see ``tenonnx_cpu.int8.conv_layout``."""
+    """Make some channels of some lines; see ``tenonnx_cpu.int8.conv_layout``."""
     x, weights, y, origin, flip, rows_own, limits, sizes, offsets, memory = arguments
     w, fits = weights
     part = part_of(task, sizes)
@@ -62,6 +64,7 @@ def convolve_bytes(arguments: Any, task: Any, worker: Any) -> None:
         with_totals = with_totals or zero != 0
     add_totals(part.lines if with_totals else 0, width, source, offsets.ctypes.data, sizes, totals)
     columns_own = origin, sums.size, zeros, extra, factor, summand
+    tiles = begin_products(width, -(-sizes.run // 4))
     first = group * sizes.rows + part.first
     panels = -(-sizes.rows // COLUMNS)
     line = (image * sizes.out_height + part.top) * sizes.out_width + part.left
@@ -72,17 +75,19 @@ def convolve_bytes(arguments: Any, task: Any, worker: Any) -> None:
         number = group * panels + (part.first + channel) // COLUMNS
         panel = w.ctypes.data + 4 * COLUMNS * sizes.fours * number
         multiply_lines(
-            part.lines, width, source, offsets.ctypes.data, panel, totals if with_totals else 0,
-            fits[number], work, y, line, first + channel, min(COLUMNS, part.rows - channel),
-            limits, sizes,
+            part.lines, width, tiles, source, offsets.ctypes.data, panel,
+            totals if with_totals else 0, fits[number], work, y, line, first + channel,
+            min(COLUMNS, part.rows - channel), limits, sizes,
         )  # fmt: skip
+    if tiles[0]:
+        end_tiles()
 
 
 @helper
 def add_totals(lines: Any, width: Any, source: Any, offsets: Any, sizes: Any, totals: Any) -> None:
-    """Writes the total of what each place sees, or zeros for a tile if there are no lines."""
+    """Write the total of what each place sees, or zeros for a tile if there are no lines."""
     if not lines:
-        for row in range(ROWS):
+        for row in range(TALLEST):
             store_word(np.int32(0), totals + 4 * row)
     apart = -(-sizes.run // 4)
     for place in range(lines * width):
@@ -96,14 +101,15 @@ def add_totals(lines: Any, width: Any, source: Any, offsets: Any, sizes: Any, to
 
 @helper
 def multiply_lines(
-    lines: Any, width: Any, source: Any, offsets: Any, panel: Any, totals: Any, fits: Any,
-    numbers: Any, y: Any, line: Any, channel: Any, columns: Any, limits: Any, sizes: Any,
+    lines: Any, width: Any, tiles: Any, source: Any, offsets: Any, panel: Any, totals: Any,
+    fits: Any, numbers: Any, y: Any, line: Any, channel: Any, columns: Any, limits: Any, sizes: Any,
 ) -> None:  # fmt: skip
-    """Makes a panel's channels of some lines.
+    """Make a panel's channels of some lines.
 
     Args:
         lines: How many.
         width: How many places of each.
+        tiles: What ``begin_products`` returned for them.
         source: Address that offsets count from at the first place.
         offsets: Address of where fours of what a place sees are.
         panel: Address of the weights.
@@ -120,6 +126,15 @@ def multiply_lines(
     form, low, high, zero = limits
     bytes_each = 1 if form == ROUNDED else 4
     apart, tall = bytes_each * sizes.groups * sizes.rows, split(width, ROWS, 1)
+    if tiles[0]:
+        multiply_in_tiles(
+            lines, width, tiles, (source, sizes.stride_y * sizes.line, sizes.pixel), offsets, panel,
+            sizes.fours, totals if totals else numbers + 4 * NUMBERS, 4 * width if totals else 0,
+            numbers,
+            (y + line * apart + bytes_each * channel, sizes.out_width * apart, apart), columns,
+            limits,
+        )  # fmt: skip
+        return
     vectors = -(-columns // LANES)
     for row in range(lines):
         here = source + row * sizes.stride_y * sizes.line
@@ -135,7 +150,7 @@ def multiply_lines(
 
 @kernel(BYTE_CONVOLUTION, SCALED)
 def conv_int8(x, w, y, origin, flip, rows_own, limits, numbers, offsets, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Convolves bytes as ``tenonnx_cpu.int8.conv_layout.bytes_layout`` says."""
+    """Convolve bytes as ``tenonnx_cpu.int8.conv_layout.bytes_layout`` says."""
     sizes = byte_conv_sizes(numbers)
     zero = np.int32(origin[0] ^ flip)
     arguments = (

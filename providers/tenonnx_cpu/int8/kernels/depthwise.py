@@ -42,7 +42,7 @@ def slide_bytes(
     fours: Value, numbers: Value, c: Value, c_row: Value, columns: Value, form: Value, low: Value,
     high: Value, zero: Value,
 ) -> None:  # fmt: skip
-    """Sums what some places see of as many channels as a vector has, and finishes it.
+    """Sum what some places see of as many channels as a vector has, and finish it.
 
     Args:
         a: Address that the offsets count from at the first; ``a_row`` is bytes from place to place.
@@ -73,7 +73,7 @@ def slide_bytes(
 
 @parallel
 def convolve_channels(arguments: Any, task: Any, worker: Any) -> None:
-    """Makes some lines; see ``tenonnx_cpu.int8.conv_layout``."""
+    """Make some lines; see ``tenonnx_cpu.int8.conv_layout``."""
     x, weights, y, origin, flip, rows_own, limits, sizes, offsets, memory = arguments
     words, fits = weights
     part = part_of(task, sizes)
@@ -105,7 +105,7 @@ def convolve_channels(arguments: Any, task: Any, worker: Any) -> None:
 
 @kernel(BYTE_CONVOLUTION, SCALED)
 def byte_depthwise(x, w, y, origin, flip, rows_own, limits, numbers, offsets, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Convolves every channel by itself; zero points are in the weights already."""
+    """Convolve every channel by itself; zero points are in the weights already."""
     sizes = byte_conv_sizes(numbers)
     zero = np.int32(origin[0] ^ flip)
     arguments = (

@@ -33,14 +33,14 @@ SCALED = Contract(
 
 
 def own_numbers(b: Builder, numbers: Value, place: int, n: int, kind: Any) -> Value:
-    """Loads a vector of the numbers of a kind, as ``pack_numbers`` writes them."""
+    """Load a vector of the numbers of a kind, as ``pack_numbers`` writes them."""
     return v.load(b, kind, b.add(numbers, I64(NUMBERS * place + 4 * LANES * n)), 4)
 
 
 def finish_sums(
     b: Builder, sums: Sequence[Value], vectors: int, numbers: Value, result: Sequence[Value]
 ) -> None:
-    """Writes what becomes of sums, vectors of int32, row after row.
+    """Write what becomes of sums, vectors of int32, row after row.
 
     Args:
         b: Writes it.
@@ -79,7 +79,7 @@ def finish_sums(
 
 
 def _store(b: Builder, value: Value, address: Value, align: int, mask: Value | None) -> None:
-    """Stores a vector, or the lanes of a mask."""
+    """Store a vector, or the lanes of a mask."""
     if mask is None:
         v.store(b, value, address, align)
         return
@@ -93,8 +93,12 @@ def _store(b: Builder, value: Value, address: Value, align: int, mask: Value | N
 
 
 def to_bytes(b: Builder, x: Value, low: Value, high: Value, zero: Value) -> Value:
-    """Returns numbers as bytes: clipped, rounded half to even, moved to the zero point."""
-    x = clipped(b, x, low, high)
+    """Return numbers as bytes: clipped, rounded half to even, moved to the zero point.
+
+    NaN is the least byte.
+    """
+    x = b.select(b.fcmp_ordered(">", x, low), x, low)
+    x = b.select(b.fcmp_ordered("<", x, high), x, high)
     if llvm.llvm_version_info[0] >= 20:
         name = f"llvm.lrint.v{LANES}i32.v{LANES}f32"
         function = cgutils.get_or_insert_function(b.module, ir.FunctionType(SUMS, [x.type]), name)
@@ -106,7 +110,7 @@ def to_bytes(b: Builder, x: Value, low: Value, high: Value, zero: Value) -> Valu
 
 @helper
 def pack_numbers(column: Any, depth: Any, columns_own: Any, numbers: Any) -> None:
-    """Writes what becomes of the sums of ``COLUMNS`` columns, of which B's sums are there.
+    """Write what becomes of the sums of ``COLUMNS`` columns, of which B's sums are there.
 
     With o A's zero point, z B's, and s a column's sum, what is added to sums less z times a row's
     total is ``o * (depth * z - s)``.

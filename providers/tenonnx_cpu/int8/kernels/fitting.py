@@ -23,7 +23,7 @@ HALVES = v.vector(I16, 2 * LANES)
 
 @shared("tenonnx_byte_pairs")
 def see_pairs(b: Builder, /, panel: Value, steps: Value, result: Value) -> None:
-    """Writes an int32: 1 if the sums of all pairs of a panel fit and that is of use, 0 if not.
+    """Write an int32: 1 if the sums of all pairs of a panel fit and that is of use, 0 if not.
 
     Args:
         panel: Address of the panel, as ``multiply_bytes`` takes it.

@@ -12,8 +12,10 @@ from tenonnx_cpu.int8.kernels.finishing import NUMBERS, ROUNDED, SCALED, pack_nu
 from tenonnx_cpu.int8.kernels.fitting import see_pairs
 from tenonnx_cpu.int8.kernels.gemv import PANEL, gemv_span, span_of
 from tenonnx_cpu.int8.kernels.tile import multiply_bytes
+from tenonnx_cpu.int8.kernels.tiles import begin_products, multiply_in_tiles
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, kernel, size, u8
 from tenonnx_cpu.jit.threads.parallel_for import parallel
+from tenonnx_cpu.jit.vectors.amx import end_tiles
 from tenonnx_cpu.jit.vectors.memory import load_word, store_word
 from tenonnx_cpu.jit.vectors.shared import under
 from tenonnx_cpu.matmul.kernels import BYTE_ROOM
@@ -32,7 +34,7 @@ pack_byte_columns, pack_byte_lines = under(pack_columns, 8), under(pack_lines, 8
 
 @parallel
 def copy_row(arguments: Any, task: Any, worker: Any) -> None:
-    """Copies a row of A as unsigned bytes, with zeros behind it, and sums it."""
+    """Copy a row of A as unsigned bytes, with zeros behind it, and sum it."""
     a, rows, totals, flip = arguments
     source, target = a[task], rows[task]
     total = np.int32(0)
@@ -46,14 +48,16 @@ def copy_row(arguments: Any, task: Any, worker: Any) -> None:
 
 @helper
 def pack_panel(
-    b: Any, first: Any, depth: Any, column: Any, flip: Any, panel: Any, work: Any, start: Any
-) -> None:
-    """Fills a panel with ``COLUMNS`` columns as signed bytes, and sums each of them.
+    b: Any, first: Any, depth: Any, steps: Any, column: Any, flip: Any, panel: Any, work: Any,
+    start: Any,
+) -> None:  # fmt: skip
+    """Fill a panel with ``COLUMNS`` columns as signed bytes, and sum each of them.
 
     Args:
         b: The matrix, for its strides: columns that are adjacent, or rows.
         first: Address of its first element.
         depth: Rows; a multiple of 4 unless columns are adjacent.
+        steps: Fours of rows that the panel has; those beyond the depth become 0.
         column: The first column.
         flip: Bits that are inverted.
         panel: Address of the panel; of another one behind it if rows are adjacent.
@@ -69,6 +73,7 @@ def pack_panel(
         words = panel + STEP * fours
         pack_words(source, 4, b_column, fours, COLUMNS, words)
         pack_byte_columns(words, fours, zeros, flip, panel, start, 1)
+        fill_bytes(words, STEP * (steps - fours), np.uint8(0))
         return
     pack_byte_lines(source, b_row, fours, zeros, flip, panel, start, 1)
     rest = depth % 4
@@ -83,13 +88,37 @@ def pack_panel(
         pack_byte_lines(last, COLUMNS, 1, zeros, flip, panel + STEP * fours, more, 1)
         for i in range(COLUMNS):
             store_word(load_word(start + 4 * i) + load_word(more + 4 * i), start + 4 * i)
+        fours += 1
+    fill_bytes(panel + STEP * fours, STEP * (steps - fours), np.uint8(0))
+
+
+@helper
+def multiply_panel(
+    rows: Any, tiles: Any, fits: Any, a: Any, a_row: Any, fours: Any, panel: Any, totals: Any,
+    numbers: Any, c: Any, c_row: Any, limits: Any,
+) -> None:  # fmt: skip
+    """Multiply rows of A by a panel, in tiles if they have been begun; see ``multiply_bytes``."""
+    if tiles[0]:
+        multiply_in_tiles(
+            1, rows, tiles, (a, 0, a_row), fours.ctypes.data, panel, fours.size, totals, 1, numbers,
+            (c, 0, c_row), COLUMNS, limits,
+        )  # fmt: skip
+        return
+    form, low, high, zero = limits
+    tall = split(rows, ROWS, 1)
+    for row in range(0, rows, tall):
+        multiply_bytes(
+            VECTORS, min(tall, rows - row), fits, a + row * a_row, a_row, fours.ctypes.data, panel,
+            fours.size, totals + 4 * row, numbers, c + row * c_row, c_row, COLUMNS,
+            form, low, high, zero,
+        )  # fmt: skip
 
 
 @parallel
 def multiply_strip(arguments: Any, task: Any, worker: Any) -> None:
-    """Computes a block of one product of the batch."""
+    """Compute a block of one product of the batch."""
     a, fours, b, c, offsets, totals, columns_own, flip, limits, shape, share, memory = arguments
-    form, low, high, zero, width, columns = limits
+    width, columns = limits[4:]
     depth = b.shape[0]
     rows = c.shape[0] // offsets.shape[0]
     across = -(-columns // shape[1])
@@ -99,27 +128,30 @@ def multiply_strip(arguments: Any, task: Any, worker: Any) -> None:
     bottom, right = min(rows, top + shape[0]), min(columns, left + shape[1])
     own = memory.ctypes.data + worker * share
     work, panel = own + 4 * NUMBERS, own + BYTE_ROOM
-    steps = -(-depth // 4)
-    tall = split(bottom - top, ROWS, 1)
+    steps, high = fours.size, bottom - top
+    tiles = begin_products(high, steps)
     first = offsets[item, 0] + top
     result = item * rows + top
     for start in range(left, right, COLUMNS):
         # The last panel of the matrix ends where its columns do.
         column = min(start, columns - COLUMNS)
-        pack_panel(b, b.ctypes.data + offsets[item, 1], depth, column, flip, panel, work, own)
+        pack_panel(
+            b, b.ctypes.data + offsets[item, 1], depth, steps, column, flip, panel, work, own
+        )
         fits = 0
-        if bottom - top >= ENOUGH:
+        if high >= ENOUGH and not tiles[0]:
             see_pairs(panel, steps, work)
             fits = load_word(work)
         pack_numbers(column, depth, columns_own, own)
-        for row in range(0, bottom - top, tall):
-            multiply_bytes(
-                VECTORS, min(tall, bottom - top - row), fits,
-                a.ctypes.data + (first + row) * a.strides[0], a.strides[0], fours.ctypes.data,
-                panel, steps, totals.ctypes.data + 4 * (first + row), own,
-                c.ctypes.data + (result + row) * c.strides[0] + width * column, c.strides[0],
-                COLUMNS, form, low, high, zero,
-            )  # fmt: skip
+        seen = a.ctypes.data + first * a.strides[0]
+        made = c.ctypes.data + result * c.strides[0] + width * column
+        total = totals.ctypes.data + 4 * first
+        multiply_panel(
+            high, tiles, fits, seen, a.strides[0], fours, panel, total, own, made, c.strides[0],
+            limits[:4],
+        )  # fmt: skip
+    if tiles[0]:
+        end_tiles()
 
 
 @kernel(
@@ -131,11 +163,11 @@ def multiply_strip(arguments: Any, task: Any, worker: Any) -> None:
     SCALED,
 )  # fmt: skip
 def byte_gemm(a, fours, b, c, offsets, origin, of_columns, flips, finish, room, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Computes ``(A - origin) @ (B - zeros) + extra`` for every pair of a batch, and finishes it.
+    """Compute ``(A - origin) @ (B - zeros) + extra`` for every pair of a batch, and finish it.
 
     Args:
         a: Rows of all A, unsigned once they are flipped.
-        fours: Where every four of a row's bytes begin in it.
+        fours: Where every four of a row's bytes begin in it; of a copy, beyond the depth, too.
         b: The first B, ``(depth, columns)``, signed once it is; ``COLUMNS`` or more. Adjacent
             columns; or adjacent rows, the depth being a multiple of 4.
         c: All results below one another, as bytes.

@@ -38,7 +38,7 @@ def add_lines(
     b: Builder, rows: int, /, a: Value, a_row: Value, source: Value, b_row: Value, count: Value,
     ahead: Value, flip: Value, panels: Value, sums: Value, sums_row: Value,
 ) -> None:  # fmt: skip
-    """Adds what four rows of B contribute to sums.
+    """Add what four rows of B contribute to sums.
 
     Args:
         a: Address of A's four columns, uint8 and 0 beyond ``count``; ``a_row`` is bytes from row
@@ -80,7 +80,7 @@ def add_lines(
 
 @shared("tenonnx_byte_lines_add")
 def add_words(b: Builder, /, x: Value, y: Value, out: Value) -> None:
-    """Adds ``COLUMNS`` int32 at two addresses."""
+    """Add ``COLUMNS`` int32 at two addresses."""
     for n in range(VECTORS):
         one, other, place = (b.add(start, I64(4 * LANES * n)) for start in (x, y, out))
         v.store(b, b.add(v.load(b, SUMS, one, 4), v.load(b, SUMS, other, 4)), place, 4)
@@ -91,7 +91,7 @@ def finish_span(
     c: Any, left: Any, width: Any, depth: Any, columns_own: Any, limits: Any, totals: Any,
     sums: Any, sums_row: Any, own: Any,
 ) -> None:  # fmt: skip
-    """Makes results of the sums of some columns, the last panel of the matrix ending where it does.
+    """Make results of the sums of some columns, the last panel of the matrix ending where it does.
 
     Args:
         c: All results, as bytes.
@@ -129,7 +129,7 @@ def finish_span(
 
 @parallel
 def gemv_span(arguments: Any, task: Any, worker: Any) -> None:
-    """Computes some columns of all rows."""
+    """Compute some columns of all rows."""
     a, b, c, totals, columns_own, flip, limits, span, share, memory = arguments
     depth, columns = b.shape
     rows = c.shape[0]
@@ -160,6 +160,6 @@ def gemv_span(arguments: Any, task: Any, worker: Any) -> None:
 
 @helper
 def span_of(columns: Any, threads: Any) -> Any:
-    """Returns the columns of a task."""
+    """Return the columns of a task."""
     tasks = max(-(-columns // SPAN), 2 * threads if threads > 1 else 1)
     return split(columns, -(-columns // tasks), PANEL)

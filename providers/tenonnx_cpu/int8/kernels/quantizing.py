@@ -26,7 +26,7 @@ ABREAST = 4
 
 @parallel
 def quantize_rows(arguments: Any, task: Any, worker: Any) -> None:
-    """Rounds some rows, or ``CHUNK`` numbers of one; see ``quantize``."""
+    """Round some rows, or ``CHUNK`` numbers of one; see ``quantize``."""
     source, apart, result, columns, together, scale, low, high, zero = arguments
     parts = -(-columns // CHUNK)
     first, begin = task // parts * together, task % parts * CHUNK
@@ -39,7 +39,7 @@ def quantize_rows(arguments: Any, task: Any, worker: Any) -> None:
 
 @kernel((In(f32, 2, "A"), Out(u8, 1), f32, f32, f32, i32, size), SCALED)
 def quantize(x, y, scale, low, high, zero, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Computes ``y = clip(round(x / scale), low, high) + zero``, halves to even.
+    """Compute ``y = clip(round(x / scale), low, high) + zero``, halves to even.
 
     A row's numbers are adjacent; rows may be apart.
     """
@@ -52,7 +52,7 @@ def quantize(x, y, scale, low, high, zero, threads):  # type: ignore[no-untyped-
 
 @parallel
 def dequantize_chunk(arguments: Any, task: Any, worker: Any) -> None:
-    """Widens ``CHUNK`` bytes; see ``dequantize``."""
+    """Widen ``CHUNK`` bytes; see ``dequantize``."""
     every, result, scale, zero, flip = arguments
     x = every[task * CHUNK : (task + 1) * CHUNK]
     y = result[task * CHUNK : (task + 1) * CHUNK]
@@ -62,23 +62,23 @@ def dequantize_chunk(arguments: Any, task: Any, worker: Any) -> None:
 
 @kernel((In(u8, 1), Out(f32, 1), f32, i32, u8, size), SCALED)
 def dequantize(x, y, scale, zero, flip, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Computes ``y = ((x ^ flip) - zero) * scale``."""
+    """Compute ``y = ((x ^ flip) - zero) * scale``."""
     dequantize_chunk((x, y, scale, zero, flip), -(-x.size // CHUNK), threads)
 
 
 def least(b: Builder, x: Value, y: Value) -> Value:
-    """Returns the lesser lanes; y where x is NaN."""
+    """Return the lesser lanes; y where x is NaN."""
     return b.select(b.fcmp_ordered("<", x, y), x, y)
 
 
 def greatest(b: Builder, x: Value, y: Value) -> Value:
-    """Returns the greater lanes; y where x is NaN."""
+    """Return the greater lanes; y where x is NaN."""
     return b.select(b.fcmp_ordered(">", x, y), x, y)
 
 
 @shared("tenonnx_find_range")
 def vector_range(b: Builder, /, source: Value, vectors: Value, found: Value) -> None:
-    """Writes the least and the greatest of some vectors and 0, ``ABREAST`` vectors at a time."""
+    """Write the least and the greatest of some vectors and 0, ``ABREAST`` vectors at a time."""
 
     def step(index: Value, carried: list[Value]) -> list[Value]:
         at = b.add(source, b.mul(index, I64(4 * LANES * ABREAST)))
@@ -102,7 +102,7 @@ def vector_range(b: Builder, /, source: Value, vectors: Value, found: Value) -> 
 
 @parallel
 def chunk_range(arguments: Any, task: Any, worker: Any) -> None:
-    """Finds the least and the greatest of ``CHUNK`` numbers; see ``quantize_by_range``."""
+    """Find the least and the greatest of ``CHUNK`` numbers; see ``quantize_by_range``."""
     every, found = arguments
     x = every[task * CHUNK : (task + 1) * CHUNK]
     vectors = x.size // (ABREAST * LANES)
@@ -117,10 +117,10 @@ def chunk_range(arguments: Any, task: Any, worker: Any) -> None:
 
 @kernel(
     (In(f32, 1), Out(u8, 1), Out(f32, 1), Out(u8, 1), Out(f32, 2), Out(i32, 1), size),
-    Contract(values="the range is finite"),
+    Contract(values="the range is finite, and a scale of it is not 0"),
 )
 def quantize_by_range(x, y, scale, zero, ranges, refusal, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Computes what DynamicQuantizeLinear does.
+    """Compute what DynamicQuantizeLinear does.
 
     Args:
         x: Numbers.
@@ -128,7 +128,7 @@ def quantize_by_range(x, y, scale, zero, ranges, refusal, threads):  # type: ign
         scale: The scale, of one element.
         zero: The zero point, of one element.
         ranges: Room for the least and the greatest of every ``CHUNK`` numbers and 0.
-        refusal: Where 1 is written if the range is infinite, else 0.
+        refusal: Where 1 is written if the range is infinite or too narrow for a scale, else 0.
         threads: How many to use.
     """
     chunk_range((x, ranges), ranges.shape[0], threads)
@@ -136,10 +136,10 @@ def quantize_by_range(x, y, scale, zero, ranges, refusal, threads):  # type: ign
     for chunk in range(1, ranges.shape[0]):
         low, high = min(low, ranges[chunk, 0]), max(high, ranges[chunk, 1])
     step = (high - low) / F(255)
-    refusal[0] = 0 if np.isfinite(step) else 1
+    step = F(1) if high == low else step
+    refusal[0] = 0 if np.isfinite(step) and step else 1
     if refusal[0]:
         return
-    step = step if step else F(1)
     origin = np.int32(to_byte(-low / step, F(0), F(255), np.int32(0)))
     scale[0], zero[0] = step, origin
     bounds = F(-origin), F(255 - origin)

@@ -24,22 +24,22 @@ CHUNK = 1 << 14
 
 @inlined
 def to_byte(x: Any, low: Any, high: Any, zero: Any) -> Any:
-    """Rounds half to even, clips, and moves to the zero point."""
+    """Round half to even, clip, and move to the zero point; NaN is the least byte."""
     x = np.rint(x)
-    x = low if x < low else x
+    x = x if x > low else low
     x = high if x > high else x
     return np.uint8(np.int32(x) + zero)
 
 
 @helper
 def chunk_size(a: Any, b: Any) -> Any:
-    """Returns about ``CHUNK``; whole repetitions of b if it is repeated."""
+    """Return about ``CHUNK``; whole repetitions of b if it is repeated."""
     return CHUNK if b.size == a.size else b.size * max(1, CHUNK // b.size)
 
 
 @helper
 def add_bytes(a: Any, b: Any, y: Any, numbers: Any, zeros: Any) -> None:
-    """Adds bytes; see ``add``."""
+    """Add bytes; see ``add``."""
     whole = y.size // LANES
     add_vectors(
         a.ctypes.data, b.ctypes.data, y.ctypes.data, whole, numbers[0], numbers[1], numbers[2],
@@ -57,7 +57,7 @@ def add_vectors(
     right: Value, shift: Value, low: Value, high: Value, zero: Value, flip_first: Value,
     flip_second: Value,
 ) -> None:  # fmt: skip
-    """Adds whole vectors of bytes; see ``add``."""
+    """Add whole vectors of bytes; see ``add``."""
     left, right, shift, low, high, zero, *flips = (
         v.splat(b, x, LANES) for x in (left, right, shift, low, high, zero, flip_first, flip_second)
     )
@@ -77,7 +77,7 @@ def add_vectors(
 
 @helper
 def multiply_bytes(a: Any, b: Any, y: Any, numbers: Any, zeros: Any) -> None:
-    """Multiplies bytes; see ``multiply``."""
+    """Multiply bytes; see ``multiply``."""
     first, second, factor, low, high = (
         numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]
     )  # fmt: skip
@@ -88,7 +88,7 @@ def multiply_bytes(a: Any, b: Any, y: Any, numbers: Any, zeros: Any) -> None:
 
 
 def make_chunks(combine: Any) -> Any:
-    """Returns what combines the bytes of two arrays, of which the second may be repeated."""
+    """Return what combines the bytes of two arrays, of which the second may be repeated."""
 
     @parallel
     def combine_chunk(arguments: Any, task: Any, worker: Any) -> None:
@@ -112,7 +112,7 @@ add_chunk, multiply_chunk = make_chunks(add_bytes), make_chunks(multiply_bytes)
     SCALED._replace(captured=False),
 )
 def add(a, b, y, numbers, zeros, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Adds numbers that bytes stand for.
+    """Add numbers that bytes stand for.
 
     Args:
         a: Bytes.
@@ -131,7 +131,7 @@ def add(a, b, y, numbers, zeros, threads):  # type: ignore[no-untyped-def] # the
     SCALED._replace(captured=False),
 )
 def multiply(a, b, y, numbers, zeros, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Multiplies numbers that bytes stand for; as ``add``, but for the numbers.
+    """Multiply numbers that bytes stand for; as ``add``, but for the numbers.
 
     They are the zero points of a and b once bits are inverted, the product of their scales in
     units of y's, the least and the greatest result.
@@ -144,7 +144,7 @@ pool_sizes = named("BytePoolSizes", POOL_FIELDS)
 
 @parallel
 def pool_line(arguments: Any, task: Any, worker: Any) -> None:
-    """Makes a line of the result."""
+    """Make a line of the result."""
     x, y, flip, sizes = arguments
     image, line = task // sizes.out_height, task % sizes.out_height
     channels = sizes.channels
@@ -164,7 +164,7 @@ def pool_line(arguments: Any, task: Any, worker: Any) -> None:
 
 @helper
 def take_maxima(seen: Any, best: Any, count: Any, flip: Any) -> None:
-    """Keeps the greater of two rows of bytes, of one of which some bits are inverted first."""
+    """Keep the greater of two rows of bytes, of one of which some bits are inverted first."""
     x, y = elements(seen, count, np.uint8), elements(best, count, np.uint8)
     for i in range(count):
         y[i] = max(y[i], x[i] ^ flip)
@@ -172,7 +172,7 @@ def take_maxima(seen: Any, best: Any, count: Any, flip: Any) -> None:
 
 @kernel((In(u8, 1), Out(u8, 1), u8, In(i64, 1), size), SCALED._replace(captured=False))
 def max_pool(x, y, flip, numbers, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Takes the maximum of what each window sees, of images that have their channels last.
+    """Take the maximum of what each window sees, of images that have their channels last.
 
     Args:
         x: The images' bytes.
@@ -190,7 +190,7 @@ def max_pool(x, y, flip, numbers, threads):  # type: ignore[no-untyped-def] # th
     SCALED._replace(captured=False),
 )
 def average(x, y, totals, numbers, limits):  # type: ignore[no-untyped-def] # the signature has them
-    """Takes the mean of each channel of images that have theirs last.
+    """Take the mean of each channel of images that have theirs last.
 
     Args:
         x: ``(images, places, channels)``.

@@ -29,7 +29,7 @@ HAS_TABLES = "+avx512vbmi" in FEATURES
 
 @shared("tenonnx_look_up", [()] if HAS_TABLES else [])
 def look_up_vectors(b: Builder, /, x: Value, table: Value, y: Value, vectors: Value) -> None:
-    """Looks up vectors of bytes, all by their addresses."""
+    """Look up vectors of bytes, all by their addresses."""
     kind = v.vector(I8, WIDE)
     name = "llvm.x86.avx512.vpermi2var.qi.512"
     pick = cgutils.get_or_insert_function(b.module, ir.FunctionType(kind, [kind] * 3), name)
@@ -48,14 +48,14 @@ def look_up_vectors(b: Builder, /, x: Value, table: Value, y: Value, vectors: Va
 
 @helper
 def look_up_bytes(x: Any, table: Any, y: Any) -> None:
-    """Looks up bytes one by one."""
+    """Look up bytes one by one."""
     for i in range(y.size):
         y[i] = table[x[i]]
 
 
 @helper
 def look_up_wide(x: Any, table: Any, y: Any) -> None:
-    """Looks up vectors of bytes, and the rest one by one."""
+    """Look up vectors of bytes, and the rest one by one."""
     vectors = y.size // WIDE
     look_up_vectors(x.ctypes.data, table.ctypes.data, y.ctypes.data, vectors)
     look_up_bytes(x[vectors * WIDE :], table, y[vectors * WIDE :])
@@ -66,7 +66,7 @@ look_up_all = look_up_wide if HAS_TABLES else look_up_bytes
 
 @parallel
 def look_up_chunk(arguments: Any, task: Any, worker: Any) -> None:
-    """Looks up ``CHUNK`` bytes."""
+    """Look up ``CHUNK`` bytes."""
     every, table, result = arguments
     x = every[task * CHUNK : (task + 1) * CHUNK]
     look_up_all(x, table, result[task * CHUNK : (task + 1) * CHUNK])
@@ -77,5 +77,5 @@ def look_up_chunk(arguments: Any, task: Any, worker: Any) -> None:
     Contract(plan="scales and zero points have one number each"),
 )
 def look_up(x, table, y, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Computes ``y = table[x]``, for a table of 256 bytes."""
+    """Compute ``y = table[x]``, for a table of 256 bytes."""
     look_up_chunk((x, table, y), -(-x.size // CHUNK), threads)

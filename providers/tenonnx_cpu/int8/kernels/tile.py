@@ -29,7 +29,7 @@ def multiply_bytes(
     panel: Value, steps: Value, totals: Value, numbers: Value, c: Value, c_row: Value,
     columns: Value, form: Value, low: Value, high: Value, zero: Value,
 ) -> None:  # fmt: skip
-    """Computes a tile of ``A @ B`` of some rows and vectors of columns, and what becomes of it.
+    """Compute a tile of ``A @ B`` of some rows and vectors of columns, and what becomes of it.
 
     The sum for row i and column j begins with ``numbers[0][j] - totals[i] * numbers[1][j]``; a
     result is ``sum * numbers[2][j] + numbers[3][j]``, each step rounded. ``fits`` is what

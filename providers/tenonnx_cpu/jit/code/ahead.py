@@ -16,9 +16,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 from tenonnx.cores import available_cores
-from tenonnx.records import NamedTuple
 from tenonnx_cpu.jit.code.child import VARIABLES, Child, Died, Process
 
 MODULE = "tenonnx_cpu.jit.code.worker"
@@ -42,7 +42,7 @@ class Work(NamedTuple):
 def compile_ahead(
     kind: str, folder: Path, tell: Tell, kernels: Sequence[str] = (), workers: int = 0
 ) -> dict[str, str]:
-    """Compiles kernels into a folder, unless they are there.
+    """Compile kernels into a folder, unless they are there.
 
     Args:
         kind: The target CPU; ``native`` for this very one.
@@ -85,12 +85,12 @@ class _Workers:
         self.errors: dict[str, str] = {}
 
     def run_new(self, kind: str, folder: Path) -> None:
-        """Has a new worker work."""
+        """Have a new worker work."""
         with contextlib.suppress(Died, OSError), _worker(kind, folder) as worker:
             self.run(worker, last=False)
 
     def run(self, worker: Child, *, last: bool) -> None:
-        """Has a worker work until nothing is left.
+        """Have a worker work until nothing is left.
 
         If it dies during a kernel, as for lack of memory, the kernel is tried once more: by this
         worker, restarted, if it is the last.
@@ -117,7 +117,7 @@ class _Workers:
 
 @contextlib.contextmanager
 def _worker(kind: str, folder: Path) -> Iterator[Child]:
-    """Returns a process that compiles into a folder; it ends with what is done with it."""
+    """Return a process that compiles into a folder; it ends with what is done with it."""
     environment = os.environ | VARIABLES
     environment["NUMBA_CACHE_DIR"] = os.fspath(folder.parent)
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
@@ -135,7 +135,7 @@ def _worker(kind: str, folder: Path) -> Iterator[Child]:
 
 
 def kept_in(folder: Path) -> Iterator[Path]:
-    """Yields what a folder holds for others to use: code objects, and what they are made from."""
+    """Yield what a folder holds for others to use: code objects, and what they are made from."""
     from tenonnx_cpu.jit.code.cache import COMPILER
     from tenonnx_cpu.jit.code.sources import INDEX
 

@@ -20,12 +20,12 @@ SPEED = 3
 
 
 def machine() -> Any:
-    """Returns what writes code that is optimized fully."""
+    """Return what writes code that is optimized fully."""
     return numba_target.context().codegen().machine(opt=SPEED)
 
 
 def optimize(module: Any) -> None:
-    """Optimizes a module."""
+    """Optimize a module."""
     options = llvm.create_pipeline_tuning_options(speed_level=SPEED)
     options.loop_vectorization, options.slp_vectorization = True, False
     builder = llvm.create_pass_builder(machine(), options)
@@ -33,7 +33,7 @@ def optimize(module: Any) -> None:
 
 
 def build(module: Any, exports: Sequence[str], path: str) -> dict[str, int]:
-    """Makes a code object of an optimized module, keeps it as a file and loads it.
+    """Make a code object of an optimized module, keep it as a file and load it.
 
     Returns:
         The addresses of its exports; 0 in a process that only compiles.
@@ -56,12 +56,12 @@ def build(module: Any, exports: Sequence[str], path: str) -> dict[str, int]:
 
 
 def _sign() -> None:
-    """Keeps which version of numba compiles into the folder."""
+    """Keep which version of numba compiles into the folder."""
     if signed(cache_folder()) != compiler():
         keep(os.path.join(cache_folder(), COMPILER), str(compiler()).encode())
 
 
 def keep(path: str, content: bytes) -> None:
-    """Writes a file of the cache; that it cannot be kept is no error."""
+    """Write a file of the cache; that it cannot be kept is no error."""
     with contextlib.suppress(OSError):
         write_trusted(path, content)

@@ -12,12 +12,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tenonnx.digest import digest
-from tenonnx.installed import folder as distribution_folder
-from tenonnx.installed import version
+from tenonnx.distributions import record, version
 from tenonnx.weights.folder import cache_root
 from tenonnx.weights.folder import forget_unused as unused_forgotten
 from tenonnx.weights.trusted import is_trusted, open_trusted, read_trusted
-from tenonnx_cpu.jit.code.cpu import architecture, description, installed, own_code, target
+from tenonnx_cpu.jit.code.cpu import (
+    architecture,
+    cpu,
+    description,
+    installed,
+    own_code,
+    target,
+)
 from tenonnx_cpu.jit.code.sources import INDEX, ROOT, Sources
 
 if TYPE_CHECKING:
@@ -38,13 +44,13 @@ COMPILER = "compiler"
 
 @functools.cache
 def cache_folder() -> str:
-    """Returns the folder: ``NUMBA_CACHE_DIR``, or one beside side files."""
+    """Return the folder: ``NUMBA_CACHE_DIR``, or one beside side files."""
     folder = os.environ.get("NUMBA_CACHE_DIR") or os.path.join(cache_root(), "numba")
     return os.path.join(folder, "tenonnx")
 
 
 def code_path(file: str, name: str) -> str:
-    """Returns where the code of a kernel, or of a module's shared functions, is or may be kept.
+    """Return where the code of a kernel, or of a module's shared functions, is or may be kept.
 
     That is the cache, unless a code object is installed that is trusted.
     """
@@ -58,7 +64,7 @@ def code_path(file: str, name: str) -> str:
 
 
 def name_of(file: str) -> str:
-    """Returns a module's name as kernels have it; see ``sources.module_of``."""
+    """Return a module's name as kernels have it; see ``sources.module_of``."""
     within = f"{ROOT}{os.sep}"
     inside = file.removeprefix(within) if file.startswith(within) else os.path.basename(file)
     parts = os.path.splitext(inside)[0].split(os.sep)
@@ -67,7 +73,7 @@ def name_of(file: str) -> str:
 
 @functools.cache
 def compiler() -> str | None:
-    """Returns the version of numba that compiles: of the one that is installed.
+    """Return the version of numba that compiles: of the one that is installed.
 
     Where none is, of that which last compiled into the cache; ``None`` if none did.
     """
@@ -75,7 +81,7 @@ def compiler() -> str | None:
 
 
 def signed(folder: str) -> str | None:
-    """Returns the version of numba that last compiled into a folder."""
+    """Return the version of numba that last compiled into a folder."""
     like = own_code() if folder == installed() else None
     with contextlib.suppress(OSError, UnicodeError):
         return read_trusted(os.path.join(folder, COMPILER), like).decode("ascii")
@@ -89,7 +95,7 @@ def _installed_stamp(folder: str) -> str:
 
 @functools.cache
 def machine_stamp(compiler: str | None) -> str:
-    """Returns a digest of all but the source that a code object depends on.
+    """Return a digest of all but the source that a code object depends on.
 
     Args:
         compiler: The version of numba that compiled it.
@@ -109,15 +115,16 @@ def _processor() -> Iterator[str | None]:
     yield architecture()
     yield from (description().get(name) for name in PROCESSOR)
     yield from (os.environ.get(name) for name in VARIABLES)
+    yield str(cpu().amx)  # the system may not lend what the processor has
 
 
 def source_stamp(path: str) -> str:
-    """Returns a digest of a module of this package and of all that it imports; see ``Sources``."""
+    """Return a digest of a module of this package and of all that it imports; see ``Sources``."""
     return _sources().stamp(path)
 
 
 def refuse_changed() -> None:
-    """Makes sure that stamps are of what this process has imported; see ``Sources``."""
+    """Make sure that stamps are of what this process has imported; see ``Sources``."""
     _sources().refuse_changed()
 
 
@@ -130,16 +137,16 @@ def _sources() -> Sources:
 
 
 def _listed() -> int:
-    """Returns when the list of this package's files was written; 0 if it is not installed so."""
-    info = distribution_folder("tenonnx")
-    if info is not None and os.path.dirname(info) == os.path.dirname(ROOT):
+    """Return when the list of this package's files was written; 0 if it is not installed so."""
+    listed = record("tenonnx")
+    if listed is not None and os.path.dirname(os.path.dirname(listed)) == os.path.dirname(ROOT):
         with contextlib.suppress(OSError):
-            return os.stat(os.path.join(info, "RECORD")).st_mtime_ns
+            return os.stat(listed).st_mtime_ns
     return 0
 
 
 def cached_files() -> Iterator[Path]:
-    """Yields the files that are kept."""
+    """Yield the files that are kept."""
     from pathlib import Path  # few processes list them
 
     with contextlib.suppress(OSError):
@@ -148,5 +155,5 @@ def cached_files() -> Iterator[Path]:
 
 
 def forget_unused() -> list[Path]:
-    """Deletes the files that no process has used for a month; what is mapped stays so."""
+    """Delete the files that no process has used for a month; what is mapped stays so."""
     return unused_forgotten(path for path in cached_files() if path.name != COMPILER)

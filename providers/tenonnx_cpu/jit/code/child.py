@@ -37,7 +37,7 @@ class Child:
         self._process: Process | None = None
 
     def ask(self, what: dict[str, Any]) -> dict[str, Any]:
-        """Returns its answer.
+        """Return its answer.
 
         Raises:
             Died: It ended before that.
@@ -61,7 +61,7 @@ class Child:
         return dict(json.loads(answer))
 
     def _ended(self) -> str:
-        """Closes the process, which has ended or is about to; says how."""
+        """Close the process, which has ended or is about to; return how."""
         code = self.close()
         if code < 0:
             with contextlib.suppress(ValueError):
@@ -69,7 +69,7 @@ class Child:
         return f"the compiler ended with status {code}"
 
     def close(self) -> int:
-        """Has the process end, if there is one; returns its status."""
+        """Have the process end, if there is one; return its status."""
         process, self._process = self._process, None
         if process is None:
             return 0
@@ -83,12 +83,12 @@ class Child:
             return process.wait()
 
     def signal(self, number: int) -> None:
-        """Sends the process a signal, if there is one: killed, it lets ``ask`` raise ``Died``."""
+        """Send the process a signal, if there is one: killed, it lets ``ask`` raise ``Died``."""
         if (process := self._process) is not None:
             process.send_signal(number)
 
     def forget(self) -> None:
-        """Leaves the process to the parent, in a child that was forked."""
+        """Leave the process to the parent, in a child that was forked."""
         process, self._process = self._process, None
         if process is not None:
             process.returncode = 0  # it is not this one's to wait for

@@ -20,11 +20,10 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable, Set
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tenonnx.records import NamedTuple
 from tenonnx.weights.trusted import open_trusted
 from tenonnx_cpu.jit.code.cpu import architecture, installed, own_code
 
@@ -84,7 +83,7 @@ class CodeObject(NamedTuple):
     page: int = mmap.PAGESIZE
 
     def pack(self) -> bytes:
-        """Returns the code object as it lies in a file."""
+        """Return the code object as it lies in a file."""
         from tenonnx_cpu.jit.code.header import Header  # few processes have code objects to write
 
         header = Header(len(self.code), self.exports, self.inside, self.outside, self.needs)
@@ -108,7 +107,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def load(path: Path, exports: Iterable[str] = ()) -> dict[str, int]:
-    """Loads a code object and those it needs; returns the addresses of what it exports.
+    """Load a code object and those it needs; return the addresses of what it exports.
 
     Args:
         path: Its file.
@@ -124,7 +123,7 @@ def load(path: Path, exports: Iterable[str] = ()) -> dict[str, int]:
 
 
 def find(path: Path, exports: Iterable[str] = ()) -> dict[str, int] | None:
-    """Loads a code object like ``load``; returns ``None`` if there is none of use."""
+    """Load a code object like ``load``; return ``None`` if there is none of use."""
     try:
         return load(path, exports)
     except (OSError, Damaged, LookupError):
@@ -132,7 +131,7 @@ def find(path: Path, exports: Iterable[str] = ()) -> dict[str, int] | None:
 
 
 def place(path: Path, content: bytes) -> dict[str, int]:
-    """Loads a code object that has no file, by the name that its file would have; see ``load``."""
+    """Load a code object that has no file, by the name that its file would have; see ``load``."""
     path = os.fspath(path)
     name = os.path.basename(path)
     with _lock:
@@ -143,28 +142,28 @@ def place(path: Path, content: bytes) -> dict[str, int]:
 
 
 def define(name: str, address: int) -> None:
-    """Makes a symbol known that lies in no code object."""
+    """Make a symbol known that lies in no code object."""
     _symbols[name] = address
 
 
 def address_of(name: str) -> int:
-    """Returns the address of a symbol that a code object exports or that was defined."""
+    """Return the address of a symbol that a code object exports or that was defined."""
     return _symbols[name]
 
 
 def promise(file: str, names: Iterable[str]) -> dict[str, int]:
-    """Has a code object that is not loaded export symbols, as far as others name it."""
+    """Have a code object that is not loaded export symbols, as far as others name it."""
     _origins.update(dict.fromkeys(names, file))
     return dict.fromkeys(names, 0)
 
 
 def origin(name: str) -> str | None:
-    """Returns the name of the code object that exports a symbol."""
+    """Return the name of the code object that exports a symbol."""
     return _origins.get(name)
 
 
 def _load(path: str, wanted: Set[str], above: tuple[str, ...]) -> dict[str, int]:
-    """Loads a code object for those above it, which need it."""
+    """Load a code object for those above it, which need it."""
     folder, name = os.path.split(path)
     if name in above:
         raise Damaged(f"{name} needs itself")
@@ -191,7 +190,7 @@ def _load(path: str, wanted: Set[str], above: tuple[str, ...]) -> dict[str, int]
 def _enter(
     path: str, base: int, size: int, wanted: Set[str], above: tuple[str, ...], *, whole: bool
 ) -> None:
-    """Makes a mapped code object ready; one that is of no use is unmapped."""
+    """Make a mapped code object ready; one that is of no use is unmapped."""
     own = os.path.basename(path)
     try:
         header, start = _header(own, base, size, whole=whole)
@@ -219,7 +218,7 @@ def _enter(
 
 
 def _beside(path: str, name: str) -> str:
-    """Returns where the code object is that another one needs."""
+    """Return where the code object is that another one needs."""
     folder = installed()
     if folder is not None and os.path.exists(there := os.path.join(folder, name)):
         return there
@@ -227,7 +226,7 @@ def _beside(path: str, name: str) -> str:
 
 
 def _header(name: str, base: int, size: int, *, whole: bool) -> tuple[Header, int]:
-    """Returns a code object's header, and where its code begins.
+    """Return a code object's header, and where its code begins.
 
     Args:
         name: The code object's.
@@ -248,7 +247,7 @@ def _header(name: str, base: int, size: int, *, whole: bool) -> tuple[Header, in
 
 
 def _memory(base: int, size: int) -> memoryview:
-    """Returns memory at an address; an array of ctypes would first make a type for each size."""
+    """Return memory at an address; an array of ctypes would first make a type for each size."""
     made: memoryview = _view()(base, size, WRITABLE)
     return made
 
@@ -274,7 +273,7 @@ def _system() -> ctypes.CDLL:
 
 
 def _map(size: int, source: int | bytes) -> int:
-    """Returns the address of private memory with the content of an open file, or with bytes."""
+    """Return the address of private memory with the content of an open file, or with bytes."""
     is_file = isinstance(source, int)
     flags = mmap.MAP_PRIVATE | (0 if is_file else mmap.MAP_ANONYMOUS)
     rights = mmap.PROT_READ | mmap.PROT_WRITE
@@ -287,7 +286,7 @@ def _map(size: int, source: int | bytes) -> int:
 
 
 def _make_executable(base: int, size: int, start: int, length: int) -> int:
-    """Returns where the code object is once its code can be executed."""
+    """Return where the code object is once its code can be executed."""
     rights = mmap.PROT_READ | mmap.PROT_EXEC
     if _system().mprotect(base + start, length, rights) == 0:
         return base
@@ -301,7 +300,7 @@ def _make_executable(base: int, size: int, start: int, length: int) -> int:
 
 
 def _find(name: str) -> int:
-    """Returns the address of a symbol of elsewhere."""
+    """Return the address of a symbol of elsewhere."""
     return _symbols.get(name) or _found_by_system(name)
 
 
@@ -316,7 +315,7 @@ def _found_by_system(name: str) -> int:
 
 @functools.cache
 def _mathematics() -> int:
-    """Returns a handle of the C library's functions of numbers, which not every program loads."""
+    """Return a handle of the C library's functions of numbers, which not every program loads."""
     return ctypes.CDLL("libm.so.6")._handle
 
 
@@ -343,7 +342,7 @@ def _method(name: str, address: int) -> _Method:
 
 
 def builtin(name: str, address: int, own: object = None) -> Callable[..., Any]:
-    """Returns a function whose calls go to machine code: CPython's ``METH_FASTCALL``.
+    """Return a function whose calls go to machine code: CPython's ``METH_FASTCALL``.
 
     Args:
         name: What it is called.
@@ -359,7 +358,7 @@ def builtin(name: str, address: int, own: object = None) -> Callable[..., Any]:
 
 
 def entry_of(function: Callable[..., Any]) -> int:
-    """Returns the address of such a function's machine code."""
+    """Return the address of such a function's machine code."""
     find = ctypes.pythonapi.PyCFunction_GetFunction
     find.restype, find.argtypes = ctypes.c_void_p, [ctypes.py_object]
     return int(find(function))

@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import logging
 import os
 import sys
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from tenonnx.errors import InvalidArgument
-from tenonnx.lazy_modules import logger
-from tenonnx.records import NamedTuple
 from tenonnx.weights.trusted import require_installed
 
-log = logger("tenonnx.jit")
+log = logging.getLogger("tenonnx.jit")
 
 VARIABLE = "TENONNX_PROCESSOR"
 NATIVE = "native"
@@ -49,13 +49,24 @@ LEVELS = {
     "armv8-a": Level("aarch64", "generic", frozenset()),  # Linux runs on no other
 }
 
-LINUX = {"dotprod": "asimddp", "fullfp16": "asimdhp", "lse": "atomics"}
+LINUX = {
+    "dotprod": "asimddp", "fullfp16": "asimdhp", "lse": "atomics",
+    "amx-int8": "amxint8", "amx-bf16": "amxbf16",
+}  # fmt: skip
 """Linux's names of features whose names in LLVM differ by more than underscores."""
+
+TILES = frozenset(["amxint8", "amxbf16"])
+"""Of AMX: tiles, and products of bytes and of bfloat16 in them."""
+
+ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA = 158, 0x1023, 18
+"""Linux's numbers, on x86-64, of a call, of its request for a part of the processor's state, and of
+the part that tiles are."""
 
 CAPABILITIES = {"asimddp": (16, 20), "i8mm": (26, 13)}
 """Entries of Linux's auxiliary vector on AArch64, and their bits."""
 
 KINDS = (
+    "x86-64-v4+avx512vnni+avx512vbmi+avx512bf16+amx-int8+amx-bf16",
     "x86-64-v4+avx512vnni+avx512vbmi",
     "x86-64-v4+avx512vnni",
     "x86-64-v4",
@@ -92,7 +103,7 @@ _given: str | None = None
 
 
 def compile_for(kind: str) -> None:
-    """Has this process compile for a target CPU, which its own may not be.
+    """Have this process compile for a target CPU, which its own may not be.
 
     It then loads no kernel. To be called before anything asks for the processor.
     """
@@ -101,13 +112,13 @@ def compile_for(kind: str) -> None:
 
 
 def compiles_only() -> bool:
-    """Says whether this process compiles kernels and runs none."""
+    """Return whether this process compiles kernels and runs none."""
     return _given is not None
 
 
 @functools.cache
 def target() -> Target | None:
-    """Returns what kernels are compiled for if that is not this processor.
+    """Return what kernels are compiled for if that is not this processor.
 
     ``VARIABLE`` says it, or else the code objects that are installed. It is this one, with a
     warning, if that is not of such a kind.
@@ -135,13 +146,13 @@ def target() -> Target | None:
 
 @functools.cache
 def own_code() -> os.stat_result:
-    """Returns the status of this folder: who can write code here can write kernels as well."""
+    """Return the status of this folder: who can write code here can write kernels as well."""
     return os.stat(os.path.dirname(__file__))
 
 
 @functools.cache
 def installed() -> str | None:
-    """Returns the folder of installed code objects for what kernels are compiled for, if one is."""
+    """Return the folder of installed code objects for what kernels are compiled for, if one is."""
     if compiles_only() or (chosen := target()) is None:
         return None
     folder = os.path.join(INSTALLED, chosen.kind)
@@ -153,7 +164,7 @@ def installed() -> str | None:
 
 
 def installed_kinds() -> list[Target]:
-    """Returns the target CPUs that code objects are installed for, the best first."""
+    """Return the target CPUs that code objects are installed for, the best first."""
     found = []
     with contextlib.suppress(OSError):
         for entry in os.scandir(INSTALLED):
@@ -163,7 +174,7 @@ def installed_kinds() -> list[Target]:
 
 
 def best_of(kinds: Iterable[Target]) -> Target | None:
-    """Returns the first of some target CPUs whose code this one runs."""
+    """Return the first of some target CPUs whose code this one runs."""
     return next((kind for kind in kinds if not lacks(kind)), None)
 
 
@@ -180,13 +191,13 @@ def _best_installed() -> Target | None:
 
 
 def parse(kind: str) -> Target:
-    """Returns a target CPU by its name.
+    """Return a target CPU by its name.
 
     Raises:
         InvalidArgument: There is no such kind.
     """
     name, *more = kind.split("+")
-    if name not in LEVELS or not all(word.isalnum() for word in more):
+    if name not in LEVELS or not all(word.replace("-", "").isalnum() for word in more):
         raise InvalidArgument(
             f"{VARIABLE} is {kind!r}; expected {NATIVE}, {' or '.join(LEVELS)}, "
             "the levels with further features, as in x86-64-v4+avx512vnni"
@@ -195,7 +206,7 @@ def parse(kind: str) -> Target:
 
 
 def lacks(kind: Target) -> list[str]:
-    """Returns the features of a target CPU that this one lacks."""
+    """Return the features of a target CPU that this one lacks."""
     if kind.level.architecture != architecture():
         return [kind.level.architecture]
     return sorted(kind.flags - _own_features())
@@ -209,11 +220,13 @@ class Cpu(NamedTuple):
         registers: How many such vectors there are.
         vnni: Instructions for sums in int32 of products of uint8 by int8: ``"avx512"``, ``"avx"``,
             ``"i8mm"``, ``"dotprod"`` (of int8 alone) or ``""``.
+        amx: Whether it has AMX's tiles, of bytes and of bfloat16, and the system lends them.
     """
 
     lanes: int
     registers: int
     vnni: str
+    amx: bool = False
 
     @property
     def pairs(self) -> bool:
@@ -223,10 +236,11 @@ class Cpu(NamedTuple):
 
 @functools.cache
 def cpu() -> Cpu:
-    """Returns the processor that kernels are compiled for: this one, unless variables say else."""
+    """Return the processor that kernels are compiled for: this one, unless variables say else."""
     features = _features()
     if {"avx512f", "avx512bw", "avx512vl"} <= features:
-        return Cpu(16, 32, "avx512" if "avx512vnni" in features else "")
+        vnni = "avx512" if "avx512vnni" in features else ""
+        return Cpu(16, 32, vnni, bool(vnni) and features >= TILES)
     if {"avx2", "fma"} <= features:
         return Cpu(8, 16, "avx" if "avxvnni" in features else "")
     if compiled_architecture() in ("aarch64", "arm64"):
@@ -241,12 +255,12 @@ def _arm_products(features: frozenset[str]) -> str:
 
 
 def compiled_architecture() -> str:
-    """Returns the architecture that kernels are compiled for."""
+    """Return the architecture that kernels are compiled for."""
     return chosen.level.architecture if (chosen := target()) else architecture()
 
 
 def architecture() -> str:
-    """Returns what the system calls the processor's instructions."""
+    """Return what the system calls the processor's instructions."""
     if sys.platform != "win32":
         return os.uname().machine
     import platform  # takes longer to import than all else that is asked of the processor
@@ -269,13 +283,32 @@ def _own_features() -> frozenset[str]:
     name = "Features" if architecture() == "aarch64" else "flags"
     if flags := description().get(name):
         # Linux writes avx512_vnni where LLVM writes avx512vnni.
-        found, asked = flags.replace("_", "").split(), _asked_by_numpy()
-        return frozenset(name for name in found if asked.get(name.upper(), True))
+        listed, asked = flags.replace("_", "").split(), _asked_by_numpy()
+        found = frozenset(name for name in listed if asked.get(name.upper(), True))
+        return found if found.isdisjoint(TILES) or _lends_tiles() else found - TILES
     return _told() or _asked()
 
 
+@functools.cache
+def _lends_tiles() -> bool:
+    """Ask Linux for tiles, which this process and those that it forks may use from then on.
+
+    Linux refuses, or knows no such request, in some containers and virtual machines, and where a
+    thread has a stack for signals that tiles do not fit.
+    """
+    if sys.platform != "linux":
+        return False
+    import ctypes
+
+    try:
+        call = ctypes.CDLL(None).syscall
+    except (AttributeError, OSError, TypeError):  # a C library that is not glibc's
+        return False
+    return not call(*map(ctypes.c_long, (ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA)))
+
+
 def _told() -> frozenset[str]:
-    """Returns what Linux tells a process on AArch64, also under an emulator that tells no more."""
+    """Return what Linux tells a process on AArch64, also under an emulator that tells no more."""
     try:
         with open("/proc/self/auxv", "rb") as file:
             words = memoryview(file.read()).cast("Q").tolist()
@@ -288,7 +321,7 @@ def _told() -> frozenset[str]:
 
 
 def _asked_by_numpy() -> dict[str, bool]:
-    """Returns what numpy found: an emulator's processor is not the one that Linux tells of."""
+    """Return what numpy found: an emulator's processor is not the one that Linux tells of."""
     with contextlib.suppress(ImportError):
         found = importlib.import_module("numpy._core._multiarray_umath")
         return dict(getattr(found, "__cpu_features__", {}))
@@ -296,7 +329,7 @@ def _asked_by_numpy() -> dict[str, bool]:
 
 
 def _asked() -> frozenset[str]:
-    """Returns what LLVM finds, where the system does not tell."""
+    """Return what LLVM finds, where the system does not tell."""
     try:
         import llvmlite.binding as llvm
     except ImportError:
@@ -306,7 +339,7 @@ def _asked() -> frozenset[str]:
 
 @functools.cache
 def description() -> dict[str, str]:
-    """Returns what Linux tells of the first processor; nothing elsewhere."""
+    """Return what Linux tells of the first processor; nothing elsewhere."""
     facts: dict[str, str] = {}
     try:
         with open("/proc/cpuinfo") as lines:

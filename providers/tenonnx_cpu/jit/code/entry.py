@@ -34,7 +34,7 @@ DATA, NDIM, SHAPE, STRIDES = HEAD, HEAD + 8, HEAD + 16, HEAD + 24
 
 
 def make_entry(name: str, compiled: Any) -> ir.Module:
-    """Returns a module with the entry of a compiled kernel.
+    """Return a module with the entry of a compiled kernel.
 
     Args:
         name: What errors call the kernel.
@@ -78,7 +78,7 @@ def make_entry(name: str, compiled: Any) -> ir.Module:
 def _run(
     context: Any, builder: Builder, compiled: Any, values: Sequence[Value], bare: Value
 ) -> None:
-    """Calls the kernel while other threads have the interpreter; leaves if it was stopped."""
+    """Call the kernel while other threads have the interpreter; leave if it was stopped."""
     before = builder.block
     with builder.if_then(builder.not_(bare)):
         saved, held = _python(builder, "PyEval_SaveThread", POINTER, []), builder.block
@@ -98,7 +98,7 @@ def _run(
 def _numbers(
     context: Any, builder: Builder, given: Mapping[int, tuple[Any, Value]], bare: Value
 ) -> dict[int, Value]:
-    """Returns numbers by position; leaves if one is none."""
+    """Return numbers by position; leave if one is none."""
     if not given:
         return {}
     with builder.if_else(bare) as (raw, objects):
@@ -120,7 +120,7 @@ def _numbers(
 
 
 def _raw(context: Any, builder: Builder, kind: Any, value: Value) -> Value:
-    """Returns a number that lies in memory, as ``capture`` writes it."""
+    """Return a number that lies in memory, as ``capture`` writes it."""
     own = context.get_value_type(kind)
     if isinstance(kind, types.Float):
         number = _field(builder, value, 8, F64)
@@ -130,12 +130,12 @@ def _raw(context: Any, builder: Builder, kind: Any, value: Value) -> Value:
 
 
 def _members(kind: Any) -> Sequence[Any]:
-    """Returns the types of a call's arguments that are one of the kernel's."""
+    """Return the types of a call's arguments that are one of the kernel's."""
     return tuple(kind) if isinstance(kind, types.BaseTuple) else (kind,)
 
 
 def _array(context: Any, builder: Builder, kind: Any, value: Value, expected: str) -> Value:
-    """Returns a kernel's view of one of numpy's arrays, which the caller keeps meanwhile."""
+    """Return a kernel's view of one of numpy's arrays, which the caller keeps meanwhile."""
     own = _field(builder, value, HEAD - 8, POINTER)
     numpys = _global(builder, ARRAY)
     with builder.if_then(builder.icmp_unsigned("!=", own, numpys), likely=False):
@@ -159,7 +159,7 @@ def _array(context: Any, builder: Builder, kind: Any, value: Value, expected: st
 
 
 def _number(context: Any, builder: Builder, kind: Any, value: Value) -> Value:
-    """Returns a number; if it is none, the interpreter knows of an error."""
+    """Return a number; if it is none, the interpreter knows of an error."""
     own = context.get_value_type(kind)
     if isinstance(kind, types.Float):
         number = _python(builder, "PyFloat_AsDouble", F64, [value])
@@ -185,7 +185,7 @@ def _words(builder: Builder, value: Value, offset: int, count: int) -> list[Valu
 
 
 def _refuse(builder: Builder, text: str) -> None:
-    """Leaves with a ``TypeError``."""
+    """Leave with a ``TypeError``."""
     kind = builder.load(_global(builder, "PyExc_TypeError", POINTER))
     message = builder.bitcast(
         cgutils.global_constant(
@@ -198,12 +198,12 @@ def _refuse(builder: Builder, text: str) -> None:
 
 
 def _global(builder: Builder, name: str, kind: ir.Type = I8) -> Value:
-    """Returns a pointer to a variable of CPython's."""
+    """Return a pointer to a variable of CPython's."""
     known = builder.module.globals.get(name)
     return known or ir.GlobalVariable(builder.module, kind, name)
 
 
 def _python(builder: Builder, name: str, result: ir.Type, values: Sequence[Value]) -> Value:
-    """Calls a function of CPython's."""
+    """Call a function of CPython's."""
     kind = ir.FunctionType(result, [value.type for value in values])
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), values)

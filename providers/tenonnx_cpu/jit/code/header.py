@@ -6,8 +6,8 @@ import itertools
 import mmap
 import struct
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from tenonnx.records import NamedTuple
 from tenonnx_cpu.jit.code.code_object import Damaged
 
 COUNTS = struct.Struct("<QIIIIII")
@@ -33,7 +33,7 @@ class Header(NamedTuple):
     needs: tuple[str, ...]
 
     def pack(self) -> bytes:
-        """Returns the header as it lies in a file."""
+        """Return the header as it lies in a file."""
         names = "\n".join((*self.exports, *self.outside, *self.needs)).encode("ascii")
         words = tuple(itertools.chain.from_iterable(self.outside.values()))
         lists: Sequence[Sequence[int]] = (
@@ -48,7 +48,7 @@ class Header(NamedTuple):
 
 
 def unpack(content: memoryview, size: int) -> Header:
-    """Reads a header.
+    """Read a header.
 
     Args:
         content: It, and zeros to the end of a page.

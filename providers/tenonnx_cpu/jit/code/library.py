@@ -20,20 +20,20 @@ class Library(codegen.AOTCodeLibrary):
         self._called: dict[Library, None] = {}
 
     def add_linking_library(self, library: Library) -> None:
-        """Makes known that what the library has is called."""
+        """Make known that what the library has is called."""
         self._called[library] = None
 
     def add_ir_module(self, ir_module: Any) -> None:
-        """Adds code."""
+        """Add code."""
         text = cgutils.normalize_ir_text(str(ir_module))
         self._final_module.link_in(llvm.parse_assembly(text))
 
     def finalize(self) -> None:
-        """Does nothing: it is linked as it is."""
+        """Do nothing: it is linked as it is."""
         self._finalized = True
 
     def whole(self, name: str | None = None) -> Any:
-        """Returns a module with this and all that it calls; others may call what has the name."""
+        """Return a module with this and all that it calls; others may call what has the name."""
         module = llvm.parse_assembly(str(self.codegen._create_empty_module(self.name)))
         for library in self._reached():
             module.link_in(library._final_module, preserve=True)
@@ -56,6 +56,6 @@ class Library(codegen.AOTCodeLibrary):
             seen.update(new)
 
     def get_pointer_to_function(self, name: str) -> int:
-        """Returns no address: what Python calls is a code object's entry."""
+        """Return no address: what Python calls is a code object's entry."""
         del name
         return 0

@@ -19,7 +19,7 @@ CHECKED = 12
 
 
 def pack(library: Library) -> bytes:
-    """Returns a library as it lies in a file."""
+    """Return a library as it lies in a file."""
     name, form, (code, bitcode) = library
     if form != FORM:
         raise ValueError(f"numba's libraries are expected as {FORM!r}, not {form!r}")
@@ -31,7 +31,7 @@ def pack(library: Library) -> bytes:
 
 
 def read(path: str) -> Library | None:
-    """Returns the library that a file holds; ``None`` if it holds none, or is not trusted."""
+    """Return the library that a file holds; ``None`` if it holds none, or is not trusted."""
     try:
         whole = read_trusted(path)
         mark, checksum, *sizes = FRONT.unpack_from(whole)

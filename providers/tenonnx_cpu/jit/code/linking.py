@@ -52,7 +52,7 @@ def _relative(form: str) -> Writer:
 
 
 def _instruction(field: Callable[[int, int], int]) -> Writer:
-    """Returns a writer that sets bits of a 32-bit instruction, zero before."""
+    """Return a writer that sets bits of a 32-bit instruction, zero before."""
 
     def write(memory: bytearray, place: int, target: int) -> None:
         (code,) = struct.unpack_from("<I", memory, place)
@@ -106,7 +106,7 @@ KINDS: dict[int, dict[int, tuple[Subject, Writer]]] = {
 
 
 def _write_stub(machine: int, memory: bytearray, place: int, slot: int) -> None:
-    """Writes a jump to the address in a slot."""
+    """Write a jump to the address in a slot."""
     if machine == X86_64:
         memory[place : place + 2] = b"\xff\x25"  # jmp *[rip + slot]
         struct.pack_into("<i", memory, place + 2, slot - (place + 6))
@@ -118,7 +118,7 @@ def _write_stub(machine: int, memory: bytearray, place: int, slot: int) -> None:
 
 
 def link(content: bytes, exports: Iterable[str]) -> CodeObject:
-    """Makes a code object of an object file.
+    """Make a code object of an object file.
 
     Args:
         content: The object file.
@@ -178,7 +178,7 @@ class _Linker:
         return end
 
     def _wanted(self, subject: Subject) -> list[int]:
-        """Returns the numbers of the symbols that some relocation wants a slot or a stub for."""
+        """Return the numbers of the symbols that some relocation wants a slot or a stub for."""
         wanted = {
             relocation.symbol
             for relocation in self._object.relocations
@@ -205,7 +205,7 @@ class _Linker:
         raise Unlinkable(f"{symbol.name or 'a symbol'} is not in this object")
 
     def _point(self, place: int, number: int, addend: int) -> None:
-        """Has a word of data hold an address."""
+        """Have a word of data hold an address."""
         if place < self._code:
             raise Unlinkable("an address is part of the code")
         if not self._is_outside(number):
@@ -217,7 +217,7 @@ class _Linker:
             self._outside.setdefault(self._object.symbols[number].name, []).append(place)
 
     def apply(self, relocation: Relocation) -> None:
-        """Writes what a relocation says."""
+        """Write what a relocation says."""
         subject, write = self._rule(relocation)
         number, addend = relocation.symbol, relocation.addend
         place = self._starts[relocation.section] + relocation.offset
@@ -233,7 +233,7 @@ class _Linker:
         write(self._memory, place, target + addend)
 
     def code_object(self, exports: Iterable[str]) -> CodeObject:
-        """Returns the code object once all relocations are applied."""
+        """Return the code object once all relocations are applied."""
         numbers = {symbol.name: number for number, symbol in enumerate(self._object.symbols)}
         if missing := [name for name in exports if name not in numbers]:
             raise Unlinkable(f"the object has no {missing[0]}")

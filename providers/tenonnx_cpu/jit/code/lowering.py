@@ -18,20 +18,20 @@ class Uncounted(NRTContext):
     """numba's runtime without counters of references; what allocates finds no function to call."""
 
     def incref(self, builder: Any, typ: Any, value: Any) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
     def decref(self, builder: Any, typ: Any, value: Any) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
 
 class Lower(lowering.Lower):
     """Lowers a function whose variables are memory of the stack and nothing more."""
 
     def emit_environment_object(self) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
     def storevar(self, value: Any, name: str, argidx: int | None = None) -> None:
-        """Stores a variable; what it held before needs no care."""
+        """Store a variable; what it held before needs no care."""
         del argidx
         self._alloca_var(name, self.typeof(name))
         if name in self._singly_assigned_vars:
@@ -40,7 +40,7 @@ class Lower(lowering.Lower):
             self.builder.store(value, self.getvar(name))
 
     def lower_binop(self, resty: Any, expr: Any, op: Any) -> Any:
-        """Lowers arithmetic by the types that are known; numba would type it again.
+        """Lower arithmetic by the types that are known; numba would type it again.
 
         An operand that is a constant has a definition of its own only as an exponent.
         """
@@ -58,7 +58,7 @@ class Lower(lowering.Lower):
         return context.cast(self.builder, result, signature.return_type, resty)
 
     def delvar(self, name: str) -> None:
-        """Notes that a variable is deleted before it is set, as in a loop; the memory stays."""
+        """Note that a variable is deleted before it is set, as in a loop; the memory stays."""
         if name not in self._blk_local_varmap:
             self._singly_assigned_vars.discard(name)
         self._alloca_var(name, self.typeof(name))

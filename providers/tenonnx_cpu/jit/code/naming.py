@@ -15,7 +15,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def name_by_content(function: F) -> F:
-    """Adds to a function's name a digest of what it is closed over; returns the function."""
+    """Add to a function's name a digest of what it is closed over; return the function."""
     if function.__closure__ or function.__defaults__:
         digest = hashlib.sha256(_closed_over(function).encode()).hexdigest()[:16]
         function.__qualname__ = f"{function.__qualname__}_{digest}"
@@ -28,7 +28,7 @@ def _closed_over(function: Any) -> str:
 
 
 def _content(thing: Any) -> str:
-    """Describes a value in the same way in every process."""
+    """Describe a value in the same way in every process."""
     if isinstance(thing, tuple | list):
         return f"({','.join(map(_content, thing))})"
     # A dispatcher has the function in py_func, an intrinsic in _defn.

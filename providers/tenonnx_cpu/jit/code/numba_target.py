@@ -48,7 +48,7 @@ class _Codegen(codegen.AOTCPUCodegen):
         self._loopvect, self._opt_level = False, 0
 
     def machine(self, **options: Any) -> Any:
-        """Returns what writes position-independent code for that processor."""
+        """Return what writes position-independent code for that processor."""
         triple, name, features = self.magic_tuple()
         return llvm.Target.from_triple(triple).create_target_machine(
             cpu=name, features=features, reloc="pic", codemodel="small", **options
@@ -60,7 +60,7 @@ class _Codegen(codegen.AOTCPUCodegen):
         return module
 
     def magic_tuple(self) -> tuple[str, str, str]:
-        """Returns LLVM's names of the system and the processor, and of what that has besides."""
+        """Return LLVM's names of the system and the processor, and of what that has besides."""
         if (chosen := target()) is not None:
             llvm.initialize_all_targets()
             llvm.initialize_all_asmprinters()
@@ -74,7 +74,7 @@ class _Codegen(codegen.AOTCPUCodegen):
         return (llvm.get_process_triple(), *own)
 
     def set_env(self, name: str, environment: Any) -> None:
-        """Does nothing: kernels use nothing of Python's."""
+        """Do nothing: kernels use nothing of Python's."""
 
 
 class _Typing(typing.Context):
@@ -135,7 +135,7 @@ class _Context(CPUContext):
         return Uncounted(self, self.enable_nrt)
 
     def post_lowering(self, mod: Any, library: Any) -> None:
-        """Makes arithmetic as fast as is asked for."""
+        """Make arithmetic as fast as is asked for."""
         del library  # into which numba links its runtime
         if self.fastmath:
             fastmathpass.rewrite_module(mod, self.fastmath)
@@ -171,5 +171,5 @@ jit_registry[Kernels] = njit = functools.partial(
 
 
 def context() -> Any:
-    """Returns what lowers kernels and their entries."""
+    """Return what lowers kernels and their entries."""
     return _Dispatcher.targetdescr.target_context

@@ -85,7 +85,7 @@ class Object:
 
 
 def read(content: bytes) -> Object:
-    """Reads an object file.
+    """Read an object file.
 
     Raises:
         Unlinkable: It is none of 64 bits, or has thread-local memory, or relocations lack addends.

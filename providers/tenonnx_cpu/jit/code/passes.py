@@ -28,7 +28,7 @@ class Compiler(compiler.CompilerBase):
     """Compiles one function of a kernel."""
 
     def define_pipelines(self) -> list[Any]:
-        """Returns numba's pipeline, shortened."""
+        """Return numba's pipeline, shortened."""
         manager = compiler.PassManager("tenonnx")
         usual = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
         for each, description in usual.passes:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from tenonnx_cpu.jit.code.cache import cache_folder, compiler
 from tenonnx_cpu.jit.code.cpu import installed, installed_kinds, lacks, target
 from tenonnx_cpu.jit.runtime import has_code_objects, has_numba, jit_mode
+
+log = logging.getLogger("tenonnx.jit")
 
 Remark = tuple[str, str | None]
 """A finding, and how to mend it; ``None`` if it needs no mending."""
@@ -15,8 +18,29 @@ SLOW = "numpy computes, which takes several times as long"
 COMPILE = "pip install 'tenonnx[jit]'"
 
 
+def warn_of_missing(count: int) -> None:
+    """Log a warning, once per process, that numpy computes in place of kernels.
+
+    Args:
+        count: The number of kernels that a session lacks; 0 if there are none at all.
+    """
+    if _warned:
+        return
+    _warned.append(True)
+    remark, hint = kernels()
+    if hint is None:  # there are others
+        remark, hint = (
+            f"{count} kernel{'s' * (count > 1)} of this model are missing: {SLOW}",
+            COMPILE,
+        )
+    log.warning("%s; %s", remark, hint)
+
+
+_warned: list[bool] = []
+
+
 def kernels() -> Remark:
-    """Returns the origin of this process's kernels."""
+    """Return the origin of this process's kernels."""
     if jit_mode() == "0":
         return f"no kernels, because TENONNX_JIT is 0: {SLOW}", "unset TENONNX_JIT"
     chosen = target()

@@ -14,9 +14,9 @@ import re
 import time
 import zlib
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from tenonnx.digest import digest
-from tenonnx.records import NamedTuple
 from tenonnx.weights.trusted import read_trusted, write_trusted
 from tenonnx_cpu.jit.code.cpu import PACKAGE, own_code
 
@@ -36,14 +36,14 @@ BEGAN = time.time_ns() - 10_000_000
 
 
 def module_of(name: str) -> str:
-    """Returns the full name of a module of kernels: ``family.name``, or ``jit`` and more."""
+    """Return the full name of a module of kernels: ``family.name``, or ``jit`` and more."""
     family, _, own = name.partition(".")
     package = os.path.basename(ROOT)
     return f"{package}.{name}" if family == "jit" else f"{package}.{family}.kernels.{own}"
 
 
 def source_of(name: str) -> str:
-    """Returns the file of a module of kernels."""
+    """Return the file of a module of kernels."""
     return f"{os.path.join(os.path.dirname(ROOT), *module_of(name).split('.'))}.py"
 
 
@@ -91,7 +91,7 @@ class Sources:
         self._has_news = self._wrote_little = False
 
     def stamp(self, path: str) -> str:
-        """Returns a digest of a module of this package and of all that it imports from it.
+        """Return a digest of a module of this package and of all that it imports from it.
 
         Raises:
             Changed: One of them has changed since this process began.
@@ -123,12 +123,12 @@ class Sources:
         return known
 
     def _is_as_installed(self, known: Source, status: os.stat_result) -> bool:
-        """Says so of a file as Python does of one whose bytecode it has: by its size and time."""
+        """Say so of a file as Python does of one whose bytecode it has: by its size and time."""
         before = self._listed - status.st_mtime_ns
         return 0 <= before < INSTALLING and known.state == str(status.st_size)
 
     def refuse_changed(self) -> None:
-        """Makes sure that the imported files are those that stamps describe.
+        """Make sure that the imported files are those that stamps describe.
 
         Raises:
             Changed: They may differ.
@@ -137,7 +137,7 @@ class Sources:
             _status(name)
 
     def _keep(self) -> None:
-        """Writes the index if it lacks a quarter of what is known, and less than that once."""
+        """Write the index if it lacks a quarter of what is known, and less than that once."""
         self._has_news = False
         indexed, installed = self._indexed, self._installed
         known = {n: e for n, e in self._known.copy().items() if e is not installed.get(n)}
@@ -150,7 +150,7 @@ class Sources:
             write_trusted(self._index, _packed(self._indexed))
 
     def keep_for_installing(self) -> None:
-        """Writes the index as it is to be installed: of files whose times are unknown.
+        """Write the index as it is to be installed: of files whose times are unknown.
 
         Raises:
             OSError: It cannot be written.
@@ -163,7 +163,7 @@ class Sources:
 
 
 def write_index(folder: str) -> None:
-    """Writes what the kernels of this package are compiled from, to be installed beside them."""
+    """Write what the kernels of this package are compiled from, to be installed beside them."""
     from pathlib import Path  # few processes look for all of them
 
     sources, root = Sources(os.path.join(folder, INDEX)), Path(ROOT)
@@ -173,7 +173,7 @@ def write_index(folder: str) -> None:
 
 
 def _packed(known: Mapping[str, Source]) -> bytes:
-    """Returns an index as it lies in a file."""
+    """Return an index as it lies in a file."""
     rows = [
         " ".join((name, source.content, source.state, *source.imports))
         for name, source in sorted(known.items())
@@ -183,7 +183,7 @@ def _packed(known: Mapping[str, Source]) -> bytes:
 
 
 def _read(index: str, like: os.stat_result | None = None) -> dict[str, Source]:
-    """Returns what an index knows; nothing if it is not whole, or not trusted."""
+    """Return what an index knows; nothing if it is not whole, or not trusted."""
     found = {}
     try:
         checksum, _, text = read_trusted(index, like).partition(b"\n")
@@ -201,7 +201,7 @@ def _state(status: os.stat_result) -> str:
 
 
 def _status(name: str) -> os.stat_result:
-    """Returns the status of a file that has not changed."""
+    """Return the status of a file that has not changed."""
     path = os.path.join(ROOT, name)
     status = os.stat(path)
     if status.st_ctime_ns > BEGAN:
@@ -210,7 +210,7 @@ def _status(name: str) -> os.stat_result:
 
 
 def _look_at(name: str, state: str, installed: Source | None) -> Source:
-    """Reads a file; what it imports is looked for unless its content is what was installed."""
+    """Read a file; what it imports is looked for unless its content is what was installed."""
     with open(os.path.join(ROOT, name), "rb", buffering=0) as file:
         text = file.read()
     _status(name)
@@ -229,7 +229,7 @@ def _look_at(name: str, state: str, installed: Source | None) -> Source:
 
 @functools.cache
 def _modules() -> dict[str, str]:
-    """Returns the files of this package's modules by name."""
+    """Return the files of this package's modules by name."""
     found = {}
     for folder, _, files in os.walk(ROOT):
         inside = os.path.relpath(folder, ROOT)

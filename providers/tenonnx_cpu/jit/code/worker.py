@@ -33,14 +33,14 @@ DRAFT_SECONDS = 3600
 
 
 def main() -> None:
-    """Compiles for a target CPU, and loads nothing."""
+    """Compile for a target CPU, and load nothing."""
     _end_with_starter()
     compile_for(sys.argv[1])
     _serve()
 
 
 def beside(program: int) -> None:
-    """Compiles for a program that runs, by its process; ends when that does."""
+    """Compile for a program that runs, by its process; end when that does."""
     _end_with_starter()
     if os.getppid() != program:  # it ended before that
         return
@@ -54,7 +54,7 @@ def _end_with_starter() -> None:
 
 
 def _lighten() -> None:
-    """Spares numba work that a process which only compiles kernels does not need.
+    """Spare numba work that a process which only compiles kernels does not need.
 
     That is the import of SciPy for its BLAS, and repeated garbage collections among the objects of
     one kernel.
@@ -64,7 +64,7 @@ def _lighten() -> None:
 
 
 def _serve() -> None:
-    """Answers until there is nothing more to read."""
+    """Answer until there is nothing more to read."""
     _lighten()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what numba and LLVM may print is no answer
@@ -90,7 +90,7 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _list(kernels: list[str]) -> dict[str, Any]:
-    """Returns what there is to compile for some kernels, or for all."""
+    """Return what there is to compile for some kernels, or for all."""
     from tenonnx_cpu.jit.code.cache import name_of
     from tenonnx_cpu.jit.compiling import declared
     from tenonnx_cpu.jit.vectors import shared
@@ -126,7 +126,7 @@ def _keep_shared(name: str) -> None:
 
 
 def _is_kept(name: str) -> bool:
-    """Compiles a kernel and what it shares, unless that is there and whole; says if it is kept."""
+    """Compile a kernel and what it shares, unless that is there and whole; return if it is kept."""
     from tenonnx_cpu.jit.code.cache import code_path
     from tenonnx_cpu.jit.code.sources import source_of
 
@@ -136,7 +136,7 @@ def _is_kept(name: str) -> bool:
 
 
 def _sweep_drafts() -> None:
-    """Deletes what processes that were killed left half written."""
+    """Delete what processes that were killed left half written."""
     from tenonnx_cpu.jit.code.cache import cache_folder
 
     with contextlib.suppress(OSError):

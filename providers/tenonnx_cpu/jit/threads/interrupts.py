@@ -15,7 +15,7 @@ from tenonnx_cpu.jit.threads.memory import KEY, LOCAL, LOOK, ROOMS, system_funct
 
 
 def look() -> bool:
-    """Raises what the run of this thread is stopped with; says whether it need not look again.
+    """Raise what the run of this thread is stopped with; return whether it need not look again.
 
     It need not if nothing can stop it: only the main thread handles signals.
     """
@@ -24,7 +24,7 @@ def look() -> bool:
 
 
 def start(memory: Any, wake: Callable[[], None]) -> None:
-    """Has threads look from now on.
+    """Have threads look from now on.
 
     Args:
         memory: The thread pool's.

@@ -44,13 +44,13 @@ DRAINED = 1 << 62
 
 
 def call(b: Builder, name: str, result: ir.Type, *values: Value) -> Value:
-    """Calls a function of CPython's or the C library's."""
+    """Call a function of CPython's or the C library's."""
     kind = ir.FunctionType(result, [value.type for value in values])
     return b.call(cgutils.get_or_insert_function(b.module, kind, name), values)
 
 
 def _clock(b: Builder) -> tuple[Value, Value]:
-    """Returns the time, and how long it is from look to look."""
+    """Return the time, and how long it is from look to look."""
     if compiled_architecture() == "x86_64":
         return call(b, "llvm.readcyclecounter", I64), I64(X86_PERIOD)
     # Assembly would be for LLVM's parser, of which llvmlite has this machine's alone.
@@ -63,7 +63,7 @@ def _clock(b: Builder) -> tuple[Value, Value]:
 
 
 def _own(b: Builder) -> Value:
-    """Returns this thread's word."""
+    """Return this thread's word."""
     return b.ptrtoint(call(b, "pthread_getspecific", POINTER, read(b, KEY, "monotonic")), I64)
 
 
@@ -77,7 +77,7 @@ def _set_up(b: Builder) -> Value:
 
 
 def keep_out(b: Builder) -> None:
-    """Has this thread never look, as helpers do not."""
+    """Have this thread never look, as helpers do not."""
     if SUPPORTED:
         with b.if_then(_set_up(b)):
             _set_own(b, NEVER)
@@ -117,7 +117,7 @@ def _drain(b: Builder, shares: Value, count: Value) -> None:
 
 
 def _ask(b: Builder, count: Value) -> None:
-    """Lets Python say whether this thread stops, and whether it has to look again."""
+    """Let Python say whether this thread stops, and whether it has to look again."""
     forks = read(b, FORKS)
     held = call(b, "PyGILState_Ensure", I32)
     rest = cgutils.alloca_once_value(b, I32(0))
@@ -156,13 +156,13 @@ def _text(b: Builder, text: str) -> Value:
 
 
 def _set_aside(b: Builder) -> tuple[Value, Value]:
-    """Takes this thread's scratch memory from it, in which the kernel is working.
+    """Take this thread's scratch memory from it, in which the kernel is working.
 
     A signal's handler may run sessions: they get memory of their own. Returns the memory, and the
     address of its row in the table of threads, both 0 if there is none.
     """
     local = b.inttoptr(read(b, LOCAL), POINTER)
-    memory = call(b, "PyObject_GetAttrString", POINTER, local, _text(b, "memory"))
+    memory = call(b, "PyObject_GetAttrString", POINTER, local, _text(b, "room"))
     with b.if_else(cgutils.is_not_null(b, memory)) as (some, none):
         with some:
             _give(b, _variable(b, "_Py_NoneStruct", I8))
@@ -180,7 +180,7 @@ def _set_aside(b: Builder) -> tuple[Value, Value]:
 
 
 def _put_back(b: Builder, memory: Value, row: Value) -> None:
-    """Gives the memory back; an exception that waits stays."""
+    """Give the memory back; an exception that waits stays."""
     with b.if_then(cgutils.is_not_null(b, memory)):
         waiting = [cgutils.alloca_once(b, POINTER) for _ in range(3)]
         call(b, "PyErr_Fetch", VOID, *waiting)
@@ -195,11 +195,11 @@ def _put_back(b: Builder, memory: Value, row: Value) -> None:
 
 def _give(b: Builder, memory: Value) -> None:
     local = b.inttoptr(read(b, LOCAL), POINTER)
-    call(b, "PyObject_SetAttrString", I32, local, _text(b, "memory"), memory)
+    call(b, "PyObject_SetAttrString", I32, local, _text(b, "room"), memory)
 
 
 def _variable(b: Builder, name: str, kind: ir.Type) -> Value:
-    """Returns a pointer to a variable of CPython's."""
+    """Return a pointer to a variable of CPython's."""
     return b.module.globals.get(name) or ir.GlobalVariable(b.module, kind, name)
 
 
@@ -213,7 +213,7 @@ def resume(b: Builder, arguments: Sequence[Value]) -> None:
 
 
 def wake(b: Builder, arguments: Sequence[Value]) -> None:
-    """Has this thread look in its next loop."""
+    """Have this thread look in its next loop."""
     del arguments
     if SUPPORTED:
         _set_own(b, NOW)

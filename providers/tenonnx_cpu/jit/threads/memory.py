@@ -25,8 +25,9 @@ KEY, LOOK, LOCAL, ROOMS, STOPS, FORKS = 18, 19, 20, 21, 22, 23
 of what they call, or 0, of the threads' own variables of ``scratch`` and of its table; how many
 have been stopped and have not returned to Python yet; how often this process has been forked."""
 
-ROOM_ROWS, ROOM_WORDS = 32, 3
-"""That table's."""
+ROOM_ROWS, ROOM_WORDS = 256, 3
+"""That table's. A thread that finds no free row runs kernels, but replays no capture: servers have
+a few dozen threads (anyio 40), and a row is looked at in less than a nanosecond."""
 
 FIND, REST = "tenonnx_pool_find", "tenonnx_pool_rest"
 RESUME, WAKE = "tenonnx_pool_resume", "tenonnx_pool_wake"
@@ -51,7 +52,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def start() -> Any:
-    """Sets the pool up, once; returns its memory. Its threads start when they are first needed.
+    """Set the pool up, once; return its memory. Its threads start when they are first needed.
 
     Its functions have been loaded before.
     """
@@ -88,7 +89,7 @@ def _begin() -> Any:
 
 
 def leave(cores: int) -> None:
-    """Leaves so many cores to what somebody else does, from the next loop on."""
+    """Leave so many cores to what somebody else does, from the next loop on."""
     global _left
     with _lock:
         _left = cores
@@ -106,12 +107,12 @@ def _after_fork(memory: Any) -> None:
 
 
 def _function(name: str) -> Any:
-    """Returns one of the thread pool's functions of an integer."""
+    """Return one of the thread pool's functions of an integer."""
     return ctypes.CFUNCTYPE(None, ctypes.c_int64)(code_object.address_of(name))
 
 
 def _set_up(memory: Any) -> None:
-    """Makes the thread pool one without threads at work, as a forked child has it."""
+    """Make the thread pool one without threads at work, as a forked child has it."""
     for word in (LOCK, WORD, SLEEPERS, STARTED, STOPS):
         memory[word] = 0
     for place, words, name in (
@@ -125,7 +126,7 @@ def _set_up(memory: Any) -> None:
 
 
 def system_function(name: str) -> Any:
-    """Returns one of the system's functions as ctypes has it."""
+    """Return one of the system's functions as ctypes has it."""
     if sys.platform == "win32":
         return getattr(ctypes.WinDLL("kernel32"), name)
     return getattr(ctypes.CDLL(None), name)

@@ -22,13 +22,13 @@ FASTMATH = frozenset({"nsz", "reassoc", "contract"})
 
 
 def start() -> Any:
-    """Loads the thread pool's functions and sets it up; returns its memory."""
+    """Load the thread pool's functions and set it up; return its memory."""
     shared.load()
     return pool_memory.start()
 
 
 def parallel(body: Callable[..., Any]) -> Any:
-    """Decorates the body of a loop: called, it runs for every task on the pool.
+    """Decorate the body of a loop: called, it runs for every task on the pool.
 
     The body is ``body(arguments, task, worker)``; the loop is ``body(arguments, tasks, threads)``:
 
@@ -105,7 +105,7 @@ MOST = 128
 
 
 def _deal(builder: Any, state: Any, count: Any, team: Any) -> None:
-    """Cuts the tasks into a share of adjacent ones for each thread."""
+    """Cut the tasks into a share of adjacent ones for each thread."""
     with cgutils.for_range(builder, team) as each:
         ends = (each.index, builder.add(each.index, I64(1)))
         first, stop = (builder.sdiv(builder.mul(end, count), team) for end in ends)
@@ -114,7 +114,7 @@ def _deal(builder: Any, state: Any, count: Any, team: Any) -> None:
 
 
 def _lent(context: Any, builder: Any, kind: Any, value: Any) -> Any:
-    """Returns arrays, or a tuple of them, without the counters of their references.
+    """Return arrays, or a tuple of them, without the counters of their references.
 
     Every slice counts, and threads that slice the same array would wait for one another. The caller
     of the region keeps its arrays meanwhile.
@@ -132,7 +132,7 @@ def _lent(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 
 
 def _worker(context: Any, module: Any, compiled: Any, region: Any) -> Any:
-    """Returns a function that does a share of a region's tasks, then what is left of others."""
+    """Return a function that does a share of a region's tasks, then what is left of others."""
     function = ir.Function(module, thread_pool.ENTRY, module.get_unique_name("tenonnx_worker"))
     function.linkage = "internal"
     builder = ir.IRBuilder(function.append_basic_block("entry"))
@@ -160,7 +160,7 @@ def _worker(context: Any, module: Any, compiled: Any, region: Any) -> Any:
 
 
 def _look(builder: Any, state: Any, team: Any, task: Any, stop: Any) -> None:
-    """Looks whether to stop, after a task that is not all that there is to do."""
+    """Look whether to stop, after a task that is not all that there is to do."""
     more = builder.icmp_signed("<", builder.add(task, I64(1)), stop)
     shared_by_several = builder.icmp_signed(">", team, I64(1))
     with builder.if_then(builder.or_(more, shared_by_several)):
@@ -169,7 +169,7 @@ def _look(builder: Any, state: Any, team: Any, task: Any, stop: Any) -> None:
 
 @intrinsic
 def look(typing_context: Any) -> Any:
-    """Looks whether to stop, between two loops of one task: those to come then do nothing."""
+    """Look whether to stop, between two loops of one task: those to come then do nothing."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         thread_pool.LOOK.call(builder, [I64(0), I64(0)])
@@ -179,7 +179,7 @@ def look(typing_context: Any) -> Any:
 
 
 def _claim(builder: Any, state: Any, team: Any, number: Any) -> Any:
-    """Returns the share of a thread's number, or the next one that nobody has.
+    """Return the share of a thread's number, or the next one that nobody has.
 
     There is one: no more threads come than there are shares.
     """
@@ -199,7 +199,7 @@ def _claim(builder: Any, state: Any, team: Any, number: Any) -> Any:
 
 
 def _wrapped(builder: Any, number: Any, team: Any) -> Any:
-    """Returns a number below twice the team's, modulo the team's."""
+    """Return a number below twice the team's, modulo the team's."""
     within = builder.icmp_signed("<", number, team)
     return builder.select(within, number, builder.sub(number, team))
 

@@ -9,7 +9,7 @@ from tenonnx_cpu.jit.vectors.vector import I32, I64, Builder, Value
 
 
 def place(b: Builder, word: int) -> Value:
-    """Returns a pointer into the thread pool's memory."""
+    """Return a pointer into the thread pool's memory."""
     name = "tenonnx_pool_memory"
     memory = b.module.globals.get(name)
     if memory is None:
@@ -20,15 +20,15 @@ def place(b: Builder, word: int) -> Value:
 
 
 def at(b: Builder, word: int) -> Value:
-    """Returns the address of a word of it."""
+    """Return the address of a word of it."""
     return b.ptrtoint(place(b, word), I64)
 
 
 def read(b: Builder, word: int, ordering: str = "acquire") -> Value:
-    """Reads a word."""
+    """Read a word."""
     return b.load_atomic(place(b, word), ordering, 8)
 
 
 def write(b: Builder, value: Value, word: int, ordering: str = "release") -> None:
-    """Writes a word."""
+    """Write a word."""
     b.store_atomic(value, place(b, word), ordering, 8)

@@ -67,7 +67,7 @@ SYSTEM = {
 
 
 def load_system() -> None:
-    """Makes them known to the linker, which need not know where a system keeps them."""
+    """Make them known to the linker, which need not know where a system keeps them."""
     for name, _ in SYSTEM.values():
         llvm.add_symbol(name, ctypes.cast(system_function(name), ctypes.c_void_p).value)
 
@@ -80,7 +80,7 @@ def _system(b: Builder, name: str, *values: Value) -> None:
 
 
 def _pause(b: Builder) -> None:
-    """Tells the core that this loop waits."""
+    """Tell the core that this loop waits."""
     machine = compiled_architecture()
     if machine == "x86_64":
         kind = ir.FunctionType(VOID, [])
@@ -137,7 +137,7 @@ def _has_seats(b: Builder, word: Value) -> Value:
 
 
 def _sleep(b: Builder) -> None:
-    """Sleeps until a seat is free."""
+    """Sleep until a seat is free."""
     doze, wait, awake = (b.append_basic_block(name) for name in ("doze", "wait", "awake"))
     _system(b, "lock", at(b, MUTEX))
     b.atomic_rmw("add", place(b, SLEEPERS), I64(1), "seq_cst")
@@ -155,7 +155,7 @@ def _sleep(b: Builder) -> None:
 
 
 def _hire(b: Builder, wanted: Value) -> None:
-    """Starts helpers up to a number."""
+    """Start helpers up to a number."""
     helper = cgutils.get_or_insert_function(b.module, ir.FunctionType(VOID, [POINTER]), HELP.name)
     entry = b.bitcast(helper, POINTER)
     handle = b.ptrtoint(cgutils.alloca_once(b, I64), I64)
@@ -176,7 +176,7 @@ def _hire(b: Builder, wanted: Value) -> None:
 
 
 def _wake(b: Builder) -> None:
-    """Wakes helpers that sleep."""
+    """Wake helpers that sleep."""
     with b.if_then(b.icmp_signed(">", read(b, SLEEPERS, "seq_cst"), I64(0)), likely=False):
         _system(b, "lock", at(b, MUTEX))
         _system(b, "wake", at(b, CONDITION))
@@ -184,7 +184,7 @@ def _wake(b: Builder) -> None:
 
 
 def _dismiss(b: Builder) -> None:
-    """Takes the free seats back and waits for the helpers at work."""
+    """Take the free seats back and wait for the helpers at work."""
     b.atomic_rmw("and", place(b, WORD), I64(-AT_WORK), "seq_cst")
     before = b.block
     head, body, done = (b.append_basic_block(name) for name in ("leaving", "waits", "left"))
@@ -204,7 +204,7 @@ def _dismiss(b: Builder) -> None:
 
 
 def _share(b: Builder, arguments: Sequence[Value]) -> None:
-    """Has an entry called with some data by up to so many threads, this one among them."""
+    """Have an entry called with some data by up to so many threads, this one among them."""
     entry, data, threading_config = arguments
     own = b.cmpxchg(place(b, LOCK), I64(0), I64(1), "acquire", "monotonic")
     with b.if_else(b.extract_value(own, 1)) as (ours, others):
@@ -225,12 +225,12 @@ def _share(b: Builder, arguments: Sequence[Value]) -> None:
 
 
 def _find(b: Builder, arguments: Sequence[Value]) -> None:
-    """Writes the address of the thread pool's memory to an address."""
+    """Write the address of the thread pool's memory to an address."""
     b.store(at(b, 0), b.inttoptr(arguments[0], I64.as_pointer()))
 
 
 def _rest(b: Builder, arguments: Sequence[Value]) -> None:
-    """Looks at the word so many times, as a helper does."""
+    """Look at the word so many times, as a helper does."""
 
     def look(_turn: Value, carried: list[Value]) -> list[Value]:
         read(b, WORD, "monotonic")

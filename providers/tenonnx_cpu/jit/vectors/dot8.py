@@ -32,7 +32,7 @@ FITS = (0, 1) if cpu().pairs else (0,)
 
 
 def dot(b: Builder, sums: Value, unsigned: Value, signed: Value, bits: int = 8) -> Value:
-    """Adds, in every lane, the products of four uint8 by four int8 to an int32.
+    """Add, in every lane, the products of four uint8 by four int8 to an int32.
 
     Of fewer than 8 ``bits``, one of the two has no number beyond 15, or the sums of adjacent
     products are known to fit int16.
@@ -70,19 +70,19 @@ def _called(b: Builder, name: str, result: ir.Type, *arguments: Value) -> Value:
 
 
 def _through_int16(b: Builder, unsigned: Value, signed: Value) -> Value:
-    """Returns the sums of four products, of which two do not leave int16."""
+    """Return the sums of four products, of which two do not leave int16."""
     ones = v.constant(v.vector(I16, 2 * LANES), 1)
     return _called(b, PAIRS[LANES][1], SUMS, pair_sums(b, unsigned, signed), ones)
 
 
 def pair_sums(b: Builder, unsigned: Value, signed: Value) -> Value:
-    """Returns the sums of adjacent products, which must fit int16, where ``LANES in PAIRS``."""
+    """Return the sums of adjacent products, which must fit int16, where ``LANES in PAIRS``."""
     halves, taken = v.vector(I16, 2 * LANES), (b.bitcast(x, BYTES) for x in (unsigned, signed))
     return _called(b, PAIRS[LANES][0], halves, *taken)
 
 
 def _pairs(b: Builder, x: Value, y: Value) -> Value:
-    """Returns the sums of adjacent products of int16, in the form of pmaddwd."""
+    """Return the sums of adjacent products of int16, in the form of pmaddwd."""
     wide = v.vector(I32, 2 * LANES)
     products = b.mul(b.sext(x, wide), b.sext(y, wide))
     even, odd = (v.shuffle(b, products, products, range(n, 2 * LANES, 2)) for n in (0, 1))
@@ -90,7 +90,7 @@ def _pairs(b: Builder, x: Value, y: Value) -> Value:
 
 
 def planes(b: Builder, bits: int, raw: Value) -> list[Value]:
-    """Returns the codes of a vector of bytes, one to a byte: the first of each byte, and so on."""
+    """Return the codes of a vector of bytes, one to a byte: the first of each byte, and so on."""
     if bits == 8:
         return [raw]
     mask = v.constant(BYTES, (1 << bits) - 1)

@@ -22,19 +22,19 @@ BY_PIECES = 8
 
 
 def lanes_below(b: Builder, count: Value) -> Value:
-    """Returns the mask of the first ``count`` lanes."""
+    """Return the mask of the first ``count`` lanes."""
     numbers = ir.Constant(v.vector(I32, LANES), list(range(LANES)))
     return b.icmp_signed("<", numbers, v.splat(b, b.trunc(count, I32), LANES))
 
 
 def lanes_between(b: Builder, first: Value, stop: Value) -> Value:
-    """Returns the mask of the lanes from ``first`` to before ``stop``, which may be no lanes."""
+    """Return the mask of the lanes from ``first`` to before ``stop``, which may be no lanes."""
     before = b.xor(lanes_below(b, first), v.constant(MASK, 1))
     return b.and_(before, lanes_below(b, stop))
 
 
 def load_masked(b: Builder, address: Value, mask: Value, others: Value | None = None) -> Value:
-    """Loads the lanes of a mask; the others are 0 or as given, and their memory is not touched."""
+    """Load the lanes of a mask; the others are 0 or as given, and their memory is not touched."""
     others = v.constant(KIND, 0.0) if others is None else others
     pointer = b.inttoptr(address, KIND.as_pointer())
     name = f"llvm.masked.load.v{LANES}f32.p0"
@@ -44,7 +44,7 @@ def load_masked(b: Builder, address: Value, mask: Value, others: Value | None = 
 
 
 def store_masked(b: Builder, value: Value, address: Value, mask: Value) -> None:
-    """Stores the lanes of a mask, which are the first ones, as ``lanes_below`` says."""
+    """Store the lanes of a mask, which are the first ones, as ``lanes_below`` says."""
     if LANES == BY_PIECES:
         _store_pieces(b, value, address, b.bitcast(mask, I8))
         return
@@ -56,7 +56,7 @@ def store_masked(b: Builder, value: Value, address: Value, mask: Value) -> None:
 
 
 def _store_pieces(b: Builder, value: Value, address: Value, bits: Value) -> None:
-    """Stores all of eight lanes, or the first four, two and one of those that are left."""
+    """Store all of eight lanes, or the first four, two and one of those that are left."""
     with b.if_else(b.icmp_unsigned("==", bits, I8(255)), likely=True) as (whole, some):
         with whole:
             v.store(b, value, address, 4)
@@ -74,12 +74,12 @@ def _store_pieces(b: Builder, value: Value, address: Value, bits: Value) -> None
 
 
 def read(b: Builder, address: Value, mask: Value | None, others: Value | None = None) -> Value:
-    """Loads a vector, or the lanes of a mask, as ``load_masked`` does."""
+    """Load a vector, or the lanes of a mask, as ``load_masked`` does."""
     return v.load(b, KIND, address, 4) if mask is None else load_masked(b, address, mask, others)
 
 
 def write(b: Builder, value: Value, address: Value, mask: Value | None) -> None:
-    """Stores a vector, or the lanes of a mask."""
+    """Store a vector, or the lanes of a mask."""
     if mask is None:
         v.store(b, value, address, 4)
     else:
@@ -92,7 +92,7 @@ def over_row(
     initial: Sequence[Value],
     step: Callable[[Value, Value | None, list[Value]], Sequence[Value]],
 ) -> list[Value]:
-    """Runs ``step(offset in bytes, mask, carried) -> carried`` over a row; returns what is carried.
+    """Run ``step(offset in bytes, mask, carried) -> carried`` over a row; return what is carried.
 
     Whole vectors have no mask; the rest of the row, if there is one, does.
     """
@@ -108,12 +108,12 @@ def over_row(
 
 
 def vectors_for(b: Builder, count: Value) -> Value:
-    """Returns how many vectors so many elements take."""
+    """Return how many vectors so many elements take."""
     return b.sdiv(b.add(count, I64(LANES - 1)), I64(LANES))
 
 
 def clipped(b: Builder, x: Value, low: Value, high: Value) -> Value:
-    """Returns x, or the bound that it is beyond; NaN stays."""
+    """Return x, or the bound that it is beyond; NaN stays."""
     x = b.select(b.fcmp_ordered("<", x, low), low, x)
     return b.select(b.fcmp_ordered(">", x, high), high, x)
 
@@ -121,7 +121,7 @@ def clipped(b: Builder, x: Value, low: Value, high: Value) -> Value:
 def for_columns(
     b: Builder, columns: Value, vectors: int, write: Callable[[Sequence[Value | None]], None]
 ) -> None:
-    """Has vectors side by side written: all lanes (their masks are ``None``), or ``columns``."""
+    """Have vectors side by side written: all lanes (their masks are ``None``), or ``columns``."""
     whole = b.icmp_signed(">=", columns, I64(LANES * vectors))
     with b.if_else(whole, likely=True) as (every, some):
         with every:

@@ -13,7 +13,7 @@ from tenonnx_cpu.jit.vectors.vector import F32, I8, I32, I64
 
 
 def _load(kind: ir.Type, number: Any) -> Any:
-    """Returns what returns the number at an address."""
+    """Return what returns the number at an address."""
 
     @intrinsic
     def load(typing_context: Any, address: Any) -> Any:
@@ -26,7 +26,7 @@ def _load(kind: ir.Type, number: Any) -> Any:
 
 
 def _store(kind: ir.Type, number: Any) -> Any:
-    """Returns what writes a number to an address."""
+    """Return what writes a number to an address."""
 
     @intrinsic
     def store(typing_context: Any, value: Any, address: Any) -> Any:

@@ -10,7 +10,7 @@ from numba.extending import intrinsic
 
 
 def named(name: str, fields: tuple[str, ...]) -> Any:
-    """Returns a function for kernels: from an array of int64 to a tuple with these names.
+    """Return a function for kernels: from an array of int64 to a tuple with these names.
 
     Args:
         name: The named tuple's name; numba tells tuples of equal length apart by it.

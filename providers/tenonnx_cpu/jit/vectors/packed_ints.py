@@ -19,7 +19,7 @@ WIDTHS = (2, 4, 8)
 
 
 def spread(b: Builder, bits: int, address: Value, flip: Value, lanes: int) -> Value:
-    """Loads adjacent codes as a vector of int32.
+    """Load adjacent codes as a vector of int32.
 
     Args:
         b: The builder.
@@ -41,6 +41,6 @@ def spread(b: Builder, bits: int, address: Value, flip: Value, lanes: int) -> Va
 
 @helper
 def code_at(address: Any, index: Any, bits: Any, flip: Any) -> Any:
-    """Returns one code of those that begin at an address."""
+    """Return one code of those that begin at an address."""
     byte = np.int64(load_byte(address + index * bits // 8)) ^ flip
     return (byte >> (index * bits % 8)) & ((1 << bits) - 1)

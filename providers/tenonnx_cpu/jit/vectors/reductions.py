@@ -38,7 +38,9 @@ def _highest_lane(b: Builder, best: Value) -> Value:
 
 
 @intrinsic
-def _greatest(typing_context: Any, address: Any, count: Any) -> Any:
+def greatest_at(typing_context: Any, address: Any, count: Any) -> Any:
+    """Return the greatest number at an address, as ``greatest`` does."""
+
     def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
         address, count = values
         whole = b.sdiv(count, I64(LANES * CHAINS))
@@ -64,12 +66,19 @@ def _greatest(typing_context: Any, address: Any, count: Any) -> Any:
 
 
 @intrinsic
-def scores_at(typing_context: Any, address: Any, count: Any, scale: Any, added: Any) -> Any:
-    """Multiplies in place, adds what is at an address if it is not 0; returns the greatest."""
+def scores_at(
+    typing_context: Any, address: Any, count: Any, scale: Any, added: Any, fill: Any
+) -> Any:
+    """Multiply in place, add what is at an address if it is not 0; return the greatest.
+
+    Where -inf is added the result is ``fill``, unless that is NaN.
+    """
 
     def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
-        address, count, scale, added = values
-        factor = v.splat(b, scale, LANES)
+        address, count, scale, added, fill = values
+        factor, filled = v.splat(b, scale, LANES), v.splat(b, fill, LANES)
+        # NaN is equal to no summand.
+        hiding = b.select(b.fcmp_ordered("==", filled, filled), LEAST, filled)
         plain = b.icmp_signed("==", added, I64(0))
 
         def work(is_plain: bool) -> Callable[[Value, Value | None, list[Value]], list[Value]]:
@@ -79,7 +88,9 @@ def scores_at(typing_context: Any, address: Any, count: Any, scale: Any, added: 
                 if is_plain:
                     x = b.fmul(x, factor)
                 else:
-                    x = v.fma(b, x, factor, read(b, b.add(added, offset), mask))
+                    summand = read(b, b.add(added, offset), mask)
+                    is_hidden = b.fcmp_ordered("==", summand, hiding)
+                    x = b.select(is_hidden, filled, v.fma(b, x, factor, summand))
                 write(b, x, place, mask)
                 if mask is not None:
                     x = b.select(mask, x, LEAST)
@@ -91,12 +102,13 @@ def scores_at(typing_context: Any, address: Any, count: Any, scale: Any, added: 
         best = over_row(b, b.select(plain, I64(0), count), best, work(False))
         return _highest_lane(b, best[0])
 
-    return types.float32(types.intp, types.intp, types.float32, types.intp), generate
+    signature = types.float32(types.intp, types.intp, types.float32, types.intp, types.float32)
+    return signature, generate
 
 
 @intrinsic
 def times_at(typing_context: Any, source: Any, target: Any, count: Any, factor: Any) -> Any:
-    """Writes the products with a factor to an address, which may be the same."""
+    """Write the products with a factor to an address, which may be the same."""
 
     def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
         source, target, count, factor = values
@@ -115,12 +127,12 @@ def times_at(typing_context: Any, source: Any, target: Any, count: Any, factor: 
 
 @inlined
 def greatest(x: Any) -> Any:
-    """Returns the greatest element, passing over NaN; minus infinity of none."""
-    return _greatest(x.ctypes.data, x.size)
+    """Return the greatest element, passing over NaN; minus infinity of none."""
+    return greatest_at(x.ctypes.data, x.size)
 
 
 def _exp(b: Builder, x: Value) -> Value:
-    """Returns e**x of a vector of numbers up to 0, as exact as ``vmath.exp``; 0 for no normal."""
+    """Return e**x of a vector of numbers up to 0, as exact as ``vmath.exp``; 0 for no normal."""
     kind = x.type
 
     def number(value: SupportsFloat) -> Value:
@@ -143,7 +155,7 @@ def _exp(b: Builder, x: Value) -> Value:
 
 @intrinsic
 def exponentials_at(typing_context: Any, source: Any, target: Any, count: Any, top: Any) -> Any:
-    """Does what ``exponentials`` does, at addresses."""
+    """Do what ``exponentials`` does, at addresses."""
 
     def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
         source, target, count, top = values
@@ -163,7 +175,7 @@ def exponentials_at(typing_context: Any, source: Any, target: Any, count: Any, t
 
 @helper
 def exponentials(x: Any, y: Any, top: Any) -> Any:
-    """Writes ``exp(x - top)`` into ``y``, which may be ``x``; returns the sum.
+    """Write ``exp(x - top)`` into ``y``, which may be ``x``; return the sum.
 
     ``top`` is the greatest element. What is not a normal number becomes 0.
     """

@@ -59,11 +59,11 @@ class Shared:
         _groups.setdefault(file, []).append(self)
 
     def call(self, builder: Builder, values: Sequence[Value]) -> None:
-        """Calls it where the builder is."""
+        """Call it where the builder is."""
         builder.call(cgutils.get_or_insert_function(builder.module, self.kind, self.name), values)
 
     def define(self, module: ir.Module) -> None:
-        """Writes it into a module."""
+        """Write it into a module."""
         function = ir.Function(module, self.kind, self.name)
         builder = ir.IRBuilder(function.append_basic_block("entry"))
         self.body(builder, function.args)
@@ -73,7 +73,7 @@ class Shared:
 def shared(
     name: str, variants: Variants = ((),), last: Sequence[ir.Type] = ()
 ) -> Callable[[Callable[..., Any]], Any]:
-    """Declares functions that kernels call, by their writer: ``def tile(b, rows, /, x, y)``.
+    """Declare functions that kernels call, by their writer: ``def tile(b, rows, /, x, y)``.
 
     After the slash are the arguments, addresses and numbers. Before it are the builder and the
     parameters that tell variants apart, the key. Kernels call the result
@@ -111,7 +111,7 @@ def _write(
 
 
 def under(called: Any, *start: Any) -> Any:
-    """Returns what kernels call for the variants whose keys begin so, by the rest of their keys."""
+    """Return what kernels call for the variants whose keys begin so, by the rest of their keys."""
     functions = {
         key[len(start) :]: made
         for key, made in called.functions.items()
@@ -121,7 +121,7 @@ def under(called: Any, *start: Any) -> Any:
 
 
 def _called(name: str, functions: Mapping[Any, Shared], arguments: Sequence[str]) -> Any:
-    """Returns the intrinsic that calls one of some functions."""
+    """Return the intrinsic that calls one of some functions."""
 
     def define(typing_context: Any, *given: Any) -> Any:
         return one_of(functions)
@@ -141,7 +141,7 @@ def _called(name: str, functions: Mapping[Any, Shared], arguments: Sequence[str]
 
 
 def one_of(functions: Mapping[Any, Shared]) -> tuple[Any, Callable[..., Any]]:
-    """Returns the type and the code of an intrinsic that calls one of some functions.
+    """Return the type and the code of an intrinsic that calls one of some functions.
 
     Its first arguments are the function's key: as many whole numbers, less than ``RADIX`` each. It
     does nothing if there is no such function.
@@ -173,7 +173,7 @@ def _joined(builder: Builder, numbers: Sequence[Value]) -> Value:
 
 
 def load() -> None:
-    """Compiles what has been created so far, or loads it from the disk cache."""
+    """Compile what has been created so far, or load it from the disk cache."""
     with global_compiler_lock:
         for file, functions in _groups.items():
             if file in _loaded:
@@ -185,12 +185,12 @@ def load() -> None:
 
 
 def files() -> list[str]:
-    """Returns the files of modules whose functions have code objects, of those imported so far."""
+    """Return the files of modules whose functions have code objects, of those imported so far."""
     return sorted(_groups)
 
 
 def keep(file: str) -> None:
-    """Compiles a module's functions into the disk cache, unless they are there."""
+    """Compile a module's functions into the disk cache, unless they are there."""
     with global_compiler_lock:
         path = code_path(file, IMAGE)
         if not os.path.exists(path):
@@ -198,7 +198,7 @@ def keep(file: str) -> None:
 
 
 def promise() -> None:
-    """Tells kernels that are compiled in which code objects the functions are, or will be."""
+    """Tell kernels that are compiled in which code objects the functions are, or will be."""
     for file, functions in _groups.items():
         path = code_path(file, IMAGE)
         names = [function.name for function in functions]
@@ -230,7 +230,7 @@ def _module(context: Any, file: str, functions: Sequence[Shared]) -> ir.Module:
 
 
 def _library(file: str, functions: Sequence[Shared]) -> Any:
-    """Has numba keep the functions, where no code objects are made."""
+    """Have numba keep the functions, where no code objects are made."""
     codegen = cpu_target.target_context.codegen()
     compiled = compiler(), codegen.magic_tuple()
     machine = hashlib.sha256(repr(compiled).encode()).hexdigest()

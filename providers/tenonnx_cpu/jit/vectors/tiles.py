@@ -28,7 +28,7 @@ class Rows:
     def at(
         self, b: Builder, pointers: Sequence[Value], place: Value | None = None
     ) -> Iterable[Value]:
-        """Yields the rows' addresses, ``place`` bytes further on, as they are needed."""
+        """Yield the rows' addresses, ``place`` bytes further on, as they are needed."""
         for row in range(self._count):
             start = pointers[row // ROW_GROUP]
             start = start if place is None else b.add(start, place)
@@ -36,22 +36,22 @@ class Rows:
 
 
 def addresses(b: Builder, start: Value, apart: Value, numbers: Iterable[int]) -> list[Value]:
-    """Returns the addresses of lines that are so far apart."""
+    """Return the addresses of lines that are so far apart."""
     return [b.add(start, b.mul(apart, I64(number))) for number in numbers]
 
 
 def side_by_side(b: Builder, kind: Value, address: Value, count: int) -> list[Value]:
-    """Loads vectors that follow one another."""
+    """Load vectors that follow one another."""
     return [v.load(b, kind, b.add(address, I64(4 * LANES * n)), 4) for n in range(count)]
 
 
 def number(b: Builder, address: Value) -> Value:
-    """Loads a float32 into every lane."""
+    """Load a float32 into every lane."""
     return v.splat(b, v.load(b, F32, address, 4), LANES)
 
 
 def word(b: Builder, address: Value) -> Value:
-    """Loads four bytes into every lane."""
+    """Load four bytes into every lane."""
     return b.bitcast(v.splat(b, v.load(b, I32, address), LANES), BYTES)
 
 
@@ -62,7 +62,7 @@ def add_products(
     rights: Sequence[Value],
     sums: Sequence[Value],
 ) -> list[Value]:
-    """Adds to sums what each left vector makes with every right one: ``multiply(b, x, y, sum)``."""
+    """Add to sums what each left vector makes with every right one: ``multiply(b, x, y, sum)``."""
     result: list[Value] = []
     for left in lefts:
         own = sums[len(result) : len(result) + len(rights)]
@@ -71,12 +71,12 @@ def add_products(
 
 
 def sum_bytes(b: Builder, left: Value, right: Value, total: Value, bits: int = 8) -> Value:
-    """Adds the products of unsigned bytes by signed ones, four to a lane; see ``dot``."""
+    """Add the products of unsigned bytes by signed ones, four to a lane; see ``dot``."""
     return dot(b, total, left, right, bits)
 
 
 def cells(b: Builder, c: Value, c_row: Value, rows: int, vectors: int) -> list[Value]:
-    """Returns the addresses of a tile's vectors, row after row."""
+    """Return the addresses of a tile's vectors, row after row."""
     return [
         b.add(start, I64(4 * LANES * n))
         for start in addresses(b, c, c_row, range(rows))
@@ -85,7 +85,7 @@ def cells(b: Builder, c: Value, c_row: Value, rows: int, vectors: int) -> list[V
 
 
 def store_sums(b: Builder, sums: Sequence[Value], places: Sequence[Value], adds: Value) -> None:
-    """Stores vectors of float32, or adds them to what is there."""
+    """Store vectors of float32, or add them to what is there."""
     with b.if_else(adds) as (add, overwrite):
         with add:
             for place, value in zip(places, sums, strict=True):

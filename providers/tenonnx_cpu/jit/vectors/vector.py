@@ -23,36 +23,36 @@ Value: TypeAlias = Any
 
 
 def vector(element: ir.Type, lanes: int) -> ir.VectorType:
-    """Returns a vector type."""
+    """Return a vector type."""
     return ir.VectorType(element, lanes)
 
 
 def constant(kind: ir.Type, value: float) -> ir.Constant:
-    """Returns a constant with the same number in every lane."""
+    """Return a constant with the same number in every lane."""
     if isinstance(kind, ir.VectorType):
         return ir.Constant(kind, [value] * kind.count)
     return ir.Constant(kind, value)
 
 
 def load(b: Builder, kind: ir.Type, address: Value, align: int = 1) -> Value:
-    """Loads a value from an address."""
+    """Load a value from an address."""
     return b.load(b.inttoptr(address, kind.as_pointer()), align=align)
 
 
 def store(b: Builder, value: Value, address: Value, align: int = 1) -> None:
-    """Stores a value at an address."""
+    """Store a value at an address."""
     b.store(value, b.inttoptr(address, value.type.as_pointer()), align=align)
 
 
 def prefetch(b: Builder, address: Value, level: int = 2) -> None:
-    """Brings the cache line of an address into the cache of a level; any address will do."""
+    """Bring the cache line of an address into the cache of a level; any address will do."""
     kind = ir.FunctionType(VOID, [POINTER, I32, I32, I32])
     hint = cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0")
     b.call(hint, [b.inttoptr(address, POINTER), I32(0), I32(4 - level), I32(1)])
 
 
 def splat(b: Builder, value: Value, lanes: int) -> Value:
-    """Returns a vector with the value in every lane."""
+    """Return a vector with the value in every lane."""
     kind = vector(value.type, lanes)
     undefined = ir.Constant(kind, ir.Undefined)
     one = b.insert_element(undefined, value, I32(0))
@@ -60,17 +60,17 @@ def splat(b: Builder, value: Value, lanes: int) -> Value:
 
 
 def shuffle(b: Builder, x: Value, y: Value, lanes: Sequence[int]) -> Value:
-    """Returns the lanes named, of x and then y joined."""
+    """Return the lanes named, of x and then y joined."""
     return b.shuffle_vector(x, y, ir.Constant(vector(I32, len(lanes)), list(lanes)))
 
 
 def fma(b: Builder, x: Value, y: Value, z: Value) -> Value:
-    """Returns x * y + z, rounded once."""
+    """Return x * y + z, rounded once."""
     return call(b, "llvm.fma", x.type, x, y, z)
 
 
 def call(b: Builder, name: str, result: ir.Type, *arguments: Value) -> Value:
-    """Calls one of LLVM's intrinsics that is overloaded by its result's type."""
+    """Call one of LLVM's intrinsics that is overloaded by its result's type."""
     kind = ir.FunctionType(result, [argument.type for argument in arguments])
     return b.call(
         cgutils.get_or_insert_function(b.module, kind, f"{name}.{suffix(result)}"), arguments
@@ -78,7 +78,7 @@ def call(b: Builder, name: str, result: ir.Type, *arguments: Value) -> Value:
 
 
 def suffix(kind: ir.Type) -> str:
-    """Returns a type's name in the names of LLVM's intrinsics: ``v16f32``."""
+    """Return a type's name in the names of LLVM's intrinsics: ``v16f32``."""
     if isinstance(kind, ir.VectorType):
         return f"v{kind.count}{suffix(kind.element)}"
     names = {"half": "f16", "float": "f32", "double": "f64"}
@@ -86,7 +86,7 @@ def suffix(kind: ir.Type) -> str:
 
 
 def total(b: Builder, x: Value) -> Value:
-    """Returns the sum of a float vector's lanes, added pairwise."""
+    """Return the sum of a float vector's lanes, added pairwise."""
     kind = x.type
     lanes = kind.count
     while lanes > 1:
@@ -97,7 +97,7 @@ def total(b: Builder, x: Value) -> Value:
 
 
 def totals(b: Builder, xs: Sequence[Value]) -> Value:
-    """Returns the sums of the lanes of some float vectors as one vector, added pairwise.
+    """Return the sums of the lanes of some float vectors as one vector, added pairwise.
 
     There are a power of two of them, no more than each has lanes.
     """
@@ -120,7 +120,7 @@ def totals(b: Builder, xs: Sequence[Value]) -> Value:
 
 
 def transpose(b: Builder, rows: Sequence[Value]) -> list[Value]:
-    """Transposes a square of lanes: as many vectors as each has lanes, a power of two."""
+    """Transpose a square of lanes: as many vectors as each has lanes, a power of two."""
     lanes = len(rows)
     step = 1
     current = list(rows)
@@ -145,7 +145,7 @@ def loop(
     initial: Sequence[Value],
     body: Callable[[Value, list[Value]], Sequence[Value]],
 ) -> list[Value]:
-    """Runs ``body(index, carried) -> carried`` for ``index < count``; returns what is carried out.
+    """Run ``body(index, carried) -> carried`` for ``index < count``; return what is carried out.
 
     The values carried stay in registers, which allocated variables do not always.
     """

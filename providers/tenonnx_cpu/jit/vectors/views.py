@@ -24,19 +24,19 @@ def _pointer(typing_context: Any, address: Any, dtype: Any) -> Any:
 
 @inlined
 def elements(address: Any, count: Any, dtype: Any) -> Any:
-    """Returns the array of a dtype's numbers at an address."""
+    """Return the array of a dtype's numbers at an address."""
     return carray(_pointer(address, dtype), (count,))
 
 
 @inlined
 def floats(address: Any, count: Any) -> Any:
-    """Returns the array of float32 at an address."""
+    """Return the array of float32 at an address."""
     return elements(address, count, np.float32)
 
 
 @intrinsic(prefer_literal=True)
 def on_stack(typing_context: Any, count: Any, dtype: Any) -> Any:
-    """Returns an array with anything in it, which lasts until the function that makes it returns.
+    """Return an array with anything in it, which lasts until the function that makes it returns.
 
     Its length is a constant. ``np.empty`` would ask the system for memory, and numba's counters.
     """

@@ -21,7 +21,7 @@ F = np.float32
 
 
 def exact(function: Callable[..., Any]) -> Any:
-    """Decorates a function whose steps must not be reordered; products and sums may be fused."""
+    """Decorate a function whose steps must not be reordered; products and sums may be fused."""
     return numba_target.njit(
         error_model="numpy",
         fastmath={"contract"},
@@ -31,13 +31,13 @@ def exact(function: Callable[..., Any]) -> Any:
 
 @intrinsic
 def bits_of(typing_context: Any, value: Any) -> Any:
-    """Returns the int32 that has a float32's bits."""
+    """Return the int32 that has a float32's bits."""
     return types.int32(types.float32), _reinterpret(ir.IntType(32))
 
 
 @intrinsic
 def float_of(typing_context: Any, value: Any) -> Any:
-    """Returns the float32 that has an int32's bits."""
+    """Return the float32 that has an int32's bits."""
     return types.float32(types.int32), _reinterpret(ir.FloatType())
 
 

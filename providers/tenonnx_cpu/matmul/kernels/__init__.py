@@ -57,5 +57,11 @@ LINES_SLAB = 4 * LINES_SLAB_ROW
 LINES_ROOM = 3 * LINES_SLAB
 """Floats per worker of the tasks that share out both columns and rows of codes."""
 
+TILE_STEP, TILE_COLUMNS = 32, 32
+"""Elements of a row of AMX's tiles of bfloat16, and columns of a panel of them: of two tiles."""
+
+TILE_EDGE = 2 * 16 * TILE_COLUMNS
+"""Floats of two tiles of sums below one another, of a panel."""
+
 BYTE_ROOM = 1 << 10
 """Bytes that a worker of a product of bytes needs besides its panel."""

@@ -18,7 +18,7 @@ pack = make_pack("f32")
 
 @helper
 def fits_band(rows: Any, a: Any, b: Any) -> Any:
-    """Says whether A has few rows, and columns of A and of B are adjacent."""
+    """Return whether A has few rows, and columns of A and of B are adjacent."""
     return not BY_PANELS and rows <= MOST and a.strides[1] == 4 and b.strides[1] == 4
 
 
@@ -27,7 +27,7 @@ def multiply_band(
     rows: Any, columns: Any, depth: Any,
     a: Any, a_row: Any, b: Any, b_row: Any, b_column: Any, c: Any, c_row: Any, memory: Any,
 ) -> None:  # fmt: skip
-    """Computes ``C = A @ B`` for a task's columns.
+    """Compute ``C = A @ B`` for a task's columns.
 
     Args:
         rows: Of A and C, ``MOST`` at most.
@@ -58,7 +58,7 @@ def add_band(
     rows: Any, columns: Any, depth: Any,
     b: Any, b_row: Any, b_column: Any, c: Any, c_row: Any, memory: Any, mode: Any,
 ) -> None:  # fmt: skip
-    """Does what ``multiply_band`` does, with a copy of A; ``mode`` is ``ZERO`` or ``ADD``."""
+    """Do what ``multiply_band`` does, with a copy of A; ``mode`` is ``ZERO`` or ``ADD``."""
     edge, copy, copy_row = memory + 4 * EDGE, memory + 4 * COPY, 4 * (depth + 16)
     high, deep = split(rows, ROWS, 1), split(depth, DEPTH, 1)
     for column in range(0, columns, COLUMNS):

@@ -34,7 +34,7 @@ CACHE_WAY = 4096
 
 @helper
 def split(length: Any, piece: Any, unit: Any) -> Any:
-    """Returns the size of about equal pieces, none over ``piece``, in whole units but the last."""
+    """Return the size of about equal pieces, none over ``piece``, in whole units but the last."""
     count = -(-length // piece)
     return -(-length // (count * unit)) * unit
 
@@ -46,7 +46,7 @@ def multiply_block(
     b: Any, b_row: Any, b_panel: Any,
     c: Any, c_row: Any, mode: Any, edge: Any,
 ) -> None:  # fmt: skip
-    """Multiplies some rows of A by panels of B.
+    """Multiply some rows of A by panels of B.
 
     Args:
         rows: Of A and C.
@@ -86,7 +86,7 @@ def multiply_piece(
     a: Any, a_row: Any, a_column: Any, b: Any, b_row: Any,
     c: Any, c_row: Any, mode: Any, edge: Any, ahead: Any, ahead_step: Any,
 ) -> None:  # fmt: skip
-    """Computes a tile of ``count`` rows and ``span`` columns, which may be less than a panel's."""
+    """Compute a tile of ``count`` rows and ``span`` columns, which may be less than a panel's."""
     if span in (COLUMNS, LANES):
         form = WIDE if span == COLUMNS else NARROW
         multiply_tile(
@@ -113,7 +113,7 @@ def multiply_ahead(
     c: Any, c_row: Any, mode: Any,
     ahead: Any, ahead_step: Any, ahead_lines: Any,
 ) -> None:  # fmt: skip
-    """Does what ``multiply_block`` does with adjacent panels, preparing what comes after it.
+    """Do what ``multiply_block`` does with adjacent panels, preparing what comes after it.
 
     A tile's rows of A are copied if they would share sets of the cache.
 
@@ -165,7 +165,7 @@ def copy_lines(
     b: Builder, /, source: Value, source_row: Value, target: Value, target_row: Value, rows: Value,
     columns: Value,
 ) -> None:  # fmt: skip
-    """Copies rows of adjacent floats."""
+    """Copy rows of adjacent floats."""
     whole = b.sdiv(columns, I64(LANES))
     done = b.mul(whole, I64(LANES))
 

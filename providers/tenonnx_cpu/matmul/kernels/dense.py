@@ -20,7 +20,7 @@ dots = make_dot_lines("f32")
 
 @helper
 def multiply_row(x: Any, weights: Any, down: Any, y: Any) -> None:
-    """Writes ``x @ W`` for W at an address, whose columns are adjacent."""
+    """Write ``x @ W`` for W at an address, whose columns are adjacent."""
     for j in range(y.size):
         y[j] = F(0)
     whole = x.size // 4 * 4
@@ -46,7 +46,7 @@ def multiply_rows(
     rows: Any, columns: Any, depth: Any, x: Any, weights: Any, down: Any, across: Any, y: Any,
     memory: Any,
 ) -> None:  # fmt: skip
-    """Writes ``X @ W`` for rows at an address, and W of strides in bytes, one of them 4."""
+    """Write ``X @ W`` for rows at an address, and W of strides in bytes, one of them 4."""
     if rows == 1 and across == 4:
         multiply_row(floats(x, depth), weights, down, floats(y, columns))
     elif across == 4 or rows > DOTS:
@@ -59,7 +59,7 @@ def multiply_rows(
 
 @parallel
 def block_of_rows(arguments: Any, task: Any, worker: Any) -> None:
-    """Takes some rows through the layers."""
+    """Take some rows through the layers."""
     x, layers, numbers, memory, y, share, grain = arguments
     top = task * grain
     rows = min(grain, x.shape[0] - top)
@@ -93,7 +93,7 @@ def block_of_rows(arguments: Any, task: Any, worker: Any) -> None:
     ),
 )
 def run_layers(x, layers, numbers, memory, share, y, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Runs dense layers.
+    """Run dense layers.
 
     Args:
         x: The rows.

@@ -23,7 +23,7 @@ EXTRAS = (In(f32, 1), In(f32, 2), f32, size, f32, f32)
 def finish(
     row: Any, alpha: Any, bias: Any, residual: Any, activation: Any, first: Any, second: Any
 ) -> None:
-    """Turns a row of a product into ``activation(alpha * row + bias + residual)``, in place.
+    """Turn a row of a product into ``activation(alpha * row + bias + residual)``, in place.
 
     Args:
         row: Adjacent elements.
@@ -49,7 +49,7 @@ def finish(
 
 @helper
 def finish_rows(c: Any, top: int, bottom: int, left: int, right: int, extras: Any) -> None:
-    """Finishes a block of a product.
+    """Finish a block of a product.
 
     Args:
         c: The product, ``(rows, columns)``.

@@ -44,7 +44,7 @@ HIGHEST = 512
 
 @helper
 def short(high: Any, width: Any, depth: Any) -> Any:
-    """Returns the rows and columns of a task, fewer if it would be too long."""
+    """Return the rows and columns of a task, fewer if it would be too long."""
     deep = max(SHALLOWEST, depth)
     most = LARGEST // (deep * max(FEWEST, high))
     width = min(width, max(1, most // COLUMNS_AT_MOST) * COLUMNS_AT_MOST)
@@ -53,7 +53,7 @@ def short(high: Any, width: Any, depth: Any) -> Any:
 
 @helper
 def block_shape(rows: Any, columns: Any, work: Any, batch: Any, threads: Any) -> Any:
-    """Returns how many rows and columns of the result one task computes.
+    """Return how many rows and columns of the result one task computes.
 
     Several tasks per thread even out what else the machine does, but every task packs its part of
     B anew, so it should have many tiles to use that for: wide tasks rather than high ones, until
@@ -72,7 +72,7 @@ def block_shape(rows: Any, columns: Any, work: Any, batch: Any, threads: Any) ->
 
 @helper
 def task_shape(rows: Any, columns: Any, work: Any, batch: Any, threads: Any) -> Any:
-    """Returns the rows and columns of the result that a task computes, and columns at a time.
+    """Return the rows and columns of the result that a task computes, and columns at a time.
 
     Every task packs its part of B anew, so it should have many tiles to use that for: wide tasks
     rather than high ones, until there are too few. What a task reads next is on its way while it
@@ -91,7 +91,7 @@ def task_shape(rows: Any, columns: Any, work: Any, batch: Any, threads: Any) -> 
 
 
 def make_product(kind: str) -> Any:
-    """Returns the product of float32 by B of a kind of elements, for a kernel to be made of."""
+    """Return the product of float32 by B of a kind of elements, for a kernel to be made of."""
     pack = make_pack(kind)
     width = WIDTH[kind]
 
@@ -100,7 +100,7 @@ def make_product(kind: str) -> Any:
         a: Any, b: Any, c: Any, top: Any, high: Any, left: Any, wide: Any, offsets: Any,
         packed: Any, follows: Any, beside: Any,
     ) -> None:  # fmt: skip
-        """Computes a block of one product of the batch, packing B as it goes.
+        """Compute a block of one product of the batch, packing B as it goes.
 
         Args:
             a: The first A.
@@ -193,7 +193,7 @@ def make_product(kind: str) -> Any:
     def product(
         a: Any, b: Any, c: Any, offsets: Any, extras: Any, memory: Any, threads: Any
     ) -> None:
-        """Computes ``C[i] = finish(A[i] @ B[i])`` for every i of a batch.
+        """Compute ``C[i] = finish(A[i] @ B[i])`` for every i of a batch.
 
         Args:
             a: The first A, ``(rows, depth)``.
@@ -214,7 +214,7 @@ def make_product(kind: str) -> Any:
 
 
 def product_of(kind: str) -> Any:
-    """Decorates a product of float32 by B of a kind of elements."""
+    """Decorate a product of float32 by B of a kind of elements."""
     element = f32 if kind == "f32" else u16
     return kernel(
         (In(f32, 2, "A"), In(element, 2, "A"), Out(f32, 2), In(i64, 2), EXTRAS, Out(f32, 1), size),

@@ -26,7 +26,7 @@ DEEP = 64
 
 
 def make_gemv(kind: str) -> Any:
-    """Returns the product of a few rows of float32 by B of a kind of elements.
+    """Return the product of a few rows of float32 by B of a kind of elements.
 
     Either B's columns are adjacent, and A has 8 rows at most; or B's rows and A's columns are.
     """
@@ -88,7 +88,7 @@ def make_gemv(kind: str) -> Any:
         finish_rows(c, item * rows, (item + 1) * rows, left, left + wide, extras)
 
     def gemv(a: Any, b: Any, c: Any, offsets: Any, extras: Any, memory: Any, threads: Any) -> None:
-        """Computes what ``make_product``'s does, with as much memory."""
+        """Compute what ``make_product``'s does, with as much memory."""
         batch, columns, depth = offsets.shape[0], b.shape[1], b.shape[0]
         if b.strides[1] != width:
             span = max(LANES, -(-columns * batch // (4 * threads)))

@@ -27,7 +27,7 @@ def add_lines(
     b: Builder, kind: str, rows: int, count: int, /, a: Value, a_row: Value, a_column: Value,
     right: Value, b_row: Value, c: Value, c_row: Value, vectors: Value,
 ) -> None:  # fmt: skip
-    """Adds ``rows`` x ``count`` of A by whole vectors of B's rows to C."""
+    """Add ``rows`` x ``count`` of A by whole vectors of B's rows to C."""
     factors = []
     for row in range(rows):
         places = addresses(b, b.add(a, b.mul(a_row, I64(row))), a_column, range(count))
@@ -57,7 +57,7 @@ def add_lines(
 
 
 def make_sum_lines(kind: str) -> Any:
-    """Returns ``sum_lines`` for B of a kind of elements."""
+    """Return ``sum_lines`` for B of a kind of elements."""
     load_one, add = make_load(kind), under(add_lines, kind)
     width = WIDTH[kind]
 
@@ -66,7 +66,7 @@ def make_sum_lines(kind: str) -> Any:
         rows: Any, columns: Any, first: Any, end: Any, last: Any,
         a: Any, a_row: Any, a_column: Any, b: Any, b_row: Any, c: Any, c_row: Any,
     ) -> None:  # fmt: skip
-        """Computes ``C = A[:, first:end] @ B[first:end]``, where B's columns are adjacent.
+        """Compute ``C = A[:, first:end] @ B[first:end]``, where B's columns are adjacent.
 
         Args:
             rows: Of A and C, 1 to 8.

@@ -34,7 +34,7 @@ def dot_lines(
     b: Builder, kind: str, rows: int, columns: int, /, a: Value, a_row: Value, right: Value,
     b_column: Value, c: Value, c_row: Value, vectors: Value,
 ) -> None:  # fmt: skip
-    """Stores the products of whole vectors of A's rows and B's columns."""
+    """Store the products of whole vectors of A's rows and B's columns."""
     lefts = addresses(b, a, a_row, range(rows))
     tops = addresses(b, right, b_column, range(columns))
     later = [b.add(top, b.mul(b_column, I64(columns))) for top in tops]
@@ -57,7 +57,7 @@ def dot_lines(
 
 
 def make_dot_lines(kind: str) -> Any:
-    """Returns ``dots`` for B of a kind of elements."""
+    """Return ``dots`` for B of a kind of elements."""
     load_one, products = make_load(kind), under(dot_lines, kind)
     width = WIDTH[kind]
 
@@ -66,7 +66,7 @@ def make_dot_lines(kind: str) -> Any:
         rows: Any, columns: Any, depth: Any,
         a: Any, a_row: Any, b: Any, b_column: Any, c: Any, c_row: Any,
     ) -> None:  # fmt: skip
-        """Computes ``C = A @ B``, where A's rows and B's columns lie in one piece each.
+        """Compute ``C = A @ B``, where A's rows and B's columns lie in one piece each.
 
         Args:
             rows: Of A and C.

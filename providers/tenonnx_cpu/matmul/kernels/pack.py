@@ -29,7 +29,7 @@ CONVERTS = cpu().lanes >= 8 or compiled_architecture() in ("aarch64", "arm64")
 
 
 def widened(b: Builder, kind: str, address: Value, lanes: int) -> Value:
-    """Loads adjacent elements as a vector of float32."""
+    """Load adjacent elements as a vector of float32."""
     if kind == "f32":
         return v.load(b, v.vector(F32, lanes), address, 4)
     if kind == "f16" and CONVERTS:
@@ -42,7 +42,7 @@ def widened(b: Builder, kind: str, address: Value, lanes: int) -> Value:
 
 
 def floats_of_halves(b: Builder, bits: Value) -> Value:
-    """Returns what the low 16 bits of a vector's int32 are as float16, as float32.
+    """Return what the low 16 bits of a vector's int32 are as float16, as float32.
 
     A float16's exponent and fraction, moved to a float32's, are a number 2**112 too small; but
     infinity and NaN have the exponent that means that.
@@ -61,7 +61,7 @@ def floats_of_halves(b: Builder, bits: Value) -> Value:
 def copy_rows(
     b: Builder, kind: str, /, source: Value, stride: Value, count: Value, target: Value
 ) -> None:
-    """Copies rows whose columns are adjacent into a panel."""
+    """Copy rows whose columns are adjacent into a panel."""
 
     def step(index: Value, carried: list[Value]) -> list[Value]:
         line, place = carried
@@ -77,7 +77,7 @@ def copy_rows(
 def copy_some(
     b: Builder, /, source: Value, stride: Value, count: Value, columns: Value, target: Value
 ) -> None:
-    """Copies rows of less columns than a panel's, of float32, into one; the others are 0."""
+    """Copy rows of less columns than a panel's, of float32, into one; the others are 0."""
     masks = [lanes_below(b, b.sub(columns, I64(LANES * n))) for n in range(VECTORS)]
 
     def step(index: Value, carried: list[Value]) -> list[Value]:
@@ -95,7 +95,7 @@ def copy_squares(
     b: Builder, kind: str, /, source: Value, stride: Value, last: Value, count: Value,
     target: Value,
 ) -> None:  # fmt: skip
-    """Transposes ``LANES`` rows, ``stride`` apart, by squares; after ``last`` that row comes again.
+    """Transpose ``LANES`` rows, ``stride`` apart, by squares; after ``last`` that row comes again.
 
     Rows of the next panel are brought along, where there is one panel at a time.
     """
@@ -120,7 +120,7 @@ def copy_squares(
 
 
 def transposed_halves(b: Builder, lines: list[Value]) -> list[Value]:
-    """Returns the columns of 8 rows of 8 float32: halves of rows are joined as they are loaded."""
+    """Return the columns of 8 rows of 8 float32: halves of rows are joined as they are loaded."""
     half, columns = v.vector(F32, 4), []
     for start in (0, 16):
         parts = [v.load(b, half, b.add(line, I64(start)), 4) for line in lines]
@@ -139,7 +139,7 @@ def transposed_halves(b: Builder, lines: list[Value]) -> list[Value]:
 
 
 def make_pack(kind: str) -> Any:
-    """Returns ``pack(b, b_row, b_column, depth, columns, panel)`` for a kind of elements.
+    """Return ``pack(b, b_row, b_column, depth, columns, panel)`` for a kind of elements.
 
     It fills a panel of ``depth`` rows at the address ``panel`` from B at the address ``b``, with
     zeros or other elements of B beyond ``columns``; strides are in bytes.
@@ -172,11 +172,11 @@ def make_pack(kind: str) -> Any:
 
 
 def make_load(kind: str) -> Any:
-    """Returns ``load(address)``: an element of a kind, as float32."""
+    """Return ``load(address)``: an element of a kind, as float32."""
 
     @intrinsic
     def load_one(typing_context: Any, address: Any) -> Any:
-        """Returns one element as float32."""
+        """Return one element as float32."""
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             return builder.extract_element(widened(builder, kind, values[0], 1), I32(0))

@@ -30,7 +30,7 @@ def multiply_panels(
     a: Any, a_row: Any, a_column: Any, b: Any, b_row: Any, b_column: Any,
     c: Any, c_row: Any, mode: Any, ahead: Any, memory: Any,
 ) -> None:  # fmt: skip
-    """Computes ``C = A @ B`` or ``C += A @ B``.
+    """Compute ``C = A @ B`` or ``C += A @ B``.
 
     Args:
         rows: Of A and C.
@@ -76,7 +76,7 @@ def multiply_panel(
     a: Any, a_row: Any, a_column: Any, b: Any, b_row: Any, b_column: Any,
     c: Any, c_row: Any, mode: Any, ahead: Any, memory: Any,
 ) -> None:  # fmt: skip
-    """Does the same for ``COLUMNS`` or less; all but the first tile bring the next panel along."""
+    """Do the same for ``COLUMNS`` or less; all but the first tile bring the next panel along."""
     edge = memory + 4 * EDGE
     high = split(rows, ROWS, 1)
     if span < COLUMNS or b_column != 4:

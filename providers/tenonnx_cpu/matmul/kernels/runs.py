@@ -28,7 +28,7 @@ CHUNK, SHALLOWEST = 3 << 14, 48
 
 @helper
 def fits_runs(rows: Any, columns: Any, a: Any, b: Any) -> Any:
-    """Says whether A has few rows, and a task's part of B short ones that tiles can read in place.
+    """Return whether A has few rows, and a task's part of B short ones that tiles read in place.
 
     These begin a cache line alike, and do not all come to one set of the cache.
     """
@@ -43,7 +43,7 @@ def multiply_runs(
     rows: Any, columns: Any, depth: Any,
     a: Any, a_row: Any, b: Any, b_row: Any, c: Any, c_row: Any, memory: Any,
 ) -> None:  # fmt: skip
-    """Computes ``C = A @ B`` for a task's columns.
+    """Compute ``C = A @ B`` for a task's columns.
 
     Args:
         rows: Of A and C, ``MOST`` at most.
@@ -75,7 +75,7 @@ def multiply_run(
     a: Any, a_row: Any, b: Any, b_row: Any, c: Any, c_row: Any, mode: Any,
     ahead: Any, memory: Any,
 ) -> None:  # fmt: skip
-    """Does the same for some rows of B, and brings those ``ahead`` along, line by line."""
+    """Do the same for some rows of B, and bring those ``ahead`` along, line by line."""
     edge, high, pace = memory + 4 * EDGE, split(rows, ROWS, 1), 0
     while (2 << pace) * high <= rows + high - 1:
         pace += 1

@@ -18,7 +18,7 @@ def multiply_strip(
     b: Builder, /, a: Value, a_column: Value, right: Value, b_row: Value, b_panel: Value,
     depth: Value, c: Value, mode: Value,
 ) -> None:  # fmt: skip
-    """Computes ``C = A @ B`` or ``C += A @ B`` for one row and ``STRIP`` panels of columns.
+    """Compute ``C = A @ B`` or ``C += A @ B`` for one row and ``STRIP`` panels of columns.
 
     Args:
         a: Address of A's first element; ``a_column`` is bytes from column to column.

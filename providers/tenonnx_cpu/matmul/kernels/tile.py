@@ -57,7 +57,7 @@ def multiply_tile(
     right: Value, b_row: Value, depth: Value, c: Value, c_row: Value, mode: Value, ahead: Value,
     ahead_step: Value, panel: Value,
 ) -> None:  # fmt: skip
-    """Computes ``C = A @ B`` or ``C += A @ B`` for some rows and ``COLUMNS`` of float32.
+    """Compute ``C = A @ B`` or ``C += A @ B`` for some rows and ``COLUMNS`` of float32.
 
     Its key is 1 to ``ROWS``, plus a form.
 

@@ -12,7 +12,7 @@ from tenonnx_cpu.jit.threads.parallel_for import parallel
 
 @parallel
 def sum_rows(arguments: Any, task: Any, worker: Any) -> None:
-    """Does some rows."""
+    """Do some rows."""
     places, numbers, y, refused, grain = arguments
     for row in range(task * grain, min(y.shape[0], (task + 1) * grain)):
         line = y[row]
@@ -37,7 +37,7 @@ def sum_rows(arguments: Any, task: Any, worker: Any) -> None:
     ),
 )
 def sum_buckets(places, numbers, y, refused, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Writes the sums of each row's numbers that have the same place.
+    """Write the sums of each row's numbers that have the same place.
 
     Args:
         places: Where each number belongs, counted from the end if below 0.

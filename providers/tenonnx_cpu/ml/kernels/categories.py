@@ -12,7 +12,7 @@ from tenonnx_cpu.jit.threads.parallel_for import parallel
 
 @inlined
 def add_rows(x: Any, place: Any, table: Any, y: Any, width: Any) -> Any:
-    """Adds what numbers choose of a table to rows of sums; says whether they are all of rows."""
+    """Add what numbers choose of a table to rows of sums; return whether they are all of rows."""
     fit, count = True, table.shape[0]
     # NaN is not among them either.
     low, high = np.float32(-count - 1), np.float32(count)
@@ -29,7 +29,7 @@ def add_rows(x: Any, place: Any, table: Any, y: Any, width: Any) -> Any:
 
 @parallel
 def sum_rows(arguments: Any, task: Any, worker: Any) -> None:
-    """Does some rows."""
+    """Do some rows."""
     x, columns, tables, y, refused, grain = arguments
     begin, end = task * grain, min(x.shape[0], (task + 1) * grain)
     some, out = x[begin:end], y[begin:end]
@@ -59,7 +59,7 @@ def sum_rows(arguments: Any, task: Any, worker: Any) -> None:
     ),
 )
 def sum_chosen(x, columns, tables, y, refused, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Writes the sum of what each row's numbers choose, one of a table's rows each.
+    """Write the sum of what each row's numbers choose, one of a table's rows each.
 
     Args:
         x: The numbers; what is behind the point does not count, and below 0 from the end.

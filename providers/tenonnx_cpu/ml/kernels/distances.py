@@ -26,7 +26,7 @@ SPAN = 1024
 
 @helper
 def add_squares(x: Any, feature: Any, points: Any, y: Any) -> None:
-    """Adds the squared differences of four features from one on, or of the one."""
+    """Add the squared differences of four features from one on, or of the one."""
     if feature + 4 <= x.size:
         x0, x1, x2, x3 = x[feature], x[feature + 1], x[feature + 2], x[feature + 3]
         p0, p1, p2, p3 = points[0], points[1], points[2], points[3]
@@ -42,7 +42,7 @@ def add_squares(x: Any, feature: Any, points: Any, y: Any) -> None:
 
 @helper
 def measure(x: Any, points: Any, root: Any, y: Any) -> None:
-    """Writes the distances of one row to some points."""
+    """Write the distances of one row to some points."""
     for i in range(y.size):
         y[i] = 0
     feature = 0
@@ -56,7 +56,7 @@ def measure(x: Any, points: Any, root: Any, y: Any) -> None:
 
 @parallel
 def measure_rows(arguments: Any, task: Any, worker: Any) -> None:
-    """Writes the distances of some rows."""
+    """Write the distances of some rows."""
     x, points, root, y, grain = arguments
     for left in range(0, y.shape[1], SPAN):
         some = points[:, left : left + SPAN]
@@ -65,14 +65,14 @@ def measure_rows(arguments: Any, task: Any, worker: Any) -> None:
 
 
 def make_distances(real: Type) -> Kernel:
-    """Returns what measures rows of a dtype."""
+    """Return what measures rows of a dtype."""
 
     @kernel(
         (In(real, 2), In(real, 2), size, Out(real, 2), size, size),
         Contract(launch="rows have the points' features"),
     )
     def distances(x: Any, points: Any, root: Any, y: Any, grain: Any, threads: Any) -> None:
-        """Measures how far rows are from points.
+        """Measure how far rows are from points.
 
         Args:
             x: The rows, [N, F].

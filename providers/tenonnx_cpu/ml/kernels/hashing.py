@@ -15,26 +15,26 @@ from tenonnx_cpu.ml.kernels.words import LAYOUT, word_at
 
 @inlined
 def rotated(x: Any, bits: Any) -> Any:
-    """Rotates 32 bits to the left."""
+    """Rotate 32 bits to the left."""
     return np.uint32(x << np.uint32(bits)) | np.uint32(x >> np.uint32(32 - bits))
 
 
 @inlined
 def mixed(block: Any) -> Any:
-    """Returns what a block of four bytes changes a state by."""
+    """Return what a block of four bytes changes a state by."""
     turned = rotated(np.uint32(block * np.uint32(0xCC9E2D51)), 15)
     return np.uint32(turned * np.uint32(0x1B873593))
 
 
 @inlined
 def spread(state: Any, shift: Any, factor: Any) -> Any:
-    """Has the upper bits of a state change the lower ones."""
+    """Have the upper bits of a state change the lower ones."""
     return np.uint32((state ^ np.uint32(state >> np.uint32(shift))) * np.uint32(factor))
 
 
 @inlined
 def rest_of(data: Any, count: Any) -> Any:
-    """Returns less than four bytes as a number, the lowest first."""
+    """Return less than four bytes as a number, the lowest first."""
     block = np.uint32(0)
     for place in range(count):
         block = np.uint32(block | np.uint32(load_byte(data + place)) << np.uint32(8 * place))
@@ -43,7 +43,7 @@ def rest_of(data: Any, count: Any) -> Any:
 
 @helper
 def hash_one(data: Any, length: Any, seed: Any) -> Any:
-    """Returns MurmurHash3_x86_32 (Appleby 2011) of the bytes at an address."""
+    """Return MurmurHash3_x86_32 (Appleby 2011) of the bytes at an address."""
     state = seed
     last = data + length // 4 * 4
     while data < last:
@@ -60,7 +60,7 @@ def hash_one(data: Any, length: Any, seed: Any) -> Any:
     Contract(launch="keys have all bytes, and no more", captured=False),
 )
 def murmur3(data, lengths, seed, y):  # type: ignore[no-untyped-def] # the signature has them
-    """Writes a hash for each key.
+    """Write a hash for each key.
 
     Args:
         data: The keys' bytes.
@@ -79,7 +79,7 @@ def murmur3(data, lengths, seed, y):  # type: ignore[no-untyped-def] # the signa
     Contract(launch="objects are alive", captured=False),
 )
 def murmur3_words(words, layout, seed, y, refused):  # type: ignore[no-untyped-def] # the signature has them
-    """Writes a hash for each word of ASCII.
+    """Write a hash for each word of ASCII.
 
     Args:
         words: Addresses of objects.

@@ -16,19 +16,19 @@ F = np.float32
 
 
 def rounded(function: Any) -> Any:
-    """Decorates a function each of whose steps is rounded: squares are, before they are added."""
+    """Decorate a function each of whose steps is rounded: squares are, before they are added."""
     return numba_target.njit(error_model="numpy", fastmath=False)(name_by_content(function))
 
 
 @rounded
 def term(x: Any, norm: Any) -> Any:
-    """Returns what an element adds."""
+    """Return what an element adds."""
     return x * x if norm == L2 else abs(x)
 
 
 @rounded
 def divide(x: Any, norm: Any, y: Any) -> None:
-    """Writes a row's quotients; one whose divisor is zero stays as it is."""
+    """Write a row's quotients; one whose divisor is zero stays as it is."""
     whole = x[0]
     if norm in (L1, L2):
         whole = F(0)
@@ -52,7 +52,7 @@ def divide(x: Any, norm: Any, y: Any) -> None:
 
 @parallel
 def divide_rows(arguments: Any, task: Any, worker: Any) -> None:
-    """Does some rows."""
+    """Do some rows."""
     x, norm, y, grain = arguments
     for row in range(task * grain, min(x.shape[0], (task + 1) * grain)):
         divide(x[row], norm, y[row])
@@ -63,5 +63,5 @@ def divide_rows(arguments: Any, task: Any, worker: Any) -> None:
     Contract(launch="there are elements"),
 )
 def normalizer(x, norm, y, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Writes every row over its norm: ``L1``, ``L2`` or ``MAX``; ``grain`` rows are a task."""
+    """Write every row over its norm: ``L1``, ``L2`` or ``MAX``; ``grain`` rows are a task."""
     divide_rows((x, norm, y, grain), -(-x.shape[0] // grain), threads)

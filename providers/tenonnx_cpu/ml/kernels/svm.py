@@ -13,7 +13,7 @@ LONGEST = 1 << 22
 
 @parallel
 def couple_some(arguments: Any, task: Any, worker: Any) -> None:
-    """Does some rows."""
+    """Do some rows."""
     chances, p, work, steps, first, last = arguments
     classes = p.shape[1]
     q, qp = work[:classes], work[classes]
@@ -55,7 +55,7 @@ def couple_some(arguments: Any, task: Any, worker: Any) -> None:
     Contract(plan="a probability per pair of classes", captured=False),
 )
 def couple(chances, p, work, steps):  # type: ignore[no-untyped-def] # the signature has them
-    """Does what ``tenonnx_array.ml.svm.coupled`` does, a row at a time.
+    """Do what ``tenonnx_array.ml.svm.coupled`` does, a row at a time.
 
     Args:
         chances: [N, P]; that a row is of class i rather than j, for each pair i < j.

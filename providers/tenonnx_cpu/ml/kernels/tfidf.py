@@ -10,7 +10,7 @@ from tenonnx_cpu.jit.threads.parallel_for import parallel
 
 @helper
 def next_state(edges: Any, wanted: Any) -> Any:
-    """Returns where an edge leads to, 0 if there is none."""
+    """Return where an edge leads to, 0 if there is none."""
     low, high = 0, edges.size
     while low < high:
         middle = (low + high) // 2
@@ -23,7 +23,7 @@ def next_state(edges: Any, wanted: Any) -> Any:
 
 @helper
 def count_from(line: Any, start: Any, trie: Any, limits: Any, y: Any) -> None:
-    """Counts the n-grams that begin at a place; a 1-gram has no neighbors and counts once."""
+    """Count the n-grams that begin at a place; a 1-gram has no neighbors and counts once."""
     edges, first, columns = trie
     tokens, longest, skips = limits
     state = first[line[start]]
@@ -42,7 +42,7 @@ def count_from(line: Any, start: Any, trie: Any, limits: Any, y: Any) -> None:
 
 @parallel
 def count_rows(arguments: Any, task: Any, worker: Any) -> None:
-    """Does some rows."""
+    """Do some rows."""
     numbers, trie, limits, binary, scale, y, grain = arguments
     for row in range(task * grain, min(numbers.shape[0], (task + 1) * grain)):
         line, out = numbers[row], y[row]
@@ -68,7 +68,7 @@ def count_rows(arguments: Any, task: Any, worker: Any) -> None:
     ),
 )
 def tfidf(numbers, trie, limits, binary, scale, y, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Writes how often each n-gram is in each row.
+    """Write how often each n-gram is in each row.
 
     Args:
         numbers: Tokens by number.

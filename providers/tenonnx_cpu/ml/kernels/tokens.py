@@ -18,7 +18,7 @@ LONGEST = 1 << 22
 
 @helper
 def next_token(data: Any, place: Any, length: Any, letters: Any) -> Any:
-    """Returns where a token begins and ends from a place on; both are the end if none does."""
+    """Return where a token begins and ends from a place on; both are the end if none does."""
     while place < length and letters[load_byte(data + place)] == BETWEEN:
         place += 1
     end = place
@@ -29,7 +29,7 @@ def next_token(data: Any, place: Any, length: Any, letters: Any) -> Any:
 
 @parallel
 def count_rows(arguments: Any, task: Any, worker: Any) -> None:
-    """Does some texts."""
+    """Do some texts."""
     texts, layout, letters, shortest, counts, refused, grain = arguments
     for row in range(task * grain, min(texts.size, (task + 1) * grain)):
         data, length, each = word_at(texts[row], layout)
@@ -52,7 +52,7 @@ def count_rows(arguments: Any, task: Any, worker: Any) -> None:
     ),
 )
 def count_tokens(texts, layout, letters, shortest, counts, refused, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Writes how many tokens each text has.
+    """Write how many tokens each text has.
 
     Args:
         texts: Addresses of objects.
@@ -71,7 +71,7 @@ def count_tokens(texts, layout, letters, shortest, counts, refused, grain, threa
 
 @helper
 def number_of(token: Any, count: Any, letters: Any, slots: Any, own: Any, seed: Any) -> Any:
-    """Returns a token's number among slots, or -1; ``own`` has room for the longest key."""
+    """Return a token's number among slots, or -1; ``own`` has room for the longest key."""
     if count > own.size:
         return -1
     for i in range(count):
@@ -83,7 +83,7 @@ def number_of(token: Any, count: Any, letters: Any, slots: Any, own: Any, seed: 
 
 @parallel
 def number_rows(arguments: Any, task: Any, worker: Any) -> None:
-    """Does some texts."""
+    """Do some texts."""
     texts, layout, letters, shortest, slots, rooms, padding, numbers, grain = arguments
     for row in range(task * grain, min(texts.size, (task + 1) * grain)):
         data, length, _ = word_at(texts[row], layout)
@@ -111,7 +111,7 @@ def number_rows(arguments: Any, task: Any, worker: Any) -> None:
     ),
 )  # fmt: skip
 def number_tokens(texts, layout, letters, shortest, slots, rooms, padding, numbers, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Writes the numbers of each text's tokens.
+    """Write the numbers of each text's tokens.
 
     Args:
         texts: Addresses of objects.

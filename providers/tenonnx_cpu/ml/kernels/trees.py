@@ -34,7 +34,7 @@ LEVELS = 4
 
 @inlined
 def descend(x: Any, lines: Any, at: Any, depth: Any, forest: Any) -> None:
-    """Takes walks down to their leaves, which lead to themselves.
+    """Take walks down to their leaves, which lead to themselves.
 
     Args:
         x: The values, flat.
@@ -57,7 +57,7 @@ def descend(x: Any, lines: Any, at: Any, depth: Any, forest: Any) -> None:
 
 @inlined
 def step(x: Any, lines: Any, at: Any, forest: Any) -> None:
-    """Takes walks to the nodes that follow."""
+    """Take walks to the nodes that follow."""
     nodes, missing = forest[1], forest[2]
     splits = elements(nodes.ctypes.data, nodes.size, x.dtype)
     # Unsigned: what might be negative is told apart at every index.
@@ -77,7 +77,7 @@ def step(x: Any, lines: Any, at: Any, forest: Any) -> None:
 
 @parallel
 def score_some(arguments: Any, task: Any, worker: Any) -> None:
-    """Scores some rows by some trees."""
+    """Score some rows by some trees."""
     x, forest, sums, y, grain, span = arguments
     parts, rows, count = sums.shape[0], x.shape[0], forest[0].shape[1]
     block, part = task // parts, task % parts
@@ -93,7 +93,7 @@ def score_some(arguments: Any, task: Any, worker: Any) -> None:
 
 @helper
 def walk_by_tree(x: Any, forest: Any, sums: Any, rows: Any, trees: Any) -> None:
-    """Takes rows, a multiple of ``LANES``, down a tree before the next: it stays in the cache."""
+    """Take rows, a multiple of ``LANES``, down a tree before the next: it stays in the cache."""
     lists, width = forest[0], x.shape[1]
     flat = elements(x.ctypes.data, x.size, x.dtype)
     at, lines = on_stack(LANES, np.uint32), on_stack(LANES, np.uintp)
@@ -109,7 +109,7 @@ def walk_by_tree(x: Any, forest: Any, sums: Any, rows: Any, trees: Any) -> None:
 
 @helper
 def walk_together(x: Any, forest: Any, sums: Any, rows: Any, trees: Any) -> None:
-    """Takes a few rows down several trees at once, a row down the trees in their order."""
+    """Take a few rows down several trees at once, a row down the trees in their order."""
     lists, width = forest[0], x.shape[1]
     flat = elements(x.ctypes.data, x.size, x.dtype)
     at, lines = on_stack(LANES, np.uint32), on_stack(LANES, np.uintp)
@@ -135,7 +135,7 @@ def walk_together(x: Any, forest: Any, sums: Any, rows: Any, trees: Any) -> None
 
 @inlined
 def add_votes(forest: Any, at: Any, only: Any, sums: Any) -> None:
-    """Adds what a leaf says."""
+    """Add what a leaf says."""
     values, leaf = forest[3], at - np.uintp(forest[4])
     if values.shape[1] == sums.size:
         for target in range(sums.size):
@@ -146,7 +146,7 @@ def add_votes(forest: Any, at: Any, only: Any, sums: Any) -> None:
 
 @helper
 def begin(forest: Any, sums: Any, part: Any, first: Any, stop: Any) -> None:
-    """Writes what the sums begin with: the first part with the base."""
+    """Write what the sums begin with: the first part with the base."""
     base = forest[5]
     for row in range(first, stop):
         for target in range(base.size):
@@ -155,7 +155,7 @@ def begin(forest: Any, sums: Any, part: Any, first: Any, stop: Any) -> None:
 
 @helper
 def finish(sums: Any, y: Any, first: Any, stop: Any) -> None:
-    """Adds up the parts of the sums in the first one, and writes them as float32."""
+    """Add up the parts of the sums in the first one, and write them as float32."""
     for row in range(first, stop):
         for target in range(y.shape[1]):
             for part in range(1, sums.shape[0]):
@@ -164,7 +164,7 @@ def finish(sums: Any, y: Any, first: Any, stop: Any) -> None:
 
 
 def make_score(real: Type) -> Kernel:
-    """Returns what scores rows of a dtype."""
+    """Return what scores rows of a dtype."""
     word = u32 if real == f32 else i64
     forest = In(i32, 2), In(word, 1), In(i32, 1), In(f64, 2), size, In(f64, 1)
 
@@ -177,7 +177,7 @@ def make_score(real: Type) -> Kernel:
         ),
     )
     def score(x: Any, forest: Any, sums: Any, y: Any, grain: Any, span: Any, threads: Any) -> None:
-        """Adds up what the leaves say that rows reach.
+        """Add up what the leaves say that rows reach.
 
         Args:
             x: The rows.

@@ -28,7 +28,7 @@ NONE = (0, 0, 0)
 
 @inlined
 def word_at(word: Any, layout: Any) -> Any:
-    """Returns where a word's characters are, its bytes, and those of a character or 0 for ASCII.
+    """Return where a word's characters are, its bytes, and those of a character or 0 for ASCII.
 
     The first is 0 if the object is no ``str``, or one whose characters are elsewhere.
     """
@@ -47,7 +47,7 @@ def word_at(word: Any, layout: Any) -> Any:
 
 @inlined
 def last_of(data: Any, count: Any) -> Any:
-    """Returns up to eight last bytes as a number; of fewer than eight, all that there are."""
+    """Return up to eight last bytes as a number; of fewer than eight, all that there are."""
     if count >= 8:
         return load_int(data + count - 8)
     if count >= 4:
@@ -60,14 +60,14 @@ def last_of(data: Any, count: Any) -> Any:
 
 @inlined
 def spread(state: Any) -> Any:
-    """Has all bits of a state change the lower ones."""
+    """Have all bits of a state change the lower ones."""
     state *= -7046029254386353131  # 2**64 / the golden ratio
     return state ^ (state >> 32)
 
 
 @helper
 def digest(data: Any, count: Any, each: Any, seed: Any) -> Any:
-    """Returns a number for a word: equal ones have the same."""
+    """Return a number for a word: equal ones have the same."""
     state, place = spread(seed ^ (count << 3 | each)), 0
     while place < count - 8:
         state = spread(state ^ load_int(data + place))
@@ -78,7 +78,7 @@ def digest(data: Any, count: Any, each: Any, seed: Any) -> Any:
 
 @inlined
 def are_equal(one: Any, other: Any, count: Any) -> Any:
-    """Says whether so many bytes are the same."""
+    """Return whether so many bytes are the same."""
     differ, place = last_of(one, count) ^ last_of(other, count), 0
     while place < count - 8:
         differ |= load_int(one + place) ^ load_int(other + place)
@@ -88,7 +88,7 @@ def are_equal(one: Any, other: Any, count: Any) -> Any:
 
 @inlined
 def slot_of(data: Any, form: Any, number: Any, slots: Any, begin: Any, count: Any) -> Any:
-    """Returns where a word is among slots, or where it would be.
+    """Return where a word is among slots, or where it would be.
 
     Args:
         data: Where its characters are.
@@ -115,7 +115,7 @@ def slot_of(data: Any, form: Any, number: Any, slots: Any, begin: Any, count: An
     ),
 )
 def place_keys(keys, layout, slots, refused):  # type: ignore[no-untyped-def] # the signature has them
-    """Writes keys into slots; the last of equal ones counts.
+    """Write keys into slots; the last of equal ones counts.
 
     Args:
         keys: Addresses of words.
@@ -139,7 +139,7 @@ def place_keys(keys, layout, slots, refused):  # type: ignore[no-untyped-def] # 
 
 @inlined
 def copy_cell(source: Any, place: Any, target: Any, out: Any, count: Any) -> None:
-    """Copies bytes."""
+    """Copy bytes."""
     place += source.ctypes.data
     out += target.ctypes.data
     while count >= 8:
@@ -155,7 +155,7 @@ def copy_cell(source: Any, place: Any, target: Any, out: Any, count: Any) -> Non
 
 @parallel
 def look_up_rows(arguments: Any, task: Any, worker: Any) -> None:
-    """Does some rows."""
+    """Do some rows."""
     words, layout, columns, slots, cells, y, refused, grain = arguments
     for row in range(task * grain, min(words.shape[0], (task + 1) * grain)):
         line, out = y[row], 0
@@ -184,7 +184,7 @@ def look_up_rows(arguments: Any, task: Any, worker: Any) -> None:
     ),
 )  # fmt: skip
 def look_up(words, layout, columns, slots, cells, y, refused, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Writes the cells of words, column by column, into rows.
+    """Write the cells of words, column by column, into rows.
 
     Args:
         words: Addresses of objects.

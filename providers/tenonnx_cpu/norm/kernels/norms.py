@@ -16,7 +16,7 @@ F = np.float32
 
 @helper
 def softmax_row(x: Any, y: Any) -> None:
-    """Writes the softmax of ``x`` into ``y``, which may be ``x``."""
+    """Write the softmax of ``x`` into ``y``, which may be ``x``."""
     factor = F(1) / exponentials(x, y, greatest(x))
     for i in range(y.size):
         y[i] *= factor
@@ -24,13 +24,13 @@ def softmax_row(x: Any, y: Any) -> None:
 
 @vmath.exact
 def less(x: Any, first: Any, second: Any) -> Any:
-    """Subtracts one after the other: beside a great number a small one would be lost."""
+    """Subtract one after the other: beside a great number a small one would be lost."""
     return (x - first) - second
 
 
 @parallel
 def softmax_rows(arguments: Any, task: Any, worker: Any) -> None:
-    """Does some rows."""
+    """Do some rows."""
     x, y, logarithm, grain = arguments
     for row in range(task * grain, min(x.shape[0], (task + 1) * grain)):
         if logarithm:
@@ -48,13 +48,13 @@ def softmax_rows(arguments: Any, task: Any, worker: Any) -> None:
     Contract(launch="the axis is the last one, with elements"),
 )
 def softmax(x, y, logarithm, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Writes the softmax of every row, or its logarithm; ``grain`` rows are a task."""
+    """Write the softmax of every row, or its logarithm; ``grain`` rows are a task."""
     softmax_rows((x, y, logarithm, grain), -(-x.shape[0] // grain), threads)
 
 
 @helper
 def normalize(x: Any, scale: Any, bias: Any, epsilon: Any, centered: Any, y: Any) -> None:
-    """Writes a row normalized by its deviation, or root mean square, into ``y`` (maybe ``x``)."""
+    """Write a row normalized by its deviation, or root mean square, into ``y`` (maybe ``x``)."""
     mean, rest = F(0), F(0)
     if centered:
         for i in range(x.size):
@@ -81,7 +81,7 @@ def normalize(x: Any, scale: Any, bias: Any, epsilon: Any, centered: Any, y: Any
 
 @parallel
 def normalize_rows(arguments: Any, task: Any, worker: Any) -> None:
-    """Does some rows."""
+    """Do some rows."""
     x, other, scale, bias, epsilon, centered, y, total, grain = arguments
     for row in range(task * grain, min(x.shape[0], (task + 1) * grain)):
         if not other.size:
@@ -101,7 +101,7 @@ def normalize_rows(arguments: Any, task: Any, worker: Any) -> None:
     Contract(launch="scale and bias have a number per normalized element, or channel"),
 )  # fmt: skip
 def normalize_all(x, other, scale, bias, epsilon, centered, y, total, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Normalizes the rows of ``x``, or of ``x + other``.
+    """Normalize the rows of ``x``, or of ``x + other``.
 
     Args:
         x: The rows.

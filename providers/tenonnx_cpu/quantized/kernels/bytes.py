@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenonnx_cpu.jit.compiling import In, Kernel, Out, f32, kernel, size, u8
+from tenonnx_cpu.int8.kernels.tiles import begin_products
+from tenonnx_cpu.jit.compiling import In, Kernel, Out, f32, helper, kernel, size, u8
 from tenonnx_cpu.jit.threads.parallel_for import parallel
+from tenonnx_cpu.jit.vectors.amx import end_tiles
 from tenonnx_cpu.jit.vectors.shared import under
 from tenonnx_cpu.matmul.kernels import (
     BYTES_DEPTH,
@@ -22,10 +24,14 @@ from tenonnx_cpu.quantized.kernels.matrix import CODES, WEIGHTS, Weights
 from tenonnx_cpu.quantized.kernels.pack import SHIFT, make_pack_codes
 from tenonnx_cpu.quantized.kernels.round8 import QUAD, order_bytes, round_groups
 from tenonnx_cpu.quantized.kernels.tile import BITS, ROWS, multiply_codes
+from tenonnx_cpu.quantized.kernels.tiles import multiply_codes_in_tiles
+
+TILED_GROUP = 128
+"""Elements of a group that are worth tiles: sums leave those through memory, group by group."""
 
 
 def make_q_bytes(bits: int) -> Kernel:
-    """Returns the product of many rows with codes of so many bits."""
+    """Return the product of many rows with codes of so many bits."""
     pack_codes, order = make_pack_codes(bits), under(order_bytes, bits, QUAD)
     multiply = under(multiply_codes, max(bits, BITS[0]))
 
@@ -36,6 +42,31 @@ def make_q_bytes(bits: int) -> Kernel:
         round_groups(a[task], group, SHIFT, numbers[0, task], numbers[1, task], own)
         if by_column:
             order(own.ctypes.data, own.size)
+
+    @helper
+    def multiply_panels(
+        rows: Any, columns: Any, tiles: Any, x: Any, x_row: Any, x_scales: Any, scale_row: Any,
+        space: Any, count: Any, fours: Any, c: Any, c_row: Any, mode: Any,
+    ) -> None:  # fmt: skip
+        """Multiply rows by packed panels, in tiles if they have been begun."""
+        starts, scales = space + 4 * BYTES_STARTS, space + 4 * BYTES_NUMBERS
+        if tiles[0]:
+            for column in range(0, columns, COLUMNS):
+                own = column * BYTES_DEPTH
+                multiply_codes_in_tiles(
+                    rows, tiles, x, x_row, x_scales, scale_row, space + own, scales + own // 4,
+                    starts + own // 4, count, fours, c + 4 * column, c_row, mode,
+                )  # fmt: skip
+            return
+        tall = split(rows, ROWS, 1)
+        for row in range(0, rows, tall):
+            for column in range(0, columns, COLUMNS):
+                own = column * BYTES_DEPTH
+                multiply(
+                    min(tall, rows - row), x + row * x_row, x_row, x_scales + row * scale_row,
+                    scale_row, space + own, scales + own // 4, starts + own // 4, count, fours,
+                    c + row * c_row + 4 * column, c_row, mode,
+                )  # fmt: skip
 
     @parallel
     def compute_blocks(arguments: Any, task: Any, worker: Any) -> None:
@@ -48,6 +79,7 @@ def make_q_bytes(bits: int) -> Kernel:
         space = memory.ctypes.data + 4 * WORKSPACE * worker
         deep = max(1, BYTES_DEPTH // group)
         total = depth // group
+        tiles = begin_products(high, group // 4) if group >= TILED_GROUP else (0, 0)
         for g in range(0, total, deep):
             count = min(deep, total - g)
             for column in range(0, wide, COLUMNS):
@@ -57,20 +89,13 @@ def make_q_bytes(bits: int) -> Kernel:
                     space + 4 * BYTES_NUMBERS + column * BYTES_DEPTH // 4,
                     space + 4 * BYTES_STARTS + column * BYTES_DEPTH // 4,
                 )  # fmt: skip
-            tall = split(high, ROWS, 1)
-            for row in range(top, top + high, tall):
-                for column in range(0, wide, COLUMNS):
-                    multiply(
-                        min(tall, top + high - row),
-                        x.ctypes.data + row * depth + g * group, depth,
-                        numbers.ctypes.data + 4 * (row * total + g), 4 * total,
-                        space + column * BYTES_DEPTH,
-                        space + 4 * BYTES_NUMBERS + column * BYTES_DEPTH // 4,
-                        space + 4 * BYTES_STARTS + column * BYTES_DEPTH // 4,
-                        count, group // 4,
-                        c.ctypes.data + 4 * (row * columns + left + column), 4 * columns,
-                        ADD if g else ZERO,
-                    )  # fmt: skip
+            multiply_panels(
+                high, wide, tiles, x.ctypes.data + top * depth + g * group, depth,
+                numbers.ctypes.data + 4 * (top * total + g), 4 * total, space, count, group // 4,
+                c.ctypes.data + 4 * (top * columns + left), 4 * columns, ADD if g else ZERO,
+            )  # fmt: skip
+        if tiles[0]:
+            end_tiles()
         finish_rows(c, top, top + high, left, left + wide, extras)
 
     @kernel(
@@ -83,7 +108,7 @@ def make_q_bytes(bits: int) -> Kernel:
     def product(
         a: Any, weights: Any, group: Any, c: Any, extras: Any, room: Any, threads: Any
     ) -> None:
-        """Computes ``C = finish(A @ W)`` for whole panels of columns.
+        """Compute ``C = finish(A @ W)`` for whole panels of columns.
 
         Args:
             a: ``(rows, depth)``.

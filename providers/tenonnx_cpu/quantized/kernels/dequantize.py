@@ -22,7 +22,7 @@ def dequantize_lines(
     b: Builder, bits: int, /, source: Value, stride: Value, count: Value, numbers: Value,
     flip: Value, panel: Value,
 ) -> None:  # fmt: skip
-    """Turns rows of adjacent codes into rows of a panel."""
+    """Turn rows of adjacent codes into rows of a panel."""
     flip = b.trunc(flip, I8)
     scales = side_by_side(b, KIND, numbers, VECTORS)
     zeros = side_by_side(b, KIND, b.add(numbers, I64(4 * COLUMNS)), VECTORS)
@@ -43,7 +43,7 @@ def dequantize_words(
     b: Builder, bits: int, /, source: Value, stride: Value, count: Value, numbers: Value,
     flip: Value, panel: Value,
 ) -> None:  # fmt: skip
-    """Turns so many words of adjacent codes of ``LANES`` columns into rows of a panel."""
+    """Turn so many words of adjacent codes of ``LANES`` columns into rows of a panel."""
     kind = v.vector(I32, LANES)
     flips = v.splat(b, b.mul(b.trunc(flip, I32), I32(0x01010101)), LANES)
     mask = v.constant(kind, (1 << bits) - 1)
@@ -68,7 +68,7 @@ def dequantize_words(
 
 @helper
 def block_numbers(weights: Any, bits: Any, column: Any, span: Any, number: Any, out: Any) -> None:
-    """Writes ``COLUMNS`` scales of a block of rows at an address, and as many zero points after.
+    """Write ``COLUMNS`` scales of a block of rows at an address, and as many zero points after.
 
     Args:
         weights: ``Weights``.
@@ -92,7 +92,7 @@ def block_numbers(weights: Any, bits: Any, column: Any, span: Any, number: Any, 
 
 
 def make_dequantize(bits: int) -> Any:
-    """Returns what fills a panel of float32 from codes of so many bits."""
+    """Return what fills a panel of float32 from codes of so many bits."""
     each = 32 // bits
     lines, words = under(dequantize_lines, bits), under(dequantize_words, bits)
 
@@ -100,7 +100,7 @@ def make_dequantize(bits: int) -> Any:
     def dequantize(
         weights: Any, row: Any, depth: Any, column: Any, span: Any, numbers: Any, panel: Any
     ) -> None:
-        """Fills a panel of ``depth`` rows, with zeros beyond ``span`` columns.
+        """Fill a panel of ``depth`` rows, with zeros beyond ``span`` columns.
 
         Args:
             weights: ``Weights``.

@@ -22,7 +22,7 @@ PER_LANE = {"bytes": 4, "reals": 1}
 
 
 def lanes_of(kind: str, bits: int) -> list[int]:
-    """Returns how many lanes can share a scale: blocks have 16 codes at least."""
+    """Return how many lanes can share a scale: blocks have 16 codes at least."""
     if kind == "bytes":
         return [lanes for lanes in (2, 4, 8, 16) if lanes <= LANES]
     return [LANES, *(n for n in (LANES // 2, LANES // 4) if n * 8 // bits >= 16)]
@@ -45,7 +45,7 @@ def code_dots(
     code_line: Value, scales: Value, scale_line: Value, chunks: Value, shares: Value, flip: Value,
     zero: Value, out: Value, out_row: Value,
 ) -> None:  # fmt: skip
-    """Multiplies rows by columns; ``lanes`` lanes of a sum, or ``shares`` chunks, share a scale.
+    """Multiply rows by columns; ``lanes`` lanes of a sum, or ``shares`` chunks, share a scale.
 
     Reals have no scales and no ``starts``, which are what the bytes' sums of a chunk begin with,
     their zero point's part among it; ``zero`` is that of reals' codes.
@@ -65,19 +65,19 @@ def code_dots(
     scales_codes = kind == "reals" and rows > each
 
     def several(place: Value, index: Value) -> Value:
-        """Loads the scales of a chunk, each in the lanes that it is for."""
+        """Load the scales of a chunk, each in the lanes that it is for."""
         own = v.load(b, v.vector(F32, count), b.add(place, b.mul(index, I64(4 * count))), 4)
         return v.shuffle(b, own, own, [lane // lanes for lane in range(LANES)])
 
     def numbers(place: Value, index: Value) -> Value:
-        """Loads the scales of a chunk, or the one that chunks share."""
+        """Load the scales of a chunk, or the one that chunks share."""
         if count > 1:
             return several(place, index)
         own = b.add(place, b.mul(b.udiv(index, shares), I64(4)))
         return v.splat(b, v.load(b, F32, own, 4), LANES)
 
     def tell_next(line: int, index: Value, offset: Value) -> None:
-        """Has memory bring the columns that follow, and their scales, which nothing else does."""
+        """Have memory bring the columns that follow, and their scales, which nothing else does."""
         v.prefetch(b, b.add(later[line], offset))
         if kind == "reals" or count > 1:
             own = b.udiv(index, shares) if count == 1 else b.mul(index, I64(count))
@@ -85,7 +85,7 @@ def code_dots(
             v.prefetch(b, b.add(soon, b.mul(own, I64(4))))
 
     def codes_at(line: int, index: Value) -> tuple[list[Value], Value]:
-        """Loads the codes of a chunk and their scale."""
+        """Load the codes of a chunk and their scale."""
         offset = b.mul(index, I64(wide))
         raw = b.xor(v.load(b, v.vector(I8, wide), b.add(tops[line], offset)), flips)
         reals = kind == "reals"
@@ -95,13 +95,13 @@ def code_dots(
         return parts, numbers(factors[line], index)
 
     def loaded(index: Value, row: int) -> list[Value]:
-        """Loads a row at a chunk."""
+        """Load a row at a chunk."""
         at = b.add(lefts[row], b.mul(index, I64(4 * LANES * each)))
         taken = BYTES if kind == "bytes" else KIND
         return [v.load(b, taken, b.add(at, I64(4 * LANES * n))) for n in range(each)]
 
     def step_scaled(index: Value, sums: list[Value]) -> list[Value]:
-        """Adds reals' products with a chunk's codes, which are scaled first."""
+        """Add reals' products with a chunk's codes, which are scaled first."""
         scaled = []
         for line in range(lines):
             parts, scale = codes_at(line, index)
@@ -115,7 +115,7 @@ def code_dots(
         return result
 
     def step(index: Value, sums: list[Value]) -> list[Value]:
-        """Adds products with a chunk's codes, which are scaled then."""
+        """Add products with a chunk's codes, which are scaled then."""
         xs = [loaded(index, row) for row in range(rows)]
         offset = b.mul(index, I64(wide))
         own_scales, begins = [], []
@@ -150,7 +150,7 @@ def code_dots(
 def begin_sums(
     b: Builder, bits: int, /, x: Value, chunks: Value, factor: Value, out: Value
 ) -> None:
-    """Writes what the sums of every chunk begin with: a factor times the bytes of each lane."""
+    """Write what the sums of every chunk begin with: a factor times the bytes of each lane."""
     each, ones = 8 // bits, v.constant(BYTES, 1)
     factors = v.splat(b, b.trunc(factor, I32), LANES)
 

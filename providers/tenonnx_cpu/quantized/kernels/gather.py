@@ -14,7 +14,7 @@ F = np.float32
 
 @helper
 def widen(codes: Any, bits: Any, zero: Any, scale: Any, y: Any) -> None:
-    """Writes ``(code - zero) * scale`` of codes in a row, the first one in a byte's low bits."""
+    """Write ``(code - zero) * scale`` of codes in a row, the first one in a byte's low bits."""
     if bits == 8:
         for i in range(codes.size):
             y[i] = (F(codes[i]) - zero) * scale
@@ -30,7 +30,7 @@ def widen(codes: Any, bits: Any, zero: Any, scale: Any, y: Any) -> None:
 
 @parallel
 def gather_row(arguments: Any, task: Any, worker: Any) -> None:
-    """Takes one row."""
+    """Take one row."""
     codes, scales, zeros, rows, bits, block, y = arguments
     row, out = rows[task], y[task]
     if row < 0:
@@ -57,7 +57,7 @@ def gather_row(arguments: Any, task: Any, worker: Any) -> None:
     ),
 )
 def gather_rows(codes, scales, zeros, rows, bits, block, y, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Writes rows ``(codes - zeros) * scales``; zeros for rows that do not exist.
+    """Write rows ``(codes - zeros) * scales``; zeros for rows that do not exist.
 
     Args:
         codes: ``(table's rows, width * bits / 8)``, whole bytes to a block.

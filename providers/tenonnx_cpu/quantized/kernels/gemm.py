@@ -17,7 +17,7 @@ from tenonnx_cpu.quantized.kernels.matrix import CODES, WEIGHTS, Weights
 
 
 def make_q_gemm(bits: int) -> Kernel:
-    """Returns the product of float32 by codes of so many bits."""
+    """Return the product of float32 by codes of so many bits."""
     dequantize = make_dequantize(bits)
 
     @parallel
@@ -46,7 +46,7 @@ def make_q_gemm(bits: int) -> Kernel:
 
     @kernel((In(f32, 2, "A"), WEIGHTS, Out(f32, 2), EXTRAS, Out(f32, 1), size), CODES)
     def product(a: Any, weights: Any, c: Any, extras: Any, memory: Any, threads: Any) -> None:
-        """Computes ``C = finish(A @ W)``.
+        """Compute ``C = finish(A @ W)``.
 
         Args:
             a: ``(rows, depth)``.

@@ -26,7 +26,7 @@ ALIASED = 1024
 
 @helper
 def gather_panels(source: Any, target: Any, first: Any, bits: Any, panel: Any, last: Any) -> None:
-    """Puts columns from ``first`` on in order; the last panel ends where they do.
+    """Put columns from ``first`` on in order; the last panel ends where they do.
 
     Args:
         source: Whole panels, in the order of ``lines``.
@@ -46,7 +46,7 @@ def gather_panels(source: Any, target: Any, first: Any, bits: Any, panel: Any, l
 
 @helper
 def unaligned_columns(codes: Any, code_line: Any, columns: Any, bits: Any, wide: Any) -> Any:
-    """Returns the columns before the first panel that lies within cache lines, in every row alike.
+    """Return the columns before the first panel that lies within cache lines, in every row alike.
 
     Panels that straddle lines need each line twice. Where rows are a large power of two apart, and
     share a few sets of the first-level cache, it has left that by then: half the speed.
@@ -58,7 +58,7 @@ def unaligned_columns(codes: Any, code_line: Any, columns: Any, bits: Any, wide:
 
 @helper
 def columns_of(part: Any, columns: Any, lead: Any, span: Any) -> Any:
-    """Returns where a part's columns begin, how many are unaligned, and where they end."""
+    """Return where a part's columns begin, how many are unaligned, and where they end."""
     right = min(columns, lead + (part + 1) * span)
     if part == 0:
         return 0, lead, right
@@ -67,7 +67,7 @@ def columns_of(part: Any, columns: Any, lead: Any, span: Any) -> Any:
 
 @helper
 def sum_bytes(x: Any, group: Any, sums: Any) -> None:
-    """Writes the sums of a row's groups of bytes."""
+    """Write the sums of a row's groups of bytes."""
     for g in range(sums.size):
         total = np.int32(0)
         for i in range(g * group, (g + 1) * group):
@@ -76,7 +76,7 @@ def sum_bytes(x: Any, group: Any, sums: Any) -> None:
 
 
 def make_gemv_axpy(bits: int, kind: str) -> Any:
-    """Returns the product of 1 to 4 rows with codes of so many bits, row after row."""
+    """Return the product of 1 to 4 rows with codes of so many bits, row after row."""
     each = 8 // bits
     add = under(add_group, kind, bits)
     width = 1 if kind == "bytes" else 4
@@ -84,7 +84,7 @@ def make_gemv_axpy(bits: int, kind: str) -> Any:
 
     @helper
     def order_columns(source: Any, target: Any, lead: Any, panel: Any) -> None:
-        """Puts a row's panels in order; see ``sum_groups`` for which there are."""
+        """Put a row's panels in order; see ``sum_groups`` for which there are."""
         aligned = target[lead:]
         whole = aligned.size // panel * panel
         gather_panels(source[:whole], aligned[:whole], 0, bits, panel, 0)
@@ -96,7 +96,7 @@ def make_gemv_axpy(bits: int, kind: str) -> Any:
         x: Any, x_scales: Any, x_sums: Any, weights: Any, group: Any, start: Any, stop: Any,
         left: Any, lead: Any, right: Any, target: Any,
     ) -> None:  # fmt: skip
-        """Adds rows of codes to panels, which lie at an address.
+        """Add rows of codes to panels, which lie at an address.
 
         Whole ones begin with the column ``left + lead``; then there is room for one that ends
         with the column before ``right``, and for one that begins with ``left``. Both are there if
@@ -181,7 +181,7 @@ def make_gemv_axpy(bits: int, kind: str) -> Any:
         x: Any, x_scales: Any, x_sums: Any, weights: Any, group: Any, c: Any, extras: Any,
         memory: Any, threads: Any,
     ) -> None:  # fmt: skip
-        """Computes ``C = finish(X @ W)``.
+        """Compute ``C = finish(X @ W)``.
 
         Args:
             x: int8 or float32, ``(1, 2 or 4, depth)``; beyond C's rows anything.
@@ -222,7 +222,7 @@ def make_gemv_axpy(bits: int, kind: str) -> Any:
 
 
 def make_q_gemv_bytes(bits: int) -> Kernel:
-    """Returns the product of 1 to 4 rows, rounded to bytes, with codes of so many bits."""
+    """Return the product of 1 to 4 rows, rounded to bytes, with codes of so many bits."""
     few = make_gemv_axpy(bits, "bytes")
 
     @kernel(
@@ -235,7 +235,7 @@ def make_q_gemv_bytes(bits: int) -> Kernel:
     def product(
         a: Any, weights: Any, group: Any, c: Any, extras: Any, room: Any, threads: Any
     ) -> None:
-        """Computes ``C = finish(A @ W)``; see ``make_gemv_axpy``'s.
+        """Compute ``C = finish(A @ W)``; see ``make_gemv_axpy``'s.
 
         ``room`` is for A as bytes, ``(1, 2 or 4, depth)``; for two floats per group and row, ``(2,
         rows as above, groups)``; for an integer, likewise; and what ``make_gemv_axpy``'s takes.
@@ -250,7 +250,7 @@ def make_q_gemv_bytes(bits: int) -> Kernel:
 
 
 def make_q_gemv_reals(bits: int) -> Kernel:
-    """Returns the product of 1 to 4 rows of float32 with codes of so many bits."""
+    """Return the product of 1 to 4 rows of float32 with codes of so many bits."""
     few = make_gemv_axpy(bits, "reals")
 
     @kernel(
@@ -260,7 +260,7 @@ def make_q_gemv_reals(bits: int) -> Kernel:
     def product(
         a: Any, weights: Any, group: Any, c: Any, extras: Any, room: Any, threads: Any
     ) -> None:
-        """Computes ``C = finish(A @ W)``; see ``make_gemv_axpy``'s.
+        """Compute ``C = finish(A @ W)``; see ``make_gemv_axpy``'s.
 
         ``room`` is for A, ``(1, 2 or 4, depth)``, and what ``make_gemv_axpy``'s takes.
         """

@@ -22,13 +22,13 @@ TASK = 1 << 17
 
 @helper
 def columns_of_task(columns: Any, depth: Any, threads: Any) -> Any:
-    """Returns how many columns a task has."""
+    """Return how many columns a task has."""
     tasks = min(4 * threads, max(1, columns * depth // TASK))
     return -(-columns // (4 * tasks)) * 4
 
 
 def make_multiply(bits: int, kind: str) -> Any:
-    """Returns what multiplies 1, 2 or 4 rows by some columns of codes of so many bits."""
+    """Return what multiplies 1, 2 or 4 rows by some columns of codes of so many bits."""
     dots, subtract_zeros = under(code_dots, kind, bits), make_subtract_zeros(bits)
     per_lane, most, fewer = PER_LANE[kind], LINES[1], LINES[4]
 
@@ -37,7 +37,7 @@ def make_multiply(bits: int, kind: str) -> Any:
         rows: Any, padded: Any, top: Any, activations: Any, weights: Any, first: Any, c: Any,
         group: Any, left: Any, right: Any, out: Any,
     ) -> None:  # fmt: skip
-        """Writes some rows' columns from ``left`` to ``right``.
+        """Write some rows' columns from ``left`` to ``right``.
 
         Args:
             rows: How many.
@@ -85,7 +85,7 @@ def make_multiply(bits: int, kind: str) -> Any:
 
 
 def make_columns(bits: int, kind: str) -> Any:
-    """Returns what multiplies 1 to 4 rows by a task's columns of codes of so many bits."""
+    """Return what multiplies 1 to 4 rows by a task's columns of codes of so many bits."""
     # Three rows of bytes as two and one: a fourth, of anything, takes longer than codes read again
     # from the cache. Reals of fewer rows would be rounded otherwise.
     multiply_columns, apart = make_multiply(bits, kind), kind == "bytes"
@@ -112,7 +112,7 @@ def make_columns(bits: int, kind: str) -> Any:
 
 
 def make_q_dots(bits: int) -> Kernel:
-    """Returns the product of 1 to 4 rows, rounded to bytes, with codes of so many bits."""
+    """Return the product of 1 to 4 rows, rounded to bytes, with codes of so many bits."""
     compute_columns, begin = make_columns(bits, "bytes"), under(begin_sums, bits)
     order = under(order_bytes, bits, CHUNK)
 
@@ -126,7 +126,7 @@ def make_q_dots(bits: int) -> Kernel:
     def product(
         a: Any, weights: Any, group: Any, c: Any, extras: Any, room: Any, threads: Any
     ) -> None:
-        """Computes ``C = finish(A @ W)``.
+        """Compute ``C = finish(A @ W)``.
 
         Args:
             a: ``(rows, depth)``; ``depth`` is a multiple of a chunk's codes.
@@ -161,7 +161,7 @@ def make_q_dots(bits: int) -> Kernel:
 
 @helper
 def order_row(x: Any, each: Any, out: Any) -> None:
-    """Reorders a row for chunks of ``LANES`` bytes: what their first codes are for comes first."""
+    """Reorder a row for chunks of ``LANES`` bytes: what their first codes are for comes first."""
     run, step = LANES * each, np.uintp(each)
     for start in range(0, x.size, run):
         own = x[start : start + run]
@@ -173,7 +173,7 @@ def order_row(x: Any, each: Any, out: Any) -> None:
 
 @helper
 def sum_blocks(x: Any, block: Any, sums: Any) -> None:
-    """Writes the sums of a row's blocks."""
+    """Write the sums of a row's blocks."""
     for g in range(sums.size):
         total = np.float32(0)
         for i in range(g * block, min(x.size, (g + 1) * block)):
@@ -182,7 +182,7 @@ def sum_blocks(x: Any, block: Any, sums: Any) -> None:
 
 
 def make_q_reals(bits: int) -> Kernel:
-    """Returns the product of 1 to 4 rows of float32 with codes of so many bits."""
+    """Return the product of 1 to 4 rows of float32 with codes of so many bits."""
     each = 8 // bits
     compute_columns = make_columns(bits, "reals")
 
@@ -194,7 +194,7 @@ def make_q_reals(bits: int) -> Kernel:
         CODES,
     )  # fmt: skip
     def product(a: Any, weights: Any, c: Any, extras: Any, room: Any, threads: Any) -> None:
-        """Computes ``C = finish(A @ W)``, as ``make_q_dots``'s does.
+        """Compute ``C = finish(A @ W)``, as ``make_q_dots``'s does.
 
         Blocks are whole chunks, or a half or fourth of one. ``room`` is for A in another order,
         ``(1, 2 or 4, depth)``; for a float per block and row, if there are zero points; and for 32

@@ -30,12 +30,12 @@ FEW = 1 if cpu().registers == 16 else 2
 
 @helper
 def line_bytes(bits: Any, rows: Any) -> Any:
-    """Returns how many bytes of a row of codes a panel has: its sums stay in registers."""
+    """Return how many bytes of a row of codes a panel has: its sums stay in registers."""
     return LANES * (2 if rows > FEW or bits == 2 else 4)
 
 
 def interleaved(b: Builder, lines: Sequence[Value]) -> list[Value]:
-    """Returns the bytes of four lines, each byte beside those below it, as vectors of BYTES."""
+    """Return the bytes of four lines, each byte beside those below it, as vectors of BYTES."""
     width = lines[0].type.count
     pairs = [
         v.shuffle(b, lines[i], lines[i + 1], [j // 2 + width * (j % 2) for j in range(2 * width)])
@@ -53,7 +53,7 @@ def interleaved(b: Builder, lines: Sequence[Value]) -> list[Value]:
 
 
 def _spread(b: Builder, bits: int, raw: Value) -> list[Value]:
-    """Returns the codes of ``LANES`` bytes as int32: first codes, second ones, and so on."""
+    """Return the codes of ``LANES`` bytes as int32: first codes, second ones, and so on."""
     wide = b.zext(raw, SUMS)
     mask = v.constant(SUMS, (1 << bits) - 1)
     shifted = [b.lshr(wide, v.constant(SUMS, n)) if n else wide for n in range(0, 8, bits)]
@@ -61,7 +61,7 @@ def _spread(b: Builder, bits: int, raw: Value) -> list[Value]:
 
 
 def real_codes(b: Builder, bits: int, raw: Value, offsets: Sequence[Value]) -> list[Value]:
-    """Returns the codes of ``LANES`` bytes less their offsets, as float32.
+    """Return the codes of ``LANES`` bytes less their offsets, as float32.
 
     A code is put where a power of two has its lowest bits: an offset is that power and the zero
     point, and their difference is exact.
@@ -76,7 +76,7 @@ def real_codes(b: Builder, bits: int, raw: Value, offsets: Sequence[Value]) -> l
 
 
 def code_offset(b: Builder, bits: int, plane: int, zero: Value) -> Value:
-    """Returns the offset of a place in the byte that ``real_codes`` takes for a zero point."""
+    """Return the offset of a place in the byte that ``real_codes`` takes for a zero point."""
     return b.fadd(zero, v.constant(zero.type, float(1 << 23 - plane * bits)))
 
 
@@ -96,7 +96,7 @@ def add_group(
     scales: Value, zeros: Value, zero: Value, steps: Value, panels: Value, flip: Value,
     ahead: Value, scales_ahead: Value, c: Value, c_row: Value,
 ) -> None:  # fmt: skip
-    """Adds to C what a group of rows of codes contributes.
+    """Add to C what a group of rows of codes contributes.
 
     Args:
         x: Address of X at the group, int8 or float32, and bytes from row to row.
@@ -128,14 +128,14 @@ def add_group(
     share = b.udiv(b.add(I64((1 << 32) - 1), panels), panels)
 
     def later(panel: Value, step: Value, count: int) -> Value:
-        """Returns the address of the next of the lines that follow this group."""
+        """Return the address of the next of the lines that follow this group."""
         done = b.mul(b.add(b.mul(panel, steps), step), I64(count))
         row = b.lshr(b.mul(done, share), I64(32))
         column = b.sub(done, b.mul(row, panels))
         return b.add(b.add(codes, ahead), b.add(b.mul(row, code_row), b.mul(column, I64(width))))
 
     def points(panel: Value) -> list[Value]:
-        """Returns the zero points of a panel as int32, place by place."""
+        """Return the zero points of a panel as int32, place by place."""
         if not zeroed:
             return [v.splat(b, b.trunc(zero, I32), LANES)] * len(places)
         result = []

@@ -14,6 +14,7 @@ from tenonnx_cpu.jit.vectors import vmath
 from tenonnx_cpu.quantized.kernels import BESIDE, INTERLEAVED
 from tenonnx_cpu.quantized.kernels.gemv_dot import make_multiply, order_row, sum_blocks
 from tenonnx_cpu.quantized.kernels.matrix import WEIGHTS, Weights
+from tenonnx_cpu.reduce.kernels import FLOATING
 from tenonnx_cpu.reduce.kernels.topk import select
 
 TASK = 1 << 15
@@ -39,8 +40,9 @@ ROOM = (
 
 @helper
 def share_out(scores: Any, normalize: Any, values: Any, experts: Any) -> None:
-    """Finds a token's experts, and what each counts: the softmax over all, or over those found."""
-    select(scores, np.float32(1), values, experts)
+    """Find a token's experts, and what each counts: the softmax over all, or over those found."""
+    bits, keys = scores.view(np.int32), values.view(np.int32)
+    select(bits, keys, experts, FLOATING, True, np.int32(0x7FFFFFFF))
     highest = values[0]
     for score in scores:
         highest = score if score != score else highest
@@ -57,7 +59,7 @@ def share_out(scores: Any, normalize: Any, values: Any, experts: Any) -> None:
 
 @helper
 def sort_places(experts: Any, count: Any, ranks: Any, groups: Any) -> Any:
-    """Sorts places by expert; returns how many groups there are."""
+    """Sort places by expert; return how many groups there are."""
     k = experts.shape[1]
     found, rank = 0, 0
     for expert in range(count):
@@ -76,7 +78,7 @@ def sort_places(experts: Any, count: Any, ranks: Any, groups: Any) -> Any:
 
 @helper
 def gated(gate: Any, value: Any, alpha: Any, beta: Any, limit: Any, after: Any) -> Any:
-    """Returns SwiGLU's gate times its value."""
+    """Return SwiGLU's gate times its value."""
     value = limit if value > limit else value
     value = -limit if value < -limit else value
     if not after:
@@ -89,7 +91,7 @@ def gated(gate: Any, value: Any, alpha: Any, beta: Any, limit: Any, after: Any) 
 
 @helper
 def gate_row(row: Any, kind: Any, alpha: Any, beta: Any, limit: Any, after: Any, out: Any) -> None:
-    """Writes what SwiGLU makes of a row, which is twice as long."""
+    """Write what SwiGLU makes of a row, which is twice as long."""
     if kind == INTERLEAVED:
         # Unsigned: LLVM makes vectors of what numba does not take for indices from the end.
         one, two = np.uintp(1), np.uintp(2)
@@ -104,19 +106,19 @@ def gate_row(row: Any, kind: Any, alpha: Any, beta: Any, limit: Any, after: Any,
 
 @helper
 def columns_of_group(columns: Any, depth: Any, groups: Any, threads: Any) -> Any:
-    """Returns how many columns of a group a task has."""
+    """Return how many columns of a group a task has."""
     tasks = min(-(-TASKS * threads // groups), max(1, columns * depth // TASK))
     return -(-columns // (4 * tasks)) * 4
 
 
 def make_q_mixture(bits: int) -> Kernel:
-    """Returns the mixture of experts whose codes have so many bits."""
+    """Return the mixture of experts whose codes have so many bits."""
     each = 8 // bits
     multiply_columns = make_multiply(bits, "reals")
 
     @parallel
     def take_rows(arguments: Any, task: Any, worker: Any) -> None:
-        """Puts a token's row where each of its experts reads it."""
+        """Put a token's row where each of its experts reads it."""
         x, block, ranks, ordered, sums = arguments
         k = ranks.size // x.shape[0]
         for place in range(task * k, (task + 1) * k):
@@ -126,7 +128,7 @@ def make_q_mixture(bits: int) -> Kernel:
 
     @parallel
     def compute_layer(arguments: Any, task: Any, worker: Any) -> None:
-        """Multiplies some columns of a group, and adds the bias."""
+        """Multiply some columns of a group, and add the bias."""
         ordered, sums, weights, bias, c, groups, span, scratch = arguments
         columns = c.shape[1]
         across = -(-columns // span)
@@ -149,7 +151,7 @@ def make_q_mixture(bits: int) -> Kernel:
         ordered: Any, sums: Any, weights: Any, bias: Any, c: Any, groups: Any, count: Any,
         scratch: Any, threads: Any,
     ) -> None:  # fmt: skip
-        """Computes a layer for ``count`` groups."""
+        """Compute a layer for ``count`` groups."""
         columns = c.shape[1]
         span = columns_of_group(columns, ordered.shape[1], count, threads)
         layer = ordered, sums, weights, bias, c, groups, span, scratch
@@ -157,7 +159,7 @@ def make_q_mixture(bits: int) -> Kernel:
 
     @parallel
     def activate_row(arguments: Any, task: Any, worker: Any) -> None:
-        """Makes the second layer's input of what the first has computed for a place."""
+        """Make the second layer's input of what the first has computed for a place."""
         hidden, kind, numbers, block, ordered, sums = arguments
         alpha, beta, limit, after = numbers
         row = hidden[task]
@@ -173,7 +175,7 @@ def make_q_mixture(bits: int) -> Kernel:
 
     @parallel
     def add_up(arguments: Any, task: Any, worker: Any) -> None:
-        """Writes a token's sum over its experts."""
+        """Write a token's sum over its experts."""
         out, shares, ranks, y = arguments
         k = shares.shape[1]
         for i in range(y.shape[1]):
@@ -197,7 +199,7 @@ def make_q_mixture(bits: int) -> Kernel:
         x: Any, scores: Any, normalize: Any, first: Any, first_bias: Any, second: Any,
         second_bias: Any, kind: Any, numbers: Any, y: Any, room: Any, threads: Any,
     ) -> None:  # fmt: skip
-        """Computes each token's sum over its experts.
+        """Compute each token's sum over its experts.
 
         Args:
             x: ``(tokens, width)``.

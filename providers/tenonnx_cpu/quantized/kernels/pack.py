@@ -39,7 +39,7 @@ def pack_columns(
     b: Builder, bits: int, /, words: Value, count: Value, zeros: Value, flip: Value, panel: Value,
     start: Value, weight: Value,
 ) -> None:  # fmt: skip
-    """Turns words of codes, column beside column, into the steps of a group.
+    """Turn words of codes, column beside column, into the steps of a group.
 
     ``start`` gets the sum of every column's bytes, times ``weight``.
     """
@@ -70,7 +70,7 @@ def pack_lines(
     b: Builder, bits: int, /, source: Value, stride: Value, count: Value, zeros: Value,
     flip: Value, panel: Value, start: Value, weight: Value,
 ) -> None:  # fmt: skip
-    """Interleaves rows of codes, four at a time, into the steps of a group; sums them likewise."""
+    """Interleave rows of codes, four at a time, into the steps of a group; sum them likewise."""
     width = COLUMNS * bits // 8
     narrow = v.vector(I8, width)
     flips = v.splat(b, b.trunc(flip, I8), width)
@@ -78,7 +78,7 @@ def pack_lines(
     ones = v.constant(BYTES, 1)
 
     def line(address: Value) -> Value:
-        """Loads a panel's row of codes, one to a byte."""
+        """Load a panel's row of codes, one to a byte."""
         raw = b.xor(v.load(b, narrow, address), flips)
         parts = [
             b.and_(
@@ -111,7 +111,7 @@ def pack_lines(
 
 
 def make_pack_codes(bits: int) -> Any:
-    """Returns what fills a panel of bytes from codes of so many bits."""
+    """Return what fills a panel of bytes from codes of so many bits."""
     pack_words = make_pack("f32")
     each = 8 // bits
     columns, lines = under(pack_columns, bits), under(pack_lines, bits)
@@ -120,7 +120,7 @@ def make_pack_codes(bits: int) -> Any:
     def pack_scales(
         weights: Any, row: Any, count: Any, group: Any, column: Any, target: Any
     ) -> None:
-        """Writes ``COLUMNS`` scales for every group."""
+        """Write ``COLUMNS`` scales for every group."""
         scales, by_column, block = weights.scales, weights.by_column, weights.block
         line = 4 * scales.shape[1]
         if block == group:
@@ -139,7 +139,7 @@ def make_pack_codes(bits: int) -> Any:
         weights: Any, row: Any, count: Any, group: Any, column: Any, words: Any, panel: Any,
         scales_at: Any, starts: Any,
     ) -> None:  # fmt: skip
-        """Fills a panel of ``COLUMNS`` whole columns.
+        """Fill a panel of ``COLUMNS`` whole columns.
 
         Args:
             weights: ``Weights``.

@@ -28,7 +28,7 @@ def nearest(x: Any, scale: Any) -> Any:
 
 @helper
 def round_groups(x: Any, group: Any, shift: Any, scales: Any, sums: Any, out: Any) -> None:
-    """Rounds a row to bytes: ``x = scale * byte`` about, the greatest of a group being 127.
+    """Round a row to bytes: ``x = scale * byte`` about, the greatest of a group being 127.
 
     Args:
         x: Adjacent elements, whole groups.
@@ -60,7 +60,7 @@ def round_groups(x: Any, group: Any, shift: Any, scales: Any, sums: Any, out: An
 
 @shared("tenonnx_q_order", [(bits, unit) for bits in WIDTHS for unit in (QUAD, CHUNK)])
 def order_bytes(b: Builder, bits: int, unit: int, /, row: Value, count: Value) -> None:
-    """Reorders a row of bytes, whole runs, for codes that share bytes, ``unit`` of those a run.
+    """Reorder a row of bytes, whole runs, for codes that share bytes, ``unit`` of those a run.
 
     The bytes of a run that are for the first codes come first, then those for the second ones.
     """

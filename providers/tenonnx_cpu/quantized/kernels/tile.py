@@ -34,7 +34,7 @@ def multiply_codes(
     codes: Value, scales: Value, starts: Value, count: Value, steps: Value, c: Value,
     c_row: Value, mode: Value,
 ) -> None:  # fmt: skip
-    """Computes ``C = X @ W`` or ``C += X @ W`` for some rows and ``COLUMNS``.
+    """Compute ``C = X @ W`` or ``C += X @ W`` for some rows and ``COLUMNS``.
 
     Args:
         x: Address of X, uint8 in the order of the panel's steps; ``x_row`` is bytes from row to

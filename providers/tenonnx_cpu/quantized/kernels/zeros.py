@@ -22,7 +22,7 @@ def sum_zeros(
     b: Builder, bits: int, /, zeros: Value, scales: Value, sums: Value, vectors: Value,
     flip: Value, out: Value, ahead: Value,
 ) -> None:  # fmt: skip
-    """Sums, over whole vectors of blocks, products of zero points, scales and sums of bytes."""
+    """Sum, over whole vectors of blocks, products of zero points, scales and sums of bytes."""
     each, kind = ZEROS_AT_ONCE, v.vector(F32, ZEROS_AT_ONCE)
     flip = b.trunc(flip, I8)
 
@@ -39,14 +39,14 @@ def sum_zeros(
 
 
 def make_subtract_zeros(bits: int) -> Any:
-    """Returns ``subtract_zeros`` for zero points of so many bits, column after column."""
+    """Return ``subtract_zeros`` for zero points of so many bits, column after column."""
     sum_own = under(sum_zeros, bits)
 
     @helper
     def subtract_zeros(
         weights: Any, column: Any, group_sums: Any, ratio: Any, c: Any, out: Any
     ) -> None:
-        """Subtracts what the zero points of a column bring to an element."""
+        """Subtract what the zero points of a column bring to an element."""
         scales, zeros, zero_line = weights.scales, weights.zeros, weights.zero_line
         total = np.float32(0)
         groups = group_sums.size

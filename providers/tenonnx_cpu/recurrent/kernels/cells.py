@@ -15,7 +15,7 @@ F = np.float32
 
 @helper
 def lstm_cells(line: Any, n: Any, own: Any, cell: Any, hidden: Any) -> None:
-    """Turns sums of gates (input, output, forget, cell) into the next cell and hidden state.
+    """Turn sums of gates (input, output, forget, cell) into the next cell and hidden state.
 
     Args:
         line: What the input adds to gates, from some unit's on; its other gates are ``n`` further.
@@ -38,7 +38,7 @@ def lstm_cells(line: Any, n: Any, own: Any, cell: Any, hidden: Any) -> None:
 
 @helper
 def gru_mix(update: Any, candidate: Any, before: Any, hidden: Any) -> None:
-    """Mixes the state with a candidate; the update gate's sums say how much of it stays."""
+    """Mix the state with a candidate; the update gate's sums say how much of it stays."""
     for k in range(hidden.size):
         z = vmath.gate(update[k])
         hidden[k] = (F(1) - z) * vmath.tanh(candidate[k]) + z * before[k]
@@ -46,7 +46,7 @@ def gru_mix(update: Any, candidate: Any, before: Any, hidden: Any) -> None:
 
 @helper
 def gru_reset(line: Any, n: Any, own: Any, before: Any, mixed: Any) -> None:
-    """Finishes the update gate's sums, and writes what the reset gate leaves of the state."""
+    """Finish the update gate's sums, and write what the reset gate leaves of the state."""
     count = mixed.size
     r, more = line[n:], own[count:]
     for k in range(count):
@@ -57,7 +57,7 @@ def gru_reset(line: Any, n: Any, own: Any, before: Any, mixed: Any) -> None:
 
 @helper
 def gru_after(line: Any, n: Any, own: Any, bias: Any, before: Any, hidden: Any) -> None:
-    """Takes a step of a GRU whose reset gate scales what the state adds to the candidate."""
+    """Take a step of a GRU whose reset gate scales what the state adds to the candidate."""
     count = hidden.size
     r, candidate, more, product = line[n:], line[2 * n :], own[count:], own[2 * count :]
     for k in range(count):
@@ -72,7 +72,7 @@ def finish_units(
     kind: Any, phase: Any, line: Any, n: Any, own: Any, bias: Any, before: Any, mixed: Any,
     cell: Any, hidden: Any,
 ) -> None:  # fmt: skip
-    """Takes some units of one item a step further, or a GRU's to its second phase.
+    """Take some units of one item a step further, or a GRU's to its second phase.
 
     Args:
         kind: Of the layer.

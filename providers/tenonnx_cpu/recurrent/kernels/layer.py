@@ -26,7 +26,7 @@ product = pasted(make_product("f32"))
 
 @helper
 def add_biases(shape: Any, b: Any, width: Any, biases: Any) -> None:
-    """Writes what is added to the gates whatever the inputs are.
+    """Write what is added to the gates whatever the inputs are.
 
     What the reset gate scales is added later.
     """
@@ -41,7 +41,7 @@ def add_biases(shape: Any, b: Any, width: Any, biases: Any) -> None:
 
 @helper
 def start_states(shape: Any, states: Any, memory: Any, start: Any) -> None:
-    """Puts states where steps find them; zeros if none are given."""
+    """Put states where steps find them; zeros if none are given."""
     n, batch, pitch = shape[at.N], shape[at.BATCH], shape[at.PITCH]
     for way in range(shape[at.WAYS]):
         for item in range(batch):
@@ -53,7 +53,7 @@ def start_states(shape: Any, states: Any, memory: Any, start: Any) -> None:
 
 @helper
 def end_states(shape: Any, memory: Any, start: Any, states: Any) -> None:
-    """Gives out the last states."""
+    """Give out the last states."""
     n, batch, pitch = shape[at.N], shape[at.BATCH], shape[at.PITCH]
     for way in range(shape[at.WAYS]):
         for item in range(batch):
@@ -79,7 +79,7 @@ def run_layer(  # type: ignore[no-untyped-def] # the signature has them
     shape, x, w, r, h, c, b, lengths, y, hidden, cell, memory, gates, offsets, residual,
     refusal,
 ):  # fmt: skip
-    """Runs a recurrent layer.
+    """Run a recurrent layer.
 
     Args:
         shape: The numbers of ``recurrent.layout.Layout``.

@@ -27,13 +27,13 @@ dots = make_dot_lines("f32")
 
 @helper
 def panels(count: Any) -> Any:
-    """Returns how many panels so many columns take."""
+    """Return how many panels so many columns take."""
     return -(-count // COLUMNS)
 
 
 @helper
 def pack_rows(weights: Any, row: Any, count: Any, depth: Any, target: Any) -> Any:
-    """Packs rows of ``weights`` as panels of columns; returns the address after them."""
+    """Pack rows of ``weights`` as panels of columns; return the address after them."""
     for column in range(0, count, COLUMNS):
         source = weights + 4 * depth * (row + column)
         pack(source, 4, 4 * depth, depth, min(COLUMNS, count - column), target)
@@ -43,7 +43,7 @@ def pack_rows(weights: Any, row: Any, count: Any, depth: Any, target: Any) -> An
 
 @parallel
 def pack_part(arguments: Any, task: Any, worker: Any) -> None:
-    """Packs the weights of some units: gate by gate, or those of all units in one."""
+    """Pack the weights of some units: gate by gate, or those of all units in one."""
     shape, weights, memory = arguments
     width, n = weights.shape[1], weights.shape[2]
     parts, units = shape[at.PARTS], shape[at.UNITS]
@@ -66,7 +66,7 @@ def sum_gates(
     gates: Any, state: Any, state_row: Any, units: Any, n: Any, rows: Any, weights: Any, sums: Any,
     row: Any, edge: Any, odd: Any,
 ) -> None:  # fmt: skip
-    """Writes what the state adds to gates, for some units.
+    """Write what the state adds to gates, for some units.
 
     Args:
         gates: How many.
@@ -104,7 +104,7 @@ def sum_directly(
     layer: Any, moment: Any, way: Any, first: Any, count: Any, gate: Any, gates: Any, state: Any,
     sums: Any, row: Any,
 ) -> None:  # fmt: skip
-    """Writes what inputs and state add to some gates of some units, from weights where they are.
+    """Write what inputs and state add to some gates of some units, from weights where they are.
 
     Both inputs and ``sums`` are all that one moment needs of them; what the inputs add is written
     once, with the gates of the first phase.
@@ -139,14 +139,14 @@ def sum_directly(
 
 @helper
 def length_of(layer: Any, item: Any) -> Any:
-    """Returns how many steps an item has."""
+    """Return how many steps an item has."""
     lengths, steps = layer[4], layer[0][at.STEPS]
     return lengths[item] if lengths.size else steps
 
 
 @helper
 def time_of(layer: Any, way: Any, item: Any, moment: Any) -> Any:
-    """Returns what is read and written at a moment: directions may run backwards.
+    """Return what is read and written at a moment: directions may run backwards.
 
     After an item's last step that is zeros, where nothing has been written.
     """
@@ -159,7 +159,7 @@ def time_of(layer: Any, way: Any, item: Any, moment: Any) -> Any:
 def take_step(
     phase: Any, moment: Any, part: Any, top: Any, high: Any, worker: Any, layer: Any
 ) -> None:
-    """Takes some units of some items one step further; GRU needs a second phase for that.
+    """Take some units of some items one step further; GRU needs a second phase for that.
 
     Sums are apart from what other threads write: cores that read ahead would fetch it in between.
     """
@@ -191,7 +191,7 @@ def finish_item(
     layer: Any, phase: Any, moment: Any, way: Any, item: Any, first: Any, count: Any, before: Any,
     sums: Any,
 ) -> None:  # fmt: skip
-    """Makes the next states of some units of one item from the sums of their gates."""
+    """Make the next states of some units of one item from the sums of their gates."""
     shape, _, _, r, _, b, y, memory = layer
     batch, n, pitch, ways = shape[at.BATCH], shape[at.N], shape[at.PITCH], r.shape[0]
     width = r.shape[1]
@@ -221,14 +221,14 @@ def finish_item(
 
 @parallel
 def run_units(arguments: Any, task: Any, worker: Any) -> None:
-    """Takes a step with some units of one direction, as ``take_step``."""
+    """Take a step with some units of one direction, as ``take_step``."""
     phase, moment, layer = arguments
     take_step(phase, moment, task, 0, layer[0][at.BATCH], worker, layer)
 
 
 @parallel
 def run_items(arguments: Any, task: Any, worker: Any) -> None:
-    """Takes several steps of some items in one direction, which wait for no other thread's."""
+    """Take several steps of some items in one direction, which wait for no other thread's."""
     first, last, layer = arguments
     shape = layer[0]
     way, top = task // shape[at.GROUPS], task % shape[at.GROUPS] * shape[at.ITEMS]

@@ -10,19 +10,16 @@ from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, f64, helper, i64, 
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vmath
 from tenonnx_cpu.jit.vectors.views import floats, on_stack
-from tenonnx_cpu.reduce.kernels import GREATEST, LEAST, PRODUCT, SQUARES, SUM
+from tenonnx_cpu.reduce.kernels import GREATEST, LEAST, PRODUCT, SPAN, SQUARES, SUM
 
 F = np.float32
 TOGETHER = 8
 """Rows that are added to each other before they are to others' sum, so that less is lost."""
 
-SPAN = 1024
-"""Columns of a task: they stay in the cache from row to row."""
-
 
 @helper
 def combine(kind: Any, x: Any, y: Any) -> None:
-    """Takes a row into what other rows came to; NaN is the greatest and the least.
+    """Take a row into what other rows came to; NaN is the greatest and the least.
 
     Sums are in float64: of squares the square of a mean may be taken, which leaves few digits.
     """
@@ -45,19 +42,19 @@ def combine(kind: Any, x: Any, y: Any) -> None:
 
 @vmath.exact
 def tree(a: Any, b: Any, c: Any, d: Any) -> Any:
-    """Adds in this order."""
+    """Add in this order."""
     return (a + b) + (c + d)
 
 
 @vmath.exact
 def squares(a: Any, b: Any, c: Any, d: Any) -> Any:
-    """Adds squares in this order."""
+    """Add squares in this order."""
     return (a * a + b * b) + (c * c + d * d)
 
 
 @helper
 def combine_together(kind: Any, start: Any, stride: Any, y: Any) -> None:
-    """Adds ``TOGETHER`` rows, or their squares, to what other rows came to."""
+    """Add ``TOGETHER`` rows, or their squares, to what other rows came to."""
     width = y.size
     a, b = floats(start, width), floats(start + stride, width)
     c, d = floats(start + 2 * stride, width), floats(start + 3 * stride, width)
@@ -75,7 +72,7 @@ def combine_together(kind: Any, start: Any, stride: Any, y: Any) -> None:
 
 @helper
 def total(kind: Any, x: Any) -> Any:
-    """Returns what a row comes to, in float64."""
+    """Return what a row comes to, in float64."""
     if kind in (GREATEST, LEAST):
         best = x[0]
         for i in range(x.size):
@@ -101,7 +98,7 @@ def total(kind: Any, x: Any) -> Any:
 def add_rows(
     kind: Any, start: Any, count: Any, inner: Any, results: Any, scale: Any, root: Any
 ) -> None:
-    """Adds rows, or their squares, in float64."""
+    """Add rows, or their squares, in float64."""
     width = results.size
     whole = on_stack(SPAN, np.float64)[:width]
     for i in range(width):
@@ -119,7 +116,7 @@ def add_rows(
 
 @parallel
 def reduce_rows(arguments: Any, task: Any, worker: Any) -> None:
-    """Reduces some rows to a number each, or some columns."""
+    """Reduce some rows to a number each, or some columns."""
     x, y, shape, scale, root = arguments
     kind, outer, count, inner, grain = shape[0], shape[1], shape[2], shape[3], shape[4]
     if inner == 1:
@@ -149,7 +146,7 @@ def reduce_rows(arguments: Any, task: Any, worker: Any) -> None:
     Contract(launch="axes are the input's, and have elements"),
 )
 def reduce(x, y, shape, scale, root, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Reduces the middle one of three axes.
+    """Reduce the middle one of three axes.
 
     Args:
         x: The elements.

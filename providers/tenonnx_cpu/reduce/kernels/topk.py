@@ -1,4 +1,4 @@
-"""The k greatest or least of each row, kept in a heap."""
+"""The k greatest or least of each row, of any type and along any axis, kept in a heap."""
 
 from __future__ import annotations
 
@@ -6,61 +6,103 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i64, kernel, size
+from tenonnx_cpu.jit.compiling import Contract, In, Out, helper, i64, inlined, kernel, size, u8
 from tenonnx_cpu.jit.threads.parallel_for import parallel
+from tenonnx_cpu.jit.vectors.named import named
+from tenonnx_cpu.jit.vectors.views import elements
+from tenonnx_cpu.reduce.kernels import COLUMNS, FLOATING, TOP_K_FIELDS, UNSIGNED
+
+top_k_sizes = named("TopKSizes", TOP_K_FIELDS)
+
+
+@inlined
+def infinity_of(most: Any) -> Any:
+    """Return the bits of infinity, of the greatest integer of the type: float16, 32 or 64."""
+    digits = 10 if most == 0x7FFF else 23 if most == 0x7FFFFFFF else 52
+    return (most >> digits) << digits
+
+
+@inlined
+def key_of(bits: Any, order: Any, largest: Any, most: Any) -> Any:
+    """Return an integer in whose order elements come, the last first.
+
+    Args:
+        bits: The element's bits as a signed integer.
+        order: One of ``reduce.kernels``.
+        largest: Whether the greatest come first.
+        most: The greatest integer of the type.
+    """
+    key = bits
+    if order == UNSIGNED:
+        key = bits ^ ~most
+    elif order == FLOATING:
+        magnitude = bits & most
+        infinity = infinity_of(most)
+        key = magnitude if bits >= 0 else -magnitude
+        key = infinity + 1 if magnitude > infinity else key
+    return key if largest else ~key
 
 
 @helper
 def is_worse(x: Any, i: Any, y: Any, j: Any) -> Any:
-    """Says whether x, at place i, comes after y, at place j; NaN comes last."""
-    if x != x or y != y:
-        return (x != x) & ((y == y) | (i > j))
+    """Return whether key x, at place i, comes after y, at place j."""
     return (x < y) | ((x == y) & (i > j))
 
 
 @helper
-def sink(values: Any, places: Any, count: Any) -> None:
-    """Moves the first of a heap down to where none below is worse."""
-    x, i = values[0], places[0]
+def sink(keys: Any, places: Any, count: Any) -> None:
+    """Move the first of a heap down to where none below is worse."""
+    x, i = keys[0], places[0]
     at = 0
     while 2 * at + 1 < count:
         child = 2 * at + 1
         if child + 1 < count and is_worse(
-            values[child + 1], places[child + 1], values[child], places[child]
+            keys[child + 1], places[child + 1], keys[child], places[child]
         ):
             child += 1
-        if not is_worse(values[child], places[child], x, i):
+        if not is_worse(keys[child], places[child], x, i):
             break
-        values[at], places[at] = values[child], places[child]
+        keys[at], places[at] = keys[child], places[child]
         at = child
-    values[at], places[at] = x, i
+    keys[at], places[at] = x, i
 
 
 @helper
-def rise(values: Any, places: Any, at: Any) -> None:
-    """Moves the last of a heap up to where none above is less bad."""
-    x, i = values[at], places[at]
+def rise(keys: Any, places: Any, at: Any) -> None:
+    """Move the last of a heap up to where none above is less bad."""
+    x, i = keys[at], places[at]
     while at > 0:
         parent = (at - 1) // 2
-        if not is_worse(x, i, values[parent], places[parent]):
+        if not is_worse(x, i, keys[parent], places[parent]):
             break
-        values[at], places[at] = values[parent], places[parent]
+        keys[at], places[at] = keys[parent], places[parent]
         at = parent
-    values[at], places[at] = x, i
+    keys[at], places[at] = x, i
 
 
-@helper
-def select(x: Any, sign: Any, values: Any, places: Any) -> None:
-    """Finds the first of a row in order; the heap, whose first is the worst, is the result."""
-    count = values.size
+@inlined
+def select(x: Any, values: Any, places: Any, order: Any, largest: Any, most: Any) -> None:
+    """Find the first of a row in order, the first of equals first.
+
+    ``values`` holds a heap of keys before, whose first is the worst.
+
+    Args:
+        x: The row, as signed integers of its elements' size.
+        values: The elements that are found, likewise; as many as there are ``places``.
+        places: Where they are.
+        order: One of ``reduce.kernels``.
+        largest: Whether the greatest come first.
+        most: The greatest integer of the type.
+    """
+    count = places.size
     for i in range(count):
-        values[i], places[i] = sign * x[i], i
+        values[i], places[i] = key_of(x[i], order, largest, most), i
         rise(values, places, i)
     for i in range(count, x.size):
-        value = sign * x[i]
+        key = key_of(x[i], order, largest, most)
         # Of equals the one that is there comes first.
-        if value > values[0] or (values[0] != values[0] and value == value):
-            values[0], places[0] = value, i
+        if key > values[0]:
+            values[0], places[0] = key, i
             sink(values, places, count)
     for last in range(count - 1, 0, -1):
         worst, place = values[0], places[0]
@@ -71,28 +113,94 @@ def select(x: Any, sign: Any, values: Any, places: Any) -> None:
         values[i] = x[places[i]]
 
 
+@inlined
+def select_columns(
+    x: Any, values: Any, places: Any, block: Any, sizes: Any, own: Any, dtype: Any, most: Any
+) -> None:
+    """Find the first along an axis whose rows lie beside each other, some at a time.
+
+    Args:
+        x: Address of the elements, as of the others.
+        values: Of the elements that are found.
+        places: Of their places.
+        block: The block's number.
+        sizes: The numbers.
+        own: Of the worker's memory: rows, then what is found, then its places.
+        dtype: Integers of the elements' size.
+        most: The greatest of them.
+    """
+    count, length, inner = sizes.count, sizes.length, sizes.inner
+    blocks = -(-inner // COLUMNS)
+    stack, left = block // blocks, block % blocks * COLUMNS
+    width = min(COLUMNS, inner - left)
+    found = own + COLUMNS * length * sizes.size
+    numbers = found + count * 8
+    for n in range(length):
+        at = (stack * length + n) * inner + left
+        line = elements(x + at * sizes.size, width, dtype)
+        rows = elements(own, COLUMNS * length, dtype)
+        for i in range(width):
+            rows[i * length + n] = line[i]
+    for i in range(width):
+        row = elements(own + i * length * sizes.size, length, dtype)
+        some, where = elements(found, count, dtype), elements(numbers, count, np.int64)
+        select(row, some, where, sizes.order, sizes.largest, most)
+        first = stack * count * inner + left + i
+        out = elements(values + first * sizes.size, (count - 1) * inner + 1, dtype)
+        to = elements(places + first * 8, (count - 1) * inner + 1, np.int64)
+        for n in range(count):
+            out[n * inner], to[n * inner] = some[n], where[n]
+
+
+@helper
+def select_some(
+    x: Any, values: Any, places: Any, own: Any, sizes: Any, task: Any, dtype: Any, most: Any
+) -> None:
+    """Find the first of some rows, of one type."""
+    count, length = sizes.count, sizes.length
+    rows = sizes.outer if sizes.inner == 1 else sizes.outer * -(-sizes.inner // COLUMNS)
+    for row in range(task * sizes.grain, min(rows, (task + 1) * sizes.grain)):
+        if sizes.inner == 1:
+            line = elements(x + row * length * sizes.size, length, dtype)
+            out = elements(values + row * count * sizes.size, count, dtype)
+            to = elements(places + row * count * 8, count, np.int64)
+            select(line, out, to, sizes.order, sizes.largest, most)
+        else:
+            select_columns(x, values, places, row, sizes, own, dtype, most)
+
+
 @parallel
 def select_rows(arguments: Any, task: Any, worker: Any) -> None:
-    """Finds the first of some rows."""
-    x, values, places, sign, grain = arguments
-    for row in range(task * grain, min(x.shape[0], (task + 1) * grain)):
-        select(x[row], sign, values[row], places[row])
+    """Find the first of some rows."""
+    x, values, places, memory, sizes = arguments
+    own = memory + worker * sizes.share
+    if sizes.size == 1:
+        select_some(x, values, places, own, sizes, task, np.int8, np.int8(0x7F))
+    elif sizes.size == 2:
+        select_some(x, values, places, own, sizes, task, np.int16, np.int16(0x7FFF))
+    elif sizes.size == 4:
+        select_some(x, values, places, own, sizes, task, np.int32, np.int32(0x7FFFFFFF))
+    else:
+        select_some(x, values, places, own, sizes, task, np.int64, np.int64(0x7FFFFFFFFFFFFFFF))
 
 
 @kernel(
-    (In(f32, 2), Out(f32, 2), Out(i64, 2), size, size, size),
-    Contract(values="k is at most the axis, in each run"),
+    (In(u8, 1), Out(u8, 1), Out(i64, 1), Out(u8, 1), In(i64, 1), size),
+    Contract(launch="elements have an order", values="k is at most the axis, in each run"),
 )
-def top_k(x, values, places, largest, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Finds the first elements of each row in order, the first of equals first, NaN last.
+def top_k(x, values, places, memory, numbers, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Find the first elements of each row in order, the first of equals first.
+
+    NaN is the greatest.
 
     Args:
-        x: The rows.
-        values: The elements, as many as there are columns; at least one.
+        x: The rows' bytes.
+        values: The elements' bytes, at least one of each row.
         places: Where they are.
-        largest: The greatest are first, or the least.
-        grain: Rows of a task.
+        memory: A share of each worker, if rows are not of the last axis.
+        numbers: As ``tenonnx_cpu.reduce.kernels.TOP_K_FIELDS`` says.
         threads: How many threads to use.
     """
-    sign = np.float32(1 if largest else -1)
-    select_rows((x, values, places, sign, grain), -(-x.shape[0] // grain), threads)
+    sizes = top_k_sizes(numbers)
+    given = x.ctypes.data, values.ctypes.data, places.ctypes.data, memory.ctypes.data, sizes
+    select_rows(given, sizes.tasks, threads)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections import Counter
 from collections.abc import Sequence
@@ -40,7 +39,7 @@ class CountingExecutionProvider(ArrayProvider):
     _lock: ClassVar[threading.Lock] = threading.Lock()
 
     def compile(self, segment: tenonnx.Segment) -> Sequence[tenonnx.Step]:
-        """Returns the steps of an array provider, each with a counter around its call."""
+        """Return the steps of an array provider, each with a counter around its call."""
         return [self._counted(step) for step in super().compile(segment)]
 
     def _counted(self, step: tenonnx.Step) -> tenonnx.Step:
@@ -56,4 +55,4 @@ class CountingExecutionProvider(ArrayProvider):
                 calls[name] += 1
             return call(*inputs)
 
-        return dataclasses.replace(step, call=counted)
+        return step.called(counted)

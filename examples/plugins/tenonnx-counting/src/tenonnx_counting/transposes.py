@@ -8,7 +8,7 @@ import tenonnx
 
 
 def merge_transposes(model: ir.Model, context: tenonnx.TransformContext) -> bool:
-    """Merges every Transpose into the one that it reads from; returns whether there were any."""
+    """Merge every Transpose into the one that it reads from; return whether there were any."""
     del context
     return sum(_merge(node) for graph in model.graphs() for node in graph) > 0
 
@@ -38,7 +38,7 @@ def _merge(second: ir.Node) -> bool:
 
 
 def _previous(node: ir.Node) -> ir.Node | None:
-    """Returns the Transpose that a Transpose of the same graph reads from."""
+    """Return the Transpose that a Transpose of the same graph reads from."""
     if not _is_transpose(node) or node.inputs[0] is None:
         return None
     producer = node.inputs[0].producer()
@@ -52,7 +52,7 @@ def _is_transpose(node: ir.Node) -> bool:
 
 
 def _compose(first: ir.Node, second: ir.Node) -> list[int]:
-    """Returns the order of axes of both; ``[]``, the identity, if neither says its own."""
+    """Return the order of axes of both; ``[]``, the identity, if neither says its own."""
     one, two = _order(first), _order(second)
     one = one or [*reversed(range(len(two)))]
     two = two or [*reversed(range(len(one)))]

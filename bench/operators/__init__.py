@@ -1,0 +1,1 @@
+"""Every operator that onnxruntime runs on CPUs, alone, beside it."""

@@ -1,0 +1,1 @@
+"""Runs whose shapes change, and graphs of many nodes."""

@@ -1,0 +1,1 @@
+"""A folder for ``sys.path``: ``import onnxruntime`` finds tenonnx in it."""

@@ -1,0 +1,1 @@
+"""A module that has nothing in onnxruntime either, where no library must be loaded first."""

@@ -1,0 +1,123 @@
+"""Captures of a plan's first run, kept beside the plan for later processes.
+
+That is which kernels are launched, for inputs of its shapes. A plan is kept before it runs, and
+its captures when it has run, in a file of their own.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import pickle
+import weakref
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenonnx.plan_cache import NotCacheable, files
+from tenonnx.weights.mapping import Identity
+
+if TYPE_CHECKING:
+    from tenonnx.interface.session_facts import Session
+    from tenonnx.plan_cache.unpickling import Surroundings
+    from tenonnx.plan_cache.weights import Pool
+    from tenonnx.planning.plan import Code, Plan
+
+log = logging.getLogger("tenonnx.plans")
+
+
+def take(path: str, identity: Identity, plan: Plan, found: Surroundings) -> bool:
+    """Have a plan's captures replayed, if they are cached; return whether they are.
+
+    Args:
+        path: The plan's file.
+        identity: That file's.
+        plan: The plan, as it was loaded.
+        found: What it found when it was loaded.
+    """
+    from tenonnx.plan_cache import unpickling
+
+    namespace = plan._code.namespace
+    try:
+        file = files.read(path_of(path))
+        if unpickling.plain(file.checks) != tuple(identity):
+            raise NotCacheable("they are of another file")
+        captures = unpickling.loaded(file.parts, file.apart, found)
+        for name, each in captures.items():
+            namespace[name].__self__.__take__(each, namespace)
+    except OSError:
+        return False
+    except Exception as error:  # a damaged file may say anything
+        log.info("captures of %s are not used: %s", path, error)
+        return False
+    return True
+
+
+def path_of(plan: str | os.PathLike[str]) -> str:
+    """Return where the captures of a plan are, or are to be."""
+    return os.path.splitext(plan)[0] + files.CAPTURES
+
+
+def store_after_first_run(session: Session, plan: str, pool: Pool) -> None:
+    """Store the captures of a session's plan when it has run.
+
+    Args:
+        session: It.
+        plan: The plan's file.
+        pool: The small weights that are there.
+    """
+    own = session._plan
+    if not any(_captured(own._code.namespace)):
+        return
+    # The plan has these, so that neither it nor the session may be held.
+    there = weakref.ref(session)
+
+    def watched(code: Code) -> Code:
+        def run(*inputs: Any) -> tuple[Any, ...]:
+            outputs = code.run(*inputs)
+            if (session := there()) is not None and session._plan.unwatch(run, code):
+                _keep(session, plan, pool)
+            return outputs
+
+        return code._replace(run=run)
+
+    own.watch(watched)
+
+
+def _captured(namespace: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield what may have captures, by the names that the plan's code has for it."""
+    for name, called in namespace.items():
+        own = getattr(called, "__self__", None)
+        if hasattr(own, "__captures__"):
+            yield name, own
+
+
+def _kept(namespace: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield what can be kept of them."""
+    names = {id(each): name for name, each in namespace.items() if isinstance(each, np.ndarray)}
+    for name, own in _captured(namespace):
+        try:
+            if made := own.__captures__(names):
+                yield name, made
+        except NotCacheable as why:
+            log.debug("captures of %s are not kept: %s", name, why)
+
+
+def _keep(session: Session, plan: str, pool: Pool) -> None:
+    from tenonnx.plan_cache.pickling import Pickler, dumped
+    from tenonnx.plan_cache.weights import Stores
+
+    try:
+        identity = tuple(Identity.of(os.stat(plan)))
+        captures = dict(_kept(session._plan._code.namespace))
+        if not captures:
+            return
+        pickler = Pickler(Stores(session.registry, pool), session._options, session._providers)
+        content, apart = dumped(pickler, captures)
+        text = io.BytesIO()
+        pickle.Pickler(text, pickle.HIGHEST_PROTOCOL).dump(identity)
+        files.write(path_of(plan), text.getvalue(), content, [each.raw() for each in apart])
+    except (NotCacheable, OSError) as why:
+        log.debug("captures are not kept: %s", why)

@@ -1,0 +1,261 @@
+"""The key of a compiled plan: two processes of one key compile the same plan."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenonnx import distributions
+from tenonnx.distributions import EntryPoint
+from tenonnx.interface import config
+from tenonnx.plan_cache import NotCacheable, admitted
+from tenonnx.weights.mapping import State, state_from
+
+if TYPE_CHECKING:
+    from tenonnx.options import SessionOptions
+
+VERSION = "plan 9"
+
+INFO = (".dist-info", ".egg-info")
+
+PATH, STATE = 5, 6
+"""The indices of the facts that are the model's path, and its file's state."""
+
+BEGAN = time.time_ns() - 10_000_000
+"""The time of this process's first import of code; clocks of file systems are a little behind."""
+
+TICK = 10_000_000
+"""Nanoseconds in which several writes to a file may have one time."""
+
+OPTIMIZED = sys.flags.optimize
+"""Python's level of optimization. Some levels drop constants by which functions are found."""
+
+PREFIXES = ("TENONNX_", "NUMBA_", "ORT_LOAD_")
+PLACES = frozenset({"TENONNX_CACHE_DIR", "TENONNX_CACHE_SIZE"})
+"""Variables that say where and how much is kept, not what."""
+
+TRUST_VARIABLE = "TENONNX_TRUST_COMPILED"
+"""The folders whose compiled files are the caller's own."""
+
+WITHOUT_EFFECT = frozenset(
+    {"logid", "log_severity_level", "log_verbosity_level", "profile_file_prefix"}
+    | {"trust_compiled_plan"}
+)
+"""Options that change nothing of a plan."""
+
+OF_THE_PROCESS = ("weights", "plugins", "operators", "_initializers", "_files")
+"""Options that mean nothing to another process."""
+
+AT_ONCE = ("enable_profiling", "optimized_model_filepath", "_cancelled")
+"""Options that want more of a session than a plan, and at once."""
+
+
+def facts(
+    path: str,
+    options: SessionOptions,
+    requests: Sequence[Any] | None,
+    provider_options: Sequence[Mapping[str, Any]] | None,
+    disabled: Sequence[str],
+) -> tuple[Any, ...]:
+    """Return what a plan depends on that is known before anything is read.
+
+    Args:
+        path: The model's.
+        options: The session's, with the process's defaults.
+        requests: The providers that were asked for.
+        provider_options: Their options.
+        disabled: Transforms not to run.
+
+    Raises:
+        NotCacheable: It depends on something that other processes do not have.
+    """
+    refuse(options)
+    entries = admitted.plugins()
+    refuse_registered(entries)
+    return (
+        VERSION, distributions.release(), sys.version, OPTIMIZED, np.__version__,
+        os.path.abspath(path), state_of(path),
+        tuple(options_of(options)), plain(requests), plain(provider_options), tuple(disabled),
+        tuple(variables()), sources(entries),
+    )  # fmt: skip
+
+
+def refuse(options: SessionOptions) -> None:
+    """Raise NotCacheable if options name what is the process's, or want more than a plan."""
+    for name in OF_THE_PROCESS:
+        given = getattr(options, name)
+        if given is not None and (not hasattr(given, "__len__") or len(given)):
+            raise NotCacheable(f"the options have {name.strip('_')} of this process")
+    for name in AT_ONCE:
+        if getattr(options, name):
+            raise NotCacheable(f"the options have {name.strip('_')}")
+    if options.time_limit is not None:
+        raise NotCacheable("the options have a time_limit")
+    if options.allowed_roots or options.entry(config.DATA_FOLDER):
+        raise NotCacheable("external data may lie in one of several folders")
+
+
+def refuse_registered(entries: Sequence[EntryPoint]) -> None:
+    """Raise NotCacheable if this process has plug-ins or operators that others do not have."""
+    manager = sys.modules.get("tenonnx.plugins.manager")
+    plugins = getattr(manager, "_default", None)
+    known = {f"{e.distribution} {e.version}" for e in entries}
+    if plugins is not None:
+        for record in plugins.records:
+            if record.distribution not in known and record.error is None:
+                raise NotCacheable(f"the plug-in {record.name} was registered by the program")
+        if {e.name for e in entries}.difference(record.name for record in plugins.records):
+            raise NotCacheable("plug-ins were installed since this process began")
+    custom = sys.modules.get("tenonnx.custom_ops")
+    if custom is not None and len(custom.GLOBAL):
+        raise NotCacheable("operators were registered by the program")
+
+
+def state_of(path: str) -> State:
+    """Return what tells a file's state from every other.
+
+    Raises:
+        NotCacheable: It cannot be looked at.
+    """
+    try:
+        status = os.stat(path)
+        if 0 < (young := status.st_ctime_ns + TICK - time.time_ns()) <= TICK:
+            time.sleep(young / 1e9)  # whatever is written from now on has another time
+            status = os.stat(path)
+    except (OSError, ValueError) as error:
+        raise NotCacheable(f"{path} cannot be looked at: {error}") from error
+    return state_from(status)
+
+
+def options_of(options: SessionOptions) -> Iterator[tuple[str, Any]]:
+    """Yield the options that change a plan, by name, as what says all of them."""
+    for name, value in sorted(vars(options).items()):
+        if name not in WITHOUT_EFFECT and name not in OF_THE_PROCESS:
+            yield name, plain(value)
+
+
+def plain(value: Any) -> Any:
+    """Return a value whose representation says all of it.
+
+    Raises:
+        NotCacheable: There is none.
+    """
+    if value is None or isinstance(value, str | bool | int | float):
+        return value.__class__.__name__, repr(value)
+    if isinstance(value, Mapping):
+        return tuple(sorted((plain(k), plain(v)) for k, v in value.items()))
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, tuple | list):
+        return tuple(map(plain, value))
+    raise NotCacheable(
+        f"{type(value).__name__} in the options or providers belongs to this process"
+    )
+
+
+def variables() -> Iterator[tuple[str, str]]:
+    """Yield the environment's variables that change a plan."""
+    for name, value in sorted(os.environ.items()):
+        if name.startswith(PREFIXES) and name not in PLACES:
+            yield name, value
+
+
+def sources(entries: Sequence[EntryPoint]) -> tuple[Any, ...]:
+    """Return plug-ins that are installed, and what tells their code's state from others.
+
+    Of what they import of others, such as onnx, it is the versions.
+
+    Raises:
+        NotCacheable: It has changed since this process began, which may have imported either.
+    """
+    lists: dict[str, tuple[int, ...]] = {}
+    states = tuple((root, _state_of_code(root, whose, lists)) for root, whose in packages(entries))
+    return tuple(map(tuple, entries)), states, installations(tuple(sys.path))
+
+
+def packages(entries: Sequence[EntryPoint]) -> list[tuple[str, str]]:
+    """Return the packages of code that plans name, and the distributions that they are of."""
+    roots = {"tenonnx": "tenonnx", "tenonnx_array": "tenonnx"}
+    roots.update((e.value.partition(":")[0].partition(".")[0], e.distribution) for e in entries)
+    return sorted(roots.items())
+
+
+def _state_of_code(
+    package: str, distribution: str, lists: dict[str, tuple[int, ...]]
+) -> tuple[Any, ...] | None:
+    """Return the state of a package's files: of the list of them, if they are installed.
+
+    Args:
+        package: Its name.
+        distribution: Its distribution.
+        lists: The states of the lists that were looked at, by their paths.
+    """
+    folder = folder_of(package)
+    if folder is None:
+        return None
+    record = distributions.record(distribution)
+    found: dict[str, tuple[int, ...]] = {}
+    if record is not None and is_beside(record, folder):
+        if record not in lists:
+            lists[record] = state_of(record)
+        found["RECORD"] = lists[record]
+    elif os.path.isdir(folder):
+        found.update(_first_seen(folder))
+    else:
+        found[folder] = state_of(folder)
+    if max((state[-1] for state in found.values()), default=0) > BEGAN:
+        raise NotCacheable(f"{package} has changed since this process began")
+    return tuple(sorted(found.items()))
+
+
+@functools.cache
+def folder_of(package: str) -> str | None:
+    """Return the folder of a package, or the file of a module, without importing it."""
+    found = find_spec(package)
+    if found is None:
+        return None
+    return next(iter(found.submodule_search_locations or ()), found.origin)
+
+
+def is_beside(record: str, folder: str) -> bool:
+    """Return whether the list of a distribution's files is that of the package in a folder."""
+    return os.path.dirname(os.path.dirname(record)) == os.path.dirname(folder)
+
+
+@functools.cache
+def installations(path: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of the folders of all distributions' metadata, which have versions."""
+    names: set[str] = set()
+    for folder in path:
+        with contextlib.suppress(OSError):
+            names.update(n for n in os.listdir(folder or ".") if n.endswith(INFO))
+    return tuple(sorted(names))
+
+
+@functools.cache
+def _first_seen(folder: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Return ``modules``, as they were when the process looked first.
+
+    It has imported most of them by then. Later states would be those of other processes' plans.
+    """
+    return tuple(modules(folder))
+
+
+def modules(folder: str) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield the modules below a folder, and the state of each one's file."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                status = entry.stat()
+                times = status.st_mtime_ns, status.st_ctime_ns
+                yield entry.path, (status.st_size, status.st_ino, *times)
+            elif "." not in entry.name and entry.name != "__pycache__" and entry.is_dir():
+                yield from modules(entry.path)

@@ -1,0 +1,114 @@
+"""Outcomes of a run: it raises, crashes, hangs, or its outputs are not those expected."""
+
+from __future__ import annotations
+
+import enum
+import signal
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tenonnx.errors import TenonnxError
+from tenonnx_bench.differences import Difference, differences
+
+
+class Kind(enum.StrEnum):
+    """The ways in which a model fails, and the one in which it does not."""
+
+    FINE = "fine"
+    RAISES = "raises"
+    CRASHES = "crashes"
+    HANGS = "hangs"
+    DIFFERS = "differs"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The end of opening and running a model.
+
+    Attributes:
+        kind: The way.
+        place: Where: class, file and line of what was raised, or a signal's name. Two outcomes of
+            one kind and place are the same failure.
+        text: A sentence for people.
+        outputs: The names of the outputs that differ.
+    """
+
+    kind: Kind
+    place: str = ""
+    text: str = ""
+    outputs: tuple[str, ...] = ()
+
+    def is_like(self, other: Outcome) -> bool:
+        """Return whether both are the same failure."""
+        return (self.kind, self.place) == (other.kind, other.place)
+
+
+def raised(error: BaseException) -> Outcome:
+    """Return the outcome of a run that raised."""
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    # Generated code has other names and lines in every model.
+    frames = [f for f in traceback.extract_tb(cause.__traceback__) if f.filename[:1] != "<"]
+    where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    said = str(error.args[0]) if isinstance(error, TenonnxError) and error.args else str(error)
+    name = type(cause).__name__
+    return Outcome(Kind.RAISES, f"{name}{where}", f"{type(error).__name__}: {said}")
+
+
+def crashed(code: int, said: str = "") -> Outcome:
+    """Return the outcome of a process that ended by a signal, or with an exit code.
+
+    Args:
+        code: As ``subprocess`` has it: a negative one is a signal's number.
+        said: The end of its output.
+    """
+    name = f"exit code {code}"
+    if code < 0:
+        known = {each.value: each.name for each in signal.Signals}
+        name = known.get(-code, f"signal {-code}")
+    more = f"; {said}" if said else ""
+    return Outcome(Kind.CRASHES, name, f"the process ended with {name}{more}")
+
+
+def compared(
+    names: Sequence[str],
+    found: Sequence[Any],
+    expected: Sequence[Any],
+    relative: float | None,
+    absolute: float | None,
+) -> Outcome:
+    """Return the outcome of a run whose outputs are compared with expected ones.
+
+    Args:
+        names: The outputs' names.
+        found: The outputs.
+        expected: The reference's, in the same order.
+        relative: The relative tolerance; by default that of the dtype.
+        absolute: The absolute tolerance; by default that of the dtype.
+    """
+    rows = differences(names, found, expected, relative, absolute)
+    beyond = [(row, value) for row, value in zip(rows, found, strict=True) if not row.agrees]
+    if not beyond:
+        return Outcome(Kind.FINE)
+    text = _sentence(*beyond[0])
+    return Outcome(Kind.DIFFERS, "", text, tuple(row.name for row, _ in beyond))
+
+
+def _sentence(row: Difference, found: Any) -> str:
+    if row.problem:
+        return f"{row.name}: {row.problem}"
+    size = np.size(found)
+    parts = [f"{row.name} differs in {row.beyond:,} of {size:,} elements"]
+    if row.absolute is not None:
+        parts.append(f"by {row.absolute:.3g} at most")
+    if row.relative is not None:
+        parts.append(f"({row.relative:.3g} of the expected)")
+    bad = np.asarray(found)
+    if bad.dtype.kind == "f" and not np.isfinite(bad).all():
+        parts.append(f"and has {int((~np.isfinite(bad)).sum()):,} NaN or infinite ones")
+    return " ".join(parts)

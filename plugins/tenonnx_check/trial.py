@@ -1,0 +1,161 @@
+"""A model, the reference's values of it, and the process that runs parts of it."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tenonnx.cli.arguments import Level
+from tenonnx.cli.opening import Request, check_names, load_original, parse_provider
+from tenonnx.cli.state import State
+from tenonnx.errors import Fail, InvalidArgument
+from tenonnx_bench.peers import ONNXRUNTIME, is_installed
+from tenonnx_check.child import Child, folder_of
+from tenonnx_check.outcome import Kind, Outcome
+from tenonnx_check.parts import Whole
+from tenonnx_check.worker import VALUES
+
+Against = Annotated[
+    str,
+    typer.Option(
+        "--against",
+        metavar="NAME:OPTION=VALUE,...",
+        help="The reference: a provider, without transforms, or onnxruntime.",
+    ),
+]
+Relative = Annotated[
+    float | None, typer.Option("--rtol", min=0, help="Allowed relative difference, for every type.")
+]
+Absolute = Annotated[
+    float | None, typer.Option("--atol", min=0, help="Allowed absolute difference, for every type.")
+]
+RunSeconds = Annotated[
+    float,
+    typer.Option("--run-seconds", metavar="SECONDS", min=0.1, help="A longer run counts as hung."),
+]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Options for opening and comparing models.
+
+    Attributes:
+        state: The plug-ins to use.
+        subject: How the model is opened.
+        against: How the reference opens it.
+        tolerances: ``rtol`` and ``atol`` where they are not those of the dtypes.
+        seconds: The longest time of a run.
+    """
+
+    state: State
+    subject: Request
+    against: Request
+    tolerances: Mapping[str, float]
+    seconds: float
+
+    def child(self, request: Request) -> Child:
+        """Return a process that opens models so."""
+        options = [p for name, value in self.tolerances.items() for p in (f"--{name}", str(value))]
+        return Child(self.state, request, options, self.seconds)
+
+
+def settings(
+    state: State,
+    subject: Request,
+    against: str,
+    rtol: float | None,
+    atol: float | None,
+    seconds: float,
+) -> Settings:
+    """Return settings, whose names are checked.
+
+    Raises:
+        InvalidArgument: No such provider, option or transform, or onnxruntime is not installed.
+    """
+    check_names(state, subject)
+    reference = Request((against,), Level.NONE, (), subject.roots, subject.threads)
+    if parse_provider(against)[0] != ONNXRUNTIME:
+        check_names(state, reference)
+    elif not is_installed(ONNXRUNTIME):
+        raise InvalidArgument(f"{ONNXRUNTIME} is not installed", hint=f"pip install {ONNXRUNTIME}")
+    given = {"rtol": rtol, "atol": atol}
+    tolerances = {name: value for name, value in given.items() if value is not None}
+    return Settings(state, subject, reference, tolerances, seconds)
+
+
+class Trial:
+    """Runs parts of one model.
+
+    Attributes:
+        whole: The model.
+        path: Its file.
+        folder: Where its values are.
+        subject: The process that runs it.
+    """
+
+    def __init__(self, whole: Whole, path: str, folder: str, subject: Child) -> None:
+        self.whole, self.path, self.folder, self.subject = whole, path, folder, subject
+
+    def ask(
+        self, numbers: Sequence[int], apart: bool = False, wanted: Sequence[str] | None = None
+    ) -> Outcome:
+        """Return how some nodes end, on the reference's values of what they read."""
+        asked = {"numbers": [int(number) for number in numbers], "apart": apart, "wanted": wanted}
+        return self.subject.ask(self.path, self.folder, **asked)
+
+    def whole_model(self) -> Outcome:
+        """Return how all nodes end."""
+        return self.ask(range(len(self.whole.nodes)))
+
+    def values(self) -> dict[str, Any]:
+        """Return the reference's values by name."""
+        found: dict[str, Any] = pickle.loads(Path(self.folder, VALUES).read_bytes())
+        return found
+
+
+def store(reference: Child, path: str, folder: str) -> Outcome:
+    """Have the reference add the values of a model's nodes to its inputs in a folder."""
+    return reference.ask(path, folder, store=True)
+
+
+@contextlib.contextmanager
+def trial(
+    how: Settings,
+    model: str,
+    feeds_of: Callable[[Any], Mapping[str, Any]],
+    show: Callable[[str, float], None],
+) -> Iterator[tuple[Trial, Child]]:
+    """Open a trial of a model, and yield it with the reference's process.
+
+    Args:
+        how: How models are opened and compared.
+        model: The model's path.
+        feeds_of: Returns inputs for a graph.
+        show: Called with what is being done, and how much of it is.
+
+    Raises:
+        Fail: The reference cannot run the model.
+    """
+    read = load_original(how.state, model, how.subject)
+    feeds = feeds_of(read.graph)
+    with (
+        tempfile.TemporaryDirectory(prefix="tenonnx-check-") as where,
+        contextlib.closing(how.child(how.against)) as reference,
+        contextlib.closing(how.child(how.subject)) as subject,
+    ):
+        folder = folder_of(feeds, where)
+        show("the reference runs the model", 0.0)
+        stored = store(reference, model, folder)
+        if stored.kind is not Kind.FINE:
+            raise Fail(
+                f"the reference, {how.against.providers[0]}, cannot run the model: {stored.text}",
+                hint="name another one: --against onnxruntime",
+            )
+        yield Trial(Whole(read), model, folder, subject), reference

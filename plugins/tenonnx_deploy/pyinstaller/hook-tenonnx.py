@@ -1,0 +1,19 @@
+"""Collects what sessions import by name, for PyInstaller."""
+
+from PyInstaller.utils.hooks import collect_data_files, copy_metadata
+
+from tenonnx_deploy import pyinstaller
+
+PACKAGES = {*pyinstaller.RUNTIME, *pyinstaller.plugins()}
+
+hiddenimports = pyinstaller.modules()
+
+# Kernels are files in tenonnx_cpu.
+datas = [entry for package in sorted(PACKAGES) for entry in collect_data_files(package)]
+
+# Plug-ins are found by entry points; plans are kept for the versions of all dependencies.
+for distribution in sorted({"tenonnx", *pyinstaller.plugins().values()}):
+    datas += copy_metadata(distribution, recursive=True)
+
+# Kernels and plans belong to their sources, which are read.
+module_collection_mode = dict.fromkeys(PACKAGES, "pyz+py")

@@ -1,0 +1,185 @@
+"""Texts without answers: their embeddings and their tokens."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from msgspec import Meta, Struct
+
+from tenonnx_serve.batching import Queue
+from tenonnx_serve.errors import Missing, ServeError
+from tenonnx_serve.openai import requests
+from tenonnx_serve.openai.errors import NoSuchModel, Wrong
+from tenonnx_serve.openai.generations import Generations
+from tenonnx_serve.openai.language_model import too_long
+from tenonnx_serve.openai.messages import ChatMessage, parsed
+from tenonnx_serve.openai.text_encoder import DecoderEncoder, TextEncoder
+from tenonnx_serve.requests import Array, Request, shown
+from tenonnx_serve.rest import Answer, Call, answer
+
+NDArray = np.ndarray[Any, np.dtype[Any]]
+
+
+class EmbeddingsRequest(Struct, kw_only=True):  # type: ignore[misc, call-arg]
+    """Texts, or tokens, of which embeddings are asked for."""
+
+    model: str
+    input: str | list[str | int | list[int]]
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: Annotated[int, Meta(ge=1)] | None = None
+    user: Any = None
+
+
+class TokenizeRequest(Struct, kw_only=True):  # type: ignore[misc, call-arg]
+    """A text, or messages, of which the tokens are asked for; vLLM's."""
+
+    model: str
+    prompt: str | None = None
+    messages: list[ChatMessage] | None = None
+    add_special_tokens: bool = True
+    add_generation_prompt: bool = True
+    return_token_strs: bool = False
+
+
+class DetokenizeRequest(Struct, kw_only=True):  # type: ignore[misc, call-arg]
+    """Tokens of which the text is asked for; vLLM's."""
+
+    model: str
+    tokens: list[Annotated[int, Meta(ge=0, lt=1 << 31)]]
+
+
+async def embeddings(call: Call) -> Answer:
+    """Return the embeddings of texts."""
+    asked = await _asked(call, EmbeddingsRequest)
+    served = _version(call, asked.model)
+    texts = requests.prompts(asked.input, "input")
+    if len(texts) > requests.MOST_TEXTS:
+        raise Wrong(
+            f"input has {len(texts)} texts; expected at most {requests.MOST_TEXTS}", "input"
+        )
+    if isinstance(served, Queue):
+        vectors, count = await _of_encoder(call, served, texts, asked.dimensions)
+    else:
+        vectors, count = await _of_decoder(call, served, texts, asked.dimensions)
+    if not np.isfinite(vectors).all():
+        raise ServeError("the model's embeddings are no numbers")
+    said = [
+        {"object": "embedding", "index": number, "embedding": _told(row, asked.encoding_format)}
+        for number, row in enumerate(vectors)
+    ]
+    usage = {"prompt_tokens": count, "total_tokens": count}
+    return answer({"object": "list", "data": said, "model": asked.model, "usage": usage})
+
+
+async def _of_encoder(
+    call: Call, queue: Queue, texts: Sequence[str | list[int]], size: int | None
+) -> tuple[NDArray, int]:
+    root = Path(call.core.settings.source)
+    if queue.encoder is None:
+        queue.encoder = await call.core.threads.submit(lambda: TextEncoder(queue, root))
+    encoder: TextEncoder = queue.encoder
+    tokens = await call.core.threads.submit(lambda: encoder.encode(texts))
+    if not all(tokens):
+        raise Wrong("a text of input has no tokens", "input")
+
+    async def infer(request: Request) -> list[Array]:
+        return await call.core.infer(
+            queue, 0, lambda: request, lambda _, arrays: arrays, call.watch
+        )
+
+    vectors = await encoder.vectors(tokens, infer)
+    return _cut(encoder, vectors, size), sum(map(len, tokens))
+
+
+async def _of_decoder(
+    call: Call, served: Generations, texts: Sequence[str | list[int]], size: int | None
+) -> tuple[NDArray, int]:
+    model = served.model
+
+    def work() -> tuple[NDArray, int]:
+        encoder = DecoderEncoder(model)
+        tokens = [requests.encoded(model, text, "input") for text in texts]
+        for each in tokens:
+            if not len(each):
+                raise Wrong("a text of input has no tokens", "input")
+            if len(each) >= model.context:
+                raise too_long(f"{len(each)} in a text of input", model.context, "input")
+        return _cut(encoder, encoder.vectors(tokens), size), sum(map(len, tokens))
+
+    watch = call.watch()
+    try:
+        return await served.worked(work, call.core.settings.limits.seconds)
+    finally:
+        watch.end()
+
+
+def _cut(encoder: TextEncoder | DecoderEncoder, vectors: NDArray, size: int | None) -> NDArray:
+    if size is None:
+        return vectors
+    if size > vectors.shape[1]:
+        raise Wrong(f"dimensions is {size}; the model has {vectors.shape[1]}", "dimensions")
+    return encoder.pooling.normalized(vectors[:, :size])
+
+
+def _told(vector: NDArray, form: str) -> str | list[float]:
+    if form == "base64":
+        return base64.b64encode(vector.astype("<f4").tobytes()).decode()
+    return vector.tolist()  # type: ignore[no-any-return]  # numpy does not tell its type
+
+
+async def tokenize(call: Call) -> Answer:
+    """Return the tokens of a text, or of messages as the chat template writes them."""
+    asked = await _asked(call, TokenizeRequest)
+    model = _language(call, asked.model).model
+    if (asked.prompt is None) == (asked.messages is None):
+        raise Wrong("tokenize takes prompt or messages, one of them", "prompt")
+
+    def work() -> list[int]:
+        if asked.prompt is not None:
+            special = asked.add_special_tokens
+            return model.encode(asked.prompt, "prompt", special=special).tolist()  # type: ignore[no-any-return]
+        text = model.tokenizer.apply_chat_template(
+            [requests.message(each, n) for n, each in enumerate(asked.messages or ())],
+            add_generation_prompt=asked.add_generation_prompt,
+        )
+        return model.encode(text, "messages", special=False).tolist()  # type: ignore[no-any-return]
+
+    tokens = await call.core.threads.submit(work)
+    written = [model.tokenizer.written(token) for token in tokens]
+    return answer({
+        "count": len(tokens),
+        "max_model_len": model.context,
+        "tokens": tokens,
+        "token_strs": written if asked.return_token_strs else None,
+    })  # fmt: skip
+
+
+async def detokenize(call: Call) -> Answer:
+    """Return the text of tokens."""
+    asked = await _asked(call, DetokenizeRequest)
+    model = _language(call, asked.model).model
+    text = await call.core.threads.submit(lambda: model.tokenizer.decode(asked.tokens))
+    return answer({"prompt": text})
+
+
+async def _asked(call: Call, kind: type[Any]) -> Any:
+    settings = call.core.settings
+    return parsed(await call.json_body(settings.limits.json), kind, settings.ignores_unknown)
+
+
+def _version(call: Call, name: str) -> Queue | Generations:
+    try:
+        return call.core.repository.version(name)
+    except Missing:
+        raise NoSuchModel(f"the model {shown(name)} does not exist") from None
+
+
+def _language(call: Call, name: str) -> Generations:
+    found = _version(call, name.partition(":")[0])
+    if isinstance(found, Queue):
+        raise Wrong(f"the model {shown(name)} is no language model", "model", "unsupported_model")
+    return found

@@ -1,0 +1,183 @@
+"""Captured runs as words, as ``jit.layout`` says."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.capture.launch import Encoded
+from tenonnx_cpu.jit import layout as at
+from tenonnx_cpu.jit.code.code_object import entry_of
+
+NDArray: TypeAlias = np.ndarray[Any, Any]
+
+
+Store: TypeAlias = tuple[np.dtype[Any], tuple[int, ...]]
+"""The dtype and shape of an array to be allocated."""
+
+
+class View(NamedTuple):
+    """A result that is a view of an input or of a store."""
+
+    source: int
+    number: int
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    writeable: bool
+
+
+class Launches:
+    """The section of launches, whose words are written as the steps run.
+
+    Attributes:
+        code: The words of all entries, with 0 in place of addresses of arguments.
+        arguments: All arguments that are the same in every run, ``None`` for others.
+        words: The places of their addresses in the code.
+        moments: The first and the last launch that reads or writes a store.
+        constants: The ids of arguments that are known to be the same in every run.
+        entries: The kernels, and the addresses of their machine code.
+    """
+
+    def __init__(self) -> None:
+        self.code: list[int] = []
+        self.arguments: list[Any] = []
+        self.words: list[int] = []
+        self.moments: dict[int, tuple[int, int]] = {}
+        self.constants: set[int] = set()
+        self.count = 0
+        self._begin = 0
+        self.entries: dict[Any, int] = {}
+        self._placed: list[int] = []
+
+    def begin(self, run: Any, arguments: Sequence[Any], refusal: int) -> None:
+        """Begin an entry.
+
+        Args:
+            run: The kernel.
+            arguments: Its arguments.
+            refusal: Where in scratch memory the kernel may refuse.
+        """
+        code, count = self.code, len(arguments)
+        begin = self._begin = len(code)
+        if (entry := self.entries.get(run)) is None:
+            entry = self.entries[run] = entry_of(run)
+        code += (0, entry, count, refusal, 0)
+        code += (0,) * count
+        self.arguments += arguments
+        self.words += range(begin + 5, begin + 5 + count)
+
+    def place(self, n: int, source: int, number: int, offset: int, x: NDArray) -> None:
+        """Add the header of an argument that is not the same in every run.
+
+        Args:
+            n: Its number.
+            source: Whether it lies in an input, in a store or in scratch memory.
+            number: Which input or store.
+            offset: Bytes from where that begins.
+            x: The array.
+        """
+        code, ndim = self.code, x.ndim
+        if source == at.FROM_OUTPUT:
+            self._placed.append(len(code) + 3)
+            self.moments[number] = self.moments.get(number, (self.count,))[0], self.count
+        code += (6 + 2 * ndim, n, source, number, offset, ndim)
+        code += x.shape
+        code += x.strides
+        begin = self._begin
+        code[begin + 4] += 1
+        self.arguments[n - code[begin + 2]] = None
+
+    def end(self) -> bool:
+        """End the entry; return whether there is room for it on the stack."""
+        code, begin = self.code, self._begin
+        code[begin] = len(code) - begin
+        self.count += 1
+        return code[begin + 2] <= at.MOST_ARGUMENTS and code[begin + 4] <= at.MOST_HEADERS
+
+    def move(self, places: Mapping[int, tuple[int, int]]) -> None:
+        """Put stores where they are: a store, and bytes from where that begins."""
+        code = self.code
+        for word in self._placed:
+            code[word], offset = places[code[word]]
+            code[word + 1] += offset
+
+
+def encoded(
+    forms: Sequence[Any],
+    stores: Iterable[tuple[Store, bool]],
+    launches: Launches,
+    results: Sequence[Any],
+    scratch: int,
+    *,
+    several: bool,
+) -> Encoded:
+    """Return a run as words, without addresses.
+
+    Args:
+        forms: Its inputs' dtypes, shapes and strides; the array itself if it never changes.
+        stores: What is allocated, and whether it is large.
+        launches: The launches.
+        results: The number of a store, a ``View``, or an array that is always the same, for each.
+        scratch: Bytes of scratch memory.
+        several: Whether results are a tuple.
+    """
+    things = list(launches.arguments)
+    guards = [_guard(form, things) for form in forms]
+    allocations = [_allocation(*each, things) for each in stores]
+    given = [_given(result, things) for result in results]
+    code = [0] * at.FIRST
+    code[: at.GUARDS] = len(guards), scratch, int(several)
+    code[at.GUARDS] = len(code)
+    for guard in guards:
+        code += (len(guard) + 1, *guard)
+    _section(code, at.STORES, allocations)
+    code[at.LAUNCHES] = len(code)
+    code.append(launches.count)
+    pointers = [len(code) + word for word in launches.words]
+    code += launches.code
+    _section(code, at.RESULTS, given)
+    return Encoded(code, things, pointers)
+
+
+def _section(code: list[int], section: int, entries: Sequence[Sequence[int]]) -> None:
+    code[section] = len(code)
+    code.append(len(entries))
+    for entry in entries:
+        code.append(len(entry) + 1)
+        code += entry
+
+
+def _guard(form: Any, things: list[Any]) -> list[int]:
+    if type(form) is not tuple:
+        things.append(form)
+        return [at.IDENTICAL, len(things) - 1]
+    dtype, shape, strides = form
+    # An unpickled array has a dtype object of its own, which means nothing to another process.
+    numpys = np.dtype(dtype.str)
+    dtype = numpys if numpys == dtype and numpys.num == dtype.num else dtype
+    things.append(dtype)
+    return [at.ARRAY, id(dtype), len(shape), *shape, *strides]
+
+
+def _allocation(store: Store, large: bool, things: list[Any]) -> list[int]:
+    dtype, shape = store
+    things.append(functools.partial(empty, shape, dtype) if large else dtype)
+    kind = at.MADE_LARGE if large else at.MADE_SMALL
+    return [kind, len(things) - 1, len(shape), *shape]
+
+
+def _given(result: Any, things: list[Any]) -> list[int]:
+    if type(result) is View:
+        source, number, offset, shape, strides, writeable = result
+        kind = at.VIEW_OF_INPUT if source == at.FROM_INPUT else at.VIEW_OF_STORE
+        kind += 0 if writeable else at.READ_ONLY
+        return [kind, number, offset, len(shape), *shape, *strides]
+    if type(result) is int:
+        return [at.MADE, result]
+    things.append(result)
+    return [at.THING, len(things) - 1]

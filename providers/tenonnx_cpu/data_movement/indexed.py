@@ -1,0 +1,243 @@
+"""Reading and writing by index: GatherElements, ScatterElements, GatherND, ScatterND."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tenonnx_cpu.buffers import UNREAD, empty
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch
+from tenonnx_cpu.data_movement.kernels import (
+    ADDED,
+    GATHERED,
+    GREATEST,
+    LEAST,
+    MULTIPLIED,
+    WRITTEN,
+)
+from tenonnx_cpu.elementwise.kernels import operations as o
+from tenonnx_cpu.elementwise.typed import OF_SIZE, code_of, first_of
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.jit.scratch import pieces
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
+from tenonnx_cpu.threading_config import shared_out
+
+ELEMENTS = JitKernel("data_movement.indexed", "move_elements")
+SLICES = JitKernel("data_movement.indexed", "move_slices")
+
+MIN_ELEMENTS_PER_THREAD = 1 << 14
+"""Elements that are worth a second thread."""
+
+PIECE = 1 << 12
+"""Elements of a row that are moved at a time, where several threads share a row."""
+
+WAYS = {"none": WRITTEN, "add": ADDED, "mul": MULTIPLIED, "max": GREATEST, "min": LEAST}
+
+SINGLE = frozenset({o.FLOAT32, o.FLOAT64, o.INT32, o.INT64})
+"""Types of elements that meet others one by one."""
+
+Form: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...]]"
+"""An array's shape and strides in bytes."""
+
+
+@specialize("GatherElements", "ScatterElements")
+def specialize_elements(site: Site, plain: Call) -> Call | None:
+    """Take elements of 1 to 8 bytes; numbers that meet others, of 4 and 8."""
+    ELEMENTS.request()
+    way = _way(site)
+    if way is None:
+        return None
+    axis = site.attribute("axis", 0)
+    return Capturable(functools.partial(_elements, way, axis, site.threads, plain))
+
+
+def _way(site: Site) -> int | None:
+    if site.node.op_type.startswith("Gather"):
+        return GATHERED
+    return WAYS.get(site.attribute("reduction", "none"))
+
+
+def _elements(
+    way: int, axis: int, threads: int, plain: Call, data: NDArray, places: NDArray, *rest: NDArray
+) -> Any:
+    """Return a launch, or the result."""
+    given = (data, places, *rest)
+    element = _movable(way, *given)
+    run, rank = ELEMENTS.run, data.ndim
+    fits = places.dtype in (np.int64, np.int32) and -rank <= axis < rank == places.ndim
+    if run is None or element is None or not fits or not _covers(data, places, rest, axis % rank):
+        return plain(*given)
+    y = empty(data.shape if rest else places.shape, data.dtype)
+    updates = rest[0] if rest else y
+    forms = tuple((x.shape, x.strides) for x in (y if rest else data, places, updates))
+    cut = _elements_cut(
+        way, element, axis % rank, *forms, y.itemsize, places.itemsize == 8, threads
+    )
+    if cut is None:
+        return plain(*given)
+    (wrong,) = pieces(((1,), np.int64))
+    source = data.reshape(-1).view(np.uint8) if rest else first_of(data)
+    arguments = (
+        source, first_of(places), first_of(updates) if rest else UNREAD,
+        y.reshape(-1).view(np.uint8), wrong, *cut,
+    )  # fmt: skip
+    return Launch(run, arguments, y, refusal=wrong, otherwise=plain)
+
+
+def _movable(way: int, data: NDArray, places: NDArray, *updates: NDArray) -> int | None:
+    """Return the type of elements; ``None`` if the kernels do not move them."""
+    every = (data, places, *updates)
+    if any(type(x) is not np.ndarray or not x.flags.aligned or not x.size for x in every):
+        return None
+    if data.dtype.hasobject or any(x.dtype != data.dtype for x in updates):
+        return None
+    if way > GATHERED and not data.flags.c_contiguous:
+        return None
+    if way <= WRITTEN:
+        return OF_SIZE.get(data.itemsize)
+    return code_of(data.dtype)
+
+
+def _covers(data: NDArray, places: NDArray, updates: tuple[NDArray, ...], axis: int) -> bool:
+    """Return whether places are for the data, and updates for the places."""
+    if any(x.shape != places.shape for x in updates):
+        return False
+    sizes = enumerate(zip(places.shape, data.shape, strict=True))
+    return all(n <= most or own == axis for own, (n, most) in sizes)
+
+
+@functools.lru_cache(maxsize=1024)
+def _elements_cut(
+    way: int,
+    element: int,
+    axis: int,
+    data: Form,
+    places: Form,
+    other: Form,
+    size: int,
+    wide: bool,
+    threads: int,
+) -> tuple[NDArray, int] | None:
+    """Return the kernel's numbers, and how many threads are of use."""
+    if way > WRITTEN and element not in SINGLE:
+        return None
+    (shape, steps), rank = places, len(places[0])
+    last = axis == rank - 1
+    width, count = shape[-1], math.prod(shape)
+    rows = count // width
+    # Rows of one target, as of another axis, are written by one thread, so that the last one wins.
+    whole = way == GATHERED or last
+    piece = width if whole and (way != GATHERED or rows > threads) else min(width, PIECE)
+    cuts = -(-width // piece)
+    units = rows * cuts if whole else cuts
+    grain, team = shared_out(units, count, MIN_ELEMENTS_PER_THREAD, threads)
+    numbers = [
+        *(way, element, size, wide, width, data[0][axis], data[1][axis]),
+        *(0 if last else data[1][-1], steps[-1], other[1][-1], rank - 1, rows),
+        *(piece, cuts, units, grain, -(-units // grain), whole),
+    ]
+    for own in range(rank - 2, -1, -1):
+        numbers += [shape[own], 0 if own == axis else data[1][own], steps[own], other[1][own]]
+    made = np.array(numbers, np.int64)
+    made.flags.writeable = False
+    return made, team
+
+
+@specialize("GatherND", "ScatterND")
+def specialize_slices(site: Site, plain: Call) -> Call | None:
+    """Take elements of 1 to 8 bytes, and numbers that meet others."""
+    SLICES.request()
+    way, batch = _way(site), site.attribute("batch_dims", 0)
+    if way is None:
+        return None
+    return Capturable(functools.partial(_slices, way, batch, site.threads, plain))
+
+
+def _slices(way: int, batch: int, threads: int, plain: Call, *given: NDArray) -> Any:
+    """Return a launch, or the result."""
+    made = _sliced(way, batch, threads, plain, given)
+    return plain(*given) if made is None else made
+
+
+def _sliced(
+    way: int, batch: int, threads: int, plain: Call, given: tuple[NDArray, ...]
+) -> Launch | None:
+    """Return a launch; ``None`` if the kernel does not take the arrays."""
+    data, places, *rest = given
+    element, run = _movable(way, *given), SLICES.run
+    whole = all(x.flags.c_contiguous for x in given)
+    if run is None or element is None or not whole or places.dtype != np.int64:
+        return None
+    cut = _slices_cut(way, element, batch, data.shape, places.shape, data.itemsize, threads)
+    if cut is None or any(x.shape != cut.shape for x in rest):
+        return None
+    y = empty(data.shape if rest else cut.shape, data.dtype)
+    (wrong,) = pieces(((1,), np.int64))
+    flat = [x.reshape(-1).view(np.uint8) for x in (data, *rest, y)]
+    arguments = (
+        flat[0], places.reshape(-1), flat[1] if rest else UNREAD, flat[-1], wrong, cut.numbers,
+        cut.threads,
+    )  # fmt: skip
+    return Launch(run, arguments, y, refusal=wrong, otherwise=plain)
+
+
+def gather_rows(site: Site, plain: Call) -> Call:
+    """Return what picks rows of an array by places that a run computes, such as embeddings."""
+    SLICES.request()
+    return Capturable(functools.partial(_rows, site.threads, plain))
+
+
+def _rows(threads: int, plain: Call, data: NDArray, places: NDArray) -> Any:
+    if not data.ndim or not places.ndim:
+        return plain(data, places)
+    made = _sliced(GATHERED, 0, threads, plain, (data, places.reshape(*places.shape, 1)))
+    return plain(data, places) if made is None else made
+
+
+@dataclass(frozen=True)
+class _SlicesCut:
+    shape: tuple[int, ...]
+    numbers: NDArray
+    threads: int
+
+
+@functools.lru_cache(maxsize=1024)
+def _slices_cut(
+    way: int,
+    element: int,
+    batch: int,
+    shape: tuple[int, ...],
+    places: tuple[int, ...],
+    size: int,
+    threads: int,
+) -> _SlicesCut | None:
+    """Return how to move slices; ``None`` if the places do not fit the data."""
+    if len(places) <= batch or places[:batch] != shape[:batch]:
+        return None
+    depth = places[-1]
+    if not 0 < depth <= len(shape) - batch:
+        return None
+    if way > WRITTEN:
+        operation = {ADDED: o.ADD, MULTIPLIED: o.MUL, GREATEST: o.MAX, LEAST: o.MIN}[way]
+        if not o.is_known(operation, element):
+            return None
+        element = o.variant(operation, element)[1]
+    inner = shape[batch + depth :]
+    width, units = math.prod(inner), math.prod(places[:-1])
+    grain, team = shared_out(units, units * width, MIN_ELEMENTS_PER_THREAD, threads)
+    if way != GATHERED:  # slices of one place follow each other
+        grain = units
+    numbers = [
+        *(way, element, size, OF_SIZE[size], depth, width, math.prod(places[batch:-1])),
+        *(math.prod(shape[batch:]) * size, units, grain, -(-units // grain)),
+    ]
+    for axis in range(batch, batch + depth):
+        numbers += [shape[axis], math.prod(shape[axis + 1 :]) * size]
+    made = np.array(numbers, np.int64)
+    made.flags.writeable = False
+    return _SlicesCut((*places[:-1], *inner), made, team)

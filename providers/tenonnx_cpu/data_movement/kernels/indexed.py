@@ -1,0 +1,261 @@
+"""Elements and slices picked by their places, or written there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx_cpu.data_movement.kernels import (
+    ADDED,
+    GATHERED,
+    GREATEST,
+    INDEXED_FIELDS,
+    LEAST,
+    MULTIPLIED,
+    SLICED_FIELDS,
+    WRITTEN,
+)
+from tenonnx_cpu.elementwise.kernels.operations import (
+    ADD,
+    FLOAT32,
+    FLOAT64,
+    INT32,
+    INT64,
+    MAX,
+    MIN,
+    MUL,
+)
+from tenonnx_cpu.elementwise.kernels.typed import apply_row
+from tenonnx_cpu.jit.compiling import Contract, In, Out, helper, i64, inlined, kernel, size, u8
+from tenonnx_cpu.jit.threads.parallel_for import parallel
+from tenonnx_cpu.jit.vectors.memory import load_int, load_word
+from tenonnx_cpu.jit.vectors.named import named
+from tenonnx_cpu.jit.vectors.views import elements
+
+indexed_sizes = named("IndexedSizes", INDEXED_FIELDS)
+sliced_sizes = named("SlicedSizes", SLICED_FIELDS)
+
+BLOCK = 1 << 16
+"""Bytes of the data that a task copies before others are written to it."""
+
+
+@inlined
+def move_one(way: Any, data: Any, other: Any, dtype: Any) -> None:
+    """Move an element from the data to the other array, or back, where it meets another."""
+    here, there = elements(data, 1, dtype), elements(other, 1, dtype)
+    if way == GATHERED:
+        there[0] = here[0]
+    elif way == WRITTEN:
+        here[0] = there[0]
+    elif way == ADDED:
+        here[0] += there[0]
+    elif way == MULTIPLIED:
+        here[0] *= there[0]
+    elif way == GREATEST:
+        x, y = here[0], there[0]
+        here[0] = x if (x >= y) | (x != x) else y
+    elif way == LEAST:
+        x, y = here[0], there[0]
+        here[0] = x if (x <= y) | (x != x) else y
+
+
+@helper
+def move_line(
+    data: Any, places: Any, other: Any, sizes: Any, first: Any, stop: Any, dtype: Any
+) -> Any:
+    """Move some elements of a row; return how many places there are not."""
+    absent = 0
+    beside = (sizes.place_step == 8) & (sizes.other_step == sizes.size)
+    if beside & (sizes.way == GATHERED) & (sizes.wide == 1):
+        wanted = elements(places, stop, np.int64)
+        out = elements(other, stop, dtype)
+        for i in range(first, stop):
+            place = wanted[i] + (sizes.depth if wanted[i] < 0 else 0)
+            if (place < 0) | (place >= sizes.depth):
+                absent += 1
+            else:
+                here = data + place * sizes.axis_step + i * sizes.data_step
+                out[i] = elements(here, 1, dtype)[0]
+        return absent
+    for i in range(first, stop):
+        at = places + i * sizes.place_step
+        place = load_int(at) if sizes.wide else i64(load_word(at))
+        place += sizes.depth if place < 0 else 0
+        if (place < 0) | (place >= sizes.depth):
+            absent += 1
+        else:
+            here = data + place * sizes.axis_step + i * sizes.data_step
+            move_one(sizes.way, here, other + i * sizes.other_step, dtype)
+    return absent
+
+
+@helper
+def move_row(data: Any, places: Any, other: Any, sizes: Any, first: Any, stop: Any) -> Any:
+    """Do the same with elements of any type: those that are moved as they are, by their size."""
+    if sizes.way <= WRITTEN:
+        if sizes.size == 1:
+            return move_line(data, places, other, sizes, first, stop, np.uint8)
+        if sizes.size == 2:
+            return move_line(data, places, other, sizes, first, stop, np.uint16)
+        if sizes.size == 4:
+            return move_line(data, places, other, sizes, first, stop, np.uint32)
+        return move_line(data, places, other, sizes, first, stop, np.uint64)
+    if sizes.element == FLOAT32:
+        return move_line(data, places, other, sizes, first, stop, np.float32)
+    if sizes.element == FLOAT64:
+        return move_line(data, places, other, sizes, first, stop, np.float64)
+    if sizes.element == INT32:
+        return move_line(data, places, other, sizes, first, stop, np.int32)
+    return move_line(data, places, other, sizes, first, stop, np.int64)
+
+
+@parallel
+def move_units(arguments: Any, task: Any, worker: Any) -> None:
+    """Move elements of some pieces of rows."""
+    data, places, other, wrong, sizes, numbers = arguments
+    axes = numbers[len(INDEXED_FIELDS) :]
+    for unit in range(task * sizes.grain, min(sizes.units, (task + 1) * sizes.grain)):
+        first_row, last_row, piece = 0, sizes.rows, unit
+        if sizes.whole:
+            first_row, piece = unit // sizes.pieces, unit % sizes.pieces
+            last_row = first_row + 1
+        first, stop = piece * sizes.piece, min(sizes.width, (piece + 1) * sizes.piece)
+        for number in range(first_row, last_row):
+            row, here, at, there = number, data, places, other
+            for axis in range(sizes.rank):
+                length = axes[4 * axis]
+                index, row = row % length, row // length
+                here += index * axes[4 * axis + 1]
+                at += index * axes[4 * axis + 2]
+                there += index * axes[4 * axis + 3]
+            if move_row(here, at, there, sizes, first, stop):
+                wrong[0] = 1
+
+
+@parallel
+def copy_block(arguments: Any, task: Any, worker: Any) -> None:
+    """Copy some bytes."""
+    x, y = arguments
+    some, out = x[task * BLOCK : (task + 1) * BLOCK], y[task * BLOCK : (task + 1) * BLOCK]
+    for i in range(out.size):
+        out[i] = some[i]
+
+
+@kernel(
+    (In(u8, 1), In(u8, 1), In(u8, 1), Out(u8, 1), Out(i64, 1), In(i64, 1), size),
+    Contract(
+        launch="the places' shape fits the data's; types are some; data is whole to be written to",
+        values="places are in the axis",
+    ),
+)
+def move_elements(x, places, updates, y, wrong, numbers, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Pick elements of the data along an axis, or write others to a copy of it.
+
+    Args:
+        x: The data: its first element's bytes, or all bytes if it is to be written to.
+        places: The first place's bytes.
+        updates: The first update's bytes; not read if elements are picked.
+        y: The bytes of the result.
+        wrong: One number, which becomes 1 if there is no such place, and 0 else.
+        numbers: As ``tenonnx_cpu.data_movement.kernels.INDEXED_FIELDS`` says.
+        threads: How many threads to use.
+    """
+    wrong[0] = 0
+    sizes = indexed_sizes(numbers)
+    data, other = x.ctypes.data, y.ctypes.data
+    if sizes.way != GATHERED:
+        copy_block((x, y), -(-y.size // BLOCK), threads)
+        data, other = y.ctypes.data, updates.ctypes.data
+    move_units((data, places.ctypes.data, other, wrong, sizes, numbers), sizes.tasks, threads)
+
+
+@helper
+def move_slice(sizes: Any, data: Any, other: Any) -> None:
+    """Move a slice, or an element."""
+    way, width, step = sizes.way, sizes.width, sizes.size
+    if way == GATHERED:
+        apply_row(sizes.copy, sizes.copy, data, step, 0, 0, 0, 0, other, width)
+    elif way == WRITTEN:
+        apply_row(sizes.copy, sizes.copy, other, step, 0, 0, 0, 0, data, width)
+    elif way == ADDED:
+        apply_row(ADD, sizes.element, data, step, other, step, 0, 0, data, width)
+    elif way == MULTIPLIED:
+        apply_row(MUL, sizes.element, data, step, other, step, 0, 0, data, width)
+    elif way == GREATEST:
+        apply_row(MAX, sizes.element, data, step, other, step, 0, 0, data, width)
+    elif way == LEAST:
+        apply_row(MIN, sizes.element, data, step, other, step, 0, 0, data, width)
+
+
+@helper
+def move_alone(sizes: Any, data: Any, other: Any) -> None:
+    """Move one element."""
+    if sizes.way <= WRITTEN:
+        if sizes.size == 1:
+            move_one(sizes.way, data, other, np.uint8)
+        elif sizes.size == 2:
+            move_one(sizes.way, data, other, np.uint16)
+        elif sizes.size == 4:
+            move_one(sizes.way, data, other, np.uint32)
+        else:
+            move_one(sizes.way, data, other, np.uint64)
+    elif sizes.element == FLOAT32:
+        move_one(sizes.way, data, other, np.float32)
+    elif sizes.element == FLOAT64:
+        move_one(sizes.way, data, other, np.float64)
+    elif sizes.element == INT32:
+        move_one(sizes.way, data, other, np.int32)
+    elif sizes.element == INT64:
+        move_one(sizes.way, data, other, np.int64)
+    else:
+        move_slice(sizes, data, other)
+
+
+@parallel
+def slice_units(arguments: Any, task: Any, worker: Any) -> None:
+    """Move some slices."""
+    data, places, other, wrong, sizes, numbers = arguments
+    axes = numbers[len(SLICED_FIELDS) :]
+    for unit in range(task * sizes.grain, min(sizes.units, (task + 1) * sizes.grain)):
+        here = data
+        if sizes.batch < sizes.units:
+            here += unit // sizes.batch * sizes.batch_step
+        inside = True
+        for axis in range(sizes.depth):
+            place = places[unit * sizes.depth + axis]
+            place += axes[2 * axis] if place < 0 else 0
+            inside &= (place >= 0) & (place < axes[2 * axis])
+            here += place * axes[2 * axis + 1]
+        there = other + unit * sizes.width * sizes.size
+        if not inside:
+            wrong[0] = 1
+        elif sizes.width == 1:
+            move_alone(sizes, here, there)
+        else:
+            move_slice(sizes, here, there)
+
+
+@kernel(
+    (In(u8, 1), In(i64, 1), In(u8, 1), Out(u8, 1), Out(i64, 1), In(i64, 1), size),
+    Contract(launch="the data's axes fit the places; types are some", values="places are in axes"),
+)
+def move_slices(x, places, updates, y, wrong, numbers, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Pick slices of the data, or write others to a copy of it, one after the other.
+
+    Args:
+        x: The data's bytes.
+        places: Of each slice a number for each axis.
+        updates: The slices' bytes; not read if slices are picked.
+        y: The bytes of the result.
+        wrong: One number, which becomes 1 if there is no such place, and 0 else.
+        numbers: As ``tenonnx_cpu.data_movement.kernels.SLICED_FIELDS`` says.
+        threads: How many threads to use.
+    """
+    wrong[0] = 0
+    sizes = sliced_sizes(numbers)
+    data, other = x.ctypes.data, y.ctypes.data
+    if sizes.way != GATHERED:
+        copy_block((x, y), -(-y.size // BLOCK), threads)
+        data, other = y.ctypes.data, updates.ctypes.data
+    slice_units((data, places, other, wrong, sizes, numbers), sizes.tasks, threads)

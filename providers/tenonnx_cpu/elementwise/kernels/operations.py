@@ -1,0 +1,82 @@
+"""Codes of operations on elements of any type, and of the types."""
+
+from __future__ import annotations
+
+(BOOL, INT8, UINT8, INT16, UINT16, INT32, UINT32, INT64, UINT64, FLOAT16, BFLOAT16, FLOAT32,
+ FLOAT64) = range(13)  # fmt: skip
+"""Types of elements; as an operation, each is the cast to it."""
+
+INTEGERS = (INT8, UINT8, INT16, UINT16, INT32, UINT32, INT64, UINT64)
+FLOATS = (FLOAT16, BFLOAT16, FLOAT32, FLOAT64)
+NUMBERS = (*INTEGERS, *FLOATS)
+
+SIZES = (1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8)
+"""Bytes of an element, by type."""
+
+NEG, ABS, SIGN, NOT, FLOOR, CEIL, ROUND, SQRT, RECIPROCAL, RELU, IS_NAN, IS_INF = range(16, 28)
+"""Operations on one operand."""
+
+(ADD, SUB, MUL, DIV, MAX, MIN, MOD, FMOD, AND, OR, XOR, LEFT, RIGHT, EQUAL, GREATER, LESS,
+ GREATER_OR_EQUAL, LESS_OR_EQUAL) = range(32, 50)  # fmt: skip
+"""Operations on two operands."""
+
+WHERE, CLIP = range(60, 62)
+"""Operations on three operands. The type of ``WHERE`` is that of the second and third."""
+
+WHOLE = (BOOL, *INTEGERS)
+HALVES = (FLOAT16, BFLOAT16)
+
+TAKES = {
+    **dict.fromkeys((NEG, ABS, RELU, ADD, SUB, MUL, DIV, MAX, MIN, CLIP), NUMBERS),
+    **dict.fromkeys((SIGN, GREATER, LESS, GREATER_OR_EQUAL, LESS_OR_EQUAL), NUMBERS),
+    **dict.fromkeys((NOT, AND, OR, XOR), WHOLE),
+    **dict.fromkeys((FLOOR, CEIL, ROUND, SQRT, RECIPROCAL, IS_NAN, IS_INF), FLOATS),
+    **dict.fromkeys((MOD, FMOD, LEFT, RIGHT), INTEGERS),
+    EQUAL: (BOOL, *NUMBERS),
+    WHERE: (INT8, INT16, INT32, INT64),
+}
+"""The types that operations but casts are for."""
+
+TO_BOOL = frozenset({IS_NAN, IS_INF, EQUAL, GREATER, LESS, GREATER_OR_EQUAL, LESS_OR_EQUAL})
+"""Operations but the cast whose results are bool, whatever their operands are."""
+
+AXES = 6
+"""Axes at most that are looped over beside the last one."""
+
+FIELDS = (
+    "operation", "element", "rank", "width", "piece", "pieces", "units", "grain", "tasks",
+    "a_step", "b_step", "c_step", "y_step",
+)  # fmt: skip
+"""The names of the kernel's first numbers. A row of ``width`` elements is cut into ``pieces`` of
+``piece``; there are ``units`` of them in all, and ``grain`` are one of ``tasks``. Steps are bytes
+between adjacent elements of a row. Then come the lengths of ``rank`` outer axes, the last one
+first, and for each axis the bytes between rows of each operand and of the result.
+"""
+
+SIGNED = {BOOL: INT8, UINT8: INT8, UINT16: INT16, UINT32: INT32, UINT64: INT64}
+
+SIGNLESS = frozenset({NEG, ADD, SUB, MUL, AND, OR, XOR, LEFT, EQUAL})
+"""Operations that are the same on integers with a sign and without."""
+
+
+def variant(operation: int, element: int) -> tuple[int, int]:
+    """Return the operation and the type by which one on another is computed, bit for bit."""
+    if operation in SIGNLESS:
+        return operation, SIGNED.get(element, element)
+    if operation >= NEG or operation == BOOL:
+        return operation, element
+    if element not in FLOATS or SIZES[operation] < 4:
+        operation = SIGNED.get(operation, operation)  # a cast's target
+    if operation in INTEGERS and element not in FLOATS and SIZES[operation] <= SIZES[element]:
+        return operation, SIGNED.get(element, element)
+    return operation, UINT8 if element == BOOL else element
+
+
+def is_known(operation: int, element: int) -> bool:
+    """Return whether there is such an operation on a type.
+
+    From float64 to 16-bit floats LLVM calls a function of the C library's.
+    """
+    if operation < NEG:
+        return element != FLOAT64 or operation not in HALVES
+    return element in TAKES[operation]

@@ -1,0 +1,134 @@
+"""Reading and writing by index on kernels is as numpy's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from running import Watch, floats, require_kernels, session
+
+import tenonnx
+from models import INT64, node
+from tenonnx_array.index import gather_elements, gather_nd
+from tenonnx_array.scatter import scatter_elements, scatter_nd
+from tenonnx_cpu.data_movement.indexed import ELEMENTS as PICK
+from tenonnx_cpu.data_movement.indexed import SLICES
+
+require_kernels()
+
+
+def gather(data: Any, places: Any, threads: int, **attributes: int) -> Any:
+    feeds = {"x": data, "p": places}
+    nodes = [node("GatherElements", "x p", "y", **attributes)]
+    return session(nodes, feeds, "y", threads=threads, kinds={"p": INT64}).run(None, feeds)[0]
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize(
+    ("data", "places", "axis", "taken"),
+    [
+        ((3, 40, 33), (3, 40, 80), -1, True),
+        ((12, 128, 64), (12, 128, 64), 2, True),
+        ((5000,), (4096,), 0, True),
+        ((3, 40, 33), (3, 30, 80), -1, True),  # other rows are fewer
+        ((64, 80), (70, 80), 0, True),
+        ((3, 4), (3, 5), 1, True),
+    ],
+)
+def test_elements(
+    data: Any, places: Any, axis: int, taken: bool, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, count = floats(*data), data[axis]
+    at = np.random.default_rng(1).integers(-count, count, places)
+    watch = Watch(PICK, monkeypatch)
+    found = gather(x, at, threads, axis=axis)
+    assert watch.calls == taken
+    np.testing.assert_array_equal(found, gather_elements(np, x, at, axis=axis))
+
+
+def test_places_that_all_rows_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As exporters expand them: a view whose stacks are one."""
+    x, at = floats(6, 40, 50), np.random.default_rng(1).integers(0, 40, (50, 40))
+    nodes = [
+        node("Transpose", "x", "t", perm=[0, 2, 1]),
+        node("Expand", "p s", "e"),
+        node("GatherElements", "t e", "y", axis=2),
+    ]
+    watch = Watch(PICK, monkeypatch)
+    feeds = {"x": x, "p": at}
+    done = session(nodes, feeds, "y", {"s": np.array([6, 50, 40])}, kinds={"p": INT64})
+    (found,) = done.run(None, feeds)
+    assert watch.calls == 1
+    expected = np.take_along_axis(x.transpose(0, 2, 1), np.broadcast_to(at, (6, 50, 40)), 2)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_place_that_is_not_there() -> None:
+    at = np.zeros((64, 80), np.int64)
+    at[63, 79] = 33
+    with pytest.raises(tenonnx.RuntimeException, match="33"):
+        gather(floats(64, 33), at, 1, axis=1)
+
+
+KINDS = {np.float32: 1, np.int8: 3, np.int32: 6, np.int64: 7, np.float16: 10, np.float64: 11}
+WAYS = ["none", "add", "mul", "max", "min"]
+
+
+def drawn(shape: Any, dtype: Any, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).integers(-3, 4, shape).astype(dtype)
+
+
+def found_by(op: str, arrays: list[Any], dtype: Any, threads: int, **attributes: Any) -> Any:
+    names = ["x", "p", "u"][: len(arrays)]
+    feeds = dict(zip(names, arrays, strict=True))
+    kinds = {"x": KINDS[dtype], "p": INT64, "u": KINDS[dtype], "y": KINDS[dtype]}
+    nodes = [node(op, " ".join(names), "y", **attributes)]
+    one = session(nodes, feeds, "y", threads=threads, kinds=kinds)
+    results = [one.run(None, feeds)[0] for _ in range(3)]  # runs, captures, replays
+    np.testing.assert_array_equal(results[0], results[2])
+    return results[2]
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_elements_of_any_type_along_any_axis(dtype: Any, axis: int) -> None:
+    x, shape = drawn((20, 30, 7), dtype), (11, 30, 6)
+    at = np.random.default_rng(1).integers(-x.shape[axis], x.shape[axis], shape)
+    expected = gather_elements(np, x, at, axis=axis)
+    found = found_by("GatherElements", [x, at], dtype, 4, axis=axis)
+    np.testing.assert_array_equal(found, expected)
+    updates = drawn(shape, dtype, 2)
+    for way in WAYS:
+        given = [x, at, updates]
+        found = found_by("ScatterElements", given, dtype, 4, axis=axis, reduction=way)
+        expected = scatter_elements(np, *given, axis=axis, reduction=way)
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_slices_of_any_type(dtype: Any, depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = drawn((20, 30, 7), dtype)
+    lengths = np.array(x.shape[:depth])
+    at = np.random.default_rng(1).integers(-lengths, lengths, (5, 9, depth))
+    watch = Watch(SLICES, monkeypatch)
+    found = found_by("GatherND", [x, at], dtype, 2)
+    assert watch.calls
+    np.testing.assert_array_equal(found, gather_nd(np, x, at))
+    if depth < 3:
+        at_each = at[:1].repeat(20, 0) % x.shape[1]
+        found = found_by("GatherND", [x, at_each % 7], dtype, 2, batch_dims=1)
+        np.testing.assert_array_equal(found, gather_nd(np, x, at_each % 7, batch_dims=1))
+    updates = drawn((5, 9, *x.shape[depth:]), dtype, 2)
+    for way in WAYS:
+        found = found_by("ScatterND", [x, at, updates], dtype, 4, reduction=way)
+        np.testing.assert_array_equal(found, scatter_nd(np, x, at, updates, reduction=way))
+
+
+@pytest.mark.parametrize("op", ["GatherND", "ScatterND"])
+def test_a_slice_that_is_not_there(op: str) -> None:
+    x, at = drawn((3, 4), np.float32), np.array([[0], [3]])
+    given = [x, at] if op == "GatherND" else [x, at, drawn((2, 4), np.float32)]
+    with pytest.raises(tenonnx.RuntimeException, match="3"):
+        found_by(op, given, np.float32, 1)

@@ -1,0 +1,127 @@
+"""Operations on elements of any type are numpy's, bit for bit, in vectors and one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from running import require_kernels
+
+from tenonnx_array.elementwise import divide
+from tenonnx_array.logical import bit_shift
+from tenonnx_cpu.capture.launch import done
+from tenonnx_cpu.elementwise import typed
+from tenonnx_cpu.elementwise.kernels import operations as o
+
+require_kernels()
+
+DTYPES = {code: dtype for dtype, code in typed.CODES.items()}
+DTYPES[o.BFLOAT16] = np.dtype(ml_dtypes.bfloat16)
+
+UNARY: dict[int, Callable[..., Any]] = {
+    o.NEG: np.negative, o.ABS: np.abs, o.SIGN: np.sign, o.NOT: np.invert, o.FLOOR: np.floor,
+    o.CEIL: np.ceil, o.ROUND: np.rint, o.SQRT: np.sqrt, o.RECIPROCAL: np.reciprocal,
+    o.RELU: lambda x: np.maximum(x, x.dtype.type(0)), o.IS_NAN: np.isnan, o.IS_INF: np.isinf,
+}  # fmt: skip
+BINARY: dict[int, Callable[..., Any]] = {
+    o.ADD: np.add, o.SUB: np.subtract, o.MUL: np.multiply, o.MAX: np.maximum, o.MIN: np.minimum,
+    o.MOD: np.remainder, o.FMOD: np.fmod, o.AND: np.bitwise_and, o.OR: np.bitwise_or,
+    o.XOR: np.bitwise_xor, o.EQUAL: np.equal, o.GREATER: np.greater, o.LESS: np.less,
+    o.GREATER_OR_EQUAL: np.greater_equal, o.LESS_OR_EQUAL: np.less_equal,
+    o.DIV: lambda x, y: divide(np, x, y),
+    o.LEFT: lambda x, y: bit_shift(np, x, y, direction="LEFT"),
+    o.RIGHT: lambda x, y: bit_shift(np, x, y, direction="RIGHT"),
+}  # fmt: skip
+TERNARY: dict[int, Callable[..., Any]] = {
+    o.WHERE: np.where,
+    o.CLIP: lambda x, low, high: np.minimum(np.maximum(x, low), high),
+}
+
+SHAPES = [
+    [(7, 133), (7, 133), (7, 133)],
+    [(7, 133), (133,), ()],
+    [(7, 1), (7, 133), (1, 133)],
+    [(3, 1, 9), (5, 9), (3, 5, 1)],
+    [(), (1, 1), (3,)],
+]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def kernel() -> None:
+    typed.APPLY.compile()
+
+
+def drawn(dtype: np.dtype[Any], shape: tuple[int, ...], seed: int) -> np.ndarray[Any, Any]:
+    """The whole range of integers; floats with NaN, infinities and halves."""
+    rng = np.random.default_rng(seed)
+    if dtype.kind == "b":
+        return np.asarray(rng.integers(0, 2, shape)).astype(bool)
+    if dtype.kind in "iu":
+        ends = np.iinfo(dtype)
+        return np.asarray(rng.integers(ends.min, ends.max, shape, dtype, endpoint=True))
+    x = np.asarray(np.round(rng.standard_normal(shape) * 50, 1)).astype(dtype)
+    if x.size > 40:
+        x.flat[:5] = [np.nan, np.inf, -np.inf, 0.5, -0.0]
+    return x
+
+
+def same(found: Any, expected: Any) -> None:
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    is_float = expected.dtype.kind in "fV"
+    assert np.array_equal(found, expected, equal_nan=is_float), (found, expected)
+
+
+@pytest.mark.parametrize("operation", o.TAKES)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_operations_are_numpys(operation: int) -> None:
+    function = {**UNARY, **BINARY, **TERNARY}[operation]
+    count = 1 if operation in UNARY else 2 if operation in BINARY else 3
+    for element in o.TAKES[operation]:
+        dtype = DTYPES[element]
+        for shapes in SHAPES:
+            arrays = [drawn(dtype, shape, n) for n, shape in enumerate(shapes[:count])]
+            if operation == o.WHERE:
+                arrays[0] = drawn(np.dtype(bool), shapes[0], 0)
+            if operation in (o.LEFT, o.RIGHT):
+                arrays[1] = arrays[1] % dtype.type(8 * dtype.itemsize + 3)
+            if operation in (o.DIV, o.MOD, o.FMOD) and dtype.kind in "iu":
+                arrays[1] = np.where(arrays[1] == 0, dtype.type(3), arrays[1])
+            if operation == o.SQRT:
+                arrays[0] = np.abs(arrays[0])
+            result = np.dtype(bool) if operation in o.TO_BOOL else dtype
+            made = typed.launch(operation, element, [np.asarray(x) for x in arrays], result, 2)
+            same(done(made), np.asarray(function(*arrays)))
+
+
+@pytest.mark.parametrize("target", DTYPES)
+def test_casts_are_numpys(target: int) -> None:
+    for source in DTYPES:
+        if not o.is_known(target, source) or source == target:
+            continue
+        dtype = DTYPES[target]
+        x = drawn(DTYPES[source], (5, 133), 0)
+        if source in o.FLOATS and target in o.INTEGERS:  # others are the hardware's
+            x = np.nan_to_num(x.astype(np.float32), nan=1, posinf=2, neginf=3)
+            x = np.abs(x).astype(DTYPES[source]) % DTYPES[source].type(100)
+        if target == o.FLOAT16 and source in o.INTEGERS:
+            x %= DTYPES[source].type(100)
+        made = typed.launch(target, source, [x[:, ::2]], dtype, 2)
+        expected = x[:, ::2].astype(dtype)
+        same(done(made), expected)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.float16, np.float32, np.int64])
+def test_copies_have_any_strides(dtype: Any) -> None:
+    x = drawn(np.dtype(dtype), (5, 8, 33), 0)
+    views = [
+        x[:, ::-1, ::2],
+        x[..., ::-1].transpose(1, 0, 2),
+        np.broadcast_to(x[:, :1, :1], (4, 5, 8, 33)),
+        drawn(np.dtype(dtype), (5, 8, 600), 0).transpose(1, 0, 2),
+    ]
+    for view in views:
+        same(done(typed.copied(view, 2)), view)
+    assert typed.copied(x.transpose(1, 0, 2), 2) is None  # numpy copies short rows

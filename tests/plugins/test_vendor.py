@@ -1,0 +1,227 @@
+"""A vendor's provider, as ``tenonnx new compiler`` writes it: buffers, groups, cached segments."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from vendor import NAME, child, installed
+
+import tenonnx
+from hooks import Providers
+from tenonnx import OrtValue
+
+X = np.array([[-1, 2]], np.float32)
+MODEL = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 21]>
+    g (float[n, 2] x) => (float[n, 2] y, float[n, 2] z) <float[2, 2] w = {1, 2, 3, 4}> {
+        h = MatMul(x, w)  y = Relu(h)  z = Sub(x, h)
+    }
+""")
+ALIAS = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 21]>
+    g (float[n, 2] x) => (float[n, 2] y, float[n, 2] x2) { y = Relu(x)  x2 = Identity(x) }
+""")
+
+COMPILES = """
+import json, os
+import numpy as np
+import tenonnx, tenonnx_vec.provider as own
+
+given = json.loads(os.environ["GIVEN"])
+compiled, compile_segment = [], own.compile_segment
+def counting(segment):
+    compiled.append(len(segment.nodes))
+    return compile_segment(segment)
+own.compile_segment, own.DRIVER = counting, given["driver"]
+options = tenonnx.SessionOptions()
+options.trust_compiled_plan = given["trusted"]
+providers = [("vec", {"min_nodes": given["min_nodes"]})]
+session = tenonnx.InferenceSession(given["model"], options, providers=providers)
+total = float(session.run(None, {"x": np.ones((2, 256), np.float32)})[0].sum())
+one_device = all(step.device is session.device is own.DEVICE for step in session.plan.steps)
+uploaded = session.registry.report().device
+print(json.dumps([compiled, session.load_times.uncached, one_device, total, uploaded]))
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return installed(tmp_path_factory.mktemp("vendor"))
+
+
+@pytest.fixture(scope="module")
+def vec(site: Path) -> Iterator[ModuleType]:
+    """The provider's package, imported."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(site)
+        found = importlib.import_module("tenonnx_vec.provider")
+    yield found
+    for name in [name for name in sys.modules if name.startswith("tenonnx_vec")]:
+        del sys.modules[name]
+
+
+def opened(vec: ModuleType, model: onnx.ModelProto = MODEL) -> tenonnx.InferenceSession:
+    plugins = tenonnx.PluginSet()
+    plugins.register(Providers(vec.VecExecutionProvider))
+    options = tenonnx.SessionOptions(plugins=plugins)
+    return tenonnx.InferenceSession(model, options, providers=[NAME, "cpu"])
+
+
+def on_device(session: tenonnx.InferenceSession, array: Any) -> OrtValue:
+    return OrtValue(session.device.upload(array), session.device)
+
+
+def test_outputs_stay_on_the_device_and_feed_the_next_run(
+    vec: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = opened(vec)
+    binding, value = session.io_binding(), on_device(session, X)
+    binding.bind_output("y", session.device)
+    session.run_with_iobinding(bound(binding, value))  # the weight is uploaded
+    moved = []
+    monkeypatch.setattr(vec.VecExecutionProvider.device, "upload", moved.append)
+    monkeypatch.setattr(vec.VecExecutionProvider.device, "download", moved.append)
+    for _ in range(3):
+        session.run_with_iobinding(bound(binding, value))
+        (value,) = binding.get_outputs()
+        assert value.device_name() == NAME
+    monkeypatch.undo()
+    assert not moved
+    expected = X
+    for _ in range(3):
+        expected = np.maximum(expected @ np.array([[1, 2], [3, 4]], np.float32), 0)
+    np.testing.assert_array_equal(value.numpy(), expected)
+
+
+def bound(binding: tenonnx.IOBinding, x: OrtValue) -> tenonnx.IOBinding:
+    binding.bind_ortvalue_input("x", x)
+    return binding
+
+
+def test_outputs_are_written_into_bound_buffers(vec: ModuleType) -> None:
+    session = opened(vec)
+    binding, there = session.io_binding(), on_device(session, np.zeros_like(X))
+    buffer = there.value
+    binding.bind_ortvalue_output("z", there)
+    session.run_with_iobinding(bound(binding, on_device(session, X)))
+    assert there.value is buffer
+    (expected,) = session.run(["z"], {"x": X})
+    np.testing.assert_array_equal(there.numpy(), expected)
+    small = on_device(session, np.zeros((1, 1), np.float32))
+    binding.bind_ortvalue_output("z", small)
+    with pytest.raises(tenonnx.InvalidArgument, match=r"expected float32\[1, 1\] to write in pl"):
+        session.run_with_iobinding(binding)
+
+
+def test_a_bound_buffer_may_be_an_input(vec: ModuleType) -> None:
+    session = opened(vec)
+    binding, there = session.io_binding(), on_device(session, X)
+    binding.bind_ortvalue_output("z", there)
+    session.run_with_iobinding(bound(binding, there))
+    np.testing.assert_array_equal(there.numpy(), session.run(["z"], {"x": X})[0])
+
+
+def test_an_output_that_is_an_input_is_copied(vec: ModuleType) -> None:
+    session = opened(vec, ALIAS)
+    binding, there = session.io_binding(), on_device(session, X)
+    for name in ("y", "x2"):
+        binding.bind_output(name, session.device)
+    session.run_with_iobinding(bound(binding, there))
+    _, x2 = binding.get_outputs()
+    assert x2.value is not there.value
+    x2.update_inplace(np.zeros_like(X))
+    np.testing.assert_array_equal(there.numpy(), X)
+
+
+def test_values_on_the_device(vec: ModuleType) -> None:
+    session = opened(vec)
+    value = on_device(session, X)
+    assert (value.shape(), value.data_type(), value.tensor_size_in_bytes()) == (
+        [1, 2], "tensor(float)", 8,
+    )  # fmt: skip
+    value.update_inplace(X + 1)
+    np.testing.assert_array_equal(value.numpy(), X + 1)
+    (y, _) = session.run_with_ort_values(None, {"x": value})
+    np.testing.assert_array_equal(y.numpy(), session.run(None, {"x": X + 1})[0])
+    for refused in (value.data_ptr, lambda: OrtValue.from_dlpack(X, session.device)):
+        with pytest.raises(tenonnx.NotSupported, match=r"of vec has no addresses|takes no memory"):
+            refused()
+
+
+def test_reports_have_the_memory_of_the_device(vec: ModuleType) -> None:
+    session = opened(vec)
+    session.run(None, {"x": X})
+    report = session.registry.report()
+    (row,) = [row for row in report.devices if row.id == NAME]
+    assert row.size == 1 << 30
+    assert 16 <= row.used < 1 << 20
+    assert "vec     1.0 GiB" in str(report)
+
+
+def test_names_of_devices_that_plug_ins_bring(site: Path) -> None:
+    found = child(site, """
+import json
+import numpy as np, tenonnx
+value = tenonnx.OrtValue.ortvalue_from_numpy(np.ones(2, np.float32), "vec", 0)
+other = tenonnx.OrtValue.ortvalue_from_numpy(np.ones(2), tenonnx.OrtDevice.make("vec", 0))
+zeros = tenonnx.OrtValue.ortvalue_from_shape_and_type([2], np.float32, "vec")
+wrong = []
+for name, number in (("vek", 0), ("vec", 1)):
+    try: tenonnx.OrtValue.ortvalue_from_numpy(np.ones(2), name, number)
+    except tenonnx.InvalidArgument as error: wrong.append(str(error))
+names = [each.device_name() for each in (value, other, zeros)]
+print(json.dumps([names, zeros.numpy().tolist(), wrong]))
+""")  # fmt: skip
+    names, zeros, wrong = found
+    assert names == [NAME] * 3
+    assert zeros == [0, 0]
+    assert "no device type 'vek'; did you mean 'vec'?" in wrong[0]
+    assert "has no option 'device_id'" in wrong[1]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    made = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 21]>
+        g (float[n, 256] x) => (float[n, 256] y) { h = MatMul(x, w)  y = Relu(h) }
+    """)
+    weight = np.full((256, 256), 0.5, np.float32)
+    made.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    onnx.save(made, tmp_path / "model.onnx")
+    return tmp_path / "model.onnx"
+
+
+def compiles(site: Path, model: Path, **change: Any) -> tuple[list[int], str]:
+    """Open a model in a process; return the sizes of what was compiled, and why nothing kept."""
+    given = {"driver": "1.0", "min_nodes": 1, "trusted": False, "model": str(model), **change}
+    where = model.parent / "cache"
+    found = child(site, COMPILES, GIVEN=json.dumps(given), TENONNX_CACHE_DIR=where)
+    compiled, uncached, one_device, total, uploaded = found
+    assert one_device
+    assert total == 2 * 256 * 128
+    assert uploaded == 256 * 256 * 4
+    return compiled, uncached
+
+
+def test_compiled_segments_are_cached(site: Path, model: Path) -> None:
+    assert compiles(site, model) == ([2], "")
+    assert compiles(site, model) == ([], "")
+    assert compiles(site, model, driver="2.0") == ([2], "")
+    assert compiles(site, model, min_nodes=2) == ([2], "")
+
+
+def test_compiled_segments_are_shipped(site: Path, model: Path) -> None:
+    target = model.with_suffix(".tenonnx")
+    child(site, f"""
+from tenonnx.compiling import compile_model
+compile_model({str(model)!r}, {str(target)!r}, providers=[("vec", {{"min_nodes": 1}})])
+print(0)
+""", TENONNX_CACHE_DIR=model.parent / "first")  # fmt: skip
+    assert compiles(site, target, trusted=True) == ([], "")
