@@ -15,6 +15,8 @@ from onnx import TensorProto, helper
 from onnxruntime.capi import onnxruntime_pybind11_state as engine
 
 from tenonnx.operators import Kernel, OperatorTable
+from tenonnx_array import TABLE
+from tenonnx_contrib.listing import LISTING
 
 DOMAINS = ("", "ai.onnx.ml", "com.microsoft")
 CPU = "CPUExecutionProvider"
@@ -104,6 +106,12 @@ def _element(kind: str) -> str | None:
 def dtype_of(name: str) -> np.dtype[Any]:
     """Return numpy's dtype of an element type by its declared name."""
     return np.dtype(helper.tensor_dtype_to_np_dtype(ELEMENTS[name]))
+
+
+def known() -> Iterator[Operator]:
+    """Yield the operators that are measured: ours of all three domains that onnxruntime has."""
+    contrib = OperatorTable.listed("tenonnx_contrib", LISTING, "com.microsoft")
+    return operators(TABLE.copy().update(contrib))
 
 
 def operators(table: OperatorTable) -> Iterator[Operator]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
@@ -48,6 +49,10 @@ LARGE = Size("large", 1000, 1000, 100, (16, 250, 250), 256, 100)
 SIZES = {size.name: size for size in (SMALL, LARGE)}
 
 
+MOST_ELEMENTS = 1 << 24
+"""Of an operand: sixteen times as many as a large one should have."""
+
+
 @dataclass(frozen=True)
 class Constant:
     """An operand that a model has as a constant: numbers as given, or a shape to draw."""
@@ -86,6 +91,13 @@ class Form:
     outputs: int = 1
     only: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        for given in self.operands:
+            shape = given.shape if isinstance(given, Places | np.ndarray) else given
+            shape = given.value if isinstance(given, Constant) else shape
+            if isinstance(shape, tuple) and math.prod(shape) > MOST_ELEMENTS:
+                raise ValueError(f"an operand of {shape} has more than {MOST_ELEMENTS:,} elements")
+
 
 def numbers(shape: Shape, name: str, positive: bool = False) -> Array:
     """Return numbers of an element type: none is 0, whole ones are small, words are some."""
@@ -108,7 +120,8 @@ def numbers(shape: Shape, name: str, positive: bool = False) -> Array:
 def declared_form(operator: Operator, size: Size) -> Form:
     """Return a form whose shapes are as the operator declares them.
 
-    Operands that are declared with no shape have one shape, a matrix's.
+    Operands that are declared with no shape have one shape, a matrix's. One that would be too
+    large is refused by ``Form``.
     """
     declared = parsed(operator.kernel.shapes or "")
     sizes = {"N": 1, "B": 1, "C": size.image[0], "M": size.few, "K": size.few}

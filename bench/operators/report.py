@@ -116,8 +116,12 @@ def read(path: Path) -> tuple[dict[str, Any], list[Row]]:
     if not path.exists():
         return {}, []
     content = json.loads(path.read_text("utf-8"))
-    blank = {"kind": "", "form": "", "threads": 0}
-    return content["machine"], [Row(**{**blank, **each}) for each in content["rows"]]
+    return content["machine"], [row_of(each) for each in content["rows"]]
+
+
+def row_of(facts: dict[str, Any]) -> Row:
+    """Return the row that ``Row.as_dict`` wrote."""
+    return Row(**{"kind": "", "form": "", "size": "", "threads": 0, **facts})
 
 
 def figures(path: Path) -> list[Figure]:
