@@ -61,6 +61,7 @@ PUBLIC_MODULES = {
     "tenonnx.compiling",
     "tenonnx.convert",
     "tenonnx.delegate",
+    "tenonnx.differences",
     "tenonnx.digest",
     "tenonnx.dtypes",
     "tenonnx.graph",

@@ -124,6 +124,10 @@ class NodeMisused(NodeFailed, InvalidGraph):
     """
 
 
+class CheckFailed(NodeFailed):
+    """A session with ``SessionOptions(check=True)`` found the first node that computes wrongly."""
+
+
 class OutOfMemory(NodeFailed, MemoryError):
     """A node, or loading a model, wants more memory than there is."""
 

@@ -51,6 +51,8 @@ class SessionOptions:
         time_limit: Seconds that a run may take, and the loading of a model; ``None`` for any
             number. It is looked at after every step, in every iteration of a loop, and within
             long steps.
+        check: Hold what every step of a run makes against its nodes alone on the host: type,
+            shape, device and values. The first one that is wrong raises a ``RuntimeException``.
         enable_profiling: Write a trace of every run; see ``InferenceSession.end_profiling``.
         profile_file_prefix: Where; date and time are added to it.
         optimized_model_filepath: Where to write the model as transforms left it; nowhere if empty.
@@ -76,6 +78,7 @@ class SessionOptions:
     log_verbosity_level: int = 0
     logid: str = ""
     time_limit: float | None = None
+    check: bool = False
     enable_cpu_mem_arena: bool = True
     enable_mem_pattern: bool = True
     enable_mem_reuse: bool = True
@@ -336,6 +339,7 @@ INTEGER: Final = operator.index, "an integer"
 
 KINDS: Final[Mapping[str, tuple[Callable[[Any], Any], str]]] = {
     "allowed_roots": (_listed, "a list of folders"),
+    "check": FLAG,
     "disabled_transforms": (_listed, "a list of names"),
     "enable_cpu_mem_arena": FLAG,
     "enable_mem_pattern": FLAG,

@@ -124,7 +124,6 @@ class InferenceSession(Session):
         provider_options: Sequence[Mapping[str, Any]] | None,
     ) -> None:
         from tenonnx import session_builder
-        from tenonnx.planning.lower import lower
         from tenonnx.plugins.choosing import choose_providers
 
         began, options = time.perf_counter_ns(), self._options
@@ -139,7 +138,8 @@ class InferenceSession(Session):
         session_builder.refuse_cpu(made.placed.counts(), options)
         placed = time.perf_counter_ns()
         interruption.enter("the plan was compiled")
-        self._take(session_builder.parts_of(made, chosen, *lower(made.placed)))
+        compiled = session_builder.program_of(made.placed, plugins, options)
+        self._take(session_builder.parts_of(made, chosen, *compiled))
         self._model = Later(model)
         self._observers += plugins.create_observers(self._plan)
         if options.enable_profiling:

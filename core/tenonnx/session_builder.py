@@ -27,6 +27,7 @@ from tenonnx.loading.supplied import Supplied
 from tenonnx.options import SessionOptions
 from tenonnx.planning.placement import PlacedGraph, Placement, place
 from tenonnx.planning.program import Program
+from tenonnx.planning.values import described
 from tenonnx.plugins.choosing import host_providers, plugins_of
 from tenonnx.plugins.manager import PluginSet
 from tenonnx.provider import HOST, Provider
@@ -118,6 +119,21 @@ def prepare(
     interruption.enter("nodes were placed")
     placed = place(model, providers, context.hosts)
     return Prepared(model, placed, overridable, reports, transformed)
+
+
+def program_of(
+    placed: PlacedGraph, plugins: PluginSet, options: SessionOptions
+) -> tuple[Program, Placement]:
+    """Return what a placed graph is lowered to, with checks if the options say so."""
+    from tenonnx.planning.lower import lower  # loaded plans do without
+
+    with described():
+        program, placement = lower(placed)
+        if options.check:
+            from tenonnx.planning.checking import checked  # few are
+
+            program = checked(program, placed, host_providers(plugins))
+        return program, placement
 
 
 def parts_of(

@@ -21,7 +21,8 @@ from tenonnx.interruption import Stopped
 from tenonnx.memory import at_most
 from tenonnx.options import GraphOptimizationLevel, SessionOptions
 from tenonnx.planning.values import described, value_info, value_infos
-from tenonnx.provider import Provider, Segment
+from tenonnx.provider import Provider
+from tenonnx.reference import results, step_on_host
 
 if TYPE_CHECKING:
     import numpy as np
@@ -111,9 +112,41 @@ class TransformContext:
         """Return a session configuration entry, or ``None``."""
         return self.options.entry(key)
 
-    def supports(self, node: ir.Node) -> bool:
-        """Return whether a provider of the session runs a node, before a transform makes it."""
-        return any(provider.supports(node) is True for provider in self.providers)
+    def supports(self, node: ir.Node, *old: ir.Node) -> bool:
+        """Return whether the nearest provider runs a node, before a transform makes it.
+
+        Args:
+            node: The new node.
+            old: Those in whose place it is to come: the nearest provider is the first of the
+                session's that runs one of them. Without any, it is the preferred one.
+        """
+        nearest = min((self._place(each) for each in old), default=0)
+        return self._place(node) <= min(nearest, len(self.providers) - 1)
+
+    def refusal(self, new: Sequence[ir.Node], old: Sequence[ir.Node]) -> str | None:
+        """Return why nodes cannot take the place of others; ``None`` if they can.
+
+        Every new node must have a provider, and the last one one that is as near as that of the
+        nearest of the old: no rewrite moves work off a device.
+
+        Args:
+            new: Nodes that a transform would make, the one with the result last.
+            old: Nodes that it would remove.
+        """
+        for node in new:
+            if self._place(node) == len(self.providers):
+                return f"no provider runs {node.op_type}"
+        nearest = min(self._place(each) for each in old)
+        if not self.supports(new[-1], *old):
+            return f"{self.providers[nearest].name} does not run {new[-1].op_type}"
+        return None
+
+    def _place(self, node: ir.Node) -> int:
+        """Return which of the session's providers would run a node."""
+        for position, provider in enumerate(self.providers):
+            if provider.supports(node) is True:
+                return position
+        return len(self.providers)
 
     def evaluate(
         self,
@@ -133,19 +166,14 @@ class TransformContext:
             One value per output, or ``None`` if no host provider supports the node.
         """
         interruption.check()
-        for provider in self.hosts:
-            if provider.supports(node) is True:
-                break
-        else:
-            return None
         with described():
-            (step,) = provider.compile(Segment((node,), frozenset(node.outputs)))
+            if (step := step_on_host(node, self.hosts)) is None:
+                return None
             given = dict(zip(map(value_info, node.inputs), inputs, strict=True))
             outputs = value_infos(node.outputs)
+        known = {value: array for value, array in given.items() if value is not None}
         with at_most(most):
-            result = step.call(*(None if v is None else given[v] for v in step.inputs))
-        results = tuple(result) if step.multiple else (result,)
-        by_value = dict(zip(step.outputs, results, strict=False))
+            by_value = results(step, known)
         return tuple(by_value.get(output) for output in outputs)
 
 

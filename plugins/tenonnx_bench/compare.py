@@ -27,8 +27,8 @@ from tenonnx.cli.output import (
     title,
 )
 from tenonnx.cli.state import State, state_of
+from tenonnx.differences import Difference, differences
 from tenonnx_bench.bench import COLUMNS, as_data, limited, print_opening, run_cells, tell_unsettled
-from tenonnx_bench.differences import Difference, differences
 from tenonnx_bench.memory import OURS, measure, options_of
 from tenonnx_bench.peers import ONNXRUNTIME, OPENVINO, peer_opener, version
 

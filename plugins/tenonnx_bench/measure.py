@@ -13,8 +13,8 @@ import numpy as np
 from tenonnx import TenonnxError
 from tenonnx.cli import timing
 from tenonnx.cli.smoke import tiny_model
+from tenonnx.differences import differences, largest
 from tenonnx_bench.contender import Opened
-from tenonnx_bench.differences import differences, largest
 from tenonnx_bench.peers import Open, Run
 
 MIN_RUNS = 5

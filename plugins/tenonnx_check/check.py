@@ -11,6 +11,7 @@ from tenonnx.cli.failures import Code
 from tenonnx.cli.opening import Request
 from tenonnx.cli.output import count, emit_json, lines, progress, table, title
 from tenonnx.cli.state import state_of
+from tenonnx.errors import CheckFailed
 from tenonnx_check.checking import Failure, described_inputs, failures
 from tenonnx_check.outcome import Kind, Outcome
 from tenonnx_check.trial import Absolute, Against, Relative, RunSeconds, Trial, settings, trial
@@ -25,7 +26,8 @@ reference's inputs: types, shapes and values of its outputs are compared. The fi
 is shown with its inputs. All of it runs in a process of its own, whose crash is a finding, too.
 
 An element may differ as in `tenonnx compare`; --atol and --rtol replace the tolerances. If the
-whole model fails and no node does alone, nodes fail together: `tenonnx reduce` finds which.
+whole model fails and no node does alone, nodes fail together: the first step that is wrong as the
+model runs is shown, as by SessionOptions(check=True), and `tenonnx reduce` finds which nodes.
 
 Exit codes: 0 if nothing fails, 1 if something does.
 
@@ -81,7 +83,12 @@ def check(
                 lambda done: show("every node runs alone", done / number),
             )
         )
-        report = _report(tried, model, whole, found)
+        together = ""
+        if whole.kind is Kind.DIFFERS and not found and against == "cpu":
+            show("every step is checked", 1.0)
+            outcome = tried.whole_model(checked=True)
+            together = outcome.text if outcome.place.startswith(CheckFailed.__name__) else ""
+        report = _report(tried, model, whole, found, together)
     if as_json:
         emit_json(report)
     else:
@@ -90,12 +97,15 @@ def check(
         raise typer.Exit(Code.PROBLEM)
 
 
-def _report(tried: Trial, model: str, whole: Outcome, found: Sequence[Failure]) -> dict[str, Any]:
+def _report(
+    tried: Trial, model: str, whole: Outcome, found: Sequence[Failure], together: str
+) -> dict[str, Any]:
     first = described_inputs(tried.whole, found[0].number, tried.values()) if found else []
     return {
         "model": model,
         "nodes": len(tried.whole.nodes),
         "whole": {"kind": whole.kind, "text": whole.text},
+        "first_step": together,
         "failures": [
             {
                 "number": each.number,
@@ -120,6 +130,8 @@ def _print(report: dict[str, Any]) -> None:
         alone = "every node alone agrees with the reference"
         together = "; nodes fail together: tenonnx reduce finds which"
         lines(alone + ("" if whole["kind"] == Kind.FINE else together))
+        if report["first_step"]:
+            lines(f"the first step that is wrong in the whole model: {report['first_step']}")
         return
     verb = "fails" if len(found) == 1 else "fail"
     title(f"{count(len(found), 'node')} of {report['nodes']} {verb} alone")

@@ -68,6 +68,7 @@ def described_inputs(whole: Whole, number: int, values: dict[str, Any]) -> list[
     """Return name, dtype, shape and range of each input of a node, as rows of a table."""
     import numpy as np
 
+    from tenonnx.differences import range_of
     from tenonnx.graph import array_of
 
     rows: list[tuple[str, ...]] = []
@@ -79,9 +80,6 @@ def described_inputs(whole: Whole, number: int, values: dict[str, Any]) -> list[
         if not isinstance(found, np.ndarray):
             rows.append((value.name or "", type(found).__name__, "", ""))
             continue
-        span = ""
-        if found.size and found.dtype.kind not in "OSUT":
-            wide = found.astype(np.float64)
-            span = f"{wide.min():.4g} to {wide.max():.4g}"
+        span = range_of(found)
         rows.append((value.name or "", str(found.dtype), str(list(found.shape)), span))
     return rows

@@ -9,10 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from tenonnx.differences import differences
 from tenonnx.errors import TenonnxError
-from tenonnx_bench.differences import Difference, differences
 
 
 class Kind(enum.StrEnum):
@@ -95,20 +93,6 @@ def compared(
     beyond = [(row, value) for row, value in zip(rows, found, strict=True) if not row.agrees]
     if not beyond:
         return Outcome(Kind.FINE)
-    text = _sentence(*beyond[0])
-    return Outcome(Kind.DIFFERS, "", text, tuple(row.name for row, _ in beyond))
-
-
-def _sentence(row: Difference, found: Any) -> str:
-    if row.problem:
-        return f"{row.name}: {row.problem}"
-    size = np.size(found)
-    parts = [f"{row.name} differs in {row.beyond:,} of {size:,} elements"]
-    if row.absolute is not None:
-        parts.append(f"by {row.absolute:.3g} at most")
-    if row.relative is not None:
-        parts.append(f"({row.relative:.3g} of the expected)")
-    bad = np.asarray(found)
-    if bad.dtype.kind == "f" and not np.isfinite(bad).all():
-        parts.append(f"and has {int((~np.isfinite(bad)).sum()):,} NaN or infinite ones")
-    return " ".join(parts)
+    row, value = beyond[0]
+    text = row.sentence(value)
+    return Outcome(Kind.DIFFERS, "", text, tuple(each.name for each, _ in beyond))

@@ -110,9 +110,10 @@ class Trial:
         asked = {"numbers": [int(number) for number in numbers], "apart": apart, "wanted": wanted}
         return self.subject.ask(self.path, self.folder, **asked)
 
-    def whole_model(self) -> Outcome:
-        """Return how all nodes end."""
-        return self.ask(range(len(self.whole.nodes)))
+    def whole_model(self, *, checked: bool = False) -> Outcome:
+        """Return how all nodes end; with a check of every step, if it is to be ``checked``."""
+        numbers = list(range(len(self.whole.nodes)))
+        return self.subject.ask(self.path, self.folder, numbers=numbers, checked=checked)
 
     def values(self) -> dict[str, Any]:
         """Return the reference's values by name."""

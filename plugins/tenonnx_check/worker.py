@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pickle
@@ -48,8 +49,8 @@ class Worker:
 
         Args:
             asked: ``model``, a path, and ``folder``, where its values are; ``numbers`` of nodes,
-                ``wanted`` names of outputs and ``apart``, or ``store``, to run all of it and store
-                the values of all nodes.
+                ``wanted`` names of outputs, ``apart`` and ``checked``, whether every step is; or
+                ``store``, to run all of it and store the values of all nodes.
         """
         whole, folder = self._whole(asked["model"]), asked["folder"]
         values = self._values_of(folder)
@@ -64,7 +65,7 @@ class Worker:
                 else whole.part(numbers, asked.get("wanted"))
             )
             feeds = {name: values[value] for name, value in part.feeds.items()}
-            found = self._run(part.model, feeds)
+            found = self._run(part.model, feeds, check=bool(asked.get("checked")))
         except Exception as error:  # a stranger's code may raise anything
             return raised(error)
         return self._compare(part, found, values)
@@ -82,14 +83,15 @@ class Worker:
         Path(folder, VALUES).write_bytes(pickle.dumps(stored, protocol=5))
         self._values = None
 
-    def _run(self, model: ir.Model, feeds: Mapping[str, Any]) -> list[Any]:
+    def _run(self, model: ir.Model, feeds: Mapping[str, Any], *, check: bool = False) -> list[Any]:
         declare(model, feeds)
         if list(self._request.providers) == [ONNXRUNTIME]:
             import onnx_ir as ir
 
             opened = peer_opener(ONNXRUNTIME, self._request.threads)
             return opened(ir.to_proto(model).SerializeToString())(feeds)
-        session, _ = open_session(self._state, model, self._request)
+        request = dataclasses.replace(self._request, check=check)
+        session, _ = open_session(self._state, model, request)
         return session.run(None, dict(feeds))
 
     def _whole(self, path: str) -> Whole:

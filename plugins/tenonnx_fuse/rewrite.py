@@ -128,20 +128,7 @@ class Rewriting:
         for node in new:
             if saved and not node.domain and (wrong := _misread(node, imported)):
                 return f"the model is to be saved and imports opset {imported}, and {wrong}"
-            if self._place(node) == len(self.context.providers):
-                return f"no provider runs {node.op_type}"
-        nearest = min(self._place(each) for each in old)
-        if self._place(new[-1]) > nearest:
-            return f"{self.context.providers[nearest].name} does not run {new[-1].op_type}"
-        return None
-
-    def _place(self, node: ir.Node) -> int:
-        """Return which of the session's providers would run a node."""
-        providers = self.context.providers
-        for position, provider in enumerate(providers):
-            if provider.supports(node) is True:
-                return position
-        return len(providers)
+        return self.context.refusal(new, old)
 
     def _refused(self, old: Sequence[ir.Node], last: ir.Node) -> str | None:
         inside = set(old)

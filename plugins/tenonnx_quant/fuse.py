@@ -130,7 +130,8 @@ def _supported(node: ir.Node, context: TransformContext) -> bool:
     # As many inputs as the operator needs, and of its own: a node reads what it is given.
     x, y = node.inputs[:2]
     alike = [ir.Value(type=None if each is None else each.type) for each in (x, y, y)]
-    return context.supports(ir.Node(DOMAIN, "DequantizeMatMul", alike, version=1, attributes=()))
+    made = ir.Node(DOMAIN, "DequantizeMatMul", alike, version=1, attributes=())
+    return context.supports(made, node)
 
 
 def _accuracy(quantized: Quantized, context: TransformContext, *, transposed: bool) -> int:

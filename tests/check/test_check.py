@@ -144,6 +144,15 @@ def test_nodes_that_fail_together_alone(path: str, tmp_path: Path) -> None:
     assert "nodes fail together: tenonnx reduce finds which" in out
 
 
+@pytest.mark.parametrize("path", ["transform"], indirect=True)
+def test_a_step_that_is_wrong_as_a_whole(path: str, tmp_path: Path) -> None:
+    code, out, _ = tenonnx("fused", "check", path, *OPTIONS, "--json", folder=tmp_path)
+    report = json.loads(out)
+    assert (code, report["failures"]) == (1, [])
+    assert report["first_step"].startswith(f"CheckFailed: Tanh 'd{BLOCKS // 2}'")
+    assert f"on FaultyExecutionProvider: 'f{BLOCKS // 2}' differs in" in report["first_step"]
+
+
 @pytest.mark.parametrize("path", ["value"], indirect=True)
 def test_without_a_fault(path: str, tmp_path: Path) -> None:
     code, out, _ = tenonnx("", "check", path, *OPTIONS, folder=tmp_path)

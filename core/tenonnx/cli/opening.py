@@ -45,6 +45,7 @@ class Request:
     without: Sequence[str] = ()
     roots: Sequence[str] = ()
     threads: int = 0
+    check: bool = False
 
 
 def parse_provider(text: str) -> tuple[str, dict[str, str]]:
@@ -120,6 +121,7 @@ def session_options(state: State, request: Request) -> SessionOptions:
         disabled_transforms=tuple(request.without),
         allowed_roots=tuple(request.roots),
         intra_op_num_threads=request.threads,
+        check=request.check,
         plugins=state.plugins,
     )
 

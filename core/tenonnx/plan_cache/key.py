@@ -54,7 +54,7 @@ WITHOUT_EFFECT = frozenset(
 OF_THE_PROCESS = ("weights", "plugins", "operators", "_initializers", "_files")
 """Options that mean nothing to another process."""
 
-AT_ONCE = ("enable_profiling", "optimized_model_filepath", "_cancelled")
+AT_ONCE = ("check", "enable_profiling", "optimized_model_filepath", "_cancelled")
 """Options that want more of a session than a plan, and at once."""
 
 

@@ -274,7 +274,7 @@ class Plan:
 
     def _explain(self, error: Exception, failed: Code) -> Exception:
         """Name the node whose line raised; what stops a run comes back as it is."""
-        if isinstance(error, Stopped) or raised_by_handler(error):
+        if isinstance(error, Stopped | errors.CheckFailed) or raised_by_handler(error):
             return error
         culprit = None
         for code, line in lines(error):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence, Set
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import onnx
@@ -14,6 +14,7 @@ from tenonnx import session_builder
 from tenonnx.options import GraphOptimizationLevel, SessionOptions
 from tenonnx.plugins.choosing import host_providers
 from tenonnx.plugins.manager import PluginSet, default_plugins
+from tenonnx.provider import Provider, Segment, Step
 from tenonnx.session import InferenceSession
 from tenonnx.testing.compare import assert_similar
 from tenonnx.testing.models import branch, loop, mlp
@@ -90,6 +91,21 @@ class TransformTests:
             _, _, again = self._applied(proto, plugins)
             assert not again, f"a second run changed {onnx.printer.to_text(proto)}"
 
+    def test_nothing_moves_off_a_device(self, plugins: PluginSet) -> None:
+        """A device that runs just the operators of a model still runs all that it ran of it.
+
+        A transform that makes nodes asks ``context.supports(new, *old)`` or ``context.refusal``.
+        """
+        for proto in self.rewritten():
+            before = ir.from_proto(proto)
+            ran = {(node.domain, node.op_type) for node in _nodes(before)}
+            model, _, _ = self._applied(proto, plugins, [_Near(ran)])
+            moved = {node.op_type for node in _nodes(model) if node.op_identifier()[:2] not in ran}
+            assert not moved, (
+                f"{self.transform!r} put {', '.join(sorted(moved))} in the place of what a device "
+                "runs; ask context.supports(new, *old) before making a node"
+            )
+
     def test_it_leaves_the_rest_alone(self, plugins: PluginSet) -> None:
         """A transform that reports no change made none."""
         for proto in self.untouched():
@@ -121,11 +137,13 @@ class TransformTests:
             return plugins.transforms[self.transform]
         return self.transform
 
-    def _applied(self, proto: onnx.ModelProto, plugins: PluginSet) -> tuple[ir.Model, bool, bool]:
+    def _applied(
+        self, proto: onnx.ModelProto, plugins: PluginSet, nearer: Sequence[Provider] = ()
+    ) -> tuple[ir.Model, bool, bool]:
         """Return the model after it, and whether it changed something, and did so again."""
         registry, options = WeightRegistry(), SessionOptions(plugins=plugins)
         hosts = host_providers(plugins)
-        context = TransformContext(registry, hosts, hosts, options)
+        context = TransformContext(registry, hosts, [*nearer, *hosts], options)
         model = session_builder.read_model(proto, registry, options, plugins)
         run_transforms(model, [plugins.transforms[name] for name in self.after], context)
         text = _text(model)
@@ -141,6 +159,32 @@ class TransformTests:
         before, after = (InferenceSession(m, options) for m in (proto, model))
         feeds = _feeds(proto)
         assert_similar(before.run(None, feeds), after.run(None, feeds), self.rtol, self.atol)
+
+
+class _Near(Provider):
+    """A provider of some operators, before those on the host.
+
+    Args:
+        operators: Domains and names.
+    """
+
+    name = "NearExecutionProvider"
+
+    def __init__(self, operators: Set[tuple[str, str]]) -> None:
+        super().__init__()
+        self._operators = operators
+
+    def supports(self, node: ir.Node) -> Literal[True] | str:
+        """Return whether it is one of the operators."""
+        return node.op_identifier()[:2] in self._operators or "it is another operator"
+
+    def compile(self, segment: Segment) -> Sequence[Step]:
+        """Fail: nothing is run here."""
+        raise NotImplementedError(segment)
+
+
+def _nodes(model: ir.Model) -> list[ir.Node]:
+    return [node for graph in model.graphs() for node in graph]
 
 
 def _text(model: ir.Model) -> str:

@@ -1,4 +1,7 @@
-"""The difference between two runtimes' outputs, and the allowed difference."""
+"""The difference between two runtimes' outputs, and the allowed difference.
+
+This module is public: plug-ins of others may import it.
+"""
 
 from __future__ import annotations
 
@@ -69,6 +72,20 @@ class Difference:
         """Whether the difference is within the tolerance."""
         return not (self.beyond or self.problem)
 
+    def sentence(self, found: Any) -> str:
+        """Return for people how an output differs, in itself and by its NaN or infinities."""
+        if self.problem:
+            return f"{self.name}: {self.problem}"
+        parts = [f"{self.name} differs in {self.beyond:,} of {np.size(found):,} elements"]
+        if self.absolute is not None:
+            parts.append(f"by {self.absolute:.3g} at most")
+        if self.relative is not None:
+            parts.append(f"({self.relative:.3g} of the expected)")
+        bad = np.asarray(found)
+        if bad.dtype.kind == "f" and not np.isfinite(bad).all():
+            parts.append(f"and has {int((~np.isfinite(bad)).sum()):,} NaN or infinite ones")
+        return " ".join(parts)
+
 
 def differences(
     names: Sequence[str],
@@ -102,6 +119,14 @@ def differences(
         shape = (len(mine),) if nested else leaves[0][1].shape
         rows.append(_difference((name, dtype, shape, tolerance), leaves))
     return rows
+
+
+def range_of(array: NDArray) -> str:
+    """Return the least and the greatest number of an array for people; nothing for words."""
+    if not array.size or array.dtype.kind in "OSUTc":
+        return ""
+    wide = array.astype(np.float64)
+    return f"{wide.min():.4g} to {wide.max():.4g}"
 
 
 def largest(rows: Iterable[Difference]) -> float | None:
