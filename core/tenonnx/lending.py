@@ -6,12 +6,15 @@ This module is public: plug-ins of others may import it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 
 from tenonnx.errors import NotSupported
-from tenonnx.provider import HOST
+from tenonnx.step import HOST, Device
+
+HOST_MEMORY = 1
+"""DLPack's number of the host's memory."""
 
 
 class DeviceMemory(NamedTuple):
@@ -26,6 +29,13 @@ class DeviceMemory(NamedTuple):
     used: int
 
 
+class Event(Protocol):
+    """The end of work that a step left underway: the attribute ``event`` of an array it makes."""
+
+    def wait(self) -> None:
+        """Return when the array is there; raise what its work raised, or work that it needs."""
+
+
 class Lender(ABC):
     """A device whose arrays callers may have, as values, bound inputs and bound outputs.
 
@@ -33,8 +43,11 @@ class Lender(ABC):
     the other methods go through the host until they are overridden. Its arrays have ``shape``,
     ``dtype`` and ``nbytes``, and a ``base`` that is not ``None`` if their memory is another one's.
 
-    Work may be underway when a step returns: ``download`` waits for its array, and the runtime
-    calls ``synchronize`` before callers get arrays of the device.
+    Work may be underway when a step returns. Its arrays have an ``Event`` as their ``event`` then,
+    or ``None``: the runtime waits for it where the host reads the array, and hands arrays to
+    callers before they are there. Steps of the device itself see to their order. A device without
+    events waits in ``download``, and in ``synchronize``, which the runtime calls before callers get
+    its arrays.
 
     Attributes:
         id: The device's type and number: ``npu``, ``npu:1``.
@@ -44,7 +57,7 @@ class Lender(ABC):
 
     @abstractmethod
     def upload(self, array: np.ndarray[Any, Any]) -> Any:
-        """Return the device's array for a numpy array, which callers may change afterwards."""
+        """Return the device's array for a numpy array, which may change as soon as this returns."""
 
     @abstractmethod
     def download(self, array: Any) -> np.ndarray[Any, Any]:
@@ -67,9 +80,15 @@ class Lender(ABC):
         )
 
     def adopt(self, data: Any) -> Any:
-        """Return an array over another library's memory, by DLPack."""
-        del data
-        raise NotSupported(f"{self.id} takes no memory of other libraries")
+        """Return an array over another library's memory, by DLPack; a copy if it cannot be one.
+
+        Raises:
+            NotSupported: The memory is neither the host's nor the device's.
+        """
+        kind, _ = data.__dlpack_device__()
+        if int(kind) != HOST_MEMORY:
+            raise NotSupported(f"{self.id} takes no memory of other devices")
+        return self.upload(np.from_dlpack(data))
 
     def at(self, address: int, dtype: Any, shape: tuple[int, ...]) -> Any:
         """Return an array over memory at an address, which the caller keeps."""
@@ -96,6 +115,23 @@ class Lender(ABC):
     def memory(self) -> DeviceMemory | None:
         """Return the size of the device's memory, and what of it is used; ``None`` if unknown."""
         return None
+
+
+def downloaded(device: Device, array: Any) -> np.ndarray[Any, Any]:
+    """Return a device's array on the host, once the work that makes it is done."""
+    wait_for(array)
+    return device.download(array)
+
+
+def wait_for(array: Any) -> None:
+    """Wait until the work that makes an array is done.
+
+    Raises:
+        Exception: What the work raised.
+    """
+    event: Event | None = getattr(array, "event", None)
+    if event is not None:
+        event.wait()
 
 
 def lends(device: Any) -> TypeGuard[Lender]:

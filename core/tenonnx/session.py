@@ -6,7 +6,7 @@ import functools
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from tenonnx import interruption, memory, sympy_later
@@ -264,20 +264,30 @@ class InferenceSession(Session):
     ) -> OrtValueVector:
         """Compute outputs as ``OrtValue``s of inputs that are, wherever they are.
 
-        Those on a device stay there. Names, options and errors are as in ``run``.
+        Inputs on a device stay there, and so do the outputs that are made there; they may be
+        underway, and are waited for when they are read. Names, options and errors are as in
+        ``run``.
         """
         from tenonnx.interface.ort_value import OrtValue, OrtValueVector, device_inputs
 
         there = device_inputs(input_dict_ort_values)
+        targets = self._homes_of_outputs({given.device.id for given in there.values()})
         if there and run_options is None and not self._watched():
-            outputs = self._run_on_devices(
-                input_dict_ort_values, there, [HOST] * len(self._signature.outputs)
-            )
+            outputs = self._run_on_devices(input_dict_ort_values, there, targets)
+            made = list(map(OrtValue, outputs, targets))
             positions = self._signature.positions(output_names) if output_names else None
-            outputs = outputs if positions is None else [outputs[i] for i in positions]
-        else:
-            outputs = self.run(output_names, input_dict_ort_values, run_options)
+            return OrtValueVector(made if positions is None else [made[i] for i in positions])
+        outputs = self.run(output_names, input_dict_ort_values, run_options)
         return OrtValueVector(map(OrtValue, outputs))
+
+    def _homes_of_outputs(self, ids: Set[str]) -> list[Device]:
+        """Return where each output is made, if that is on one of some devices; else the host."""
+        program, arguments = self._plan.program, self._signature.outputs
+        homes = [program.home_of(value) or HOST for value in program.outputs]
+        return [
+            home if home.id in ids and argument.type.startswith("tensor") else HOST
+            for home, argument in zip(homes, arguments, strict=True)
+        ]
 
     def run_with_ortvaluevector(
         self,

@@ -73,8 +73,12 @@ def _ours(state: State, request: Request) -> Callable[[str | bytes], Opened]:
 
         def tell() -> dict[str, Any]:
             report = session.registry.report()
-            kinds = ("mapped", "resident", "private", "derived")
-            return {"weights": {k: getattr(report, k) for k in kinds}, "report": str(report)}
+            kinds = ("mapped", "resident", "private", "derived", "device")
+            return {
+                "weights": {k: getattr(report, k) for k in kinds},
+                "devices": [vars(row) for row in report.devices],
+                "report": str(report),
+            }
 
         return lambda feeds: session.run(None, feeds), tell
 

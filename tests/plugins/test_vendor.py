@@ -149,11 +149,30 @@ def test_values_on_the_device(vec: ModuleType) -> None:
     )  # fmt: skip
     value.update_inplace(X + 1)
     np.testing.assert_array_equal(value.numpy(), X + 1)
-    (y, _) = session.run_with_ort_values(None, {"x": value})
-    np.testing.assert_array_equal(y.numpy(), session.run(None, {"x": X + 1})[0])
-    for refused in (value.data_ptr, lambda: OrtValue.from_dlpack(X, session.device)):
-        with pytest.raises(tenonnx.NotSupported, match=r"of vec has no addresses|takes no memory"):
-            refused()
+    for names in (None, ["z", "y"]):
+        made = session.run_with_ort_values(names, {"x": value})
+        assert {each.device_name() for each in made} == {NAME}
+        expected = session.run(names, {"x": X + 1})
+        for found, right in zip(made, expected, strict=True):
+            np.testing.assert_array_equal(found.numpy(), right)
+    with pytest.raises(tenonnx.NotSupported, match="of vec has no addresses"):
+        value.data_ptr()
+
+
+def test_arrays_of_other_libraries(vec: ModuleType) -> None:
+    session = opened(vec)
+    given = X.copy()
+    value = OrtValue.from_dlpack(given, session.device)
+    given.fill(0)  # the device has memory of its own
+    assert value.device_name() == NAME
+    np.testing.assert_array_equal(np.from_dlpack(value), X)
+
+    class Elsewhere:
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 2, 0
+
+    with pytest.raises(tenonnx.NotSupported, match="takes no memory of other devices"):
+        OrtValue.from_dlpack(Elsewhere(), session.device)
 
 
 def test_reports_have_the_memory_of_the_device(vec: ModuleType) -> None:

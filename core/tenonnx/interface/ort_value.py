@@ -10,7 +10,7 @@ import numpy as np
 from tenonnx.errors import InvalidArgument, NotSupported
 from tenonnx.interface.named_devices import find_device
 from tenonnx.interface.value_types import describe_value, element_dtype, is_sparse, onnx_type
-from tenonnx.lending import lends
+from tenonnx.lending import downloaded, lends, wait_for
 from tenonnx.provider import HOST, Device
 
 if TYPE_CHECKING:
@@ -137,10 +137,11 @@ class OrtValue:
 
         Args:
             data: An array with ``__dlpack__`` and ``__dlpack_device__``, such as a torch tensor.
-            device: Where it is, if that is neither the host nor CUDA: a session's ``device``.
+            device: Where the value is to be, if that is neither the host nor CUDA: a session's
+                ``device``. An array of the host is copied to it.
 
         Raises:
-            NotSupported: The device takes no memory of other libraries.
+            NotSupported: The device takes no memory of the other one.
         """
         if device is None:
             kind, number = data.__dlpack_device__()
@@ -152,15 +153,14 @@ class OrtValue:
         return OrtValue(device.adopt(data), device)
 
     def __dlpack__(self, **options: Any) -> Any:
-        """Lend the memory to another library.
+        """Lend the memory to another library; a copy on the host if the device cannot.
 
         Raises:
             InvalidArgument: The value is no tensor.
         """
-        array = self._tensor()
         if options.get("stream") is None:
             options.pop("stream", None)
-        return array.__dlpack__(**options)
+        return self._exported().__dlpack__(**options)
 
     def to_dlpack(self) -> Any:
         """Lend the memory to another library, as ``__dlpack__`` does."""
@@ -172,8 +172,16 @@ class OrtValue:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return where the memory is, in DLPack's numbers."""
-        kind, number = self._tensor().__dlpack_device__()
+        kind, number = self._exported().__dlpack_device__()
         return int(kind), int(number)
+
+    def _exported(self) -> Any:
+        """Return an array that other libraries take: the tensor, or a copy on the host."""
+        array = self._tensor()
+        if not hasattr(array, "__dlpack__"):
+            return downloaded(self.device, array)
+        wait_for(array)
+        return array
 
     def numpy(self) -> Any:
         """Return the array: the tensor itself on the host, a copy of one that is elsewhere.
@@ -185,7 +193,7 @@ class OrtValue:
             raise InvalidArgument("the value is sparse", hint="see as_sparse_tensor()")
         if self.value is None or isinstance(self.value, list | dict):
             return self.value
-        return self.device.download(self.value)
+        return downloaded(self.device, self.value)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
         array = np.asarray(self.numpy(), dtype)
@@ -217,6 +225,7 @@ class OrtValue:
             return int(array.ctypes.data)
         if not lends(self.device):
             raise NotSupported(f"memory of {self.device.id} has no addresses")
+        wait_for(array)
         array = self.value = self.device.contiguous(array)
         return self.device.address(array)
 

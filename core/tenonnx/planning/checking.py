@@ -10,6 +10,7 @@ import numpy as np
 from tenonnx.differences import differences, range_of
 from tenonnx.errors import CheckFailed, TenonnxError
 from tenonnx.graph import has_bodies
+from tenonnx.lending import downloaded
 from tenonnx.planning.placement import PlacedControl, PlacedGraph
 from tenonnx.planning.program import Block, Control, Program, constant_on
 from tenonnx.planning.values import ValueInfo, node_info
@@ -163,7 +164,7 @@ def _moved(value: Any, move: Callable[[Any], Any]) -> Any:
 
 def _copied(value: Any, device: Device) -> Any:
     """Return a copy on the host of what is on a device."""
-    return _moved(value, lambda array: np.array(device.download(array)))
+    return _moved(value, lambda array: np.array(downloaded(device, array)))
 
 
 def _first_wrong(

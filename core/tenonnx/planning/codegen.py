@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tenonnx.errors import InvalidGraph, NotSupported
+from tenonnx.lending import downloaded, wait_for
 from tenonnx.planning.plan import Code
 from tenonnx.planning.program import Block, Control, Program, constant_on
 from tenonnx.planning.values import NodeInfo, ValueInfo
@@ -57,6 +58,7 @@ class Generator:
         self._devices = {HOST.id}
         self._constants: dict[tuple[int, str], str] = {}
         self._current: Step | NodeInfo | None = None
+        self._makers: dict[ValueInfo, Step] = {}
         self._buffers = {value: self.fresh("b") for value in buffers}
         self._emit_function(program)
 
@@ -149,7 +151,8 @@ class Generator:
         if (on_host := self._names.get((value, HOST.id))) is None:
             if (name := self._names.get((value, home.id))) is None:
                 raise InvalidGraph(f"'{value.name}' is read before it is made")
-            on_host = self._move(value, name, home.download, HOST)
+            fetched = functools.partial(_fetched, self._makers.get(value), home)
+            on_host = self._move(value, name, fetched, HOST)
         return (
             on_host if device.id == HOST.id else self._move(value, on_host, device.upload, device)
         )
@@ -221,6 +224,8 @@ class Generator:
         if self.observed:
             self.line("started = clock()")
         names = [self.define(value, step.device_of_outputs) for value in step.outputs]
+        if step.device is not HOST:
+            self._makers.update((value, step) for value in step.outputs)
         if not step.multiple:
             self.line(f"{names[0] if names else '_'} = {call}")
         else:
@@ -233,6 +238,20 @@ class Generator:
             outputs = "".join(f"{name}, " for name in names)
             self._current = None
             self.line(f"observe({self.bind('s', step)}, started, ({outputs}))")
+
+
+def _fetched(maker: Step | None, device: Device, array: Any) -> Any:
+    """Return a device's array on the host.
+
+    What the work that makes it raises has the step that began it as its attribute ``step``.
+    """
+    if maker is not None:
+        try:
+            wait_for(array)
+        except Exception as error:
+            vars(error).setdefault("step", maker)
+            raise
+    return downloaded(device, array)
 
 
 def _moved(move: Callable[[Any], Any], value: Any) -> Any:
