@@ -130,6 +130,10 @@ NOTES: dict[str, tuple[str, str]] = {
         "kernels write into the bound memory; a cache bound as input and output is updated in "
         "place",
     ),
+    "InferenceSession.run_with_ort_values": (
+        "differs",
+        "outputs that are made on the device of an input stay there",
+    ),
     "InferenceSession.set_providers": ("better", "weights are not copied"),
     "InferenceSession.get_provider_graph_assignment_info": (
         "better",

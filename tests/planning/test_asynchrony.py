@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import onnx.parser
@@ -112,7 +112,7 @@ def provider_of(device: Simulated, *operators: str) -> type[Provider]:
         name = f"{device.id.capitalize()}ExecutionProvider"
         aliases = (device.id,)
         unasked = False
-        functions = {name: FUNCTIONS[name] for name in operators}
+        functions: ClassVar[dict[str, Any]] = {name: FUNCTIONS[name] for name in operators}
 
         def supports(self, node: Any) -> Any:
             return node.op_type in self.functions or "another operator"
