@@ -328,6 +328,31 @@ def test_a_file_that_keeps_everybody_waiting_is_named(
     assert any(f"plug-in 'slow_file' of {path} has been loading" in m for m in caplog.messages)
 
 
+def test_an_installed_observer_is_off_until_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Counting:
+        asked = 0
+
+        @tenonnx.hookimpl
+        def create_observer(self, plan: tenonnx.Plan) -> None:
+            self.asked += len(plan.steps)
+
+    plugins, counting = tenonnx.PluginSet(), Counting()
+    plugins.register(counting, "counting").given = False  # as of an installed distribution
+    monkeypatch.delenv("TENONNX_OBSERVE", raising=False)
+    tenonnx.InferenceSession(RELU, tenonnx.SessionOptions(plugins=plugins))
+    assert counting.asked == 0
+    asked = tenonnx.SessionOptions(plugins=plugins, observers=["counting"])
+    tenonnx.InferenceSession(RELU, asked)
+    monkeypatch.setenv("TENONNX_OBSERVE", "counting")
+    tenonnx.InferenceSession(RELU, tenonnx.SessionOptions(plugins=plugins))
+    assert counting.asked == 2
+    unknown = tenonnx.SessionOptions(plugins=plugins, observers=["countings"])
+    with pytest.raises(tenonnx.InvalidArgument, match="'countings' has an observer; did you mean"):
+        tenonnx.InferenceSession(RELU, unknown)
+
+
 def test_an_observer_that_observes_nothing_is_named() -> None:
     class Counting:
         @tenonnx.hookimpl
@@ -372,7 +397,7 @@ def test_idle_plugins_cost_a_run_nothing(install: Callable[..., None]) -> None:
     module = sys.modules["tenonnx_idle3_idle3"]
     asked = module.asked
     session.run(None, {"x": X})
-    assert module.asked == asked == 1
+    assert module.asked == asked == 0
     assert session.plan.source == plain.plan.source
 
 

@@ -117,6 +117,11 @@ def _take_without(context: typer.Context, values: list[str]) -> list[str]:
     return values
 
 
+def _take_observers(context: typer.Context, values: list[str]) -> list[str]:
+    state_of(context).observe = list(values)
+    return values
+
+
 class _Told(logging.Handler):
     """Writes to whatever standard error is by then: a handler may outlive a stream."""
 
@@ -176,6 +181,15 @@ def tenonnx_options(
             callback=_take_without,
         ),
     ] = NOTHING,
+    observe: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME",
+            help="Have an installed plug-in's observer see the runs; may be repeated.",
+            is_eager=True,
+            callback=_take_observers,
+        ),
+    ] = NOTHING,
     verbose: Annotated[
         int,
         typer.Option(
@@ -201,7 +215,7 @@ def tenonnx_options(
     ] = False,
 ) -> None:
     """Take the options before the subcommand."""
-    del plugin, no_plugin, trace_hooks, version
+    del plugin, no_plugin, observe, trace_hooks, version
     state = state_of(context)
     state.verbosity = verbose
     context.call_on_close(state.start_logging())

@@ -127,10 +127,15 @@ def cache() -> Iterator[Finding]:
 def plugins(found: PluginSet) -> Iterator[Finding]:
     """Look at which plug-ins loaded."""
     found.import_all()
+    watching = found.observing()
     for record in found.records:
         name = f"plugin {record.name}"
         if record.error is None:
             detail = grouped(record.registered) or f"implements {', '.join(record.hooks)}"
+            if record in watching:
+                detail += "; its observer is active, and runs take longer"
+            elif "create_observer" in record.hooks:
+                detail += f"; its observer is off: tenonnx --observe {record.name} ..."
             yield Finding("ok", name, f"{record.distribution}: {detail}")
         elif record.error.startswith("blocked"):
             yield Finding("note", name, f"{record.distribution}: {record.error}")

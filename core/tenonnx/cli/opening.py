@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.cli.arguments import Level
+from tenonnx.cli.output import note
 from tenonnx.cli.timing import clock, timed
 from tenonnx.errors import InvalidArgument, NoSuchFile
 from tenonnx.plan_cache.files import files
@@ -156,6 +157,8 @@ def open_session(
     if as_programs_do:
         options = dataclasses.replace(options, plugins=None)
     providers = [parse_provider(text) for text in request.providers]
+    for record in state.plugins.observing():
+        note(f"the observer of {record.name} is active: runs take longer")
     return timed(lambda: InferenceSession(model, options, providers or None))
 
 

@@ -28,11 +28,13 @@ class State:
     Attributes:
         files: Plug-ins to add, as files.
         without: Names of plug-ins to do without.
+        observe: Names of plug-ins whose observers are asked for.
         verbosity: 1 prints tracebacks and the log, 2 its details.
     """
 
     files: list[str] = field(default_factory=list)
     without: list[str] = field(default_factory=list)
+    observe: list[str] = field(default_factory=list)
     verbosity: int = 0
 
     @cached_property
@@ -40,10 +42,10 @@ class State:
         """The process's plug-ins: every session finds the same ones.
 
         Raises:
-            InvalidArgument: There is no plug-in of a name to do without.
+            InvalidArgument: There is no plug-in of a name to do without, or to observe.
             PluginError: A plug-in file is refused.
         """
-        from tenonnx.plugins.manager import default_plugins
+        from tenonnx.plugins.manager import OBSERVE, default_plugins
 
         if self.without:
             # Said in the environment, it holds for processes that a command starts too.
@@ -58,6 +60,10 @@ class State:
             records[name].error = f"blocked by --no-plugin {name}"
         for file in self.files:
             plugins.register_file(file)
+        if self.observe:
+            asked = [os.environ.get(OBSERVE, ""), *self.observe]
+            os.environ[OBSERVE] = ",".join(filter(None, asked))
+            plugins.observing()  # refuses a name that has no observer
         return plugins
 
     def start_logging(self) -> Callable[[], None]:

@@ -62,9 +62,8 @@ def refuse(session: Session, requests: Sequence[Any] | None = None) -> None:
         raise NotCacheable("kernels are still being compiled")
     plugins = plugins_of(session._options)
     _refuse_format(session._recipe[0], plugins)
-    for record in plugins.records:
-        if "create_observer" in record.hooks and not record.error:
-            raise NotCacheable(f"the plug-in {record.name} observes plans")
+    for record in plugins.observing(session._options.observers):
+        raise NotCacheable(f"the plug-in {record.name} observes plans")
     if requests is not None and len(requests or plugins.unasked()) != len(session._providers):
         raise NotCacheable("not all providers that were asked for can be used here")
 

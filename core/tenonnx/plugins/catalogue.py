@@ -36,6 +36,8 @@ class PluginRecord:
         error: Why it is not in use.
         version: The distribution's.
         api: Version of the plug-in API that it says it was written for.
+        given: Whether the program or the command line gave it, rather than an installed
+            distribution: nobody has to ask for its observer.
     """
 
     name: str
@@ -46,6 +48,7 @@ class PluginRecord:
     error: str | None = None
     version: str = ""
     api: int | None = None
+    given: bool = True
 
     @property
     def builtin(self) -> bool:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 from tenonnx import distributions, hookspecs
-from tenonnx.errors import PluginError, did_you_mean
+from tenonnx.errors import InvalidArgument, PluginError, did_you_mean
 from tenonnx.plugins.catalogue import DISTRIBUTION, Catalogue, PluginRecord, one_line
 from tenonnx.plugins.checks import check_api, check_hooks, refused
 
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 GROUP = hookspecs.NAMESPACE
 COMMANDS = f"{GROUP}.commands"
 """The entry points of plug-ins that programs without a command line need not import."""
+
+OBSERVE = "TENONNX_OBSERVE"
+"""The variable with the names of installed plug-ins with active observers."""
 
 SLOW_SECONDS = 5.0
 """Seconds that a plug-in may load before the log names it as the cause of waiting."""
@@ -97,7 +100,7 @@ class PluginSet(Catalogue):
         allow = self._allow
         for entry in _entry_points(group):
             record = PluginRecord(entry.name, f"{entry.distribution} {entry.version}")
-            record.version = entry.version
+            record.version, record.given = entry.version, False
             self.records.append(record)
             if entry.name in self._block:
                 record.error = "blocked by TENONNX_BLOCK_PLUGINS"
@@ -161,16 +164,34 @@ class PluginSet(Catalogue):
                 raise
             raise PluginError(f"plug-in file {path} failed: {one_line(error)}") from error
 
-    def create_observers(self, plan: Plan) -> list[Observer]:
-        """Ask every plug-in that has the hook for an observer of a plan.
+    def observing(self, names: Iterable[str] = ()) -> list[PluginRecord]:
+        """Return the plug-ins with active observers.
+
+        Those that are installed have to be asked for, by an option or ``TENONNX_OBSERVE``; those
+        that the program registers, or that are given as files, do not.
+
+        Args:
+            names: Of those that are asked for, besides the variable's.
+
+        Raises:
+            InvalidArgument: One of the names is no plug-in with an observer.
+        """
+        able = [r for r in self.records if "create_observer" in r.hooks and not r.error]
+        asked = {*names, *_names(os.environ.get(OBSERVE, ""))}
+        if unknown := sorted(asked - {record.name for record in able}):
+            known = did_you_mean(unknown[0], [record.name for record in able])
+            raise InvalidArgument(f"no plug-in {unknown[0]!r} has an observer{known}")
+        return [record for record in able if record.given or record.name in asked]
+
+    def create_observers(self, plan: Plan, names: Iterable[str] = ()) -> list[Observer]:
+        """Ask every plug-in whose observer is on for one of a plan.
 
         Raises:
             PluginError: One failed; the message names it.
+            InvalidArgument: As ``observing`` does.
         """
         observers: list[Observer] = []
-        for record in self.records:
-            if record.error or "create_observer" not in record.hooks:
-                continue
+        for record in self.observing(names):
             plugin = self._manager.get_plugin(record.name)
             try:
                 observer = self._call(plugin, "create_observer", plan=plan)
