@@ -50,4 +50,7 @@ def check_distribution(name: str, frameworks: Sequence[str]) -> None:
     assert done.returncode == 0, done.stderr
     modules, _ = json.loads(done.stdout)
     heavy = sorted(set(frameworks) & set(modules))
-    assert not heavy, f"importing {entry.module} imports {', '.join(heavy)}"
+    assert not heavy, (
+        f"importing {entry.module} imports {', '.join(heavy)}: import it where it is first needed, "
+        "or leave it out of `frameworks`"
+    )
