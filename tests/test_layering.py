@@ -72,6 +72,7 @@ PUBLIC_MODULES = {
     "tenonnx.lending",
     "tenonnx.load",
     "tenonnx.near_misses",
+    "tenonnx.segments",
     "tenonnx.shape_checks",
     "tenonnx.sizes",
     "tenonnx.traits",

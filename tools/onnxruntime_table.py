@@ -177,11 +177,11 @@ NOTES: dict[str, tuple[str, str]] = {
     ),
     "SessionOptions.set_ep_context_data_read_func": (
         "refused",
-        "there are no compiled context models",
+        "compiled segments are in the model itself",
     ),
     "SessionOptions.clear_ep_context_data_read_func": (
         "without effect",
-        "there are no compiled context models",
+        "compiled segments are in the model itself",
     ),
     "SessionOptions.inter_op_num_threads": ("without effect", "nodes run in order"),
     "SessionOptions.execution_mode": ("without effect", "nodes run in order"),

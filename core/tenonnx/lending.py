@@ -5,6 +5,7 @@ This module is public: plug-ins of others may import it.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple, Protocol, TypeGuard
 
@@ -34,6 +35,17 @@ class Event(Protocol):
 
     def wait(self) -> None:
         """Return when the array is there; raise what its work raised, or work that it needs."""
+
+
+class DeviceArray:
+    """Base class of a device's arrays, for those who like one; the runtime asks for no more."""
+
+    base: Any = None
+    event: Event | None = None
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self.shape, self.dtype = shape, dtype
+        self.nbytes = math.prod(shape) * dtype.itemsize
 
 
 class Lender(ABC):

@@ -53,6 +53,8 @@ class SessionOptions:
             long steps.
         check: Hold what every step of a run makes against its nodes alone on the host: type,
             shape, device and values. The first one that is wrong raises a ``RuntimeException``.
+        observers: Installed plug-ins whose observers see the runs, by name; none by default.
+            Those that the program registers itself always do.
         enable_profiling: Write a trace of every run; see ``InferenceSession.end_profiling``.
         profile_file_prefix: Where; date and time are added to it.
         optimized_model_filepath: Where to write the model as transforms left it; nowhere if empty.
@@ -79,6 +81,7 @@ class SessionOptions:
     logid: str = ""
     time_limit: float | None = None
     check: bool = False
+    observers: Iterable[str] = ()
     enable_cpu_mem_arena: bool = True
     enable_mem_pattern: bool = True
     enable_mem_reuse: bool = True
@@ -284,13 +287,13 @@ class SessionOptions:
         )
 
     def set_ep_context_data_read_func(self, *arguments: Any, **more: Any) -> None:
-        """Refuse data of compiled context models, of which there are none.
+        """Refuse data of compiled segments: they are in the model itself.
 
         Raises:
             NotSupported: Always.
         """
         del arguments, more
-        raise NotSupported("there are no compiled context models: weights stay shared")
+        raise NotSupported("compiled segments are in the model itself")
 
     def clear_ep_context_data_read_func(self) -> None:
         """Do nothing: there never is such a function."""
@@ -352,6 +355,7 @@ KINDS: Final[Mapping[str, tuple[Callable[[Any], Any], str]]] = {
     "intra_op_num_threads": INTEGER,
     "log_severity_level": INTEGER,
     "log_verbosity_level": INTEGER,
+    "observers": (_listed, "a list of names"),
     "time_limit": (_seconds, "a number of seconds, or None"),
     "trust_compiled_plan": FLAG,
     "use_deterministic_compute": FLAG,

@@ -6,7 +6,7 @@ import functools
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenonnx import interruption, memory, sympy_later
@@ -139,9 +139,10 @@ class InferenceSession(Session):
         placed = time.perf_counter_ns()
         interruption.enter("the plan was compiled")
         compiled = session_builder.program_of(made.placed, plugins, options)
+        session_builder.save_contexts(made, options, self._model_path)
         self._take(session_builder.parts_of(made, chosen, *compiled))
         self._model = Later(model)
-        self._observers += plugins.create_observers(self._plan)
+        self._observers += plugins.create_observers(self._plan, options.observers)
         if options.enable_profiling:
             from tenonnx.interface.profiling import Profiler
 
@@ -268,10 +269,10 @@ class InferenceSession(Session):
         underway, and are waited for when they are read. Names, options and errors are as in
         ``run``.
         """
-        from tenonnx.interface.ort_value import OrtValue, OrtValueVector, device_inputs
+        from tenonnx.interface.ort_value import OrtValue, OrtValueVector, device_inputs, homes_of
 
         there = device_inputs(input_dict_ort_values)
-        targets = self._homes_of_outputs({given.device.id for given in there.values()})
+        targets = homes_of(self._plan.program, self._signature.outputs, there)
         if there and run_options is None and not self._watched():
             outputs = self._run_on_devices(input_dict_ort_values, there, targets)
             made = list(map(OrtValue, outputs, targets))
@@ -279,15 +280,6 @@ class InferenceSession(Session):
             return OrtValueVector(made if positions is None else [made[i] for i in positions])
         outputs = self.run(output_names, input_dict_ort_values, run_options)
         return OrtValueVector(map(OrtValue, outputs))
-
-    def _homes_of_outputs(self, ids: Set[str]) -> list[Device]:
-        """Return where each output is made, if that is on one of some devices; else the host."""
-        program, arguments = self._plan.program, self._signature.outputs
-        homes = [program.home_of(value) or HOST for value in program.outputs]
-        return [
-            home if home.id in ids and argument.type.startswith("tensor") else HOST
-            for home, argument in zip(homes, arguments, strict=True)
-        ]
 
     def run_with_ortvaluevector(
         self,

@@ -136,6 +136,15 @@ def program_of(
         return program, placement
 
 
+def save_contexts(made: Prepared, options: SessionOptions, source: str | None) -> None:
+    """Write the model with its compiled segments, if the options say so."""
+    if options.entry(config.CONTEXT) == "1":
+        from tenonnx import contexts  # few are
+
+        interruption.enter("compiled segments were written")
+        contexts.save_contexts(made.model, made.placed, options, source)
+
+
 def parts_of(
     made: Prepared, providers: list[Provider], program: Program, placement: Placement
 ) -> SessionParts:

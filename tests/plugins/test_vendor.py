@@ -36,11 +36,11 @@ import numpy as np
 import tenonnx, tenonnx_vec.provider as own
 
 given = json.loads(os.environ["GIVEN"])
-compiled, compile_segment = [], own.compile_segment
-def counting(segment):
+compiled, build = [], own.VecExecutionProvider.build
+def counting(self, segment):
     compiled.append(len(segment.nodes))
-    return compile_segment(segment)
-own.compile_segment, own.DRIVER = counting, given["driver"]
+    return build(self, segment)
+own.VecExecutionProvider.build, own.DRIVER = counting, given["driver"]
 options = tenonnx.SessionOptions()
 options.trust_compiled_plan = given["trusted"]
 providers = [("vec", {"min_nodes": given["min_nodes"]})]
@@ -84,14 +84,15 @@ def test_outputs_stay_on_the_device_and_feed_the_next_run(
 ) -> None:
     session = opened(vec)
     binding, value = session.io_binding(), on_device(session, X)
-    binding.bind_output("y", session.device)
+    for name in ("y", "z"):
+        binding.bind_output(name, session.device)
     session.run_with_iobinding(bound(binding, value))  # the weight is uploaded
     moved = []
     monkeypatch.setattr(vec.VecExecutionProvider.device, "upload", moved.append)
     monkeypatch.setattr(vec.VecExecutionProvider.device, "download", moved.append)
     for _ in range(3):
         session.run_with_iobinding(bound(binding, value))
-        (value,) = binding.get_outputs()
+        value, _ = binding.get_outputs()
         assert value.device_name() == NAME
     monkeypatch.undo()
     assert not moved
@@ -244,3 +245,76 @@ compile_model({str(model)!r}, {str(target)!r}, providers=[("vec", {{"min_nodes":
 print(0)
 """, TENONNX_CACHE_DIR=model.parent / "first")  # fmt: skip
     assert compiles(site, target, trusted=True) == ([], "")
+
+
+def test_a_segment_is_cached_by_its_content(site: Path, model: Path) -> None:
+    """A session with another plan has the segment all the same; another constant is another one."""
+    assert compiles(site, model) == ([2], "")
+    found = child(site, ANOTHER_PLAN, MODEL=model, TENONNX_CACHE_DIR=model.parent / "cache")
+    assert found == [[], 0.0]
+    again = onnx.load(model)
+    again.graph.initializer[0].raw_data = np.full((256, 256), 2, np.float32).tobytes()
+    onnx.save(again, model.with_name("other.onnx"))
+    other = model.with_name("other.onnx")
+    found = child(site, ANOTHER_PLAN, MODEL=other, TENONNX_CACHE_DIR=model.parent / "cache")
+    assert found == [[2], 0.0]
+
+
+ANOTHER_PLAN = """
+import json, os
+import numpy as np
+import tenonnx, tenonnx_vec.provider as own
+
+compiled, build = [], own.VecExecutionProvider.build
+def counting(self, segment):
+    compiled.append(len(segment.nodes))
+    return build(self, segment)
+own.VecExecutionProvider.build = counting
+level = tenonnx.GraphOptimizationLevel.ORT_ENABLE_BASIC
+options = tenonnx.SessionOptions(graph_optimization_level=level)
+session = tenonnx.InferenceSession(os.environ["MODEL"], options, providers=["vec"])
+total = float(session.run(None, {"x": np.zeros((2, 256), np.float32)})[0].sum())
+print(json.dumps([compiled, total]))
+"""
+
+CONTEXTS = """
+import json, os
+import numpy as np
+import tenonnx, tenonnx_vec.provider as own
+
+own.DRIVER = os.environ.get("DRIVER", "1.0")
+def refusing(self, segment):
+    raise AssertionError("compiled")
+if os.environ["TRUSTED"]:
+    own.VecExecutionProvider.build = refusing
+options = tenonnx.SessionOptions()
+if os.environ["TRUSTED"]:
+    options.trust_compiled_plan = os.environ["TRUSTED"] == "1"
+else:
+    options.add_session_config_entry("ep.context_enable", "1")
+try:
+    session = tenonnx.InferenceSession(os.environ["MODEL"], options, providers=["vec"])
+    found = float(session.run(None, {"x": np.ones((2, 256), np.float32)})[0].sum())
+except tenonnx.TenonnxError as error:
+    found = str(error)
+print(json.dumps(found))
+"""
+
+
+def test_compiled_segments_in_a_model(site: Path, model: Path, tmp_path: Path) -> None:
+    def opens(path: Path, trusted: str, number: int, **more: str) -> Any:
+        where = tmp_path / f"cache{number}"  # what one process has cached is not another one's
+        given = {"MODEL": path, "TRUSTED": trusted, "TENONNX_CACHE_DIR": where, **more}
+        return child(site, CONTEXTS, **given)
+
+    total = 2 * 256 * 128
+    assert opens(model, "", 0) == total
+    written = model.with_name("model_ctx.onnx")
+    (node,) = onnx.load(written).graph.node
+    assert (node.domain, node.op_type) == ("com.microsoft", "EPContext")
+    facts = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
+    assert (facts["source"], facts["main_context"]) == (b"VecExecutionProvider", 1)
+    assert opens(written, "1", 1) == total
+    assert "trust_compiled_plan=True if you trust it" in opens(written, "0", 2)
+    assert "it was compiled for (('driver', '1.0'),)" in opens(written, "1", 3, DRIVER="2.0")
+    assert "model_ctx.onnx is there already" in opens(model, "", 4)

@@ -29,7 +29,7 @@ _PACKED_ONCE = ConfigKey("better", "packed weights are kept in files that proces
 _MAPPED = ConfigKey("better", "weights of .ort files are always used in place")
 _OWN_FUSIONS = ConfigKey("without effect", "it tunes a rewrite of onnxruntime's own")
 _ITS_KERNELS = ConfigKey("without effect", "it tunes kernels of onnxruntime's own")
-_NO_CONTEXT = ConfigKey("refused", "there are no compiled context models: weights stay shared")
+_NO_COMPILING = ConfigKey("refused", "a session that is made runs; tenonnx compile makes none")
 _NO_MOE_STATISTICS = ConfigKey("without effect", "profiling shows the time of every node")
 _WEIGHTLESS = ConfigKey("better", "no provider ever gets a copy of the weights")
 _MAPPED_DATA = ConfigKey("better", "external data is mapped, and read when it is first used")
@@ -76,6 +76,8 @@ EXPANSION = "session.function_expansion_node_limit"
 SAVED_DATA = "session.optimized_model_external_initializers_file_name"
 SAVED_DATA_THRESHOLD = "session.optimized_model_external_initializers_min_size_in_bytes"
 SAVED_FORMAT = "session.save_model_format"
+CONTEXT = "ep.context_enable"
+CONTEXT_FILE = "ep.context_file_path"
 
 SESSION_KEYS: dict[str, ConfigKey] = {
     **dict.fromkeys(ATTRIBUTES, _AS_ATTRIBUTE),
@@ -183,17 +185,17 @@ SESSION_KEYS: dict[str, ConfigKey] = {
     "ep.enable_weightless": _WEIGHTLESS,
     "ep.enable_weightless_mode": _WEIGHTLESS,
     "ep.enable_weightless_ep_context_nodes": _WEIGHTLESS,
-    "ep.context_enable": _NO_CONTEXT,
-    "ep.context_embed_mode": ConfigKey("without effect", "ep.context_enable is refused"),
-    "ep.context_file_path": ConfigKey("without effect", "ep.context_enable is refused"),
-    "ep.context_source_model_path": ConfigKey("without effect", "ep.context_enable is refused"),
+    CONTEXT: ConfigKey("same", "for providers that compile to bytes: see SegmentProvider"),
+    CONTEXT_FILE: ConfigKey("same", "the model that ep.context_enable writes"),
+    "ep.context_embed_mode": ConfigKey("without effect", "compiled segments are in the model"),
+    "ep.context_source_model_path": ConfigKey("without effect", "nothing refers to that model"),
     "ep.context_model_external_initializers_file_name": ConfigKey(
-        "without effect", "ep.context_enable is refused"
+        "without effect", "weights are in the model"
     ),
-    "session.compile_only": _NO_CONTEXT,
+    "session.compile_only": _NO_COMPILING,
     "session.disable_model_compile": ConfigKey("without effect", "providers compile in memory"),
     "session.fail_on_suboptimal_compiled_model": ConfigKey(
-        "without effect", "there are no compiled context models"
+        "without effect", "compiled segments are in the model itself"
     ),
     "session.layer_assignment_settings": ConfigKey("refused", "providers=[...] decides"),
     "session.name_based_layer_assignment": ConfigKey("refused", "providers=[...] decides"),

@@ -15,7 +15,9 @@ from tenonnx.provider import HOST, Device
 
 if TYPE_CHECKING:
     from tenonnx.interface.devices import OrtDevice, OrtMemoryInfo
+    from tenonnx.interface.signature import NodeArg
     from tenonnx.interface.sparse_tensor import SparseTensor
+    from tenonnx.planning.program import Program
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -363,6 +365,24 @@ def device_inputs(feeds: Mapping[str, Any]) -> dict[str, OrtValue]:
         for name, given in feeds.items()
         if isinstance(given, OrtValue) and lends(given.device) and given.is_tensor()
     }
+
+
+def homes_of(
+    program: Program, outputs: Sequence[NodeArg], there: Mapping[str, OrtValue]
+) -> list[Device]:
+    """Return where each output is made, if that is a device of some inputs; else the host.
+
+    Args:
+        program: The session's.
+        outputs: Its outputs.
+        there: The inputs.
+    """
+    ids = {given.device.id for given in there.values()}
+    homes = [program.home_of(value) or HOST for value in program.outputs]
+    return [
+        home if home.id in ids and argument.type.startswith("tensor") else HOST
+        for home, argument in zip(homes, outputs, strict=True)
+    ]
 
 
 def copy_tensors(src: Iterable[OrtValue], dst: Iterable[OrtValue], stream: Any = None) -> None:

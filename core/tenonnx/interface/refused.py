@@ -25,7 +25,7 @@ class Refused:
 class ModelCompiler(Refused):
     """Would write models with compiled contexts in them."""
 
-    reason = "there are no compiled context models: weights stay shared, kernels are cached"
+    reason = "compiled segments are in the model itself: weights stay shared, kernels are cached"
     hint = "`tenonnx compile` writes a model, its weights and a plan of it into one file"
 
 
@@ -75,19 +75,19 @@ class ModelPackageOptions(Refused):
 class OrtEpContextData(Refused):
     """Would hold a compiled context."""
 
-    reason = "there are no compiled context models"
+    reason = "compiled segments are in the model itself"
 
 
 class OrtEpContextDataBuffer(Refused):
     """Would take a compiled context."""
 
-    reason = "there are no compiled context models"
+    reason = "compiled segments are in the model itself"
 
 
 class OrtExternalInitializerInfo(Refused):
     """Would say where a compiled model's initializer goes."""
 
-    reason = "there are no compiled context models"
+    reason = "compiled segments are in the model itself"
     hint = "`tenonnx convert` writes weights to a file of their own"
 
 

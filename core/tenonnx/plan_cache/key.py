@@ -99,6 +99,8 @@ def refuse(options: SessionOptions) -> None:
             raise NotCacheable(f"the options have {name.strip('_')}")
     if options.time_limit is not None:
         raise NotCacheable("the options have a time_limit")
+    if options.entry(config.CONTEXT) == "1":
+        raise NotCacheable("compiled segments are to be written")
     if options.allowed_roots or options.entry(config.DATA_FOLDER):
         raise NotCacheable("external data may lie in one of several folders")
 
@@ -186,6 +188,20 @@ def packages(entries: Sequence[EntryPoint]) -> list[tuple[str, str]]:
     roots = {"tenonnx": "tenonnx", "tenonnx_array": "tenonnx"}
     roots.update((e.value.partition(":")[0].partition(".")[0], e.distribution) for e in entries)
     return sorted(roots.items())
+
+
+def state_of_code(package: str) -> tuple[Any, ...]:
+    """Return what tells the code of a plug-in's package, and its version, from others.
+
+    Raises:
+        NotCacheable: It is of no plug-in that is installed, or has changed since this process
+            began.
+    """
+    found = [entry for entry in packages(admitted.plugins()) if entry[0] == package]
+    if not found:
+        raise NotCacheable(f"{package} is of no plug-in that is installed")
+    ((root, whose),) = found
+    return whose, distributions.version(whose), _state_of_code(root, whose, {})
 
 
 def _state_of_code(

@@ -51,7 +51,7 @@ def _nodes(placed: PlacedGraph) -> Iterator[tuple[ir.Node, str]]:
 
 
 class Checks:
-    """What steps are held against.
+    """References that steps are held against.
 
     Args:
         references: The step of each node alone on the host, by the node's number.

@@ -20,7 +20,14 @@ from tenonnx.memory import keep_room
 from tenonnx.weights.trusted import OPEN
 
 if TYPE_CHECKING:
-    from tenonnx.weights.storage import Kind
+    from tenonnx.weights.storage import Kind, NDArray
+    from tenonnx.weights.weight import Weight
+
+LEAST_FORGOTTEN_BYTES = 64 * 1024
+"""Bytes of a weight from which on its pages need not stay resident once they are copied."""
+
+COPY_BYTES = 16 * 1024 * 1024
+"""Bytes of it that are copied at a time."""
 
 MAP_FAILED = ctypes.c_void_p(-1).value
 MAP_FIXED = 0x10  # Linux, the BSDs and macOS agree on it; the mmap module does not name it
@@ -193,3 +200,17 @@ def _libc_mmap() -> Any:
 
 def _address(buffer: mmap.mmap) -> int:
     return int(np.frombuffer(buffer, np.uint8, 1).__array_interface__["data"][0])
+
+
+def copy_into(weight: Weight, target: NDArray) -> None:
+    """Copy; what is large in pieces, so that the source's pages need not all be resident."""
+    source = weight.array
+    if weight.strides is not None or source.nbytes < LEAST_FORGOTTEN_BYTES:
+        np.copyto(target, source)
+        return
+    source, target = (array.reshape(-1).view(np.uint8) for array in (source, target))
+    for start in range(0, source.size, COPY_BYTES):
+        piece = slice(start, start + COPY_BYTES)
+        target[piece] = source[piece]
+        if isinstance(weight.storage, Mapping):
+            weight.storage.forget(weight.offset + start, weight.offset + start + COPY_BYTES)

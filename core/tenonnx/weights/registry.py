@@ -19,7 +19,7 @@ from tenonnx.digest import digest
 from tenonnx.errors import Fail, InvalidArgument
 from tenonnx.weak import WeakTable
 from tenonnx.weights.locks import Locks
-from tenonnx.weights.mapping import NOTED, Identity, Mapping, state_from
+from tenonnx.weights.mapping import NOTED, Identity, Mapping, copy_into, state_from
 from tenonnx.weights.sidefile import SideFiles
 from tenonnx.weights.storage import (
     PROCESS,
@@ -51,8 +51,6 @@ __all__ = ["Device", "Weight", "WeightRegistry", "default_registry"]
 
 SIDE_FILE_BYTES = 64 * 1024
 """Derived weights from this size on go to the side files."""
-
-COPY_BYTES = 16 * 1024 * 1024
 
 S = TypeVar("S", bound=Storage)
 
@@ -238,13 +236,27 @@ class WeightRegistry:
             known = self._derived.get(key) if small else self._find(key)
             return known or self._store(key, dtype, tuple(shape), fill, None)
 
+    def kept(self, key: str, build: Callable[[], bytes]) -> Weight:
+        """Return bytes that ``build`` makes, as a weight, kept in a side file of whatever size.
+
+        Args:
+            key: Names the bytes, as in ``derive``.
+            build: Makes them, if neither this process nor an earlier one has.
+        """
+        with self.locks.only_one("derive", key):
+            if (weight := self._find(key)) is not None:
+                return weight
+            content = np.frombuffer(build(), np.uint8)
+            fill = functools.partial(np.copyto, src=content)
+            return self._store(key, UINT8, content.shape, fill, content, least=1)
+
     def aligned(self, weight: Weight) -> Weight:
         """Return the weight itself if numpy can use it in place, else its one aligned copy."""
         if weight.is_aligned:
             return weight
         key = f"aligned:{weight.name_for_others()}"
         return self.materialize(
-            key, weight._dtype, weight.shape, functools.partial(_copy_into, weight)
+            key, weight._dtype, weight.shape, functools.partial(copy_into, weight)
         )
 
     def attach(self, holder: object, name: str, weights: Iterable[Weight] | None = None) -> None:
@@ -330,8 +342,9 @@ class WeightRegistry:
         shape: tuple[int, ...],
         fill: Callable[[NDArray], object],
         array: NDArray | None,
+        least: int = SIDE_FILE_BYTES,
     ) -> Weight:
-        if byte_size(dtype, shape) >= SIDE_FILE_BYTES and PROCESS not in key:
+        if byte_size(dtype, shape) >= least and PROCESS not in key:
             found = self.side_files.write(key, _short(key), dtype, shape, fill)
             if found is not None:
                 return self._keep(key, found.mapping, dtype, shape)
@@ -384,17 +397,3 @@ def _short(key: str) -> str:
     """Name a derived weight's storage; keys nest, and would double with every step."""
     short = digest(key)[:40]
     return f"derived:{short}" + (f":{PROCESS}" if PROCESS in key else "")
-
-
-def _copy_into(weight: Weight, target: NDArray) -> None:
-    """Copy; what is large in pieces, so that the source's pages need not all be resident."""
-    source = weight.array
-    if weight.strides is not None or source.nbytes < SIDE_FILE_BYTES:
-        np.copyto(target, source)
-        return
-    source, target = (array.reshape(-1).view(np.uint8) for array in (source, target))
-    for start in range(0, source.size, COPY_BYTES):
-        piece = slice(start, start + COPY_BYTES)
-        target[piece] = source[piece]
-        if isinstance(weight.storage, Mapping):
-            weight.storage.forget(weight.offset + start, weight.offset + start + COPY_BYTES)
