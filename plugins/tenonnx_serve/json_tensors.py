@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 import numpy as np
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
 from tenonnx_serve import strings
 from tenonnx_serve.errors import BadRequest
@@ -29,11 +29,17 @@ PIECE_ELEMENTS: Final = 1 << 14
 MAX_SMALL_BYTES: Final = 1 << 16
 """Bytes of a shape or of parameters, each element of which becomes an object."""
 
+MAX_TENSORS: Final = 1 << 14
+"""Inputs, and outputs, of a request: models with a cache for each layer have hundreds."""
+
 MAX_RANK: Final = 32
 """Lists in lists of strings."""
 
 MAX_LISTS: Final = 1 << 16
 """Brackets in lists of lists of strings, each of which may become an object."""
+
+BLANKS: Final = b"[] \t\n\r"
+"""What is left out between numbers, once all is known to be JSON."""
 
 OPENING: Final = re.compile(rb"[\[\s]*")
 
@@ -53,8 +59,8 @@ class Body(Struct):  # type: ignore[misc]  # likewise
 
     id: str = ""
     parameters: Raw = Raw()
-    inputs: list[Tensor] = []
-    outputs: list[Tensor] = []
+    inputs: Annotated[list[Tensor], Meta(max_length=MAX_TENSORS)] = []
+    outputs: Annotated[list[Tensor], Meta(max_length=MAX_TENSORS)] = []
 
 
 Parameter = str | int | float | bool | None
@@ -144,22 +150,25 @@ def array_of(spec: TensorSpec, shape: tuple[int, ...], raw: Raw) -> Array:
 
 def _numbers(spec: TensorSpec, text: bytes, count: int) -> Array | None:
     """Return the elements of a list of numbers; ``None`` if their number is wrong."""
-    inner = text[1:-1].translate(None, b"[] \t\n\r")
-    if not count:
-        inner = inner.strip(b",")  # between empty lists
-    if text[:1] != b"[" or (inner.count(b",") + 1 if inner else 0) != count:
+    if text[:1] != b"[" or not 0 <= count <= len(text) // 2:
         return None
+    if not count:  # empty lists, maybe nested
+        return None if text.translate(None, BLANKS + b",") else np.empty(0, spec.dtype)
     kind = spec.dtype.kind
     decoder, dtype = {
         "b": (_BOOLEANS, spec.dtype),
         "i": (_INTEGERS, spec.dtype),
         "u": (_INTEGERS, spec.dtype),
     }.get(kind, (_FLOATS, np.dtype(np.float64)))
-    numbers, start = np.empty(count, dtype), 0
-    for piece in _pieces(inner):
-        elements = decoder.decode(b"[%b]" % piece)
+    numbers, start = np.empty(count, dtype), 0  # whose memory is not touched yet
+    for piece in _pieces(text):
+        elements = decoder.decode(b"[%b]" % piece.translate(None, BLANKS))
+        if start + len(elements) > count:
+            return None
         numbers[start : start + len(elements)] = elements
         start += len(elements)
+    if start < count:
+        return None
     with np.errstate(over="ignore"):
         return numbers.astype(spec.dtype, copy=False)
 
@@ -188,20 +197,20 @@ def _strings(text: bytes, count: int) -> Array | None:
     return strings.of_json(flat) if len(flat) == count else None
 
 
-def text_of(array: Array) -> bytes:
-    """Return a tensor's elements as a flat list in JSON; NaN and infinities are ``null``.
+def text_of(array: Array) -> list[bytes]:
+    """Return the pieces of a flat JSON list of elements; NaN and infinities are ``null``.
 
     Raises:
         BadRequest: It has bytes that are not text.
     """
     if array.dtype == object:
-        text: bytes = msgspec.json.encode(strings.to_json(array))
-        return text
+        return [msgspec.json.encode(strings.to_json(array))]
     if array.dtype.isbuiltin != 1:  # bfloat16
         array = array.astype(np.float32)
     flat = array.reshape(-1)
-    starts = range(0, len(flat), PIECE_ELEMENTS)
-    pieces = [
-        msgspec.json.encode(flat[start : start + PIECE_ELEMENTS].tolist())[1:-1] for start in starts
-    ]
-    return b"[%b]" % b",".join(pieces)
+    pieces = [msgspec.json.encode(flat[:PIECE_ELEMENTS].tolist())]
+    for start in range(PIECE_ELEMENTS, len(flat), PIECE_ELEMENTS):
+        pieces[-1] = pieces[-1][:-1]
+        piece: bytes = msgspec.json.encode(flat[start : start + PIECE_ELEMENTS].tolist())
+        pieces += (b",", piece[1:])
+    return pieces

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tenonnx_serve import json_tensors
+from tenonnx_serve import json_process, json_tensors
 from tenonnx_serve.classification import presented
 from tenonnx_serve.errors import BadRequest, TooLarge
 from tenonnx_serve.json_tensors import array_of, parameters_of, shape_of, text_of
@@ -21,6 +21,7 @@ from tenonnx_serve.tensors import (
     TensorSpec,
     checked_shape,
     from_bytes,
+    split,
     to_bytes,
 )
 
@@ -45,7 +46,11 @@ def decode(
     """
     if header == b"0":
         return Request(_whole(model, body, limits), parameters={"binary_data_output": True})
-    said, binary = _split(body, header, limits.json)
+    length = _length(body, header, limits.json)
+    if length >= json_process.MIN_BYTES:
+        body, length = json_process.as_binary(body, length, limits.seconds)
+    view = memoryview(body)
+    said, binary = json_tensors.parsed(view[:length]), view[length:]
     inputs: dict[str, Array] = {}
     for tensor in said.inputs:
         spec = model.input(tensor.name)
@@ -82,10 +87,8 @@ def _whole(model: Model, body: bytes | bytearray, limits: Limits) -> dict[str, A
     }
 
 
-def _split(
-    body: bytes | bytearray, header: bytes | None, most: int
-) -> tuple[json_tensors.Body, memoryview]:
-    """Return the JSON, of at most so many bytes, and the bytes after it."""
+def _length(body: bytes | bytearray, header: bytes | None, most: int) -> int:
+    """Return the number of a body's bytes that are JSON, at most so many."""
     if header is None:
         end = len(body)
     elif header.isdigit() and int(header[:20]) <= len(body):
@@ -99,8 +102,7 @@ def _split(
             f"the request has {end} bytes of JSON, more than the limit of {most}; send tensors as "
             "binary data"
         )
-    view = memoryview(body)
-    return json_tensors.parsed(view[:end]), view[end:]
+    return end
 
 
 def _input(
@@ -117,12 +119,8 @@ def _input(
         return from_bytes(spec, shape, shared), binary
     if (size := parameters.get("binary_data_size")) is None:
         return array_of(spec, shape, tensor.data), binary
-    if type(size) is not int or not 0 <= size <= len(binary):
-        raise BadRequest(
-            f"input '{spec.name}' has binary_data_size {shown(size)}, where {len(binary)} bytes "
-            "are left"
-        )
-    return from_bytes(spec, shape, binary[:size]), binary[size:]
+    data, rest = split(spec.name, size, binary)
+    return from_bytes(spec, shape, data), rest
 
 
 def encode(
@@ -134,29 +132,27 @@ def encode(
     """
     outputs = request.outputs or [Output(name, NOTHING) for name in model.outputs]
     binary = request.parameters.get("binary_data_output") is True
-    described, pieces = [], []
+    named = b',"id":%b' % msgspec.json.encode(request.id) if request.id else b""
+    head = b'{"model_name":%b,"model_version":"%b"%b,"outputs":['
+    told = [head % (_quoted(model.name), model.version.encode(), named)]
+    pieces, comma = [], b""
     for output, computed in zip(outputs, arrays, strict=True):
         datatype, array = presented(output, model, computed)
+        shape = msgspec.json.encode(array.shape)
+        head = b'%b{"name":%b,"datatype":"%b","shape":%b,'
+        told.append(head % (comma, _quoted(output.name), datatype.encode(), shape))
+        comma = b","
         if SHARED in output.parameters:
-            told = regions.write(output.parameters, to_bytes(array))
-            how = b'"parameters":%b' % msgspec.json.encode(told)
+            place = regions.write(output.parameters, to_bytes(array))
+            told.append(b'"parameters":%b}' % msgspec.json.encode(place))
         elif output.parameters.get("binary_data", binary) is True:
             data = to_bytes(array)
-            how = b'"parameters":{"binary_data_size":%d}' % len(data)
+            told.append(b'"parameters":{"binary_data_size":%d}}' % len(data))
             pieces.append(data)
         else:
-            how = b'"data":%b' % text_of(array)
-        head = b'{"name":%b,"datatype":"%b","shape":%b,%b}'
-        shape = msgspec.json.encode(array.shape)
-        described.append(head % (_quoted(output.name), datatype.encode(), shape, how))
-    named = b',"id":%b' % msgspec.json.encode(request.id) if request.id else b""
-    head = b'{"model_name":%b,"model_version":"%b"%b,"outputs":[%b]}' % (
-        _quoted(model.name),
-        model.version.encode(),
-        named,
-        b",".join(described),
-    )
-    return [head, *pieces], len(head) if pieces else 0
+            told += (b'"data":', *text_of(array), b"}")
+    whole = b"".join([*told, b"]}"])
+    return [whole, *pieces], len(whole) if pieces else 0
 
 
 @functools.lru_cache(maxsize=1024)

@@ -117,6 +117,19 @@ def from_bytes(spec: TensorSpec, shape: tuple[int, ...], data: Buffer) -> Array:
     return array.reshape(shape)
 
 
+def split(name: str, size: Any, data: memoryview) -> tuple[memoryview, memoryview]:
+    """Return the bytes of a client's input, and those that follow.
+
+    Raises:
+        BadRequest: There are fewer than the client says.
+    """
+    if type(size) is not int or not 0 <= size <= len(data):
+        raise BadRequest(
+            f"input '{name}' has binary_data_size {shown(size)}, where {len(data)} bytes are left"
+        )
+    return data[:size], data[size:]
+
+
 def to_bytes(array: Array) -> Buffer:
     """Return a tensor's bytes in C order; they share the array's memory if they can."""
     if array.dtype == object:

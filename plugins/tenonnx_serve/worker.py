@@ -27,6 +27,10 @@ logger = logging.getLogger("tenonnx.serve")
 TELL_EVERY = 1.0
 """Seconds between two reports of a worker's counts: a worker that dies loses no more."""
 
+SWITCH_SECONDS = 0.001
+"""Seconds after which a thread that computes lets the event loop have the interpreter: a request
+has to wait for it once or twice."""
+
 
 class Service(Protocol):
     """The service in a worker. Only ``snapshot`` may be called while another method runs."""
@@ -200,6 +204,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["TENONNX_SERVE_WORKER"] = str(number)
     allow_connections()
+    sys.setswitchinterval(SWITCH_SECONDS)
     import uvloop
 
     uvloop.run(_serve(channel_fd, target))

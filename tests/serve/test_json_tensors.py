@@ -62,7 +62,7 @@ def test_many_elements_are_read_in_pieces() -> None:
     text = json.dumps(array.tolist()).encode()
     assert len(text) > 2 * json_tensors.PIECE_BYTES
     np.testing.assert_array_equal(read(text, "FP32", array.shape), array)
-    written = json_tensors.text_of(array)
+    written = b"".join(json_tensors.text_of(array))
     np.testing.assert_array_equal(np.array(json.loads(written), np.float32), array)
 
 
@@ -96,7 +96,7 @@ def test_nan_and_infinities() -> None:
     np.testing.assert_array_equal(found, [np.nan, -np.inf, np.inf, 1])
     np.testing.assert_array_equal(read(b'["NaN", "-Infinity"]', "FP32", (2,)), [np.nan, -np.inf])
     for array in (found, found.astype(ml_dtypes.bfloat16)):
-        assert json.loads(json_tensors.text_of(array)) == [None, None, None, 1]
+        assert json.loads(b"".join(json_tensors.text_of(array))) == [None, None, None, 1]
     for text in (b"[NaN, 1]", b"[1, -Infinity]", b'[NaN, "a, NaN"]'):
         with pytest.raises(BadRequest, match=r"not JSON: .*; NaN and infinities are strings"):
             read(text, "FP32", (2,))
