@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ from encoders import sweep, write_encoded, write_wave
 
 from generation.folders import write_folder
 from serve.servers import Running, serving
+from tenonnx import interruption
 from tenonnx_generate import Audios, Model
 from tenonnx_generate.transcribing import Transcriber
 from tenonnx_serve.openai.errors import Wrong
@@ -84,6 +88,42 @@ def test_a_sound_is_transcribed(running: Running, sound: bytes) -> None:
     assert (status, found["id"]) == (200, "speech")
 
 
+def test_a_transcript_is_streamed(running: Running, sound: bytes) -> None:
+    fields = {"model": b"speech", "file": sound, "language": b"fr"}
+    whole = asked(running, **fields)[1]["text"]
+    status, body = asked(running, **fields, stream=b"true")
+    parts = body.decode().split("\n\n")
+    assert (status, parts[-2:]) == (200, ["data: [DONE]", ""])
+    *deltas, done = [json.loads(part.partition("data: ")[2]) for part in parts[:-2]]
+    assert done == {"type": "transcript.text.done", "text": whole}
+    assert {each["type"] for each in deltas} == {"transcript.text.delta"}
+    assert "".join(each["delta"] for each in deltas).strip() == whole
+    assert len(deltas) > 3
+
+
+def test_a_client_that_leaves_a_stream_stops_its_transcript(
+    running: Running, sound: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = threading.Event()
+
+    def piece(*_: Any) -> Iterator[str]:
+        try:
+            while True:
+                interruption.check()
+                yield "word "
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(Transcriber, "piece", piece)
+    body = form({"model": b"speech", "file": sound, "stream": b"true"})
+    head = f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {TYPE.decode()}\r\n"
+    with socket.create_connection(("127.0.0.1", running.port)) as client:
+        client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        assert b"200 OK" in client.recv(1000)
+        assert not ended.is_set()
+    assert ended.wait(20)
+
+
 @pytest.mark.parametrize(("changes", "status", "said"), [
     ({"file": b""}, 400, "has no file"),
     ({"file": b"RIFF"}, 400, "is no WAV file of whole numbers"),
@@ -95,7 +135,8 @@ def test_a_sound_is_transcribed(running: Running, sound: bytes) -> None:
     ({"timestamp_granularities[]": b"word"}, 400, "times of words"),
     ({"timestamp_granularities[]": b"day"}, 400, "timestamp_granularities"),
     ({"others[]": b"day"}, 400, "unknown field 'others'"),
-    ({"stream": b"true"}, 400, "stream"),
+    ({"stream": b"true", "response_format": b"srt"}, 400, "stream"),
+    ({"stream": b"true", "file": b"RIFF"}, 400, "is no WAV file of whole numbers"),
     ({"surprise": b"1"}, 400, "surprise"),
     ({"prompt": b"\xff"}, 400, "not UTF-8"),
     ({"model": b"nothing"}, 404, "'nothing' does not exist"),

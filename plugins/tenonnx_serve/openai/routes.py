@@ -86,11 +86,12 @@ async def transcriptions(call: Call) -> Answer:
     kind, ignores = call.headers.get(b"content-type", b""), call.core.settings.ignores_unknown
     asked = made.parsed(bytes(body), kind, ignores)
     served = _find(call, asked.model, sounds=True)
-    watch = call.watch()
+    watch, seconds = call.watch(), call.core.settings.limits.seconds
+    if asked.stream:
+        chunks = made.chunks(served, asked, seconds, watch)
+        return Answer(Events(await anext(chunks), chunks), EVENTS)
     try:
-        found = await served.worked(
-            lambda: made.transcribed(served.model, asked), call.core.settings.limits.seconds
-        )
+        found = await served.worked(lambda: made.transcribed(served.model, asked), seconds)
     finally:
         watch.end()
     if asked.response_format == "text":

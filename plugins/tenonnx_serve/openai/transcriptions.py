@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import email.message
 import email.parser
 import email.policy
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -16,7 +17,9 @@ from tenonnx_generate import Audios
 from tenonnx_generate.errors import NotInstalled
 from tenonnx_generate.transcribing import Transcriber
 from tenonnx_serve.openai.errors import Wrong
+from tenonnx_serve.openai.generations import Generations
 from tenonnx_serve.openai.language_model import LanguageModel
+from tenonnx_serve.rest import Watch
 
 MOST_PARTS = 64
 """Parts of a form: OpenAI's have a dozen."""
@@ -103,8 +106,14 @@ def _clock(seconds: float, point: str) -> str:
     return f"{minutes // 60:02}:{minutes % 60:02}:{second:02}{point}{thousandths:03}"
 
 
-def transcribed(model: LanguageModel, asked: Asked) -> Transcript:
-    """Return the transcript of a sound.
+def _ignore(_: str) -> None:
+    """Do what a transcript that is wanted as a whole does with its parts."""
+
+
+def transcribed(
+    model: LanguageModel, asked: Asked, tell: Callable[[str], None] = _ignore
+) -> Transcript:
+    """Return the transcript of a sound; ``tell`` is called with each part of the text before.
 
     Raises:
         Wrong: It is in a container that this server does not read.
@@ -122,8 +131,45 @@ def transcribed(model: LanguageModel, asked: Asked) -> Transcript:
         before=asked.prompt or "",
         processor=model.processor,
     )
-    texts = ["".join(made.piece(clip, number, model.context)) for number in range(made.count(clip))]
+    texts = []
+    for number in range(made.count(clip)):
+        parts = []
+        for part in made.piece(clip, number, model.context):
+            parts.append(part)
+            tell(part)
+        texts.append("".join(parts))
     return Transcript(texts, made.language, clip.seconds, made.seconds)
+
+
+async def chunks(
+    served: Generations, asked: Asked, seconds: float, watch: Watch
+) -> AsyncGenerator[dict[str, Any], None]:
+    """Yield what a stream tells of a transcript: its parts as they come, then the whole.
+
+    Args:
+        served: The model that makes it.
+        asked: What is asked for.
+        seconds: How long it may take.
+        watch: Ended with the stream.
+    """
+    loop, parts = asyncio.get_running_loop(), asyncio.Queue[str | None]()
+
+    def tell(part: str) -> None:
+        loop.call_soon_threadsafe(parts.put_nowait, part)
+
+    work = served.worked(lambda: transcribed(served.model, asked, tell), seconds)
+    making, begun = asyncio.ensure_future(work), False
+    making.add_done_callback(lambda _: parts.put_nowait(None))
+    try:
+        while (part := await parts.get()) is not None:
+            part = part if begun else part.lstrip()
+            if part:
+                begun = True
+                yield {"type": "transcript.text.delta", "delta": part}
+        yield {"type": "transcript.text.done", "text": (await making).text}
+    finally:
+        watch.end()
+        making.cancel()
 
 
 def parsed(body: bytes, content_type: bytes, ignores_unknown: bool = False) -> Asked:
@@ -153,8 +199,8 @@ def parsed(body: bytes, content_type: bytes, ignores_unknown: bool = False) -> A
         found: Asked = msgspec.convert(fields, Asked, strict=False)
     except msgspec.ValidationError as error:
         raise Wrong(str(error)) from None
-    if found.stream:
-        raise Wrong("transcripts come whole: stream is not to be had here", "stream")
+    if found.stream and found.response_format not in ("json", "text"):
+        raise Wrong(f"a stream is of text: response_format is {found.response_format}", "stream")
     if "word" in found.timestamp_granularities:
         raise Wrong("times of words are not to be had here", "timestamp_granularities")
     return found
