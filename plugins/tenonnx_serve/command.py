@@ -91,6 +91,13 @@ def serve(
             max=1024,
         ),
     ] = Settings.rows,
+    drafts: Annotated[
+        bool,
+        typer.Option(
+            "--drafts",
+            help="Draft tokens where a language model's folder says how; no shared steps.",
+        ),
+    ] = False,
     workers: Annotated[int, typer.Option(help="Worker processes.", min=1, max=1024)] = 1,
     threads: Annotated[
         int, typer.Option(help="Threads of each worker's kernels; 0: cores / workers.", min=0)
@@ -186,6 +193,7 @@ def serve(
         log_requests=log_requests,
         verbosity=state.verbosity,
         trace=trace,
+        drafts=drafts,
         ignores_unknown=ignore_unknown,
     )
     run(settings, workers, drain, lambda text: say("ready", text))

@@ -82,6 +82,9 @@ TEXT_SECONDS: Final = ("first_token", "token", "queue", "whole")
 """The durations of a text: until its first token, between two tokens, until it has a slot of the
 caches, and all of it."""
 
+TEXT_TOKENS: Final = ("prompt", "cached", "generated", "drafted", "accepted")
+"""The kinds of tokens that are counted."""
+
 FINISHED: Final = ("stop", "length", "abort")
 """The ways in which texts end, by vLLM's words."""
 
@@ -91,7 +94,8 @@ class TextCounts:
 
     Attributes:
         seconds: Histograms of durations.
-        tokens: Of prompts, of these those whose caches were there, and generated ones.
+        tokens: Of prompts, of these those whose caches were there, and generated ones; drafted
+            ones, and of these those that came.
         finished: Texts by the way in which they ended.
     """
 
@@ -99,7 +103,7 @@ class TextCounts:
 
     def __init__(self) -> None:
         self.seconds = {name: Histogram(SECONDS) for name in TEXT_SECONDS}
-        self.tokens = {"prompt": 0, "cached": 0, "generated": 0}
+        self.tokens = dict.fromkeys(TEXT_TOKENS, 0)
         self.finished = dict.fromkeys(FINISHED, 0)
 
     def snapshot(self) -> dict[str, Any]:

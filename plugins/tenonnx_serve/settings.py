@@ -81,6 +81,7 @@ class Settings:
         log_requests: Whether to log each request.
         verbosity: 0 for warnings, 1 for the server's actions as well, 2 for details.
         trace: Whether requests are traced.
+        drafts: Whether a language model whose folder says how generates by drafted tokens.
         ignores_unknown: Whether fields that OpenAI's API here does not have are ignored.
     """
 
@@ -106,6 +107,7 @@ class Settings:
     log_requests: bool = False
     verbosity: int = 0
     trace: bool = False
+    drafts: bool = False
     ignores_unknown: bool = False
 
 

@@ -26,6 +26,8 @@ HISTOGRAMS: Final = {
 COUNTERS: Final = {
     "prompt": ("vllm:prompt_tokens", "Tokens of prompts."),
     "generated": ("vllm:generation_tokens", "Tokens that were generated."),
+    "drafted": ("vllm:spec_decode_num_draft_tokens", "Tokens that were drafted."),
+    "accepted": ("vllm:spec_decode_num_accepted_tokens", "Drafted tokens that came."),
     "cached": ("vllm:prefix_cache_hits", "Tokens of prompts whose caches were there."),
 }
 

@@ -64,6 +64,8 @@ class Times:
         counts.finished[reason] += 1
         counts.seconds["whole"].observe(time.perf_counter() - self._began)
         counts.tokens["prompt"] += len(self._job.prompt)
+        counts.tokens["drafted"] += self._job.drafted[0]
+        counts.tokens["accepted"] += self._job.drafted[1]
         if usage is not None:
             counts.seconds["queue"].observe(usage.queue_seconds)
             counts.tokens["cached"] += usage.cached_prompt_tokens
@@ -72,8 +74,8 @@ class Times:
 class Generations:
     """The requests to one version of a language model.
 
-    An engine generates all texts together. Where the graph returns caches that are longer at each
-    step, as no engine takes them, each text has a thread.
+    An engine generates all texts together. Each text has a thread where the graph returns caches
+    that are longer at each step, or tokens are drafted: no engine does that.
 
     Args:
         model: The model.
@@ -99,6 +101,9 @@ class Generations:
         self.waiting = 0
         self._engine: EngineThread | None = None
         self._count_threads = count
+        if model.drafts:
+            log.info("model %s: each text has a thread and drafted tokens", model.name)
+            return
         try:
             self._engine = EngineThread(model.model, model.rows, most, model.adapters)
         except Unsupported:
@@ -233,6 +238,13 @@ class Generations:
             logits = generator.get_logits()[0, 0]
             job.prompt_chances.append(log_probabilities(logits, token, job.top))
         generator.append_tokens(job.prompt[generator.token_count() :])
+        try:
+            self._write(generator, job, tell)
+        finally:
+            told = generator.get_speculative_stats()
+            job.drafted = told["draft_tokens_proposed"], told["draft_tokens_accepted"]
+
+    def _write(self, generator: Generator, job: Job, tell: Callable[[Event], None]) -> None:
         ends = job.params.ends
         while not generator.is_done():
             job.stop.check()

@@ -131,7 +131,7 @@ def _jobs(
     held = None
     for prompt, most in prompts:
         for choice in range(asked.n or 1):
-            params = GeneratorParams(model.model)
+            params = model.params()
             params.set_search_options(**options)
             params.set_search_options(max_length=len(prompt) + max(most, 1))
             _bias(params, asked)

@@ -48,6 +48,7 @@ class Job:
         prompt_chances: For each token of the prompt but the first, as ``Step.chances``; there
             before the first step.
         usage: Tokens and waiting time, once it has ended in an engine.
+        drafted: Tokens that were drafted for it, and those of them that came.
         stop: Ends it.
         done: No more of it is wanted.
         cancel: Ends it in the engine.
@@ -62,6 +63,7 @@ class Job:
     is_empty: bool = False
     prompt_chances: list[list[tuple[int, float]]] = field(default_factory=list)
     usage: TurnUsage | None = None
+    drafted: tuple[int, int] = (0, 0)
     stop: Stop = field(default_factory=lambda: Stop(float("inf")))
     done: bool = False
     cancel: Callable[[], None] = _nothing
