@@ -95,7 +95,7 @@ def serve(
         bool,
         typer.Option(
             "--drafts",
-            help="Draft tokens where a language model's folder says how; no shared steps.",
+            help="Draft tokens where a language model's folder says how.",
         ),
     ] = False,
     workers: Annotated[int, typer.Option(help="Worker processes.", min=1, max=1024)] = 1,

@@ -18,6 +18,8 @@ from tenonnx_serve import config
 from tenonnx_serve.openai.language_model import LanguageModel
 from tenonnx_serve.settings import Limits, Settings
 
+GREEDY = {"max_tokens": 20, "temperature": 0}
+
 
 def drafting(folder: Path, **speculative: Any) -> Path:
     """Write a folder that says how tokens are drafted: by patterns, or by its own graph."""
@@ -77,9 +79,6 @@ def test_a_drafted_chat_is_streamed(running: Running) -> None:
         for name in ("tiny", "itself")
     ]
     assert texts[0] == texts[1]
-
-
-GREEDY = {"max_tokens": 20, "temperature": 0}
 
 
 def test_a_folder_drafts_only_if_asked_to(tmp_path: Path) -> None:
