@@ -39,7 +39,7 @@ MAX_LISTS: Final = 1 << 16
 """Brackets in lists of lists of strings, each of which may become an object."""
 
 BLANKS: Final = b"[] \t\n\r"
-"""What is left out between numbers, once all is known to be JSON."""
+"""Bytes to leave out between numbers, once all is known to be JSON."""
 
 OPENING: Final = re.compile(rb"[\[\s]*")
 
