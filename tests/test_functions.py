@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import pytest
 
 import tenonnx
+from tenonnx.errors import NotSupported
 from tenonnx.functions import inline_functions
 
 CALLS = """
@@ -110,3 +112,19 @@ def test_time_grows_with_the_outputs_and_not_with_their_square(text: str) -> Non
     # Eight times the outputs, each of a call or of a constant.
     few, many = (min(opening_seconds(text, count) for _ in range(3)) for count in (400, 3200))
     assert many < 16 * few
+
+
+@pytest.mark.parametrize("kind", [onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS])
+def test_a_graph_that_a_call_is_to_give_is_not_supported(kind: int) -> None:
+    function = onnx.FunctionProto(domain="f", name="F", input=["c"], output=["y"], attribute=["b"])
+    function.opset_import.append(onnx.helper.make_opsetid("", 21))
+    node = function.node.add(op_type="If", input=["c"], output=["y"])
+    for name in ("then_branch", "else_branch"):
+        node.attribute.add(name=name, type=kind, ref_attr_name="b")
+    made = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 21, "f": 1]> g (bool c) => (float y) {'
+        "y = f.F <b = body () => (float k) { k = Constant <value_float = 3.0> () }> (c) }"
+    )
+    made.functions.append(function)
+    with pytest.raises(NotSupported, match=r"If 'y'.*then_branch is a graph that calls of f::F"):
+        tenonnx.InferenceSession(made, providers=["cpu"])

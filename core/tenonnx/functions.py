@@ -9,7 +9,7 @@ import onnx
 import onnx_ir as ir
 
 from tenonnx import graph as graphs
-from tenonnx.errors import InvalidGraph
+from tenonnx.errors import InvalidGraph, NotSupported
 from tenonnx.wellformed import schema_of as schema_of
 
 MAX_ROUNDS = 32
@@ -35,11 +35,13 @@ def inline_functions(model: ir.Model, limit: int | None = None) -> None:
     Raises:
         InvalidGraph: Functions that call each other in a cycle, or so often that their nodes are
             too many, or do not fit their calls.
+        NotSupported: A function has a graph as an attribute.
     """
     if not model.functions:
         return
     from tenonnx.inlining import Inliner  # few models have functions
 
+    _refuse_graph_parameters(model)
     graphs.resolve_versions(model)
     for function in model.functions.values():
         # Every node carries its version already, so a function's imports need not agree with
@@ -60,10 +62,23 @@ def inline_functions(model: ir.Model, limit: int | None = None) -> None:
         raise InvalidGraph(f"the model's functions cannot be inlined: {why}") from error
 
 
+def _refuse_graph_parameters(model: ir.Model) -> None:
+    """Refuse functions that get a graph from their calls, which onnx_ir's inliner cannot do."""
+    for function in model.functions.values():
+        for node in graphs.nodes(function):
+            for attribute in node.attributes.data.values():
+                if attribute.is_ref() and attribute.type in graphs.BODIES:
+                    raise NotSupported(
+                        f"{graphs.label(node)}: its {attribute.name} is a graph that calls of "
+                        f"{function.domain}::{function.name} are to give as the attribute "
+                        f"'{attribute.ref_attr_name}', which is not supported"
+                    )
+
+
 def _unmade(model: ir.Model) -> Iterator[str]:
     """Return what functions read that nothing in them makes."""
     for function in model.functions.values():
-        for node in graphs.nodes(function.graph):
+        for node in graphs.nodes(function):
             for value in filter(None, node.inputs):
                 if value.producer() is None and value.graph is None:
                     name = f"{function.domain}::{function.name}"
@@ -88,8 +103,8 @@ def _refuse_explosion(model: ir.Model, limit: int | None) -> None:
     Raises:
         InvalidGraph: They are too many for a model of this size.
     """
-    bodies = {name: list(function.all_nodes()) for name, function in model.functions.items()}
-    top = list(model.graph.all_nodes())
+    bodies = {name: list(graphs.nodes(function)) for name, function in model.functions.items()}
+    top = list(graphs.nodes(model.graph))
     sizes = _expanded_sizes(bodies)
     expanded = sum(sizes.get(node.op_identifier(), 1) for node in top)
     written = len(top) + sum(map(len, bodies.values()))

@@ -74,10 +74,11 @@ def subgraphs(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
                 yield name, graph
 
 
-def nodes(graph: ir.Graph) -> Iterator[ir.Node]:
-    """Yield the nodes of a graph, after each those of its subgraphs.
+def nodes(graph: ir.Graph | ir.Function) -> Iterator[ir.Node]:
+    """Yield the nodes of a graph or function, after each those of its subgraphs.
 
-    The same nodes as ``onnx_ir``'s own traversal, in a fifth of its time.
+    The same nodes as ``onnx_ir``'s own traversal, in a fifth of its time; and that one fails at
+    an attribute that refers to a function's and so has no graph of its own.
     """
     for node in graph:
         yield node

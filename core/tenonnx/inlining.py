@@ -8,6 +8,8 @@ from collections.abc import Callable
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
+from tenonnx.graph import nodes as graph_nodes
+
 
 class Inliner(InlinePass):
     """The pass, with names that need not be looked for, and told of the functions at once."""
@@ -37,7 +39,7 @@ def _apart() -> Callable[[ir.Function], bool]:
     def inline(function: ir.Function) -> bool:
         key = function.identifier()
         if key not in named:
-            nodes = list(function.all_nodes())
+            nodes = list(graph_nodes(function))
             named[key] = [(node, node.name or "node") for node in nodes]
             named[key] += [(v, v.name or "val") for node in nodes for v in node.outputs]
         for each, name in named[key]:

@@ -203,7 +203,7 @@ def _convert(model: ir.Model, reader: TensorReader) -> None:
 def _convert_functions(model: ir.Model, reader: TensorReader) -> None:
     for function in model.functions.values():
         _convert_attributes(function, reader)
-        for node in function.all_nodes():
+        for node in nodes(function):
             _convert_attributes(node, reader)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import onnx
@@ -35,6 +36,16 @@ def one_of(root: Any, kind: type, draw: random.Random) -> Any:
     """Return some message of a class, or ``None``."""
     found = [each for each in messages(root) if isinstance(each, kind)]
     return draw.choice(found) if found else None
+
+
+def append(place: Any, copied: Iterable[Any]) -> None:
+    """Append copies of messages to a repeated field, however deeply they nest.
+
+    protobuf's ``append`` and ``extend`` go on after an error of such a copy, and whatever the
+    process does next ends in a SystemError.
+    """
+    for message in copied:
+        place.add().CopyFrom(message)
 
 
 def mutate_field(root: Any, draw: random.Random) -> str:
@@ -74,23 +85,24 @@ def _repeated(message: Any, field: Any, draw: random.Random) -> str:
         else:
             content.extend(scalar(field, None, draw) for _ in range(draw.choice([1, 2, 4])))
         return "filled"
+    add = content.extend if field.message_type is None else functools.partial(append, content)
     at, way = draw.randrange(len(content)), draw.choice(WAYS)
     if way == "drop":
         del content[at]
     elif way == "empty":
         del content[:]
     elif way == "twice":
-        content.append(content[at])
+        add([content[at]])
     elif way == "many" and len(content) < 100:
         size = content[at].ByteSize() if field.message_type is not None else 8
-        content.extend([content[at]] * min(draw.choice([10, 100, 1000]), MAX_BYTES // (size + 1)))
+        add([content[at]] * min(draw.choice([10, 100, 1000]), MAX_BYTES // (size + 1)))
     elif way == "cut":
         del content[at:]
     elif way == "order":
         order = list(content)
         draw.shuffle(order)
         del content[:]
-        content.extend(order)
+        add(order)
     elif field.message_type is not None:
         content[at].CopyFrom(content[draw.randrange(len(content))])
     else:

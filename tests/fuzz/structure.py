@@ -78,7 +78,7 @@ def attributes_of_another(model: onnx.ModelProto, draw: random.Random, corpus: C
     if draw.random() < 0.5:
         node.op_type, node.domain = donor.op_type, donor.domain
     del node.attribute[:]
-    node.attribute.extend(donor.attribute)
+    messages.append(node.attribute, donor.attribute)
     return f"{node.op_type} as {donor.op_type}"
 
 
@@ -133,18 +133,18 @@ def placing(model: onnx.ModelProto, draw: random.Random, corpus: Corpus) -> str:
     graph = some_graph(model, draw)
     way = draw.choice(["drop", "twice", "order", "other", "chain", "more"])
     if not graph.node or way == "other":
-        graph.node.extend(another(draw, corpus).graph.node[:3])
+        messages.append(graph.node, another(draw, corpus).graph.node[:3])
         return "nodes of another"
     at = draw.randrange(len(graph.node))
     if way == "drop":
         del graph.node[at]
     elif way == "twice":
-        graph.node.append(graph.node[at])
+        messages.append(graph.node, [graph.node[at]])
     elif way == "order":
         order = list(graph.node)
         draw.shuffle(order)
         del graph.node[:]
-        graph.node.extend(order)
+        messages.append(graph.node, order)
     elif way == "more":
         _follow(graph, draw, draw.choice(schemas()))
     else:
@@ -257,7 +257,7 @@ def functions(model: onnx.ModelProto, draw: random.Random, _: Corpus) -> str:
         made.output.extend(outputs)
         made.opset_import.extend(imports)
         if level == depth - 1 and draw.random() < 0.8:
-            made.node.extend(body)
+            messages.append(made.node, body)
             continue
         called = draw.choice([level + 1, level + 1, level + 1, draw.randrange(depth)])
         for _ in range(draw.choice([1, 1, 2])):
@@ -272,16 +272,19 @@ def branches(model: onnx.ModelProto, draw: random.Random, _: Corpus) -> str:
     """The graph's nodes in the branches of an If, or the body of a Loop, several levels deep."""
     graph = model.graph
     for level in range(draw.choice([1, 1, 2, 5, 20])):
-        body = onnx.GraphProto(name=f"b{level}", node=graph.node, output=graph.output)
+        if graph.ByteSize() > messages.MAX_BYTES:
+            break
+        body = onnx.GraphProto(name=f"b{level}", output=graph.output)
+        messages.append(body.node, graph.node)
         made = onnx.NodeProto(op_type="If", name=f"if{level}")
         made.input.append(f"c{level}")
         made.output.extend(value.name for value in graph.output)
         names = ["then_branch", "else_branch"]
-        made.attribute.extend(helper.make_attribute(name, body) for name in names)
+        messages.append(made.attribute, [helper.make_attribute(name, body) for name in names])
         if level > 3:  # twice as many nodes each time
             del made.attribute[1].g.node[:]
         del graph.node[:]
-        graph.node.append(made)
+        messages.append(graph.node, [made])
         graph.initializer.append(numpy_helper.from_array(np.array(True), f"c{level}"))
     return "branches"
 
