@@ -12,6 +12,7 @@ from tenonnx import InferenceSession, IOBinding, OrtValue
 from tenonnx.provider import HOST
 from tenonnx_generate.adapter_inputs import RowAdapters
 from tenonnx_generate.cache import give_back, reserve, write
+from tenonnx_generate.errors import Unsupported
 from tenonnx_generate.model import Model
 
 if TYPE_CHECKING:
@@ -48,6 +49,14 @@ class Decoder:
         self._device = model.session.device
         self._caches: dict[str, Any] = {}
         self._fed: dict[str, Any] = {}
+        self._states = {
+            name: self._device.upload(
+                np.zeros(model.state_shape(name, rows), model.cache_dtype(name))
+            )
+            for name in model.states
+        }
+        self._state_lengths = [0] * rows
+        """How many tokens the states of each row have seen: they cannot go back."""
         self._sequences = rows
         self._grown: list[dict[str, Any]] = [{} for _ in range(rows)]
         if in_place:
@@ -78,6 +87,7 @@ class Decoder:
         count, width = tokens.shape
         lengths = self.lengths[first : first + count]
         given = self._adapters.given(first, count, adapters)
+        self._check_states(first, count)
         session = self._model.whole_session if every else self._model.session
         binding = self._binding(session, first, count, *given)
         made = self._made_inputs(tokens, lengths)
@@ -92,8 +102,13 @@ class Decoder:
         if not self.in_place:
             self._keep(first)
         self.lengths[first : first + count] = [length + width for length in lengths]
+        self._take_states(first, count)
         logits = self.output(self._model.description.outputs["logits"])
         return (logits if every else logits[:, -1]).astype(np.float32, copy=False)
+
+    def goes_on_from(self, row: int, length: int) -> int:
+        """Return how many of a row's first tokens need not be run again: all, or none."""
+        return length if not self._states or length == self._state_lengths[row] else 0
 
     def feed(self, arrays: Mapping[str, NDArray], sequences: int) -> None:
         """Take what an encoder made; the caches are void then. No run copies it.
@@ -154,6 +169,39 @@ class Decoder:
         for cache in self._caches.values():
             give_back(cache, row)
 
+    def _check_states(self, first: int, count: int) -> None:
+        """Empty the states of rows that begin; those of others must have seen what caches have."""
+        for row in range(first, first + count) if self._states else ():
+            if not self.lengths[row]:
+                for state in self._states.values():
+                    empty = np.zeros(state[row].shape, state.dtype)
+                    write(self._device, state[row], self._device.upload(empty))
+            elif self.lengths[row] != self._state_lengths[row]:
+                raise Unsupported(
+                    f"the states of row {row} have seen {self._state_lengths[row]} tokens, and "
+                    f"cannot go back to {self.lengths[row]}"
+                )
+
+    def _take_states(self, first: int, count: int) -> None:
+        """Keep the states that a run returned."""
+        for name, present in self._model.states.items():
+            write(
+                self._device, self._states[name][first : first + count], self._value(present).value
+            )
+        self._state_lengths[first : first + count] = self.lengths[first : first + count]
+
+    def _bind_others(self, binding: IOBinding, first: int, count: int) -> None:
+        """Bind states, what an encoder made, and outputs that are no caches."""
+        for name, state in self._states.items():
+            self._bind(binding, name, state[first : first + count])
+        states = set(self._model.states.values())
+        for name in self._bound_names()[len(self._model.caches) :]:
+            if name in states:
+                binding.bind_output(name, self._device)
+            else:
+                binding.bind_output(name)
+        self._bind_fed(binding, first, count)
+
     def _bound_names(self) -> list[str]:
         """Return the outputs in the order in which they were bound."""
         caches = list(self._model.caches.values())
@@ -174,9 +222,7 @@ class Decoder:
                     held = self._device.upload(np.zeros(shape, self._model.cache_dtype(name)))
                 self._bind(binding, name, held[:, :, : self.lengths[first]])
                 binding.bind_output(present, self._device)
-            for name in self._bound_names()[len(self._model.caches) :]:
-                binding.bind_output(name)
-            self._bind_fed(binding, first, count)
+            self._bind_others(binding, first, count)
             return binding
         found = self._bindings.get((session, first, count, *given))
         if found is None:
@@ -185,9 +231,7 @@ class Decoder:
                 value = OrtValue(self._caches[name][first : first + count], self._device)
                 found.bind_ortvalue_input(name, value)
                 found.bind_ortvalue_output(present, value)
-            for name in self._bound_names()[len(self._model.caches) :]:
-                found.bind_output(name)
-            self._bind_fed(found, first, count)
+            self._bind_others(found, first, count)
         return found
 
     def _bind_fed(self, binding: IOBinding, first: int, count: int) -> None:

@@ -15,7 +15,18 @@ from tenonnx_generate.suppression import NOTHING, Suppressed, suppressed_in
 DECODERS = {
     *("chatglm", "decoder", "ernie4_5", "gemma", "gemma2", "gemma3_text", "gemma3_vl_text"),
     *("gemma3n_text", "gemma4_text", "glm", "gpt2", "gptoss", "granite", "hunyuandensev1"),
-    *("internlm2", "llama", "mistral", "mistral3_text", "nemotron", "olmo", "olmo2", "olmo3"),
+    *(
+        "internlm2",
+        "lfm2",
+        "lfm2_moe",
+        "llama",
+        "mistral",
+        "mistral3_text",
+        "nemotron",
+        "olmo",
+        "olmo2",
+        "olmo3",
+    ),
     *("phi", "phi3", "phi3small", "phimoe", "qwen2", "qwen2_5_vl_text", "qwen3", "qwen3_5_text"),
     *("qwen3_5_moe_text", "qwen3_vl_text", "smollm", "smollm3", "stablelm"),
 }
@@ -40,9 +51,7 @@ OTHERS = {
     **dict.fromkeys(
         ("lfm2_audio", "moonshine", "nemotron_speech", "parakeet_tdt"), "sound beside text"
     ),
-    **dict.fromkeys(
-        ("granitemoehybrid", "lfm2", "lfm2_moe", "nemotron_h"), "recurrent or convolution caches"
-    ),
+    **dict.fromkeys(("granitemoehybrid", "nemotron_h"), "recurrent or convolution caches"),
 }
 """Model types that are not, and what they are."""
 
@@ -59,11 +68,15 @@ INPUTS = {
     "position_ids": "position_ids",
     "past_key_names": "past_key_values.%d.key",
     "past_value_names": "past_key_values.%d.value",
+    "past_conv_names": "past_key_values.%d.conv_state",
+    "past_recurrent_names": "past_key_values.%d.recurrent_state",
 }
 OUTPUTS = {
     "logits": "logits",
     "present_key_names": "present.%d.key",
     "present_value_names": "present.%d.value",
+    "present_conv_names": "present.%d.conv_state",
+    "present_recurrent_names": "present.%d.recurrent_state",
 }
 
 

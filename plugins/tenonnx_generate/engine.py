@@ -349,6 +349,11 @@ def _check_kind(model: Model, params: GeneratorParams) -> None:
             f"an engine runs no model with an encoder, such as one of the type {model.type!r}",
             hint="a Generator runs it",
         )
+    if model.states:
+        raise Unsupported(
+            f"an engine shares caches that go back, and the states of {model.type} cannot",
+            hint="a Generator runs it",
+        )
     options = params.get_search_options()
     if not options["past_present_share_buffer"]:
         raise Unsupported(

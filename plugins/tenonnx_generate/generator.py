@@ -11,7 +11,7 @@ import numpy as np
 from tenonnx_generate.cache import reserve
 from tenonnx_generate.decoder import Decoder
 from tenonnx_generate.encoder import TOKENS
-from tenonnx_generate.errors import Refused
+from tenonnx_generate.errors import Refused, Unsupported
 from tenonnx_generate.model import Model
 from tenonnx_generate.options import GeneratorParams
 from tenonnx_generate.search import log_probabilities, search_of
@@ -58,6 +58,11 @@ class Generator:
 
     def __init__(self, model: Model, params: GeneratorParams) -> None:
         options = params.get_search_options()
+        if model.states and type(self) is not Generator:
+            raise Unsupported(
+                f"the states of {model.type} cannot go back: neither beams nor drafts have them",
+                hint="one sequence for each prompt, without a draft model",
+            )
         self._model = model
         self._about, self._limit = model.description, params.max_length
         self._batch = options["batch_size"]
@@ -113,6 +118,11 @@ class Generator:
         Raises:
             Refused: There is no such adapter, or it is of another model.
         """
+        if self._model.states and any(self._counts):
+            raise Unsupported(
+                f"the states of {self._model.type} cannot go back to another adapter",
+                hint="set the adapter before append_tokens",
+            )
         self._adapter = adapters.used_by(self, self._model, adapter_name, self._adapter)
         self._logits = None
         self._decoder.lengths = [
@@ -363,7 +373,7 @@ class Generator:
         had, end = self._decoder.lengths[row], self._counts[row]
         if self._ended[row] and len(self._counts) > 1:
             return np.zeros((1, self._about.vocabulary), np.float32)
-        had = min(had, end - 1)
+        had = self._decoder.goes_on_from(row, min(had, end - 1))
         self._decoder.lengths[row] = had
         logits = np.zeros(0)
         for start in range(had, end, self._chunk):

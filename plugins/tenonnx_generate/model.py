@@ -55,8 +55,10 @@ class Model:
         overridable = self.session.get_overridable_initializers()
         self.adapter_inputs = AdapterInputs(asked, overridable)
         self.outputs = {arg.name: arg for arg in self.session.get_outputs()}
-        self.caches = dict(self._find_caches())
+        self.caches = dict(self._find_caches("key", "value"))
         """The output that continues each cache, by the cache's input."""
+        self.states = dict(self._find_caches("conv", "recurrent"))
+        """The output that replaces each state of a fixed size, by the state's input."""
         self.in_place = self.type in ENCODERS and any(
             report.name == "caches-in-place" and report.modified
             for report in self.session.transforms
@@ -130,6 +132,19 @@ class Model:
                 raise Refused(f"{key} is {value}, but {name!r} of the graph has {found}")
         return [rows, about.key_heads, length, about.head_size]
 
+    def state_shape(self, name: str, rows: int) -> list[int]:
+        """Return the shape of a state of so many sequences.
+
+        Raises:
+            Unsupported: The graph does not say how large it is.
+        """
+        shape = [rows]
+        for size in self._args[name].shape[1:]:
+            if not isinstance(size, int):
+                raise Unsupported(f"the graph has a state {name!r} whose size {size!r} is open")
+            shape.append(size)
+        return shape
+
     def create_multimodal_processor(self) -> Any:
         """Return what makes inputs of prompts and sounds, a ``MultiModalProcessor``.
 
@@ -155,10 +170,10 @@ class Model:
             options.add_session_config_entry(entry, about.outputs["logits"])
         return InferenceSession(about.path, options, providers=about.providers)
 
-    def _find_caches(self) -> Iterable[tuple[str, str]]:
+    def _find_caches(self, *kinds: str) -> Iterable[tuple[str, str]]:
         inputs, outputs = self.description.inputs, self.description.outputs
         for layer in range(self.description.layers):
-            for kind in ("key", "value"):
+            for kind in kinds:
                 past = inputs[f"past_{kind}_names"].replace("%d", str(layer))
                 present = outputs[f"present_{kind}_names"].replace("%d", str(layer))
                 if past in self._args:  # some layers have none
@@ -179,6 +194,10 @@ class Model:
         fed = {} if self.encoder is None else self.encoder.feeds
         for name, arg in self._args.items():
             if name in self.adapter_inputs.asked or name in fed:
+                continue
+            if name in self.states:
+                self.state_shape(name, 1)
+                self.cache_dtype(name)
                 continue
             if name not in ids and name not in self.caches:
                 raise Unsupported(f"the graph asks for the input {name!r}, which nobody gives")

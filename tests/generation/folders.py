@@ -129,6 +129,52 @@ def decoder(positions: bool = False, lora: str = "", hidden: bool = False) -> on
     return made
 
 
+KEPT = 3
+"""Inputs that a convolution's state holds."""
+
+
+def with_convolution() -> onnx.ModelProto:
+    """Return a decoder with a short convolution over tokens after its last layer."""
+    proto = decoder()
+    graph, random = proto.graph, np.random.default_rng(5)
+    graph.node.pop()  # the head
+    for name, shape in (("taps", [WIDTH, 1, KEPT + 1]), ("mix", [WIDTH, WIDTH])):
+        array = random.standard_normal(shape, np.float32) / 4
+        graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    for name, number in (("from", -KEPT), ("to", 1 << 40), ("last", 2)):
+        graph.initializer.append(onnx.numpy_helper.from_array(np.array([number]), name))
+    state, layer = ["b", WIDTH, KEPT], LAYERS
+    graph.node.extend(
+        [
+            node("Transpose", f"x{layer}", "turned", perm=[0, 2, 1]),
+            node("Concat", f"past_conv.{layer} turned", "seen_all", axis=2),
+            node("Conv", "seen_all taps", "convolved", group=WIDTH),
+            node("Slice", "seen_all from to last", f"present_conv.{layer}"),
+            node("Transpose", "convolved", "back", perm=[0, 2, 1]),
+            node("MatMul", "back mix", "mixed"),
+            node("Add", f"x{layer} mixed", "whole"),
+            node("MatMul", "whole head", "logits"),
+        ]
+    )
+    graph.input.append(value(f"past_conv.{layer}", FLOAT, state))
+    graph.output.append(value(f"present_conv.{layer}", FLOAT, state))
+    return proto
+
+
+def write_hybrid(folder: Path, **search: Any) -> Path:
+    """Write a folder of the type ``lfm2``, whose last layer is a convolution."""
+    write_folder(folder, model={"type": "lfm2"}, search=search)
+    onnx.save(with_convolution(), folder / "model.onnx")
+    file = folder / "genai_config.json"
+    said = json.loads(file.read_text())
+    section = said["model"]["decoder"]
+    section["num_hidden_layers"] = LAYERS + 1
+    section["inputs"]["past_conv_names"] = "past_conv.%d"
+    section["outputs"] = {"present_conv_names": "present_conv.%d"}
+    file.write_text(json.dumps(said))
+    return folder
+
+
 def write_adapter(path: Path, seed: int, rank: int = 2, **changes: Any) -> Path:
     """Write an adapter with random matrices; ``changes`` are arrays by name."""
     random = np.random.default_rng(seed)

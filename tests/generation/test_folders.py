@@ -85,7 +85,11 @@ def test_text_decoders_of_other_names_run(fresh: Path, kind: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "said"),
-    [("gemma4", "images"), ("moonshine", "sound"), ("lfm2", "recurrent or convolution caches")],
+    [
+        ("gemma4", "images"),
+        ("moonshine", "sound"),
+        ("nemotron_h", "recurrent or convolution caches"),
+    ],
 )
 def test_what_is_more_than_a_decoder_is_refused_by_name(fresh: Path, kind: str, said: str) -> None:
     with pytest.raises(Unsupported, match=f"'{kind}', which has {said}"):

@@ -1,9 +1,10 @@
-"""Texts by drafted tokens: those that come without drafts, and counts of the drafts."""
+"""Texts that have a thread each: of drafted tokens, which change none, and of states."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ import pytest
 pytest.importorskip("msgspec", reason="the extra serve is not installed")
 pytest.importorskip("tokenizers", reason="the extra generate is not installed")
 
+from generation.folders import write_hybrid
 from serve.language import CHAT, COMPLETIONS, MESSAGES, events, folder_with
 from serve.servers import Running, serving
+from tenonnx_generate import Generator, GeneratorParams, Model, Tokenizer
 from tenonnx_serve import config
 from tenonnx_serve.openai.language_model import LanguageModel
 from tenonnx_serve.settings import Limits, Settings
@@ -36,6 +39,7 @@ def drafting(folder: Path, **speculative: Any) -> Path:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     root = tmp_path_factory.mktemp("models")
     folder_with(root / "tiny")
+    write_hybrid(root / "hybrid")
     drafting(root / "patterns", ngram_size=2)
     drafting(root / "itself", max_draft_tokens=3)
     settings = Settings(
@@ -79,6 +83,21 @@ def test_a_drafted_chat_is_streamed(running: Running) -> None:
         for name in ("tiny", "itself")
     ]
     assert texts[0] == texts[1]
+
+
+def test_a_model_with_states_is_served(running: Running) -> None:
+    model = Model(f"{running.settings.source}/hybrid")
+    params = GeneratorParams(model)
+    params.set_search_options(max_length=28, do_sample=False)
+    made = Generator(model, params)
+    made.append_tokens(Tokenizer(model).encode("The with"))
+    while not made.is_done():
+        made.generate_next_token()
+    asked = {"model": "hybrid", "prompt": "The with", **GREEDY}
+    with ThreadPoolExecutor(3) as pool:
+        answers = list(pool.map(lambda _: running.call("POST", COMPLETIONS, asked), range(3)))
+    expected = Tokenizer(model).decode(made.get_sequence(0)[8:])
+    assert [said["choices"][0]["text"] for _, said, _ in answers] == [expected] * 3
 
 
 def test_a_folder_drafts_only_if_asked_to(tmp_path: Path) -> None:

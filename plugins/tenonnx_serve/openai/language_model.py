@@ -163,6 +163,10 @@ def fitting_rows(model: Model, tokens: int) -> int:
         math.prod(model.cache_shape(name, 1, tokens)) * model.cache_dtype(name).itemsize
         for name in model.caches
     )
+    size += sum(
+        math.prod(model.state_shape(name, 1)) * model.cache_dtype(name).itemsize
+        for name in model.states
+    )
     total, limit = memory.total(), memory.cgroup_limit()
     free = 0 if total is None else total[1] if limit is None else min(total[1], limit)
     return min(max(int(free * SHARE / size), 1), MOST_ROWS)
