@@ -56,7 +56,7 @@ class Decoder:
             for name in model.states
         }
         self._state_lengths = [0] * rows
-        """How many tokens the states of each row have seen: they cannot go back."""
+        """The number of tokens that the states of each row have seen: they cannot go back."""
         self._sequences = rows
         self._grown: list[dict[str, Any]] = [{} for _ in range(rows)]
         if in_place:
