@@ -140,6 +140,8 @@ def test_tokens_of_texts_and_back(running: Running) -> None:
     assert found["token_strs"] == ["<s>", "<|user|>", "h", "i", "<|assistant|>"]
     status, found, _ = running.call("POST", "/tokenize", {"model": "plain"})
     assert (status, "one of them" in found["error"]["message"]) == (400, True)
+    status, found, _ = running.call("GET", "/tokenizer_info")
+    assert (status, "name one" in found["error"]["message"]) == (400, True)
 
 
 def test_every_mode_has_sentence_transformers_formula() -> None:

@@ -79,6 +79,14 @@ def test_texts_are_counted_in_vllms_names(running: Running) -> None:
     assert 0 < first < whole
 
 
+def test_the_only_language_model_needs_no_name_for_its_tokens(running: Running) -> None:
+    _, found, _ = running.call("POST", "/tokenize", {"prompt": "The"})
+    assert running.call("POST", "/detokenize", {"tokens": found["tokens"]})[1] == {"prompt": "The"}
+    assert running.call("GET", "/tokenizer_info")[1] == {
+        "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "model_max_length": 512,
+    }  # fmt: skip
+
+
 def test_the_page_has_a_table_of_language_models(running: Running) -> None:
     text = page(collected(running), running.server.core.repository.index(), "1").decode()
     assert "<h2>Language models</h2>" in text

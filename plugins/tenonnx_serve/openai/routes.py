@@ -115,6 +115,13 @@ async def tokenize(call: Call) -> Answer:
     return await texts.tokenize(call)
 
 
+async def tokenizer_info(call: Call) -> Answer:
+    """Answer with the special tokens of the only language model."""
+    from tenonnx_serve.openai import texts
+
+    return await texts.tokenizer_info(call)
+
+
 async def detokenize(call: Call) -> Answer:
     """Answer with the text of tokens."""
     from tenonnx_serve.openai import texts
@@ -265,6 +272,7 @@ ROUTES: Final[list[tuple[str, str, Handler]]] = [
     ("POST", "/v1/responses", responses),
     ("POST", "/v1/audio/transcriptions", transcriptions),
     ("POST", "/v1/embeddings", embeddings),
+    ("GET", "/tokenizer_info", tokenizer_info),
     ("POST", "/tokenize", tokenize),
     ("POST", "/detokenize", detokenize),
 ]

@@ -15,7 +15,7 @@ from tenonnx_serve.errors import Missing, ServeError
 from tenonnx_serve.openai import requests
 from tenonnx_serve.openai.errors import NoSuchModel, Wrong
 from tenonnx_serve.openai.generations import Generations
-from tenonnx_serve.openai.language_model import too_long
+from tenonnx_serve.openai.language_model import LanguageModel, too_long
 from tenonnx_serve.openai.messages import ChatMessage, parsed
 from tenonnx_serve.openai.text_encoder import DecoderEncoder, TextEncoder
 from tenonnx_serve.requests import Array, Request, shown
@@ -37,7 +37,7 @@ class EmbeddingsRequest(Struct, kw_only=True):  # type: ignore[misc, call-arg]
 class TokenizeRequest(Struct, kw_only=True):  # type: ignore[misc, call-arg]
     """A text, or messages, of which the tokens are asked for; vLLM's."""
 
-    model: str
+    model: str = ""
     prompt: str | None = None
     messages: list[ChatMessage] | None = None
     add_special_tokens: bool = True
@@ -48,7 +48,7 @@ class TokenizeRequest(Struct, kw_only=True):  # type: ignore[misc, call-arg]
 class DetokenizeRequest(Struct, kw_only=True):  # type: ignore[misc, call-arg]
     """Tokens of which the text is asked for; vLLM's."""
 
-    model: str
+    model: str = ""
     tokens: list[Annotated[int, Meta(ge=0, lt=1 << 31)]]
 
 
@@ -166,6 +166,22 @@ async def detokenize(call: Call) -> Answer:
     return answer({"prompt": text})
 
 
+async def tokenizer_info(call: Call) -> Answer:
+    """Return the special tokens of the only language model; vLLM's."""
+    model = _language(call, "").model
+    about = model.model.description
+    return answer({
+        "bos_token": _special(model, about.bos),
+        "eos_token": _special(model, about.eos[0] if about.eos else None),
+        "pad_token": _special(model, about.pad),
+        "model_max_length": model.context,
+    })  # fmt: skip
+
+
+def _special(model: LanguageModel, token: int | None) -> str | None:
+    return None if token is None else model.tokenizer.written(token)
+
+
 async def _asked(call: Call, kind: type[Any]) -> Any:
     settings = call.core.settings
     return parsed(await call.json_body(settings.limits.json), kind, settings.ignores_unknown)
@@ -179,6 +195,12 @@ def _version(call: Call, name: str) -> Queue | Generations:
 
 
 def _language(call: Call, name: str) -> Generations:
+    """Return a language model; without a name, the only one."""
+    if not name:
+        loaded = call.core.repository.language_models()
+        if len(loaded) != 1:
+            raise Wrong(f"there are {len(loaded)} language models: name one", "model")
+        return loaded[0]
     found = _version(call, name.partition(":")[0])
     if isinstance(found, Queue):
         raise Wrong(f"the model {shown(name)} is no language model", "model", "unsupported_model")
