@@ -41,6 +41,7 @@ class Kind(enum.StrEnum):
     OPERATOR = "operator"
     FORMAT = "format"
     OBSERVER = "observer"
+    COMMAND = "command"
 
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -58,7 +59,7 @@ def new(
         typer.Argument(
             metavar="KIND",
             help="What the plug-in brings: provider (over an array library), compiler (a provider "
-            "with a device of its own), transform, operator, format or observer.",
+            "with a device of its own), transform, operator, format, observer or command.",
             show_default=False,
         ),
     ],
