@@ -245,13 +245,14 @@ def _fetched(maker: Step | None, device: Device, array: Any) -> Any:
 
     What the work that makes it raises has the step that began it as its attribute ``step``.
     """
-    if maker is not None:
-        try:
-            wait_for(array)
-        except Exception as error:
-            vars(error).setdefault("step", maker)
-            raise
-    return downloaded(device, array)
+    if maker is None:
+        return downloaded(device, array)
+    try:
+        wait_for(array)
+    except Exception as error:
+        vars(error).setdefault("step", maker)
+        raise
+    return device.download(array)
 
 
 def _moved(move: Callable[[Any], Any], value: Any) -> Any:
