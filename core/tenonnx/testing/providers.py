@@ -122,10 +122,12 @@ class ProviderTests:
             held += 1
             (actual,) = subject.open(model).run(None, dict(zip("ab", arrays, strict=False)))
             expected = law.expected(arrays)
-            assert actual.dtype == expected.dtype
-            assert actual.shape == expected.shape
+            shapes = " and ".join(str(list(array.shape)) for array in arrays)
+            case = f"{operator} of {dtype} {shapes}"
+            mend = f"{case}: compute it so, or have `supports` refuse it"
+            assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape), mend
             rtol = self.rtol if dtype == "float" else RTOL[dtype]
-            hint = f"{operator} of {dtype}; a device that computes less exactly sets `rtol`"
+            hint = f"{case}; a device that computes less exactly sets `rtol`"
             np.testing.assert_allclose(actual, expected, rtol=rtol, atol=rtol, err_msg=hint)
 
         holds()
