@@ -25,6 +25,7 @@ class Tolerance:
 
 EXACT: Final = Tolerance(0.0, 0.0)
 
+# By dtype; integers, booleans and strings must be equal.
 TOLERANCES: Final[Mapping[str, Tolerance]] = {
     "float64": Tolerance(1e-7, 1e-9),
     "complex128": Tolerance(1e-7, 1e-9),
@@ -33,7 +34,6 @@ TOLERANCES: Final[Mapping[str, Tolerance]] = {
     "float16": Tolerance(1e-2, 1e-2),
     "bfloat16": Tolerance(5e-2, 5e-2),
 }
-"""By dtype; integers, booleans and strings must be equal."""
 
 
 NOTHING_DECLARED: Final[Mapping[str, np.dtype[Any]]] = MappingProxyType({})

@@ -20,8 +20,8 @@ from tenonnx.cli.state import State, state_of
 if TYPE_CHECKING:
     from tenonnx_bench.measure import Result
 
+# The least compile time that is shown; less is only the search for kernels to compile.
 SHOWN_SECONDS = 0.02
-"""The least compile time that is shown; less is only the search for kernels to compile."""
 
 HELP = """Measures providers against each other on the same inputs.
 
@@ -43,8 +43,8 @@ Examples:
   tenonnx bench model.onnx --input feeds.npz --repeat 100 --json
 """
 
-OPENING = ("compile", "load", "first")
-COLUMNS = ("min", "p50", "p99", "runs/s", "ratio", "differs")
+OPENING_COLUMNS = ("compile", "load", "first")
+RUN_COLUMNS = ("min", "p50", "p99", "runs/s", "ratio", "differs")
 
 
 def bench(
@@ -149,7 +149,7 @@ def _print(results: Sequence[Result]) -> None:
         (*run_cells(data), "" if data["difference"] is None else f"{data['difference']:.2g}")
         for data in told
     ]
-    table(("provider", *COLUMNS), rows, right=COLUMNS)
+    table(("provider", *RUN_COLUMNS), rows, right=RUN_COLUMNS)
     if runs := max((len(result.seconds) for result in results), default=0):
         lines("", f"{runs} runs each, in turn")
     tell_unsettled(told)
@@ -166,7 +166,7 @@ def print_opening(told: Sequence[dict[str, Any]]) -> None:
         )
         for data in told
     ]
-    table(("provider", *OPENING), rows, right=OPENING)
+    table(("provider", *OPENING_COLUMNS), rows, right=OPENING_COLUMNS)
     compiled = [d["provider"] for d in told if d["compile_seconds"] > SHOWN_SECONDS]
     if compiled:
         lines(

@@ -28,7 +28,14 @@ from tenonnx.cli.output import (
 )
 from tenonnx.cli.state import State, state_of
 from tenonnx.differences import Difference, differences
-from tenonnx_bench.bench import COLUMNS, as_data, limited, print_opening, run_cells, tell_unsettled
+from tenonnx_bench.bench import (
+    RUN_COLUMNS,
+    as_data,
+    limited,
+    print_opening,
+    run_cells,
+    tell_unsettled,
+)
 from tenonnx_bench.memory import OURS, measure, options_of
 from tenonnx_bench.peers import ONNXRUNTIME, OPENVINO, peer_opener, version
 
@@ -199,7 +206,7 @@ def _print(report: dict[str, Any]) -> None:
     title("Opening")
     print_opening(report["speed"])
     title("Running")
-    columns = COLUMNS[:-1]
+    columns = RUN_COLUMNS[:-1]
     table(("", *columns), [run_cells(data) for data in report["speed"]], right=columns)
     tell_unsettled(report["speed"])
     if report["memory"]:

@@ -19,8 +19,8 @@ from tenonnx_bench.peers import ONNXRUNTIME, OPENVINO, peer_opener
 if TYPE_CHECKING:
     from tenonnx.cli.state import State
 
-RUNS = 3
-"""Runs of every process: later runs use what the first one made."""
+# Runs of every process: later runs use what the first one made.
+RUNS_PER_PROCESS = 3
 
 Opened = tuple[Callable[[Mapping[str, Any]], Any], Callable[[], dict[str, Any]]]
 """Runs the model, and describes its weights."""
@@ -51,7 +51,7 @@ def hold(state: State, contender: str, model: str, request: Request, feeds: str)
     sys.stdin.readline()
     run, tell = open_model(model)
     _say("loaded")
-    for _ in range(RUNS):
+    for _ in range(RUNS_PER_PROCESS):
         run(inputs)
     gc.collect()
     _say("done", **tell())

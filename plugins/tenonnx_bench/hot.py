@@ -9,7 +9,7 @@ from typing import Any
 Event = dict[str, Any]
 
 SUFFIX = "_kernel_time"
-RUN = "model_run"
+RUN_EVENT = "model_run"
 MICROSECOND = 1e-6
 
 
@@ -71,7 +71,7 @@ class Watched:
 
 def watched(events: Sequence[Event]) -> Watched:
     """Return the mean times of a run."""
-    runs = [event for event in events if event["name"] == RUN]
+    runs = [event for event in events if event["name"] == RUN_EVENT]
     if not runs:
         return Watched(0.0, 0.0, 0.0)
     whole = sum(event["dur"] for event in runs)
@@ -92,7 +92,7 @@ def _add_up(events: Sequence[Event], key: Callable[[Event], str]) -> list[Hot]:
         hot.seconds += event["dur"] * MICROSECOND
         hot.output_bytes += int(args["output_size"])
         hot.copied_bytes += int(args["copied_size"])
-    runs = sum(event["name"] == RUN for event in events)
+    runs = sum(event["name"] == RUN_EVENT for event in events)
     total = watched(events).run * runs or 1.0
     for hot in found.values():
         hot.share = hot.seconds / total

@@ -18,8 +18,8 @@ from tenonnx_bench.contender import Opened
 from tenonnx_bench.peers import Open, Run
 
 MIN_RUNS = 5
+# A contender's turn in seconds; it has one run at least.
 TURN_SECONDS = 0.05
-"""A contender's turn in seconds; it has one run at least."""
 
 Show = Callable[[str, float], None]
 

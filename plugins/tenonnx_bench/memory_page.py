@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from tenonnx_bench.sampling import Course
 
 WIDTH, LABEL, BAR, GAP = 860, 110, 26, 12
+# Height of the drawing over time, in pixels as the others.
 PLOT = 260
-"""Height of the drawing over time, in pixels as the others."""
 
+# The most points of a line: there are no more pixels.
 POINTS = 600
-"""The most points of a line: there are no more pixels."""
 
 
 def as_html(model: str, found: Mapping[str, Course]) -> str:

@@ -50,11 +50,11 @@ Examples:
   tenonnx profile model.onnx --dim batch=8 --trace trace.json --html profile.html
 """
 
+# A watched run's time in runs without watching from which on its shares are not theirs.
 MOST_SLOWER = 1.5
-"""A watched run's time in runs without watching from which on its shares are not theirs."""
 
+# Time for unwatched runs, of which there are at least as many as watched ones.
 TIMED_SECONDS = 0.5
-"""Time for unwatched runs, of which there are at least as many as watched ones."""
 
 
 @dataclass(frozen=True)

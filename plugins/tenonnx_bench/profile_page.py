@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from tenonnx.cli.output import count, duration, size
 from tenonnx_bench.bench import rate
-from tenonnx_bench.hot import RUN, Event, Hot
+from tenonnx_bench.hot import RUN_EVENT, Event, Hot
 
 if TYPE_CHECKING:
     from tenonnx_bench.profile import Profile
 
+# Colors of operators; further ones share the last color.
 COLORS = 8
-"""Colors of operators; further ones share the last color."""
 
+# The most events of the trace on the page; more would open slowly.
 MAX_EVENTS = 50_000
-"""The most events of the trace on the page; more would open slowly."""
 
-MAX_NODES = 2_000
-"""The most rows of the table of nodes."""
+# The most rows of the table of nodes.
+MAX_TABLE_ROWS = 2_000
 
 
 def as_html(found: Profile) -> str:
@@ -90,14 +90,14 @@ def _tiles(found: Profile) -> str:
 
 def _whole_runs(events: Sequence[Event]) -> list[Event]:
     """Return the events of as many whole runs as fit; each run ends with an event of its own."""
-    ends = [at + 1 for at, event in enumerate(events) if event["name"] == RUN]
+    ends = [at + 1 for at, event in enumerate(events) if event["name"] == RUN_EVENT]
     fitting = [end for end in ends if end <= MAX_EVENTS] or ends[:1]
     return list(events[: fitting[-1]])
 
 
 def _middle_run(events: Sequence[Event]) -> list[float]:
     """Return the start and the length of the run of median length, in microseconds."""
-    runs = sorted((e for e in events if e["name"] == RUN), key=lambda event: event["dur"])
+    runs = sorted((e for e in events if e["name"] == RUN_EVENT), key=lambda event: event["dur"])
     middle = runs[(len(runs) - 1) // 2]
     return [middle["ts"], middle["dur"]]
 
@@ -125,14 +125,14 @@ def _bar_row(name: str, color: Any, seconds: float, share: float, most: float) -
 
 
 def _left_out(nodes: Sequence[Hot]) -> str:
-    more = len(nodes) - MAX_NODES
+    more = len(nodes) - MAX_TABLE_ROWS
     return f"{count(more, 'node')} with the least time not shown" if more > 0 else ""
 
 
 def _nodes(found: Profile) -> str:
     order = {hot.name: min(at, COLORS - 1) for at, hot in enumerate(found.operators)}
     rows = []
-    for hot in found.nodes[:MAX_NODES]:
+    for hot in found.nodes[:MAX_TABLE_ROWS]:
         texts = f"<td>{escape(hot.provider)}<td>{escape(hot.kernel)}"
         rows.append(
             f'<tr><td>{escape(hot.name)}<td><i class="c{order[hot.operator]}"></i>'

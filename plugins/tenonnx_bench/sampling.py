@@ -16,11 +16,11 @@ from typing import Any
 
 from tenonnx import Fail, NotSupported
 
+# The time between samples of a process; shorter allocations are not seen.
 INTERVAL_SECONDS = 0.002
-"""The time between samples of a process; shorter allocations are not seen."""
 
-FIELDS = {"Rss": "resident", "Pss": "proportional", "Anonymous": "private"}
-"""Fields of smaps_rollup, by their names here."""
+# Fields of smaps_rollup, by their names here.
+SMAPS_FIELDS = {"Rss": "resident", "Pss": "proportional", "Anonymous": "private"}
 
 MAPPED = ("RssFile", "RssShmem")
 
@@ -47,7 +47,7 @@ class Course:
 
     Attributes:
         processes: For each, its ``pid`` and its smaps_rollup before (``base``), when the model was
-            ``loaded`` and at the end (``run``), in bytes by the names in ``FIELDS``.
+            ``loaded`` and at the end (``run``), in bytes by the names in ``SMAPS_FIELDS``.
         samples: The samples between, in order.
         loaded: Seconds until every process had opened the model.
         told: The first process's report on its weights.
@@ -180,10 +180,10 @@ def _resident(process: int) -> tuple[int, int]:
 
 
 def rollup(process: int) -> dict[str, int]:
-    """Return a process's memory in bytes, by the names in ``FIELDS``."""
+    """Return a process's memory in bytes, by the names in ``SMAPS_FIELDS``."""
     text = Path(f"/proc/{process}/smaps_rollup").read_text()
     found = {line.split(":")[0]: line.split() for line in text.splitlines()[1:]}
-    return {name: int(found[field][1]) * 1024 for field, name in FIELDS.items()}
+    return {name: int(found[field][1]) * 1024 for field, name in SMAPS_FIELDS.items()}
 
 
 @contextlib.contextmanager

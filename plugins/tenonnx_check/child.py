@@ -19,8 +19,8 @@ from tenonnx_bench.memory import options_of
 from tenonnx_check.outcome import Kind, Outcome, crashed
 from tenonnx_check.worker import READY, VALUES
 
+# The end of a crashed process's output that is repeated.
 MAX_SAID_CHARACTERS = 2000
-"""The end of a crashed process's output that is repeated."""
 
 
 class Child:

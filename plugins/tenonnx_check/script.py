@@ -25,10 +25,10 @@ for name, want, got in zip({outputs!r}, expected, found, strict=True):
     np.testing.assert_allclose(got, want, {tolerance}err_msg=name)
 '''
 
+# Weights up to which they are in the model's file, which protobuf limits to 2 GiB.
 MAX_INSIDE_BYTES = 2**30
-"""Weights up to which they are in the model's file, which protobuf limits to 2 GiB."""
 
-LEVELS = {
+ORT_LEVEL_NAMES = {
     Level.NONE: "ORT_DISABLE_ALL",
     Level.BASIC: "ORT_ENABLE_BASIC",
     Level.EXTENDED: "ORT_ENABLE_EXTENDED",
@@ -105,7 +105,7 @@ def _options(request: Request) -> list[str]:
     named = [(name, options) if options else name for name, options in providers]
     settings = []
     if request.level is not Level.ALL:
-        level = f"tenonnx.GraphOptimizationLevel.{LEVELS[request.level]}"
+        level = f"tenonnx.GraphOptimizationLevel.{ORT_LEVEL_NAMES[request.level]}"
         settings.append(f"graph_optimization_level={level}")
     if request.without:
         settings.append(f"disabled_transforms={tuple(request.without)!r}")

@@ -10,11 +10,11 @@ import onnx_ir as ir
 
 from tenonnx.graph import array_of
 
+# Sizes that axes are cut to, tried in this order.
 SMALL_SIZES = (1, 2, 3, 4, 8, 16, 32, 64)
-"""Sizes that axes are cut to, tried in this order."""
 
+# Elements of an integer tensor up to which it may be a shape, whose sizes are cut, too.
 MAX_SHAPE_ELEMENTS = 16
-"""Elements of an integer tensor up to which it may be a shape, whose sizes are cut, too."""
 
 
 def fewest(items: Sequence[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from tenonnx.cli.state import State
 
+# The file of a folder that has the values of a model by name, pickled: feeds at first.
 VALUES = "values"
-"""The file of a folder that has the values of a model by name, pickled: feeds at first."""
 
+# The line of a worker that has started.
 READY = "ready"
-"""The line of a worker that has started."""
 
 
 class Worker:

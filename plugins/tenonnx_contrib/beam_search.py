@@ -15,8 +15,8 @@ from tenonnx_contrib.generation_state import Decoding, number, opened
 table = OperatorTable("com.microsoft")
 op = table.op
 
+# The score of a beam that is as yet a copy of another.
 UNLIKELY = np.float32(-1e9)
-"""The score of a beam that is as yet a copy of another."""
 
 
 @dataclass

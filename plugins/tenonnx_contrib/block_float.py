@@ -17,14 +17,14 @@ op = table.op
 
 E4M3_MAX: Final = np.float32(448)
 
+# The magnitudes of FP4 codes 0 to 7; 8 to 15 are their negatives (arXiv:2305.14314's library).
 FP4: Final = (0.0, 0.0052083333, 0.6666667, 1.0, 0.3333333, 0.5, 0.1666667, 0.25)
-"""The magnitudes of FP4 codes 0 to 7; 8 to 15 are their negatives (arXiv:2305.14314's library)."""
 
+# Quantiles of the normal distribution (arXiv:2305.14314, appendix E).
 NF4: Final = (
     -1.0, -0.6961928, -0.52507305, -0.39491749, -0.28444138, -0.18477343, -0.09105004, 0.0,
     0.0795803, 0.1609302, 0.2461123, 0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0,
 )  # fmt: skip
-"""Quantiles of the normal distribution (arXiv:2305.14314, appendix E)."""
 
 
 @op("MatMulBnb4")

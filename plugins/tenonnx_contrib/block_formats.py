@@ -16,10 +16,10 @@ from tenonnx_contrib.codebooks import codebook
 
 Array = np.ndarray[Any, Any]
 
+# The values of four bits in the IQ4 formats.
 FOUR_BITS = np.array(
     [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.float32
 )
-"""The values of four bits in the IQ4 formats."""
 
 
 class Format(NamedTuple):
@@ -184,6 +184,7 @@ def plain(dtype: Any) -> Callable[[Array], Array]:
     return lambda blocks: np.ascontiguousarray(blocks).view(dtype).astype(np.float32)
 
 
+# By ggml's numbers of types; onnxruntime refuses the others.
 FORMATS = {
     0: Format("F32", 1, 4, plain(np.float32)),
     1: Format("F16", 1, 2, plain(np.float16)),
@@ -201,4 +202,3 @@ FORMATS = {
     30: Format("BF16", 1, 2, plain(ml_dtypes.bfloat16)),
     42: Format("Q2_0", 64, 18, q2_0),
 }
-"""By ggml's numbers of types; onnxruntime refuses the others."""

@@ -47,11 +47,11 @@ def gated_rms_norm(
     return (y.reshape(X.shape) * gates[activation](xp, wide(gate))).astype(X.dtype)
 
 
+# The sizes of streams that are (..., C, H), or (..., C * H) if told C.
 OF_BRANCHES = (
     "C = num_branches or streams[-2]; H = streams[-1] / (num_branches or 1); "
     "rows = streams[:-1] if num_branches else streams[:-2]"
 )
-"""The sizes of streams that are (..., C, H), or (..., C * H) if told C."""
 
 
 @op("BranchwiseRMSNorm", shapes=f"scale: H | C*H | C H; {OF_BRANCHES.replace('streams', 'X')}")

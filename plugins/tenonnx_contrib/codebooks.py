@@ -85,13 +85,13 @@ _IQ3_XXS = (
 _TWO_BITS = (8, 25, 43)
 _THREE_BITS = (4, 12, 20, 28, 36, 44, 52, 62)
 
+# By format: the text, how many elements a vector has, and the magnitudes.
 _CODEBOOKS: Final = {
     "IQ2_XXS": (_IQ2_XXS, 8, _TWO_BITS),
     "IQ2_XS": (_IQ2_XS, 8, _TWO_BITS),
     "IQ2_S": (_IQ2_S, 8, _TWO_BITS),
     "IQ3_XXS": (_IQ3_XXS, 4, _THREE_BITS),
 }
-"""By format: the text, how many elements a vector has, and the magnitudes."""
 
 
 @functools.cache

@@ -11,8 +11,13 @@ from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_array.linear_attention import check_rule, recur, repeated
 from tenonnx_array.nonlinear import sigmoid, softplus
 
-GATES = {"softplus": "softplus", "qwen": "softplus", "sigmoid": "sigmoid", "kda": "sigmoid"}
-"""Activations of a gate, by the names of ``gate_activation``."""
+# Activations of a gate, by the names of ``gate_activation``.
+GATE_FUNCTIONS = {
+    "softplus": "softplus",
+    "qwen": "softplus",
+    "sigmoid": "sigmoid",
+    "kda": "sigmoid",
+}
 
 table = OperatorTable("com.microsoft")
 op = table.op
@@ -131,13 +136,13 @@ def log_decay(
     """
     if activation == "none":
         return decay
-    if activation not in GATES:
-        known = ", ".join(GATES)
+    if activation not in GATE_FUNCTIONS:
+        known = ", ".join(GATE_FUNCTIONS)
         raise ValueError(f"expected gate_activation of none, {known}, found {activation!r}")
     factor = xp.float32(1) if a_log is None else xp.exp(a_log)
     x = decay.astype(xp.float32)
     x = x if dt_bias is None else x + dt_bias
-    if GATES[activation] == "sigmoid":
+    if GATE_FUNCTIONS[activation] == "sigmoid":
         return xp.float32(bound) * sigmoid(xp, factor * x)
     return -factor * softplus(xp, x)
 

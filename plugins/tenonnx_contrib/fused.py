@@ -15,7 +15,7 @@ from tenonnx_array.precision import widened
 table = OperatorTable("com.microsoft")
 op = table.op
 
-FUNCTIONS: dict[str, Callable[..., Array]] = {
+FUSED_ACTIVATIONS: dict[str, Callable[..., Array]] = {
     **nonlinear.ACTIVATIONS,
     "": lambda _, x: x,
     "Clip": lambda xp, x, low=None, high=None: xp.clip(x, low, high),
@@ -37,14 +37,14 @@ def activated(
     Raises:
         ValueError: An activation that is never fused.
     """
-    if name not in FUNCTIONS:
-        known = ", ".join(filter(None, FUNCTIONS))
+    if name not in FUSED_ACTIVATIONS:
+        known = ", ".join(filter(None, FUSED_ACTIVATIONS))
         raise ValueError(f"expected activation to be one of {known}, found {name!r}")
     names = ("low", "high") if name == "Clip" else tuple(ACTIVATIONS.get(name, ()))
     if not isinstance(given, Mapping):
         given = dict(zip(names, given, strict=False))
     taken = {key: value for key in names if (value := given.get(key)) is not None}
-    return FUNCTIONS[name](xp, x, **taken)
+    return FUSED_ACTIVATIONS[name](xp, x, **taken)
 
 
 @op(

@@ -9,8 +9,8 @@ from tenonnx.interruption import pieces
 from tenonnx_array.dtypes import dtype_of
 from tenonnx_contrib.block_formats import FORMATS, Format, decoded
 
-LONGEST = 1 << 20
-"""Elements that are decoded at once: some hundredths of a second."""
+# Elements that are decoded between two checks for interruption: some hundredths of a second.
+MAX_DECODED_ELEMENTS = 1 << 20
 
 FLOAT, FLOAT16, BFLOAT16 = 1, 10, 16
 
@@ -46,7 +46,7 @@ def gather_packed(
     rows = np.where((indices >= 0) & (indices < len(data)), indices, 0).reshape(-1)
     y = np.empty((len(rows), K), dtype_of(output_dtype))
     with np.errstate(invalid="ignore", over="ignore"):
-        for some in pieces(len(rows), y.size, LONGEST):
+        for some in pieces(len(rows), y.size, MAX_DECODED_ELEMENTS):
             y[some] = decoded(data[rows[some]], form).astype(y.dtype)
     return y.reshape(*indices.shape, K)
 

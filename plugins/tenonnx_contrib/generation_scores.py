@@ -8,8 +8,8 @@ import numpy as np
 
 from tenonnx import Array
 
+# The score of a token that must not come next.
 LOWEST = np.finfo(np.float32).min
-"""The score of a token that must not come next."""
 
 
 @dataclass(frozen=True)

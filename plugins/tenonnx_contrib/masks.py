@@ -6,8 +6,8 @@ import math
 
 from tenonnx import Array, Namespace
 
+# The default summand of a hidden key's score: hidden keys rank last but exist.
 FILTER = -10000.0
-"""The default summand of a hidden key's score: hidden keys rank last but exist."""
 
 
 def added(

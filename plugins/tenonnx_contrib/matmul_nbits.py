@@ -13,8 +13,8 @@ from tenonnx_contrib.tiles import tiled
 table = OperatorTable("com.microsoft")
 op = table.op
 
+# MatMulFpQ4's types: rows of a block, and bytes before its codes.
 FP_Q4: Final = {0: (32, 4), 1: (32, 5), 2: (64, 4)}
-"""MatMulFpQ4's types: rows of a block, and bytes before its codes."""
 
 
 @op(

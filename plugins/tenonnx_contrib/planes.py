@@ -12,11 +12,12 @@ from tenonnx import Array, Namespace
 from tenonnx_array.packed import centred_planes
 from tenonnx_contrib.tiles import strips
 
+# Rows of x up to which each block is a product of its own, and only the products are scaled.
 FEW_ROWS = 32
-"""Rows of x up to which each block is a product of its own, and only the products are scaled."""
 
-TILE_BYTES = 512 << 10
-"""A plane's elements as floats that exist at any one time: all that is done to them is in cache."""
+# Bytes of a plane's elements as floats that exist at a time, so that every pass over them is in
+# cache.
+PLANE_TILE_BYTES = 512 << 10
 
 
 def by_planes(
@@ -41,7 +42,7 @@ def by_planes(
     parts = [xp.ascontiguousarray(parts[place]) for place in range(each)]
     out = xp.empty((rows, count), x.dtype)
     product = _scaled_after if count <= FEW_ROWS else _scaled_before
-    for strip in strips(rows, blocks * width, TILE_BYTES):
+    for strip in strips(rows, blocks * width, PLANE_TILE_BYTES):
         tile = (plane.astype(x.dtype) for plane in centred_planes(xp, packed[strip], bits))
         out[strip] = product(tile, parts, scales[strip])
     if offsets is not None:

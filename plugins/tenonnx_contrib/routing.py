@@ -7,8 +7,8 @@ from tenonnx_array.nonlinear import sigmoid
 
 table = OperatorTable("com.microsoft")
 
-LEAST = 1e-20
-"""The least share whose logarithm is taken."""
+# The smallest share whose logarithm is taken: that of 0 is infinite.
+MIN_SHARE = 1e-20
 
 
 @table.op(
@@ -65,5 +65,5 @@ def moe_group_router(
     ranks = xp.where(xp.repeat(kept, size, axis=1), ranks, -xp.inf)
     chosen = xp.argsort(-ranks, axis=-1, kind="stable")[:, : min(top_k, topk_group * size)]
     taken = xp.any(chosen[:, :, None] == xp.arange(experts), axis=1)
-    scores = xp.where(taken, xp.log(xp.maximum(shares, LEAST)), router_sentinel)
+    scores = xp.where(taken, xp.log(xp.maximum(shares, MIN_SHARE)), router_sentinel)
     return (scores.astype(logits.dtype),)

@@ -12,8 +12,8 @@ from tenonnx_array.dtypes import accumulator
 table = OperatorTable("com.microsoft")
 op = table.op
 
+# Numbers that distances are made of at once: a few MiB.
 DIFFERENCES = 1 << 20
-"""Numbers that distances are made of at once: a few MiB."""
 
 
 @op("SampleOp")

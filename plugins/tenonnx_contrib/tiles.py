@@ -7,11 +7,11 @@ from typing import Final
 
 from tenonnx import Array, Namespace, interruption
 
-TILE_BYTES: Final = 2 << 20
-"""Dequantized weights that exist at any one time: they stay in a core's cache."""
+# Dequantized weights that exist at a time: they stay in a core's cache.
+DEQUANTIZED_TILE_BYTES: Final = 2 << 20
 
 
-def strips(rows: int, columns: int, size: int = TILE_BYTES) -> Iterator[slice]:
+def strips(rows: int, columns: int, size: int = DEQUANTIZED_TILE_BYTES) -> Iterator[slice]:
     """Yield the rows to dequantize at a time, having looked whether to stop.
 
     Args:

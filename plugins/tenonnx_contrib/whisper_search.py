@@ -15,8 +15,8 @@ from tenonnx_contrib.generation_state import Decoding, number, opened
 table = OperatorTable("com.microsoft")
 op = table.op
 
+# The first timestamp is at most this many steps, of 20 ms, after the beginning.
 LATEST_FIRST = 50
-"""The first timestamp is at most this many steps, of 20 ms, after the beginning."""
 
 UNCOLLECTED = (
     "the products of the cross attention are not collected; export the model with "

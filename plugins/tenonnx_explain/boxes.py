@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-MANY = 400
-"""From this many nodes on, a chain of nodes is one box."""
+# From this many nodes on, a chain of nodes is one box.
+MIN_CHAINED_NODES = 400
 
-MOST = 1500
-"""The most boxes; a page with more is slow."""
+# A page with more boxes is slow.
+MAX_BOXES = 1500
 
 
 @dataclass
@@ -46,9 +46,9 @@ class Boxes:
 def boxes_of(report: dict[str, Any]) -> Boxes:
     """Return the boxes of a report's nodes, with the model's inputs and outputs."""
     rows: Sequence[dict[str, Any]] = report["nodes"]
-    chains = _chains(rows) if len(rows) > MANY else [[row] for row in range(len(rows))]
-    left_out = sum(len(chain) for chain in chains[MOST:])
-    chains = chains[:MOST]
+    chains = _chains(rows) if len(rows) > MIN_CHAINED_NODES else [[row] for row in range(len(rows))]
+    left_out = sum(len(chain) for chain in chains[MAX_BOXES:])
+    chains = chains[:MAX_BOXES]
     boxes = [Box(_label(rows, chain), rows[chain[0]]["provider"], chain) for chain in chains]
     place = {row: box for box, chain in enumerate(chains) for row in chain}
     edges: dict[tuple[int, int], list[str]] = {}

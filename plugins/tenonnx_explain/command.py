@@ -36,8 +36,8 @@ Examples:
   tenonnx explain model.onnx --json | jq '.transforms[] | select(.modified) | .name'
 """
 
+# The most kinds of calls in the list.
 MAX_CALLS = 12
-"""The most kinds of calls in the list."""
 
 
 def explain(

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+# The gap between neighbors in a layer.
 GAP = 14.0
-"""The gap between neighbors in a layer."""
 
 HEIGHT = 26.0
+# The gap between layers, for edges.
 SPACING = 34.0
-"""The gap between layers, for edges."""
 
-LONGEST = 40
-"""The most layers that an edge gets a route through; longer edges are straight lines."""
+# An edge across more layers is a straight line instead of a route around boxes.
+MAX_EDGE_LAYERS = 40
 
 SWEEPS = 12
 
@@ -51,11 +51,13 @@ def draw(widths: Sequence[float], edges: Iterable[tuple[int, int]]) -> Drawing:
     below: dict[int, list[int]] = {}
     for start, end in edges:
         span = layer[end] - layer[start]
-        between = range(len(sizes), len(sizes) + span - 1 if 1 < span <= LONGEST else len(sizes))
+        between = range(
+            len(sizes), len(sizes) + span - 1 if 1 < span <= MAX_EDGE_LAYERS else len(sizes)
+        )
         sizes += [2.0] * len(between)
         layer += [layer[start] + step for step in range(1, len(between) + 1)]
         ways[start, end] = list(between)
-        if 0 < span <= LONGEST:
+        if 0 < span <= MAX_EDGE_LAYERS:
             path = [start, *between, end]
             for one, other in pairwise(path):
                 below.setdefault(one, []).append(other)

@@ -13,11 +13,11 @@ from tenonnx_explain.layers import HEIGHT, Drawing, draw
 COLORS = ("#2f6fde", "#1f9d61", "#c2571a", "#8a4fd0", "#b3284f", "#0f8a96", "#8a7a12")
 ENDS = {"input": "#6b7280", "output": "#6b7280"}
 
+# Width of a character of shapes, twice, because they begin at the middle of a box.
 LETTER = 12.0
-"""Width of a character of shapes, twice, because they begin at the middle of a box."""
 
+# The most nodes with details on the page.
 MAX_LISTED = 5000
-"""The most nodes with details on the page."""
 
 
 def as_page(report: dict[str, Any]) -> str:

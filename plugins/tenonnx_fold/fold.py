@@ -21,33 +21,33 @@ from tenonnx.interruption import Stopped
 from tenonnx.traits import RANDOM
 from tenonnx_fold.pieces import in_pieces
 
-NEVER = RANDOM | {"DequantizeLinear", "QuantizeLinear"}
-"""A draw is a new one in every run; kernels read quantized weights as they are."""
+# Random operators draw anew in every run; kernels read quantized weights as they are.
+NEVER_FOLDED = RANDOM | {"DequantizeLinear", "QuantizeLinear"}
 
-NORMS = frozenset(
+# Operators whose kernels read scales and biases as numbers; their DequantizeLinear is folded.
+NORMALIZATIONS = frozenset(
     {
         "BatchNormalization", "GroupNormalization", "InstanceNormalization", "LayerNormalization",
         "RMSNormalization", "SimplifiedLayerNormalization",
     }
 )  # fmt: skip
-"""Operators whose kernels read scales and biases as numbers; their DequantizeLinear is folded."""
 
+# A result may need this many bytes more than its sources have, unless the session's options say
+# otherwise; Tile or ConstantOfShape of a few numbers could fill the memory.
 MAX_GROWTH = 1 << 20
-"""A result may need this many bytes more than its sources have, unless the session's options say
-otherwise; Tile or ConstantOfShape of a few numbers could fill the memory."""
 
-SMALL = 64 << 20
-"""Bytes that may be computed in vain, where the result turns out to be too large."""
+# Bytes that may be computed in vain, where the result turns out to be too large to keep.
+MAX_WASTED_BYTES = 64 << 20
 
-WIDEST = 16
-"""Bytes of an element at most."""
+# The widest element: complex128.
+MAX_ELEMENT_BYTES = 16
 
+# All results together may have so many bytes for each of the model's weights...
 MAX_COPIES = 8
-"""All results together may have so many bytes for each of the model's weights..."""
 
+# ...or those of so many results of the largest growth, if that is more; what each result adds is
+# little where each is made of the one before.
 MAX_RESULTS = 64
-"""...or those of so many results of the largest growth, if that is more; what each result adds is
-little where each is made of the one before."""
 
 GROWTH_KEY = "optimization.constant_folding_max_output_size_in_bytes"
 
@@ -113,7 +113,7 @@ def _fold_graph(graph: ir.Graph, context: TransformContext, budget: Budget) -> b
 
 
 def _is_foldable(node: ir.Node) -> bool:
-    if (node.op_type in NEVER and not _is_of_norms(node)) or not node.inputs:
+    if (node.op_type in NEVER_FOLDED and not _is_of_norms(node)) or not node.inputs:
         return False
     constant = all(value is None or _is_constant(value) for value in node.inputs)
     return constant and not has_bodies(node)
@@ -122,7 +122,7 @@ def _is_foldable(node: ir.Node) -> bool:
 def _is_of_norms(node: ir.Node) -> bool:
     """Return whether normalizations alone read what a node dequantizes."""
     uses = node.outputs[0].uses() if node.op_type == "DequantizeLinear" else ()
-    return bool(uses) and all(use.idx > 0 and use.node.op_type in NORMS for use in uses)
+    return bool(uses) and all(use.idx > 0 and use.node.op_type in NORMALIZATIONS for use in uses)
 
 
 def _is_constant(value: ir.Value) -> bool:
@@ -143,11 +143,11 @@ def _weight(value: ir.Value, context: TransformContext) -> Weight:
 def _refuse_growth(node: ir.Node, inputs: list[np.ndarray[Any, Any] | None], limit: int) -> None:
     """Raise ``Grows`` if a result will be too large to be made in vain."""
     sizes = [array.size for array in inputs if array is not None]
-    if math.prod(max(1, size) for size in sizes) <= SMALL // WIDEST:
+    if math.prod(max(1, size) for size in sizes) <= MAX_WASTED_BYTES // MAX_ELEMENT_BYTES:
         return
     from tenonnx_fold.growth import predicted_bytes  # for large weights only
 
-    if (nbytes := predicted_bytes(node, inputs)) > max(limit, SMALL):
+    if (nbytes := predicted_bytes(node, inputs)) > max(limit, MAX_WASTED_BYTES):
         raise Grows(nbytes)
 
 

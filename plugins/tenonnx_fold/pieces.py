@@ -12,7 +12,7 @@ import onnx_ir as ir
 from tenonnx import HOST, TransformContext, Weight
 from tenonnx.traits import ELEMENTWISE
 
-PIECE_BYTES: Final = 2 << 20
+FOLDED_PIECE_BYTES: Final = 2 << 20
 
 Array = np.ndarray[Any, Any]
 
@@ -41,7 +41,7 @@ def in_pieces(
 ) -> Pieces | None:
     """Return how to compute a node piece by piece; ``None`` if that is no gain or not possible."""
     sources = [weight for weight in weights if weight is not None]
-    if len(sources) < len(weights) or max(w.nbytes for w in sources) < 2 * PIECE_BYTES:
+    if len(sources) < len(weights) or max(w.nbytes for w in sources) < 2 * FOLDED_PIECE_BYTES:
         return None
     if any(weight.dtype.bitwidth < 8 for weight in sources):
         return None
@@ -87,7 +87,7 @@ def _elementwise(node: ir.Node, arrays: list[Array], context: TransformContext) 
     dtype = ir.DataType.from_numpy(probe.dtype)
     if dtype.bitwidth < 8:
         return None
-    step = max(1, PIECE_BYTES // max(1, probe.nbytes))
+    step = max(1, FOLDED_PIECE_BYTES // max(1, probe.nbytes))
 
     def fill(out: Array) -> None:
         for start in range(0, shape[axis], step):

@@ -8,15 +8,16 @@ import onnx_ir as ir
 from tenonnx import TransformContext, WeightTensor
 from tenonnx.graph import detach, graphs, replace_uses
 
-NUMBERS = {
+# Types of a Constant's attributes, besides tensors and strings.
+CONSTANT_NUMBER_DTYPES = {
     "value_int": ir.DataType.INT64,
     "value_ints": ir.DataType.INT64,
     "value_float": ir.DataType.FLOAT,
     "value_floats": ir.DataType.FLOAT,
 }
-"""Types of a Constant's attributes, besides tensors and strings."""
 
-KINDS = {
+# The attributes of Constant that are read; the runtime refuses others by name.
+CONSTANT_ATTRIBUTE_TYPES = {
     "value": ir.AttributeType.TENSOR,
     "value_int": ir.AttributeType.INT,
     "value_ints": ir.AttributeType.INTS,
@@ -25,7 +26,6 @@ KINDS = {
     "value_string": ir.AttributeType.STRING,
     "value_strings": ir.AttributeType.STRINGS,
 }
-"""The attributes of Constant that are read; the runtime refuses others by name."""
 
 
 def lift_constants(model: ir.Model, context: TransformContext) -> bool:
@@ -63,7 +63,7 @@ def _tensor(node: ir.Node, context: TransformContext) -> ir.TensorProtocol | Non
     if len(node.attributes) != 1:
         return None
     (attribute,) = node.attributes.values()
-    if attribute.type != KINDS.get(attribute.name):
+    if attribute.type != CONSTANT_ATTRIBUTE_TYPES.get(attribute.name):
         return None
     if attribute.name == "value":
         # ``as_tensor`` looks for everything that tensors have, which takes half of the time.
@@ -74,7 +74,7 @@ def _tensor(node: ir.Node, context: TransformContext) -> ir.TensorProtocol | Non
     if attribute.name == "value_strings":
         words = [_encoded(word) for word in attribute.value]
         return ir.StringTensor(words, shape=ir.Shape((len(words),)))
-    dtype = NUMBERS[attribute.name]
+    dtype = CONSTANT_NUMBER_DTYPES[attribute.name]
     array = np.array(attribute.value, dtype.numpy())
     return WeightTensor(context.weights.constant(array.tobytes(), dtype, array.shape))
 

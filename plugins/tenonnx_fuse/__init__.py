@@ -16,7 +16,7 @@ CLASSICAL = (
     *("ReduceLogSumExp", "ReduceSumSquare", "Scaler", "TreeEnsembleClassifier"),
 )
 
-ATTENTION = ("Attention", "GroupQueryAttention", "MultiHeadAttention", "Softmax")
+ATTENTION_OPERATORS = ("Attention", "GroupQueryAttention", "MultiHeadAttention", "Softmax")
 
 FUSED = (
     *("Attention", "BiasGelu", "CausalConvWithState", "FastGelu", "FusedGemm", "FusedMatMul"),
@@ -37,8 +37,8 @@ def register_transforms(register: Callable[[Transform], None]) -> None:
     add("classical-models", "basic", 5, "classical:write_out", CLASSICAL)
     add("caches-in-place", "basic", 4, "caches_in_place:caches_in_place", "MultiHeadAttention")
     add("microsoft-operators", "extended", 6, "microsoft:write_out", FUSED)
-    add("last-row", "basic", 7, "last_row:last_row", ATTENTION)
-    add("row-matrices", "basic", 8, "row_matrices:row_matrices", ATTENTION, "MatMul")
+    add("last-row", "basic", 7, "last_row:last_row", ATTENTION_OPERATORS)
+    add("row-matrices", "basic", 8, "row_matrices:row_matrices", ATTENTION_OPERATORS, "MatMul")
     add("common-subexpressions", "basic", 22, "subexpressions:share_subexpressions")
     add("cast-chains", "basic", 24, "casts:drop_casts", "Cast")
     add("redundant-nodes", "basic", 26, "redundant:drop_redundant")

@@ -29,11 +29,11 @@ from tenonnx_fuse.pattern import (
 from tenonnx_fuse.rewrite import Rule, rewriting
 from tenonnx_fuse.subexpressions import share
 
+# A fill of at most this is replaced by the least number where attention can only add to scores.
 ABSORBED_BY = -1e4
-"""A fill of at most this is replaced by the least number where attention can only add to scores."""
 
+# Types whose least number is equal to its sum with a score, in float32.
 ABSORBING = (ir.DataType.FLOAT, ir.DataType.BFLOAT16)
-"""Types whose least number is equal to its sum with a score, in float32."""
 
 
 def _over_last(node: ir.Node) -> str | None:
@@ -60,14 +60,16 @@ def _swaps_inner(node: ir.Node) -> str | None:
     return None if order == (0, 2, 1) else f"moves the axes to {order}"
 
 
-KEYS = either(
+TRANSPOSED_KEYS = either(
     op("Transpose", _scaled("keys", "inner key"), where=_swaps_last),
     op("Reshape", op("Transpose", op("Reshape", "keys", more=True), where=_swaps_inner), more=True),
     "crossed",
 )
-PRODUCT = op("MatMul", _scaled("queries", "query"), _scaled(let("turned", KEYS), "key"))
-SCALED = _scaled(PRODUCT, "scores")
-SCORES = either(op("Mul", op("Tanh", _scaled(SCALED, "inner")), AnyNumber("cap")), SCALED)
+PRODUCT = op("MatMul", _scaled("queries", "query"), _scaled(let("turned", TRANSPOSED_KEYS), "key"))
+SCALED_PRODUCT = _scaled(PRODUCT, "scores")
+SCORES = either(
+    op("Mul", op("Tanh", _scaled(SCALED_PRODUCT, "inner")), AnyNumber("cap")), SCALED_PRODUCT
+)
 MASKED = either(
     op("Add", op("Add", SCORES, "mask"), "second mask"),
     op("Add", SCORES, "mask"),
@@ -77,7 +79,7 @@ MASKED = either(
 )
 SHARES = let("shares", op("Softmax", optional("Cast", MASKED), where=_over_last))
 SAFE = either(SHARES, op("Where", op("IsNaN", SHARES), 0.0, SHARES))
-ATTENTION = op("MatMul", either(SAFE, op("Cast", SAFE), op("Cast", op("Cast", SAFE))), "values")
+ATTENDED = op("MatMul", either(SAFE, op("Cast", SAFE), op("Cast", op("Cast", SAFE))), "values")
 
 
 def _scale(found: Found) -> float | str:
@@ -236,7 +238,7 @@ def _unlike(*values: ir.Value | None) -> str | None:
     return None
 
 
-_rewrite = rewriting(Rule("Attention", ATTENTION, _attention, enough=2, needs=("Softmax",)))
+_rewrite = rewriting(Rule("Attention", ATTENDED, _attention, enough=2, needs=("Softmax",)))
 
 
 def attention(model: ir.Model, context: TransformContext) -> bool:

@@ -12,17 +12,17 @@ from tenonnx import TransformContext
 from tenonnx.graph import attribute, nodes, replace_uses
 from tenonnx.sizes import integers_of, last_of, operand, rank_of
 
-KEY = "tenonnx.caches_in_place"
-"""The session entry that asks for it."""
+# The session entry that asks for it.
+CACHES_IN_PLACE_ENTRY = "tenonnx.caches_in_place"
 
 MASK, POSITIONS = "attention_mask", "position_ids"
 """The inputs that the graph gets: which tokens there are, and the places of the new ones."""
 
-INTEGERS = (ir.DataType.INT32, ir.DataType.INT64)
+LENGTH_TYPES = (ir.DataType.INT32, ir.DataType.INT64)
 
 MICROSOFT = "com.microsoft"
+# Inputs of MultiHeadAttention that are caches; the ones after them say where they lie.
 PASTS = (6, 7)
-"""Inputs of MultiHeadAttention that are caches; the ones after them say where they lie."""
 
 
 def caches_in_place(model: ir.Model, context: TransformContext) -> bool:
@@ -34,7 +34,7 @@ def caches_in_place(model: ir.Model, context: TransformContext) -> bool:
     [rows, new tokens], and takes the rows of a table of positions by the latter. All or nothing:
     a graph that uses the length otherwise stays as it is.
     """
-    if context.option(KEY) != "1":
+    if context.option(CACHES_IN_PLACE_ENTRY) != "1":
         return False
     graph = model.graph
     made = (value for node in nodes(graph) for value in node.outputs)
@@ -157,7 +157,7 @@ def _input(name: str, shape: list[Any]) -> ir.Value:
 
 
 def _is_ids(value: ir.Value) -> bool:
-    return value.dtype in INTEGERS and value.shape is not None and len(value.shape) == 2
+    return value.dtype in LENGTH_TYPES and value.shape is not None and len(value.shape) == 2
 
 
 def _has_past(node: ir.Node) -> bool:
@@ -188,7 +188,7 @@ def _numbers(value: ir.Value | None) -> tuple[int, ...] | None:
     if node is None or node.op_type != "Constant":
         return integers_of(value)
     tensor = attribute(node, "value", None)
-    if tensor is None or tensor.size > 1 or tensor.dtype not in INTEGERS:
+    if tensor is None or tensor.size > 1 or tensor.dtype not in LENGTH_TYPES:
         return None
     return (int(tensor.numpy().reshape(-1)[0]),) if tensor.size else ()
 

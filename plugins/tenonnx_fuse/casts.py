@@ -12,6 +12,7 @@ from tenonnx.graph import graphs
 from tenonnx.sizes import operand
 from tenonnx_fuse.bypass import bypass, tell
 
+# By type, those that have all its values.
 HOLDS: dict[ir.DataType, frozenset[ir.DataType]] = {
     ir.DataType.FLOAT16: frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE}),
     ir.DataType.BFLOAT16: frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE}),
@@ -39,7 +40,6 @@ HOLDS: dict[ir.DataType, frozenset[ir.DataType]] = {
         }
     ),
 }  # fmt: skip
-"""By type, those that have all its values."""
 
 
 def drop_casts(model: ir.Model, context: TransformContext) -> bool:

@@ -19,7 +19,7 @@ from tenonnx_fuse.rewrite import Rewriting, has_any
 if TYPE_CHECKING:
     from tenonnx.affine import Affine
 
-FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE)
+FLOAT_TYPES = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE)
 SCALING = ("BatchNormalization", "Mul", "Div")
 ADDING = ("Add", "Sub")
 
@@ -59,7 +59,7 @@ def _follow(node: ir.Node, work: Rewriting, types: tuple[str, ...]) -> ir.Node |
         return None
     name = f"{node.op_type} and {after.op_type}"
     weight, bias = weight_of(operand(node, 1)), weight_of(operand(node, 2))
-    if weight is None or weight.dtype not in FLOATS or len(weight.shape) < 2:
+    if weight is None or weight.dtype not in FLOAT_TYPES or len(weight.shape) < 2:
         work.miss(name, after, "the weights are no constants of a float type")
         return None
     if operand(node, 2) is not None and bias is None:

@@ -12,10 +12,10 @@ import onnx_ir as ir
 from tenonnx.dtypes import dtype_of
 from tenonnx.sizes import operand, rank_of
 from tenonnx_fuse.known import attribute, weight_of
-from tenonnx_fuse.writing import FLOATS, Made, Refusal, Writer, is_read
+from tenonnx_fuse.writing import NUMPY_FLOATS, Made, Refusal, Writer, is_read
 
+# The summand of a hidden key's score, unless an operator sets another.
 HIDDEN = -10000.0
-"""The summand of a hidden key's score, unless an operator sets another."""
 
 
 class _Heads(Writer):
@@ -30,7 +30,7 @@ class _Heads(Writer):
         super().__init__()
         self._node = node
         self._heads = attribute(node, "num_heads", 0)
-        dtype = FLOATS.get(dtype_of(x))
+        dtype = NUMPY_FLOATS.get(dtype_of(x))
         if dtype is None:
             raise Refusal("its numbers are not known to be float32 or float16")
         self._dtype = dtype

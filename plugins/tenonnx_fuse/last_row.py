@@ -8,15 +8,15 @@ import onnx_ir as ir
 from tenonnx import TransformContext
 from tenonnx.sizes import rank_of
 
-KEY = "tenonnx.last_row"
-"""The session entry that names the output."""
+# The session entry that names the output.
+LAST_ROW_ENTRY = "tenonnx.last_row"
 
-PRODUCTS = {"MatMul", "MatMulNBits"}
-"""Operators that work on each position by itself: on their first input's rows."""
+# Operators that multiply each row of their first input by itself.
+ROWWISE_PRODUCTS = {"MatMul", "MatMulNBits"}
 
-ELEMENTWISE = {"Add", "Cast", "Div", "Mul", "Tanh"}
-"""Operators that may be between such a product and the output, with constants that are no
-larger."""
+# Operators that may stand between such a product and the output, with constants no larger than a
+# row.
+ROWWISE_OPERATORS = {"Add", "Cast", "Div", "Mul", "Tanh"}
 
 
 def last_row(model: ir.Model, context: TransformContext) -> bool:
@@ -25,7 +25,7 @@ def last_row(model: ir.Model, context: TransformContext) -> bool:
     Of [batch, positions, width], [batch, 1, width] is left: a prompt's logits are a product with
     the largest matrix of a language model, and but one row of them is read.
     """
-    name = context.option(KEY)
+    name = context.option(LAST_ROW_ENTRY)
     output = next((value for value in model.graph.outputs if value.name == name), None)
     if output is None or rank_of(output) != 3:
         return False
@@ -53,9 +53,9 @@ def _chain(output: ir.Value) -> list[ir.Node] | None:
         if others != 1 or len(node.outputs) != 1:
             return None
         chain.append(node)
-        if node.op_type in PRODUCTS:
+        if node.op_type in ROWWISE_PRODUCTS:
             return chain if node.op_type == "MatMulNBits" or _is_matrix(node.inputs[1]) else None
-        if node.op_type not in ELEMENTWISE:
+        if node.op_type not in ROWWISE_OPERATORS:
             return None
         value = _carried(node)
     return None

@@ -17,10 +17,10 @@ from tenonnx_fuse.writing import Made, Refusal, Writer, Writers, is_read, writin
 
 MICROSOFT = "com.microsoft"
 
-NARROW = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+HALF_TYPES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
+# Activations of a FusedGemm.
 OF_GEMM = ("Relu", "Sigmoid", "Tanh", "LeakyRelu")
-"""Activations of a FusedGemm."""
 
 
 def bias_gelu(node: ir.Node) -> Made:
@@ -51,7 +51,7 @@ def _gelu(
 def _narrow(x: ir.Value | None) -> ir.DataType | None:
     """Return the type of what has 16 bits, else ``None``."""
     dtype = dtype_of(x)
-    return dtype if dtype in NARROW else None
+    return dtype if dtype in HALF_TYPES else None
 
 
 def _wide(writer: Writer, x: ir.Value | None, narrow: ir.DataType | None) -> ir.Value | None:

@@ -21,16 +21,16 @@ from tenonnx.traits import ACTIVATIONS
 from tenonnx_fuse.constants import Array, derived
 from tenonnx_fuse.known import attribute, weight_of
 
-DOMAIN = "com.microsoft.nchwc"
+NCHWC_DOMAIN = "com.microsoft.nchwc"
 POOLS = ("MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool")
-MAX_DEPTH = 40
-"""Nodes that are followed backwards to the convolution that says how many channels there are."""
+# Nodes that are followed backwards to the convolution that says how many channels there are.
+MAX_NODES_TO_CONVOLUTION = 40
 
 
 def lower_blocks(model: ir.Model, context: TransformContext) -> bool:
     """Replace the operators of the domain by those of ONNX, and put filters in ONNX's order."""
     all_graphs = graphs(model)
-    nodes = [node for graph in all_graphs for node in graph if node.domain == DOMAIN]
+    nodes = [node for graph in all_graphs for node in graph if node.domain == NCHWC_DOMAIN]
     block = block_of(nodes)
     for node in nodes:
         new = LOWERED[node.op_type](node, block, context) if node.op_type in LOWERED else None
@@ -166,7 +166,7 @@ def _integers(*numbers: int) -> ir.Node:
 
 def _channels(value: ir.Value) -> int | None:
     """Return how many channels the convolution gives that a value follows from one by one."""
-    for _ in range(MAX_DEPTH):
+    for _ in range(MAX_NODES_TO_CONVOLUTION):
         node = value.producer()
         if node is None or not node.inputs or node.op_type == "Concat":
             return None

@@ -11,8 +11,9 @@ from tenonnx_fuse.known import attribute, weight_of
 from tenonnx_fuse.pattern import AnyNumber, Found, Like, Pattern, Vector, either, let, op, optional
 from tenonnx_fuse.rewrite import Rule, rewriting
 
-FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
-"""Types that are normalized in float32, which is what the operators do unless told otherwise."""
+# Types that are normalized in float32: the operators' ``stash_type``, unless a node says
+# otherwise.
+STASHED_TYPES = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 
 def _keeps_last_axis(node: ir.Node) -> str | None:
@@ -68,7 +69,7 @@ def _inputs(found: Found) -> tuple[ir.Value, ir.Value] | str:
         if narrow is None or dtype_of(narrow) != dtype or attribute(casts[0], "to", 0) != dtype:
             return "it is cast to another type than it came from"
         x = narrow
-    if dtype not in FLOATS:
+    if dtype not in STASHED_TYPES:
         return f"the operator computes in float32, and this is {dtype}"
     width = last_of(x)
     for name in ("scale", "bias"):

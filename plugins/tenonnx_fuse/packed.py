@@ -28,11 +28,11 @@ def _split(name: str) -> Pattern:
     return op("Transpose", view, where=_swaps_heads)
 
 
-ATTENTION = let(
+SPLIT_ATTENTION = let(
     "attention",
     op("Attention", _split("q"), _split("k"), _split("v"), where=_has_no_cache, more=True),
 )
-JOINED = op("Reshape", op("Transpose", ATTENTION, where=_swaps_heads), more=True)
+JOINED_HEADS = op("Reshape", op("Transpose", SPLIT_ATTENTION, where=_swaps_heads), more=True)
 
 
 def _packed(found: Found, _: TransformContext) -> list[ir.Node] | str:
@@ -77,5 +77,5 @@ def _heads(flat: ir.Value, split: ir.Value) -> int | None:
 
 
 packed_heads = rewriting(
-    Rule("Attention of packed heads", JOINED, _packed, enough=6, needs=("Attention",))
+    Rule("Attention of packed heads", JOINED_HEADS, _packed, enough=6, needs=("Attention",))
 )

@@ -18,8 +18,8 @@ from tenonnx.graph import label
 from tenonnx.traits import COMMUTATIVE
 from tenonnx_fuse.known import number_of, weight_of
 
+# The relative error of a constant that stands for a number: as far as its type rounds it.
 TOLERANCE = {ir.DataType.FLOAT16: 1e-3, ir.DataType.BFLOAT16: 8e-3}
-"""The relative error of a constant that stands for a number: as far as its type rounds it."""
 
 
 @dataclass

@@ -220,14 +220,24 @@ def _neutral(node: ir.Node) -> bool:
     return False
 
 
-PLACES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "asymmetric", "align_corners")
-"""Ways to place pixels by which, at the size there is, each comes from itself alone."""
+# Coordinate transformations by which, at an unchanged size, each pixel comes from itself alone.
+IDENTITY_TRANSFORMS = (
+    "half_pixel",
+    "half_pixel_symmetric",
+    "pytorch_half_pixel",
+    "asymmetric",
+    "align_corners",
+)
 
 
 def _resize(node: ir.Node) -> bool:
     """Take out one to the size there is."""
     x, told = operand(node, 0), [operand(node, position) for position in (2, 3)]
-    if x is None or attribute(node, "coordinate_transformation_mode", "half_pixel") not in PLACES:
+    if (
+        x is None
+        or attribute(node, "coordinate_transformation_mode", "half_pixel")
+        not in IDENTITY_TRANSFORMS
+    ):
         return False
     scales = array_of(told[0])
     if scales is not None and scales.size:
@@ -237,6 +247,7 @@ def _resize(node: ir.Node) -> bool:
     return whole and _known(x) == sizes and _drop(node)
 
 
+# By operator, a function that takes a node out if it can go, and returns whether it did.
 VISITS: dict[str, Callable[[ir.Node], bool]] = {
     "Identity": _identity,
     "Dropout": _dropout,
@@ -259,4 +270,3 @@ VISITS: dict[str, Callable[[ir.Node], bool]] = {
     "Mul": _neutral,
     "Div": _neutral,
 }
-"""By operator, a function that takes a node out if it can go, and returns whether it did."""

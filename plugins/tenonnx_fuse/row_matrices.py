@@ -8,8 +8,8 @@ from tenonnx import TransformContext
 from tenonnx.graph import array_of
 from tenonnx.sizes import rank_of
 
-KEY = "tenonnx.row_matrices"
-"""The session entry that asks for it."""
+# The session entry that asks for it.
+ROW_MATRICES_ENTRY = "tenonnx.row_matrices"
 
 
 def row_matrices(model: ir.Model, context: TransformContext) -> bool:
@@ -20,7 +20,7 @@ def row_matrices(model: ir.Model, context: TransformContext) -> bool:
     that are nothing but the right operands of such products change, and only those that are
     nothing or zeros unless they are given.
     """
-    if context.option(KEY) != "1":
+    if context.option(ROW_MATRICES_ENTRY) != "1":
         return False
     found = [value for value in model.graph.inputs if _is_right_operand(value)]
     for value in found:

@@ -11,11 +11,11 @@ from tenonnx.graph import array_of, graphs, is_control_flow, replace_uses
 from tenonnx.traits import RANDOM
 from tenonnx_fuse.known import weight_of
 
+# Domains whose other operators are functions of their inputs; of strangers' that is not known.
 PURE = frozenset({"", "ai.onnx.ml", "ai.tenonnx"})
-"""Domains whose other operators are functions of their inputs; of strangers' that is not known."""
 
-MAX_BYTES = 1024
-"""Attributes that are tensors are compared up to this size."""
+# Larger tensors of attributes are not compared by content.
+MAX_COMPARED_BYTES = 1024
 
 
 def share_subexpressions(model: ir.Model, context: TransformContext) -> bool:
@@ -64,7 +64,7 @@ def _key(node: ir.Node) -> Hashable | None:
     for name, attribute in sorted(node.attributes.data.items()):
         content = attribute.value
         if attribute.type == ir.AttributeType.TENSOR:
-            if content.nbytes > MAX_BYTES:
+            if content.nbytes > MAX_COMPARED_BYTES:
                 return None
             array = array_of(content)
             content = (content.dtype, array.shape, repr(array.tolist()))

@@ -18,11 +18,11 @@ from tenonnx_fuse.known import attribute, permutation, weight_of
 
 QUANTIZING = frozenset({"DequantizeLinear", "QuantizeLinear"})
 
-FIRST = UNARY | REDUCTIONS | QUANTIZING | {"Pad"}
-"""Of whose inputs the first is transposed."""
+# Of whose inputs the first is transposed.
+BY_FIRST_INPUT = UNARY | REDUCTIONS | QUANTIZING | {"Pad"}
 
-MAX_NODES = 4096
-"""The most nodes of a region."""
+# The most nodes of a region.
+MAX_REGION_NODES = 4096
 
 Order = tuple[int, ...]
 
@@ -76,7 +76,7 @@ class Region:
     def grow(self, start: ir.Node) -> None:
         """Take a node, and all that are connected with it, if they can be turned."""
         waiting = [start]
-        while waiting and len(self.nodes) < MAX_NODES:
+        while waiting and len(self.nodes) < MAX_REGION_NODES:
             node = waiting.pop()
             if node in self.nodes or not self._may_turn(node):
                 continue
@@ -92,7 +92,11 @@ class Region:
                 yield value
 
     def _may_turn(self, node: ir.Node) -> bool:
-        if node.op_type not in FIRST | BROADCASTING or node.domain or (node.version or 1) < 7:
+        if (
+            node.op_type not in BY_FIRST_INPUT | BROADCASTING
+            or node.domain
+            or (node.version or 1) < 7
+        ):
             return False
         if len(node.outputs) != 1 or node.outputs[0].is_graph_output():
             return False

@@ -18,6 +18,7 @@ NARROW = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
 
+# Operators that take 16-bit floats and float32 alike; nodes count whose results are 16-bit.
 MEMBERS = CONVOLUTIONS | (ELEMENTWISE - {"Cast"}) | VIEWS | frozenset(
     {
         "Attention", "AveragePool", "BatchNormalization", "Concat", "DepthToSpace", "Expand",
@@ -27,13 +28,12 @@ MEMBERS = CONVOLUTIONS | (ELEMENTWISE - {"Cast"}) | VIEWS | frozenset(
         "SpaceToDepth", "Transpose",
     }
 )  # fmt: skip
-"""Operators that take 16-bit floats and float32 alike; nodes count whose results are 16-bit."""
 
 Casts = dict[tuple[ir.Graph | ir.Function, ir.Value], ir.Value]
 """Values that were cast, by the graph that it is done in."""
 
+# Elements of a constant that are widened with the subgraph around it; of convolutions', any.
 MAX_ELEMENTS = 4096
-"""Elements of a constant that are widened with the subgraph around it; of convolutions', any."""
 
 
 def widen_fp16(model: ir.Model, context: TransformContext) -> bool:

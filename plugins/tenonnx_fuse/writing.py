@@ -14,7 +14,7 @@ from tenonnx.shape_checks import inherit
 from tenonnx_fuse.constants import Array
 from tenonnx_fuse.rewrite import Rewriting
 
-VERSION = 13
+OPSET_VERSION = 13
 
 
 class Made(NamedTuple):
@@ -27,18 +27,17 @@ class Made(NamedTuple):
     outputs: Sequence[ir.Value | None]
 
 
+# The errors of writers on nodes without a schema of ONNX that would reject them first.
+#
+# They write nodes of their own and change nothing, so such a node stays, for its kernel to name.
 MISFITS = (LookupError, AttributeError, TypeError, ValueError, ArithmeticError)
-"""The errors of writers on nodes without a schema of ONNX that would reject them first.
-
-They write nodes of their own and change nothing, so such a node stays, for its kernel to name.
-"""
 
 
 class Refusal(Exception):
     """Says why a node is left as it is."""
 
 
-FLOATS: dict[ir.DataType | None, np.dtype[Any]] = {
+NUMPY_FLOATS: dict[ir.DataType | None, np.dtype[Any]] = {
     ir.DataType.FLOAT: np.dtype(np.float32),
     ir.DataType.FLOAT16: np.dtype(np.float16),
 }
@@ -78,7 +77,7 @@ def writing_out(writers: Writers) -> Callable[[ir.Model, TransformContext], bool
                 _replace(graph, node, made)
                 work.made[node.op_type] += 1
         if work.made:
-            model.opset_imports.setdefault("", VERSION)
+            model.opset_imports.setdefault("", OPSET_VERSION)
         return work.finish()
 
     return apply
@@ -103,7 +102,7 @@ class Writer:
         self,
         operator: str,
         *inputs: ir.Value | Array | None,
-        version: int = VERSION,
+        version: int = OPSET_VERSION,
         domain: str = "",
         **attributes: Any,
     ) -> ir.Value:
@@ -115,7 +114,7 @@ class Writer:
         count: int,
         operator: str,
         *inputs: ir.Value | Array | None,
-        version: int = VERSION,
+        version: int = OPSET_VERSION,
         domain: str = "",
         **attributes: Any,
     ) -> Sequence[ir.Value]:

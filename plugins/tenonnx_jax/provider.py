@@ -12,15 +12,15 @@ from tenonnx_array.provider import ArrayDevice
 from tenonnx_array.tracing import Function, TracingProvider
 from tenonnx_jax.declined import DECLINED
 
-KERNELS = {
+# The operators of each module of kernels; a module is imported when a model needs it.
+KERNEL_OPERATORS = {
     "windows": (
         "Conv-1 MaxPool-1 MaxPool-8 MaxPool-10 "
         "AveragePool-1 AveragePool-7 AveragePool-10 AveragePool-19"
     )
 }
-"""The operators of the modules of kernels; a module is imported when it is needed."""
 
-ELEMENTS = "BOOL INT8 INT16 INT32 INT64 UINT8 UINT16 UINT32 UINT64 FLOAT16 BFLOAT16 FLOAT DOUBLE"
+JAX_DTYPES = "BOOL INT8 INT16 INT32 INT64 UINT8 UINT16 UINT32 UINT64 FLOAT16 BFLOAT16 FLOAT DOUBLE"
 
 
 class JaxDevice(ArrayDevice):
@@ -43,8 +43,8 @@ class JaxExecutionProvider(TracingProvider):
     namespace = "jax.numpy"
     install = "'tenonnx[jax]'"
     device = JaxDevice("jax.numpy", "jax")
-    overrides = OperatorTable.listed("tenonnx_jax", KERNELS)
-    elements = frozenset(ELEMENTS.split())
+    overrides = OperatorTable.listed("tenonnx_jax", KERNEL_OPERATORS)
+    elements = frozenset(JAX_DTYPES.split())
     without: ClassVar[dict[str, str]] = DECLINED
 
     def jit(self, function: Function) -> Function:

@@ -11,6 +11,7 @@ WITHOUT = frozenset(
     Softplus
     """.split()  # noqa: SIM905 - a list would be a page
 )
+# The only value of an attribute, or of all its elements, that gives ONNX's results.
 ONLY: dict[tuple[str, str], object] = {
     ("GRU", "layout"): 0,
     ("LSTM", "layout"): 0,
@@ -20,7 +21,6 @@ ONLY: dict[tuple[str, str], object] = {
     ("SpaceToDepth", "mode"): "DCR",
     ("Split", "num_outputs"): None,
 }
-"""The only value of an attribute, or of all its elements, that gives ONNX's results."""
 
 
 def declined(node: ir.Node) -> str | None:

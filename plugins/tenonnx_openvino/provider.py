@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tenonnx_openvino")
 
-ELEMENTS = frozenset(["BOOL", "INT8", "INT32", "INT64", "UINT8", "FLOAT16", "FLOAT"])
+OPENVINO_DTYPES = frozenset(["BOOL", "INT8", "INT32", "INT64", "UINT8", "FLOAT16", "FLOAT"])
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class OpenVINOExecutionProvider(Provider):
         for value in values:
             if not isinstance(value.type, ir.TensorType | None):
                 return f"'{value.name}' is not a tensor"
-            if value.dtype is not None and value.dtype.name not in ELEMENTS:
+            if value.dtype is not None and value.dtype.name not in OPENVINO_DTYPES:
                 return f"OpenVINO would compute {value.dtype.name} as another type"
         key = (node.op_type, node.version, str(node.attributes), *map(type_of, values))
         key += tuple(v.name for v in node.inputs if v is not None and v.is_initializer())

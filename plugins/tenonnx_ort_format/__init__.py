@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from tenonnx import WeightRegistry
 
+# Bytes 4 to 8 of a flatbuffer of onnxruntime's schema.
 IDENTIFIER = b"ORTM"
-"""Bytes 4 to 8 of a flatbuffer of onnxruntime's schema."""
 
 
 @hookimpl

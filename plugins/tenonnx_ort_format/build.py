@@ -13,13 +13,13 @@ import onnx_ir as ir
 from flatbuffers import number_types
 
 from tenonnx import InvalidArgument
-from tenonnx_ort_format.flat import SCALARS, STRUCTS, VECTORS, Field, Schema
+from tenonnx_ort_format.flat import SCALARS, STRUCTS, VECTOR_DTYPES, Field, Schema
 
-ALIGNMENT = 64
-"""Of a tensor's bytes in the file: a cache line, and the widest vector of any processor."""
+# A cache line, and the widest vector of any processor.
+TENSOR_ALIGNMENT_BYTES = 64
 
-MAX_BYTES = 2**31 - 1
-"""onnxruntime's limit: its verifier counts with signed 32-bit numbers."""
+# onnxruntime's limit: its verifier counts with signed 32-bit numbers.
+MAX_FILE_BYTES = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ class Tables:
 
     def _vector(self, kind: str, values: Sequence[Any]) -> int:
         builder = self._builder
-        if kind in VECTORS:
-            return int(builder.CreateNumpyVector(np.asarray(values, VECTORS[kind])))
+        if kind in VECTOR_DTYPES:
+            return int(builder.CreateNumpyVector(np.asarray(values, VECTOR_DTYPES[kind])))
         if kind in STRUCTS:
             flags = [SCALARS[field][0] for field in STRUCTS[kind]]
             builder.StartVector(4 * len(flags), len(values), 4)
@@ -113,11 +113,11 @@ class Tables:
         for place, slot, tensor in self._later:
             if not tensor.nbytes:
                 continue
-            start = -(-(end + 4) // ALIGNMENT) * ALIGNMENT
+            start = -(-(end + 4) // TENSOR_ALIGNMENT_BYTES) * TENSOR_ALIGNMENT_BYTES
             end = start + tensor.nbytes
-            if end > MAX_BYTES:
+            if end > MAX_FILE_BYTES:
                 raise InvalidArgument(
-                    f"the model does not fit into an .ort file, which ends at {MAX_BYTES:,} bytes",
+                    f"the model exceeds the {MAX_FILE_BYTES:,} bytes of an .ort file",
                     hint="write an .onnx file: its weights go to a file of their own",
                 )
             starts.append((start, tensor))

@@ -31,21 +31,21 @@ SCALARS: dict[str, tuple[Any, Any]] = {
     "float32": (number_types.Float32Flags, 0.0),
 }
 
-VECTORS = {"int32": np.int32, "int64": np.int64, "float32": np.float32, "uint8": np.uint8}
+VECTOR_DTYPES = {"int32": np.int32, "int64": np.int64, "float32": np.float32, "uint8": np.uint8}
 
+# Vectors of these hold their fields, and no offsets to them: node, output, input.
 STRUCTS = {"EdgeEnd": ("uint32", "int32", "int32")}
-"""Vectors of these hold their fields, and no offsets to them: node, output, input."""
 
-MAX_DEPTH = 64
-"""Tables inside each other; a cycle of offsets would never end otherwise."""
+# A cycle of offsets would never end without a limit.
+MAX_NESTED_TABLES = 64
 
 
+# Bytes that may be read of a file for each that it has: tables and strings may be shared, and a
+# few kilobytes of tables that refer to shared tables are more than anybody can read.
 READS_PER_BYTE = 16
-"""Bytes that may be read of a file for each that it has: tables and strings may be shared, and a
-few kilobytes of tables that refer to shared tables are more than anybody can read."""
 
+# The cost of reading a table of any size: it takes as long as reading so many bytes.
 ROW_BYTES = 64
-"""The cost of reading a table of any size: it takes as long as reading so many bytes."""
 
 
 class Allowance:
@@ -92,8 +92,8 @@ class Row:
         parent: Row | None = None,
     ) -> None:
         depth: int = parent._depth + 1 if parent else 0
-        if depth > MAX_DEPTH:
-            raise InvalidProtobuf(f"the flatbuffer nests deeper than {MAX_DEPTH} tables")
+        if depth > MAX_NESTED_TABLES:
+            raise InvalidProtobuf(f"the flatbuffer nests deeper than {MAX_NESTED_TABLES} tables")
         self._allowance: Allowance = parent._allowance if parent else Allowance(len(buffer))
         self._allowance.spend(ROW_BYTES)
         self._schema, self._buffer = schema, buffer
@@ -141,8 +141,8 @@ class Row:
     def _vector(self, kind: str, where: int) -> Any:
         start, length = self._span(where)
         self._allowance.spend(4 * length)
-        if kind in VECTORS:
-            dtype = np.dtype(VECTORS[kind])
+        if kind in VECTOR_DTYPES:
+            dtype = np.dtype(VECTOR_DTYPES[kind])
             return np.frombuffer(self._buffer, dtype, length, start)
         places = range(start, start + 4 * length, 4)
         if kind in STRUCTS:

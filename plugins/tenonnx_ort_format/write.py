@@ -16,16 +16,16 @@ from tenonnx.inference import infer_types
 from tenonnx_ort_format.build import Later, Tables
 from tenonnx_ort_format.schema import SCHEMA, TYPE_KINDS
 
-VERSION = "6"
-"""onnxruntime's version of the format since 1.13; all that followed read it."""
+# onnxruntime's version of the format since 1.13; all that followed read it.
+FORMAT_VERSION = "6"
 
+# Operators of ONNX that onnxruntime runs by the body of their schema, which it reads no more once
+# a model is in an ``.ort`` file.
 WITHOUT_KERNEL = {
     "Bernoulli", "CastLike", "CausalConvWithState", "CenterCropPad", "GroupNormalization",
     "HardSwish", "LinearAttention", "Mish", "NegativeLogLikelihoodLoss", "SequenceMap",
     "SoftmaxCrossEntropyLoss", "SwiGLU", "Swish",
 }  # fmt: skip
-"""Operators of ONNX that onnxruntime runs by the body of their schema, which it reads no more once
-a model is in an ``.ort`` file."""
 
 Fields = dict[str, Any]
 
@@ -47,7 +47,7 @@ def write_model(model: ir.Model, path: Path, identifier: bytes) -> None:
     infer_types(model)
     tables = Tables(SCHEMA)
     session = {
-        "ort_version": VERSION,
+        "ort_version": FORMAT_VERSION,
         "model": _model(model),
         "kernel_type_str_resolver": _resolver(model),
     }

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tenonnx_quant.static import StaticScheme
     from tenonnx_quant.weight_only import WeightScheme
 
+# The modules of public names; one is imported when it is used, as models rarely are made.
 _HOMES = {
     "DynamicScheme": "dynamic",
     "Report": "quantize",
@@ -33,7 +34,6 @@ _HOMES = {
     "quantize_static": "quantize",
     "quantize_weights": "quantize",
 }
-"""The modules of public names; one is imported when it is used, as models rarely are made."""
 
 __all__ = [
     "DynamicScheme",
@@ -47,8 +47,8 @@ __all__ = [
 ]
 
 
-LISTING = {"kernels": "ai.tenonnx::DequantizeMatMul-1"}
-"""The module of the fused operator."""
+# The module of the fused operator.
+KERNEL_LISTING = {"kernels": "ai.tenonnx::DequantizeMatMul-1"}
 
 
 @hookimpl
@@ -68,7 +68,7 @@ def register_transforms(register: Callable[[Transform], None]) -> None:
 @hookimpl
 def register_operators(register: RegisterOperators) -> None:
     """Add the fused operator to every provider that takes kernels."""
-    register(OperatorTable.listed(__name__, LISTING))
+    register(OperatorTable.listed(__name__, KERNEL_LISTING))
 
 
 @hookimpl

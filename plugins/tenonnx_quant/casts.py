@@ -19,8 +19,8 @@ from tenonnx.graph import attribute, constant_of, graphs
 from tenonnx.sizes import operand
 from tenonnx_quant.fuse import is_row
 
-INTEGERS: Final = {ir.DataType.INT8: (-128, 127), ir.DataType.UINT8: (0, 255)}
-"""By type, the least and the greatest number."""
+# The smallest and the largest number of each type.
+INTEGER_BOUNDS: Final = {ir.DataType.INT8: (-128, 127), ir.DataType.UINT8: (0, 255)}
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def _of_mul(node: ir.Node) -> Real | None:
         if (shift := _maker(x, "Sub")) is not None:
             x, zero = operand(shift, 0), operand(shift, 1)
         q = _weight_of(_before_cast(x))
-        if s is None or q is None or s.dtype != ir.DataType.FLOAT or q.dtype not in INTEGERS:
+        if s is None or q is None or s.dtype != ir.DataType.FLOAT or q.dtype not in INTEGER_BOUNDS:
             continue
         if (axis := _axis(q.shape, s.shape)) is None or q.strides is not None:
             continue
@@ -160,7 +160,7 @@ def _of_dequantize(node: ir.Node) -> Real | None:
     q, s = (_weight_of(operand(node, place)) for place in (0, 1))
     zero = operand(node, 2)
     z = _weight_of(zero)
-    if q is None or s is None or (zero is not None and z is None) or q.dtype not in INTEGERS:
+    if q is None or s is None or (zero is not None and z is None) or q.dtype not in INTEGER_BOUNDS:
         return None
     if s.dtype != ir.DataType.FLOAT or attribute(node, "block_size", 0) or q.strides is not None:
         return None
@@ -188,7 +188,7 @@ def _zero_points(zero: ir.Value, q: Weight, s: Weight) -> Weight | None:
     """Return zero points in the integers' type and the scales' shape, if they are so."""
     z = _weight_of(_before_cast(zero))
     if z is None and (reals := _weight_of(zero)) is not None and reals.nbytes <= s.nbytes:
-        low, high = INTEGERS[q.dtype]
+        low, high = INTEGER_BOUNDS[q.dtype]
         numbers = np.asarray(reals.array, np.float64)
         if np.all(numbers == np.round(numbers)) and np.all((low <= numbers) & (numbers <= high)):
             z = reals.derive(f"zeros:{q.dtype.name}:1", lambda: numbers.astype(q.dtype.numpy()))

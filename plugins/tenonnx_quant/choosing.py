@@ -9,17 +9,17 @@ import onnx_ir as ir
 
 from tenonnx_quant.selection import Selection
 
-PRODUCTS: Final = ("Conv", "ConvTranspose", "MatMul", "Gemm")
-"""Operators that gain from quantizing: their inputs are always quantized."""
+# Operators that gain from quantizing: their inputs are always quantized.
+ALWAYS_QUANTIZED: Final = ("Conv", "ConvTranspose", "MatMul", "Gemm")
 
-ELEMENTWISE: Final = ("Add", "Mul", "Concat", "AveragePool", "GlobalAveragePool")
-"""Taken along where all that they read is quantized already."""
+# Quantized too where everything that they read is quantized already.
+ALSO_QUANTIZED: Final = ("Add", "Mul", "Concat", "AveragePool", "GlobalAveragePool")
 
+# Their output has the numbers of their input, and so its scale.
 MOVERS: Final = (
     "MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Slice", "DepthToSpace",
     "SpaceToDepth",
 )  # fmt: skip
-"""Their output has the numbers of their input, and so its scale."""
 
 
 @dataclass
@@ -62,7 +62,7 @@ def choose(graph: ir.Graph, selection: Selection) -> Choice:
     """
     choice = Choice()
     for node in graph:
-        if selection.takes(node) and node.op_type in PRODUCTS and _is_product(node):
+        if selection.takes(node) and node.op_type in ALWAYS_QUANTIZED and _is_product(node):
             choice.products.append(node)
             choice.readers.add(node)
             for value in _activations(node):
@@ -70,11 +70,11 @@ def choose(graph: ir.Graph, selection: Selection) -> Choice:
             if node.op_type.startswith("Conv"):
                 choice.finish(_end(node))
     for node in graph:
-        if not selection.takes(node) or node.op_type in PRODUCTS:
+        if not selection.takes(node) or node.op_type in ALWAYS_QUANTIZED:
             continue
         if node.op_type in MOVERS:
             _pass_on(node, choice)
-        elif node.op_type in ELEMENTWISE and _is_surrounded(node, choice):
+        elif node.op_type in ALSO_QUANTIZED and _is_surrounded(node, choice):
             choice.readers.add(node)
             for value in _activations(node):
                 choice.take(value)
@@ -90,7 +90,7 @@ def _is_product(node: ir.Node) -> bool:
 
 def _activations(node: ir.Node) -> list[ir.Value]:
     """Return what a node reads that is no constant; of a product, no bias either."""
-    inputs = node.inputs[:2] if node.op_type in PRODUCTS else node.inputs
+    inputs = node.inputs[:2] if node.op_type in ALWAYS_QUANTIZED else node.inputs
     return [v for v in inputs if v is not None and v.const_value is None]
 
 

@@ -59,12 +59,12 @@ class Form(enum.StrEnum):
     MATMULNBITS = "matmulnbits"
 
 
-FORMS = {
+# The first form of a mode is its default.
+FORMS_OF_MODE = {
     Mode.WEIGHTS: (Form.QDQ, Form.MATMULNBITS),
     Mode.DYNAMIC: (Form.INTEGER, Form.QDQ),
     Mode.STATIC: (Form.QDQ,),
 }
-"""The forms; the first one is the default."""
 
 Data = Annotated[
     str,
@@ -140,10 +140,10 @@ def quantize(
     as_json: Json = False,
 ) -> None:
     """Quantize a model."""
-    form = form or FORMS[mode][0]
-    if form not in FORMS[mode]:
+    form = form or FORMS_OF_MODE[mode][0]
+    if form not in FORMS_OF_MODE[mode]:
         raise InvalidArgument(
-            f"--mode {mode} has no form {form}", hint=f"it has: {', '.join(FORMS[mode])}"
+            f"--mode {mode} has no form {form}", hint=f"it has: {', '.join(FORMS_OF_MODE[mode])}"
         )
     check_targets(output, "" if inline else f"{output}.data", force=force)
     chosen: dict[str, Any] = {} if mode is Mode.STATIC else {"form": form.value}

@@ -14,7 +14,7 @@ from tenonnx_quant.opset import at_least
 from tenonnx_quant.selection import Selection, is_scaled, weights
 from tenonnx_quant.stored import Quantized, by_channel, constant
 
-PRODUCTS = ("MatMul", "Gemm", "Conv")
+DYNAMIC_PRODUCTS = ("MatMul", "Gemm", "Conv")
 
 Form = Literal["integer", "qdq"]
 
@@ -47,7 +47,7 @@ def quantize_dynamic(model: ir.Model, scheme: DynamicScheme) -> tuple[ir.Model, 
         InvalidArgument: The selection names what cannot be quantized, or there is nothing.
         NotSupported: The model cannot be brought to the opset that is needed.
     """
-    scheme.selection.refuse_unknown(model, PRODUCTS)
+    scheme.selection.refuse_unknown(model, DYNAMIC_PRODUCTS)
     model = at_least(model, 13)
     rewriter = Rewriter(scheme)
     for graph, value in weights(model):
@@ -68,7 +68,7 @@ def quantize_dynamic(model: ir.Model, scheme: DynamicScheme) -> tuple[ir.Model, 
 
 
 def _fits(node: ir.Node, weight: ir.Value) -> bool:
-    if node.domain != "" or node.op_type not in PRODUCTS or node.inputs[0] is weight:
+    if node.domain != "" or node.op_type not in DYNAMIC_PRODUCTS or node.inputs[0] is weight:
         return False
     if node.op_type == "Gemm":
         return not is_scaled(node) and not attribute(node, "transA", 0)

@@ -9,9 +9,10 @@ import onnx_ir as ir
 from tenonnx import TransformContext, Weight, WeightTensor
 from tenonnx.graph import attribute, constant_of, graphs
 from tenonnx.sizes import operand
-from tenonnx_quant.kernels import DOMAIN
+from tenonnx_quant.kernels import FUSED_DOMAIN
 
-BITS = {
+# Bits and signedness of the element types that the fused operator reads.
+BITS_AND_SIGN = {
     ir.DataType.INT8: (8, 1),
     ir.DataType.UINT8: (8, 0),
     ir.DataType.INT4: (4, 1),
@@ -19,16 +20,15 @@ BITS = {
     ir.DataType.INT2: (2, 1),
     ir.DataType.UINT2: (2, 0),
 }
-"""Bits and signedness of the element types that the fused operator reads."""
 
-OPERANDS = {"MatMul": (2,), "Gemm": (2, 3)}
-"""By operator, how many inputs a node may have; the runtime refuses others by name."""
+# The numbers of inputs that a node may have; the runtime refuses others by name.
+INPUT_COUNTS = {"MatMul": (2,), "Gemm": (2, 3)}
 
+# The accuracy level that lets activations be rounded to 8 bits.
 ROUNDING = 4
-"""The accuracy level that lets activations be rounded to 8 bits."""
 
+# Weights of 2 bits that share a scale, at least, for which onnxruntime rounds.
 LEAST_BLOCK_OF_2_BITS = 32
-"""Weights of 2 bits that share a scale, at least, for which onnxruntime rounds."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def fuse_dequantize_matmul(model: ir.Model, context: TransformContext) -> bool:
 
 def _match(node: ir.Node) -> tuple[Quantized, bool] | None:
     """Return the matrix and whether the node multiplies by its transpose."""
-    if node.domain != "" or len(node.inputs) not in OPERANDS.get(node.op_type, ()):
+    if node.domain != "" or len(node.inputs) not in INPUT_COUNTS.get(node.op_type, ()):
         return None
     if len(node.outputs) != 1 or node.inputs[0] is None:
         return None
@@ -101,7 +101,12 @@ def _quantized(node: ir.Node) -> Quantized | None:
     inputs = [*node.inputs, None, None, None][:3]
     weight, scales = (_weight_of(value) for value in inputs[:2])
     zero_points = _weight_of(inputs[2])
-    if weight is None or scales is None or weight.dtype not in BITS or len(weight.shape) != 2:
+    if (
+        weight is None
+        or scales is None
+        or weight.dtype not in BITS_AND_SIGN
+        or len(weight.shape) != 2
+    ):
         return None
     if inputs[2] is not None and zero_points is None:
         return None
@@ -130,7 +135,7 @@ def _supported(node: ir.Node, context: TransformContext) -> bool:
     # As many inputs as the operator needs, and of its own: a node reads what it is given.
     x, y = node.inputs[:2]
     alike = [ir.Value(type=None if each is None else each.type) for each in (x, y, y)]
-    made = ir.Node(DOMAIN, "DequantizeMatMul", alike, version=1, attributes=())
+    made = ir.Node(FUSED_DOMAIN, "DequantizeMatMul", alike, version=1, attributes=())
     return context.supports(made, node)
 
 
@@ -142,7 +147,7 @@ def _accuracy(quantized: Quantized, context: TransformContext, *, transposed: bo
     asked = context.option("session.qdq_matmulnbits_accuracy_level")
     if not quantized.block_size or asked not in (None, str(ROUNDING)):
         return 0
-    bits, _ = BITS[quantized.weight.dtype]
+    bits, _ = BITS_AND_SIGN[quantized.weight.dtype]
     rounds = not transposed and (bits > 2 or quantized.block_size >= LEAST_BLOCK_OF_2_BITS)
     return ROUNDING if rounds or asked is not None else 0
 
@@ -150,7 +155,7 @@ def _accuracy(quantized: Quantized, context: TransformContext, *, transposed: bo
 def _replace(
     graph: ir.Graph, node: ir.Node, quantized: Quantized, transposed: bool, accuracy: int
 ) -> None:
-    bits, signed = BITS[quantized.weight.dtype]
+    bits, signed = BITS_AND_SIGN[quantized.weight.dtype]
     rows, columns = quantized.weight.shape
     inputs = [node.inputs[0], _bytes_of(graph, node, "weight", quantized.weight), quantized.scales]
     if quantized.zero_points is not None:
@@ -169,7 +174,7 @@ def _replace(
             "transposed": int(transposed),
             "accuracy_level": accuracy,
         },
-        domain=DOMAIN,
+        domain=FUSED_DOMAIN,
         version=1,
         name=node.name,
     )

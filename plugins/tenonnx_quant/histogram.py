@@ -9,12 +9,12 @@ import numpy as np
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
 BINS: Final = 2048
-LEVELS: Final = 128
-"""The number of levels in a half of an 8-bit range."""
+# The number of levels in a half of an 8-bit range.
+HALF_LEVELS: Final = 128
 
 
+# The share that a bin is taken to have whose numbers were all cut off.
 ALMOST_NEVER: Final = 1e-4
-"""The share that a bin is taken to have whose numbers were all cut off."""
 
 
 class Histogram:
@@ -49,7 +49,7 @@ class Histogram:
         """Return the range, cut at ±t, in which integers tell the numbers apart best.
 
         The distribution of magnitudes, those above t counted at t, is compared with what remains
-        of it when only ``LEVELS`` steps below t are told apart; t has the least divergence of
+        of it when only ``HALF_LEVELS`` steps below t are told apart; t has the least divergence of
         Kullback and Leibler. Zeros do not count: an integer is theirs whatever the range is.
         """
         centers = np.abs((self.edges[1:] + self.edges[:-1]) / 2)
@@ -59,23 +59,23 @@ class Histogram:
         counts = self.counts.copy()
         counts[min(int(np.searchsorted(self.edges, 0, side="right")), BINS) - 1] -= self.zeros
         magnitudes = np.histogram(centers, BINS, (0, most), weights=counts)[0]
-        ends = np.arange(LEVELS, BINS + 1, LEVELS // 8)
+        ends = np.arange(HALF_LEVELS, BINS + 1, HALF_LEVELS // 8)
         best = ends[int(np.argmin([divergence(magnitudes, int(end)) for end in ends]))]
         limit = most * float(best) / BINS
         return max(self.low, -limit), min(self.high, limit)
 
 
 def divergence(counts: NDArray, end: int) -> float:
-    """Return the divergence of counts cut at a bin from the same told apart in ``LEVELS`` steps.
+    """Return the divergence of counts cut at a bin from the same in ``HALF_LEVELS`` steps.
 
     Each step's count is spread evenly over those of its bins that have any.
     """
     kept = counts[:end].astype(np.float64)
-    starts = np.arange(LEVELS) * end // LEVELS
+    starts = np.arange(HALF_LEVELS) * end // HALF_LEVELS
     step = np.searchsorted(starts, np.arange(end), side="right") - 1
     taken = kept > 0
-    sums = np.bincount(step, kept, LEVELS)
-    bins = np.bincount(step, taken, LEVELS)
+    sums = np.bincount(step, kept, HALF_LEVELS)
+    bins = np.bincount(step, taken, HALF_LEVELS)
     coarse = np.where(taken, (sums / np.maximum(bins, 1))[step], 0.0)
     kept[-1] += counts[end:].sum()
     if not coarse.sum():

@@ -9,16 +9,16 @@ from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_array.packed import unpack as packed_elements
 from tenonnx_quant.planes import by_planes
 
-DOMAIN = "ai.tenonnx"
-"""The domain of the fused operator; the transform makes it, and no file has it."""
+# The domain of the fused operator; the transform makes it, and no file has it.
+FUSED_DOMAIN = "ai.tenonnx"
 
-table = OperatorTable(DOMAIN)
+table = OperatorTable(FUSED_DOMAIN)
 
-TILE_BYTES: Final = 1 << 20
-"""Dequantized weights that exist at any one time: what a core's cache holds."""
+# Dequantized weights that exist at a time: they stay in a core's cache.
+DEQUANTIZED_TILE_BYTES: Final = 1 << 20
 
+# Rows of the weight that must share their scales for that to pay.
 LEAST_GROUP: Final = 8
-"""Rows of the weight that must share their scales for that to pay."""
 
 
 @table.op("DequantizeMatMul", since=1)
@@ -73,7 +73,7 @@ def dequantize_matmul(
         return out.astype(dtype, copy=False)
     if zero_points is not None:
         zero_points = unpack(xp, zero_points, bits, signed, scales.size).reshape(scales.shape)
-    step = max(1, TILE_BYTES // max(1, 4 * columns))
+    step = max(1, DEQUANTIZED_TILE_BYTES // max(1, 4 * columns))
     if axis == 0 and block_size:
         step = max(block_size, step - step % block_size)
     out = xp.zeros((*x.shape[:-1], rows if transposed else columns), x.dtype)

@@ -12,11 +12,11 @@ from tenonnx.graph import array_of, attribute, constant_of, graphs, replace_uses
 from tenonnx.sizes import operand
 from tenonnx.traits import VIEWS
 
+# Every element of the result is one of the first input's.
 MOVING = VIEWS | {"DepthToSpace", "Expand", "Gather", "Slice", "SpaceToDepth", "Tile", "Transpose"}
-"""Every element of the result is one of the first input's."""
 
+# Between these, dequantized codes are neither too small for float32 nor too large.
 SCALES = 1e-30, 1e30
-"""Between these, dequantized codes are neither too small for float32 nor too large."""
 
 
 class Code(NamedTuple):

@@ -16,7 +16,7 @@ from tenonnx_quant.stored import constant, deferred
 if TYPE_CHECKING:
     from tenonnx_quant.weight_only import WeightScheme
 
-DOMAIN = "com.microsoft"
+NBITS_DOMAIN = "com.microsoft"
 
 
 class Columns:
@@ -140,7 +140,7 @@ def _exchange(
     node: ir.Node, op: str, inputs: list[ir.Value | None], attributes: dict[str, int]
 ) -> None:
     assert isinstance(node.graph, ir.Graph)
-    made = ir.node(op, inputs, attributes, domain=DOMAIN, name=node.name)
+    made = ir.node(op, inputs, attributes, domain=NBITS_DOMAIN, name=node.name)
     values = node.outputs, made.outputs
     ir.convenience.replace_nodes_and_values(node.graph, node, [node], [made], *values)
 

@@ -9,11 +9,11 @@ from onnx import version_converter
 from tenonnx import NotSupported, default_registry
 from tenonnx.load import load
 
+# Smaller constants take part in the conversion: axes, sizes, and the like.
 INLINE_BYTES = 4096
-"""Smaller constants take part in the conversion: axes, sizes, and the like."""
 
+# The IR version that came with the types of an opset.
 IR_OF_OPSET = {21: 10, 19: 9, 13: 7, 10: 5}
-"""The IR version that came with the types of an opset."""
 
 
 def at_least(model: ir.Model, opset: int) -> ir.Model:

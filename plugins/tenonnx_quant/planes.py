@@ -14,14 +14,14 @@ from typing import Any, Final
 from tenonnx import Array, Namespace
 from tenonnx_array.packed import planes
 
-TILE_BYTES: Final = 1 << 20
-"""Integers as floats that exist at any one time: what a core's cache holds."""
+# Bytes of integers as floats that exist at a time: they stay in a core's cache.
+PLANE_TILE_BYTES: Final = 1 << 20
 
-WIDE_TILE_BYTES: Final = 4 << 20
-"""The same where they are multiplied by many rows, which pay for a deeper product."""
+# The same for many rows of x, which pay for a deeper product.
+MANY_ROWS_TILE_BYTES: Final = 4 << 20
 
+# Rows of x up to which integers are multiplied and their products scaled.
 FEW_ROWS: Final = 16
-"""Rows of x up to which integers are multiplied and their products scaled."""
 
 
 def by_planes(
@@ -59,7 +59,7 @@ def by_planes(
         zero_points = zero_points.reshape(-1, min(width, zero_points.size))
     out = xp.zeros((each, flat.shape[0], width), work)
     groups, few = depth // group, flat.shape[0] <= FEW_ROWS
-    step = max(1, (TILE_BYTES if few else WIDE_TILE_BYTES) // max(1, 4 * group * width))
+    step = max(1, (PLANE_TILE_BYTES if few else MANY_ROWS_TILE_BYTES) // max(1, 4 * group * width))
     for first in range(0, groups, step):
         span = slice(first, min(first + step, groups))
         rows = slice(first * group, span.stop * group)

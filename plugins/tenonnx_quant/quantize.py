@@ -27,8 +27,8 @@ from tenonnx_quant.static import quantize_static as rewrite_static
 from tenonnx_quant.weight_only import WeightScheme
 from tenonnx_quant.weight_only import quantize_weights as rewrite_weights
 
+# Weights in a file of their own.
 SEPARATE: Final = Layout()
-"""Weights in a file of their own."""
 
 
 @dataclass(frozen=True)

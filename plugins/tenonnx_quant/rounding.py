@@ -12,16 +12,16 @@ import onnx_ir as ir
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
-PIECE_BYTES: Final = 4 << 20
-"""Float32 numbers that are looked at at a time."""
+# Float32 numbers that are looked at at a time.
+ROUNDED_PIECE_BYTES: Final = 4 << 20
 
+# Element types in ONNX and numpy, by bits and signedness.
 TYPES: Final = {
     (4, True): (ir.DataType.INT4, ml_dtypes.int4),
     (4, False): (ir.DataType.UINT4, ml_dtypes.uint4),
     (8, True): (ir.DataType.INT8, np.int8),
     (8, False): (ir.DataType.UINT8, np.uint8),
 }
-"""Element types in ONNX and numpy, by bits and signedness."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Blocks:
     def pieces(self) -> Iterator[tuple[slice, slice]]:
         """Yield what to look at at a time: indices before the axis, and behind it."""
         outer, length, inner = self._flat(self.shape)
-        most = max(1, PIECE_BYTES // max(4 * length, 1))
+        most = max(1, ROUNDED_PIECE_BYTES // max(4 * length, 1))
         rows, columns = max(1, most // max(inner, 1)), min(max(inner, 1), most)
         for row in range(0, outer, rows):
             for column in range(0, inner, columns):

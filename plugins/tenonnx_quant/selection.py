@@ -11,7 +11,7 @@ import onnx_ir as ir
 from tenonnx import InvalidArgument
 from tenonnx.graph import attribute, constant_of
 
-FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+WEIGHT_TYPES = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def is_scaled(node: ir.Node) -> bool:
 def is_weight(value: ir.Value | None) -> bool:
     """Return whether a value is a float constant of two dimensions or more."""
     tensor = constant_of(value)
-    return tensor is not None and tensor.dtype in FLOATS and len(tensor.shape) >= 2
+    return tensor is not None and tensor.dtype in WEIGHT_TYPES and len(tensor.shape) >= 2
 
 
 def weights(model: ir.Model) -> Iterator[tuple[ir.Graph, ir.Value]]:

@@ -12,7 +12,7 @@ from tenonnx import InvalidArgument
 from tenonnx.convert import Progress
 from tenonnx.graph import attribute
 from tenonnx_quant.calibrate import Method, Range, calibrate
-from tenonnx_quant.choosing import ELEMENTWISE, MOVERS, PRODUCTS, Choice, choose
+from tenonnx_quant.choosing import ALSO_QUANTIZED, ALWAYS_QUANTIZED, MOVERS, Choice, choose
 from tenonnx_quant.feeds import Feeds
 from tenonnx_quant.opset import at_least
 from tenonnx_quant.rounding import TYPES, Integers
@@ -26,7 +26,7 @@ from tenonnx_quant.stored import (
     forget_unread,
 )
 
-EVERYTHING: Final = Selection((*PRODUCTS, *ELEMENTWISE, *MOVERS))
+EVERYTHING: Final = Selection((*ALWAYS_QUANTIZED, *ALSO_QUANTIZED, *MOVERS))
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def quantize_static(
             "static quantization finds ranges on calibration data, and there is none",
             hint="give data (--data FILE), or quantize dynamically (--mode dynamic)",
         )
-    scheme.selection.refuse_unknown(model, (*PRODUCTS, *ELEMENTWISE, *MOVERS))
+    scheme.selection.refuse_unknown(model, (*ALWAYS_QUANTIZED, *ALSO_QUANTIZED, *MOVERS))
     half = any(value.dtype == ir.DataType.FLOAT16 for value in model.graph.inputs)
     model = at_least(model, 19 if half else 13)
     choice = choose(model.graph, scheme.selection)

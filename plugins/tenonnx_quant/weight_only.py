@@ -8,7 +8,7 @@ from typing import Final, Literal
 import onnx_ir as ir
 
 from tenonnx import InvalidArgument
-from tenonnx_quant.nbits import DOMAIN, replace_by_nbits
+from tenonnx_quant.nbits import NBITS_DOMAIN, replace_by_nbits
 from tenonnx_quant.opset import at_least
 from tenonnx_quant.rounding import Blocks, Integers
 from tenonnx_quant.selection import Selection, depth_axis, product_uses, weights
@@ -89,7 +89,7 @@ def quantize_weights(model: ir.Model, scheme: WeightScheme) -> tuple[ir.Model, i
             hint="`tenonnx inspect MODEL` lists operators and weights",
         )
     if scheme.form == "matmulnbits":
-        model.opset_imports.setdefault(DOMAIN, 1)
+        model.opset_imports.setdefault(NBITS_DOMAIN, 1)
     return model, count
 
 

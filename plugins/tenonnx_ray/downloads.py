@@ -13,8 +13,8 @@ from tenonnx import Fail, NoSuchFile
 
 SCHEMES = ("http", "https")
 
+# The longest silence of a server, in seconds.
 SECONDS = 60.0
-"""The longest silence of a server, in seconds."""
 
 
 def is_web(address: str) -> bool:

@@ -19,7 +19,7 @@ from tenonnx_ray.needed import needed
 from tenonnx_ray.other_stores import of_fsspec
 
 MODELS = (".onnx", ".ort")
-CHUNK = 8 << 20
+COPY_CHUNK_BYTES = 8 << 20
 
 
 def is_address(source: str) -> bool:
@@ -122,7 +122,7 @@ def _fetch(files: Any, infos: dict[str, Any], there: Path) -> None:
         target = partial / name
         target.parent.mkdir(parents=True, exist_ok=True)
         with files.open_input_stream(info.path) as source, target.open("wb") as copy:
-            shutil.copyfileobj(source, copy, CHUNK)
+            shutil.copyfileobj(source, copy, COPY_CHUNK_BYTES)
         if target.stat().st_size != info.size:
             shutil.rmtree(partial)
             raise Fail(f"{info.path} changed while it was fetched", hint="try again")

@@ -14,8 +14,8 @@ from tenonnx_ray.batching import Answer, Feeds, run
 from tenonnx_ray.needed import needed
 from tenonnx_ray.opening import dtype_of
 
-MOST_BYTES = 64 << 20
-"""The largest body of a request."""
+# The largest body of a request.
+MAX_BODY_BYTES = 64 << 20
 
 Join = Callable[[Feeds], Awaitable[Answer | Exception]]
 
@@ -63,8 +63,8 @@ async def _feeds(request: Any, session: InferenceSession) -> Feeds:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > MOST_BYTES:
-            raise InvalidArgument(f"the body is larger than the limit of {MOST_BYTES} bytes")
+        if len(body) > MAX_BODY_BYTES:
+            raise InvalidArgument(f"the body is larger than the limit of {MAX_BODY_BYTES} bytes")
     content = json.loads(body or b"null")
     inputs = content.get("inputs") if isinstance(content, dict) else None
     if not isinstance(inputs, dict):

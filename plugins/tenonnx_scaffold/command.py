@@ -44,12 +44,12 @@ class Kind(enum.StrEnum):
     COMMAND = "command"
 
 
+# A folder of templates for each kind, and one for all kinds. Paths have words in capitals for the
+# names of the plug-in, and for the dot of hidden files, which packaging tools leave out.
 TEMPLATES = Path(__file__).parent / "templates"
-"""A folder of templates for each kind, and one for all kinds. Paths have words in capitals for the
-names of the plug-in, and for the dot of hidden files, which packaging tools leave out."""
 
 MAX_NAME = 24
-NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+PLUGIN_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
 def new(
@@ -100,7 +100,7 @@ def check_name(state: State, name: str) -> None:
     Raises:
         InvalidArgument: What is wrong with it.
     """
-    if not NAME.fullmatch(name) or keyword.iskeyword(name) or len(name) > MAX_NAME:
+    if not PLUGIN_NAME.fullmatch(name) or keyword.iskeyword(name) or len(name) > MAX_NAME:
         small = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-0123456789")
         raise InvalidArgument(
             f"{name!r} is no name for a plug-in: expected up to {MAX_NAME} small letters, digits "

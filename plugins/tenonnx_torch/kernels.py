@@ -46,7 +46,7 @@ def average(xp: Namespace, X: Array, windows: Windows, counts: Array) -> Array:
 
 table = window_table(convolve, greatest, average)
 op = table.op
-UNARY = {
+TORCH_UNARY = {
     "Erf": (9, "erf"),
     "HardSwish": (14, "nn.functional.hardswish"),
     "Mish": (18, "nn.functional.mish"),
@@ -54,7 +54,7 @@ UNARY = {
     "Sigmoid": (6, "sigmoid"),
     "Softplus": (1, "nn.functional.softplus"),
 }
-for _name, (_since, _function) in UNARY.items():
+for _name, (_since, _function) in TORCH_UNARY.items():
     table.rows({_name: _function}, since=_since)
 table.rows({"MatMul": "matmul"})
 table.rows({"Where": "where"}, since=9)

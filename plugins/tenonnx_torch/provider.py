@@ -19,7 +19,8 @@ from tenonnx_array.tracing import Function, TracingProvider
 
 log = logging.getLogger("tenonnx")
 
-KERNELS = {
+# The operators of each module of kernels; a module is imported when a model needs it.
+KERNEL_OPERATORS = {
     "kernels": (
         "Conv-1 MaxPool-1 MaxPool-8 MaxPool-10 "
         "AveragePool-1 AveragePool-7 AveragePool-10 AveragePool-19 "
@@ -28,9 +29,8 @@ KERNELS = {
         "Softplus-1 Where-9"
     )
 }
-"""The operators of the modules of kernels; a module is imported when it is needed."""
 
-ELEMENTS = "BOOL INT8 INT16 INT32 INT64 UINT8 FLOAT16 BFLOAT16 FLOAT DOUBLE"
+TORCH_DTYPES = "BOOL INT8 INT16 INT32 INT64 UINT8 FLOAT16 BFLOAT16 FLOAT DOUBLE"
 
 
 @dataclass(frozen=True)
@@ -92,12 +92,12 @@ class TorchExecutionProvider(StandardProvider, TracingProvider):
     namespace = "array_api_compat.torch"
     libraries = ("torch", "array_api_compat")
     install = "'tenonnx[torch]'"
-    overrides = OperatorTable.listed("tenonnx_torch", KERNELS)
+    overrides = OperatorTable.listed("tenonnx_torch", KERNEL_OPERATORS)
     without: ClassVar[dict[str, str]] = {
         **dict.fromkeys(("GRU", "LSTM", "RNN"), "torch would need several calls per time step"),
         "Bernoulli": "it draws other random numbers",
     }
-    elements = frozenset(ELEMENTS.split())
+    elements = frozenset(TORCH_DTYPES.split())
 
     def __init__(self, options: TorchOptions | None = None, *rest: Any) -> None:
         self.options = options or TorchOptions()

@@ -9,7 +9,7 @@ from onnx_ir.passes.common import ShapeInferencePass
 
 from tenonnx import InvalidGraph, NotSupported, TransformContext
 from tenonnx.graph import inputs, label, python_attributes, subgraphs
-from tenonnx_training.rules import FLAT, RULES
+from tenonnx_training.rules import FLAT, GRADIENT_RULES
 from tenonnx_training.tensor import Tensor
 
 
@@ -162,9 +162,9 @@ def _products(
     ours = node.domain == ""
     if ours and node.op_type in FLAT:
         return ()
-    rule = RULES.get(node.op_type) if ours else None
+    rule = GRADIENT_RULES.get(node.op_type) if ours else None
     if rule is None or g is None or (node.version or 1) < rule.since:
-        known = ", ".join(f"{name}-{rule.since}" for name, rule in sorted(RULES.items()))
+        known = ", ".join(f"{name}-{rule.since}" for name, rule in sorted(GRADIENT_RULES.items()))
         raise NotSupported(
             f"Gradient has no rule for {label(node)}", hint=f"there are rules from {known} on"
         )

@@ -117,7 +117,7 @@ def reshape(g: Tensor, y: Tensor, x: Tensor, *_: Tensor, **__: Any) -> Gradients
     return (g.reshape(x.shape),)
 
 
-RULES: dict[str, Rule] = {
+GRADIENT_RULES: dict[str, Rule] = {
     "Add": Rule(lambda g, y, a, b: (g, g), broadcasts=True, since=7),
     "Sub": Rule(lambda g, y, a, b: (g, -g), broadcasts=True, since=7),
     "Mul": Rule(lambda g, y, a, b: (g * b, g * a), broadcasts=True, since=7),
@@ -147,5 +147,5 @@ RULES: dict[str, Rule] = {
     "Tanh": Rule(lambda g, y, x: (g - g * y * y,)),
 }
 
+# Piecewise constant operators: no gradient passes through them.
 FLAT = frozenset({"ConstantOfShape", "Equal", "NonZero", "Not", "Shape", "Sign", "Size"})
-"""Piecewise constant operators: no gradient passes through them."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import onnx_ir as ir
 
+# The opset version of the new nodes, whatever the model's is.
 OPSET = 21
-"""The opset version of the new nodes, whatever the model's is."""
 
 
 @dataclass(frozen=True)

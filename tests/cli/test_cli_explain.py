@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from small import Cli
 
 from models import FLOAT, model, node, value
-from tenonnx_explain.boxes import MANY, MOST, boxes_of, shapes
+from tenonnx_explain.boxes import MAX_BOXES, MIN_CHAINED_NODES, boxes_of, shapes
 from tenonnx_explain.layers import GAP, HEIGHT, draw
 
 
@@ -178,12 +178,14 @@ def rows(count: int, width: int) -> dict[str, Any]:
 
 
 def test_many_nodes_are_drawn_as_chains() -> None:
-    assert len(boxes_of(rows(MANY, width=MANY)).boxes) == MANY
-    (one,) = boxes_of(rows(MANY + 1, width=MANY + 1)).boxes
-    assert one.label == f"Relu … Relu ({MANY + 1})"
-    assert one.rows == list(range(MANY + 1))
+    assert (
+        len(boxes_of(rows(MIN_CHAINED_NODES, width=MIN_CHAINED_NODES)).boxes) == MIN_CHAINED_NODES
+    )
+    (one,) = boxes_of(rows(MIN_CHAINED_NODES + 1, width=MIN_CHAINED_NODES + 1)).boxes
+    assert one.label == f"Relu … Relu ({MIN_CHAINED_NODES + 1})"
+    assert one.rows == list(range(MIN_CHAINED_NODES + 1))
     many = boxes_of(rows(5000, width=2))
-    assert len(many.boxes) == MOST
+    assert len(many.boxes) == MAX_BOXES
     assert sum(len(box.rows) for box in many.boxes) + many.left_out == 5000
 
 

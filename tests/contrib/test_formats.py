@@ -37,7 +37,7 @@ def test_the_result_is_bfloat16_unless_the_node_says_otherwise() -> None:
 def test_rows_are_decoded_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     indices = np.arange(6)[:, None] - 2
     wanted = gathered(DATA, indices)
-    monkeypatch.setattr(gather_packed, "LONGEST", 130)
+    monkeypatch.setattr(gather_packed, "MAX_DECODED_ELEMENTS", 130)
     np.testing.assert_array_equal(gathered(DATA, indices), wanted)
     assert gathered(DATA[:0], np.zeros((0, 2), int)).shape == (0, 2, 64)
 

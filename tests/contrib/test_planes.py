@@ -17,7 +17,7 @@ def test_a_product_is_its_formula(
 ) -> None:
     """In strips of two rows and a rest; the last block is not full."""
     rows, blocks, width = 5, 3, 16 * bits // 8
-    monkeypatch.setattr(planes, "TILE_BYTES", 2 * 4 * blocks * width)
+    monkeypatch.setattr(planes, "PLANE_TILE_BYTES", 2 * 4 * blocks * width)
     rng = np.random.default_rng(bits)
     packed = rng.integers(0, 256, (rows, blocks, width), np.uint8)
     scales = rng.uniform(0.5, 1, (rows, blocks)).astype(np.float32)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from kernel_calls import BFLOAT16, FLOATS, chosen, close, draw, needs_compiler
 
-from tenonnx_contrib.fused import FUNCTIONS, fused_conv
+from tenonnx_contrib.fused import FUSED_ACTIVATIONS, fused_conv
 from tenonnx_cuda.elementwise.formulas import ENDINGS
 from tenonnx_cuda.norm import rows
 from tenonnx_cuda.sources import ELEMENTS, header
@@ -130,7 +130,7 @@ def test_convolution(dtype: Any, shape: Any, capability: tuple[int, int]) -> Non
 
 
 @needs_compiler
-@pytest.mark.parametrize("name", ["", *sorted(ENDINGS.keys() & FUNCTIONS.keys() - {""})])
+@pytest.mark.parametrize("name", ["", *sorted(ENDINGS.keys() & FUSED_ACTIVATIONS.keys() - {""})])
 def test_fused_convolution(name: str) -> None:
     """A sum and an activation, by the array library; a NaN goes through."""
     x, w, b, z = draw(0, 2, 5, 9, 8), draw(1, 6, 5, 3, 3), draw(2, 6), draw(3, 2, 6, 7, 6)

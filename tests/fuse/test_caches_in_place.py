@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 import tenonnx
-from tenonnx_fuse.caches_in_place import KEY
+from tenonnx_fuse.caches_in_place import CACHES_IN_PLACE_ENTRY
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "generation"))
 
@@ -37,7 +37,7 @@ def proto() -> onnx.ModelProto:
 
 def session(given: onnx.ModelProto, asked: str = "1") -> tenonnx.InferenceSession:
     options = tenonnx.SessionOptions()
-    options.add_session_config_entry(KEY, asked)
+    options.add_session_config_entry(CACHES_IN_PLACE_ENTRY, asked)
     return tenonnx.InferenceSession(given.SerializeToString(), options)
 
 

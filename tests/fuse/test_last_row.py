@@ -10,7 +10,7 @@ import pytest
 
 import tenonnx
 from models import FLOAT, model, node, value
-from tenonnx_fuse.last_row import KEY
+from tenonnx_fuse.last_row import LAST_ROW_ENTRY
 
 WEIGHT = np.arange(12, dtype=np.float32).reshape(4, 3) / 7
 X = np.random.default_rng(0).standard_normal((2, 5, 4), np.float32)
@@ -26,7 +26,7 @@ def proto(*nodes: onnx.NodeProto, outputs: str = "logits") -> onnx.ModelProto:
 def session(given: onnx.ModelProto, name: str | None = "logits") -> tenonnx.InferenceSession:
     options = tenonnx.SessionOptions()
     if name is not None:
-        options.add_session_config_entry(KEY, name)
+        options.add_session_config_entry(LAST_ROW_ENTRY, name)
     return tenonnx.InferenceSession(given.SerializeToString(), options)
 
 

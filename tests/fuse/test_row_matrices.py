@@ -10,7 +10,7 @@ import pytest
 
 import tenonnx
 from models import FLOAT, model, node, value
-from tenonnx_fuse.row_matrices import KEY
+from tenonnx_fuse.row_matrices import ROW_MATRICES_ENTRY
 
 RANDOM = np.random.default_rng(4)
 X = RANDOM.standard_normal((3, 5, 4), np.float32)
@@ -19,7 +19,7 @@ A = RANDOM.standard_normal((3, 4, 2), np.float32)
 
 def session(given: onnx.ModelProto, asked: str = "1") -> tenonnx.InferenceSession:
     options = tenonnx.SessionOptions()
-    options.add_session_config_entry(KEY, asked)
+    options.add_session_config_entry(ROW_MATRICES_ENTRY, asked)
     return tenonnx.InferenceSession(given.SerializeToString(), options)
 
 

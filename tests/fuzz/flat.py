@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fuzz.hostile import INTEGERS
 from fuzz.messages import flipped
-from tenonnx_ort_format.flat import SCALARS, STRUCTS, VECTORS
+from tenonnx_ort_format.flat import SCALARS, STRUCTS, VECTOR_DTYPES
 from tenonnx_ort_format.schema import SCHEMA, TYPE_KINDS
 
 WIDTHS = {"bool": 1, "int8": 1, "int32": 4, "uint32": 4, "int64": 8, "float32": 4, "uint8": 1}
@@ -38,7 +38,7 @@ def places(data: bytes) -> list[Place]:
         length = number(start)
         found.append(Place(at, 4, f"[{kind}]"))
         found.append(Place(start, 4, "length"))
-        if kind in VECTORS or kind in STRUCTS:
+        if kind in VECTOR_DTYPES or kind in STRUCTS:
             width = WIDTHS.get(kind, 12)
             if length:
                 found.append(Place(start + 4, min(width, 8), "element"))

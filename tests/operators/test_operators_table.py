@@ -45,7 +45,7 @@ def test_ways() -> None:
 
 @pytest.mark.parametrize("package", ["tenonnx_jax", "tenonnx_torch"])
 def test_listed_kernels_are_those_that_modules_have(package: str) -> None:
-    listing = importlib.import_module(f"{package}.provider").KERNELS
+    listing = importlib.import_module(f"{package}.provider").KERNEL_OPERATORS
     for module, kernels in listing.items():
         table = importlib.import_module(f"{package}.{module}").table
         assert {f"ai.onnx::{kernel}" for kernel in kernels.split()} == set(table.names())

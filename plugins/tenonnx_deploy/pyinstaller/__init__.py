@@ -12,16 +12,16 @@ import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
-APART = {
+# Modules that a frozen program has if it imports them itself, each with what it is for.
+LEFT_OUT_MODULES = {
     "tenonnx.__main__": "a program of its own",
     "tenonnx.as_onnxruntime": "runs programs with another interpreter",
     "tenonnx.cli": "belongs to the command tenonnx",
     "tenonnx.testing": "tests plug-ins, with pytest and hypothesis",
 }
-"""Modules that a frozen program has if it imports them itself, each with what it is for."""
 
+# Packages that are no plug-ins.
 RUNTIME = ("tenonnx", "tenonnx_array")
-"""Packages that are no plug-ins."""
 
 
 def hook_dirs() -> list[str]:
@@ -60,4 +60,4 @@ def modules_of(package: str) -> Iterator[str]:
 
 
 def _is_apart(name: str) -> bool:
-    return any(name == each or name.startswith(f"{each}.") for each in APART)
+    return any(name == each or name.startswith(f"{each}.") for each in LEFT_OUT_MODULES)
