@@ -139,7 +139,7 @@ def test_without_numpys_module_openblas_is_found(monkeypatch: pytest.MonkeyPatch
 def test_without_onnx_irs_lists_of_readers(monkeypatch: pytest.MonkeyPatch, has: bool) -> None:
     assert graph._has_lists_of_readers()
     monkeypatch.setattr(graph, "_has_lists_of_readers", lambda: has)
-    values = [ir.Value(name=f"v{i}") for i in range(graph.WIDE + 2)]
+    values = [ir.Value(name=f"v{i}") for i in range(graph.MAX_REPLACED_INPUTS + 2)]
     node = ir.Node("", "Concat", values[:-1])
     graph.replace_input(node, 3, values[-1])
     assert [*node.inputs] == [*values[:3], values[-1], *values[4:-1]]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from bench.operators.declared import Operator, dtype_of
-from tenonnx.operand_shapes import FUNCTIONS, parsed
+from tenonnx.operand_shapes import EXPRESSION_NAMES, parsed
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Shape: TypeAlias = tuple[int, ...]
@@ -125,7 +125,7 @@ def declared_form(operator: Operator, size: Size) -> Form:
     """
     declared = parsed(operator.kernel.shapes or "")
     sizes = {"N": 1, "B": 1, "C": size.image[0], "M": size.few, "K": size.few}
-    known: dict[str, Any] = {**FUNCTIONS, **operator.kernel.defaults()}
+    known: dict[str, Any] = {**EXPRESSION_NAMES, **operator.kernel.defaults()}
     shapes: dict[str, Shape] = {}
     for operand in declared.operands:
         shape: list[int] = []

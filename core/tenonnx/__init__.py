@@ -152,6 +152,10 @@ if TYPE_CHECKING:
     )
     from tenonnx.weights.tensors import WeightTensor as WeightTensor
 
+# The module of each name that is imported above for type checkers.
+#
+# A module is imported when one of its names is first used, so that ``import tenonnx`` and
+# plug-ins that only need a decorator stay cheap.
 _HOMES = {
     "custom_ops": "operator",
     "errors": """
@@ -201,11 +205,6 @@ _HOMES = {
     "weights.registry": "Weight WeightRegistry default_registry",
     "weights.tensors": "WeightTensor",
 }
-"""The module of each name that is imported above for type checkers.
-
-A module is imported when one of its names is first used, so that ``import tenonnx`` and plug-ins
-that only need a decorator stay cheap.
-"""
 
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 

@@ -17,27 +17,27 @@ if TYPE_CHECKING:
     from tenonnx.planning.values import NodeInfo, ValueInfo
     from tenonnx.provider import Step
 
+# numpy's messages about arrays, in exceptions that Python raises too.
 NUMPY = re.compile(r"ufunc|dtype|out of bounds|Cannot cast|No loop|too many indices")
-"""numpy's messages about arrays, in exceptions that Python raises too."""
 
-LIBRARIES = (ValueError, RuntimeError, MemoryError, OSError)
-"""Exceptions of libraries with messages about the mismatch."""
+# Exceptions of libraries with messages about the mismatch.
+LIBRARY_ERRORS = (ValueError, RuntimeError, MemoryError, OSError)
 
+# Python's own messages in these exceptions.
 PYTHON = re.compile(
     r"unpack|domain error|is not in (list|tuple)|empty (sequence|iterable)"
     r"|must not be zero|negative shift|NaN to integer|zip\(\)|not in range"
 )
-"""Python's own messages in these exceptions."""
 
 NUMBER = re.compile(r"invalid literal for int\(\) with base 10: (.*)", re.DOTALL)
 
+# A step's line of generated code.
 CALL = re.compile(r"= \w+\((.*)\)$")
-"""A step's line of generated code."""
 
+# Packages whose messages know arrays and axes, but no operand of a node.
 OF_ARRAYS = ("numpy", "ml_dtypes", "onnx", "onnx_ir")
-"""Packages whose messages know arrays and axes, but no operand of a node."""
 
-MAX_NODES = 3
+MAX_NAMED_NODES = 3
 
 
 def blame(
@@ -55,7 +55,7 @@ def blame(
         step: The step that failed, if it ran.
         provider: Who runs the nodes.
     """
-    names = ", ".join(node.label for node in nodes[:MAX_NODES])
+    names = ", ".join(node.label for node in nodes[:MAX_NAMED_NODES])
     if (place := place_in_plugin(error, step)) is not None:
         raised = f"{type(error).__name__}: {error}".removesuffix(": ")
         on = f" on {provider}" if provider else ""
@@ -89,7 +89,7 @@ def shown(error: BaseException) -> str | None:
     if type(error).__module__ != "builtins":
         return said
     raised = _raised_in(error) is not None
-    if isinstance(error, LIBRARIES) and not isinstance(error, RecursionError):
+    if isinstance(error, LIBRARY_ERRORS) and not isinstance(error, RecursionError):
         if number := NUMBER.match(said):
             return f"{number[1]:.80} is no integer"
         return said if said and (raised or not PYTHON.search(said)) else None

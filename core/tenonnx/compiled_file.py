@@ -13,19 +13,19 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from tenonnx.digest import BYTES, digest
+from tenonnx.digest import DIGEST_BYTES, digest
 from tenonnx.errors import InvalidProtobuf
 from tenonnx.loading.wire import COMPILED as MAGIC
 
-VERSION = 1
+COMPILED_VERSION = 1
 PAGE = 4096
-ALIGNMENT = 64
-"""Of weights and arrays in the file."""
+# Alignment of weights and arrays in the file.
+ALIGNMENT_BYTES = 64
 
+# The location of external data that stands for the file itself.
 LOCATION = "tenonnx.weights"
-"""The location of external data that stands for the file itself."""
 
-HEADER = struct.Struct(f"<16s6Q{2 * BYTES}s")
+COMPILED_HEADER = struct.Struct(f"<16s6Q{2 * DIGEST_BYTES}s")
 
 
 class Header(NamedTuple):
@@ -48,7 +48,7 @@ class Header(NamedTuple):
     def packed(self) -> bytes:
         """Return the page that a file begins with."""
         places = self.size, *self.model, self.contents[0], self.plan
-        whole = HEADER.pack(MAGIC, VERSION, *places, self.digest.encode())
+        whole = COMPILED_HEADER.pack(MAGIC, COMPILED_VERSION, *places, self.digest.encode())
         return whole.ljust(PAGE, b"\0")
 
 
@@ -68,12 +68,13 @@ def header_of(content: memoryview, name: str) -> Header:
         InvalidProtobuf: It is of another version, or not whole.
     """
     hint = "Write it again: `tenonnx compile` of the version that opens it."
-    if len(content) < HEADER.size:
+    if len(content) < COMPILED_HEADER.size:
         raise InvalidProtobuf(f"{name} is a compiled file that ends in its header", hint=hint)
-    _, version, size, start, stop, index, plan, told = HEADER.unpack_from(content)
-    if version != VERSION:
+    _, version, size, start, stop, index, plan, told = COMPILED_HEADER.unpack_from(content)
+    if version != COMPILED_VERSION:
         raise InvalidProtobuf(
-            f"{name} is a compiled file of version {version}; expected {VERSION}", hint=hint
+            f"{name} is a compiled file of version {version}; expected {COMPILED_VERSION}",
+            hint=hint,
         )
     if size != len(content):
         raise InvalidProtobuf(

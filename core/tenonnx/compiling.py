@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
-from tenonnx.compiled_file import ALIGNMENT, LOCATION, PAGE, Header, header_of
+from tenonnx.compiled_file import ALIGNMENT_BYTES, LOCATION, PAGE, Header, header_of
 from tenonnx.convert import Layout, save_onnx
 from tenonnx.digest import digest
 from tenonnx.errors import Fail, NotSupported, TenonnxError
@@ -31,11 +31,11 @@ from tenonnx.weights.sidefile import SideFiles
 if TYPE_CHECKING:
     from tenonnx.plugins.choosing import ProviderRequest
 
-LEAST = 128
-"""Bytes of a tensor from which on it lies beside the model."""
+# Bytes of a tensor from which on it lies beside the model.
+MIN_EXTERNAL_BYTES = 128
 
+# Between two looks at whether kernels are compiled.
 POLL_SECONDS = 0.05
-"""Between two looks at whether kernels are compiled."""
 
 ENDING = ".tenonnx"
 
@@ -100,7 +100,7 @@ def _write_model(source: Any, draft: Path, options: SessionOptions, roots: Seque
     weights = draft.with_name(LOCATION)
     formats = tuple(plugins_of(options).formats.values())
     loaded = load_model(source, WeightRegistry(SideFiles(None)), formats, roots)
-    layout = Layout(threshold=LEAST, data_name=LOCATION, alignment=ALIGNMENT)
+    layout = Layout(threshold=MIN_EXTERNAL_BYTES, data_name=LOCATION, alignment=ALIGNMENT_BYTES)
     save_onnx(loaded, model, layout, lambda *_: None)
     del loaded
     proto = onnx.load_model(model, load_external_data=False)
@@ -176,10 +176,10 @@ def _add_plan(
     classes = [(c.__module__, c.__qualname__) for c in map(type, session._providers)]
     for each in classes:
         told = told | portable.provider_facts(*each)
-    plan = stores.end + -stores.end % ALIGNMENT
+    plan = stores.end + -stores.end % ALIGNMENT_BYTES
     content, places = bytearray(parts), []
     for buffer in (each.raw() for each in buffers):
-        content += bytes(-len(content) % ALIGNMENT)
+        content += bytes(-len(content) % ALIGNMENT_BYTES)
         places.append((plan + len(content), plan + len(content) + buffer.nbytes))
         content += buffer
     whole = {

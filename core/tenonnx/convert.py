@@ -18,8 +18,8 @@ from tenonnx.loading.map_types import restore_map_types
 from tenonnx.weights.registry import WeightRegistry
 
 PAGE = 4096
+# The size limit of a protobuf message.
 MAX_INLINE_BYTES = 2**31 - 1
-"""The size limit of a protobuf message."""
 
 Progress = Callable[[str, float], None]
 """Takes what is being done and the share that is done, from 0 to 1."""

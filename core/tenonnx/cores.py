@@ -8,16 +8,16 @@ import os
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
-OWN = "/proc/self/cgroup"
-"""A Linux process's control groups, a line ``number:controllers:path`` for each hierarchy."""
+# A Linux process's control groups, a line ``number:controllers:path`` for each hierarchy.
+OWN_GROUPS = "/proc/self/cgroup"
 
+# The folder of control groups.
 GROUPS = "/sys/fs/cgroup"
-"""The folder of control groups."""
 
 Path: TypeAlias = str | os.PathLike[str]
 
+# Files of a group that hold a quota and its period, in microseconds, by version.
 LIMITS: Final = {1: ("cpu.cfs_quota_us", "cpu.cfs_period_us"), 2: ("cpu.max",)}
-"""Files of a group that hold a quota and its period, in microseconds, by version."""
 
 
 @functools.cache
@@ -33,7 +33,7 @@ def available_cores() -> int:
 @functools.cache
 def granted_cores() -> int | None:
     """Return the number of processors that a quota allows; ``None`` without a quota."""
-    quota = cpu_quota(OWN, GROUPS)
+    quota = cpu_quota(OWN_GROUPS, GROUPS)
     return None if quota is None else max(1, math.ceil(quota))
 
 
@@ -60,7 +60,7 @@ def cpu_quota(own: Path, groups: Path) -> float | None:
 
 
 def control_groups(
-    controller: str, own: Path = OWN, groups: Path = GROUPS
+    controller: str, own: Path = OWN_GROUPS, groups: Path = GROUPS
 ) -> Iterator[tuple[str, int]]:
     """Yield the folders of the control groups that may limit a process, and their version.
 

@@ -12,8 +12,8 @@ from tenonnx.operators import OperatorTable
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+# The operators that every session of the process has.
 GLOBAL: Final = OperatorTable()
-"""The operators that every session of the process has."""
 
 
 def operator(name: str, *, since: int = 1, outputs: int = 1) -> Callable[[Function], Function]:

@@ -12,31 +12,31 @@ import onnx_ir as ir
 
 from tenonnx.functions import schema_of
 from tenonnx.graph import attribute, is_control_flow, subgraphs
-from tenonnx.sizes import RULES, operand
+from tenonnx.sizes import SIZE_RULES, operand
 from tenonnx.traits import ALL_TYPED_AS_FIRST, BOOLEAN, COUNTING, TYPED_AS
 
+# Nodes that types are followed through; exporters leave most values with theirs.
 FARTHEST: Final = 40
-"""Nodes that types are followed through; exporters leave most values with theirs."""
 
+# Attributes that are the number of a type.
 STATED: Final = ("to", "dtype", "output_dtype", "output_datatype")
-"""Attributes that are the number of a type."""
 
-KNOWN: Final = frozenset(kind.value for kind in ir.DataType) - {0}
+KNOWN_TYPES: Final = frozenset(kind.value for kind in ir.DataType) - {0}
 
+# The types of a Constant's attributes.
 CONSTANTS: Final = {
     f"value_{name}{ending}": ir.DataType[kind]
     for name, kind in (("float", "FLOAT"), ("int", "INT64"), ("string", "STRING"))
     for ending in ("", "s")
 }
-"""The types of a Constant's attributes."""
 
+# The input that has the first output's type, of com.microsoft's; of the others it is the first.
 TYPED: Final = {
     "EmbedLayerNormalization": 2,
     "SkipLayerNormalization": 2,
     "SkipSimplifiedLayerNormalization": 2,
     "Attention": 1,
 }
-"""The input that has the first output's type, of com.microsoft's; of the others it is the first."""
 
 
 def dtype_of(value: ir.Value | None) -> ir.DataType | None:
@@ -72,7 +72,7 @@ def result_type(
     if index == 0 and (known := _stated_type(node)) is not None:
         return known, []
     if node.domain in ("com.microsoft", "ai.tenonnx"):  # of which schemas say nothing
-        is_first = index == 0 and (node.domain, node.op_type) in RULES
+        is_first = index == 0 and (node.domain, node.op_type) in SIZE_RULES
         given = operand(node, TYPED.get(node.op_type, 0)) if is_first else None
         return None, [] if given is None else [given]
     if bound := _alike(node, index):
@@ -121,7 +121,7 @@ def _stated_type(node: ir.Node) -> ir.DataType | None:
     if not node.attributes.data:  # as most nodes
         return None
     number = next((n for name in STATED if (n := attribute(node, name, 0))), 0)
-    return ir.DataType(number) if number in KNOWN else None
+    return ir.DataType(number) if number in KNOWN_TYPES else None
 
 
 def said_type(value: ir.Value) -> ir.DataType | None:

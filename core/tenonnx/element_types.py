@@ -16,14 +16,13 @@ if TYPE_CHECKING:
 
     Types: TypeAlias = dict[ir.Value, ir.DataType]
 
+# ai.onnx operators whose operands have one type; all inputs are operands, Where's first is not.
 OF_ONE_TYPE: Final = frozenset(
     """
     Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Clip Concat Conv ConvTranspose Div Equal Gemm
     Greater GreaterOrEqual Less LessOrEqual MatMul Max Mean Min Mod Mul Or PRelu Sub Sum Where Xor
     """.split()  # noqa: SIM905 - a list would be a page
 )
-"""ai.onnx operators whose operands have one type; all inputs are operands, Where's first is not.
-"""
 
 _OF_ONE_TENSOR = (
     "AveragePool",
@@ -34,6 +33,9 @@ _OF_ONE_TENSOR = (
     "Softmax",
 )
 
+# Those of which only some inputs have one type: tensors, and the zero points that belong to them.
+#
+# Schemas say so, too, but reading one loads all of them, which takes longer than a small session.
 WITH_ZERO_POINTS: Final = {
     ("", "ConvInteger"): ((0, 2), (1, 3)),
     ("", "DequantizeLinear"): ((0, 2),),
@@ -44,10 +46,6 @@ WITH_ZERO_POINTS: Final = {
     **{("com.microsoft", f"QLinear{name}"): ((0, 2, 4),) for name in _OF_ONE_TENSOR},
     ("com.microsoft", "QLinearWhere"): ((1, 3, 4, 6, 8),),
 }
-"""Those of which only some inputs have one type: tensors, and the zero points that belong to them.
-
-Schemas say so, too, but reading one loads all of them, which takes longer than a small session.
-"""
 
 
 def check_types(graph: ir.Graph) -> None:

@@ -136,8 +136,8 @@ class PluginError(TenonnxError, RuntimeError):
     """A plug-in failed to import, took a name that is taken, or does not fit its hook."""
 
 
+# Names that an error lists; it counts the others.
 LISTED = 12
-"""Names that an error lists; it counts the others."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import NotSupported, PluginError, TenonnxError
-from tenonnx.loading.supplied import NOTHING, Supplied
+from tenonnx.loading.supplied import NO_DATA, Supplied
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tenonnx")
 
+# The bytes of a file or buffer that a format's ``sniff`` sees.
 HEADER_BYTES = 64
-"""The bytes of a file or buffer that a format's ``sniff`` sees."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def load_model(
     registry: WeightRegistry,
     formats: Sequence[Format] = (),
     allowed_roots: Iterable[str] = (),
-    supplied: Supplied = NOTHING,
+    supplied: Supplied = NO_DATA,
 ) -> ir.Model:
     """Load a model in whichever format recognizes it; ONNX if none does.
 

@@ -12,17 +12,17 @@ from tenonnx import graph as graphs
 from tenonnx.errors import InvalidGraph, NotSupported
 from tenonnx.wellformed import schema_of as schema_of
 
+# Bodies nest a few levels deep at most; more means that they expand into themselves.
 MAX_ROUNDS = 32
-"""Bodies nest a few levels deep at most; more means that they expand into themselves."""
 
-MAX_NODES = 50_000
-"""Functions may expand to so many nodes, whatever the size of the model that calls them."""
+# Functions may expand to so many nodes, whatever the size of the model that calls them.
+MAX_EXPANDED_NODES = 50_000
 
+# They may expand to so many nodes for each node of the model, if that is more.
 MAX_GROWTH = 64
-"""They may expand to so many nodes for each node of the model, if that is more."""
 
+# Sizes are not counted beyond it: they double with every function of a chain.
 _UNCOUNTED = 1 << 60
-"""Sizes are not counted beyond it: they double with every function of a chain."""
 
 
 def inline_functions(model: ir.Model, limit: int | None = None) -> None:
@@ -108,7 +108,7 @@ def _refuse_explosion(model: ir.Model, limit: int | None) -> None:
     sizes = _expanded_sizes(bodies)
     expanded = sum(sizes.get(node.op_identifier(), 1) for node in top)
     written = len(top) + sum(map(len, bodies.values()))
-    if expanded > (limit := limit or max(MAX_NODES, MAX_GROWTH * written)):
+    if expanded > (limit := limit or max(MAX_EXPANDED_NODES, MAX_GROWTH * written)):
         largest = max(top, key=lambda node: sizes.get(node.op_identifier(), 1))
         raise InvalidGraph(
             f"the model's functions expand to more than {limit:,} nodes, since they call each "

@@ -25,8 +25,8 @@ CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 """ai.onnx operators that the runtime runs itself, as nested code."""
 
 
-WIDE = 64
-"""Inputs beyond which a node is not given all of them anew for each that is replaced."""
+# Inputs beyond which a node is not given all of them anew for each that is replaced.
+MAX_REPLACED_INPUTS = 64
 
 OFTEN = 256
 """Nodes that are looked at before it is asked whether to stop."""
@@ -139,7 +139,7 @@ def _has_lists_of_readers() -> bool:
 
 def replace_input(node: ir.Node, position: int, value: ir.Value | None) -> None:
     """Have a node read another value at a position."""
-    if len(node.inputs) <= WIDE or not _has_lists_of_readers():
+    if len(node.inputs) <= MAX_REPLACED_INPUTS or not _has_lists_of_readers():
         node.replace_input_with(position, value)
         return
     # onnx_ir copies all inputs for each, so replacing all of them takes the square of their number.

@@ -24,11 +24,10 @@ if TYPE_CHECKING:
     from tenonnx.transforms import Transform
 
 NAMESPACE = "tenonnx"
+# The version of the plug-in interface; it changes when older plug-ins stop working.
+#
+# A plug-in with ``tenonnx_api = 1`` is disabled by a tenonnx with another version.
 API_VERSION = 1
-"""The version of the plug-in interface; it changes when older plug-ins stop working.
-
-A plug-in with ``tenonnx_api = 1`` is disabled by a tenonnx with another version.
-"""
 
 hookspec = pluggy.HookspecMarker(NAMESPACE)
 hookimpl = pluggy.HookimplMarker(NAMESPACE)

@@ -16,14 +16,14 @@ from tenonnx.type_names import SCALAR
 
 log = logging.getLogger("tenonnx")
 
+# Larger tensors say no shapes that are computed with; inference needs their own alone.
 LARGE_BYTES = 1024
-"""Larger tensors say no shapes that are computed with; inference needs their own alone."""
 
+# The most passes: each infers the next operators that had unknown types.
 MAX_ROUNDS = 100
-"""The most passes: each infers the next operators that had unknown types."""
 
-LABELS = {ir.DataType.STRING, ir.DataType.INT64}
-"""Types of the labels that classifiers return."""
+# Types of the labels that classifiers return.
+LABEL_TYPES = {ir.DataType.STRING, ir.DataType.INT64}
 
 
 def infer_types(model: ir.Model) -> None:
@@ -50,7 +50,7 @@ def _from_schema(value: ir.Value) -> bool:
     if (given := next((v.type for v in bound if v.type is not None), None)) is not None:
         value.type = given
         return True
-    if allowed == LABELS:
+    if allowed == LABEL_TYPES:
         of_strings = "classlabels_strings" in node.attributes
         allowed = frozenset({ir.DataType.STRING if of_strings else ir.DataType.INT64})
     if len(allowed) != 1:

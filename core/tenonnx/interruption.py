@@ -101,8 +101,8 @@ def follow(follower: Callable[[], object]) -> None:
     _followers.append(follower)
 
 
+# After which an interrupt that fell into a finalizer comes again, when that has returned.
 AGAIN_SECONDS = 0.05
-"""After which an interrupt that fell into a finalizer comes again, when that has returned."""
 
 
 def finish(work: Callable[..., object], *arguments: object) -> None:

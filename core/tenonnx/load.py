@@ -31,7 +31,7 @@ from tenonnx.loading.paths import DataFolders, missing
 from tenonnx.loading.protos import graphs, read_quietly
 from tenonnx.loading.reading import read_model, refuse_references
 from tenonnx.loading.sparse import densify, has_sparse
-from tenonnx.loading.supplied import NOTHING, Supplied
+from tenonnx.loading.supplied import NO_DATA, Supplied
 from tenonnx.loading.tensors import TensorReader
 from tenonnx.loading.wire import COMPILED, skim
 
@@ -52,7 +52,7 @@ def load(
     registry: WeightRegistry,
     *,
     allowed_roots: Roots = (),
-    supplied: Supplied = NOTHING,
+    supplied: Supplied = NO_DATA,
 ) -> ir.Model:
     """Return a model whose tensors, wherever they are in it, are ``WeightTensor``s.
 

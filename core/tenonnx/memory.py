@@ -12,8 +12,8 @@ from contextvars import ContextVar
 
 from tenonnx.errors import OutOfMemory, TenonnxError
 
+# Address space that loading leaves free: importing onnx and onnx_ir takes 34 MiB (onnx 1.19).
 ROOM_BYTES = 48 << 20
-"""Address space that loading leaves free: importing onnx and onnx_ir takes 34 MiB (onnx 1.19)."""
 
 _most: ContextVar[float] = ContextVar("most", default=math.inf)
 

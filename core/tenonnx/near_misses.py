@@ -14,13 +14,13 @@ from tenonnx.graph import label
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+# The beginning of the note of a near miss.
 NEARLY: Final = "nearly "
-"""The beginning of the note of a near miss."""
 
-MOST: Final = 8
-"""The most near misses in a report; those that differ in names alone count as one."""
+# The most near misses in a report; those that differ in names alone count as one.
+MAX_NEAR_MISSES: Final = 8
 
-NAMES: Final = re.compile(r"'[^']*'")
+QUOTED_NAME: Final = re.compile(r"'[^']*'")
 
 
 class NearMisses:
@@ -31,13 +31,13 @@ class NearMisses:
 
     def add(self, name: str, node: ir.Node, why: str) -> None:
         """Remember that a node is nearly something."""
-        kind = NAMES.sub("", f"{name} {node.op_type} {why}")
+        kind = QUOTED_NAME.sub("", f"{name} {node.op_type} {why}")
         self._found.setdefault(kind, []).append(f"{NEARLY}{name} at {label(node)}: {why}")
 
     def notes(self) -> Iterator[str]:
         """Yield a line for each kind."""
-        for like in list(self._found.values())[:MOST]:
+        for like in list(self._found.values())[:MAX_NEAR_MISSES]:
             more = f" (and {len(like) - 1} like it)" if len(like) > 1 else ""
             yield like[-1] + more
-        if len(self._found) > MOST:
-            yield f"... and {len(self._found) - MOST} more kinds that nearly match"
+        if len(self._found) > MAX_NEAR_MISSES:
+            yield f"... and {len(self._found) - MAX_NEAR_MISSES} more kinds that nearly match"

@@ -42,20 +42,20 @@ def broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
 
 
 OF_PYTHON = {each.__name__: each for each in (all, len, sorted, tuple, zip)}
-FUNCTIONS = {
+# The names that expressions may call.
+EXPRESSION_NAMES = {
     "__builtins__": OF_PYTHON,  # no others: an operand may be called input
     "broadcasts": broadcasts,
     "ceil": math.ceil,
     "prod": math.prod,
 }
-"""The names that expressions may call."""
 
-OPERANDS = re.compile(r"([A-Za-z_][\w ]*):(.*)", re.DOTALL)
+OPERAND_DECLARATION = re.compile(r"([A-Za-z_][\w ]*):(.*)", re.DOTALL)
 VALUE = re.compile(r"(\w+) = (.*)", re.DOTALL)
 ALTERNATIVE = re.compile(r"(?<!\S)\|(?!\S)")
 
+# A size that is compared with nothing.
 ANY = object()
-"""A size that is compared with nothing."""
 
 
 class _Open:
@@ -67,13 +67,13 @@ class _Open:
     __hash__ = None  # type: ignore[assignment]  # as of anything that compares otherwise
 
 
-OPEN = _Open()
+UNKNOWN_SIZE = _Open()
 
+# Any number of axes.
 MORE = "..."
-"""Any number of axes."""
 
+# Errors of an expression in which something is not known, or in which a kernel refuses more.
 UNDECIDED = (NameError, TypeError, IndexError, ZeroDivisionError)
-"""Errors of an expression in which something is not known, or in which a kernel refuses more."""
 
 
 class Expression(NamedTuple):
@@ -98,7 +98,7 @@ class Expression(NamedTuple):
                 found = eval(self.code, known)
             except UNDECIDED:
                 return None
-        return None if found is OPEN else found
+        return None if found is UNKNOWN_SIZE else found
 
 
 class Operand(NamedTuple):
@@ -158,7 +158,7 @@ def parsed(text: str) -> Declaration:
     values: dict[str, Expression] = {}
     conditions: list[Expression] = []
     for part in filter(None, map(str.strip, text.split(";"))):
-        if match := OPERANDS.fullmatch(part):
+        if match := OPERAND_DECLARATION.fullmatch(part):
             shape, _, where = " ".join(match[2].split()).partition(" if ")
             alternatives = ALTERNATIVE.split(shape)
             shapes = tuple(tuple(map(_expression, one.split())) for one in alternatives)
@@ -279,7 +279,7 @@ class _Check:
         self._declared, self._shapes, self._of = declared, shapes, of
         self._operands = [each for each in declared.operands if each.name in shapes]
         known = {name: _opened(shape) for name, shape in shapes.items() if shape is not None}
-        self._known: dict[Any, Any] = {**FUNCTIONS, **known, **of.attributes}
+        self._known: dict[Any, Any] = {**EXPRESSION_NAMES, **known, **of.attributes}
 
     def bind(self) -> None:
         """Give names the sizes that stand where they are first declared."""
@@ -330,8 +330,8 @@ class _Check:
             elif not isinstance(wanted, tuple):
                 if size != wanted:
                     return False
-            elif all(size != choice for choice in wanted if choice is not OPEN):
-                if all(choice is not OPEN for choice in wanted):
+            elif all(size != choice for choice in wanted if choice is not UNKNOWN_SIZE):
+                if all(choice is not UNKNOWN_SIZE for choice in wanted):
                     return False
                 decided = None
         return decided
@@ -340,7 +340,7 @@ class _Check:
         """Return the sizes that an expression stands for; ``None`` if their number is unknown."""
         if size.text.startswith("*"):
             several = size.value(self._known)
-            return None if several is None else [None if x is OPEN else x for x in several]
+            return None if several is None else [None if x is UNKNOWN_SIZE else x for x in several]
         is_any = size.symbol and size.text not in self._declared.shared
         value = size.value(self._known)
         return [ANY if is_any and value is None else value]
@@ -362,19 +362,21 @@ class _Check:
         source = next((name for name in others if self._shapes[name] is not None), "")
         found = [
             f"{name} = {_said(value) if isinstance(value, tuple) else value}"
-            for name in (*sorted(names - {but} - FUNCTIONS.keys()), source)
-            if (value := self._known.get(name)) is not None and value is not OPEN
+            for name in (*sorted(names - {but} - EXPRESSION_NAMES.keys()), source)
+            if (value := self._known.get(name)) is not None and value is not UNKNOWN_SIZE
         ]
         return f", where {', '.join(found)}" if found else ""
 
 
 def _opened(shape: Shape) -> tuple[Any, ...]:
     """Return a shape as expressions see it."""
-    return tuple(OPEN if size is None else size for size in shape) if None in shape else shape
+    return (
+        tuple(UNKNOWN_SIZE if size is None else size for size in shape) if None in shape else shape
+    )
 
 
 def _said(shape: Sequence[Any]) -> str:
-    sizes = ("?" if size is OPEN or size is None else str(size) for size in shape)
+    sizes = ("?" if size is UNKNOWN_SIZE or size is None else str(size) for size in shape)
     return f"[{', '.join(sizes)}]"
 
 

@@ -32,15 +32,15 @@ Host: TypeAlias = tuple[int, ...] | Literal["all"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+# The attribute of a kernel that names what its ``**attributes`` are passed on to.
+#
+# If it takes ``*inputs``, these go to the first of them: a function, or a namespace's by its
+# name.
 PASSES_ON = "_passes_on_to"
-"""The attribute of a kernel that names what its ``**attributes`` are passed on to.
-
-If it takes ``*inputs``, these go to the first of them: a function, or a namespace's by its name.
-"""
 
 
+# The attribute of a kernel that declares the shapes of its operands.
 SHAPES = "_operand_shapes"
-"""The attribute of a kernel that declares the shapes of its operands."""
 
 
 @dataclass(frozen=True)

@@ -105,8 +105,8 @@ class SessionOptions:
             raise AttributeError(
                 f"SessionOptions has no option {name!r}{did_you_mean(name, public)}"
             )
-        if name in KINDS:
-            kind, expected = KINDS[name]
+        if name in OPTION_TYPES:
+            kind, expected = OPTION_TYPES[name]
             try:
                 value = kind(value)
             except (TypeError, ValueError):
@@ -299,8 +299,8 @@ class SessionOptions:
         """Do nothing: there never is such a function."""
 
 
+# Defaults for a session's options.
 PROCESS_DEFAULTS: Final = {"intra_op_num_threads": 0}
-"""Defaults for a session's options."""
 
 
 def effective(options: SessionOptions) -> SessionOptions:
@@ -340,7 +340,8 @@ def _member(kind: type[enum.IntEnum]) -> tuple[Callable[[Any], Any], str]:
 FLAG: Final = _flag, "True or False"
 INTEGER: Final = operator.index, "an integer"
 
-KINDS: Final[Mapping[str, tuple[Callable[[Any], Any], str]]] = {
+# The conversion of an option's value to its type, which may refuse it; and the expected values.
+OPTION_TYPES: Final[Mapping[str, tuple[Callable[[Any], Any], str]]] = {
     "allowed_roots": (_listed, "a list of folders"),
     "check": FLAG,
     "disabled_transforms": (_listed, "a list of names"),
@@ -361,12 +362,11 @@ KINDS: Final[Mapping[str, tuple[Callable[[Any], Any], str]]] = {
     "use_deterministic_compute": FLAG,
     "use_per_session_threads": FLAG,
 }
-"""The conversion of an option's value to its type, which may refuse it; and the expected values."""
 
+# Fields that a copy of options has for itself.
 OWNED: Final = frozenset(
     {"operators", "_config", "_sizes", "_initializers", "_files", "_providers"}
 )
-"""Fields that a copy of options has for itself."""
 
 
 def checked(kind: type[Options], given: Any, name: str) -> Options:

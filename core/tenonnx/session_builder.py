@@ -37,11 +37,11 @@ from tenonnx.weights.registry import WeightRegistry, default_registry
 from tenonnx.weights.weight import weight_in
 from tenonnx.wellformed import check_names
 
+# The key under which a model's main graph has the reference that sees the model go.
 PARTING = "tenonnx.parting"
-"""The key under which a model's main graph has the reference that sees the model go."""
 
+# Metadata of models that says with which options to run them, as JSON.
 EMBEDDED = "ort_config"
-"""Metadata of models that says with which options to run them, as JSON."""
 
 
 def surroundings(options: SessionOptions) -> tuple[PluginSet, WeightRegistry]:
@@ -79,7 +79,7 @@ def read_model(
     return model
 
 
-class Prepared(NamedTuple):
+class PlacedModel(NamedTuple):
     """A model that is placed.
 
     Attributes:
@@ -103,7 +103,7 @@ def prepare(
     plugins: PluginSet,
     options: SessionOptions,
     disabled: Iterable[str],
-) -> Prepared:
+) -> PlacedModel:
     """Transform a model and place its nodes.
 
     Raises:
@@ -118,7 +118,7 @@ def prepare(
     part_with_weights(model)
     interruption.enter("nodes were placed")
     placed = place(model, providers, context.hosts)
-    return Prepared(model, placed, overridable, reports, transformed)
+    return PlacedModel(model, placed, overridable, reports, transformed)
 
 
 def program_of(
@@ -136,7 +136,7 @@ def program_of(
         return program, placement
 
 
-def save_contexts(made: Prepared, options: SessionOptions, source: str | None) -> None:
+def save_contexts(made: PlacedModel, options: SessionOptions, source: str | None) -> None:
     """Write the model with its compiled segments, if the options say so."""
     if options.entry(config.CONTEXT) == "1":
         from tenonnx import contexts  # few are
@@ -146,7 +146,7 @@ def save_contexts(made: Prepared, options: SessionOptions, source: str | None) -
 
 
 def parts_of(
-    made: Prepared, providers: list[Provider], program: Program, placement: Placement
+    made: PlacedModel, providers: list[Provider], program: Program, placement: Placement
 ) -> SessionParts:
     """Return the parts of a session whose model is compiled."""
     graph = made.model.graph

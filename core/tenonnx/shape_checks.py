@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from tenonnx.operators import Kernel
     from tenonnx.provider import Provider
 
+# The key under which a node remembers the requirements that are open, with their operands.
 OPEN_YET = "tenonnx.shape_checks"
-"""The key under which a node remembers the requirements that are open, with their operands."""
 
+# The same for those of a node that it replaced, with others.
 INHERITED = "tenonnx.shape_checks.inherited"
-"""The same for those of a node that it replaced, with others."""
 
 
 def requirement(kernel: Kernel, node: ir.Node) -> Requirement:
@@ -125,8 +125,8 @@ def checked(
     return Checked(call, parts) if parts else call
 
 
-MOST = 64
-"""Shapes that a step's call remembers as fitting."""
+# Shapes that a step's call remembers as fitting; with one more, it forgets the others.
+MAX_REMEMBERED_SHAPES = 64
 
 
 class Checked:
@@ -176,4 +176,8 @@ class Checked:
             key = number, required.key(given, self._decisive[number])
             if key not in self._fit:
                 required.decide(given)
-                self._fit = {**self._fit, key: None} if len(self._fit) < MOST else {key: None}
+                self._fit = (
+                    {**self._fit, key: None}
+                    if len(self._fit) < MAX_REMEMBERED_SHAPES
+                    else {key: None}
+                )

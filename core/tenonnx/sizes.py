@@ -24,13 +24,13 @@ Sizes: TypeAlias = tuple[int | None, ...]
 ANY: Final = -1
 UNKNOWN: Final[Sizes] = (ANY,)
 
+# The key under which a value remembers its sizes.
 SIZES: Final = "tenonnx.sizes"
-"""The key under which a value remembers its sizes."""
 
 CLASSICAL: Final = "ai.onnx.ml"
 
-LARGEST: Final = 64
-"""Elements of a constant that is taken for a shape, or for axes."""
+# Elements of a constant that is taken for a shape, or for axes.
+MAX_SHAPE_ELEMENTS: Final = 64
 
 Rule: TypeAlias = Callable[["ir.Node", Sequence[Sizes]], Sizes]
 """Return the sizes of a node's first output, by those of its inputs."""
@@ -44,7 +44,7 @@ def operand(node: ir.Node, position: int) -> ir.Value | None:
 def integers_of(value: ir.Value | None) -> tuple[int, ...] | None:
     """Return the constant list of integers that a value is, such as a shape or axes."""
     tensor = constant_of(value)
-    if tensor is None or len(tensor.shape) > 1 or tensor.size > LARGEST:
+    if tensor is None or len(tensor.shape) > 1 or tensor.size > MAX_SHAPE_ELEMENTS:
         return None
     array = array_of(tensor)
     return tuple(map(int, array.reshape(-1))) if array.dtype.kind in "iu" else None
@@ -84,7 +84,7 @@ def sizes_of(value: ir.Value | None) -> Sizes:
     while waiting:
         last = waiting[-1]
         node = None if SIZES in last.meta else last.producer()
-        rule = None if node is None else RULES.get((node.domain, node.op_type))
+        rule = None if node is None else SIZE_RULES.get((node.domain, node.op_type))
         given = [] if node is None or rule is None else node.inputs
         if before := [v for v in given if v is not None and SIZES not in v.meta]:
             waiting += before
@@ -304,7 +304,8 @@ def _named(rules: Mapping[str, Rule], domain: str = "") -> dict[tuple[str, str],
     return {(domain, name): rule for names, rule in rules.items() for name in names.split()}
 
 
-RULES: Final[Mapping[tuple[str, str], Rule]] = {
+# The results of ONNX's own inference for a node where it is fast, and of rules that it lacks.
+SIZE_RULES: Final[Mapping[tuple[str, str], Rule]] = {
     **_named(dict.fromkeys(UNARY, _first) | dict.fromkeys(BROADCASTING, _broadcasting)),
     **_named(dict.fromkeys(REDUCTIONS, _reduced)),
     **_named({
@@ -342,4 +343,3 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
         "OneHotEncoder": lambda _, given: (*given[0], None),
     }, CLASSICAL),
 }  # fmt: skip
-"""The results of ONNX's own inference for a node where it is fast, and of rules that it lacks."""

@@ -14,11 +14,10 @@ import threading
 from types import ModuleType
 from typing import Any
 
+# sympy, and the private module of onnx_ir 1.1 that reads names of it when it is imported.
+#
+# If another version reads such names elsewhere, sympy is imported then.
 PUT_OFF = ("sympy", "onnx_ir._symbolic_shapes")
-"""sympy, and the private module of onnx_ir 1.1 that reads names of it when it is imported.
-
-If another version reads such names elsewhere, sympy is imported then.
-"""
 
 _removing = threading.Lock()
 

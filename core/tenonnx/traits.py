@@ -14,6 +14,11 @@ def _named(operators: str) -> frozenset[str]:
     return frozenset(operators.split())
 
 
+# Activations: their parameters in order, with defaults.
+#
+# Their formulas are under the same names where they are compiled: numpy's in
+# ``tenonnx_array.nonlinear``, numba's in ``tenonnx_cpu.activation``, C's in
+# ``tenonnx_cuda.elementwise.expressions``.
 ACTIVATIONS: Final[Mapping[str, Mapping[str, float]]] = {
     "Celu": {"alpha": 1.0},
     "Elu": {"alpha": 1.0},
@@ -31,12 +36,6 @@ ACTIVATIONS: Final[Mapping[str, Mapping[str, float]]] = {
     "Tanh": {},
     "ThresholdedRelu": {"alpha": 1.0},
 }
-"""Activations: their parameters in order, with defaults.
-
-Their formulas are under the same names where they are compiled: numpy's in
-``tenonnx_array.nonlinear``, numba's in ``tenonnx_cpu.activation``, C's in
-``tenonnx_cuda.elementwise.expressions``.
-"""
 
 
 def parameters_of(activation: str, given: Sequence[float] = ()) -> list[float]:
@@ -44,50 +43,51 @@ def parameters_of(activation: str, given: Sequence[float] = ()) -> list[float]:
     return [*given, *[*ACTIVATIONS.get(activation, {}).values()][len(given) :]]
 
 
+# An element of the result depends on that element of the first input; others are parameters.
 UNARY: Final = frozenset(ACTIVATIONS) | _named(
     """
     Abs Acos Acosh Asin Asinh Atan Atanh BitwiseNot Cast Ceil Clip Cos Cosh Erf Exp Floor Identity
     IsInf IsNaN Log Neg Not Reciprocal Round Shrink Sign Sin Sinh Sqrt Tan
     """
 )
-"""An element of the result depends on that element of the first input; others are parameters."""
 
+# An element of the result depends on one element of each input; the inputs are broadcast.
 BROADCASTING: Final = _named(
     """
     Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual Less
     LessOrEqual Max Mean Min Mod Mul Or PRelu Pow Sub Sum Where Xor
     """
 )
-"""An element of the result depends on one element of each input; the inputs are broadcast."""
 
 ELEMENTWISE: Final = UNARY | BROADCASTING
 
+# The order of two inputs does not matter.
 COMMUTATIVE: Final = _named(
     "Add And BitwiseAnd BitwiseOr BitwiseXor Equal Max Mean Min Mul Or Sum Xor"
 )
-"""The order of two inputs does not matter."""
 
+# Elementwise operators that take an array library several passes, or a function.
 COSTLY: Final = frozenset(ACTIVATIONS) - {"Relu"} | _named("Erf Exp PRelu Pow")
-"""Elementwise operators that take an array library several passes, or a function."""
 
+# Operators with the same ``axes`` and ``keepdims``.
 REDUCTIONS: Final = _named(
     """
     ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd
     ReduceSum ReduceSumSquare
     """
 )
-"""Operators with the same ``axes`` and ``keepdims``."""
 
+# Two nodes, or two runs, may give different results.
 RANDOM: Final = _named(
     """
     Bernoulli Dropout Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike
     """
 )
-"""Two nodes, or two runs, may give different results."""
 
+# The result has the first input's elements in the same order.
 VIEWS: Final = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
-"""The result has the first input's elements in the same order."""
 
+# The inputs whose elements have the type of the first result's.
 TYPED_AS: Final[Mapping[str, slice]] = {
     **dict.fromkeys((UNARY | VIEWS | REDUCTIONS) - _named("Cast IsInf IsNaN"), slice(1)),
     **dict.fromkeys(
@@ -110,17 +110,17 @@ TYPED_AS: Final[Mapping[str, slice]] = {
     "RMSNormalization": slice(1, 2),
     "Where": slice(1, 3),
 }
-"""The inputs whose elements have the type of the first result's."""
 
+# Those of them whose every result has that type.
 ALL_TYPED_AS_FIRST: Final = _named("GRU LSTM RNN Split")
-"""Those of them whose every result has that type."""
 
+# Operators whose result is of booleans.
 BOOLEAN: Final = _named("And Equal Greater GreaterOrEqual IsInf IsNaN Less LessOrEqual Not Or Xor")
-"""Operators whose result is of booleans."""
 
+# Operators whose result is of int64.
 COUNTING: Final = _named("ArgMax ArgMin NonMaxSuppression NonZero Shape Size")
-"""Operators whose result is of int64."""
 
+# Operators by which exporters compute shapes; results are no larger than all inputs.
 SHAPE_ARITHMETIC: Final = _named(
     """
     Abs Add And Cast Ceil Concat Div Equal Floor Gather Greater GreaterOrEqual Identity Less
@@ -128,4 +128,3 @@ SHAPE_ARITHMETIC: Final = _named(
     Sqrt Squeeze Sub Unsqueeze Where
     """
 )
-"""Operators by which exporters compute shapes; results are no larger than all inputs."""

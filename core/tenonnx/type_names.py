@@ -9,11 +9,11 @@ import onnx_ir as ir
 
 from tenonnx.errors import InvalidGraph
 
+# Metadata of a value whose type onnx_ir has no class for: the type as a proto.
 TYPE: Final = "tenonnx.type"
-"""Metadata of a value whose type onnx_ir has no class for: the type as a proto."""
 
+# Metadata of inputs that a file says are scalars: whoever makes one up makes it of rank 0.
 SCALAR: Final = "tenonnx.scalar"
-"""Metadata of inputs that a file says are scalars: whoever makes one up makes it of rank 0."""
 
 
 def type_name(value_type: ir.TypeProtocol | None) -> str:

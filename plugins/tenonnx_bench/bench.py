@@ -50,9 +50,9 @@ RUN_COLUMNS = ("min", "p50", "p99", "runs/s", "ratio", "differs")
 def bench(
     context: typer.Context,
     model: arguments.Model,
-    providers: arguments.Contenders = arguments.NOTHING,
-    inputs: arguments.Inputs = arguments.NOTHING,
-    dims: arguments.Dims = arguments.NOTHING,
+    providers: arguments.Contenders = arguments.NO_VALUES,
+    inputs: arguments.Inputs = arguments.NO_VALUES,
+    dims: arguments.Dims = arguments.NO_VALUES,
     seed: arguments.Seed = 0,
     all_providers: Annotated[
         bool,
@@ -67,8 +67,8 @@ def bench(
     settle: arguments.Settle = 10.0,
     threads: arguments.Threads = 0,
     level: arguments.LevelChoice = arguments.Level.ALL,
-    without: arguments.Without = arguments.NOTHING,
-    roots: arguments.Roots = arguments.NOTHING,
+    without: arguments.Without = arguments.NO_VALUES,
+    roots: arguments.Roots = arguments.NO_VALUES,
     as_json: arguments.Json = False,
 ) -> None:
     """Open a model for every contender and run them in turn."""

@@ -84,8 +84,8 @@ def compare(
     peer: Annotated[
         Peer, typer.Option("--with", help="The runtime to compare with.")
     ] = Peer.ONNXRUNTIME,
-    inputs: arguments.Inputs = arguments.NOTHING,
-    dims: arguments.Dims = arguments.NOTHING,
+    inputs: arguments.Inputs = arguments.NO_VALUES,
+    dims: arguments.Dims = arguments.NO_VALUES,
     seed: arguments.Seed = 0,
     rtol: Annotated[
         float | None,
@@ -102,10 +102,10 @@ def compare(
     memory: Annotated[
         bool, typer.Option("--memory/--no-memory", help="Measure memory, too.")
     ] = True,
-    providers: arguments.Providers = arguments.NOTHING,
+    providers: arguments.Providers = arguments.NO_VALUES,
     level: arguments.LevelChoice = arguments.Level.ALL,
-    without: arguments.Without = arguments.NOTHING,
-    roots: arguments.Roots = arguments.NOTHING,
+    without: arguments.Without = arguments.NO_VALUES,
+    roots: arguments.Roots = arguments.NO_VALUES,
     as_json: arguments.Json = False,
 ) -> None:
     """Compare a model with another runtime."""

@@ -87,8 +87,8 @@ class Profile:
 def profile(
     context: typer.Context,
     model: arguments.Model,
-    inputs: arguments.Inputs = arguments.NOTHING,
-    dims: arguments.Dims = arguments.NOTHING,
+    inputs: arguments.Inputs = arguments.NO_VALUES,
+    dims: arguments.Dims = arguments.NO_VALUES,
     seed: arguments.Seed = 0,
     top: Annotated[int, typer.Option(help="How many nodes to show.", min=1)] = 20,
     runs: Annotated[int, typer.Option(help="Watched runs.", min=1)] = 10,
@@ -100,10 +100,10 @@ def profile(
     html: Annotated[
         str, typer.Option(metavar="OUT.html", help="Write a page with a timeline and all nodes.")
     ] = "",
-    providers: arguments.Providers = arguments.NOTHING,
+    providers: arguments.Providers = arguments.NO_VALUES,
     level: arguments.LevelChoice = arguments.Level.ALL,
-    without: arguments.Without = arguments.NOTHING,
-    roots: arguments.Roots = arguments.NOTHING,
+    without: arguments.Without = arguments.NO_VALUES,
+    roots: arguments.Roots = arguments.NO_VALUES,
     threads: arguments.Threads = 0,
     as_json: arguments.Json = False,
 ) -> None:

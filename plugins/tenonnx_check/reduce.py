@@ -75,16 +75,16 @@ def reduce(
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="OUT.onnx", help="The model to write.")
     ] = "reduced.onnx",
-    providers: arguments.Providers = arguments.NOTHING,
+    providers: arguments.Providers = arguments.NO_VALUES,
     against: Against = "cpu",
-    inputs: arguments.Inputs = arguments.NOTHING,
-    dims: arguments.Dims = arguments.NOTHING,
+    inputs: arguments.Inputs = arguments.NO_VALUES,
+    dims: arguments.Dims = arguments.NO_VALUES,
     seed: arguments.Seed = 0,
     rtol: Relative = None,
     atol: Absolute = None,
     level: arguments.LevelChoice = arguments.Level.ALL,
-    without: arguments.Without = arguments.NOTHING,
-    roots: arguments.Roots = arguments.NOTHING,
+    without: arguments.Without = arguments.NO_VALUES,
+    roots: arguments.Roots = arguments.NO_VALUES,
     threads: arguments.Threads = 0,
     run_seconds: RunSeconds = 60.0,
     seconds: Annotated[

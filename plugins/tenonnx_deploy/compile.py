@@ -43,10 +43,10 @@ def compile(  # noqa: A001 - the subcommand's name
         ),
     ] = "",
     force: arguments.Force = False,
-    providers: arguments.Providers = arguments.NOTHING,
+    providers: arguments.Providers = arguments.NO_VALUES,
     level: arguments.LevelChoice = arguments.Level.ALL,
-    without: arguments.Without = arguments.NOTHING,
-    roots: arguments.Roots = arguments.NOTHING,
+    without: arguments.Without = arguments.NO_VALUES,
+    roots: arguments.Roots = arguments.NO_VALUES,
     threads: Annotated[
         int, typer.Option(min=0, help="intra_op_num_threads of the sessions that open it.")
     ] = 0,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tenonnx.cli.arguments import NOTHING, Force, Json, Model, Roots
+from tenonnx.cli.arguments import NO_VALUES, Force, Json, Model, Roots
 from tenonnx.cli.output import check_targets, emit_json, lines, progress, size
 from tenonnx.cli.state import state_of
 
@@ -46,7 +46,7 @@ def convert(
         ),
     ] = "",
     force: Force = False,
-    roots: Roots = NOTHING,
+    roots: Roots = NO_VALUES,
     as_json: Json = False,
 ) -> None:
     """Convert a model."""

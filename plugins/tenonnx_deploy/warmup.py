@@ -36,12 +36,12 @@ Examples:
 def warmup(
     context: typer.Context,
     model: arguments.Model = "",
-    inputs: arguments.Inputs = arguments.NOTHING,
-    dims: arguments.Dims = arguments.NOTHING,
-    providers: arguments.Providers = arguments.NOTHING,
+    inputs: arguments.Inputs = arguments.NO_VALUES,
+    dims: arguments.Dims = arguments.NO_VALUES,
+    providers: arguments.Providers = arguments.NO_VALUES,
     level: arguments.LevelChoice = arguments.Level.ALL,
-    without: arguments.Without = arguments.NOTHING,
-    roots: arguments.Roots = arguments.NOTHING,
+    without: arguments.Without = arguments.NO_VALUES,
+    roots: arguments.Roots = arguments.NO_VALUES,
     as_json: arguments.Json = False,
 ) -> None:
     """Compile kernels ahead."""

@@ -43,21 +43,21 @@ MAX_CALLS = 12
 def explain(
     context: typer.Context,
     model: arguments.Model,
-    providers: arguments.Providers = arguments.NOTHING,
+    providers: arguments.Providers = arguments.NO_VALUES,
     nodes: Annotated[
         bool, typer.Option("--nodes", help="List every node that transforms removed or added.")
     ] = False,
     transform: Annotated[
         list[str],
         typer.Option(metavar="NAME", help="Show this transform alone; may be repeated."),
-    ] = arguments.NOTHING,
+    ] = arguments.NO_VALUES,
     html: Annotated[
         str,
         typer.Option(metavar="OUT.html", help="Write a page with the graph, colored by provider."),
     ] = "",
     level: arguments.LevelChoice = arguments.Level.ALL,
-    without: arguments.Without = arguments.NOTHING,
-    roots: arguments.Roots = arguments.NOTHING,
+    without: arguments.Without = arguments.NO_VALUES,
+    roots: arguments.Roots = arguments.NO_VALUES,
     as_json: arguments.Json = False,
 ) -> None:
     """Print a model's explanation."""

@@ -76,7 +76,7 @@ def generate(
     ] = 1.0,
     stop: Annotated[
         list[str], typer.Option(metavar="TEXT", help="End before this text; may be repeated.")
-    ] = arguments.NOTHING,
+    ] = arguments.NO_VALUES,
     json_schema: Annotated[
         str, typer.Option(metavar="FILE|JSON", help="Write JSON that fits this schema.")
     ] = "",
@@ -102,7 +102,7 @@ def generate(
     ] = -1,
     providers: Annotated[
         list[str], arguments.provider_option("Default: the folder's.")
-    ] = arguments.NOTHING,
+    ] = arguments.NO_VALUES,
     as_json: arguments.Json = False,
 ) -> None:
     """Generate text."""

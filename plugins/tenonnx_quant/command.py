@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tenonnx import InvalidArgument
-from tenonnx.cli.arguments import NOTHING, Force, Json, Model, Roots
+from tenonnx.cli.arguments import NO_VALUES, Force, Json, Model, Roots
 from tenonnx.cli.output import check_targets, emit_json, lines, progress, size
 from tenonnx.convert import Layout
 from tenonnx_quant import quantize as api
@@ -130,13 +130,13 @@ def quantize(
             "dynamic: integer or qdq.",
         ),
     ] = None,
-    operators: Operators = NOTHING,
-    exclude: Excluded = NOTHING,
+    operators: Operators = NO_VALUES,
+    exclude: Excluded = NO_VALUES,
     inline: Annotated[
         bool, typer.Option("--inline", help="Keep the weights inside the .onnx file.")
     ] = False,
     force: Force = False,
-    roots: Roots = NOTHING,
+    roots: Roots = NO_VALUES,
     as_json: Json = False,
 ) -> None:
     """Quantize a model."""

@@ -106,9 +106,9 @@ def serve(
         float,
         typer.Option(metavar="SECONDS", help="Time for running requests when it stops.", min=0),
     ] = 30.0,
-    providers: arguments.Providers = arguments.NOTHING,
+    providers: arguments.Providers = arguments.NO_VALUES,
     level: arguments.LevelChoice = arguments.Level.ALL,
-    without: arguments.Without = arguments.NOTHING,
+    without: arguments.Without = arguments.NO_VALUES,
     certificate: Annotated[
         str, typer.Option("--tls-cert", metavar="FILE", help="Use TLS with this PEM certificate.")
     ] = "",

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.cores import GROUPS, OWN, Path, control_groups, text_of
+from tenonnx.cores import GROUPS, OWN_GROUPS, Path, control_groups, text_of
 from tenonnx.memory import allowed
 from tenonnx.operators import Namespace
 
@@ -64,7 +64,7 @@ def available_memory() -> float:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def _left_in_groups(own: Path = OWN, groups: Path = GROUPS) -> float:
+def _left_in_groups(own: Path = OWN_GROUPS, groups: Path = GROUPS) -> float:
     """Bytes left to the process's control groups, as in a container, not counting its cache."""
     return min((_left(*group) for group in control_groups("memory", own, groups)), default=math.inf)
 

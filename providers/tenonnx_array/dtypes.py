@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.weights.storage import PLAIN
+from tenonnx.weights.storage import NUMPY_TYPES
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-OWN = tuple(dtype for _, dtype in PLAIN.values())
+OWN = tuple(dtype for _, dtype in NUMPY_TYPES.values())
 """The element types that numpy has."""
 
 STRING, STRINGS = 8, np.dtype(object)
@@ -37,8 +37,8 @@ def dtype_of(data_type: int) -> np.dtype[Any]:
     """
     if data_type not in NUMBERS:
         raise ValueError(f"expected an element type from 1 to {max(NUMBERS)}, found {data_type}")
-    if data_type in PLAIN:
-        return PLAIN[data_type][1]
+    if data_type in NUMPY_TYPES:
+        return NUMPY_TYPES[data_type][1]
     if data_type == STRING:
         return STRINGS
     import onnx_ir as ir

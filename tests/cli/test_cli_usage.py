@@ -8,20 +8,20 @@ from small import Cli
 from typer.testing import CliRunner
 
 from tenonnx.cli.app import app
-from tenonnx.cli.failures import MEANINGS
+from tenonnx.cli.failures import EXIT_CODE_MEANINGS
 from tenonnx.cli.usage import _broken
 
 
 def test_help_explains_every_exit_code(cli: Cli) -> None:
     result = cli("--help")
     assert result.exit_code == 0
-    for code, meaning in MEANINGS.items():
+    for code, meaning in EXIT_CODE_MEANINGS.items():
         assert f"{code:>3}  {meaning}" in result.stdout
 
 
 def test_the_documentation_explains_every_exit_code() -> None:
     text = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
-    for code, meaning in MEANINGS.items():
+    for code, meaning in EXIT_CODE_MEANINGS.items():
         assert f"| {code} | {meaning} |" in text
 
 

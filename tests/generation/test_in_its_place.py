@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tenonnx.as_onnxruntime.folders import GROUP
+from tenonnx.as_onnxruntime.folders import STAND_IN_GROUP
 
 PROGRAM = """
 import sys
@@ -30,7 +30,7 @@ print(len(generator.get_sequence(0)))
 
 
 @pytest.mark.skipif(
-    not importlib.metadata.entry_points(group=GROUP),
+    not importlib.metadata.entry_points(group=STAND_IN_GROUP),
     reason="this installation is older than the entry point: repeat pip install -e",
 )
 def test_programs_that_import_it_get_this(tmp_path: Path, folder: Path) -> None:

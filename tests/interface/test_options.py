@@ -92,7 +92,7 @@ def test_what_is_refused_says_why(key: str) -> None:
         options.add_session_config_entry(key, "1")
 
 
-@pytest.mark.parametrize(("key", "name"), config.ATTRIBUTES.items())
+@pytest.mark.parametrize(("key", "name"), config.ENTRY_ATTRIBUTES.items())
 def test_entries_that_are_attributes_set_them(key: str, name: str) -> None:
     options = tenonnx.SessionOptions()
     before = getattr(options, name)

@@ -13,7 +13,7 @@ from onnx import helper
 from tenonnx.graph import nodes
 from tenonnx.load import load
 from tenonnx.loading.long_lists import LongList, read
-from tenonnx.loading.wire import LONG
+from tenonnx.loading.wire import MAX_PROTOBUF_LIST_BYTES
 from tenonnx.weights.registry import WeightRegistry
 
 TP = onnx.TensorProto
@@ -121,9 +121,11 @@ def test_long_lists_are_as_in_the_file_wherever_they_are(registry: WeightRegistr
 
 
 def test_short_lists_and_documented_ones_are_left_to_protobuf(registry: WeightRegistry) -> None:
-    proto = made(short=[1] * (LONG // 2 - 20), long=[1] * LONG)
+    proto = made(
+        short=[1] * (MAX_PROTOBUF_LIST_BYTES // 2 - 20), long=[1] * MAX_PROTOBUF_LIST_BYTES
+    )
     proto.graph.node[1].attribute.add().CopyFrom(
-        helper.make_attribute("told", [1] * LONG, doc_string="what it is")
+        helper.make_attribute("told", [1] * MAX_PROTOBUF_LIST_BYTES, doc_string="what it is")
     )
     attributes = load(proto.SerializeToString(), registry).graph[1].attributes
     assert type(attributes["long"].value) is LongList

@@ -17,7 +17,13 @@ from onnx import helper, numpy_helper
 
 from tenonnx.errors import InvalidGraph, InvalidProtobuf
 from tenonnx.load import load
-from tenonnx.loading.wire import LONG, MAX_DEPTH, THRESHOLD, Skeleton, skim
+from tenonnx.loading.wire import (
+    MAX_NESTED_MESSAGES,
+    MAX_PROTOBUF_LIST_BYTES,
+    THRESHOLD,
+    Skeleton,
+    skim,
+)
 from tenonnx.weights.registry import WeightRegistry
 
 TP = onnx.TensorProto
@@ -262,7 +268,7 @@ def test_malformed_bytes_say_where_and_what(data: bytes, message: str) -> None:
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("depth", [30, MAX_DEPTH, 10_000])
+@pytest.mark.parametrize("depth", [30, MAX_NESTED_MESSAGES, 10_000])
 def test_hostile_nesting(registry: WeightRegistry, depth: int) -> None:
     graph = FILLER
     for _ in range(depth):
@@ -337,7 +343,7 @@ def test_attributes_of_numbers_and_words_are_not_looked_into(content: Any) -> No
     (kept,) = onnx.ModelProto.FromString(skim(memoryview(whole)).data).graph.node
     many, one = sorted(kept.attribute, key=lambda attribute: attribute.name)
     written = next(a for a in node.attribute if a.name == "many")
-    assert (many == written) == (written.ByteSize() <= LONG)
+    assert (many == written) == (written.ByteSize() <= MAX_PROTOBUF_LIST_BYTES)
     assert one.t.data_location == TP.EXTERNAL
     place = whole.index(written.SerializeToString()) + len(b"\n\x04many")
     broken = whole[:place] + b"\xff" * 11 + whole[place + 11 :]

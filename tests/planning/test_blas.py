@@ -173,7 +173,7 @@ def test_with_openmp_a_thread_bounds_itself(get: Any, monkeypatch: pytest.Monkey
 
 
 def test_numpy_over_another_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blas, "NAMES", ("mkl_{}",))
+    monkeypatch.setattr(blas, "OPENBLAS_NAMES", ("mkl_{}",))
     assert blas.openblas.__wrapped__() is None
     monkeypatch.setattr(blas, "openblas", lambda: None)
     blas._bounds.cache_clear()

@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenonnx.weights.constants import PIECE, constants
+from tenonnx.weights.constants import MAX_JOINED_BYTES, constants
 from tenonnx.weights.registry import WeightRegistry
-from tenonnx.weights.storage import UINT8, WORD
+from tenonnx.weights.storage import SMALL_WEIGHT_ALIGNMENT, UINT8
 
 FLOAT = 1
 
@@ -34,13 +34,15 @@ def test_content_of_two_types_lies_there_once() -> None:
 
 
 def test_pieces_are_short_and_words_aligned() -> None:
-    count = 3 * PIECE // WORD
+    count = 3 * MAX_JOINED_BYTES // SMALL_WEIGHT_ALIGNMENT
     given_ = [(b"%08d" % number, UINT8, (8,)) for number in range(count)]
     registry = WeightRegistry()
     found = constants(registry, given_)
     assert len({id(weight.storage) for weight in found}) == 3
-    assert max(weight.storage.size for weight in found) == PIECE
-    assert {(weight.storage.address + weight.offset) % WORD for weight in found} == {0}
+    assert max(weight.storage.size for weight in found) == MAX_JOINED_BYTES
+    assert {
+        (weight.storage.address + weight.offset) % SMALL_WEIGHT_ALIGNMENT for weight in found
+    } == {0}
     places = [(weight.storage.address, weight.offset) for weight in found]
     assert all(one < other for one, other in itertools.pairwise(sorted(places)))
     del found

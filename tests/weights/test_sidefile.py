@@ -20,7 +20,7 @@ from sides import FLOAT, content, ramp, write
 
 from tenonnx.weights import sidefile
 from tenonnx.weights.registry import WeightRegistry
-from tenonnx.weights.sidefile import HEADER, HEADER_BYTES, MAGIC, SideFiles, checksum_of
+from tenonnx.weights.sidefile import HEADER_BYTES, MAGIC, SIDE_FILE_HEADER, SideFiles, checksum_of
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -62,7 +62,7 @@ def damage_magic(data: bytearray) -> None:
 
 
 def damage_header(data: bytearray) -> None:
-    data[HEADER.size + 3] ^= 1
+    data[SIDE_FILE_HEADER.size + 3] ^= 1
 
 
 def damage_start(data: bytearray) -> None:
@@ -96,8 +96,8 @@ def damage_to_stub(data: bytearray) -> None:
 
 def damage_to_nonsense(data: bytearray) -> None:
     text = json.dumps({"dtype": 77, "shape": "no"}).encode()
-    data[: HEADER.size] = HEADER.pack(MAGIC, 0, zlib.crc32(text), len(text))
-    data[HEADER.size : HEADER.size + len(text)] = text
+    data[: SIDE_FILE_HEADER.size] = SIDE_FILE_HEADER.pack(MAGIC, 0, zlib.crc32(text), len(text))
+    data[SIDE_FILE_HEADER.size : SIDE_FILE_HEADER.size + len(text)] = text
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from sides import COUNT, FLOAT, names, ramp, write
 from planting import FILES, FOLDERS, to_pipe
 from tenonnx.weights import trusted
 from tenonnx.weights.registry import WeightRegistry
-from tenonnx.weights.sidefile import HEADER, MAGIC, SideFiles
+from tenonnx.weights.sidefile import MAGIC, SIDE_FILE_HEADER, SideFiles
 
 
 @pytest.fixture
@@ -78,10 +78,10 @@ def test_planted_drafts(kind: str, folder: Path, tmp_path: Path) -> None:
 )
 def test_headers_that_are_whole_and_wrong(numbers: bytes, planted: Path) -> None:
     content = bytearray(planted.read_bytes())
-    _, checksum, _, _ = HEADER.unpack_from(content)
+    _, checksum, _, _ = SIDE_FILE_HEADER.unpack_from(content)
     text = numbers + b"\nkey"
-    content[: HEADER.size + len(text)] = (
-        HEADER.pack(MAGIC, checksum, zlib.crc32(text), len(text)) + text
+    content[: SIDE_FILE_HEADER.size + len(text)] = (
+        SIDE_FILE_HEADER.pack(MAGIC, checksum, zlib.crc32(text), len(text)) + text
     )
     planted.write_bytes(content)
     assert SideFiles(planted.parent).find("key", "name") is None
@@ -90,7 +90,7 @@ def test_headers_that_are_whole_and_wrong(numbers: bytes, planted: Path) -> None
 
 def test_a_header_that_claims_to_be_longer_than_it_is(planted: Path) -> None:
     content: Any = bytearray(planted.read_bytes())
-    struct.pack_into("<I", content, HEADER.size - 4, 0xFFFFFFFF)
+    struct.pack_into("<I", content, SIDE_FILE_HEADER.size - 4, 0xFFFFFFFF)
     planted.write_bytes(content)
     assert SideFiles(planted.parent).find("key", "name") is None
 

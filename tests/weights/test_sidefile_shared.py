@@ -74,11 +74,11 @@ def test_a_process_that_dies_while_writing_leaves_nothing_to_see(tmp_path: Path)
     assert other is not None
     assert names(side) == [".weight"], "the next writer sweeps the draft away"
     assert spawn(tmp_path).communicate(timeout=100)[0] == "derived True\n"
-    assert time.monotonic() - begin < draft.PATIENCE / 2
+    assert time.monotonic() - begin < draft.WRITER_WAIT_SECONDS / 2
 
 
 def test_patience_ends(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draft, "PATIENCE", 0.1)
+    monkeypatch.setattr(draft, "WRITER_WAIT_SECONDS", 0.1)
     held, done = threading.Event(), threading.Event()
 
     def hold(out: Any) -> None:

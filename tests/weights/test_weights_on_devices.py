@@ -18,7 +18,7 @@ from places import (
 )
 
 from tenonnx.weights.registry import WeightRegistry
-from tenonnx.weights.storage import PIECE_BYTES, byte_size, unpack
+from tenonnx.weights.storage import UNPACKED_PIECE_BYTES, byte_size, unpack
 
 
 @pytest.mark.parametrize("offset", [0, 1, 3, 4, 6])
@@ -119,13 +119,13 @@ def test_elements_below_a_byte_stay_packed_until_a_device_wants_them(
 
 @pytest.mark.parametrize("dtype", PACKED, ids=str)
 def test_unpacking_goes_piece_by_piece(registry: WeightRegistry, dtype: ir.DataType) -> None:
-    count = 2 * PIECE_BYTES * 8 // dtype.bitwidth + 5
+    count = 2 * UNPACKED_PIECE_BYTES * 8 // dtype.bitwidth + 5
     size = byte_size(dtype, (count,))
     content = np.random.default_rng(2).integers(0, 1 << 6, size, np.uint8)
     content[-1] = 0
     weight = registry.view(registry.from_buffer(content), 0, size, dtype, (count,))
     found = weight.on(Host())
-    for start in (0, PIECE_BYTES, 2 * PIECE_BYTES):
+    for start in (0, UNPACKED_PIECE_BYTES, 2 * UNPACKED_PIECE_BYTES):
         first = start * 8 // dtype.bitwidth
         piece = content[start : start + 6].tobytes()
         expected = unpacked_bits(piece, dtype.bitwidth, min(8, count - first))

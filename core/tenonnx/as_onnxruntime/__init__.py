@@ -18,5 +18,5 @@ from tenonnx.as_onnxruntime.standing import attributes_of
 
 __all__ = ["VERSION", "attributes_of", "install"]
 
+# onnxruntime's version whose API this is; programs choose what they do by it.
 VERSION: Final = "1.32.0"
-"""onnxruntime's version whose API this is; programs choose what they do by it."""

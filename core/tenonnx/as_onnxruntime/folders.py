@@ -13,11 +13,11 @@ from typing import Final
 
 from tenonnx.errors import Fail
 
-GROUP: Final = "tenonnx.as_onnxruntime"
-"""Entry points: a package that stands for one of another library, and the package it lies in."""
+# Entry points: a package that stands for one of another library, and the package it lies in.
+STAND_IN_GROUP: Final = "tenonnx.as_onnxruntime"
 
+# The variable that, when it is 0, leaves child processes the onnxruntime that is installed.
 SWITCH: Final = "TENONNX_AS_ONNXRUNTIME"
-"""The variable that, when it is 0, leaves child processes the onnxruntime that is installed."""
 
 OURS: Final = Path(__file__).parent / "stand_ins"
 
@@ -54,7 +54,7 @@ def announce() -> None:
 
 def _folders() -> list[str]:
     """Return the folder of tenonnx and those of plug-ins."""
-    packages = {point.value for point in importlib.metadata.entry_points(group=GROUP)}
+    packages = {point.value for point in importlib.metadata.entry_points(group=STAND_IN_GROUP)}
     specs = map(importlib.util.find_spec, sorted(packages))
     places = [place for spec in specs if spec for place in spec.submodule_search_locations or ()]
     return [str(OURS), *places]

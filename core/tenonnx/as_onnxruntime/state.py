@@ -24,8 +24,8 @@ __all__ = [
 ]
 
 LAST_VERSION = 2**31 - 1
-NAMES = {number: name for name, number in reversed(DEVICE_TYPES.items())}
-"""Names of device types by their numbers: of several, the first."""
+# Of several names of a number, the first.
+DEVICE_NAMES = {number: name for name, number in reversed(DEVICE_TYPES.items())}
 
 
 class OrtDevice(NamedDevice):
@@ -40,7 +40,7 @@ class OrtDevice(NamedDevice):
     def __init__(self, device_type: int, memory_type: int, *place: int) -> None:
         del memory_type  # there is but one
         *vendor, number = place
-        super().__init__(NAMES[device_type], number, vendor[0] if vendor else 0)
+        super().__init__(DEVICE_NAMES[device_type], number, vendor[0] if vendor else 0)
 
     @staticmethod
     def cpu() -> int:

@@ -10,13 +10,15 @@ import typer
 from typer.core import TyperGroup
 
 from tenonnx.cli import doctor, inspect, plugins, providers, run
-from tenonnx.cli.arguments import NOTHING
-from tenonnx.cli.failures import MEANINGS, explained, quiet_end
+from tenonnx.cli.arguments import NO_VALUES
+from tenonnx.cli.failures import EXIT_CODE_MEANINGS, explained, quiet_end
 from tenonnx.cli.output import UNLIMITED, say
 from tenonnx.cli.state import State, state_of
 from tenonnx.cli.usage import Command, FittingHelp, plain_error
 
-CODES = "\n".join(f"  {code.value:>3}  {meaning}" for code, meaning in MEANINGS.items())
+EXIT_CODE_LINES = "\n".join(
+    f"  {code.value:>3}  {meaning}" for code, meaning in EXIT_CODE_MEANINGS.items()
+)
 
 HELP = f"""Runs, inspects, measures and serves ONNX models.
 
@@ -29,7 +31,7 @@ Examples:
 
 \b
 Exit codes:
-{CODES}
+{EXIT_CODE_LINES}
 """
 
 
@@ -171,7 +173,7 @@ def tenonnx_options(
             is_eager=True,
             callback=_take_plugins,
         ),
-    ] = NOTHING,
+    ] = NO_VALUES,
     no_plugin: Annotated[
         list[str],
         typer.Option(
@@ -180,7 +182,7 @@ def tenonnx_options(
             is_eager=True,
             callback=_take_without,
         ),
-    ] = NOTHING,
+    ] = NO_VALUES,
     observe: Annotated[
         list[str],
         typer.Option(
@@ -189,7 +191,7 @@ def tenonnx_options(
             is_eager=True,
             callback=_take_observers,
         ),
-    ] = NOTHING,
+    ] = NO_VALUES,
     verbose: Annotated[
         int,
         typer.Option(

@@ -9,8 +9,8 @@ import typer
 
 from tenonnx.cli import completion
 
-NOTHING: Final[list[str]] = []
-"""The default of options that may be repeated; typer hands out a list of its own every time."""
+# The default of options that may be repeated; typer hands out a list of its own every time.
+NO_VALUES: Final[list[str]] = []
 
 
 class Level(enum.StrEnum):

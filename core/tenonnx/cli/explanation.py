@@ -21,8 +21,8 @@ from tenonnx.planning.values import NodeInfo, described
 from tenonnx.plugins.choosing import ProviderRequest, choose_providers, host_providers
 from tenonnx.transforms import Transform, TransformContext, run_transforms
 
+# Letters of an attribute that are shown.
 SHOWN: Final = 60
-"""Letters of an attribute that are shown."""
 
 Doing = Callable[[str, float], None]
 

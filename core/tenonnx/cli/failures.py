@@ -34,7 +34,7 @@ class Code(enum.IntEnum):
     BROKEN_PIPE = 141
 
 
-MEANINGS = {
+EXIT_CODE_MEANINGS = {
     Code.OK: "all is well",
     Code.PROBLEM: "doctor, compare, check or reduce found a problem",
     Code.USAGE: "wrong usage: an option, an input, a provider's name, a file to write",
@@ -65,6 +65,7 @@ def code_of(error: errors.TenonnxError) -> Code:
     return next((_CODES[kind] for kind in type(error).__mro__ if kind in _CODES), Code.RUN)
 
 
+# Patterns of remedies in Python, and the same remedies in options of the command.
 IN_OPTIONS: Final = (
     (r"SessionOptions\(allowed_roots=\[(.+)\]\)\.?", r"--allow-root \1"),
     (r"SessionOptions\(disabled_transforms=\[(.+)\]\)", r"--disable-transform \1"),
@@ -78,7 +79,6 @@ IN_OPTIONS: Final = (
     (r"add an axis: .+\[None\]", "write the file again: numpy.save(FILE, ARRAY[None])"),
     (r"; tenonnx_ray\.fetched\(address\) returns a path", ""),
 )
-"""Patterns of remedies in Python, and the same remedies in options of the command."""
 
 
 def in_options(hint: str) -> str:

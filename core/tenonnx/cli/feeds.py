@@ -16,12 +16,12 @@ from tenonnx.interface.signature import describe
 from tenonnx.type_names import SCALAR
 
 RANDOM = "random"
-FORMS = "NAME=FILE.npy, NAME=FILE.npz, NAME=random, NAME=VALUE, FILE.npz or random"
+INPUT_FORMS = "NAME=FILE.npy, NAME=FILE.npz, NAME=random, NAME=VALUE, FILE.npz or random"
+# Random integers are below it: small enough to be indices, sizes and token ids.
 HIGHEST = 8
-"""Random integers are below it: small enough to be indices, sizes and token ids."""
 
+# The greatest size that ONNX and numpy have a number for.
 LARGEST_SIZE = 2**63 - 1
-"""The greatest size that ONNX and numpy have a number for."""
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -162,7 +162,7 @@ def _split(text: str, names: Mapping[str, Any]) -> tuple[str | None, str]:
     if equals:
         return name, source
     if text != RANDOM and not text.endswith(".npz"):
-        raise InvalidArgument(f"--input {text}: expected {FORMS}")
+        raise InvalidArgument(f"--input {text}: expected {INPUT_FORMS}")
     return None, text
 
 
@@ -182,7 +182,7 @@ def _parse(text: str, value: ir.Value) -> NDArray:
     try:
         content = json.loads(text)
     except ValueError:
-        raise InvalidArgument(f"--input {value.name}={text}: expected {FORMS}") from None
+        raise InvalidArgument(f"--input {value.name}={text}: expected {INPUT_FORMS}") from None
     if not isinstance(value.type, ir.TensorType):
         raise InvalidArgument(f"input {value.name!r} is {describe(value).type}, no tensor")
     try:

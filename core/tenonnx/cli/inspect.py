@@ -34,14 +34,14 @@ Examples:
 def inspect(
     context: typer.Context,
     model: arguments.Model,
-    providers: arguments.Providers = arguments.NOTHING,
+    providers: arguments.Providers = arguments.NO_VALUES,
     weights: Annotated[
         int, typer.Option(metavar="N", help="How many of the biggest weights to list.", min=0)
     ] = 10,
     nodes: Annotated[bool, typer.Option("--nodes", help="List every node, as it runs.")] = False,
     level: arguments.LevelChoice = arguments.Level.ALL,
-    without: arguments.Without = arguments.NOTHING,
-    roots: arguments.Roots = arguments.NOTHING,
+    without: arguments.Without = arguments.NO_VALUES,
+    roots: arguments.Roots = arguments.NO_VALUES,
     as_json: arguments.Json = False,
 ) -> None:
     """Print all that can be said of a model without running it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from pathlib import Path
 
-from tenonnx.cores import GROUPS, OWN, control_groups
+from tenonnx.cores import GROUPS, OWN_GROUPS, control_groups
 
 try:
     import resource
@@ -18,8 +18,8 @@ else:
     }
 
 ROLLUP = Path("/proc/self/smaps_rollup")
+# The file of a control group that holds its limit, by version.
 LIMIT_FILES = {1: "memory.limit_in_bytes", 2: "memory.max"}
-"""The file of a control group that holds its limit, by version."""
 
 
 def private_bytes() -> int | None:
@@ -54,7 +54,7 @@ def limits() -> dict[str, int]:
     return found
 
 
-def cgroup_limit(own: str | Path = OWN, groups: str | Path = GROUPS) -> int | None:
+def cgroup_limit(own: str | Path = OWN_GROUPS, groups: str | Path = GROUPS) -> int | None:
     """Return the lowest limit of ``control_groups``; ``None`` if none has one."""
     found = control_groups("memory", own, groups)
     limits = [_read_limit(Path(group, LIMIT_FILES[version])) for group, version in found]

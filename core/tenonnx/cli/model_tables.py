@@ -6,10 +6,10 @@ from typing import Any
 
 from tenonnx.cli.output import lines, table, title
 
-STAGES = ("in the model", "as it runs")
+STAGE_COLUMNS = ("in the model", "as it runs")
 
+# Nodes named with each reason for not being where they were wanted.
 MAX_SHOWN = 5
-"""Nodes named with each reason for not being where they were wanted."""
 
 
 def print_operators(before: dict[str, int], after: dict[str, int]) -> None:
@@ -19,7 +19,7 @@ def print_operators(before: dict[str, int], after: dict[str, int]) -> None:
         return
     names = dict.fromkeys([*before, *after])
     rows = [(name, before.get(name, 0), after.get(name, 0)) for name in names]
-    table(("operator", *STAGES), rows, right=STAGES)
+    table(("operator", *STAGE_COLUMNS), rows, right=STAGE_COLUMNS)
 
 
 def print_placement(placement: dict[str, Any], *, every: bool) -> None:

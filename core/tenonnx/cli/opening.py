@@ -33,8 +33,8 @@ def kept_plans() -> list[Path]:
     return files(PLANS)
 
 
+# Between two looks at whether kernels are compiled.
 POLL_SECONDS = 0.05
-"""Between two looks at whether kernels are compiled."""
 
 
 @dataclass(frozen=True)

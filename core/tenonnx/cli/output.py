@@ -18,11 +18,11 @@ from rich.text import Text
 
 from tenonnx.errors import Fail, InvalidArgument
 
+# Columns of sentences that no terminal shows: nothing is wrapped, so that grep finds it.
 UNLIMITED = 100_000
-"""Columns of sentences that no terminal shows: nothing is wrapped, so that grep finds it."""
 
+# Columns of tables where neither ``COLUMNS`` nor a terminal says how many there are.
 WIDTH = 100
-"""Columns of tables where neither ``COLUMNS`` nor a terminal says how many there are."""
 
 REFRESH_SECONDS = 0.1
 

@@ -26,8 +26,8 @@ Examples:
   tenonnx providers --json | jq '.[].name'
 """
 
-FEW: Final = 4
-"""Options that are listed in their provider's row; of more, it says how many."""
+# A provider with more options gets their number instead of their names.
+MAX_LISTED_OPTIONS: Final = 4
 
 Options: TypeAlias = Annotated[
     bool, typer.Option("--options", help="List every option: its default, and what it means.")
@@ -61,7 +61,7 @@ def providers(context: typer.Context, options: Options = False, as_json: Json = 
 
 
 def _some(options: dict[str, Any]) -> str:
-    if len(options) > FEW:
+    if len(options) > MAX_LISTED_OPTIONS:
         return f"{len(options)}, see --options"
     return ", ".join(f"{name}={value}" for name, value in options.items())
 

@@ -13,8 +13,8 @@ import numpy as np
 from tenonnx.cli.output import shape_text
 from tenonnx.errors import Fail, InvalidArgument
 
-FIRST = 6
-"""Values that a summary shows of an output that it cannot reduce to a range."""
+# Values that a summary shows of an output that it cannot reduce to a range.
+MAX_SHOWN_VALUES = 6
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -32,7 +32,7 @@ def describe_output(name: str, value: Any) -> dict[str, Any]:
     dtype = "string" if value.dtype == object else str(value.dtype)
     summary: dict[str, Any] = {"name": name, "dtype": dtype, "shape": list(value.shape)}
     flat = value.reshape(-1)
-    summary["first"] = [_plain(element) for element in flat[:FIRST]]
+    summary["first"] = [_plain(element) for element in flat[:MAX_SHOWN_VALUES]]
     if value.dtype == bool:
         summary["true"] = int(np.count_nonzero(flat))
     elif value.dtype.kind not in "OUSc" and value.size:
@@ -67,8 +67,8 @@ def summary_line(described: Mapping[str, Any]) -> str:
     parts = [f"{key} {described[key]:.6g}" for key in ("min", "mean", "max") if key in described]
     parts += [f"{described[key]} {key}" for key in ("nan", "inf") if key in described]
     count = int(np.prod(described["shape"], dtype=np.int64))
-    if shown and (not parts or count <= FIRST):
-        return ", ".join(shown) + (", ..." if count > FIRST else "")
+    if shown and (not parts or count <= MAX_SHOWN_VALUES):
+        return ", ".join(shown) + (", ..." if count > MAX_SHOWN_VALUES else "")
     return "  ".join(parts)
 
 
@@ -148,10 +148,12 @@ def describe_all(outputs: Mapping[str, Any]) -> list[dict[str, Any]]:
     for name, value in outputs.items():
         described.append(describe_output(name, value))
         if isinstance(value, list):
-            elements = {f"{name}[{i}]": element for i, element in enumerate(value[:FIRST])}
+            elements = {
+                f"{name}[{i}]": element for i, element in enumerate(value[:MAX_SHOWN_VALUES])
+            }
             described += describe_all(elements)
         elif isinstance(value, dict):
-            items = list(value.items())[:FIRST]
+            items = list(value.items())[:MAX_SHOWN_VALUES]
             described[-1]["first"] = [f"{k}: {v}" for k, v in items]
     return described
 

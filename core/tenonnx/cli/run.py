@@ -31,16 +31,16 @@ Examples:
 def run(
     context: typer.Context,
     model: arguments.Model,
-    inputs: arguments.Inputs = arguments.NOTHING,
-    dims: arguments.Dims = arguments.NOTHING,
+    inputs: arguments.Inputs = arguments.NO_VALUES,
+    dims: arguments.Dims = arguments.NO_VALUES,
     seed: arguments.Seed = 0,
-    providers: arguments.Providers = arguments.NOTHING,
+    providers: arguments.Providers = arguments.NO_VALUES,
     output: arguments.Output = "",
     threads: arguments.Threads = 0,
     repeat: Annotated[int, typer.Option(help="How many times to run.", min=1)] = 1,
     level: arguments.LevelChoice = arguments.Level.ALL,
-    without: arguments.Without = arguments.NOTHING,
-    roots: arguments.Roots = arguments.NOTHING,
+    without: arguments.Without = arguments.NO_VALUES,
+    roots: arguments.Roots = arguments.NO_VALUES,
     as_json: arguments.Json = False,
 ) -> None:
     """Feed a model, run it, describe and save its outputs."""

@@ -14,14 +14,14 @@ from typing import Final
 
 from rich.cells import cell_len, chop_cells
 
+# Columns between two columns; one where that is all the room there is.
 GAP: Final = 2
-"""Columns between two columns; one where that is all the room there is."""
 
-WORD: Final = 28
-"""Columns that a column of text has before anything is left out, and a word before it is broken."""
+# Columns that a column of text has before anything is left out, and a word before it is broken.
+MIN_TEXT_COLUMNS: Final = 28
 
+# A cell's pieces: spaces, or what ends where a path or a name may be broken.
 PIECES: Final = re.compile(r"\s+|[^\s/.,_:;=(\[+]*[/.,_:;=(\[+]*")
-"""A cell's pieces: spaces, or what ends where a path or a name may be broken."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Column:
     @property
     def readable(self) -> int:
         """Columns of the terminal that it takes before others are left out."""
-        return self.width if self.right else max(self.least, min(self.width, WORD))
+        return self.width if self.right else max(self.least, min(self.width, MIN_TEXT_COLUMNS))
 
     @property
     def least(self) -> int:
@@ -56,7 +56,7 @@ class Column:
         if self.right:
             return self.width
         pieces = (cell_len(piece) for cell in self.cells for piece in PIECES.findall(cell))
-        return max(cell_len(self.name), min(WORD, max(pieces, default=0)))
+        return max(cell_len(self.name), min(MIN_TEXT_COLUMNS, max(pieces, default=0)))
 
 
 def columns(
@@ -138,7 +138,7 @@ def _blocks(table: Sequence[Column], width: int) -> list[str]:
             if not column.cells[row]:
                 continue
             label = f"  {column.name}".ljust(names + 2)
-            for text in wrapped(column.cells[row], max(width - names - 2 - GAP, WORD)):
+            for text in wrapped(column.cells[row], max(width - names - 2 - GAP, MIN_TEXT_COLUMNS)):
                 lines.append(f"{label}{' ' * GAP}{text}".rstrip())
                 label = " " * (names + 2)
     return lines

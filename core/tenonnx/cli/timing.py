@@ -16,8 +16,8 @@ Call: TypeAlias = Callable[[], object]
 Result = TypeVar("Result")
 
 clock = time.perf_counter
+# Between turns: the threads of the call before spin for a while and would be timed, too.
 PAUSE_SECONDS = 0.02
-"""Between turns: the threads of the call before spin for a while and would be timed, too."""
 
 
 def timed(call: Callable[[], Result]) -> tuple[Result, float]:
@@ -150,11 +150,11 @@ def alternate(
     return take_turns(turns, least, budget, pause)
 
 
+# Turns in a row without a gain, after which a call is as fast as it gets.
 STILL = 2
-"""Turns in a row without a gain, after which a call is as fast as it gets."""
 
+# The least gain: the part by which a turn's fastest run is faster than all runs before it.
 GAIN = 0.03
-"""The least gain: the part by which a turn's fastest run is faster than all runs before it."""
 
 
 @dataclass(frozen=True)

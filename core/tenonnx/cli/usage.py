@@ -13,13 +13,13 @@ from typer.core import TyperCommand
 
 from tenonnx.errors import InvalidArgument
 
-KINDS: Final = (
+# Patterns of the parser's names of kinds of values, and the names in the help text.
+VALUE_KINDS: Final = (
     (re.compile(r"<int( range)?>"), "N"),
     (re.compile(r"<float( range)?>"), "NUMBER"),
     (re.compile(r"<(str|path|file)>"), "TEXT"),
     (re.compile(r"<([^<>]+\|[^<>]+)>"), r"\1"),
 )
-"""Patterns of the parser's names of kinds of values, and the names in the help text."""
 
 RANGES: Final = (
     (re.compile(r"; x>=0(?=[;\]])"), ""),
@@ -28,6 +28,7 @@ RANGES: Final = (
     (re.compile(r"x<=([^\s;\]]+)"), r"at most \1"),
 )
 
+# By the validator's name for an error, what was expected.
 PARSING: Final = {
     "int_parsing": "expected a whole number",
     "int_from_float": "expected a whole number",
@@ -35,17 +36,16 @@ PARSING: Final = {
     "greater_than_equal": "expected at least {ge}",
     "less_than_equal": "expected at most {le}",
 }
-"""By the validator's name for an error, what was expected."""
 
 
+# The parser's sign, a line of its own, for a paragraph whose lines are kept.
 AS_WRITTEN: Final = "\b"
-"""The parser's sign, a line of its own, for a paragraph whose lines are kept."""
 
-WORD: Final = re.compile(r"""(?:--?[\w-]+\s(?![-|<&]))?(?:'[^']*'|"[^"]*"|\S)+""")
-"""A word of a command line, or an option and its value; spaces between quotes are part of it."""
+# A word of a command line, or an option and its value; spaces between quotes are part of it.
+USAGE_WORD: Final = re.compile(r"""(?:--?[\w-]+\s(?![-|<&]))?(?:'[^']*'|"[^"]*"|\S)+""")
 
-ROW: Final = re.compile(r"\s*\S+\s{2,}(?=\S)")
-"""The first column of a row of two, and the space after it."""
+# The first column of a row of two, and the space after it.
+FIRST_COLUMN: Final = re.compile(r"\s*\S+\s{2,}(?=\S)")
 
 
 class FittingHelp:
@@ -81,8 +81,8 @@ def _fitting(paragraph: str, width: int) -> str:
 def _broken(line: str, width: int) -> Iterator[str]:
     """Yield the lines for one: a row goes on in its second column, a command after a backslash."""
     start, end = 0, ""
-    words = [found.span() for found in WORD.finditer(line)]
-    if (row := ROW.match(line)) is not None:
+    words = [found.span() for found in USAGE_WORD.finditer(line)]
+    if (row := FIRST_COLUMN.match(line)) is not None:
         indent = " " * row.end()
         words = [span for span in words if span[0] >= row.end()]
     else:
@@ -145,7 +145,7 @@ def _plain(names: str, text: str) -> tuple[str, str]:
     """Return an option's names and help in plain words."""
     if not names.startswith("-"):  # an argument's name says what it is
         names = names.partition(" <")[0]
-    for kind, word in KINDS:
+    for kind, word in VALUE_KINDS:
         names = kind.sub(word, names)
     for form, words in RANGES:
         text = form.sub(words, text)

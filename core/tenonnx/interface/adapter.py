@@ -27,8 +27,8 @@ NDArray = np.ndarray[Any, np.dtype[Any]]
 
 IDENTIFIER: Final = b"TORT"
 FORMAT_VERSION: Final = 1
+# The vtable of both tables: four fields of four bytes after the offset of the vtable.
 FOUR_FIELDS: Final = struct.pack("<6H", 12, 20, 4, 8, 12, 16)
-"""The vtable of both tables: four fields of four bytes after the offset of the vtable."""
 
 
 class AdapterFormat:

@@ -36,7 +36,8 @@ _MAPPED_DATA = ConfigKey("better", "external data is mapped, and read when it is
 _NO_OFFLOAD = ConfigKey("without effect", "experts' weights are mapped from their file")
 _AS_ATTRIBUTE = ConfigKey("same", "sets the attribute of that name")
 
-ATTRIBUTES: dict[str, str] = {
+# Entries with the same effect as an attribute of the options.
+ENTRY_ATTRIBUTES: dict[str, str] = {
     "session.enable_cpu_mem_arena": "enable_cpu_mem_arena",
     "session.enable_mem_pattern": "enable_mem_pattern",
     "session.enable_profiling": "enable_profiling",
@@ -51,10 +52,10 @@ ATTRIBUTES: dict[str, str] = {
     "session.use_deterministic_compute": "use_deterministic_compute",
     "session.use_per_session_threads": "use_per_session_threads",
 }
-"""Entries with the same effect as an attribute of the options."""
 
+# Entries of ``session.external_data_loader``.
 DATA_LOADER = ("chunk_bytes", "min_size_bytes", "pinned_memory_bytes", "threads")
-"""Entries of ``session.external_data_loader``."""
+# Entries of ``session.moe.offload``.
 OFFLOAD = (
     "allow_file_backing", "async_max_tokens", "budget_group", "cpu_execution", "cpu_threads",
     "device_expert_bytes", "device_working_bytes", "gpu_device_mem_limit", "host_expert_bytes",
@@ -63,13 +64,12 @@ OFFLOAD = (
     "skip_tail_cold_only", "skip_zero_cold_doorbell", "source_root",
     "tail_substitution_min_rank",
 )  # fmt: skip
-"""Entries of ``session.moe.offload``."""
 
 CACHES_IN_PLACE = "tenonnx.caches_in_place"
 DISABLED = "optimization.disable_specified_optimizers"
 LAST_ROW = "tenonnx.last_row"
+# Entries of tenonnx's own, for language models.
 ROW_MATRICES = "tenonnx.row_matrices"
-"""Entries of tenonnx's own, for language models."""
 NO_CPU_FALLBACK = "session.disable_cpu_ep_fallback"
 DATA_FOLDER = "session.model_external_initializers_file_folder_path"
 EXPANSION = "session.function_expansion_node_limit"
@@ -79,8 +79,9 @@ SAVED_FORMAT = "session.save_model_format"
 CONTEXT = "ep.context_enable"
 CONTEXT_FILE = "ep.context_file_path"
 
+# The effects of entries of session options.
 SESSION_KEYS: dict[str, ConfigKey] = {
-    **dict.fromkeys(ATTRIBUTES, _AS_ATTRIBUTE),
+    **dict.fromkeys(ENTRY_ATTRIBUTES, _AS_ATTRIBUTE),
     DISABLED: ConfigKey("same", "names of transforms, separated by semicolons"),
     NO_CPU_FALLBACK: ConfigKey("same", "a node on the CPU provider is an error"),
     DATA_FOLDER: ConfigKey("same", "external data may come from that folder"),
@@ -210,8 +211,8 @@ SESSION_KEYS: dict[str, ConfigKey] = {
     "session.moe_expert_counter_beta": _NO_MOE_STATISTICS,
     "session.moe_expert_counter_state_file": _NO_MOE_STATISTICS,
 }
-"""The effects of entries of session options."""
 
+# The effects of entries of run options.
 RUN_KEYS: dict[str, ConfigKey] = {
     "memory.enable_memory_arena_shrinkage": _NO_ARENA,
     "disable_synchronize_execution_providers": ConfigKey(
@@ -224,9 +225,9 @@ RUN_KEYS: dict[str, ConfigKey] = {
     "qnn.rpc_control_latency": _ITS_KERNELS,
     "qnn.lora_config": _ITS_KERNELS,
 }
-"""The effects of entries of run options."""
 
-NUMBERS = frozenset(
+# Entries that are whole numbers and not negative.
+WHOLE_NUMBER_ENTRIES = frozenset(
     {
         EXPANSION,
         SAVED_DATA_THRESHOLD,
@@ -235,7 +236,6 @@ NUMBERS = frozenset(
         "session.qdq_matmulnbits_accuracy_level",
     }
 )
-"""Entries that are whole numbers and not negative."""
 
 _warned: set[str] = set()
 
@@ -251,7 +251,7 @@ def check_entry(key: str, value: str, keys: Mapping[str, ConfigKey], kind: str) 
         raise InvalidArgument(
             f"a {kind} configuration entry is a pair of strings, not {key!r}: {value!r}"
         )
-    if key in NUMBERS and not value.isdecimal():
+    if key in WHOLE_NUMBER_ENTRIES and not value.isdecimal():
         raise InvalidArgument(
             f"the {kind} configuration entry {key} is {value!r}; expected a number, 0 or more"
         )
@@ -291,7 +291,7 @@ def set_attribute(options: object, key: str, value: str) -> None:
     Raises:
         InvalidArgument: The value does not fit the attribute.
     """
-    if (name := ATTRIBUTES.get(key)) is None:
+    if (name := ENTRY_ATTRIBUTES.get(key)) is None:
         return
     present = getattr(options, name)
     try:

@@ -22,6 +22,7 @@ from tenonnx.provider import Provider, why_unusable
 if TYPE_CHECKING:
     from tenonnx.plugins.manager import PluginSet
 
+# Kinds of hardware by the same names, where they are not processors.
 HARDWARE = {
     "cuda": OrtHardwareDeviceType.GPU,
     "gpu": OrtHardwareDeviceType.GPU,
@@ -30,7 +31,6 @@ HARDWARE = {
     "npu": OrtHardwareDeviceType.NPU,
     "cann": OrtHardwareDeviceType.NPU,
 }
-"""Kinds of hardware by the same names, where they are not processors."""
 
 VENDORS = {
     "cuda": OrtDeviceVendorId.NVIDIA,

@@ -8,7 +8,7 @@ from typing import Any
 
 from tenonnx.interface.signature import NodeArg
 
-OPEN = frozenset({"type", "shape"})
+DECLARABLE = frozenset({"type", "shape"})
 
 
 class Inferred(NodeArg):
@@ -23,7 +23,7 @@ class Inferred(NodeArg):
         vars(self).update(name=said.name, _said=said, _infer=infer)
 
     def __getattr__(self, name: str) -> Any:
-        if name not in OPEN:
+        if name not in DECLARABLE:
             raise AttributeError(name)
         return vars(self._settled())[name]
 

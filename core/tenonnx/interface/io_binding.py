@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
 
-class Prepared(NamedTuple):
+class BoundRun(NamedTuple):
     """The inputs and outputs of a run on a binding.
 
     Attributes:
@@ -195,7 +195,7 @@ class IOBinding:
         """Return the outputs as host arrays: those bound on the host are not copied."""
         return [value.numpy() for value in self.get_outputs()]
 
-    def prepared(self) -> Prepared:
+    def prepared(self) -> BoundRun:
         """Return what a run is given now.
 
         Raises:
@@ -215,7 +215,7 @@ class IOBinding:
                 buffers.append(buffer)
                 targets.append(target)
         inputs = {name: _array_of(given) for name, given in self._inputs.items()}
-        return Prepared(inputs, buffers, targets)
+        return BoundRun(inputs, buffers, targets)
 
     def _elsewhere(self, name: str) -> tuple[Any, Device]:
         """Return the buffer of an output that is bound to no array of the host, and its device."""

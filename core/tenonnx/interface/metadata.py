@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+# onnxruntime's value for a model without a version.
 UNVERSIONED = 2**63 - 1
-"""onnxruntime's value for a model without a version."""
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from tenonnx.weak import WeakTable
 if TYPE_CHECKING:
     from tenonnx.interface.devices import OrtDevice
 
+# onnxruntime's numbers of device types, by the names it takes.
 DEVICE_TYPES = {"cpu": 0, "cuda": 1, "gpu": 1, "npu": 3, "cann": 3, "dml": 4, "webgpu": 1}
-"""onnxruntime's numbers of device types, by the names it takes."""
 
 
 def find_device(name: str | OrtDevice, number: int = 0) -> Device:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
+# DLPack's number of CUDA's memory.
 CUDA = 2
-"""DLPack's number of CUDA's memory."""
 
 
 class OrtValue:

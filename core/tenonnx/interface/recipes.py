@@ -12,8 +12,8 @@ from tenonnx.interface.config import DATA_FOLDER
 from tenonnx.options import SessionOptions
 from tenonnx.provider import Provider
 
-MOST_BYTES = 16 << 20
-"""The most bytes of a model that travels as its bytes."""
+# The most bytes of a model that travels as its bytes.
+MAX_PICKLED_MODEL_BYTES = 16 << 20
 
 
 class Unkept:
@@ -82,10 +82,10 @@ def recipe(
 
 def _few(source: bytes | bytearray | memoryview) -> bytes:
     size = memoryview(source).nbytes
-    if size > MOST_BYTES:
+    if size > MAX_PICKLED_MODEL_BYTES:
         raise TypeError(
             f"a session of {size >> 20} MiB in memory cannot be pickled, for each process would "
-            f"get a copy; at most {MOST_BYTES >> 20} MiB travel: build it from a path"
+            f"get a copy; at most {MAX_PICKLED_MODEL_BYTES >> 20} MiB travel: build it from a path"
         )
     return bytes(source)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.planning.bound import Memory
+from tenonnx.planning.bound import ArrayExtents
 
 if TYPE_CHECKING:
     from tenonnx.interface.ort_value import OrtValue
@@ -43,7 +43,7 @@ class RepeatedRun:
         self.plan, self._inputs, self._buffers, self._values = plan, inputs, buffers, values
         self._checks = {check.arg.name: (n, check) for n, check in enumerate(signature.checks)}
         self._given = plan.chosen(inputs, buffers)
-        self._memory = Memory(buffer for buffer in buffers if buffer is not None)
+        self._memory = ArrayExtents(buffer for buffer in buffers if buffer is not None)
 
     def first(self) -> list[Any]:
         """Return the outputs, those with buffers in theirs."""

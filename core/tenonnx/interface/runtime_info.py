@@ -20,8 +20,8 @@ from tenonnx.provider import why_unusable
 LogCallback: TypeAlias = Callable[[int, str, str, str, str], object]
 """Takes severity, category, session's id, place in the code and message."""
 
+# Levels of Python's logging, by onnxruntime's numbers.
 SEVERITIES: Final = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL)
-"""Levels of Python's logging, by onnxruntime's numbers."""
 
 
 def get_device() -> str:

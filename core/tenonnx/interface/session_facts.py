@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from tenonnx.weights.registry import Weight, WeightRegistry
 
 
-STAGES = ("read", "transform", "place", "compile")
-"""The stages of building a session, in order."""
+# The stages of building a session, in order.
+BUILD_STAGES = ("read", "transform", "place", "compile")
 
+# The stage that replaces them for a plan that was cached.
 LOADED_STAGES = ("open",)
-"""The stage that replaces them for a plan that was cached."""
 
 
 class SessionParts(NamedTuple):
@@ -279,7 +279,7 @@ class Session:
         ``uncached`` says why the plan is not cached for later processes, if it is not.
         """
         spans = list(zip(self._moments, self._moments[1:], strict=False))
-        stages = LOADED_STAGES if len(spans) == 1 else STAGES
+        stages = LOADED_STAGES if len(spans) == 1 else BUILD_STAGES
         times = ((end - start) / 1e9 for start, end in spans)
         found = LoadTimes(zip(stages, times, strict=True))
         found.uncached = self._uncached

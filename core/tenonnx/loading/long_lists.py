@@ -21,11 +21,11 @@ NAME, FLOAT, INT, WORD = 1 << 3 | 2, 7 << 3 | 5, 8 << 3, 9 << 3 | 2
 FLOATS, INTS, STRINGS = 6, 7, 8
 """Types of attributes that are lists."""
 
+# Characters below are in no word here, so that in a run each such byte is a length.
 CONTROL: Final = 0x20
-"""Characters below are in no word here, so that in a run each such byte is a length."""
 
-FEW: Final = 16
-"""Different words that a list may have, of up to 31 bytes."""
+# Different words that a list may have, of up to 31 bytes each.
+MAX_DISTINCT_WORDS: Final = 16
 
 
 class LongList(Sequence[Any]):
@@ -135,7 +135,7 @@ def _words(run: memoryview) -> LongList | None:
     while (place := left.find(WORD)) >= 0:
         word = left[place : place + 2 + left[place + 1]] if place + 1 < len(left) else b""
         if (
-            len(names) == FEW
+            len(names) == MAX_DISTINCT_WORDS
             or not 2 < len(word) == 2 + word[1] < 2 + CONTROL
             or min(word[2:]) < CONTROL
         ):

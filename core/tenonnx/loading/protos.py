@@ -16,6 +16,7 @@ R = TypeVar("R")
 
 WITH_GRAPHS: Final = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 
+# The field that has the value of an attribute of each type.
 FIELD_OF: Final = {
     number: onnx.AttributeProto.DESCRIPTOR.fields_by_name[field]
     for number, field in (
@@ -35,7 +36,6 @@ FIELD_OF: Final = {
         (onnx.AttributeProto.TYPE_PROTOS, "type_protos"),
     )
 }
-"""The field that has the value of an attribute of each type."""
 
 
 def graphs(model: onnx.ModelProto) -> tuple[onnx.GraphProto, ...]:

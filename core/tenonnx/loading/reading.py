@@ -25,8 +25,8 @@ log = logging.getLogger("tenonnx.loading")
 TENSOR, TENSORS = onnx.AttributeProto.TENSOR, onnx.AttributeProto.TENSORS
 GRAPH, GRAPHS = onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS
 
+# The version of the format from which on a function has what is said of its values.
 SAYS_OF_FUNCTIONS: Final = 10
-"""The version of the format from which on a function has what is said of its values."""
 
 Scopes: TypeAlias = "tuple[dict[str, ir.Value], ...]"
 """The values of a graph by name, and of each graph around it, the innermost first."""

@@ -23,6 +23,7 @@ ANSWER: Final = "Was it downloaded? Then that is the server's answer, and not th
 FROM_TORCH: Final = "Export the model with torch.onnx.export."
 FROM_TENSORFLOW: Final = "Convert it with tf2onnx."
 
+# By how a file begins, in small letters.
 BEGINNINGS: Final = {
     b"version https://git-lfs": Likeness(
         "a Git LFS pointer", "Run `git lfs pull` in the model's repository."
@@ -51,14 +52,13 @@ BEGINNINGS: Final = {
         for protocol in (2, 3, 4, 5)
     },
 }
-"""By how a file begins, in small letters."""
 
+# By the ending of a zip archive's first member.
 MEMBERS: Final = {
     ".pkl": Likeness("what torch.save writes", FROM_TORCH),
     ".npy": Likeness("arrays of numpy's", "Give them as inputs."),
     ".onnx": Likeness("a zip archive that holds one", "Extract it."),
 }
-"""By the ending of a zip archive's first member."""
 
 
 def looks_like(buffer: memoryview) -> Likeness | None:

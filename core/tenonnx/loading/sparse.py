@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 TENSOR, SPARSE = onnx.AttributeProto.TENSOR, onnx.AttributeProto.SPARSE_TENSOR
 
 
+# Bytes that the sparse tensors of a model may have together when dense, whatever they store.
 MAX_DENSE: Final = 64 << 20
-"""Bytes that the sparse tensors of a model may have together when dense, whatever they store."""
 
+# They may have so many bytes for each that the file stores of them, if that is more.
 MAX_DENSITY: Final = 1000
-"""They may have so many bytes for each that the file stores of them, if that is more."""
 
 
 def has_sparse(proto: onnx.ModelProto, graphs: Iterable[onnx.GraphProto]) -> bool:

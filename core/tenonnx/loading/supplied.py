@@ -60,4 +60,4 @@ class Supplied:
                 )
 
 
-NOTHING = Supplied()
+NO_DATA = Supplied()

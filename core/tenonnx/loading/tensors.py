@@ -11,9 +11,9 @@ import onnx_ir as ir
 
 from tenonnx.errors import InvalidGraph, NoSuchFile
 from tenonnx.loading.paths import DataFolders
-from tenonnx.loading.supplied import NOTHING, Supplied
+from tenonnx.loading.supplied import NO_DATA, Supplied
 from tenonnx.weights.constants import constants
-from tenonnx.weights.storage import PLAIN, Storage, byte_size
+from tenonnx.weights.storage import NUMPY_TYPES, Storage, byte_size
 from tenonnx.weights.tensors import WeightTensor
 from tenonnx.weights.weight import Weight
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from tenonnx.weights.registry import WeightRegistry
 
 MAX_RANK = 64
+# Of the widest type, what can be addressed; numpy wants it of the other dimensions if one is 0.
 MAX_ELEMENTS = 2**59
-"""Of the widest type, what can be addressed; numpy wants it of the other dimensions if one is 0."""
 
 
-SMALL = 1024
-"""Bytes of an initializer that lies together with others, unless the file has it mapped."""
+# Bytes of an initializer that lies together with others, unless the file has it mapped.
+MAX_PACKED_BYTES = 1024
 
+# The classes of numbers in a file. A check for other classes of tensors takes as long as reading
+# them, for those implement a protocol.
 OF_FILES = (ir.serde.TensorProtoTensor, ir.ExternalTensor)
-"""The classes of numbers in a file. A check for other classes of tensors takes as long as
-reading them, for those implement a protocol."""
 
 
 class TensorReader:
@@ -55,7 +55,7 @@ class TensorReader:
         registry: WeightRegistry,
         folders: DataFolders | None,
         allowed_roots: Iterable[str | os.PathLike[str]],
-        supplied: Supplied = NOTHING,
+        supplied: Supplied = NO_DATA,
     ) -> None:
         self.registry = registry
         self.supplied = supplied
@@ -184,7 +184,7 @@ class TensorReader:
 def _small_numbers(proto: onnx.TensorProto) -> Constant | None:
     """Return the parts of a plain, small and well-formed tensor; ``None`` for others."""
     content, number = proto.raw_data, proto.data_type
-    if not 0 < len(content) <= SMALL or number not in PLAIN or proto.data_location:
+    if not 0 < len(content) <= MAX_PACKED_BYTES or number not in NUMPY_TYPES or proto.data_location:
         return None
     shape = tuple(proto.dims)
     well_formed = min(shape, default=1) > 0 and len(shape) <= MAX_RANK

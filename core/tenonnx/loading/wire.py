@@ -18,18 +18,19 @@ from tenonnx.errors import InvalidProtobuf
 if TYPE_CHECKING:
     from tenonnx.loading.long_lists import LongList
 
+# The first bytes of files that have a model's plan beside it; see ``tenonnx.compiled_file``.
 COMPILED = b"tenonnx compiled"
-"""The first bytes of files that have a model's plan beside it; see ``tenonnx.compiled_file``."""
 
+# Tensor contents shorter than this stay in the skeleton.
 THRESHOLD = 128
-"""Tensor contents shorter than this stay in the skeleton."""
 
-MAX_DEPTH = 100  # protobuf's own limit on nested messages
+MAX_NESTED_MESSAGES = 100  # protobuf's own limit on nested messages
 
 Message: TypeAlias = Literal[
     "Model", "Training", "Function", "Graph", "Node", "Attribute", "Tensor"
 ]
 
+# Fields whose messages may hold tensors. Sparse tensors are left as they are.
 NESTED: Mapping[Message, Mapping[int, Message]] = {
     "Model": {7: "Graph", 20: "Training", 25: "Function"},
     "Training": {1: "Graph", 2: "Graph"},
@@ -38,7 +39,6 @@ NESTED: Mapping[Message, Mapping[int, Message]] = {
     "Node": {5: "Attribute"},
     "Attribute": {5: "Tensor", 6: "Graph", 10: "Tensor", 11: "Graph"},
 }
-"""Fields whose messages may hold tensors. Sparse tensors are left as they are."""
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
@@ -48,14 +48,14 @@ NESTED_BY_TAG = {
 }
 
 
+# The tag of an attribute's type, field 20: the last that there is outside of functions.
 TYPE = b"\xa0\x01"
-"""The tag of an attribute's type, field 20: the last that there is outside of functions."""
 
-PLAIN = frozenset({1, 2, 3, 6, 7, 8})
-"""Types of attributes that are numbers or words, and lists of them."""
+# Types of attributes that are numbers or words, and lists of them.
+PLAIN_ATTRIBUTE_TYPES = frozenset({1, 2, 3, 6, 7, 8})
 
-LONG = 4096
-"""Bytes of an attribute whose list is not left to protobuf."""
+# Bytes of an attribute up to which its list is left to protobuf.
+MAX_PROTOBUF_LIST_BYTES = 4096
 
 DOC_STRING = 13 << 3 | BYTES
 
@@ -63,8 +63,8 @@ DOC_STRING = 13 << 3 | BYTES
 DATA_TYPE, DATA_LOCATION = 2 << 3 | VARINT, 14 << 3 | VARINT
 RAW_DATA, FLOAT_DATA, DOUBLE_DATA = 9 << 3 | BYTES, 4 << 3 | BYTES, 10 << 3 | BYTES
 EXTERNAL = 1
-ELEMENTS = {FLOAT_DATA: 1, DOUBLE_DATA: 11}
-"""Packed fields that are the elements' bytes, if the tensor is of this type."""
+# Packed fields that are the elements' bytes, if the tensor is of this type.
+PACKED_ELEMENT_TYPES = {FLOAT_DATA: 1, DOUBLE_DATA: 11}
 
 Pieces: TypeAlias = list[bytes | memoryview]
 
@@ -121,12 +121,12 @@ class _Scan:
 
         The hot loop: one turn for every field of every long message.
         """
-        if depth > MAX_DEPTH:
-            raise _error(start, f"at most {MAX_DEPTH} nested messages", "one more")
+        if depth > MAX_NESTED_MESSAGES:
+            raise _error(start, f"at most {MAX_NESTED_MESSAGES} nested messages", "one more")
         if kind == "Tensor":
             return self.tensor(start, stop)
         if kind == "Attribute" and self.holds_no_tensor(stop):
-            return self.long_list(start, stop) if stop - start > LONG else None
+            return self.long_list(start, stop) if stop - start > MAX_PROTOBUF_LIST_BYTES else None
         buffer, threshold, nested = self.buffer, self.threshold, NESTED_BY_TAG[kind]
         pieces: Pieces = []
         copied = position = start
@@ -159,7 +159,7 @@ class _Scan:
         return (
             self.threshold > 0
             and self.buffer[stop - 3 : stop - 1] == TYPE
-            and self.buffer[stop - 1] in PLAIN
+            and self.buffer[stop - 1] in PLAIN_ATTRIBUTE_TYPES
         )
 
     def long_list(self, start: int, stop: int) -> Pieces | None:
@@ -191,12 +191,12 @@ class _Scan:
                     location = self.varint(body, stop)[0]
                 continue
             body, position = self.length(body, stop)
-            if tag == RAW_DATA or tag in ELEMENTS:
+            if tag == RAW_DATA or tag in PACKED_ELEMENT_TYPES:
                 contents.append((tag, begin, body, position))
         if location == EXTERNAL or len(contents) != 1:
             return None
         tag, begin, body, end = contents[0]
-        if end - body < self.threshold or ELEMENTS.get(tag, data_type) != data_type:
+        if end - body < self.threshold or PACKED_ELEMENT_TYPES.get(tag, data_type) != data_type:
             return None
         return [buffer[start:begin], buffer[end:stop], self.reference % (body, end - body)]
 

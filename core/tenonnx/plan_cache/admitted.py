@@ -10,9 +10,10 @@ from typing import Any
 from tenonnx.distributions import EntryPoint, entry_points
 from tenonnx.plan_cache import NotCacheable
 
-GROUP = "tenonnx"
+PLUGIN_GROUP = "tenonnx"
 
-NAMES = {
+# Other names that it may have, besides the functions of ``math`` and ``operator``.
+ALLOWED_NAMES = {
     "builtins": frozenset(
         {"abs", "bool", "bytes", "complex", "dict", "float", "frozenset", "int", "len", "list"}
         | {"max", "min", "range", "set", "slice", "str", "sum", "tuple"}
@@ -27,7 +28,6 @@ NAMES = {
     "numpy._core.multiarray": frozenset({"_reconstruct", "scalar"}),
     "numpy._core.numeric": frozenset({"_frombuffer"}),
 }
-"""Other names that it may have, besides the functions of ``math`` and ``operator``."""
 
 PURE = frozenset({"math", "_operator", "operator"})
 
@@ -39,7 +39,7 @@ _packages: set[str] = set()
 def plugins(*, anew: bool = True) -> list[EntryPoint]:
     """Return the plug-ins that are installed now, or were when it was last asked."""
     if anew or not _packages:
-        _known[:] = entry_points(GROUP)
+        _known[:] = entry_points(PLUGIN_GROUP)
         found = {e.value.partition(":")[0].partition(".")[0] for e in _known}
         found |= {"tenonnx", "tenonnx_array"}
         _packages.update(found)
@@ -70,7 +70,7 @@ def global_of(module: str, name: str) -> Any:
     Raises:
         NotCacheable: It may not name that.
     """
-    if module in NAMES and name in NAMES[module]:
+    if module in ALLOWED_NAMES and name in ALLOWED_NAMES[module]:
         return getattr(importlib.import_module(module), name)
     if module.startswith("numpy.dtypes") and name.endswith("DType"):
         import numpy as np

@@ -22,17 +22,17 @@ from tenonnx.plan_cache.admitted import packages, require
 
 INSIDE = ".<locals>."
 
+# The prefixes of numpy's names whose functions steps call.
 NUMPY = ("", "linalg.", "fft.", "strings.", "char.")
-"""The prefixes of numpy's names whose functions steps call."""
 
+# The types of these functions; numpy's test runners are callable objects of other types.
 NUMPYS = (np.ufunc, type(np.stack), BuiltinFunctionType, FunctionType)
-"""The types of these functions; numpy's test runners are callable objects of other types."""
 
+# Functions of numpy's that read or write files, which no step calls.
 FILES = frozenset(
     {"fromfile", "fromregex", "genfromtxt", "load", "loadtxt", "memmap", "save", "savetxt", "savez"}
     | {"savez_compressed"}
 )
-"""Functions of numpy's that read or write files, which no step calls."""
 
 LRU = type(functools.lru_cache(len))
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tenonnx.interface.session_facts import Session
     from tenonnx.plan_cache.unpickling import Surroundings
     from tenonnx.plan_cache.weights import Pool
-    from tenonnx.planning.plan import Code, Plan
+    from tenonnx.planning.plan import GeneratedCode, Plan
 
 log = logging.getLogger("tenonnx.plans")
 
@@ -74,7 +74,7 @@ def store_after_first_run(session: Session, plan: str, pool: Pool) -> None:
     # The plan has these, so that neither it nor the session may be held.
     there = weakref.ref(session)
 
-    def watched(code: Code) -> Code:
+    def watched(code: GeneratedCode) -> GeneratedCode:
         def run(*inputs: Any) -> tuple[Any, ...]:
             outputs = code.run(*inputs)
             if (session := there()) is not None and session._plan.unwatch(run, code):

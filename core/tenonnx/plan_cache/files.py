@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from tenonnx.digest import BYTES, digest
+from tenonnx.digest import DIGEST_BYTES, digest
 from tenonnx.weights.folder import PLANS, cache_room, cache_root, note_use
 from tenonnx.weights.mapping import Mapping
 from tenonnx.weights.trusted import is_trusted, open_trusted, write_trusted
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAGIC = b"tenonnx\x02"
-HEADER = struct.Struct(f"<8s{2 * BYTES}sQQQ")
-"""Magic, digest of what follows, bytes of the checks, of the parts, and how many arrays."""
+# Magic, digest of what follows, bytes of the checks, of the parts, and how many arrays.
+PLAN_HEADER = struct.Struct(f"<8s{2 * DIGEST_BYTES}sQQQ")
 LENGTH = struct.Struct("<Q")
-ALIGNMENT = 64
+ARRAY_ALIGNMENT_BYTES = 64
 
 SUFFIX, CAPTURES = ".plan", ".captures"
 
@@ -60,17 +60,19 @@ def read(path: str | os.PathLike[str]) -> File:
     """
     mapping = Mapping(path, kind="derived", opening=open_trusted)
     whole = mapping.buffer
-    if len(whole) < HEADER.size:
+    if len(whole) < PLAN_HEADER.size:
         raise ValueError("it is shorter than its header")
-    magic, told, checks, parts, count = HEADER.unpack_from(whole)
-    if magic != MAGIC or told != digest(whole[len(MAGIC) + 2 * BYTES :]).encode():
+    magic, told, checks, parts, count = PLAN_HEADER.unpack_from(whole)
+    if magic != MAGIC or told != digest(whole[len(MAGIC) + 2 * DIGEST_BYTES :]).encode():
         raise ValueError("its digest is another one")
-    lengths = [LENGTH.unpack_from(whole, HEADER.size + LENGTH.size * n)[0] for n in range(count)]
-    start = HEADER.size + LENGTH.size * count
+    lengths = [
+        LENGTH.unpack_from(whole, PLAN_HEADER.size + LENGTH.size * n)[0] for n in range(count)
+    ]
+    start = PLAN_HEADER.size + LENGTH.size * count
     middle = start + checks
     place, apart = middle + parts, list[memoryview]()
     for length in lengths:
-        place += -place % ALIGNMENT
+        place += -place % ARRAY_ALIGNMENT_BYTES
         apart.append(whole[place : place + length])
         place += length
     note_use(path, mapping.identity.mtime_ns)
@@ -96,12 +98,12 @@ def pieces(checks: bytes, parts: bytes, apart: Sequence[memoryview]) -> list[byt
     """Return the content of a plan's file; large arrays are not copied."""
     found: list[bytes | memoryview] = [LENGTH.pack(each.nbytes) for each in apart]
     found += [checks, parts]
-    place = HEADER.size + sum(map(len, found))
+    place = PLAN_HEADER.size + sum(map(len, found))
     for each in apart:
-        found += [bytes(-place % ALIGNMENT), each]
-        place += -place % ALIGNMENT + each.nbytes
-    head = HEADER.pack(MAGIC, b"", len(checks), len(parts), len(apart))
-    found.insert(0, head[len(MAGIC) + 2 * BYTES :])
+        found += [bytes(-place % ARRAY_ALIGNMENT_BYTES), each]
+        place += -place % ARRAY_ALIGNMENT_BYTES + each.nbytes
+    head = PLAN_HEADER.pack(MAGIC, b"", len(checks), len(parts), len(apart))
+    found.insert(0, head[len(MAGIC) + 2 * DIGEST_BYTES :])
     return [MAGIC, digest(*found).encode(), *found]
 
 

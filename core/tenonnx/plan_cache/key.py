@@ -22,40 +22,40 @@ from tenonnx.weights.mapping import State, state_from
 if TYPE_CHECKING:
     from tenonnx.options import SessionOptions
 
-VERSION = "plan 9"
+PLAN_VERSION = "plan 9"
 
 INFO = (".dist-info", ".egg-info")
 
 PATH, STATE = 5, 6
 """The indices of the facts that are the model's path, and its file's state."""
 
+# The time of this process's first import of code; clocks of file systems are a little behind.
 BEGAN = time.time_ns() - 10_000_000
-"""The time of this process's first import of code; clocks of file systems are a little behind."""
 
+# Nanoseconds in which several writes to a file may have one time.
 TICK = 10_000_000
-"""Nanoseconds in which several writes to a file may have one time."""
 
+# Python's level of optimization. Some levels drop constants by which functions are found.
 OPTIMIZED = sys.flags.optimize
-"""Python's level of optimization. Some levels drop constants by which functions are found."""
 
 PREFIXES = ("TENONNX_", "NUMBA_", "ORT_LOAD_")
-PLACES = frozenset({"TENONNX_CACHE_DIR", "TENONNX_CACHE_SIZE"})
-"""Variables that say where and how much is kept, not what."""
+# Variables that say where and how much is kept, not what.
+IGNORED_VARIABLES = frozenset({"TENONNX_CACHE_DIR", "TENONNX_CACHE_SIZE"})
 
+# The folders whose compiled files are the caller's own.
 TRUST_VARIABLE = "TENONNX_TRUST_COMPILED"
-"""The folders whose compiled files are the caller's own."""
 
+# Options that change nothing of a plan.
 WITHOUT_EFFECT = frozenset(
     {"logid", "log_severity_level", "log_verbosity_level", "profile_file_prefix"}
     | {"trust_compiled_plan"}
 )
-"""Options that change nothing of a plan."""
 
+# Options that mean nothing to another process.
 OF_THE_PROCESS = ("weights", "plugins", "operators", "_initializers", "_files")
-"""Options that mean nothing to another process."""
 
-AT_ONCE = ("check", "enable_profiling", "optimized_model_filepath", "_cancelled")
-"""Options that want more of a session than a plan, and at once."""
+# Options that want more of a session than a plan, and at once.
+UNCACHED_OPTIONS = ("check", "enable_profiling", "optimized_model_filepath", "_cancelled")
 
 
 def facts(
@@ -81,7 +81,7 @@ def facts(
     entries = admitted.plugins()
     refuse_registered(entries)
     return (
-        VERSION, distributions.release(), sys.version, OPTIMIZED, np.__version__,
+        PLAN_VERSION, distributions.release(), sys.version, OPTIMIZED, np.__version__,
         os.path.abspath(path), state_of(path),
         tuple(options_of(options)), plain(requests), plain(provider_options), tuple(disabled),
         tuple(variables()), sources(entries),
@@ -94,7 +94,7 @@ def refuse(options: SessionOptions) -> None:
         given = getattr(options, name)
         if given is not None and (not hasattr(given, "__len__") or len(given)):
             raise NotCacheable(f"the options have {name.strip('_')} of this process")
-    for name in AT_ONCE:
+    for name in UNCACHED_OPTIONS:
         if getattr(options, name):
             raise NotCacheable(f"the options have {name.strip('_')}")
     if options.time_limit is not None:
@@ -166,7 +166,7 @@ def plain(value: Any) -> Any:
 def variables() -> Iterator[tuple[str, str]]:
     """Yield the environment's variables that change a plan."""
     for name, value in sorted(os.environ.items()):
-        if name.startswith(PREFIXES) and name not in PLACES:
+        if name.startswith(PREFIXES) and name not in IGNORED_VARIABLES:
             yield name, value
 
 

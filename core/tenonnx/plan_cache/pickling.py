@@ -13,7 +13,7 @@ import numpy as np
 
 from tenonnx.later import Later
 from tenonnx.plan_cache import NotCacheable, by_reference
-from tenonnx.plan_cache.admitted import NAMES, global_of, require
+from tenonnx.plan_cache.admitted import ALLOWED_NAMES, global_of, require
 from tenonnx.plan_cache.unpickling import (
     device_of,
     host,
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from tenonnx.options import SessionOptions
     from tenonnx.provider import Provider
 
-APART = 16 << 10
-"""Bytes of an array from which on it lies beside the pickle, and is mapped."""
+# Bytes of an array from which on it lies beside the pickle, and is mapped.
+MIN_OUT_OF_BAND_BYTES = 16 << 10
 
 
 Pickled: TypeAlias = tuple[bytes, list[pickle.PickleBuffer]]
@@ -149,7 +149,7 @@ class Pickler(pickle.Pickler):
 
 
 def _is_small(apart: list[pickle.PickleBuffer], buffer: pickle.PickleBuffer) -> bool:
-    if buffer.raw().nbytes < APART:
+    if buffer.raw().nbytes < MIN_OUT_OF_BAND_BYTES:
         return True
     apart.append(buffer)
     return False
@@ -163,7 +163,7 @@ class _Weights:
 
 
 def _builtin(function: Any) -> Any:
-    if function.__name__ in NAMES.get(function.__module__ or "", ()):
+    if function.__name__ in ALLOWED_NAMES.get(function.__module__ or "", ()):
         return NotImplemented
     again = getattr(function.__self__, "__kept__", None)
     if again is not None:
@@ -177,7 +177,7 @@ def _builtin(function: Any) -> Any:
 
 
 def _function(function: Any) -> Any:
-    if function.__name__ in NAMES.get(function.__module__, ()):
+    if function.__name__ in ALLOWED_NAMES.get(function.__module__, ()):
         return NotImplemented
     if function.__module__.startswith("numpy"):
         return by_reference.reduced_numpy(function)

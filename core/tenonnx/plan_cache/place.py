@@ -31,9 +31,9 @@ log = logging.getLogger("tenonnx.plans")
 
 MAY_SAY_OPTIONS = "the model may say with which options to run it"
 
+# Nodes and weights of a model that is held no longer than until its plan is cached: they take
+# some 4 KiB each, and a run needs none of them.
 MIN_LARGE_PARTS = 4000
-"""Nodes and weights of a model that is held no longer than until its plan is cached: they take
-some 4 KiB each, and a run needs none of them."""
 
 
 class CachePlace:

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 NOT_HERE = "nothing"
 
+# Variables that change nothing of a plan.
 OF_ONE_MACHINE = frozenset(
-    {*key.PLACES, key.TRUST_VARIABLE}
+    {*key.IGNORED_VARIABLES, key.TRUST_VARIABLE}
     | {"TENONNX_CACHE", "TENONNX_PLANS", "TENONNX_BUILD_KERNELS", "NUMBA_CACHE_DIR"}
 )
-"""Variables that change nothing of a plan."""
 
 
 def facts(options: SessionOptions, disabled: Sequence[str]) -> dict[str, str]:

@@ -45,17 +45,17 @@ class Surroundings(NamedTuple):
     later: Sequence[tuple[memoryview, Sequence[memoryview]]] = ()
 
 
-OPENING: ContextVar[Surroundings] = ContextVar("tenonnx_opening")
+LOADED_SURROUNDINGS: ContextVar[Surroundings] = ContextVar("tenonnx_opening")
 
 
 def weight_at(kind: str, name: Any, place: tuple[Any, ...]) -> Weight:
     """Return a weight of the plan that is opened."""
-    return OPENING.get().stores.weight(kind, name, place)
+    return LOADED_SURROUNDINGS.get().stores.weight(kind, name, place)
 
 
 def weights_at(places: list[tuple[str, Any, tuple[Any, ...]]]) -> tuple[Weight, ...]:
     """Return weights of the plan that is opened."""
-    stores = OPENING.get().stores
+    stores = LOADED_SURROUNDINGS.get().stores
     return tuple(stores.weight(*place) for place in places)
 
 
@@ -63,12 +63,12 @@ def pooled(
     start: int, dtype: np.dtype[Any], shape: tuple[int, ...], strides: tuple[int, ...] | None
 ) -> np.ndarray[Any, Any]:
     """Return a view of the bytes of small weights."""
-    return np.ndarray(shape, dtype, OPENING.get().stores.small, start, strides)
+    return np.ndarray(shape, dtype, LOADED_SURROUNDINGS.get().stores.small, start, strides)
 
 
 def session_options() -> SessionOptions:
     """Return the options of the session that opens a plan."""
-    return OPENING.get().options
+    return LOADED_SURROUNDINGS.get().options
 
 
 def of_weight(weight: Weight) -> np.ndarray[Any, Any]:
@@ -97,7 +97,7 @@ def inside(
 
 def provider_at(number: int) -> Provider:
     """Return a provider of the plan that is opened."""
-    return OPENING.get().providers[number]
+    return LOADED_SURROUNDINGS.get().providers[number]
 
 
 def device_of(provider: type[Provider]) -> Device:
@@ -107,7 +107,7 @@ def device_of(provider: type[Provider]) -> Device:
 
 def later_at(number: int) -> Later:
     """Return something of the plan that is opened which is not made yet."""
-    surroundings = OPENING.get()
+    surroundings = LOADED_SURROUNDINGS.get()
     return Later(make=lambda: loaded(*surroundings.later[number], surroundings))
 
 
@@ -202,8 +202,8 @@ def loaded(
 
 
 def _load(file: io.BytesIO, apart: Sequence[memoryview], surroundings: Surroundings) -> Any:
-    token = OPENING.set(surroundings)
+    token = LOADED_SURROUNDINGS.set(surroundings)
     try:
         return Unpickler(file, buffers=apart).load()
     finally:
-        OPENING.reset(token)
+        LOADED_SURROUNDINGS.reset(token)

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from tenonnx.weights.registry import WeightRegistry
     from tenonnx.weights.weight import Weight
 
-LARGEST = 64 << 10
-"""Bytes of a weight in a process's own memory that a plan keeps."""
+# Bytes up to which a plan keeps a weight that is in a process's own memory.
+MAX_WEIGHT_BYTES = 64 << 10
 
 
-ALIGNMENT = 64
-"""Of weights in a file."""
+# Alignment of weights in a file.
+WEIGHT_ALIGNMENT_BYTES = 64
 
 Place: TypeAlias = "tuple[int, int, tuple[int, ...], tuple[int, ...] | None]"
 """A weight in a storage: offset, element type, logical shape, strides if it is not contiguous."""
@@ -160,7 +160,7 @@ class Gathered(Stores):
         if not isinstance(storage, Mapping):
             return super().reference(weight)
         if id(storage) not in self._bases:
-            self.end += -self.end % ALIGNMENT
+            self.end += -self.end % WEIGHT_ALIGNMENT_BYTES
             self._bases[id(storage)] = self.end
             self.more.append((self.end, storage.buffer))
             self.end += storage.size
@@ -169,7 +169,7 @@ class Gathered(Stores):
 
 
 def _is_small(storage: Storage) -> bool:
-    return isinstance(storage, Memory) and storage.size <= LARGEST
+    return isinstance(storage, Memory) and storage.size <= MAX_WEIGHT_BYTES
 
 
 def _bytes_of(storage: Storage) -> bytes:

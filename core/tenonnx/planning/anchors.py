@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     from tenonnx.near_misses import NearMisses
 
+# The opset version from which on arithmetic broadcasts as numpy does.
 BROADCASTING = 7
-"""The opset version from which on arithmetic broadcasts as numpy does."""
 
+# The opset version from which on bounds of a Clip are inputs.
 CLIP_BY_INPUTS = 11
-"""The opset version from which on bounds of a Clip are inputs."""
 
 S = TypeVar("S", bound=Scope)
 

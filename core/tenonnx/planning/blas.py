@@ -21,14 +21,14 @@ import numpy as np
 
 from tenonnx.planning.quiet import quietly
 
-NAMES = ("scipy_openblas_{}64_", "scipy_openblas_{}", "openblas_{}64_", "openblas_{}")
-"""The names of OpenBLAS's functions: in numpy's wheels, and in distributions' builds."""
+# The names of OpenBLAS's functions: in numpy's wheels, and in distributions' builds.
+OPENBLAS_NAMES = ("scipy_openblas_{}64_", "scipy_openblas_{}", "openblas_{}64_", "openblas_{}")
 
+# The module of numpy that is linked to it.
 LINKED = "numpy._core._multiarray_umath"
-"""The module of numpy that is linked to it."""
 
+# The result of ``openblas_get_parallel`` if each calling thread has its own number.
 OPENMP = 2
-"""The result of ``openblas_get_parallel`` if each calling thread has its own number."""
 
 
 class OpenBlas(NamedTuple):
@@ -59,7 +59,7 @@ def openblas() -> OpenBlas | None:
             library = ctypes.PyDLL(path)
         except OSError:
             continue
-        for name in NAMES:
+        for name in OPENBLAS_NAMES:
             if hasattr(library, name.format("set_num_threads")):
                 get, set_, parallel = (
                     getattr(library, name.format(part))

@@ -124,8 +124,8 @@ def choose_buffers(
     return [b if b is not None and is_free(b, output) else None for output, b in pairs]
 
 
+# Views whose addresses are remembered; then all are forgotten, with those that are gone.
 MAX_VIEWS = 4096
-"""Views whose addresses are remembered; then all are forgotten, with those that are gone."""
 
 _views: dict[int, tuple[weakref.ref[NDArray], tuple[int, int]]] = {}
 """The addresses of views. A view never moves, and asking takes a microsecond."""
@@ -148,7 +148,7 @@ def _extent(array: NDArray) -> tuple[int, int]:
     return found
 
 
-class Memory:
+class ArrayExtents:
     """The addresses of some arrays.
 
     Args:

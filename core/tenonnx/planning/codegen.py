@@ -16,7 +16,7 @@ from typing import Any
 
 from tenonnx.errors import InvalidGraph, NotSupported
 from tenonnx.lending import downloaded, wait_for
-from tenonnx.planning.plan import Code
+from tenonnx.planning.plan import GeneratedCode
 from tenonnx.planning.program import Block, Control, Program, constant_on
 from tenonnx.planning.values import NodeInfo, ValueInfo
 from tenonnx.provider import HOST, Device, Step
@@ -62,7 +62,7 @@ class Generator:
         self._buffers = {value: self.fresh("b") for value in buffers}
         self._emit_function(program)
 
-    def code(self, filename: str) -> Code:
+    def code(self, filename: str) -> GeneratedCode:
         """Return the function, whose frames say that they are of this file.
 
         Raises:
@@ -76,7 +76,7 @@ class Generator:
         exec(compiled, self._namespace)
         # Without it in its own globals it goes, with all that they hold, when nobody has it.
         run = self._namespace.pop("run")
-        return Code(run, compiled, self._namespace, self._origin, source)
+        return GeneratedCode(run, compiled, self._namespace, self._origin, source)
 
     def _emit_function(self, program: Program) -> None:
         parameters = [self.define(value, home) for value, home in program.inputs]

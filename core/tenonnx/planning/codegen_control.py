@@ -18,8 +18,8 @@ from tenonnx.provider import HOST, Body, Device, Step
 if TYPE_CHECKING:
     from tenonnx.planning.codegen import Generator
 
+# Loops inside each other. CPython compiles at most 20 nested blocks; Scan-8 takes two.
 MAX_LOOPS = 9
-"""Loops inside each other. CPython compiles at most 20 nested blocks; Scan-8 takes two."""
 
 TRUE, TRUE_ROW = np.array(True), np.array([True])
 

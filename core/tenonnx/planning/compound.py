@@ -10,7 +10,7 @@ from typing import Any
 from tenonnx.interruption import lines
 from tenonnx.planning.bound import Direct, direct_outputs
 from tenonnx.planning.codegen import Generator
-from tenonnx.planning.plan import Code
+from tenonnx.planning.plan import GeneratedCode
 from tenonnx.planning.program import Program
 from tenonnx.planning.values import ValueInfo
 from tenonnx.provider import HOST, Device, Step
@@ -46,11 +46,11 @@ class Compound:
         return direct_outputs(self.program, self._targets)
 
     @functools.cached_property
-    def _code(self) -> Code:
+    def _code(self) -> GeneratedCode:
         return Generator(self.program, targets=self._targets).code(self._filename)
 
     @functools.cached_property
-    def _binding(self) -> Code:
+    def _binding(self) -> GeneratedCode:
         values = [output.value for output in self.direct]
         made = Generator(self.program, targets=self._targets, buffers=values)
         return made.code(self._filename)
@@ -63,7 +63,7 @@ class Compound:
         """Return the outputs, in buffers for those that are ``direct``, or ``None``s."""
         return self._run(self._binding, (*inputs, *buffers))
 
-    def _run(self, program: Code, arguments: Sequence[Any]) -> tuple[Any, ...]:
+    def _run(self, program: GeneratedCode, arguments: Sequence[Any]) -> tuple[Any, ...]:
         try:
             return program.run(*arguments)
         except Exception as error:

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from tenonnx.near_misses import NearMisses
     from tenonnx.planning.anchors import Part, Walk
 
+# The collector of fusions' near misses, while there is one.
 MISSES: ContextVar[NearMisses | None] = ContextVar("MISSES", default=None)
-"""The collector of fusions' near misses, while there is one."""
 
+# The priority of an operator that takes what follows it, where nothing else is said.
 ANCHOR = 50
-"""The priority of an operator that takes what follows it, where nothing else is said."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from tenonnx.provider import HOST, Device
 
 if TYPE_CHECKING:
     from tenonnx.planning.bound import Direct
-    from tenonnx.planning.plan import Code
+    from tenonnx.planning.plan import GeneratedCode
     from tenonnx.planning.values import ValueInfo
 
 
@@ -31,7 +31,7 @@ class RunOnDevices:
 
     def __init__(
         self,
-        code: Code,
+        code: GeneratedCode,
         direct: Sequence[Direct],
         sources: Sequence[Device],
         targets: Sequence[Device],

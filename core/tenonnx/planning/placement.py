@@ -19,8 +19,8 @@ from tenonnx.wellformed import check_bodies, misfit
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+# The name of the runtime as the provider of control flow.
 RUNTIME = "runtime"
-"""The name of the runtime as the provider of control flow."""
 
 MAX_LISTED = 20
 

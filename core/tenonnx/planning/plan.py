@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _numbers = itertools.count()
 
 
-class Code(NamedTuple):
+class GeneratedCode(NamedTuple):
     """A function that was generated.
 
     Attributes:
@@ -95,11 +95,11 @@ class Plan:
     def _start(self) -> None:
         self._reset(self._generate())
 
-    def _reset(self, code: Code) -> None:
+    def _reset(self, code: GeneratedCode) -> None:
         self._code = code
-        self._watched: Code | None = None
-        self._binding: Code | None = None
-        self._watcher: Callable[[Code], Code] | None = None
+        self._watched: GeneratedCode | None = None
+        self._binding: GeneratedCode | None = None
+        self._watcher: Callable[[GeneratedCode], GeneratedCode] | None = None
         self._direct: Sequence[binding.Direct] = ()
         self._on_devices: dict[tuple[object, ...], RunOnDevices] = {}
 
@@ -123,12 +123,12 @@ class Plan:
         plan._start()
         return plan
 
-    def _generate(self, program: Program | None = None, **how: Any) -> Code:
+    def _generate(self, program: Program | None = None, **how: Any) -> GeneratedCode:
         from tenonnx.planning.codegen import Generator
 
         return Generator(program or self.program, **how).code(self._filename)
 
-    def _call(self, code: Code, arguments: Sequence[Any]) -> Any:
+    def _call(self, code: GeneratedCode, arguments: Sequence[Any]) -> Any:
         """Run the code; what a node raises comes with the node's name."""
         try:
             return self._quietly(code.run, arguments)
@@ -160,12 +160,12 @@ class Plan:
         exec(self._watched.compiled, own)
         return settled(self._call(self._watched._replace(run=own.pop("run")), inputs), inputs)
 
-    def watch(self, watcher: Callable[[Code], Code]) -> None:
+    def watch(self, watcher: Callable[[GeneratedCode], GeneratedCode]) -> None:
         """Have code run in place of what runs until ``unwatch``, with buffers or without."""
         self._watcher = watcher
         self._code = watcher(self._code)
 
-    def unwatch(self, run: Callable[..., Any], code: Code) -> bool:
+    def unwatch(self, run: Callable[..., Any], code: GeneratedCode) -> bool:
         """Have code run as it did before ``watch``; return whether it was watched by ``run``."""
         for name in ("_code", "_binding"):
             found = getattr(self, name)
@@ -272,7 +272,7 @@ class Plan:
             for position, (o, buffer) in each
         ]
 
-    def _explain(self, error: Exception, failed: Code) -> Exception:
+    def _explain(self, error: Exception, failed: GeneratedCode) -> Exception:
         """Name the node whose line raised; what stops a run comes back as it is."""
         if isinstance(error, Stopped | errors.CheckFailed) or raised_by_handler(error):
             return error

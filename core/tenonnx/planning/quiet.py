@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+# The settings of ``np.errstate``. To set it to what was made once takes a fifth of the time.
 _SETTING: Any = getattr(sys.modules.get("numpy._core.umath"), "_extobj_contextvar", None)
-"""The settings of ``np.errstate``. To set it to what was made once takes a fifth of the time."""
 
 with np.errstate(all="ignore"):
     _IGNORING = None if _SETTING is None else _SETTING.get()

@@ -9,8 +9,8 @@ from typing import Self, TypeVar
 from tenonnx.planning.values import ValueInfo
 from tenonnx.provider import HOST, Step
 
-LEAST = 2
-"""Steps from which on it pays to make one of them."""
+# Steps from which on one call for all of them saves time.
+MIN_SPAN_STEPS = 2
 
 
 @dataclass
@@ -110,7 +110,7 @@ def as_one(
             continue
         later.update(value for value, _ in span.inputs)
         count = sum(len(step.parts) or 1 for step in span.steps)
-        together = count >= LEAST and wanted(span.steps[0])
+        together = count >= MIN_SPAN_STEPS and wanted(span.steps[0])
         made = None
         if together and len({span.made[value] for value in outputs}) == 1:
             made = one(span, outputs)

@@ -15,8 +15,8 @@ from tenonnx.errors import InvalidArgument, PluginError, did_you_mean
 from tenonnx.operators import OperatorTable
 from tenonnx.provider import LaterProvider, Provider, resolve_provider_name
 
+# The runtime's own.
 DISTRIBUTION = "tenonnx"
-"""The runtime's own."""
 
 if TYPE_CHECKING:
     from tenonnx.formats import Format

@@ -19,7 +19,8 @@ log = logging.getLogger("tenonnx")
 
 ProviderRequest: TypeAlias = "str | tuple[str, Mapping[str, Any]] | Provider"
 
-KNOWN: Final = frozenset(
+# Providers of onnxruntime that may not be installed here; programs list them by habit.
+ORT_PROVIDERS: Final = frozenset(
     f"{name}ExecutionProvider"
     for name in (
         *("ACL", "ArmNN", "Azure", "CANN", "CUDA", "CoreML", "Dml", "Dnnl", "Js", "MIGraphX"),
@@ -27,7 +28,6 @@ KNOWN: Final = frozenset(
         *("Tensorrt", "Tvm", "VSINPU", "VitisAI", "WebGpu", "WebNN", "Xnnpack"),
     )
 )
-"""Providers of onnxruntime that may not be installed here; programs list them by habit."""
 
 
 def choose_providers(
@@ -51,7 +51,7 @@ def choose_providers(
         if isinstance(request, Provider):
             chosen.append(request)
             continue
-        if request in KNOWN and not plugins.knows(request):
+        if request in ORT_PROVIDERS and not plugins.knows(request):
             unusable.append(f"{request}: no plug-in brings it (see `tenonnx plugins`)")
             continue
         provider = plugins.provider(request)

@@ -29,18 +29,18 @@ from tenonnx.plugins.checks import check_api, check_hooks, refused
 if TYPE_CHECKING:
     from tenonnx.planning.plan import Observer, Plan
 
-GROUP = hookspecs.NAMESPACE
-COMMANDS = f"{GROUP}.commands"
-"""The entry points of plug-ins that programs without a command line need not import."""
+ENTRY_POINT_GROUP = hookspecs.NAMESPACE
+# The entry points of plug-ins that programs without a command line need not import.
+COMMANDS = f"{ENTRY_POINT_GROUP}.commands"
 
+# The variable with the names of installed plug-ins with active observers.
 OBSERVE = "TENONNX_OBSERVE"
-"""The variable with the names of installed plug-ins with active observers."""
 
+# Seconds that a plug-in may load before the log names it as the cause of waiting.
 SLOW_SECONDS = 5.0
-"""Seconds that a plug-in may load before the log names it as the cause of waiting."""
 
+# The level of that name in ``logging``.
 DEBUG = 10
-"""The level of that name in ``logging``."""
 
 log = logging.getLogger("tenonnx")
 trace = logging.getLogger("tenonnx.hooks")
@@ -88,7 +88,7 @@ class PluginSet(Catalogue):
         self._allow, self._block = None if allow is None else set(allow), set(block)
         self._undiscovered = [COMMANDS] if autoload else []
         if autoload:
-            self._discover(GROUP)
+            self._discover(ENTRY_POINT_GROUP)
             self._tell_missing()
 
     def load_commands(self) -> None:

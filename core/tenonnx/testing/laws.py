@@ -13,8 +13,8 @@ from hypothesis.extra import numpy as hnp
 
 from tenonnx.testing.models import build
 
-ELEMENTS = {"float": np.float32, "double": np.float64, "int32": np.int32, "int64": np.int64}
-FLOATS = ("float", "double")
+LAW_DTYPES = {"float": np.float32, "double": np.float64, "int32": np.int32, "int64": np.int64}
+LAW_FLOATS = ("float", "double")
 RTOL = {"float": 1e-5, "double": 1e-12, "int32": 0, "int64": 0}
 
 Drawn = tuple[onnx.ModelProto, list[np.ndarray[Any, Any]]]
@@ -34,12 +34,12 @@ class Law:
     body: str
     shapes: st.SearchStrategy[Sequence[tuple[int, ...]]]
     oracle: Callable[..., Any]
-    dtypes: tuple[str, ...] = tuple(ELEMENTS)
+    dtypes: tuple[str, ...] = tuple(LAW_DTYPES)
 
     def draw(self, data: st.DataObject, dtype: str) -> Drawn:
         """Return a model with an input for every shape drawn, and arrays for them."""
         shapes = data.draw(self.shapes, label="shapes")
-        kind = ELEMENTS[dtype]
+        kind = LAW_DTYPES[dtype]
         seed = data.draw(st.integers(0, 2**32 - 1), label="seed")
         random = np.random.default_rng(seed)
         # Small integers, so that sums and products are exact and the order of adding is free.
@@ -72,6 +72,7 @@ def _softmax(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.asarray(powers / powers.sum(-1, keepdims=True))
 
 
+# By operator.
 LAWS: dict[str, Law] = {
     "Add": Law("y = Add(a, b)", _PAIRS, np.add),
     "Sub": Law("y = Sub(a, b)", _PAIRS, np.subtract),
@@ -79,10 +80,10 @@ LAWS: dict[str, Law] = {
     "Neg": Law("y = Neg(a)", _ANY, np.negative),
     "Abs": Law("y = Abs(a)", _ANY, np.abs),
     "Relu": Law("y = Relu(a)", _ANY, lambda a: np.maximum(a, 0)),
-    "Exp": Law("y = Exp(a)", _ANY, np.exp, FLOATS),
-    "Tanh": Law("y = Tanh(a)", _ANY, np.tanh, FLOATS),
-    "Sigmoid": Law("y = Sigmoid(a)", _ANY, lambda a: 1 / (1 + np.exp(-a)), FLOATS),
-    "Softmax": Law("y = Softmax(a)", _SOLID, _softmax, FLOATS),
+    "Exp": Law("y = Exp(a)", _ANY, np.exp, LAW_FLOATS),
+    "Tanh": Law("y = Tanh(a)", _ANY, np.tanh, LAW_FLOATS),
+    "Sigmoid": Law("y = Sigmoid(a)", _ANY, lambda a: 1 / (1 + np.exp(-a)), LAW_FLOATS),
+    "Softmax": Law("y = Softmax(a)", _SOLID, _softmax, LAW_FLOATS),
     "Transpose": Law("y = Transpose(a)", _ANY, np.transpose),
     "Flatten": Law("y = Flatten(a)", _SOLID, lambda a: a.reshape(a.shape[0], -1)),
     "MatMul": Law("y = MatMul(a, b)", _PRODUCTS, np.matmul),
@@ -95,4 +96,3 @@ LAWS: dict[str, Law] = {
         lambda a, b: np.concatenate([a, b]),
     ),
 }
-"""By operator."""

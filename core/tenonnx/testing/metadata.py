@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from tenonnx.plugins.catalogue import DISTRIBUTION
-from tenonnx.plugins.manager import GROUP
+from tenonnx.plugins.manager import ENTRY_POINT_GROUP
 
 PROGRAM = """
 import importlib, json, sys
@@ -29,8 +29,10 @@ def check_distribution(name: str, frameworks: Sequence[str]) -> None:
         name: The plug-in's, as its entry point has it.
         frameworks: Top-level modules that neither importing it nor listing providers may import.
     """
-    found = [e for e in importlib.metadata.entry_points(group=GROUP) if e.name == name]
-    assert found, f"no entry point {name!r} in the group {GROUP!r}: is the plug-in installed?"
+    found = [e for e in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP) if e.name == name]
+    assert found, (
+        f"no entry point {name!r} in the group {ENTRY_POINT_GROUP!r}: is the plug-in installed?"
+    )
     entry = found[0]
     assert entry.dist is not None
     metadata = entry.dist.metadata

@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 import onnx.parser
 
+# A domain whose operators nobody has.
 FOREIGN = "org.tenonnx.testing"
-"""A domain whose operators nobody has."""
 
 
 def build(

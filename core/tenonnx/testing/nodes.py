@@ -17,12 +17,12 @@ from onnx.backend.test.loader import load_model_tests
 from tenonnx.session import InferenceSession
 from tenonnx.testing.compare import assert_similar
 
+# Cases whose answers versions of ONNX have changed: tenonnx gives the others, for this reason.
 CORRECTED = {
     "test_maxunpool_export_with_output_shape": "ONNX 1.24 has indices count in output_shape",
     "test_resize_downsample_scales_cubic_align_corners": "ONNX 1.24 divides by the size less one",
     "test_resize_downsample_scales_linear_align_corners": "ONNX 1.24 divides by the size less one",
 }
-"""Cases whose answers versions of ONNX have changed: tenonnx gives the others, for this reason."""
 
 if onnx.defs.onnx_opset_version() >= 29:  # 1.24's; development builds call themselves 1.23
     CORRECTED = {

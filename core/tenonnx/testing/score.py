@@ -13,8 +13,8 @@ import onnx
 
 from tenonnx.session import InferenceSession
 
+# Stands for the operator of a model that has several nodes.
 SEVERAL: Final = ""
-"""Stands for the operator of a model that has several nodes."""
 
 
 class Outcome(StrEnum):
@@ -81,8 +81,8 @@ class Score:
         )
 
 
+# Operators that a row names.
 MAX_NAMES: Final = 6
-"""Operators that a row names."""
 
 
 def _names(operators: Counter[str]) -> str:

@@ -23,8 +23,8 @@ from tenonnx.testing.one import plugins_and
 from tenonnx.transforms import Transform, TransformContext, run_transforms
 from tenonnx.weights.registry import WeightRegistry
 
+# The sizes of symbolic dimensions in runs.
 SIZE = 4
-"""The sizes of symbolic dimensions in runs."""
 
 
 class TransformTests:

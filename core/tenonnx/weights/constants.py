@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 Constant: TypeAlias = tuple[bytes, Element, tuple[int, ...]]
 """The content of a weight, its element type and its shape."""
 
-PIECE: Final = 64 << 10
-"""Bytes that lie together: not more, as they stay for as long as a weight among them is used."""
+# Bytes of constants that lie together: not more, as they stay for as long as one weight among
+# them is used.
+MAX_JOINED_BYTES: Final = 64 << 10
 
 
 def constants(registry: WeightRegistry, given: Sequence[Constant]) -> list[Weight]:
@@ -48,7 +49,7 @@ def _pieces(contents: Iterable[bytes]) -> Iterator[list[tuple[bytes, bytes]]]:
     size = 0
     for content in contents:
         room = padded(content)
-        if piece and size + len(room) > PIECE:
+        if piece and size + len(room) > MAX_JOINED_BYTES:
             yield piece
             piece, size = [], 0
         piece.append((content, room))

@@ -8,15 +8,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tenonnx.weights.trusted import NOFOLLOW, OPEN, fault
+from tenonnx.weights.trusted import NOFOLLOW, OPEN_FLAGS, fault
 
 with contextlib.suppress(ImportError):  # on Windows, where nothing calls this
     import fcntl
 
-FLAGS = OPEN | NOFOLLOW | os.O_RDWR
+DRAFT_FLAGS = OPEN_FLAGS | NOFOLLOW | os.O_RDWR
 
-PATIENCE = 120.0
-"""Seconds to wait for another process that is writing the same file."""
+# Seconds to wait for another process that is writing the same file.
+WRITER_WAIT_SECONDS = 120.0
 
 
 @contextlib.contextmanager
@@ -62,7 +62,7 @@ def sweep_drafts(folder: Path) -> None:
     """Delete the drafts of writers that died."""
     for path in folder.glob("*.draft"):
         with contextlib.suppress(OSError):
-            descriptor = os.open(path, FLAGS)
+            descriptor = os.open(path, DRAFT_FLAGS)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 path.unlink()
@@ -71,7 +71,7 @@ def sweep_drafts(folder: Path) -> None:
 
 
 def _lock(path: Path) -> int | None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + WRITER_WAIT_SECONDS
     while True:
         descriptor = _open(path)
         try:
@@ -97,7 +97,7 @@ def _open(path: Path) -> int:
     with contextlib.suppress(FileNotFoundError):
         if fault(path.lstat(), at=path):
             path.unlink()
-    return os.open(path, FLAGS | os.O_CREAT, 0o644)
+    return os.open(path, DRAFT_FLAGS | os.O_CREAT, 0o644)
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WEIGHTS, PLANS = "*.weight", ("*.plan", "*.captures")
+# The files of a cache that share its room; kernels are as many as there are, and small.
 EVERY = (f"weights/{WEIGHTS}", *(f"plans/{each}" for each in PLANS))
-"""The files of a cache that share its room; kernels are as many as there are, and small."""
 
+# Seconds for which an unused file is kept: of older models, older sources, other machines.
 UNUSED_SECONDS = 30 * 24 * 3600
-"""Seconds for which an unused file is kept: of older models, older sources, other machines."""
 
+# Bytes that a process may write before it looks again how much there is.
 LEEWAY = 1 << 30
-"""Bytes that a process may write before it looks again how much there is."""
 
 
 def cache_root() -> str:

@@ -17,7 +17,7 @@ import numpy as np
 
 from tenonnx.errors import Fail, InvalidArgument
 from tenonnx.memory import keep_room
-from tenonnx.weights.trusted import OPEN
+from tenonnx.weights.trusted import OPEN_FLAGS
 
 if TYPE_CHECKING:
     from tenonnx.weights.storage import Kind, NDArray
@@ -36,8 +36,8 @@ MAP_FIXED = 0x10  # Linux, the BSDs and macOS agree on it; the mmap module does 
 State: TypeAlias = "tuple[int, int, int, int, int]"
 """A state of a file: its device, inode, size, and the times of its last writes, in nanoseconds."""
 
+# The collector of mapped files, while there is one.
 NOTED: ContextVar[dict[str, State] | None] = ContextVar("NOTED", default=None)
-"""The collector of mapped files, while there is one."""
 
 
 @contextlib.contextmanager
@@ -163,7 +163,7 @@ class Mapping:
 
 def _open(path: str) -> int:
     try:
-        descriptor = os.open(path, OPEN)
+        descriptor = os.open(path, OPEN_FLAGS)
     except OSError as error:
         raise Fail(f"{path} cannot be opened: {error.strerror}") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -40,17 +40,17 @@ from tenonnx.weights.storage import (
     root,
     stored_as,
 )
-from tenonnx.weights.weight import Device, Holding, Weight
+from tenonnx.weights.weight import Holding, Weight, WeightDevice
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from tenonnx.weights.report import MemoryReport
 
-__all__ = ["Device", "Weight", "WeightRegistry", "default_registry"]
+__all__ = ["Weight", "WeightDevice", "WeightRegistry", "default_registry"]
 
+# Derived weights from this size on go to the side files.
 SIDE_FILE_BYTES = 64 * 1024
-"""Derived weights from this size on go to the side files."""
 
 S = TypeVar("S", bound=Storage)
 
@@ -71,7 +71,7 @@ class WeightRegistry:
         self._weights = WeakTable[str, Weight]()
         self._derived = WeakTable[str, Weight]()
         self._holdings: list[Holding] = []
-        self.locks, self.devices = Locks(), WeakTable[str, Device]()
+        self.locks, self.devices = Locks(), WeakTable[str, WeightDevice]()
 
     def map(self, path: str | os.PathLike[str]) -> Mapping:
         """Map a file; the same mapping for the same file while anybody uses it.

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 SMAPS = Path("/proc/self/smaps")
 
+# The names of side files; a table shows their beginning.
 DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
-"""The names of side files; a table shows their beginning."""
 
 
 @dataclass(frozen=True)

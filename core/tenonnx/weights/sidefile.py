@@ -46,9 +46,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-VERSION = "side file 2"
+SIDE_FILE_VERSION = "side file 2"
 MAGIC = b"tenonnx\x01"
-HEADER = struct.Struct("<8sQII")  # magic, checksum of the payload, crc and length of the text
+SIDE_FILE_HEADER = struct.Struct(
+    "<8sQII"
+)  # magic, checksum of the payload, crc and length of the text
 HEADER_BYTES = 4096
 BLOCK_WORDS = 128 * 1024
 
@@ -193,7 +195,9 @@ class SideFiles:
     def _path(self, key: str) -> str:
         # Another version of tenonnx may compute the same thing otherwise.
         assert self.folder is not None
-        return os.path.join(self.folder, f"{digest(f'{VERSION} {release()} {key}')}.weight")
+        return os.path.join(
+            self.folder, f"{digest(f'{SIDE_FILE_VERSION} {release()} {key}')}.weight"
+        )
 
     def files(self) -> list[Path]:
         """Return the side files that there are."""
@@ -205,8 +209,10 @@ class SideFiles:
 
     def _read(self, mapping: Mapping, key: str | None) -> SideFile:
         """Return what a mapped side file holds; ValueError, KeyError or TypeError if damaged."""
-        magic, checksum, crc, length = HEADER.unpack_from(mapping.pages)
-        text = mapping.pages[HEADER.size : min(HEADER.size + length, HEADER_BYTES)]
+        magic, checksum, crc, length = SIDE_FILE_HEADER.unpack_from(mapping.pages)
+        text = mapping.pages[
+            SIDE_FILE_HEADER.size : min(SIDE_FILE_HEADER.size + length, HEADER_BYTES)
+        ]
         if magic != MAGIC or zlib.crc32(text) != crc:
             raise ValueError("its header is not one")
         numbers, _, named = text.partition(b"\n")
@@ -269,7 +275,7 @@ def _fill(
 def _header(key: str, dtype: Element, shape: Sequence[int], checksum: int) -> bytes:
     numbers = " ".join(map(str, (int(dtype), *shape)))
     text = f"{numbers}\n".encode() + _shortened(key)
-    header = HEADER.pack(MAGIC, checksum, zlib.crc32(text), len(text)) + text
+    header = SIDE_FILE_HEADER.pack(MAGIC, checksum, zlib.crc32(text), len(text)) + text
     return header.ljust(HEADER_BYTES, b"\0")
 
 

@@ -24,39 +24,39 @@ NDArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Kind: TypeAlias = Literal["mapped", "derived", "private", "borrowed"]
 """A model's file, a side file, memory of the registry's own, memory of a caller's."""
 
+# Part of every key that means nothing to another process.
 PROCESS = os.urandom(8).hex()
-"""Part of every key that means nothing to another process."""
 
+# Private memory from this size on takes longer to fill than to look whether it leaves room.
 LARGE_BYTES = 1 << 18
-"""Private memory from this size on takes longer to fill than to look whether it leaves room."""
 
+# The beginning of keys of bytes that are named by their content.
 CONTENT = "bytes:"
-"""The beginning of keys of bytes that are named by their content."""
 
 Element: TypeAlias = "ir.DataType | int"
-"""An ONNX element type. One of ``PLAIN`` may be its number: onnx_ir, and ml_dtypes with it, take
+"""An ONNX element type. One of ``NUMPY_TYPES`` may be its number: onnx_ir and ml_dtypes take
 longer to import than a plan that was kept takes to open."""
 
-PLAIN: Final[dict[int, tuple[str, np.dtype[Any]]]] = {
+# The element types that numpy has: their names, and its dtypes.
+NUMPY_TYPES: Final[dict[int, tuple[str, np.dtype[Any]]]] = {
     1: ("FLOAT", np.dtype("f4")), 2: ("UINT8", np.dtype("u1")), 3: ("INT8", np.dtype("i1")),
     4: ("UINT16", np.dtype("u2")), 5: ("INT16", np.dtype("i2")), 6: ("INT32", np.dtype("i4")),
     7: ("INT64", np.dtype("i8")), 9: ("BOOL", np.dtype("?")), 10: ("FLOAT16", np.dtype("f2")),
     11: ("DOUBLE", np.dtype("f8")), 12: ("UINT32", np.dtype("u4")), 13: ("UINT64", np.dtype("u8")),
     14: ("COMPLEX64", np.dtype("c8")), 15: ("COMPLEX128", np.dtype("c16")),
 }  # fmt: skip
-"""The element types that numpy has: their names, and its dtypes."""
 
+# The number of bytes' element type.
 UINT8 = 2
-"""The number of bytes' element type."""
 
 
-WORD = 16
-"""The alignment of small weights that lie together, as of memory that is allocated."""
+# The alignment of small weights that lie together, as of memory that is allocated.
+SMALL_WEIGHT_ALIGNMENT = 16
 
 
 def padded(content: bytes) -> bytes:
     """Return the bytes of a small weight, and zeros up to the place of the next one."""
-    return content + bytes(-len(content) % WORD)
+    return content + bytes(-len(content) % SMALL_WEIGHT_ALIGNMENT)
 
 
 def by_content(content: bytes) -> str:
@@ -75,7 +75,7 @@ def _packed() -> frozenset[ir.DataType]:
 
 def element(number: int) -> Element:
     """Return an element type of a number."""
-    if number in PLAIN:
+    if number in NUMPY_TYPES:
         return number
     import onnx_ir as ir
 
@@ -84,15 +84,15 @@ def element(number: int) -> Element:
 
 def name_of(dtype: Element) -> str:
     """Return an element type's name."""
-    if dtype in PLAIN:
-        return PLAIN[dtype][0]
+    if dtype in NUMPY_TYPES:
+        return NUMPY_TYPES[dtype][0]
     import onnx_ir as ir
 
     return ir.DataType(dtype).name
 
 
-PIECE_BYTES = 3 << 20
-"""A whole number of elements of every width: three bytes hold four elements of six bits."""
+# A whole number of elements of every width: three bytes hold four elements of six bits.
+UNPACKED_PIECE_BYTES = 3 << 20
 
 _serial = itertools.count()
 
@@ -169,14 +169,14 @@ class Memory:
 
 def is_packed(dtype: Element) -> bool:
     """Return whether elements are narrower than a byte and lie packed in memory."""
-    return dtype not in PLAIN and dtype in _packed()
+    return dtype not in NUMPY_TYPES and dtype in _packed()
 
 
 @functools.cache
 def stored_as(dtype: Element) -> tuple[np.dtype[Any], str]:
     """Return numpy's dtype of elements as they lie in memory, and its name for other libraries."""
-    if dtype in PLAIN:
-        stored = PLAIN[dtype][1]
+    if dtype in NUMPY_TYPES:
+        stored = NUMPY_TYPES[dtype][1]
         return stored, stored.str
     import onnx_ir as ir
 
@@ -186,8 +186,8 @@ def stored_as(dtype: Element) -> tuple[np.dtype[Any], str]:
 
 def byte_size(dtype: Element, shape: Sequence[int]) -> int:
     """Return the bytes a contiguous tensor takes; ValueError for a dtype without a width."""
-    if dtype in PLAIN:
-        return PLAIN[dtype][1].itemsize * math.prod(shape)
+    if dtype in NUMPY_TYPES:
+        return NUMPY_TYPES[dtype][1].itemsize * math.prod(shape)
     import onnx_ir as ir
 
     dtype = ir.DataType(dtype)
@@ -206,8 +206,8 @@ def unpack(packed: NDArray, dtype: ir.DataType, shape: Sequence[int]) -> NDArray
 def unpack_into(target: NDArray, packed: NDArray, dtype: ir.DataType) -> None:
     """Write sub-byte elements one to a byte, piece by piece, so that no second copy exists."""
     flat = target.reshape(-1)
-    for start in range(0, packed.size, PIECE_BYTES):
-        piece = packed[start : start + PIECE_BYTES]
+    for start in range(0, packed.size, UNPACKED_PIECE_BYTES):
+        piece = packed[start : start + UNPACKED_PIECE_BYTES]
         first = start * 8 // dtype.bitwidth
         count = min(flat.size - first, piece.size * 8 // dtype.bitwidth)
         flat[first : first + count] = unpack(piece, dtype, (count,)).view(np.uint8)

@@ -23,8 +23,8 @@ from collections.abc import Iterator
 
 log = logging.getLogger("tenonnx.cache")
 
-OPEN = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
-"""The flags for opening files: without O_NONBLOCK a named pipe would wait for a writer."""
+# Without O_NONBLOCK, opening a named pipe would wait for a writer.
+OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 NOFOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 
@@ -39,7 +39,7 @@ OWN_FOLDER = "keep the cache in a folder of your own (TENONNX_CACHE_DIR, NUMBA_C
 
 Path = str | os.PathLike[str]
 
-KINDS = {
+FILE_KINDS = {
     stat.S_IFLNK: "is a symbolic link",
     stat.S_IFDIR: "is a folder",
     stat.S_IFIFO: "is a named pipe",
@@ -66,10 +66,10 @@ def open_trusted(path: Path, like: os.stat_result | None = None) -> int:
     path = os.fspath(path)
     folder = os.path.dirname(path)
     try:
-        descriptor = os.open(path, OPEN if like else OPEN | NOFOLLOW)
+        descriptor = os.open(path, OPEN_FLAGS if like else OPEN_FLAGS | NOFOLLOW)
     except OSError as error:
         if NOFOLLOW and error.errno in (errno.ELOOP, errno.EMLINK):
-            raise _refused(folder, path, KINDS[stat.S_IFLNK], "delete it") from None
+            raise _refused(folder, path, FILE_KINDS[stat.S_IFLNK], "delete it") from None
         raise
     try:
         if like is None:
@@ -262,7 +262,7 @@ def fault(
         at: Its path or descriptor, by which its access control list is read.
     """
     if not stat.S_ISREG(status.st_mode):
-        return KINDS.get(stat.S_IFMT(status.st_mode), "is a device")
+        return FILE_KINDS.get(stat.S_IFMT(status.st_mode), "is a device")
     return _owner_fault(status, like) or _rights_fault(status, like, at)
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tenonnx.weights.registry import WeightRegistry
 
 
-class Device(Protocol):
+class WeightDevice(Protocol):
     """A device that may need a weight."""
 
     @property
@@ -53,13 +53,13 @@ class Keeper(Protocol):
         ...
 
 
+# The size of a weight from which processes share weights derived from it.
 WORTH = 16 << 10
-"""The size of a weight from which processes share weights derived from it."""
 
 
 NOWHERE: dict[str, Any] = {}
+# The uploads of all weights that are on no device: there may be a hundred thousand.
 NO_DEVICES: set[str] = set()
-"""The uploads of all weights that are on no device: there may be a hundred thousand."""
 
 
 class Weight:
@@ -151,7 +151,7 @@ class Weight:
         """Whether every element lies at a multiple of its size, as numpy wants it."""
         return bool(self.array.flags.aligned)
 
-    def on(self, device: Device) -> Any:
+    def on(self, device: WeightDevice) -> Any:
         """Return the tensor as an array of a device; it is uploaded there once.
 
         On the host that is an aligned, read-only numpy array. Elements narrower than a byte take
