@@ -12,7 +12,7 @@ from tenonnx.graph import attribute
 from tenonnx.sizes import operand
 from tenonnx_quant.opset import at_least
 from tenonnx_quant.selection import Selection, is_scaled, weights
-from tenonnx_quant.stored import Quantized, by_channel, constant
+from tenonnx_quant.stored import StoredWeight, by_channel, constant
 
 DYNAMIC_PRODUCTS = ("MatMul", "Gemm", "Conv")
 
@@ -109,7 +109,7 @@ class Rewriter:
         assert value.name is not None
         del graph.initializers[value.name]
 
-    def _stored(self, graph: ir.Graph, value: ir.Value, node: ir.Node) -> Quantized:
+    def _stored(self, graph: ir.Graph, value: ir.Value, node: ir.Node) -> StoredWeight:
         """Return a weight in int8, ``[K, N]`` of products."""
         turned = node.op_type == "Gemm" and bool(attribute(node, "transB", 0))
         channels = 0 if turned or node.op_type == "Conv" else 1
@@ -132,7 +132,7 @@ class Rewriter:
             self._quantized[graph, source] = found
         return found
 
-    def _integer(self, node: ir.Node, quantized: ir.Node, stored: Quantized) -> list[ir.Node]:
+    def _integer(self, node: ir.Node, quantized: ir.Node, stored: StoredWeight) -> list[ir.Node]:
         x, scale, zero = quantized.outputs
         conv = node.op_type == "Conv"
         op = "ConvInteger" if conv else "MatMulInteger"
@@ -148,7 +148,7 @@ class Rewriter:
         made.append(ir.node("Mul", [floats.outputs[0], made[-1].outputs[0]]))
         return made
 
-    def _qdq(self, node: ir.Node, quantized: ir.Node, stored: Quantized) -> list[ir.Node]:
+    def _qdq(self, node: ir.Node, quantized: ir.Node, stored: StoredWeight) -> list[ir.Node]:
         axis = {"axis": 0 if node.op_type == "Conv" else 1} if self.scheme.per_channel else {}
         x = ir.node("DequantizeLinear", quantized.outputs)
         weight = ir.node("DequantizeLinear", stored.parts, axis)

@@ -18,7 +18,7 @@ from tenonnx_quant.opset import at_least
 from tenonnx_quant.rounding import TYPES, Integers
 from tenonnx_quant.selection import Selection, is_scaled, is_weight
 from tenonnx_quant.stored import (
-    Quantized,
+    StoredWeight,
     by_channel,
     constant,
     deferred,
@@ -107,7 +107,7 @@ class Writer:
         self.graph, self.choice, self.ranges, self.scheme = graph, choice, ranges, scheme
         self.kind = Integers(8, scheme.signed, scheme.symmetric)
         self._parameters: dict[ir.Value, tuple[ir.Value, ir.Value]] = {}
-        self._weights: dict[tuple[ir.Value, int | None], tuple[Quantized, ir.Value]] = {}
+        self._weights: dict[tuple[ir.Value, int | None], tuple[StoredWeight, ir.Value]] = {}
         self.count = sum(
             any(v in choice.quantized and choice.quantized[v].name in ranges for v in node.inputs)
             for node in choice.readers
@@ -176,7 +176,7 @@ class Writer:
             return None
         return 0 if node.op_type == "Gemm" and attribute(node, "transB", 0) else 1
 
-    def _weight(self, weight: ir.Value, axis: int | None) -> tuple[Quantized, ir.Value]:
+    def _weight(self, weight: ir.Value, axis: int | None) -> tuple[StoredWeight, ir.Value]:
         key = weight, axis
         if key not in self._weights:
             stored = by_channel(self.graph, weight, axis)
@@ -187,7 +187,7 @@ class Writer:
         return self._weights[key]
 
     def _quantize_bias(
-        self, node: ir.Node, scale: ir.Value | None, stored: Quantized, axis: int | None
+        self, node: ir.Node, scale: ir.Value | None, stored: StoredWeight, axis: int | None
     ) -> None:
         """Store a bias in steps of both scales' product, as sums of integers are."""
         bias = node.inputs[2]

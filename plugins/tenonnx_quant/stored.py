@@ -65,7 +65,7 @@ def forget_unread(graph: ir.Graph, weight: ir.Value) -> None:
         graph.initializers.pop(weight.name, None)
 
 
-class Quantized:
+class StoredWeight:
     """A weight's integers, scales and zero points, as initializers of a graph.
 
     Args:
@@ -126,14 +126,14 @@ class Quantized:
 
 def by_channel(
     graph: ir.Graph, weight: ir.Value, axis: int | None, *, turned: bool = False
-) -> Quantized:
+) -> StoredWeight:
     """Return a weight in symmetric int8, with a scale for each index of an axis.
 
     Args:
-        graph: As for ``Quantized``.
-        weight: As for ``Quantized``.
+        graph: As for ``StoredWeight``.
+        weight: As for ``StoredWeight``.
         axis: 0; 1 of a matrix; ``None`` for one scale for all.
-        turned: As for ``Quantized``.
+        turned: As for ``StoredWeight``.
     """
     tensor = weight.const_value
     assert tensor is not None
@@ -146,4 +146,4 @@ def by_channel(
         row = size // max(rows, 1)
         blocks = Blocks((rows, row), 1, max(row, 1))
     scales = () if axis is None else (shape[axis],)
-    return Quantized(graph, weight, blocks, Integers(8), scales=scales, turned=turned)
+    return StoredWeight(graph, weight, blocks, Integers(8), scales=scales, turned=turned)

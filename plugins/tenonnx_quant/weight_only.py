@@ -12,7 +12,7 @@ from tenonnx_quant.nbits import NBITS_DOMAIN, replace_by_nbits
 from tenonnx_quant.opset import at_least
 from tenonnx_quant.rounding import Blocks, Integers
 from tenonnx_quant.selection import Selection, depth_axis, product_uses, weights
-from tenonnx_quant.stored import Quantized, dequantized
+from tenonnx_quant.stored import StoredWeight, dequantized
 
 PRODUCTS = ("MatMul", "Gemm")
 TABLES = ("Gather",)
@@ -119,7 +119,7 @@ def _replace(graph: ir.Graph, value: ir.Value, axis: int, scheme: WeightScheme) 
     whole = not scheme.block_size
     keep_axis = not whole or len(blocks.shape) > 2 or bool(gathers)
     scales = None if keep_axis else (blocks.shape[1 - axis],)
-    stored = Quantized(graph, value, blocks, scheme.kind(bits), scales=scales)
+    stored = StoredWeight(graph, value, blocks, scheme.kind(bits), scales=scales)
     attributes = {"axis": axis, "block_size": blocks.size} if keep_axis else {"axis": 1 - axis}
     for node in gathers:
         _gather_integers(node, stored)
@@ -132,7 +132,7 @@ def _replace(graph: ir.Graph, value: ir.Value, axis: int, scheme: WeightScheme) 
     return True
 
 
-def _gather_integers(node: ir.Node, stored: Quantized) -> None:
+def _gather_integers(node: ir.Node, stored: StoredWeight) -> None:
     """Gather a table's integers and scales, and dequantize what was gathered."""
     graph, rows = node.graph, node.inputs[1]
     assert isinstance(graph, ir.Graph)

@@ -13,14 +13,14 @@ from tenonnx.cores import GROUPS, OWN_GROUPS, Path, control_groups, text_of
 from tenonnx.memory import allowed
 from tenonnx.operators import Namespace
 
+# Bytes below which the operating system is not asked what is free.
 _UNQUESTIONED = 1 << 26
-"""Bytes below which the operating system is not asked what is free."""
 
+# A control group's files of its limit and its use, and the cache's name in its statistics.
 _FILES = {
     1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache"),
     2: ("memory.max", "memory.current", "file"),
 }
-"""A control group's files of its limit and its use, and the cache's name in its statistics."""
 
 
 def check_allocation(xp: Namespace, shape: Sequence[int], dtype: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
-from tenonnx_array.dtypes import FLOAT32, FLOATS, INTEGERS, dtype_of
+from tenonnx_array.dtypes import FLOAT32_DTYPE, FLOATS, INTEGERS, dtype_of
 from tenonnx_array.numerals import from_strings, to_strings
 
 table = OperatorTable()
@@ -25,20 +25,20 @@ def identity(_: Namespace, x: Array) -> Array:
 
 table.rows({"Identity": identity})
 
-NUMBERS = frozenset(dtype_of(number) for number in (*range(1, 8), 9, 10, 11, 12, 13, 14, 15))
-"""Types between which array libraries convert as ONNX says."""
+# Types between which array libraries convert as ONNX says.
+NUMBER_DTYPES = frozenset(dtype_of(number) for number in (*range(1, 8), 9, 10, 11, 12, 13, 14, 15))
 
 STRING = np.dtype(np.object_)
 
 E8M0 = "float8_e8m0fnu"
 
+# Largest finite values. Dtypes are told apart by name: ml_dtypes takes long to import.
 FLOAT8_MAX = {
     "float8_e4m3fn": 448.0,
     "float8_e4m3fnuz": 240.0,
     "float8_e5m2": 57344.0,
     "float8_e5m2fnuz": 57344.0,
 }
-"""Largest finite values. Dtypes are told apart by name: ml_dtypes takes long to import."""
 
 
 def convert(
@@ -58,12 +58,12 @@ def convert(
         saturate: Whether what overflows a float 8 is its largest value rather than inf or NaN.
         round_mode: ``up``, ``down`` or ``nearest``; for E8M0, the powers of two, only.
     """
-    if not isinstance(x, str) and dtype in NUMBERS and x.dtype in NUMBERS:
+    if not isinstance(x, str) and dtype in NUMBER_DTYPES and x.dtype in NUMBER_DTYPES:
         return x.astype(dtype, copy=False)
     if isinstance(x, str) or x.dtype == STRING:
         if dtype == STRING:
             return x
-        number = FLOAT32 if dtype.kind == "V" and dtype not in INTEGERS else dtype
+        number = FLOAT32_DTYPE if dtype.kind == "V" and dtype not in INTEGERS else dtype
         x = from_strings(x, number)
     elif dtype == STRING:
         return to_strings(x)

@@ -21,8 +21,8 @@ from tenonnx_array.windows import Windows, place
 table = OperatorTable()
 op = table.op
 
+# Size of the column buffer: a block that is still in the cache when it is multiplied.
 COLUMN_BYTES = 4 << 20
-"""Size of the column buffer: a block that is still in the cache when it is multiplied."""
 
 
 def windows_of(

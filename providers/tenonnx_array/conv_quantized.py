@@ -13,7 +13,7 @@ import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.conv import add_bias, convolve, windows_of
-from tenonnx_array.linalg import AT_ONCE, EXACT_IN_FLOAT32, exact_to_int32
+from tenonnx_array.linalg import EXACT_COLUMNS, EXACT_IN_FLOAT32, exact_to_int32
 from tenonnx_array.quant import round_to
 from tenonnx_array.windows import Windows
 
@@ -50,7 +50,7 @@ def conv_integer(
     """
     windows = windows_of(x, w, group=group, **attributes)
     taps, channels = math.prod(w.shape[2:]), w.shape[1]
-    some = AT_ONCE // taps if xp is np and group == 1 and taps else 0
+    some = EXACT_COLUMNS // taps if xp is np and group == 1 and taps else 0
     if not 0 < some < channels:
         return exact_to_int32(xp, _sums(xp, x, w, x_zero_point, w_zero_point, windows, group))
     total = np.int32(0)

@@ -18,14 +18,14 @@ from tenonnx.weights.storage import NUMPY_TYPES
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-OWN = tuple(dtype for _, dtype in NUMPY_TYPES.values())
-"""The element types that numpy has."""
+# The element types that numpy has.
+NUMPY_DTYPES = tuple(dtype for _, dtype in NUMPY_TYPES.values())
 
 STRING, STRINGS = 8, np.dtype(object)
 """The number of strings' element type, and the dtype that holds them."""
 
-NUMBERS = range(1, 29)
-"""``TensorProto.DataType`` of all element types."""
+# ``TensorProto.DataType`` of all element types.
+DATA_TYPES = range(1, 29)
 
 
 @functools.cache
@@ -35,8 +35,8 @@ def dtype_of(data_type: int) -> np.dtype[Any]:
     Raises:
         ValueError: No element type has that number.
     """
-    if data_type not in NUMBERS:
-        raise ValueError(f"expected an element type from 1 to {max(NUMBERS)}, found {data_type}")
+    if data_type not in DATA_TYPES:
+        raise ValueError(f"expected an element type from 1 to {max(DATA_TYPES)}, found {data_type}")
     if data_type in NUMPY_TYPES:
         return NUMPY_TYPES[data_type][1]
     if data_type == STRING:
@@ -48,7 +48,7 @@ def dtype_of(data_type: int) -> np.dtype[Any]:
 
 def every_dtype() -> list[np.dtype[Any]]:
     """Return the dtypes of all element types."""
-    return [dtype_of(number) for number in NUMBERS]
+    return [dtype_of(number) for number in DATA_TYPES]
 
 
 def data_type_of(dtype: Any) -> ir.DataType | None:
@@ -75,7 +75,7 @@ class Dtypes(dict[Any, bool]):
     __contains__ = dict.__getitem__  # which calls __missing__, at C's pace
 
     def __init__(self, own: str, belongs: Callable[[ir.DataType], bool]) -> None:
-        super().__init__({dtype: dtype.char in own for dtype in (*OWN, STRINGS)})
+        super().__init__({dtype: dtype.char in own for dtype in (*NUMPY_DTYPES, STRINGS)})
         self._belongs = belongs
 
     def __missing__(self, dtype: Any) -> bool:
@@ -85,14 +85,14 @@ class Dtypes(dict[Any, bool]):
         return found
 
 
+# Every real floating type. ``dtype.kind`` cannot tell: ml_dtypes' are all of kind V.
 FLOATS = Dtypes("efd", lambda kind: kind.is_floating_point())
-"""Every real floating type. ``dtype.kind`` cannot tell: ml_dtypes' are all of kind V."""
 
+# Floating types of 16 bits and less, which need a float32 accumulator.
 SMALL_FLOATS = Dtypes("e", lambda kind: kind.is_floating_point())
-"""Floating types of 16 bits and less, which need a float32 accumulator."""
 
+# Every integer type, including those of 2 and 4 bits; not bool.
 INTEGERS = Dtypes("bBhHiIlLqQ", lambda kind: kind.is_integer())
-"""Every integer type, including those of 2 and 4 bits; not bool."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -101,7 +101,7 @@ def bits_of(dtype: np.dtype[Any]) -> int | None:
 
     ``None`` for strings, and for what is no element type.
     """
-    if dtype in OWN:
+    if dtype in NUMPY_DTYPES:
         return 8 * dtype.itemsize
     kind = None if dtype == STRINGS else data_type_of(dtype)
     return None if kind is None else kind.bitwidth
@@ -110,7 +110,7 @@ def bits_of(dtype: np.dtype[Any]) -> int | None:
 def accumulator(dtype: Any) -> np.dtype[Any]:
     """Return the dtype to compute in: float32 for the small floats, else the dtype itself."""
     dtype = np.dtype(dtype)
-    return FLOAT32 if dtype in SMALL_FLOATS else dtype
+    return FLOAT32_DTYPE if dtype in SMALL_FLOATS else dtype
 
 
-FLOAT32 = np.dtype(np.float32)
+FLOAT32_DTYPE = np.dtype(np.float32)

@@ -16,7 +16,7 @@ from tenonnx_array.special import erf_any
 table = OperatorTable()
 op = table.op
 
-UNARY: dict[str, Function | str] = {
+UNARY_FUNCTIONS: dict[str, Function | str] = {
     "Abs": "absolute",
     "Ceil": "ceil",
     "Exp": exp,
@@ -27,8 +27,8 @@ UNARY: dict[str, Function | str] = {
     "Sqrt": "sqrt",
     "Tanh": "tanh",
 }
-table.rows({name: consuming(function) for name, function in UNARY.items()}, since=1)
-table.rows(UNARY, since=6)
+table.rows({name: consuming(function) for name, function in UNARY_FUNCTIONS.items()}, since=1)
+table.rows(UNARY_FUNCTIONS, since=6)
 
 table.rows(
     {

@@ -15,7 +15,7 @@ from tenonnx_array.nonlinear import gelu, sigmoid, swish
 Layer: TypeAlias = Callable[[Array, int], Array]
 """One layer of every expert: its outputs of rows, by the expert's number."""
 
-ACTIVATIONS: dict[str, Callable[[Namespace, Array], Array]] = {
+EXPERT_ACTIVATIONS: dict[str, Callable[[Namespace, Array], Array]] = {
     "gelu": lambda xp, x: gelu(xp, x, approximate="tanh"),
     "identity": lambda _, x: x,
     "relu": lambda xp, x: xp.maximum(x, 0),
@@ -45,10 +45,10 @@ class Activation:
             ValueError: An unknown kind, or SwiGLU lacks its value.
         """
         if self.kind != "swiglu":
-            if self.kind not in ACTIVATIONS:
-                known = ", ".join([*ACTIVATIONS, "swiglu"])
+            if self.kind not in EXPERT_ACTIVATIONS:
+                known = ", ".join([*EXPERT_ACTIVATIONS, "swiglu"])
                 raise ValueError(f"expected activation_type of {known}, found {self.kind!r}")
-            y = ACTIVATIONS[self.kind](xp, first)
+            y = EXPERT_ACTIVATIONS[self.kind](xp, first)
             return y if third is None else y * third
         if self.fusion == 1:
             gate, value = first[..., ::2], first[..., 1::2]

@@ -29,16 +29,16 @@ def thresholded_relu(xp: Namespace, x: Array, *, alpha: float) -> Array:
     return xp.where(x >= alpha, x, 0)
 
 
+# Operators among the activations that the specification of the layers names.
 OPERATORS = ("Elu", "HardSigmoid", "LeakyRelu", "Relu", "Sigmoid", "Softplus", "Softsign", "Tanh")
-"""Operators among the activations that the specification of the layers names."""
 
-FUNCTIONS: Mapping[str, tuple[Callable[..., Array], Mapping[str, float]]] = {
+# Functions by lower-case name, and the defaults of what they take of alpha and beta.
+GATE_ACTIVATIONS: Mapping[str, tuple[Callable[..., Array], Mapping[str, float]]] = {
     **{name.lower(): (nonlinear.ACTIVATIONS[name], ACTIVATIONS[name]) for name in OPERATORS},
     "affine": (affine, {"alpha": 1.0, "beta": 0.0}),
     "scaledtanh": (scaled_tanh, {"alpha": 1.0, "beta": 1.0}),
     "thresholdedrelu": (thresholded_relu, {"alpha": 1.0}),
 }
-"""Functions by lower-case name, and the defaults of what they take of alpha and beta."""
 
 
 def gate_functions(
@@ -69,9 +69,11 @@ def gate_functions(
     given = {"alpha": iter(alphas), "beta": iter(betas)}
     chosen = []
     for name in names[: each * directions]:
-        if name.lower() not in FUNCTIONS:
-            raise ValueError(f"expected an activation of {', '.join(FUNCTIONS)}, found {name!r}")
-        function, defaults = FUNCTIONS[name.lower()]
+        if name.lower() not in GATE_ACTIVATIONS:
+            raise ValueError(
+                f"expected an activation of {', '.join(GATE_ACTIVATIONS)}, found {name!r}"
+            )
+        function, defaults = GATE_ACTIVATIONS[name.lower()]
         chosen.append((function, {key: next(given[key], defaults[key]) for key in defaults}))
     return [functools.partial(apply, xp, clip, chosen[k::each]) for k in range(each)]
 

@@ -11,8 +11,8 @@ from tenonnx.operators import Array, Namespace, OperatorTable
 table = OperatorTable()
 op = table.op
 
-MODES = {"RGB": "RGB", "BGR": "RGB", "Grayscale": "L"}
-"""Pixel format to Pillow's mode."""
+# Pixel format to Pillow's mode.
+PILLOW_MODES = {"RGB": "RGB", "BGR": "RGB", "Grayscale": "L"}
 
 
 @op("ImageDecoder", since=20, host="all")
@@ -23,8 +23,10 @@ def image_decoder(xp: Namespace, encoded_stream: Array, *, pixel_format: str = "
         ValueError: The pixel format is unknown.
         ImportError: Pillow is not installed.
     """
-    if pixel_format not in MODES:
-        raise ValueError(f"expected pixel_format to be {', '.join(MODES)}, found {pixel_format!r}")
+    if pixel_format not in PILLOW_MODES:
+        raise ValueError(
+            f"expected pixel_format to be {', '.join(PILLOW_MODES)}, found {pixel_format!r}"
+        )
     try:
         from PIL import Image
     except ImportError as error:
@@ -34,7 +36,7 @@ def image_decoder(xp: Namespace, encoded_stream: Array, *, pixel_format: str = "
         ) from error
     try:
         with Image.open(io.BytesIO(encoded_stream.tobytes())) as image:
-            pixels = xp.asarray(image.convert(MODES[pixel_format]))
+            pixels = xp.asarray(image.convert(PILLOW_MODES[pixel_format]))
     except Exception:  # Pillow's errors for damaged files have no common base class
         return np.zeros((0, 0, 1 if pixel_format == "Grayscale" else 3), np.uint8)
     if pixel_format == "Grayscale":

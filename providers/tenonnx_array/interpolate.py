@@ -14,8 +14,8 @@ import numpy as np
 from tenonnx.operators import Array, Namespace
 from tenonnx_array.dtypes import FLOATS, accumulator
 
-LONGEST = 1 << 21
-"""Elements that are read at once: some hundredths of a second."""
+# Elements that are read between two checks for interruption: some hundredths of a second.
+MAX_READ_ELEMENTS = 1 << 21
 
 
 class Axis(NamedTuple):
@@ -59,13 +59,13 @@ def coordinates(axis: Axis, mode: str, dtype: Any) -> Array:
     raise ValueError(f"expected a coordinate transformation of the specification, found {mode!r}")
 
 
+# ``nearest_mode`` to the rounding of a coordinate.
 ROUNDING: dict[str, Callable[[Array], Array]] = {
     "round_prefer_floor": lambda x: np.ceil(x - x.dtype.type(0.5)),
     "round_prefer_ceil": lambda x: np.floor(x + x.dtype.type(0.5)),
     "floor": np.floor,
     "ceil": np.ceil,
 }
-"""``nearest_mode`` to the rounding of a coordinate."""
 
 
 def nearest(at: Array, length: int, mode: str) -> Array:

@@ -17,11 +17,11 @@ from tenonnx_array.products import matmul as multiply
 table = OperatorTable()
 op = table.op
 
+# So many products of two zero-centred bytes still sum exactly in float32.
 EXACT_IN_FLOAT32 = 2**24 // (255 * 255)
-"""So many products of two zero-centred bytes still sum exactly in float32."""
 
-AT_ONCE = min(CHAIN, EXACT_IN_FLOAT32)
-"""Products of bytes that are one sum of BLAS's; more are added up as integers."""
+# Products of bytes that are one sum of BLAS's; more are added up as integers.
+EXACT_COLUMNS = min(CHAIN, EXACT_IN_FLOAT32)
 
 
 def product(xp: Namespace, a: Array, b: Array) -> Array:
@@ -176,13 +176,13 @@ def matmul_integer(
 
 
 def _in_chunks(A: Array, B: Array, a_zero: Array | None, b_zero: Array | None) -> Array:
-    """Return MatMulInteger of numpy's, the sum of products of ``AT_ONCE`` columns of A."""
-    scratch = np.empty((*B.shape[:-2], AT_ONCE, B.shape[-1]), np.float32)
+    """Return MatMulInteger of numpy's, the sum of products of ``EXACT_COLUMNS`` columns of A."""
+    scratch = np.empty((*B.shape[:-2], EXACT_COLUMNS, B.shape[-1]), np.float32)
     total = np.int32(0)
-    for start in range(0, A.shape[-1], AT_ONCE):
-        a = A[..., start : start + AT_ONCE].astype(np.float32)
+    for start in range(0, A.shape[-1], EXACT_COLUMNS):
+        a = A[..., start : start + EXACT_COLUMNS].astype(np.float32)
         b = scratch[..., : a.shape[-1], :]
-        b[...] = B[..., start : start + AT_ONCE, :]
+        b[...] = B[..., start : start + EXACT_COLUMNS, :]
         if a_zero is not None:
             a -= by_row(a_zero).astype(np.float32)
         if b_zero is not None and b_zero.any():

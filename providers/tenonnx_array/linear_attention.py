@@ -12,7 +12,7 @@ from tenonnx_array.attention import unpack
 table = OperatorTable()
 op = table.op
 
-RULES = {  # update_rule: (decays, corrects what it writes)
+UPDATE_RULES = {  # update_rule: (decays, corrects what it writes)
     "linear": (False, False),
     "gated": (True, False),
     "delta": (False, True),
@@ -71,9 +71,9 @@ def check_rule(rule: str, decay: Array | None, beta: Array | None) -> tuple[bool
     Raises:
         ValueError: An unknown rule, or one that lacks its decay or beta.
     """
-    if rule not in RULES:
-        raise ValueError(f"expected an update_rule of {', '.join(RULES)}, found {rule!r}")
-    decays, corrects = RULES[rule]
+    if rule not in UPDATE_RULES:
+        raise ValueError(f"expected an update_rule of {', '.join(UPDATE_RULES)}, found {rule!r}")
+    decays, corrects = UPDATE_RULES[rule]
     for name, reads, given in (("decay", decays, decay), ("beta", corrects, beta)):
         if reads and given is None:
             raise ValueError(f"expected an input {name} with update_rule {rule!r}, found none")

@@ -9,7 +9,7 @@ from tenonnx_array.legacy import limited_broadcast
 table = OperatorTable()
 op = table.op
 
-BINARY = {
+BINARY_FUNCTIONS = {
     "And": "logical_and",
     "Equal": "equal",
     "Greater": "greater",
@@ -17,8 +17,10 @@ BINARY = {
     "Or": "logical_or",
     "Xor": "logical_xor",
 }
-table.rows({name: limited_broadcast(function) for name, function in BINARY.items()}, since=1)
-table.rows(BINARY, since=7)
+table.rows(
+    {name: limited_broadcast(function) for name, function in BINARY_FUNCTIONS.items()}, since=1
+)
+table.rows(BINARY_FUNCTIONS, since=7)
 table.rows({"Not": "logical_not"}, since=1)
 table.rows({"Where": "where"}, since=9)
 table.rows({"GreaterOrEqual": "greater_equal", "LessOrEqual": "less_equal"}, since=12)

@@ -201,6 +201,7 @@ def tanh(xp: Namespace, x: Array) -> Array:
     return xp.tanh(x)
 
 
+# Functions of activations; ``tenonnx.traits.ACTIVATIONS`` has their parameters.
 ACTIVATIONS: dict[str, Callable[..., Array]] = NAMED | {
     "Celu": celu,
     "Gelu": gelu,
@@ -213,4 +214,3 @@ ACTIVATIONS: dict[str, Callable[..., Array]] = NAMED | {
     "Tanh": tanh,
     "ThresholdedRelu": thresholded_relu,
 }
-"""Functions of activations; ``tenonnx.traits.ACTIVATIONS`` has their parameters."""

@@ -21,8 +21,8 @@ table = OperatorTable()
 op = table.op
 
 
+# The shapes of what is pooled: no window lies in the padding alone.
 POOLED = "X: N C D ...; all(pad < size for pad, size in zip(pads or (), [*kernel_shape] * 2))"
-"""The shapes of what is pooled: no window lies in the padding alone."""
 
 
 def pool(

@@ -8,7 +8,7 @@ import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.cast import E8M0, convert
-from tenonnx_array.dtypes import FLOAT32, FLOATS, INTEGERS, accumulator, bits_of, dtype_of
+from tenonnx_array.dtypes import FLOAT32_DTYPE, FLOATS, INTEGERS, accumulator, bits_of, dtype_of
 
 table = OperatorTable()
 op = table.op
@@ -98,9 +98,9 @@ def dequantize_linear(
     y = to_float32(x_)
     if zero_point is not None:
         y -= to_float32(zero_point)
-    y *= scale.astype(FLOAT32, copy=False)
+    y *= scale.astype(FLOAT32_DTYPE, copy=False)
     is_exponent = dtype.kind == "V" and dtype.name == E8M0
-    return y.astype(FLOAT32 if is_exponent else dtype, copy=False).reshape(x.shape)
+    return y.astype(FLOAT32_DTYPE if is_exponent else dtype, copy=False).reshape(x.shape)
 
 
 @op("DynamicQuantizeLinear", since=11, multiple=True)
@@ -126,7 +126,7 @@ def division_dtype(x: np.dtype[Any], scale: np.dtype[Any]) -> np.dtype[Any]:
     A float8e8m0 scale is an exponent and divides in x's type; integers divide as real numbers.
     """
     if scale.kind == "V" and scale.name == E8M0:
-        return x if x in FLOATS else FLOAT32
+        return x if x in FLOATS else FLOAT32_DTYPE
     return scale if scale in FLOATS else np.dtype(np.float64)
 
 
@@ -161,7 +161,7 @@ def to_float32(x: Array) -> Array:
     """Return a quantized tensor as float32."""
     if x.dtype in INTEGERS and (bits_of(x.dtype) or 8) < 8:
         x = x.astype(np.int8)
-    return x.astype(FLOAT32)
+    return x.astype(FLOAT32_DTYPE)
 
 
 def align(

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any
 
+# Ways at most in which ``re`` may try to match a pattern at one place of a text, one repeat
+# without a bound aside: 5 ns each. RE2 follows all ways at once.
 MAX_WAYS = 256
-"""Ways at most in which ``re`` may try to match a pattern at one place of a text, one repeat
-without a bound aside: 5 ns each. RE2 follows all ways at once."""
 
 ATOM = r"""
     [^\\.^$*+?{}()|\[\]]            # a character that stands for itself
@@ -22,18 +22,18 @@ ATOM = r"""
   | \.
   | \[\^?+(?:(?!--)[^\\\[\]&~|]|\\(?:[dDswW]|[^\w\s]))+\]
 """
+# An element of the patterns that are left to ``re``.
 ELEMENT = re.compile(
     rf"(?P<atom>{ATOM})(?P<repeat>[*+?]\??|\{{\d{{1,3}}(?:,\d{{0,3}})?\}}\??)?"
     r"|(?P<assertion>\^|\$|\\[Abz])|(?P<open>\((?:\?:)?(?![?*+]))|(?P<close>\))|(?P<or>\|)",
     re.VERBOSE,
 )
-"""An element of the patterns that are left to ``re``."""
 
+# The members of RE2's ``\s``; Python's has ``\v``, too.
 SPACE = r"\t\n\f\r "
-"""The members of RE2's ``\\s``; Python's has ``\\v``, too."""
 
+# Elements that Python writes otherwise.
 TRANSLATED = {"$": r"\Z", r"\z": r"\Z", r"\s": f"[{SPACE}]", r"\S": f"[^{SPACE}]"}
-"""Elements that Python writes otherwise."""
 
 
 class Search:

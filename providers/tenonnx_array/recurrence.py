@@ -22,8 +22,8 @@ States: TypeAlias = tuple[Array, ...]
 Step: TypeAlias = Callable[[Array, States], States]
 """From a time step's projected input and the states before it to the states after it."""
 
+# Whether time runs backwards, per direction.
 BACKWARDS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
-"""Whether time runs backwards, per direction."""
 
 
 def _check_lengths(lengths: Array | None, steps: int, batch: int) -> None:

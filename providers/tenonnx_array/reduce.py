@@ -103,7 +103,7 @@ def _real(x: Array) -> Array:
     return x.astype(np.float64 if x.dtype in INTEGERS else accumulator(x.dtype), copy=False)
 
 
-REDUCTIONS: dict[str, Reduction] = {
+REDUCTION_FUNCTIONS: dict[str, Reduction] = {
     "ReduceL1": l1,
     "ReduceL2": l2,
     "ReduceLogSum": log_sum,
@@ -170,7 +170,7 @@ def _by_input(
     return result.astype(data.dtype, copy=False)
 
 
-for name, reduction in REDUCTIONS.items():
+for name, reduction in REDUCTION_FUNCTIONS.items():
     table.op(name, since=1)(by_attribute(reduction))
     table.op(name, since=13 if name == "ReduceSum" else 18, host=(1,), shapes="axes: | n")(
         by_input(reduction)

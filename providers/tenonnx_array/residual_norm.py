@@ -11,10 +11,10 @@ from tenonnx.planning.fusion import Scope
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-NORMS: Final = ("LayerNormalization", "RMSNormalization")
+RESIDUAL_NORMS: Final = ("LayerNormalization", "RMSNormalization")
 
-FLOAT32: Final = 1
-"""In which deviations are computed unless a node says otherwise."""
+# The default of ``stash_type``, the type in which deviations are computed.
+FLOAT32_STASH: Final = 1
 
 
 def find_sum(norm: ir.Node, scope: Scope) -> ir.Node | None:
@@ -28,6 +28,7 @@ def find_sum(norm: ir.Node, scope: Scope) -> ir.Node | None:
     if any(value.uses() or value.is_graph_output() for value in norm.outputs[1:]):
         return None
     is_other = (
-        norm.inputs[0] in norm.inputs[1:] or attribute(norm, "stash_type", FLOAT32) != FLOAT32
+        norm.inputs[0] in norm.inputs[1:]
+        or attribute(norm, "stash_type", FLOAT32_STASH) != FLOAT32_STASH
     )
     return None if is_other else add

@@ -13,8 +13,8 @@ from tenonnx.planning.lower import is_constant
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+# The last of four axes.
 LAST: Final = (-1, 3)
-"""The last of four axes."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class RotaryHalves:
 def find_rotary_halves(minus: ir.Node, scope: Scope) -> RotaryHalves | None:
     """Return the rotary embedding in which a Neg is, if nobody reads its intermediate results.
 
-    A fusion that calls it takes ``PARTS``.
+    A fusion that calls it takes ``ROTARY_PARTS``.
     """
     walk = scope.follow(minus)
     if not walk.is_whole:
         return None
     _, joined, crossed, add = walk.nodes
-    low, sin, straight = (walk.found[part.name] for part in PARTS)
+    low, sin, straight = (walk.found[part.name] for part in ROTARY_PARTS)
     high = _maker(minus.inputs[0], "Slice", scope)
     x = None if high is None else high.inputs[0]
     if x is None or high is None or low.inputs[0] is not x or x not in straight.inputs:
@@ -85,7 +85,7 @@ def _straight(node: ir.Node, walk: Walk[Any]) -> ir.Node | str:
     return _maker(node.inputs[walk.beside(node)], "Mul", walk.scope) or "it adds no product"
 
 
-PARTS: Final = (
+ROTARY_PARTS: Final = (
     Part("half", ("Concat",), _joined, needed=True),
     Part("sines", ("Mul",), other, needed=True),
     Part("cosines", ("Add",), _straight, needed=True),

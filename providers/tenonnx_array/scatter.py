@@ -17,7 +17,7 @@ from tenonnx_array.index import element_positions, from_front, refuse_outside
 table = OperatorTable()
 op = table.op
 
-REDUCTIONS = {"add": "add", "mul": "multiply", "max": "maximum", "min": "minimum"}
+SCATTER_UFUNCS = {"add": "add", "mul": "multiply", "max": "maximum", "min": "minimum"}
 
 
 @op("ScatterElements", since=16)
@@ -139,8 +139,8 @@ def _write(
     out: Array | None = None,
 ) -> Array:
     """Write ``updates``, as rows of ``extent`` elements, to these rows of a copy of ``data``."""
-    if reduction != "none" and reduction not in REDUCTIONS:
-        raise ValueError(f"expected reduction none, {', '.join(REDUCTIONS)}; found {reduction}")
+    if reduction != "none" and reduction not in SCATTER_UFUNCS:
+        raise ValueError(f"expected reduction none, {', '.join(SCATTER_UFUNCS)}; found {reduction}")
     fresh = _copy(data, out)
     if not math.prod(updates.shape):
         return fresh
@@ -148,6 +148,6 @@ def _write(
         fresh.reshape((-1, extent))[rows] = updates.reshape((-1, extent))
     else:
         elements = (rows[:, None] * extent + xp.arange(extent)).reshape(-1)
-        ufunc = getattr(xp, REDUCTIONS[reduction])
+        ufunc = getattr(xp, SCATTER_UFUNCS[reduction])
         ufunc.at(fresh.reshape(-1), elements, updates.reshape(-1))
     return fresh

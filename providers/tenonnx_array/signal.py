@@ -13,8 +13,8 @@ from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.allocation import check_allocation
 from tenonnx_array.dtypes import accumulator, dtype_of
 
-LONGEST = 1 << 18
-"""Samples of frames that are transformed at once."""
+# Samples of frames that are transformed between two checks for interruption.
+MAX_TRANSFORMED_SAMPLES = 1 << 18
 
 table = OperatorTable()
 op = table.op
@@ -154,10 +154,10 @@ def stft(
         return to_pairs(xp, fourier(frames, axis=-1), signal.dtype)
 
     work = len(signal) * count * length
-    if xp is not np or work <= LONGEST:
+    if xp is not np or work <= MAX_TRANSFORMED_SAMPLES:
         return spectra(slice(None))
     y = np.empty((len(signal), count, length // 2 + 1 if onesided else length, 2), signal.dtype)
-    for some in pieces(count, work, LONGEST):
+    for some in pieces(count, work, MAX_TRANSFORMED_SAMPLES):
         y[:, some] = spectra(some)
     return y
 
@@ -183,12 +183,12 @@ def _cosine_window(
     return sum(terms).astype(dtype_of(output_datatype))
 
 
-WINDOWS = {
+WINDOW_OPERATORS = {
     "HannWindow": cosine_window(0.5, 0.5),
     "HammingWindow": cosine_window(25 / 46, 21 / 46),
     "BlackmanWindow": cosine_window(0.42, 0.5, 0.08),
 }
-table.rows(WINDOWS, since=17, host=(0,))
+table.rows(WINDOW_OPERATORS, since=17, host=(0,))
 
 
 @op("MelWeightMatrix", since=17, host=(0, 1, 2, 3, 4))

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     from tenonnx.operators import Array, Namespace
 
-PIECE = 1 << 15
-"""Elements that numpy does at a time: with temporaries, what a core's second cache holds."""
+# Elements that numpy does at a time: with temporaries, what a core's second cache holds.
+PIECE_ELEMENTS = 1 << 15
 
+# The sign's bit.
 SIGN = np.int32(-(2**31))
-"""The sign's bit."""
 
 # erf(x) / x - 1 in z = x²; relative error of erf 1.2e-9 for |x| <= 1.
 ERF_OVER_X = (
@@ -87,9 +87,9 @@ def _erf_in_pieces(x: Array) -> Array:
     It chooses by bits: ``where`` and ``copysign`` take longer than all of a polynomial.
     """
     out, flat = np.empty(x.shape, x.dtype), np.ascontiguousarray(x).reshape(-1)
-    into, size = out.reshape(-1), min(PIECE, x.size)
+    into, size = out.reshape(-1), min(PIECE_ELEMENTS, x.size)
     floats, chosen = np.empty((3, size), x.dtype), np.empty(size, np.int32)
-    for some in pieces(x.size, x.size, PIECE):
+    for some in pieces(x.size, x.size, PIECE_ELEMENTS):
         near, data = into[some], flat[some]
         clipped, a, far = floats[:, : len(data)]
         np.minimum(np.maximum(data, -3.95, out=clipped), 3.95, out=clipped)

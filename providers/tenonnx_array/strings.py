@@ -15,8 +15,8 @@ from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.allocation import check_bytes
 from tenonnx_array.re2 import compile_fullmatch
 
-LONGEST = 1 << 16
-"""Characters that are matched between two looks whether to stop."""
+# Characters that are matched between two checks for interruption.
+MAX_MATCHED_CHARACTERS = 1 << 16
 
 table = OperatorTable()
 op = table.op
@@ -108,6 +108,6 @@ def regex_full_match(_xp: Namespace, x: Array, *, pattern: str) -> Array:
     strings: list[Any] = np.asarray(x, object).reshape(-1).tolist()
     work = len(strings) + sum(map(len, strings))
     found: list[bool] = []
-    for some in pieces(len(strings), work, LONGEST):
+    for some in pieces(len(strings), work, MAX_MATCHED_CHARACTERS):
         found.extend(map(match, strings[some]))
     return np.array(found, bool).reshape(np.shape(x))

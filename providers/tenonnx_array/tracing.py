@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 Function = Callable[..., tuple[Any, ...]]
 
-KEPT = 64
-"""Compiled functions that a step keeps: those used last."""
+# Compiled functions that a step keeps: those used last.
+MAX_COMPILED = 64
 
 
 class Known(NamedTuple):
@@ -48,8 +48,8 @@ class TracingProvider(ArrayProvider):
 
     A subclass says in ``jit`` how. Values that a kernel needs on the host, such as a shape, are
     known while a function is traced: there is one function for all that it depends on, made when
-    first needed; a step keeps the last ``KEPT`` of them. Nodes for which that is not known before
-    the run are left to the next provider.
+    first needed; a step keeps the last ``MAX_COMPILED`` of them. Nodes for which that is not known
+    before the run are left to the next provider.
     """
 
     traces: bool = True
@@ -145,7 +145,7 @@ class _Traced:
     ) -> None:
         self.positions = positions
         self._provider, self._segment = provider, segment
-        self._compiled = functools.lru_cache(KEPT)(self._compile)
+        self._compiled = functools.lru_cache(MAX_COMPILED)(self._compile)
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         """Return the segment's outputs."""

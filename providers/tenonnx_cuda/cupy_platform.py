@@ -20,17 +20,17 @@ from tenonnx_cuda.matmul.cublas import products
 from tenonnx_cuda.namespace import DeviceNamespace
 from tenonnx_cuda.platform import Grid, Launcher, NDArray, View
 
+# cudaHostRegister's flags for memory that every context may read in place.
 PORTABLE_MAPPED_READ_ONLY = 0x01 | 0x02 | 0x08
-"""cudaHostRegister's flags for memory that every context may read in place."""
 
+# cudaErrorMemoryAllocation.
 NO_MEMORY = 2
-"""cudaErrorMemoryAllocation."""
 
+# CUDA's version from which on a graph captures kernels that follow each other closely.
 FOLLOWED = 12040
-"""CUDA's version from which on a graph captures kernels that follow each other closely."""
 
+# cudaDevAttrCanUseHostPointerForRegisteredMem.
 SAME_ADDRESS = 91
-"""cudaDevAttrCanUseHostPointerForRegisteredMem."""
 
 
 def connect(number: int) -> CupyPlatform:

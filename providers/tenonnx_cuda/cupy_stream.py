@@ -18,15 +18,15 @@ from tenonnx.operators import Array
 from tenonnx_cuda.matmul.cublas import TF32
 from tenonnx_cuda.platform import CannotCaptureError, Graph, OutOfDeviceMemoryError
 
+# cupy's pools take a signed number.
 LARGEST_LIMIT = 2**62
-"""cupy's pools take a signed number."""
 
+# CUBLAS_DEFAULT_MATH: float32 is multiplied as it is.
 DEFAULT_MATH = 0
-"""CUBLAS_DEFAULT_MATH: float32 is multiplied as it is."""
 
+# Errors of memory and links that cannot be corrected, wild accesses, kernels that take too long,
+# failed assertions, wild instructions: after them each call of the process fails.
 LOST = {214, 220, 700, 702, 710, *range(714, 720)}
-"""Errors of memory and links that cannot be corrected, wild accesses, kernels that take too long,
-failed assertions, wild instructions: after them each call of the process fails."""
 
 _making = threading.Lock()
 

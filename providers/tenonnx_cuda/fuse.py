@@ -22,14 +22,14 @@ from tenonnx_cuda.kernel_selection import Site, Target, choices
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+# Patterns of several operators: their parts are elementwise, and chains would take them.
 PATTERN: Final = 20
-"""Patterns of several operators: their parts are elementwise, and chains would take them."""
 
+# Sums and their normalizations: a product adds as it stores, which spares a pass, not a part.
 RESIDUAL: Final = 70
-"""Sums and their normalizations: a product adds as it stores, which spares a pass, not a part."""
 
+# Chains of elementwise nodes: what nothing else took.
 ELEMENTWISE: Final = 80
-"""Chains of elementwise nodes: what nothing else took."""
 
 
 class Scope(AnyScope):

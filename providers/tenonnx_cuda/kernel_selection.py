@@ -18,7 +18,7 @@ from tenonnx.planning.lower import weight_of
 from tenonnx.weights.tensors import WeightTensor
 from tenonnx_cuda.options import CudaOptions
 from tenonnx_cuda.platform import Platform
-from tenonnx_cuda.sources import ELEMENTS, Kernel, kernel
+from tenonnx_cuda.sources import SOURCE_TYPES, Kernel, kernel
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -57,7 +57,7 @@ class Target:
 
     def element(self, array: Array) -> str:
         """Return the sources' name of an array's element type."""
-        return ELEMENTS[array.dtype]
+        return SOURCE_TYPES[array.dtype]
 
     def kernel(self, file: str, name: str, **macros: Any) -> Kernel:
         """Return a kernel of the sources."""
@@ -119,14 +119,14 @@ class Instead:
 
 Choice: TypeAlias = Callable[[Site, Call], Call | Instead | None]
 
-MODULES: Final = (
+# The modules of choices and fusions, which register themselves.
+SELECTION_MODULES: Final = (
     *("attention.attend", "attention.group_query", "attention.rotary", "attention.rotary_fusion"),
     *("data_movement.concat", "data_movement.scatter", "elementwise.chains"),
     *("conv.channel_norms", "conv.convolve", "conv.keeping", "conv.pooling"),
     *("conv.resizing", "matmul.linear", "matmul.matmul", "norm.residual", "norm.rows"),
     "quantized.nbits",
 )
-"""The modules of choices and fusions, which register themselves."""
 
 _choices: dict[tuple[str, str], Choice] = {}
 
@@ -148,7 +148,7 @@ def choices() -> Mapping[tuple[str, str], Choice]:
 
     They are in force at every version, so one that depends on it must look.
     """
-    for module in MODULES:
+    for module in SELECTION_MODULES:
         importlib.import_module(f"tenonnx_cuda.{module}")
     return _choices
 
@@ -164,6 +164,6 @@ def constant(weight: Weight) -> ir.Value:
 
 def same_element(first: Array, *others: Array | None) -> str | None:
     """Return the sources' name of the element type that all arrays have, if they have it."""
-    name = ELEMENTS.get(first.dtype)
+    name = SOURCE_TYPES.get(first.dtype)
     same = all(other is None or other.dtype == first.dtype for other in others)
     return name if same else None

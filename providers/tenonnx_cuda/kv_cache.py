@@ -19,22 +19,22 @@ import numpy as np
 from tenonnx.operators import Array
 from tenonnx_cuda.capture.tracer import DynamicNumber, cannot_capture, claim
 from tenonnx_cuda.platform import Platform, View
-from tenonnx_cuda.sources import THREADS, blocks, kernel
+from tenonnx_cuda.sources import THREADS_PER_BLOCK, blocks, kernel
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+# Steps that a new room has space for at least, besides those that are there.
 LEAST_MORE: Final = 128
-"""Steps that a new room has space for at least, besides those that are there."""
 
+# The modulus of addresses: a call may depend only on the remainder.
 ALIGNED: Final = 256
-"""The modulus of addresses: a call may depend only on the remainder."""
 
+# Of steps in a room.
 MULTIPLE: Final = 64
-"""Of steps in a room."""
 
-WIDTHS: Final = (16, 8, 4, 2, 1)
-"""Bytes that a thread may copy at once."""
+# Bytes that a thread may copy at once.
+COPY_WIDTHS: Final = (16, 8, 4, 2, 1)
 
 _rooms: weakref.WeakValueDictionary[int, Room] = weakref.WeakValueDictionary()
 """By address. A room lives as long as an array that was handed out of it."""
@@ -141,9 +141,9 @@ def write(platform: Platform, cache: Array, part: Array, before: int, axis: int)
     assert room is not None, "it was made in one"
     inner = math.prod(part.shape[axis + 1 :]) * part.dtype.itemsize
     laid = platform.xp.ascontiguousarray(part)
-    width = next(n for n in WIDTHS if inner % n == 0 and laid.data.ptr % n == 0)
+    width = next(n for n in COPY_WIDTHS if inner % n == 0 and laid.data.ptr % n == 0)
     step, count = inner // width, laid.nbytes // width
     sizes = map(np.int64, (count, part.shape[axis] * step, room.capacity * step))
     start = DynamicNumber(np.int64(before * step), step)
     launch = kernel(platform, "kv_cache", "extend", WIDTH=width)
-    launch(blocks(count), (THREADS,), (laid, cache, *sizes, start))
+    launch(blocks(count), (THREADS_PER_BLOCK,), (laid, cache, *sizes, start))

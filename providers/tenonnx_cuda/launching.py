@@ -6,8 +6,8 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any, Final
 
+# CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION.
 FOLLOWS: Final = 6
-"""CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION."""
 
 
 class Attribute(ctypes.Structure):

@@ -21,8 +21,8 @@ from typing import Final
 LEAST_DRIVER: Final = (12, 0)
 LEAST_CUPY: Final = (14, 0)
 LEAST_CAPABILITY: Final = (7, 0)
-LIBRARIES: Final = ("nvrtc", "cublas")
-"""Of the CUDA toolkit, those that cupy loads and does not bring."""
+# Of the CUDA toolkit, those that cupy loads and does not bring.
+CUDA_LIBRARIES: Final = ("nvrtc", "cublas")
 
 INSTALL: Final = "pip install 'tenonnx[cuda]'"
 INSTALL_12: Final = "pip install 'cupy-cuda12x[ctk]'"
@@ -37,7 +37,7 @@ class Machine:
         devices: Compute capabilities of the devices that this process may see.
         hidden: ``CUDA_VISIBLE_DEVICES``, if it is set.
         cupy: Versions of the installed distributions of cupy, by name.
-        libraries: Which of ``LIBRARIES`` can be found, as ``nvrtc.13``.
+        libraries: Which of ``CUDA_LIBRARIES`` can be found, as ``nvrtc.13``.
     """
 
     driver: tuple[int, int] | None = None
@@ -98,7 +98,7 @@ class Machine:
         ((name, _),) = self.cupy.items()
         if (major := _major(name)) is None:
             return None
-        absent = [lib for lib in LIBRARIES if f"{lib}.{major}" not in self.libraries]
+        absent = [lib for lib in CUDA_LIBRARIES if f"{lib}.{major}" not in self.libraries]
         if absent:
             files = ", ".join(f"lib{lib}.so.{major}" for lib in absent)
             return f"{files} of the CUDA runtime not found; `pip install '{name}[ctk]'`"
@@ -182,12 +182,15 @@ def _libraries() -> frozenset[str]:
     roots = [os.environ.get(name) for name in ("CUDA_PATH", "CUDA_HOME")]
     folders += [Path(root) / "lib64" for root in (*roots, "/usr/local/cuda") if root]
     files = {
-        path.name for at in folders for name in LIBRARIES for path in at.glob(f"lib{name}.so.*")
+        path.name
+        for at in folders
+        for name in CUDA_LIBRARIES
+        for path in at.glob(f"lib{name}.so.*")
     }
-    files |= {ctypes.util.find_library(name) or "" for name in LIBRARIES}
+    files |= {ctypes.util.find_library(name) or "" for name in CUDA_LIBRARIES}
     return frozenset(
         f"{name}.{major}"
-        for name in LIBRARIES
+        for name in CUDA_LIBRARIES
         for major in ("12", "13")
         if any(file.startswith(f"lib{name}.so.{major}") for file in files)
     )

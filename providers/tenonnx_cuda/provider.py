@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from tenonnx_cuda.platform import Platform, Stream
 
 
-PARTS: Final = VIEWS - {"Identity"} | {"Slice", "Split", "Transpose"}
-"""Operators whose results are parts of arrays that they read, or copies; an Identity's may be a
-sequence."""
+# Operators whose results are parts of arrays that they read, or copies; an Identity's may be a
+# sequence.
+RETURNS_PARTS: Final = VIEWS - {"Identity"} | {"Slice", "Split", "Transpose"}
 
+# Elements of a constant that is taken for a shape, or an index into one.
 LARGEST_SHAPE: Final = 64
-"""Elements of a constant that is taken for a shape, or an index into one."""
 
 
 class CUDAExecutionProvider(ArrayProvider):
@@ -174,7 +174,7 @@ class CUDAExecutionProvider(ArrayProvider):
         if not self._is_free(node):
             return step
         if choice is None:
-            is_view = not node.domain and node.op_type in PARTS
+            is_view = not node.domain and node.op_type in RETURNS_PARTS
             return step.called(Replayed(step.call, self.platform)) if is_view else step
         found = choice(Site(node, self.target), functools.partial(_uncaptured, step.call))
         if found is None:

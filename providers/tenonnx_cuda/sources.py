@@ -15,39 +15,39 @@ from tenonnx_cuda.capture.tracer import start
 from tenonnx_cuda.elementwise.formulas import endings
 from tenonnx_cuda.platform import Grid, Launcher, Platform
 
-FOLDER: Final = Path(__file__).parent
+SOURCES: Final = Path(__file__).parent
 
-ELEMENTS: Final = {
+# The sources' names of the element types of activations.
+SOURCE_TYPES: Final = {
     np.dtype(np.float32): "f32",
     np.dtype(np.float16): "f16",
     np.dtype(ml_dtypes.bfloat16): "bf16",
 }
-"""The sources' names of the element types of activations."""
 
 INCLUDE: Final = re.compile(r'^#include "([\w/]+)\.cuh".*$', re.MULTILINE)
 
-ALONE: Final = {"ALONE": 1}
-"""The macro of kernels that multiply for long: one that waits beside them takes of their room."""
+# The macro of kernels that multiply for long: one that waits beside them takes of their room.
+ALONE_MACRO: Final = {"ALONE": 1}
 
+# A pointer to nothing, as an argument.
 NULL: Final = np.uintp(0)
-"""A pointer to nothing, as an argument."""
 
-THREADS: Final = 256
+THREADS_PER_BLOCK: Final = 256
 
+# Blocks that a grid may have along its second axis and its third.
 LARGEST_GRID: Final = 65535
-"""Blocks that a grid may have along its second axis and its third."""
 
 
 @functools.cache
 def header(name: str) -> str:
     """Return what several sources include."""
-    return endings() if name == "endings" else (FOLDER / f"{name}.cuh").read_text()
+    return endings() if name == "endings" else (SOURCES / f"{name}.cuh").read_text()
 
 
 @functools.cache
 def source(name: str) -> str:
     """Return a file of kernels as it is compiled: by itself, with what it includes in it."""
-    text = (FOLDER / f"{name}.cu").read_text()
+    text = (SOURCES / f"{name}.cu").read_text()
     return header("common") + INCLUDE.sub(lambda found: header(found[1]), text)
 
 
@@ -82,8 +82,8 @@ def pointer(array: Any) -> Any:
 
 
 def blocks(count: int) -> tuple[int]:
-    """Return a grid of blocks of ``THREADS``, with a thread for each of some things."""
-    return (max(1, -(-count // THREADS)),)
+    """Return a grid of blocks of ``THREADS_PER_BLOCK``, with a thread for each of some things."""
+    return (max(1, -(-count // THREADS_PER_BLOCK)),)
 
 
 def is_aligned(*arrays: Any) -> bool:

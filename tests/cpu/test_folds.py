@@ -10,7 +10,7 @@ import pytest
 from running import require_kernels
 
 from tenonnx_array.cumulative import cumprod, cumsum
-from tenonnx_array.reduce import REDUCTIONS
+from tenonnx_array.reduce import REDUCTION_FUNCTIONS
 from tenonnx_cpu.capture.launch import done
 from tenonnx_cpu.reduce.fold import FOLD, folded
 from tenonnx_cpu.reduce.scan import SCAN, Form, scanned
@@ -18,7 +18,7 @@ from tenonnx_cpu.reduce.scan import SCAN, Form, scanned
 require_kernels()
 
 SHAPES = [(7,), (3, 5, 7), (4, 600, 3), (2, 3, 1100), (5, 1, 6, 2)]
-OPERATORS = [*REDUCTIONS.keys() - {"ReduceLogSum", "ReduceLogSumExp"}]
+OPERATORS = [*REDUCTION_FUNCTIONS.keys() - {"ReduceLogSum", "ReduceLogSumExp"}]
 NEAR = {"float64": 1e-12, "float32": 2e-5, "float16": 2e-2}
 DTYPES = ["float64", "float32", "float16", "int32", "int64", "int8", "uint8", "uint32", "bool"]
 
@@ -45,7 +45,10 @@ def test_reductions(dtype: str) -> None:
             if made is None:
                 assert dtype == "bool" or operator == "ReduceMean"
                 continue
-            found, expected = done(made), REDUCTIONS[operator](np, x, axes, True).astype(dtype)
+            found, expected = (
+                done(made),
+                REDUCTION_FUNCTIONS[operator](np, x, axes, True).astype(dtype),
+            )
             assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
             near = NEAR.get(dtype, 0.0)
             pair = (each.astype(np.float64) for each in (found, expected))
@@ -59,7 +62,9 @@ def test_nan_is_the_greatest_and_the_least() -> None:
     x[3, 4] = np.nan
     for operator, axis in itertools.product(("ReduceMax", "ReduceMin"), (0, 1)):
         made = folded(operator, x, (axis,), False, 1)
-        np.testing.assert_array_equal(done(made), REDUCTIONS[operator](np, x, (axis,), False))
+        np.testing.assert_array_equal(
+            done(made), REDUCTION_FUNCTIONS[operator](np, x, (axis,), False)
+        )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint32"])

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from tenonnx_cuda.cudnn.operations import ELEMENTS
+from tenonnx_cuda.cudnn.operations import CUDNN_TYPES
 
-DTYPES = {number: dtype for dtype, number in ELEMENTS.items()}
+DTYPES = {number: dtype for dtype, number in CUDNN_TYPES.items()}
 KINDS = {0: np.float64, 4: np.int64, 11: np.bool_}
 
 TILE = 256

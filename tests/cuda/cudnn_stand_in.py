@@ -12,11 +12,11 @@ from typing import Any
 import strict
 from cudnn_arithmetic import Described, compute
 
-from tenonnx_cuda.cudnn.descriptors import ATTRIBUTES, DESCRIPTORS, FUNCTIONS, Backend
+from tenonnx_cuda.cudnn.descriptors import CUDNN_ATTRIBUTES, CUDNN_FUNCTIONS, DESCRIPTORS, Backend
 from tenonnx_cuda.cudnn.plans import Cudnn
 
 KINDS = {number: name for name, number in DESCRIPTORS.items()}
-NAMES = {number: (name, kind) for name, (number, kind) in ATTRIBUTES.items()}
+NAMES = {number: (name, kind) for name, (number, kind) in CUDNN_ATTRIBUTES.items()}
 NOT_SUPPORTED, FAILED = 3000, 5000
 
 
@@ -64,7 +64,7 @@ class Library:
         self.clock = 0.0
         self.stream = 0
         self._numbers = itertools.count(1)
-        for name in FUNCTIONS:
+        for name in CUDNN_FUNCTIONS:
             words = re.findall("[A-Z][a-z]+", name.removeprefix("cudnnBackend"))
             setattr(self, name, Function(getattr(self, "_" + "_".join(words).lower())))
         self.cudnnGetErrorString = Function(lambda status: f"status {status}".encode())

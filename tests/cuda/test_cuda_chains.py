@@ -20,9 +20,9 @@ import tenonnx
 from models import model, node, value
 from tenonnx_cuda.elementwise import chains
 from tenonnx_cuda.elementwise.chains import Chain, repeats, whole
-from tenonnx_cuda.elementwise.expressions import MICROSOFT, expression
+from tenonnx_cuda.elementwise.expressions import MICROSOFT_DOMAIN, expression
 from tenonnx_cuda.elementwise.formulas import COMPOUND, MICROSOFTS, SIMPLE
-from tenonnx_cuda.sources import ELEMENTS
+from tenonnx_cuda.sources import SOURCE_TYPES
 
 pytestmark = pytest.mark.skipif(hosted.COMPILER is None, reason="no C++ compiler")
 
@@ -139,7 +139,7 @@ def test_periods(shape: tuple[int, ...], whole: tuple[int, ...], period: int | N
 def test_threads_take_several_elements_of_many(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that lie even; a number, a row and a row that does not are read as they have to be."""
     kind, tolerance = TYPES[dtype]
-    monkeypatch.setattr(chains, "MANY", 1)
+    monkeypatch.setattr(chains, "MIN_WIDE_ELEMENTS", 1)
     draws = np.random.default_rng(0)
     x, b, h = (draws.standard_normal(shape).astype(kind) for shape in ((40, 64), (64,), (1,)))
     for cut in (64, 63):
@@ -155,7 +155,7 @@ def test_threads_take_several_elements_of_many(dtype: str, monkeypatch: pytest.M
 def test_every_expression_compiles(capability: int, tmp_path: Path) -> None:
     last, other = ir.Value(name="x"), ir.Value(name="other")
     nodes = []
-    rows = {"": SIMPLE | COMPOUND, MICROSOFT: MICROSOFTS}
+    rows = {"": SIMPLE | COMPOUND, MICROSOFT_DOMAIN: MICROSOFTS}
     for domain, name in ((domain, name) for domain, names in rows.items() for name in names):
         node = ir.Node(domain, name, [last, other], version=21 if domain == "" else 1)
         if "{1}" not in (expression(node) or ""):
@@ -165,6 +165,6 @@ def test_every_expression_compiles(capability: int, tmp_path: Path) -> None:
     first = nodes[0].inputs[0]
     assert first is not None
     text = whole(Chain(tuple(nodes), (first, other)))
-    for dtype, element in ELEMENTS.items():
+    for dtype, element in SOURCE_TYPES.items():
         macros = {"T": element, "WIDTH": 16 // dtype.itemsize, "HOW0": "ALL", "HOW1": "AGAIN"}
         check_compiles(text, macros, capability, tmp_path)

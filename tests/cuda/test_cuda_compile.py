@@ -12,7 +12,7 @@ import pytest
 from test_cuda_contract import EVERY
 
 from tenonnx_cuda.elementwise.formulas import function_of
-from tenonnx_cuda.sources import ELEMENTS, FOLDER, source
+from tenonnx_cuda.sources import SOURCE_TYPES, SOURCES, source
 
 NVCC = shutil.which("nvcc")
 
@@ -34,9 +34,11 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "norm/norm": [{"T": t, "WIDTH": w, "HELD": 4, "THREADS": 256} for t, w in WIDTHS],
     "norm/softmax": [{"T": t, "WIDTH": w, "HELD": 8, "THREADS": 256} for t, w in WIDTHS],
     "kv_cache": [{"WIDTH": 1 << n} for n in range(5)],
-    "attention/rotary": [{"T": t} for t in ELEMENTS.values()],
+    "attention/rotary": [{"T": t} for t in SOURCE_TYPES.values()],
     "conv/conv": [
-        {"T": t, "KH": 3, "KW": 3, "TENSOR": tensor} for t in ELEMENTS.values() for tensor in (1, 0)
+        {"T": t, "KH": 3, "KW": 3, "TENSOR": tensor}
+        for t in SOURCE_TYPES.values()
+        for tensor in (1, 0)
     ],
     "conv/channel_norms": [{"T": t, "LAST": last} for t, last in (("f16", 0), ("f32", 1))],
     "conv/depthwise": [
@@ -55,7 +57,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     ],
     "conv/pool": [
         {"T": t, "LAST": last, "MAXIMUM": most}
-        for t in ELEMENTS.values()
+        for t in SOURCE_TYPES.values()
         for last, most in ((0, 1), (1, 0))
     ],
     "conv/resize": [{"T": t, "LAST": last} for t, last in (("f16", 0), ("f32", 1))],
@@ -84,7 +86,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             ("f16", 64, 8, 0, 0),
         )
     ],
-    "attention/cache": [{"T": t} for t in ELEMENTS.values()],
+    "attention/cache": [{"T": t} for t in SOURCE_TYPES.values()],
     "quantized/dequantize": [
         {"T": t, "S": t, "BITS": b, "SIGNED": s, "MIDDLE": 8, "ZERO": z}
         | {"BY_ROWS": by_rows, "K_BLOCK": 32, "N_BLOCK": 1}
@@ -113,7 +115,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         )
     ],
     "quantized/parts": [{}],
-    "quantized/slices": [{"T": t} for t in ELEMENTS.values()],
+    "quantized/slices": [{"T": t} for t in SOURCE_TYPES.values()],
     "quantized/nbits": [
         {"T": t, "S": t, "BITS": b, "SIGNED": s, "MIDDLE": 8, "ZERO": z, "ROWS": 4}
         for t, b, s, z in (("f16", 4, 0, 1), ("bf16", 8, 1, 0), ("f32", 2, 0, 2))
@@ -123,7 +125,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
 
 def test_every_source_is_compiled_here() -> None:
     assert VARIANTS.keys() == {
-        path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.cu")
+        path.relative_to(SOURCES).with_suffix("").as_posix() for path in SOURCES.rglob("*.cu")
     }
 
 
@@ -162,14 +164,14 @@ def test_kernels_compile(name: str, capability: int, tmp_path: Path) -> None:
 
 def test_every_kernel_waits_for_those_before() -> None:
     """Devices that start a kernel while another one ends."""
-    for path in (*FOLDER.rglob("*.cu"), *FOLDER.rglob("*.cuh")):
+    for path in (*SOURCES.rglob("*.cu"), *SOURCES.rglob("*.cuh")):
         kernels = path.read_text().split("__global__")[1:]
         assert all("follow();" in kernel for kernel in kernels), path
 
 
 def test_shared_memory_fits_everywhere() -> None:
     """48 KiB is what a block has without being asked for more."""
-    text = (FOLDER / "attention/attention.cu").read_text()
+    text = (SOURCES / "attention/attention.cu").read_text()
     assert "extern __shared__" not in text
     for size, tile_rows, columns in ((128, 16, 32), (256, 8, 16)):
         floats = (tile_rows + columns) * (size + 1) + columns * size + tile_rows * (columns + 1)

@@ -10,7 +10,7 @@ import pytest
 
 from tenonnx_cuda.conv import convolution_graph
 from tenonnx_cuda.cudnn import operations, plans
-from tenonnx_cuda.cudnn.descriptors import ATTRIBUTES, DESCRIPTORS
+from tenonnx_cuda.cudnn.descriptors import CUDNN_ATTRIBUTES, DESCRIPTORS
 
 HEADERS = ("cudnn_graph.h", "cudnn_graph_v9.h")
 
@@ -61,12 +61,12 @@ def test_numbers_are_those_of_cudnns_header() -> None:
     numbers = {name: int(n) for name, n in re.findall(r"(CUDNN_\w+)[^=,\n]*= *(\d+)", text)}
     for name, number in DESCRIPTORS.items():
         assert numbers[f"CUDNN_BACKEND_{name}_DESCRIPTOR"] == number
-    for name, (number, _) in ATTRIBUTES.items():
+    for name, (number, _) in CUDNN_ATTRIBUTES.items():
         assert numbers[f"CUDNN_ATTR_{name}"] == number
     for name, number in NUMBERS.items():
         assert numbers[f"CUDNN_{name}"] == number
     kinds = {"float32": "FLOAT", "float16": "HALF", "bfloat16": "BFLOAT16", "int32": "INT32"}
-    for dtype, number in operations.ELEMENTS.items():
+    for dtype, number in operations.CUDNN_TYPES.items():
         assert numbers[f"CUDNN_DATA_{kinds[dtype.name]}"] == number
     modes = [numbers[f"CUDNN_HEUR_MODE_{name}"] for name in ("A", "FALLBACK")]
     assert modes == list(plans.HEURISTICS)

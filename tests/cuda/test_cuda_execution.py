@@ -18,8 +18,8 @@ import strict
 import tenonnx
 from models import model, node, value
 from tenonnx.interface.ort_value import OrtValue
-from tenonnx_cuda.capture.graph import LARGE, CapturedGraph, GraphedSteps
-from tenonnx_cuda.capture.replay import MOST
+from tenonnx_cuda.capture.graph import MIN_SEPARATE_COPY_BYTES, CapturedGraph, GraphedSteps
+from tenonnx_cuda.capture.replay import MAX_CAPTURES
 from tenonnx_cuda.cupy_stream import LARGEST_LIMIT, TF32, CupyStream
 
 CHAIN = model(
@@ -79,12 +79,12 @@ def test_outputs_outlive_the_next_replay() -> None:
 def test_no_more_graphs_are_kept_than_allowed() -> None:
     session = graphed()
     (steps,) = graphed_steps(session)
-    for rows in range(1, MOST + 9):
+    for rows in range(1, MAX_CAPTURES + 9):
         for _ in range(2):
             run(session, np.ones((rows, 3), np.float32))
-    assert steps.replays == MOST + 8
+    assert steps.replays == MAX_CAPTURES + 8
     run(session, np.ones((1, 3), np.float32))
-    assert steps.replays == MOST + 8
+    assert steps.replays == MAX_CAPTURES + 8
 
 
 def test_what_cannot_be_captured_runs_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
@@ -281,7 +281,7 @@ def test_what_brings_arrays_from_the_host_is_not_captured(
     )
     for listed in (True, False):
         if not listed:
-            monkeypatch.setattr("tenonnx_cuda.capture.capturable.NEVER", frozenset())
+            monkeypatch.setattr("tenonnx_cuda.capture.capturable.NEVER_CAPTURED", frozenset())
         session = graphed(large, graph_optimization_level=0)
         x = np.linspace(-1, 3, 6, dtype=np.float32).reshape(1, 2, 3)
         (expected,) = tenonnx.InferenceSession(large, providers=["cpu"]).run(None, {"x": x})
@@ -295,7 +295,7 @@ def test_what_brings_arrays_from_the_host_is_not_captured(
 def test_large_inputs_are_read_where_they_are_until_they_move() -> None:
     session = graphed()
     (steps,) = graphed_steps(session)
-    rows = LARGE // 12 + 1
+    rows = MIN_SEPARATE_COPY_BYTES // 12 + 1
     draws = np.random.default_rng(0)
     arrays = [on_device(session, draws.standard_normal((rows, 3)).astype(np.float32)) for _ in "ab"]
 
@@ -309,7 +309,7 @@ def test_large_inputs_are_read_where_they_are_until_they_move() -> None:
 
     def copied_in() -> int:
         (take,) = (take for take in steps._captured.values() if isinstance(take, CapturedGraph))
-        return sum(own is not None and own.nbytes >= LARGE for own in take.inputs)
+        return sum(own is not None and own.nbytes >= MIN_SEPARATE_COPY_BYTES for own in take.inputs)
 
     for _ in range(4):
         check(0)

@@ -12,7 +12,7 @@ from kernel_calls import BFLOAT16, FLOATS, chosen, close, draw, needs_compiler
 from tenonnx_contrib.fused import FUSED_ACTIVATIONS, fused_conv
 from tenonnx_cuda.elementwise.formulas import ENDINGS
 from tenonnx_cuda.norm import rows
-from tenonnx_cuda.sources import ELEMENTS, header
+from tenonnx_cuda.sources import SOURCE_TYPES, header
 
 
 @needs_compiler
@@ -222,7 +222,7 @@ def test_sixteen_bits_round_as_numpy_rounds() -> None:
     x = x[~np.isnan(x)]
     for dtype in FLOATS[1:]:
         y, z = np.empty(x.size, dtype), np.empty(x.size, np.float32)
-        launch = hosted.compile_kernel(text, "copy", (f"-DT={ELEMENTS[dtype]}",))
+        launch = hosted.compile_kernel(text, "copy", (f"-DT={SOURCE_TYPES[dtype]}",))
         launch((1,), (32,), (x, y, z, np.int32(x.size)))
         with np.errstate(over="ignore"):
             np.testing.assert_array_equal(y.view(np.uint16), x.astype(dtype).view(np.uint16))

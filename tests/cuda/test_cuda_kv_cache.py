@@ -29,7 +29,7 @@ from tenonnx.interface.ort_value import OrtValue
 from tenonnx_cuda import kv_cache
 from tenonnx_cuda.capture.graph import GraphedSteps
 from tenonnx_cuda.capture.replay import Replayed
-from tenonnx_cuda.capture.step_fusion import PATIENCE
+from tenonnx_cuda.capture.step_fusion import MAX_RUNS_WITHOUT_REPLAY
 
 
 def joined(*, apart: bool = False, counted: bool = False) -> Any:
@@ -172,7 +172,7 @@ def test_a_generation_says_what_the_hosts_says(kind: str, batch: int, options: A
 @pytest.mark.parametrize("kind", LAYERS)
 def test_steps_are_repeated_however_long_a_cache_is(kind: str, calls: list[Replayed]) -> None:
     generation = Generation(kind)
-    for number in range(2 * PATIENCE):
+    for number in range(2 * MAX_RUNS_WITHOUT_REPLAY):
         generation.step(number)
     calls.clear()
     for number in range(8):
@@ -186,7 +186,7 @@ def test_a_layer_that_is_to_be_captured_is_repeated_where_its_cache_grows(
     kind: str, calls: list[Replayed]
 ) -> None:
     generation = Generation(kind, 1, GRAPHED)
-    for number in range(2 * PATIENCE):
+    for number in range(2 * MAX_RUNS_WITHOUT_REPLAY):
         generation.step(number)
     calls.clear()
     for number in range(5):

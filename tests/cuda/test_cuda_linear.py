@@ -21,7 +21,7 @@ from test_cuda_products import DTYPES, Library, draw, matrices
 from models import model, node, value
 from tenonnx_cuda.kernel_selection import Site, Target, choices
 from tenonnx_cuda.matmul.cublas import Products
-from tenonnx_cuda.matmul.cublaslt import Descriptor, Found, Lt, cublaslt
+from tenonnx_cuda.matmul.cublaslt import Found, LibraryObject, Lt, cublaslt
 from tenonnx_cuda.namespace import DeviceNamespace
 from tenonnx_cuda.options import CudaOptions
 
@@ -344,12 +344,12 @@ def test_the_library_itself_takes_what_is_set() -> None:
     numbers = {4: ctypes.c_int32(1), 8: ctypes.c_uint64(256)}
     sums = {"MatmulDesc": (68, 0), "MatmulPreference": ()}
     for kind, attributes in WIDTHS.items():
-        made = Descriptor(library, kind, *sums[kind])
+        made = LibraryObject(library, kind, *sums[kind])
         for attribute, width in attributes.items():
             made.set(attribute, numbers[width])
         with pytest.raises(RuntimeError, match="status 7"):
             made.set(min(attributes), ctypes.c_uint8(1))
-    Descriptor(library, "MatrixLayout", 2, *map(ctypes.c_uint64, (5, 7)), ctypes.c_int64(5))
+    LibraryObject(library, "MatrixLayout", 2, *map(ctypes.c_uint64, (5, 7)), ctypes.c_int64(5))
 
 
 def loaded(major: int) -> Any:

@@ -12,9 +12,9 @@ import strict
 from kernel_calls import chosen, close
 from numpy.lib.stride_tricks import as_strided
 
-from tenonnx_cuda.matmul.cublas import KINDS, Products
+from tenonnx_cuda.matmul.cublas import CUDA_DATA_TYPES, Products
 
-DTYPES = {number: dtype for dtype, number in KINDS.items()}
+DTYPES = {number: dtype for dtype, number in CUDA_DATA_TYPES.items()}
 
 
 def matrices(address: int, dtype: Any, shape: tuple[int, ...], steps: tuple[int, ...]) -> Any:

@@ -157,11 +157,11 @@ def test_dequantize_matmul(
         x = draw(count, count, W.shape[0])
         y = run(x, packed(levels, bits), scales, packed(zero, bits))
         close(y, x.astype(np.float64) @ W, np.float32)
-    tiles, nbits.TILE_BYTES = nbits.TILE_BYTES, 16 * C * 4  # type: ignore[misc]  # to see several
+    tiles, nbits.FLOAT_TILE_BYTES = nbits.FLOAT_TILE_BYTES, 16 * C * 4  # type: ignore[misc]  # to see several
     try:
         y = run(draw(9, 50, W.shape[0]), packed(levels, bits), scales, packed(zero, bits))
     finally:
-        nbits.TILE_BYTES = tiles  # type: ignore[misc]  # as it was
+        nbits.FLOAT_TILE_BYTES = tiles  # type: ignore[misc]  # as it was
     close(y, draw(9, 50, W.shape[0]).astype(np.float64) @ W, np.float32)
 
 
@@ -170,7 +170,7 @@ def test_dequantize_matmul(
 def test_parts_of_sums_are_not_rounded(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """128 tiles, each of which would lose the same to 16 bits."""
     rows, columns = 2048, 8
-    monkeypatch.setattr(nbits, "TILE_BYTES", 16 * columns * np.dtype(dtype).itemsize)
+    monkeypatch.setattr(nbits, "FLOAT_TILE_BYTES", 16 * columns * np.dtype(dtype).itemsize)
     run = chosen(
         "DequantizeMatMul", 1, domain="ai.tenonnx", bits=8, signed=1, rows=rows, columns=columns,
         axis=-1, block_size=0, transposed=0, capability=(7, 5),

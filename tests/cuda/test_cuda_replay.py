@@ -16,7 +16,7 @@ from kernel_calls import moved, needs_compiler
 import tenonnx
 from models import model, node, value
 from tenonnx_cuda.capture import tracer
-from tenonnx_cuda.capture.replay import MOST, Replayed
+from tenonnx_cuda.capture.replay import MAX_CAPTURES, Replayed
 from tenonnx_cuda.capture.tracer import cannot_capture, start
 
 Array = np.ndarray[Any, Any]
@@ -152,7 +152,9 @@ def test_parts_of_one_array_are_told_apart() -> None:
 def test_what_is_more_than_was_noted_is_not_repeated(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tracer, "MOST", 8 if how == "takes much" else tracer.MOST)
+    monkeypatch.setattr(
+        tracer, "MAX_TRACED_BYTES", 8 if how == "takes much" else tracer.MAX_TRACED_BYTES
+    )
     platform = FakePlatform()
     count = 0
 
@@ -218,9 +220,9 @@ def test_few_ways_are_kept_and_buffers_are_written_to() -> None:
     calls = Calls(platform)
     run = Replayed(calls, platform)
     for _ in range(2):
-        for n in range(1, MOST + 2):
+        for n in range(1, MAX_CAPTURES + 2):
             run(strict.wrap(draw(0, n)))
-    assert calls.count == 2 * (MOST + 1)
+    assert calls.count == 2 * (MAX_CAPTURES + 1)
     given = []
     written = Replayed(lambda x, _out=None: given.append(_out) or x, platform)
     x = strict.wrap(draw(0, 3))

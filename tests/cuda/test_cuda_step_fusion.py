@@ -15,7 +15,7 @@ from test_cuda_replay import draw
 import tenonnx
 from models import model, node, value
 from tenonnx_cuda.capture.captured_call import CapturedCall
-from tenonnx_cuda.capture.step_fusion import PATIENCE, FusedSteps
+from tenonnx_cuda.capture.step_fusion import MAX_RUNS_WITHOUT_REPLAY, FusedSteps
 
 
 def chained(count: int, *, odd: str = "") -> Any:
@@ -98,7 +98,7 @@ def test_a_step_that_is_another_each_time_leaves_the_others() -> None:
     opened = session(chained(6, odd="Softplus"), provider_on(FakePlatform()))
     (group,) = joined(opened)
     cpu = tenonnx.InferenceSession(chained(6, odd="Softplus"), providers=["cpu"])
-    for turn in range(2 * PATIENCE):
+    for turn in range(2 * MAX_RUNS_WITHOUT_REPLAY):
         x = draw(turn, 2, 8).astype(np.float32)
         expected = cpu.run(None, {"h0": x})[0]
         np.testing.assert_allclose(opened.run(None, {"h0": x})[0], expected, rtol=1e-5)

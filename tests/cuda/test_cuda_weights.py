@@ -25,7 +25,13 @@ from tenonnx.weights.registry import WeightRegistry
 from tenonnx.weights.storage import Memory
 from tenonnx.weights.weight import Weight
 from tenonnx_cuda.platform import OutOfDeviceMemoryError
-from tenonnx_cuda.weights.allocations import ALIGNMENT, Stretch, merged, pack, stretch_of
+from tenonnx_cuda.weights.allocations import (
+    ALLOCATION_ALIGNMENT_BYTES,
+    Stretch,
+    merged,
+    pack,
+    stretch_of,
+)
 from tenonnx_cuda.weights.device_weights import DeviceWeights
 from tenonnx_cuda.weights.staging import Staging
 
@@ -138,8 +144,8 @@ def test_allocations_are_aligned_do_not_overlap_and_waste_little(sizes: Sequence
     for allocation in allocations:
         end = 0
         for offset, stretch in allocation.parts:
-            assert offset % ALIGNMENT == 0
-            assert end <= offset < end + ALIGNMENT
+            assert offset % ALLOCATION_ALIGNMENT_BYTES == 0
+            assert end <= offset < end + ALLOCATION_ALIGNMENT_BYTES
             end = offset + stretch.nbytes
         assert end == allocation.nbytes
 

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 
 from tenonnx_array import TABLE
 from tenonnx_array.cast import convert
-from tenonnx_array.dtypes import FLOAT32, INTEGERS, every_dtype
+from tenonnx_array.dtypes import FLOAT32_DTYPE, INTEGERS, every_dtype
 from tenonnx_array.numerals import from_strings, to_strings
 from tenonnx_array.special import erf
 
@@ -128,7 +128,7 @@ def test_every_value_of_a_small_type_survives_float32(dtype: np.dtype[Any]) -> N
     codes = np.arange(2 ** min(16, 8 * dtype.itemsize), dtype=f"u{dtype.itemsize}")
     x = codes.view(dtype)
     x = x[np.isfinite(x.astype(np.float32))]
-    back = convert(np, convert(np, x, FLOAT32), dtype)
+    back = convert(np, convert(np, x, FLOAT32_DTYPE), dtype)
     np.testing.assert_array_equal(back.astype(np.float32), x.astype(np.float32))
 
 

@@ -12,7 +12,7 @@ import tenonnx
 from hooks import options_with
 from tenonnx.testing import ProviderTests, models
 from tenonnx_array.provider import ArrayProvider
-from tenonnx_array.tracing import KEPT, Function, TracingProvider
+from tenonnx_array.tracing import MAX_COMPILED, Function, TracingProvider
 from tenonnx_array.window_table import window_table
 from tenonnx_array.windows import Windows
 from walked import not_data
@@ -83,10 +83,10 @@ def test_there_is_a_function_for_all_that_a_trace_depends_on() -> None:
 def test_a_step_keeps_the_functions_used_last() -> None:
     model = models.build("y = Reshape(x, shape)", "float[n] x, int64[1] shape", "float[] y")
     session = opened(model)
-    for size in (*range(1, KEPT + 2), 1, KEPT + 1):
+    for size in (*range(1, MAX_COMPILED + 2), 1, MAX_COMPILED + 1):
         feeds = {"x": np.ones(size, np.float32), "shape": np.array([size])}
         assert session.run(None, feeds)[0].shape == (size,)
-    assert len(made) == KEPT + 2
+    assert len(made) == MAX_COMPILED + 2
 
 
 def test_what_a_trace_cannot_know_is_left_to_the_next() -> None:

@@ -17,11 +17,11 @@ op = table.op
 
 Unary = Callable[[Array], Array]
 
+# Numbers that are found one by one in less time than by bisection.
 LOOKED_UP = 64
-"""Numbers that are found one by one in less time than by bisection."""
 
-FEW = 512
-"""Categories of which a table has the encodings, a MiB at most."""
+# Categories up to which a table has all their encodings: a MiB at most.
+MAX_TABLE_CATEGORIES = 512
 
 
 class Rows(dict[Any, Any]):
@@ -210,7 +210,7 @@ def one_hot_encoder(
         ValueError: A value is no category, and ``zeros`` is 0.
     """
     keys = Keys(_only("cats_*", None, cats_int64s, cats_strings, None))
-    few = keys.count <= FEW
+    few = keys.count <= MAX_TABLE_CATEGORIES
     rows = keys.rows(np.eye(keys.count + 1, keys.count, dtype=np.float32)) if few else None
     if rows is not None and zeros and cats_strings:
         return rows

@@ -11,19 +11,19 @@ from tenonnx import interruption
 from tenonnx.operators import Array, Namespace
 from tenonnx_array.ml.walk import IN_SET, Nodes, Walk, distinct
 
+# The result of no votes, and how two are combined, in TreeEnsemble-5's enumeration.
 AGGREGATES: dict[str, tuple[float, np.ufunc]] = {
     "AVERAGE": (0.0, np.add),
     "SUM": (0.0, np.add),
     "MIN": (np.inf, np.minimum),
     "MAX": (-np.inf, np.maximum),
 }
-"""The result of no votes, and how two are combined, in TreeEnsemble-5's enumeration."""
 
-MOST = 1 << 31
-"""Features and targets that are numbered: kernels do it in 32 bits."""
+# Features and targets have smaller numbers: kernels count them in 32 bits.
+MAX_INDEX = 1 << 31
 
-BLOCK = 1 << 15
-"""Rows times trees that are computed at once: their data stay in the second-level cache."""
+# Rows times trees that are computed at once: their data stay in the second-level cache.
+MAX_WALKS = 1 << 15
 
 
 class Forest:
@@ -67,11 +67,11 @@ class Forest:
             raise ValueError(f"aggregate_function must be one of {known}, not {aggregate!r}")
         if not nodes.roots.size:
             raise ValueError("an ensemble needs at least one tree, found none")
-        if not 0 < targets < MOST:
-            raise ValueError(f"an ensemble must have 1 to {MOST - 1} targets, found {targets}")
+        if not 0 < targets < MAX_INDEX:
+            raise ValueError(f"an ensemble must have 1 to {MAX_INDEX - 1} targets, found {targets}")
         leaf, target, weight = votes
         check_range("a node's mode", nodes.mode, 0, len(IN_SET))
-        check_range("a node's feature id", nodes.feature, 0, MOST)
+        check_range("a node's feature id", nodes.feature, 0, MAX_INDEX)
         check_range("a vote's leaf", leaf, 0, leaves)
         check_range("a vote's target", target, 0, targets)
         self._xp = xp
@@ -124,7 +124,7 @@ class Forest:
         if self.faster is not None and (sums := self.faster(X)) is not None:
             return sums
         xp, trees = self._xp, len(self.nodes.roots)
-        block = max(1, BLOCK // (trees * -(-self.values.shape[1] // 16)))
+        block = max(1, MAX_WALKS // (trees * -(-self.values.shape[1] // 16)))
         total = xp.zeros((len(X), self.targets))
         for start in range(0, len(X), block):
             interruption.check()

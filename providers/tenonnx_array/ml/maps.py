@@ -79,12 +79,12 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else f"{value:f}"
 
 
+# The cast of a value, the filling of a gap, and the dtype of the result.
 CASTS: dict[str, tuple[Callable[[Any], Any], Any, type]] = {
     "TO_FLOAT": (float, 0.0, np.float32),
     "TO_INT64": (int, 0, np.int64),
     "TO_STRING": (_as_text, "0.f", object),
 }
-"""The cast of a value, the filling of a gap, and the dtype of the result."""
 
 
 @op("ZipMap", host="all")

@@ -62,6 +62,7 @@ def _unchanged(xp: Namespace, scores: Array) -> Array:  # noqa: ARG001 - others 
     return scores
 
 
+# From [N, E] to [N, E], in the order of TreeEnsemble-5's enumeration.
 TRANSFORMS: dict[str, Transform] = {
     "NONE": _unchanged,
     "SOFTMAX": functools.partial(softmax, axis=1),
@@ -69,7 +70,6 @@ TRANSFORMS: dict[str, Transform] = {
     "SOFTMAX_ZERO": softmax_zero,
     "PROBIT": probit,
 }
-"""From [N, E] to [N, E], in the order of TreeEnsemble-5's enumeration."""
 
 
 def transform_of(name: str) -> Transform:

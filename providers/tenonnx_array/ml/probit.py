@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tenonnx.operators import Array, Namespace
 
+# Numerator and denominator in 0.425² − (p − ½)², where |p − ½| ≤ 0.425.
 CENTER = (
     (
         2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4,
@@ -19,8 +20,8 @@ CENTER = (
         4.2313330701600911252e1, 1.0,
     ),
 )  # fmt: skip
-"""Numerator and denominator in 0.425² − (p − ½)², where |p − ½| ≤ 0.425."""
 
+# In r − 1.6, where r = √(−ln min(p, 1 − p)) ≤ 5.
 SHOULDER = (
     (
         7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1,
@@ -33,8 +34,8 @@ SHOULDER = (
         2.05319162663775882187e0, 1.0,
     ),
 )  # fmt: skip
-"""In r − 1.6, where r = √(−ln min(p, 1 − p)) ≤ 5."""
 
+# In r − 5, where r > 5.
 TAIL = (
     (
         2.01033439929228813265e-7, 2.71155556874348757815e-5, 1.24266094738807843860e-3,
@@ -47,7 +48,6 @@ TAIL = (
         5.99832206555887937690e-1, 1.0,
     ),
 )  # fmt: skip
-"""In r − 5, where r > 5."""
 
 
 def probit(xp: Namespace, p: Array) -> Array:

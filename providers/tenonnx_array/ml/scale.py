@@ -56,12 +56,12 @@ def normalizer(xp: Namespace, *, norm: str = "MAX") -> Unary:
     trees were chosen by such: terms in float32, added one after the other, and L2 the root of a
     square's share of them.
     """
-    if norm not in NORMS:
-        raise ValueError(f"norm must be one of {', '.join(NORMS)}, not {norm!r}")
+    if norm not in NORM_KINDS:
+        raise ValueError(f"norm must be one of {', '.join(NORM_KINDS)}, not {norm!r}")
     return functools.partial(_normalized, xp, norm)
 
 
-NORMS = ("MAX", "L1", "L2")
+NORM_KINDS = ("MAX", "L1", "L2")
 
 
 def _normalized(xp: Namespace, norm: str, X: Array) -> Array:

@@ -9,8 +9,8 @@ from typing import Any
 
 from tenonnx.operators import Kernel, Namespace, OperatorTable
 
-INPUTS = {"ArrayFeatureExtractor": (2, 2), "FeatureVectorizer": (1, math.inf)}
-"""The fewest and the most inputs of operators that may have other than one."""
+# The fewest and the most inputs of operators that may have other than one.
+INPUT_COUNTS = {"ArrayFeatureExtractor": (2, 2), "FeatureVectorizer": (1, math.inf)}
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class StagedKernel(Kernel):
 
     def arity(self) -> tuple[int, float]:
         """Return how many inputs there are at least, and at most; the call takes none itself."""
-        return INPUTS.get(self.op_type, (1, 1))
+        return INPUT_COUNTS.get(self.op_type, (1, 1))
 
 
 class StagedTable(OperatorTable):

@@ -13,7 +13,7 @@ from tenonnx_array.ml.walk import EQ, GT, GTE, LEQ, LT, NEQ, Nodes, distinct
 
 Ints = Sequence[int]
 
-MODES = {
+NODE_MODES = {
     "BRANCH_LEQ": LEQ,
     "BRANCH_LT": LT,
     "BRANCH_GTE": GTE,
@@ -162,9 +162,9 @@ class Scattered:
 def _numbered(modes: Sequence[str]) -> Array:
     """Return modes as numbers."""
     names = modes.names if isinstance(modes, LongList) else modes
-    if unknown := set(names) - MODES.keys():
-        raise ValueError(f"nodes_modes must be among {', '.join(MODES)}, found {unknown}")
-    numbers = np.array([*map(MODES.__getitem__, names)], np.intp)
+    if unknown := set(names) - NODE_MODES.keys():
+        raise ValueError(f"nodes_modes must be among {', '.join(NODE_MODES)}, found {unknown}")
+    numbers = np.array([*map(NODE_MODES.__getitem__, names)], np.intp)
     return numbers.take(modes.array) if isinstance(modes, LongList) else numbers
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tenonnx.operators import Array, Namespace
-from tenonnx_array.ml.forest import AGGREGATES, MOST, Forest, check_range
+from tenonnx_array.ml.forest import AGGREGATES, MAX_INDEX, Forest, check_range
 from tenonnx_array.ml.post import TRANSFORMS, labels_of, pair, rows, transform_of
 from tenonnx_array.ml.staged import StagedTable
 from tenonnx_array.ml.treelist import Ints, TreeList, check_lengths, flags
@@ -19,12 +19,12 @@ from tenonnx_array.ml.walk import Nodes, distinct
 table = StagedTable("ai.onnx.ml")
 op = table.op
 
+# Attributes that version 3 added.
 TENSORS = ("base_values_as_tensor", "nodes_hitrates_as_tensor", "nodes_values_as_tensor")
-"""Attributes that version 3 added."""
 
 Floats = Sequence[float]
 
-NOTHING: Array = np.zeros(0, np.float32)
+NO_BASE: Array = np.zeros(0, np.float32)
 
 
 class Scores:
@@ -43,7 +43,7 @@ class Scores:
         xp: Namespace,
         forest: Forest,
         post_transform: str,
-        base: Array = NOTHING,
+        base: Array = NO_BASE,
         *,
         keeps_dtype: bool = False,
     ) -> None:
@@ -114,9 +114,9 @@ def tree_ensemble(
     )
     check_lengths(len(leaf_targetids), leaf_weights=leaf_weights)
     true, false = np.array(nodes_truenodeids, np.intp), np.array(nodes_falsenodeids, np.intp)
-    check_range("nodes_truenodeids", true, 0, MOST)
-    check_range("nodes_falsenodeids", false, 0, MOST)
-    check_range("tree_roots", np.array(tree_roots, np.intp), 0, MOST)
+    check_range("nodes_truenodeids", true, 0, MAX_INDEX)
+    check_range("nodes_falsenodeids", false, 0, MAX_INDEX)
+    check_range("tree_roots", np.array(tree_roots, np.intp), 0, MAX_INDEX)
     nodes = Nodes(
         feature=np.array(nodes_featureids, np.intp),
         mode=np.asarray(nodes_modes),

@@ -18,8 +18,8 @@ STRICT, NEGATED, IN_SET = (
 """By what is asked, if equality decides otherwise than it does for ``LEQ``, if the answer is the
 contrary, and if it is about a set."""
 
+# Levels between two removals of the walks that have reached a leaf.
 CULL = 4
-"""Levels between two removals of the walks that have reached a leaf."""
 
 
 def distinct(numbers: Array) -> Array:

@@ -10,8 +10,8 @@ import numpy as np
 if TYPE_CHECKING:
     from tenonnx_array.standard.namespace import StandardNamespace
 
+# Exceptions of libraries for unsupported types, arguments and kinds of indexing.
 REFUSALS = (TypeError, NotImplementedError, IndexError, ValueError)
-"""Exceptions of libraries for unsupported types, arguments and kinds of indexing."""
 
 OPERATORS = {
     "add": "add",
@@ -36,8 +36,8 @@ COMPARISONS = {
     "gt": "greater",
     "ge": "greater_equal",
 }
-LONG = np.dtype(np.int64)
-METHODS = (
+INT64_DTYPE = np.dtype(np.int64)
+ARRAY_METHODS = (
     *("all", "any", "argmax", "argmin", "clip", "cumsum", "max", "mean", "min", "nonzero", "prod"),
     *("repeat", "squeeze", "sum", "take"),
 )
@@ -213,7 +213,9 @@ class StandardArray:
         for place in index if isinstance(index, tuple) else (index,):
             if isinstance(place, list | np.ndarray | np.generic | StandardArray):
                 array = self.xp.asarray(place)
-                place = self.xp.cast(array.array, array.dtype if array.dtype == bool else LONG)
+                place = self.xp.cast(
+                    array.array, array.dtype if array.dtype == bool else INT64_DTYPE
+                )
             found.append(place)
         return tuple(found)
 
@@ -285,5 +287,5 @@ for _name, _function in {**OPERATORS, **COMPARISONS}.items():
     setattr(StandardArray, f"__{_name}__", _operator(_function))
 for _name, _function in OPERATORS.items():
     setattr(StandardArray, f"__r{_name}__", _reflected(_function))
-for _name in METHODS:
+for _name in ARRAY_METHODS:
     setattr(StandardArray, _name, _method(_name))

@@ -12,7 +12,8 @@ from tenonnx_array.standard.array import REFUSALS, StandardArray
 if TYPE_CHECKING:
     from tenonnx_array.standard.namespace import StandardNamespace
 
-NAMES = {
+# The standard's names of functions, where they are not numpy's.
+STANDARD_NAMES = {
     "absolute": "abs",
     "arccos": "acos",
     "arccosh": "acosh",
@@ -28,7 +29,6 @@ NAMES = {
     "right_shift": "bitwise_right_shift",
     "rint": "round",
 }
-"""The standard's names of functions, where they are not numpy's."""
 
 Kind = np.dtype[Any] | type
 
@@ -43,7 +43,7 @@ class Elementwise:
 
     def __init__(self, xp: StandardNamespace, theirs: np.ufunc) -> None:
         self.xp, self.theirs = xp, theirs
-        name = NAMES.get(theirs.__name__, theirs.__name__)
+        name = STANDARD_NAMES.get(theirs.__name__, theirs.__name__)
         self.own: Any = getattr(xp.library, name, None)
         self.types = functools.cache(self._types)
 

@@ -13,13 +13,13 @@ from tenonnx_array.standard.array import REFUSALS, StandardArray
 if TYPE_CHECKING:
     from tenonnx_array.standard.namespace import StandardNamespace
 
+# Names that mean in the standard, or wherever a library has them, what they mean in numpy.
 SAME = frozenset(
     """
     argsort broadcast_to det einsum fft flip ifft imag irfft nonzero real repeat rfft roll
     searchsorted sort stack take_along_axis tensordot tile tril triu
     """.split()  # noqa: SIM905 - a list would be a page
 )
-"""Names that mean in the standard, or wherever a library has them, what they mean in numpy."""
 
 Axes = int | Sequence[int] | None
 
@@ -150,10 +150,23 @@ def _reduction(name: str, standard: str) -> Callable[..., StandardArray]:
 
 
 STANDARD = {"cumprod": "cumulative_prod", "cumsum": "cumulative_sum"}
-NAMES = ("all", "any", "argmax", "argmin", "cumprod", "cumsum", "max", "mean", "min", "prod", "sum")
+REDUCTION_NAMES = (
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "cumprod",
+    "cumsum",
+    "max",
+    "mean",
+    "min",
+    "prod",
+    "sum",
+)
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{name: _reduction(name, STANDARD.get(name, name)) for name in NAMES},
+# By numpy's names; each takes the namespace first.
+STANDARD_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{name: _reduction(name, STANDARD.get(name, name)) for name in REDUCTION_NAMES},
     "asarray": asarray,
     "ascontiguousarray": asarray,
     "clip": clip,
@@ -177,4 +190,3 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "zeros": _filled(0),
     "zeros_like": _filled_like(0),
 }
-"""By numpy's names; each takes the namespace first."""

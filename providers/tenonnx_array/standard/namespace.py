@@ -15,7 +15,7 @@ from tenonnx.provider import Device
 from tenonnx_array.dtypes import every_dtype
 from tenonnx_array.standard.array import REFUSALS, StandardArray
 from tenonnx_array.standard.elementwise import Elementwise
-from tenonnx_array.standard.functions import FUNCTIONS, SAME
+from tenonnx_array.standard.functions import SAME, STANDARD_FUNCTIONS
 
 log = logging.getLogger("tenonnx")
 
@@ -76,8 +76,8 @@ class StandardNamespace:
         return found
 
     def _find(self, name: str) -> Any:
-        if name in FUNCTIONS:
-            return functools.partial(FUNCTIONS[name], self)
+        if name in STANDARD_FUNCTIONS:
+            return functools.partial(STANDARD_FUNCTIONS[name], self)
         theirs = getattr(np, name)
         if isinstance(theirs, np.ufunc):
             return Elementwise(self, theirs)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_array.linear_attention import RULES
+from tenonnx_array.linear_attention import UPDATE_RULES
 from tenonnx_cpu.attention.attention import adjacent
 from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.capture.capturable import Capturable
@@ -90,9 +90,9 @@ def linear_attention(site: Site, plain: Call) -> Call | None:
     """Take float32 by any rule, and the last state alone."""
     rule = site.attribute("update_rule", "gated_delta")
     heads, groups = site.attribute("q_num_heads", 0), site.attribute("kv_num_heads", 0)
-    if rule not in RULES or site.attribute("state_window", 0) or heads < 1 or groups < 1:
+    if rule not in UPDATE_RULES or site.attribute("state_window", 0) or heads < 1 or groups < 1:
         return None
-    form = Form(heads, groups, *RULES[rule], site.attribute("scale", 0.0), site.threads)
+    form = Form(heads, groups, *UPDATE_RULES[rule], site.attribute("scale", 0.0), site.threads)
     ATTEND.request()
     return Capturable(functools.partial(_attended, form, plain))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from tenonnx_array.rotary_halves import PARTS, Halves, find_rotary_halves
+from tenonnx_array.rotary_halves import ROTARY_PARTS, Halves, find_rotary_halves
 from tenonnx_cpu.buffers import F32, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, is_fixed
@@ -22,7 +22,7 @@ ENOUGH = 1 << 16
 """Elements that are worth a second thread."""
 
 
-@fusion("Neg", priority=PATTERN, takes=PARTS)
+@fusion("Neg", priority=PATTERN, takes=ROTARY_PARTS)
 def fuse_rotary(node: ir.Node, scope: Scope) -> Fused | None:
     """Take ``x * cos + concat(-x[half:], x[:half]) * sin``, over the last axis."""
     found = find_rotary_halves(node, scope)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.planning.lower import is_constant
-from tenonnx_array.residual_norm import NORMS, find_sum
+from tenonnx_array.residual_norm import RESIDUAL_NORMS, find_sum
 from tenonnx_cpu.buffers import F32, contiguous, empty, is_half
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
@@ -164,7 +164,7 @@ def _normalized(norm: Normalize, axis: int, plain: Call, x: Any, scale: Any, *bi
     return plain(x, scale, *bias) if made is None else made
 
 
-@fusion(*NORMS, priority=RESIDUAL)
+@fusion(*RESIDUAL_NORMS, priority=RESIDUAL)
 def fuse_skip(norm: ir.Node, scope: Scope) -> Fused | None:
     """Take a sum of what no constant is with its normalization."""
     add, site = find_sum(norm, scope), scope.site(norm)

@@ -23,8 +23,8 @@ from tenonnx_cuda.kv_cache import is_cache
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+# The third of four axes.
 STEPS: Final = (2, -2)
-"""The third of four axes."""
 
 
 @choose("Attention")

@@ -19,8 +19,8 @@ from tenonnx_cuda.cudnn.operations import (
     ADD,
     AND,
     BOOLEAN,
+    CUDNN_TYPES,
     DIVIDE,
-    ELEMENTS,
     EXP,
     GREATER,
     GREATER_OR_EQUAL,
@@ -52,8 +52,8 @@ ROW, COLUMN = 2, 3
 SERVES_ALL, FOR_THIS = 1, 0
 """Forms: with kernels that serve all lengths, and with one that is compiled for these."""
 
-WORKSPACE: Final = 256 << 20
-"""Bytes of working memory at most."""
+# Bytes of working memory at most.
+MAX_WORKSPACE_BYTES: Final = 256 << 20
 
 
 class Attention(NamedTuple):
@@ -88,7 +88,7 @@ class Attention(NamedTuple):
     right: int = -1
     compiled: bool = False
     measured: bool = False
-    workspace: int = WORKSPACE
+    workspace: int = MAX_WORKSPACE_BYTES
 
     def __str__(self) -> str:
         how = "" if self.compiled else " that needs no kernel of its own (sdpa_kernel=8 allows it)"
@@ -145,7 +145,7 @@ class Drawing:
     def draw(self) -> None:
         """Draw all of it."""
         what, operations = self._what, self.operations
-        kind = ELEMENTS[what.dtype]
+        kind = CUDNN_TYPES[what.dtype]
         arrays = ((Q, what.q), (K, _turned(what.k)), (V, what.v), (Y, what.y))
         q, k, v, y = (operations.array(name, where, kind) for name, where in arrays)
         scores = operations.inside(Tensor.laid((*what.q.shape[:3], what.k.shape[2])))

@@ -11,40 +11,40 @@ from tenonnx.operators import Array
 from tenonnx_cuda.attention.attention_graph import (
     BIAS,
     KEYS,
+    MAX_WORKSPACE_BYTES,
     QUERIES,
-    WORKSPACE,
     Attention,
     K,
     Q,
     V,
     Y,
 )
-from tenonnx_cuda.attention.flash import FROM_ZERO, Heads, Task
+from tenonnx_cuda.attention.flash import FROM_ZERO, FlashTask, Heads
 from tenonnx_cuda.capture.tracer import DynamicNumber, cannot_capture, is_capturing
 from tenonnx_cuda.cudnn.operations import Tensor
 from tenonnx_cuda.platform import CannotCaptureError
-from tenonnx_cuda.sources import THREADS, Kernel, blocks, is_aligned, pointer
+from tenonnx_cuda.sources import THREADS_PER_BLOCK, Kernel, blocks, is_aligned, pointer
 
-LEAST: Final = 64
-"""Queries from which on cuDNN's tiles have rows for all of their lanes."""
+# Queries from which on cuDNN's tiles have rows for all of their lanes.
+MIN_QUERIES: Final = 64
 
-LARGEST: Final = 256
-"""Elements of a head at most."""
+# Elements of a head at most.
+MAX_HEAD_ELEMENTS: Final = 256
 
+# Elements in 16 bytes.
 EACH: Final = 8
-"""Elements in 16 bytes."""
 
+# The bit of ``sdpa_kernel`` that asks for cuDNN.
 ASKED_FOR: Final = 8
-"""The bit of ``sdpa_kernel`` that asks for cuDNN."""
 
-WARPS: Final = 4
-"""Of a block of ``blank`` and ``clear``: as ``unseen.cu`` says."""
+# Of a block of ``blank`` and ``clear``: as ``unseen.cu`` says.
+MASK_WARPS: Final = 4
 
+# Keys that cuDNN's kernels load at once at most.
 TILE: Final = 256
-"""Keys that cuDNN's kernels load at once at most."""
 
 
-def by_cudnn(task: Task) -> bool:
+def by_cudnn(task: FlashTask) -> bool:
     """Start cuDNN's kernel, and what is around it, if there is one."""
     cudnn = task.target.platform.cudnn
     if cudnn is None or not suits(task) or (what := described(task)) is None:
@@ -70,21 +70,21 @@ def by_cudnn(task: Task) -> bool:
     return True
 
 
-def suits(task: Task) -> bool:
+def suits(task: FlashTask) -> bool:
     """Return whether cuDNN is wanted, and takes heads that lie so."""
     asked, all_heads = task.target.options.sdpa_kernel, (task.q, task.k, task.v)
-    wanted = (not asked or asked & ASKED_FOR) and task.q.steps >= LEAST
-    sizes = all(h.size % EACH == 0 and h.size <= LARGEST for h in all_heads)
+    wanted = (not asked or asked & ASKED_FOR) and task.q.steps >= MIN_QUERIES
+    sizes = all(h.size % EACH == 0 and h.size <= MAX_HEAD_ELEMENTS for h in all_heads)
     even = all(stride % EACH == 0 for h in all_heads for stride in h.strides)
     alone = task.sight.sinks is None and is_aligned(*(h.array for h in all_heads))
     return bool(wanted and sizes and even and alone)
 
 
-def described(task: Task) -> Attention | None:
+def described(task: FlashTask) -> Attention | None:
     """Return what cuDNN is asked for; ``None`` for what it does not know."""
     q, k, v, sight = task.q, task.k, task.v, task.sight
     bias = room_for(task)
-    if bias is not None and math.prod(bias.shape) * q.array.itemsize > WORKSPACE:
+    if bias is not None and math.prod(bias.shape) * q.array.itemsize > MAX_WORKSPACE_BYTES:
         return None
     before = first(task)
     banded = sight.left >= 0 or sight.right >= 0
@@ -105,7 +105,7 @@ def lying(heads: Heads) -> Tensor:
     return Tensor(shape, (*heads.strides, 1))
 
 
-def room_for(task: Task) -> Tensor | None:
+def room_for(task: FlashTask) -> Tensor | None:
     """Return where a mask is to be that cuDNN adds: in rows that begin at 16 bytes."""
     kind, _, strides, _ = task.sight.mask
     if kind == 0:
@@ -116,40 +116,42 @@ def room_for(task: Task) -> Tensor | None:
     return Tensor((b, h, s, task.k.steps), (h * s * pitch, s * pitch, pitch, 1))
 
 
-def kernel(task: Task, name: str) -> Kernel:
+def kernel(task: FlashTask, name: str) -> Kernel:
     """Return one of the kernels of ``unseen.cu``."""
     macros = {"T": task.target.element(task.q.array), "VALUE": task.v.size}
     return task.target.kernel("attention/unseen", name, MASK=task.sight.mask[0], **macros)
 
 
-def spread(task: Task, where: Tensor) -> Array:
+def spread(task: FlashTask, where: Tensor) -> Array:
     """Return a mask as cuDNN adds it."""
     _, mask, _, held = task.sight.mask
     rows, pitch = math.prod(where.shape[:3]), where.strides[2]
     bias = task.target.xp.empty((rows * pitch,), task.q.array.dtype)
     sizes = (np.int64(rows), np.int32(held), np.int32(pitch))
-    kernel(task, "spread")(blocks(rows * pitch), (THREADS,), (mask, bias, *sizes))
+    kernel(task, "spread")(blocks(rows * pitch), (THREADS_PER_BLOCK,), (mask, bias, *sizes))
     return bias
 
 
-def counted(task: Task) -> tuple[Array, Array]:
+def counted(task: FlashTask) -> tuple[Array, Array]:
     """Return how many queries and keys each sequence has."""
     q, xp = task.q, task.target.xp
     counts = xp.empty((q.batch,), np.int32), xp.empty((q.batch,), np.int32)
     sizes = map(np.int32, (q.batch, q.steps, task.k.steps, first(task)))
-    kernel(task, "count")(blocks(q.batch), (THREADS,), (task.sight.lengths, *counts, *sizes))
+    kernel(task, "count")(
+        blocks(q.batch), (THREADS_PER_BLOCK,), (task.sight.lengths, *counts, *sizes)
+    )
     return counts
 
 
-def clear(task: Task) -> None:
+def clear(task: FlashTask) -> None:
     """Write zeros behind each sequence's values; cuDNN computes 0 * x there, and NaN stays."""
     v, tail = task.v, min(task.v.steps, TILE)
-    grid = (-(-tail // WARPS), v.heads, v.batch)
+    grid = (-(-tail // MASK_WARPS), v.heads, v.batch)
     arguments = (task.sight.lengths, v.array, np.int32(v.steps), np.int32(TILE))
-    kernel(task, "clear")(grid, (WARPS * 32,), (*arguments, *map(np.int64, v.strides)))
+    kernel(task, "clear")(grid, (MASK_WARPS * 32,), (*arguments, *map(np.int64, v.strides)))
 
 
-def may_see_nothing(task: Task) -> bool:
+def may_see_nothing(task: FlashTask) -> bool:
     """Return whether there may be a query that sees no key, or none that counts."""
     q, sight = task.q, task.sight
     if sight.mask[0] or sight.lengths is None:
@@ -157,20 +159,20 @@ def may_see_nothing(task: Task) -> bool:
     return q.batch > 1 or sight.offset != FROM_ZERO  # a prompt alone is as long as it says
 
 
-def blank(task: Task) -> None:
+def blank(task: FlashTask) -> None:
     """Write zeros where a query sees nothing."""
     q, sight = task.q, task.sight
     _, mask, strides, held = sight.mask
     heads = q.heads if strides[1] else 1
-    grid = (-(-q.steps // WARPS), heads, q.batch)
+    grid = (-(-q.steps // MASK_WARPS), heads, q.batch)
     sizes = map(np.int32, (q.heads, q.steps, task.k.steps))
     where = map(np.int64, (*task.strides, *strides))
     arguments: tuple[Any, ...] = (pointer(mask), pointer(sight.lengths), task.y, *sizes, *where)
     bounds = map(np.int32, (held, first(task), sight.left, sight.right))
-    kernel(task, "blank")(grid, (WARPS * 32,), (*arguments, *bounds))
+    kernel(task, "blank")(grid, (MASK_WARPS * 32,), (*arguments, *bounds))
 
 
-def first(task: Task) -> int:
+def first(task: FlashTask) -> int:
     """Return how many keys are before the first query, or that the lengths say."""
     offset = task.sight.offset
     return int(offset.value if isinstance(offset, DynamicNumber) else offset)

@@ -15,7 +15,7 @@ from tenonnx_cuda.attention.flash import Heads
 from tenonnx_cuda.capture.tracer import DynamicNumber, cannot_capture, is_capturing
 from tenonnx_cuda.kernel_selection import Target
 from tenonnx_cuda.kv_cache import longer, room_of
-from tenonnx_cuda.sources import THREADS, blocks, is_aligned, pointer
+from tenonnx_cuda.sources import THREADS_PER_BLOCK, blocks, is_aligned, pointer
 
 Pair: TypeAlias = "tuple[Any, Any]"
 """Of keys, and of values."""
@@ -114,7 +114,7 @@ def _carry(target: Target, past: Pair, present: Pair) -> None:
     macros = {"T": target.element(present[0]), "VECTOR": int(wide)}
     launch = target.kernel("attention/cache", "carry", **macros)
     grid = (*blocks(rows * max(sizes[1], sizes[3])), 2)
-    launch(grid, (THREADS,), (*past, *present, *map(np.int64, (rows, *sizes))))
+    launch(grid, (THREADS_PER_BLOCK,), (*past, *present, *map(np.int64, (rows, *sizes))))
 
 
 def append(
@@ -144,7 +144,9 @@ def append(
     arguments = (*arrays, pointer(turned), *present, *map(pointer, angles))
     count = k.batch * k.steps * ((heads + k.heads) * k.size + k.heads * v.size)
     launch = target.kernel("attention/cache", "append", T=target.element(k.array), VECTOR=0)
-    launch(blocks(count), (THREADS,), (*arguments, start, *map(np.int32, sizes), *strides))
+    launch(
+        blocks(count), (THREADS_PER_BLOCK,), (*arguments, start, *map(np.int32, sizes), *strides)
+    )
     return None if turned is None else Heads.of(xp, turned, heads), lengths
 
 

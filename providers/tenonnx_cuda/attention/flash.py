@@ -11,38 +11,38 @@ import numpy as np
 from tenonnx.operators import Array
 from tenonnx_cuda.capture.tracer import DynamicNumber
 from tenonnx_cuda.kernel_selection import Target, same_element
-from tenonnx_cuda.sources import ALONE, LARGEST_GRID, Kernel, is_aligned, pointer
+from tenonnx_cuda.sources import ALONE_MACRO, LARGEST_GRID, Kernel, is_aligned, pointer
 
-LARGEST: Final = 256
-"""Elements of a head up to which its tiles fit in a block's shared memory."""
+# Elements of a head up to which its tiles fit in a block's shared memory.
+MAX_HEAD_ELEMENTS: Final = 256
 
-THREADS: Final = 128
+FLASH_THREADS: Final = 128
 
+# Elements of a head up to which a warp's sums fit in its registers.
 LARGEST_TENSOR: Final = 128
-"""Elements of a head up to which a warp's sums fit in its registers."""
 
-WARPS: Final = 4
-ROWS: Final = 16
-KEYS: Final = 32
-"""Warps of a block, rows of a warp, and keys at a time: as ``attention_mma.cu`` says."""
+MMA_WARPS: Final = 4
+WARP_ROWS: Final = 16
+# Warps of a block, rows of a warp, and keys at a time: as ``attention_mma.cu`` says.
+WARP_KEYS: Final = 32
 
 UNITS: Final = 1024
+# Warps, and blocks, that a device is kept busy by: with fewer tiles than that, their keys are
+# shared out.
 BLOCKS: Final = 528
-"""Warps, and blocks, that a device is kept busy by: with fewer tiles than that, their keys are
-shared out."""
 
+# Keys of a share at least.
 LEAST_KEYS: Final = 32
-"""Keys of a share at least."""
 
+# Threads that join the shares of a row, and at most four times as many shares: as ``shares.cuh``
+# says.
 JOINING: Final = 256
-"""Threads that join the shares of a row, and at most four times as many shares: as ``shares.cuh``
-says."""
 
+# Keys that a window reaches at most: kernels add them to positions, as ints.
 FARTHEST: Final = 1 << 30
-"""Keys that a window reaches at most: kernels add them to positions, as ints."""
 
+# In place of an offset: sequences that are shorter than there are queries begin with the first.
 FROM_ZERO: Final = -2
-"""In place of an offset: sequences that are shorter than there are queries begin with the first."""
 
 
 @dataclass(frozen=True)
@@ -147,13 +147,13 @@ def masked(
 def attends(q: Heads, k: Heads, v: Heads) -> bool:
     """Return whether there is a kernel for heads."""
     element = same_element(q.array, k.array, v.array)
-    small = max(q.size, v.size) <= LARGEST and max(q.heads, q.batch) <= LARGEST_GRID
+    small = max(q.size, v.size) <= MAX_HEAD_ELEMENTS and max(q.heads, q.batch) <= LARGEST_GRID
     alike = (k.batch, k.heads, k.steps) == (q.batch, v.heads, v.steps) and v.batch == q.batch
     return element is not None and small and alike and q.heads % k.heads == 0 and q.size == k.size
 
 
 @dataclass(frozen=True)
-class Task:
+class FlashTask:
     """Heads to attend, and where the result goes.
 
     Attributes:
@@ -175,7 +175,7 @@ class Task:
     strides: tuple[int, int, int]
 
     @classmethod
-    def of(cls, target: Target, q: Heads, k: Heads, v: Heads, sight: Sight) -> Task:
+    def of(cls, target: Target, q: Heads, k: Heads, v: Heads, sight: Sight) -> FlashTask:
         """Make room for the result."""
         width = q.heads * v.size
         if q.array.ndim == 3:
@@ -220,37 +220,37 @@ class Task:
         return sizes and even and is_aligned(*(h.array for h in all_heads))
 
 
-def by_tiles(task: Task) -> None:
+def by_tiles(task: FlashTask) -> None:
     """Start a block for each tile of queries; its keys pass through shared memory."""
     q = task.q
-    large = max(q.size, task.v.size) > LARGEST // 2
+    large = max(q.size, task.v.size) > MAX_HEAD_ELEMENTS // 2
     rows = 1 if q.steps == 1 else 4 if q.steps <= 4 else 8 if large else 16
     macros = {
         **task.macros,
         "ROWS": rows,
         "COLUMNS": 16 if large else 32,
-        "THREADS": THREADS,
-        **ALONE,
+        "THREADS": FLASH_THREADS,
+        **ALONE_MACRO,
     }
     tiles = -(-q.steps // rows)
     shares = Shares.of(task, BLOCKS // (tiles * q.heads * q.batch))
     launch = task.target.kernel("attention/attention", "attend", **macros)
     grid = (tiles * shares.parts, q.heads, q.batch)
-    launch(grid, (THREADS,), (*task.arguments, *shares.arguments))
+    launch(grid, (FLASH_THREADS,), (*task.arguments, *shares.arguments))
     shares.combine(task.target.kernel("attention/attention", "combine", **macros), task)
 
 
-def on_tensor_cores(task: Task) -> None:
+def on_tensor_cores(task: FlashTask) -> None:
     """Start a warp for each tile of rows."""
     q, k, v = task.q, task.k, task.v
-    tiles = -(-q.steps * (q.heads // k.heads) // ROWS)
+    tiles = -(-q.steps * (q.heads // k.heads) // WARP_ROWS)
     shares = Shares.of(task, UNITS // (tiles * k.heads * q.batch))
-    staged = shares.parts == 1 and tiles >= WARPS
+    staged = shares.parts == 1 and tiles >= MMA_WARPS
     macros = {**task.macros, "EACH": 8 if v.size % 64 == 0 else 4, "STAGED": int(staged)}
-    macros |= ALONE if staged else {}
+    macros |= ALONE_MACRO if staged else {}
     launch = task.target.kernel("attention/attention_mma", "attend_tensor", **macros)
-    grid = (-(-tiles * shares.parts // WARPS), k.heads, q.batch)
-    launch(grid, (WARPS * 32,), (*task.arguments, *shares.arguments))
+    grid = (-(-tiles * shares.parts // MMA_WARPS), k.heads, q.batch)
+    launch(grid, (MMA_WARPS * 32,), (*task.arguments, *shares.arguments))
     shares.combine(task.target.kernel("attention/attention_mma", "combine", **macros), task)
 
 
@@ -271,11 +271,11 @@ class Shares:
     stats: Array | None
 
     @classmethod
-    def of(cls, task: Task, most: int) -> Shares:
+    def of(cls, task: FlashTask, most: int) -> Shares:
         """Cut keys into at most so many shares."""
         q, steps = task.q, task.k.capacity
         parts = max(1, min(most, steps // LEAST_KEYS))
-        span = max(1, -(-steps // (parts * KEYS))) * KEYS
+        span = max(1, -(-steps // (parts * WARP_KEYS))) * WARP_KEYS
         parts = max(1, -(-steps // span))
         if parts == 1:
             return cls(1, span, None, None)
@@ -290,7 +290,7 @@ class Shares:
         """The kernels' last ones."""
         return np.int32(self.parts), np.int32(self.span), pointer(self.sums), pointer(self.stats)
 
-    def combine(self, launch: Kernel, task: Task) -> None:
+    def combine(self, launch: Kernel, task: FlashTask) -> None:
         """Make one result of several shares'."""
         if self.parts == 1:
             return

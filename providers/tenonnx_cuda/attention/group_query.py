@@ -16,15 +16,15 @@ from tenonnx_cuda.attention.flash import FARTHEST, FROM_ZERO, Heads, Sight, atte
 from tenonnx_cuda.capture.dynamic_length import DynamicCall, Limit
 from tenonnx_cuda.kernel_selection import Call, Site, Target, choose, same_element
 
+# Attributes that are left to the array kernel, unless they have these values.
 ELSEWHERE: Final = {
     "k_quant_type": "NONE",
     "v_quant_type": "NONE",
     "sliding_window_cache": 0,
     "qk_output": 0,
 }
-"""Attributes that are left to the array kernel, unless they have these values."""
 
-INPUTS: Final = 16
+INPUT_COUNT: Final = 16
 
 
 @choose("GroupQueryAttention", domain="com.microsoft")
@@ -90,7 +90,7 @@ class GroupQuery:
 
     def __call__(self, *inputs: Any, _outs: Sequence[Any] | None = None) -> Any:
         """Return the result and the caches."""
-        given: list[Any] = [*inputs, *[None] * (INPUTS - len(inputs))]
+        given: list[Any] = [*inputs, *[None] * (INPUT_COUNT - len(inputs))]
         query, key, value, past_key, past_value, last, total = given[:7]
         cos, sin, ids, bias, sinks = given[7:12]
         target, xp = self.target, self.target.xp

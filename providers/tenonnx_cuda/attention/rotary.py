@@ -10,7 +10,7 @@ import numpy as np
 from tenonnx.operators import Array
 from tenonnx_cuda.attention.flash import Heads
 from tenonnx_cuda.kernel_selection import Call, Site, Target, choose, same_element
-from tenonnx_cuda.sources import THREADS, blocks, pointer
+from tenonnx_cuda.sources import THREADS_PER_BLOCK, blocks, pointer
 
 
 @choose("RotaryEmbedding")
@@ -67,5 +67,7 @@ def turned(
     by_batch, by_head, by_step = heads.strides
     wide = map(np.int64, (math.prod(cosines.shape[:-1]), by_batch, by_step, by_head))
     arguments = (*given, pointer(places), y, *sizes, interleaved, *wide)
-    target.kernel("attention/rotary", "rotate", T=element)(blocks(count), (THREADS,), arguments)
+    target.kernel("attention/rotary", "rotate", T=element)(
+        blocks(count), (THREADS_PER_BLOCK,), arguments
+    )
     return y

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.operators import Array
-from tenonnx_array.rotary_halves import PARTS, Halves, find_rotary_halves
+from tenonnx_array.rotary_halves import ROTARY_PARTS, Halves, find_rotary_halves
 from tenonnx_cuda.fuse import PATTERN, Fused, Scope, fusion
 from tenonnx_cuda.kernel_selection import same_element
 from tenonnx_cuda.platform import Platform
-from tenonnx_cuda.sources import THREADS, blocks, kernel
+from tenonnx_cuda.sources import THREADS_PER_BLOCK, blocks, kernel
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-@fusion("Neg", priority=PATTERN, takes=PARTS)
+@fusion("Neg", priority=PATTERN, takes=ROTARY_PARTS)
 def fuse_rotary(node: ir.Node, scope: Scope) -> Fused | None:
     """Take a rotary embedding."""
     if (found := find_rotary_halves(node, scope)) is None:
@@ -61,5 +61,5 @@ def rotated(
     steps = [np.int64(n // x.itemsize) for a in (x, *waves) for n in a.strides[:3]]
     sizes = (*map(np.int32, (*x.shape[1:3], half)), np.int64(x.size // 2))
     launch = kernel(platform, "attention/rotary", "turn", T=element)
-    launch(blocks(x.size // 2), (THREADS,), (x, *waves, y, *steps, *sizes))
+    launch(blocks(x.size // 2), (THREADS_PER_BLOCK,), (x, *waves, y, *steps, *sizes))
     return y

@@ -9,7 +9,8 @@ from tenonnx.provider import Step
 from tenonnx.traits import RANDOM
 from tenonnx_cuda.capture.replay import dynamic_of
 
-NEVER: Final = RANDOM | frozenset(
+# Operators whose work cannot be repeated as it was: random ones would draw the same numbers.
+NEVER_CAPTURED: Final = RANDOM | frozenset(
     {
         *("NonZero", "Unique", "Compress"),  # the host has to know how much there is
         # cupy leaves them to libraries that wait for the device, or that refuse to be captured.
@@ -20,10 +21,9 @@ NEVER: Final = RANDOM | frozenset(
         *("MatMulBnb4", "QLinearAveragePool", "RoiAlign", "SparseAttention", "Upsample"),
     }
 )
-"""Operators whose work cannot be repeated as it was: random ones would draw the same numbers."""
 
-LENGTHS: Final = frozenset({"GroupQueryAttention"})
-"""Those that are told lengths by the host, unless a kernel reads them on the device."""
+# Those that are told lengths by the host, unless a kernel reads them on the device.
+TAKES_HOST_LENGTHS: Final = frozenset({"GroupQueryAttention"})
 
 
 def lengths_first(steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:
@@ -53,6 +53,6 @@ def is_capturable(step: Step) -> bool:
     if (dynamic := dynamic_of(step)) is not None and dynamic.limits:
         return True
     return not any(
-        node.op_type in NEVER | LENGTHS or node.op_type.startswith("Sequence")
+        node.op_type in NEVER_CAPTURED | TAKES_HOST_LENGTHS or node.op_type.startswith("Sequence")
         for node in step.nodes
     )

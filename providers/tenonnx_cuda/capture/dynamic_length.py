@@ -23,7 +23,7 @@ class DynamicInputs(NamedTuple):
     rooms: dict[int, Room]
 
 
-NONE: Final = DynamicInputs(0, {}, {})
+NO_DYNAMIC_INPUTS: Final = DynamicInputs(0, {}, {})
 
 
 class Limit(NamedTuple):
@@ -91,11 +91,11 @@ class DynamicCall:
         for i, axis in self.caches.items():
             cache = inputs[i] if i < len(inputs) else None
             if cache is None or (room := room_of(cache, axis)) is None:
-                return NONE
+                return NO_DYNAMIC_INPUTS
             rooms[i] = room
             lengths.add(int(cache.shape[axis]))
         if len(lengths) != 1:
-            return NONE
+            return NO_DYNAMIC_INPUTS
         (length,) = lengths
         known: dict[int, Any] = {i: room.key for i, room in rooms.items()}
         for i, axis in self.along.items():

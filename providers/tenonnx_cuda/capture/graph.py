@@ -21,7 +21,7 @@ from tenonnx.provider import Step
 from tenonnx_cuda.capture.capturable import is_capturable, lengths_first
 from tenonnx_cuda.capture.dynamic_length import within
 from tenonnx_cuda.capture.program import DeviceProgram
-from tenonnx_cuda.capture.replay import REFUSED, Captures, described
+from tenonnx_cuda.capture.replay import NOT_CAPTURED, Captures, described
 from tenonnx_cuda.capture.step_fusion import fuse_steps, roles_of
 from tenonnx_cuda.capture.tracer import address, tracing
 from tenonnx_cuda.device import CudaDevice
@@ -29,8 +29,8 @@ from tenonnx_cuda.platform import CannotCaptureError, Graph, Platform, Stream
 
 log = logging.getLogger("tenonnx")
 
-LARGE: Final = 1 << 16
-"""Bytes of an input from which on copying it takes longer than starting to."""
+# Bytes of an input from which on copying it takes longer than starting to.
+MIN_SEPARATE_COPY_BYTES: Final = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class GraphedSteps:
                 graph, made = self._stream.capture(lambda: self._program(*own, _outs=bound))
         except (CannotCaptureError, MemoryError) as error:
             log.warning("a run is not captured, and goes on without: %s", error)
-            return REFUSED
+            return NOT_CAPTURED
         # The caller's memory is not held: a graph is replayed only while it is there.
         read = tuple(None if i in callers else given for i, given in enumerate(own))
         pairs = zip(made, bound, strict=True)
@@ -210,7 +210,7 @@ def large(inputs: Sequence[Any], kept: Mapping[int, int]) -> dict[int, int]:
         if given is not None
         and not isinstance(given, np.ndarray)
         and i not in kept
-        and given.nbytes >= LARGE
+        and given.nbytes >= MIN_SEPARATE_COPY_BYTES
         and given.flags.c_contiguous
     }
 

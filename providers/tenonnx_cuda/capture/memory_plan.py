@@ -17,14 +17,14 @@ import numpy as np
 from tenonnx.operators import Array
 from tenonnx.planning.arena import assign, moments_of
 from tenonnx_cuda.capture.captured_call import CapturedCall, Place, Result, extent, shared
-from tenonnx_cuda.capture.dynamic_length import NONE, DynamicInputs
+from tenonnx_cuda.capture.dynamic_length import NO_DYNAMIC_INPUTS, DynamicInputs
 from tenonnx_cuda.capture.tracer import Argument, DynamicNumber, Trace, address
 from tenonnx_cuda.kv_cache import ALIGNED, room_of
 from tenonnx_cuda.platform import View
 
 
 def capture(
-    trace: Trace, inputs: Sequence[Any], result: Any, growth: DynamicInputs = NONE
+    trace: Trace, inputs: Sequence[Any], result: Any, growth: DynamicInputs = NO_DYNAMIC_INPUTS
 ) -> CapturedCall | None:
     """Return what was traced with places for addresses; ``None`` if it cannot be done again.
 

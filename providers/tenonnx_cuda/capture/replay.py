@@ -20,22 +20,27 @@ import numpy as np
 from tenonnx.operators import Array
 from tenonnx.provider import Step
 from tenonnx_cuda.capture.captured_call import CapturedCall
-from tenonnx_cuda.capture.dynamic_length import NONE, DynamicCall, DynamicInputs, within
+from tenonnx_cuda.capture.dynamic_length import (
+    NO_DYNAMIC_INPUTS,
+    DynamicCall,
+    DynamicInputs,
+    within,
+)
 from tenonnx_cuda.capture.memory_plan import capture
 from tenonnx_cuda.capture.tracer import current_trace, is_capturing, tracing
 from tenonnx_cuda.kv_cache import ALIGNED
 from tenonnx_cuda.platform import Platform, Stream
 
-MOST: Final = 16
-"""Ways that inputs lie, of which what was done is kept."""
+# Layouts of inputs whose captures are kept.
+MAX_CAPTURES: Final = 16
 
 T = TypeVar("T")
 
-REFUSED: Final = "refused"
-"""In place of what was traced of a call that cannot be done again."""
+# In place of what was traced of a call that cannot be done again.
+NOT_CAPTURED: Final = "refused"
 
-SMALL: Final = 64
-"""Elements of an input on the host that a step may depend on."""
+# Elements of an input on the host that a step may depend on.
+MAX_COMPARED_ELEMENTS: Final = 64
 
 
 class Captures(OrderedDict[Any, T]):
@@ -45,7 +50,7 @@ class Captures(OrderedDict[Any, T]):
         """Keep it as the last one to be dropped."""
         self[key] = captured
         self.move_to_end(key)
-        if len(self) > MOST:
+        if len(self) > MAX_CAPTURES:
             self.popitem(last=False)
 
 
@@ -60,7 +65,7 @@ class Look(NamedTuple):
     """
 
     arrays: Sequence[Any]
-    growth: DynamicInputs = NONE
+    growth: DynamicInputs = NO_DYNAMIC_INPUTS
     key: Any = None
     captured: CapturedCall | None = None
 
@@ -137,12 +142,12 @@ class Replayed:
         """Return what was traced of arrays that lie so; how they do, if that may be traced."""
         arrays = (*inputs, *arrays_of(buffers)) if buffers else inputs
         dynamic = self.dynamic
-        growth = dynamic.look(arrays) if dynamic.caches else NONE
+        growth = dynamic.look(arrays) if dynamic.caches else NO_DYNAMIC_INPUTS
         spared = within(dynamic.limits, inputs) if dynamic.limits and not growth.known else ()
         key = described(arrays, spared, growth.known)
         captured = None if key is None else self._captured.get(key)
         if not isinstance(captured, CapturedCall):
-            return Look(arrays, growth, None if captured is REFUSED else key)
+            return Look(arrays, growth, None if captured is NOT_CAPTURED else key)
         if not captured.fits(arrays, growth.rooms):
             return Look(arrays)
         self.missed = 0
@@ -159,7 +164,7 @@ class Replayed:
             result = self._call(*inputs, **buffers)
         captured = capture(trace, look.arrays, result, look.growth)
         if captured is not None or not look.growth.known:
-            self._keep(look.key, captured or REFUSED)
+            self._keep(look.key, captured or NOT_CAPTURED)
         else:
             with self._lock:  # another time, what is behind caches may be free
                 self._captured.pop(look.key, None)
@@ -184,7 +189,9 @@ def arrays_of(buffers: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def described(
-    arrays: Sequence[Any], spared: Collection[int] = (), known: Mapping[int, Any] = NONE.known
+    arrays: Sequence[Any],
+    spared: Collection[int] = (),
+    known: Mapping[int, Any] = NO_DYNAMIC_INPUTS.known,
 ) -> Any:
     """Return all that a call may depend on; ``None`` if that is too much.
 
@@ -203,7 +210,7 @@ def described(
             found.append((x.shape, x.strides, x.dtype, x.data.ptr % ALIGNED))
         elif i in spared:
             found.append((x.shape, x.dtype))
-        elif x.size <= SMALL:
+        elif x.size <= MAX_COMPARED_ELEMENTS:
             found.append((x.shape, x.dtype, x.tobytes()))
         else:
             return None

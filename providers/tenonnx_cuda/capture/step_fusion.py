@@ -68,11 +68,11 @@ class FusedSpan(spans.Span):
             self.longer.update(step.outputs[1:] or step.outputs)
 
 
-PATIENCE: Final = 8
-"""Runs in a row without a repetition, after which a group's steps are looked at one by one."""
+# Runs in a row without a repetition, after which a group's steps are looked at one by one.
+MAX_RUNS_WITHOUT_REPLAY: Final = 8
 
-ENOUGH: Final = 2
-"""Of such runs of one step, while kernels are compiled, and what they do is traced."""
+# Of such runs of one step, while kernels are compiled, and what they do is traced.
+MAX_MISSES: Final = 2
 
 
 def fuse_steps(
@@ -121,14 +121,14 @@ class FusedSteps(Replayed):
 
     def _done(self, look: Look, inputs: Sequence[Any], buffers: Mapping[str, Any]) -> Any:
         result = super()._done(look, inputs, buffers)
-        if self._is_one and self.missed >= PATIENCE:
+        if self._is_one and self.missed >= MAX_RUNS_WITHOUT_REPLAY:
             self._part()
         return result
 
     def _part(self) -> None:
         """Part the steps that were repeated lately from those that were not."""
         calls = [step.call for step in self._steps if isinstance(step.call, Replayed)]
-        hinder = {call for call in calls if call.missed > ENOUGH}
+        hinder = {call for call in calls if call.missed > MAX_MISSES}
         self.missed = 0
         if 0 < len(hinder) < len(calls):
             parts = spans.Span(inputs=dict.fromkeys(self._inputs))

@@ -17,9 +17,9 @@ import numpy as np
 
 from tenonnx.operators import Array
 
-MOST: Final = 256 << 20
-"""Bytes that a call may allocate: its trace holds all of them, also those that it is done with. One
-that takes more has the device do more than takes the host's time."""
+# Bytes that a call may allocate: its trace holds all of them, also those that it is done with.
+# One that takes more has the device do more than takes the host's time.
+MAX_TRACED_BYTES: Final = 256 << 20
 
 Start: TypeAlias = Callable[..., None]
 """Starts something on the active stream; takes addresses, and numbers that grow."""
@@ -102,7 +102,7 @@ def allocate(xp: Any, shape: Any, dtype: Any) -> Array:
         return xp.empty(shape, dtype)
     traced.made.append(made)
     traced.nbytes += made.nbytes
-    if traced.nbytes > MOST:
+    if traced.nbytes > MAX_TRACED_BYTES:
         traced.give_up()
     return made
 

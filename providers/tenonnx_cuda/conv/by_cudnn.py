@@ -12,20 +12,20 @@ from tenonnx_cuda.conv import layouts
 from tenonnx_cuda.conv.convolution_graph import (
     BIAS,
     LITTLE_WORKSPACE,
+    MAX_WORKSPACE_BYTES,
     SUM,
-    WORKSPACE,
     Convolution,
     W,
     X,
     Y,
 )
-from tenonnx_cuda.conv.task import Ending, Task, finish
+from tenonnx_cuda.conv.task import ConvTask, Ending, finish
 from tenonnx_cuda.cudnn.operations import Tensor
 from tenonnx_cuda.kernel_selection import Target
-from tenonnx_cuda.sources import ELEMENTS, is_aligned
+from tenonnx_cuda.sources import SOURCE_TYPES, is_aligned
 
 
-def by_cudnn(task: Task) -> Array | None:
+def by_cudnn(task: ConvTask) -> Array | None:
     """Return what cuDNN computes, and a kernel for what it leaves; ``None`` if it cannot."""
     target, cudnn, b = task.target, task.target.platform.cudnn, task.b
     if cudnn is None:
@@ -63,10 +63,10 @@ def even(array: Array) -> Array:
 def on_tensor_cores(target: Target, dtype: np.dtype[Any]) -> bool:
     """Return whether cuDNN multiplies such elements on tensor cores."""
     able = target.platform.cudnn is not None and target.has_tensor_cores
-    return able and dtype in ELEMENTS and (dtype != np.float32 or target.tf32)
+    return able and dtype in SOURCE_TYPES and (dtype != np.float32 or target.tf32)
 
 
-def described(task: Task, x: Array, w: Array, z: Array | None, *, last: bool) -> Convolution:
+def described(task: ConvTask, x: Array, w: Array, z: Array | None, *, last: bool) -> Convolution:
     """Return what cuDNN is asked for, of arrays that lie so; with channels last in the result."""
     windows, options = task.windows, task.target.options
     return Convolution(
@@ -84,7 +84,7 @@ def described(task: Task, x: Array, w: Array, z: Array | None, *, last: bool) ->
         bias=task.b is not None,
         relu=task.ending.activation == "Relu",
         measured=options.cudnn_conv_algo_search == "EXHAUSTIVE",
-        workspace=WORKSPACE if options.cudnn_conv_use_max_workspace else LITTLE_WORKSPACE,
+        workspace=MAX_WORKSPACE_BYTES if options.cudnn_conv_use_max_workspace else LITTLE_WORKSPACE,
     )
 
 

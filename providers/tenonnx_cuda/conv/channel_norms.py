@@ -11,15 +11,15 @@ import numpy as np
 from tenonnx.operators import Array
 from tenonnx_cuda.conv import layouts
 from tenonnx_cuda.kernel_selection import Call, Site, Target, choose, same_element
-from tenonnx_cuda.sources import LARGEST_GRID, THREADS, blocks
+from tenonnx_cuda.sources import LARGEST_GRID, THREADS_PER_BLOCK, blocks
 
+# Of a block that has a group of many elements.
 MANY_THREADS = 1024
-"""Of a block that has a group of many elements."""
 
-LARGEST = 2**31 - MANY_THREADS
-"""Elements of a group, which a thread of a block counts by an int."""
+# A thread of a block counts the elements of a group by an int.
+MAX_GROUP_ELEMENTS = 2**31 - MANY_THREADS
 
-FLOAT32 = 1
+STASH_FLOAT32 = 1
 
 
 @choose("BatchNormalization")
@@ -44,7 +44,7 @@ def _by_channel(
     given = map(target.xp.ascontiguousarray, parameters)
     numbers = (np.int64(x.size), np.int32(x.shape[1]), np.int32(math.prod(x.shape[2:])))
     launch = target.kernel("conv/channel_norms", "batch_norm", T=element, LAST=int(last))
-    launch(blocks(x.size), (THREADS,), (x, *given, y, *numbers, epsilon))
+    launch(blocks(x.size), (THREADS_PER_BLOCK,), (x, *given, y, *numbers, epsilon))
     return (y,)
 
 
@@ -58,7 +58,7 @@ def instance_normalization(site: Site, plain: Call) -> Call | None:
 def group_normalization(site: Site, plain: Call) -> Call | None:
     """GroupNormalization, whose scales were the groups' before version 21."""
     groups = site.attribute("num_groups", 1)
-    if site.attribute("stash_type", FLOAT32) != FLOAT32:
+    if site.attribute("stash_type", STASH_FLOAT32) != STASH_FLOAT32:
         return None
     return GroupNorm.of(site, plain, groups, shares=site.version < 21)
 
@@ -102,7 +102,7 @@ class GroupNorm:
         if element is None or x.ndim < 3 or not x.size or channels % groups:
             return None
         size, places = channels // groups, math.prod(x.shape[2:])
-        fits = size * places <= LARGEST and x.shape[0] <= LARGEST_GRID
+        fits = size * places <= MAX_GROUP_ELEMENTS and x.shape[0] <= LARGEST_GRID
         if not fits or not scale.size == bias.size == channels // shared:
             return None
         last = self.free and layouts.lies(x) is True
@@ -110,7 +110,7 @@ class GroupNorm:
         y = layouts.empty(self.target.xp, x.shape, x.dtype, at_end=last)
         given = map(self.target.xp.ascontiguousarray, (scale, bias))
         numbers = (*map(np.int32, (size, shared, places)), self.epsilon)
-        threads = MANY_THREADS if size * places >= 4 * MANY_THREADS else THREADS
+        threads = MANY_THREADS if size * places >= 4 * MANY_THREADS else THREADS_PER_BLOCK
         launch = self.target.kernel("conv/channel_norms", "group_norm", T=element, LAST=int(last))
         launch((groups, x.shape[0]), (threads,), (x, *given, y, *numbers))
         return y

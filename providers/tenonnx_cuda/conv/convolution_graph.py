@@ -13,7 +13,7 @@ import numpy as np
 from tenonnx_cuda.cudnn.descriptors import Backend, Descriptor
 from tenonnx_cuda.cudnn.operations import (
     ADD,
-    ELEMENTS,
+    CUDNN_TYPES,
     FLOAT,
     PROPAGATE,
     RELU,
@@ -34,9 +34,9 @@ from tenonnx_cuda.cudnn.plans import (
 
 CROSS_CORRELATION: Final = 1
 
-WORKSPACE: Final = 256 << 20
+MAX_WORKSPACE_BYTES: Final = 256 << 20
+# Bytes of working memory that a plan may take, and without ``cudnn_conv_use_max_workspace``.
 LITTLE_WORKSPACE: Final = 32 << 20
-"""Bytes of working memory that a plan may take, and without ``cudnn_conv_use_max_workspace``."""
 
 X, W, Y, BIAS, SUM = range(1, 6)
 """The names of arrays."""
@@ -72,7 +72,7 @@ class Convolution(NamedTuple):
     bias: bool = False
     relu: bool = False
     measured: bool = True
-    workspace: int = WORKSPACE
+    workspace: int = MAX_WORKSPACE_BYTES
 
     def __str__(self) -> str:
         return f"a convolution of {self.x.shape} by {self.w.shape}"
@@ -102,7 +102,11 @@ class Convolution(NamedTuple):
         Raises:
             CuDNNError: cuDNN has no such attribute.
         """
-        kind, operations, endings = ELEMENTS[self.dtype], Operations(backend), self.endings[:form]
+        kind, operations, endings = (
+            CUDNN_TYPES[self.dtype],
+            Operations(backend),
+            self.endings[:form],
+        )
         y = padded(self.y)
         results = [*(operations.inside(y) for _ in endings), operations.array(Y, y, kind)]
         x, w = (operations.array(n, padded(at), kind) for n, at in ((X, self.x), (W, self.w)))

@@ -22,7 +22,7 @@ from tenonnx_cuda.conv import layouts
 from tenonnx_cuda.conv.by_cudnn import by_cudnn, on_tensor_cores
 from tenonnx_cuda.conv.depthwise import depthwise
 from tenonnx_cuda.conv.implicit import implicit
-from tenonnx_cuda.conv.task import Ending, Task
+from tenonnx_cuda.conv.task import ConvTask, Ending
 from tenonnx_cuda.elementwise.formulas import ENDINGS
 from tenonnx_cuda.fuse import Fused, Scope, fusion
 from tenonnx_cuda.kernel_selection import Call, Instead, Site, Target, choose, same_element
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from tenonnx.weights.weight import Weight
 
-LARGEST: Final = 2**31 - 1
-"""Pixels of a channel, which kernels count by an int."""
+# Pixels of a channel, which kernels count by an int.
+MAX_CHANNEL_PIXELS: Final = 2**31 - 1
 
 
 @choose("Conv")
@@ -70,23 +70,23 @@ def _ending(node: ir.Node, _: Walk[Scope]) -> Ending | str:
     return _named(name, [attribute(node, *known) for known in ACTIVATIONS.get(name, {}).items()])
 
 
-RESIDUAL = Part("residual", ("Add",), _residual, since=BROADCASTING)
-ACTIVATION = Part("activation", tuple(ENDINGS), _ending)
+RESIDUAL_PART = Part("residual", ("Add",), _residual, since=BROADCASTING)
+ENDING_PART = Part("activation", tuple(ENDINGS), _ending)
 
 
-@fusion("Conv", takes=(RESIDUAL, ACTIVATION))
+@fusion("Conv", takes=(RESIDUAL_PART, ENDING_PART))
 def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
     """Take a convolution, what is added to it and an activation, if there are two nodes."""
     walk = scope.follow(node)
     if len(walk.nodes) < 2:
         return None
-    ending, last = walk.found.get(ACTIVATION.name, Ending()), walk.nodes[-1]
+    ending, last = walk.found.get(ENDING_PART.name, Ending()), walk.nodes[-1]
     site = scope.site(node)
     call = instead(site, Convolving.of(site, None, ending, last=last))
     inputs = (*node.inputs, None)[:3]
     if isinstance(call, Instead):
         inputs, call = (*call.inputs(node), None)[:3], call.call
-    return Fused(walk.nodes, (*inputs, walk.found.get(RESIDUAL.name)), (walk.value,), call)
+    return Fused(walk.nodes, (*inputs, walk.found.get(RESIDUAL_PART.name)), (walk.value,), call)
 
 
 def _named(name: str, given: Sequence[float]) -> Ending:
@@ -173,9 +173,13 @@ class Convolving:
             return None if self.plain is None else self.plain(*arguments)
         windows, shape = self._windows(X, W)
         pixels = max(math.prod(image[2:]) for image in (X.shape, shape))
-        if not math.prod(shape) or pixels > LARGEST or not (Z is None or Z.shape == shape):
+        if (
+            not math.prod(shape)
+            or pixels > MAX_CHANNEL_PIXELS
+            or not (Z is None or Z.shape == shape)
+        ):
             return None if self.plain is None else self.plain(*arguments)
-        task = Task(
+        task = ConvTask(
             self.target, X, W, B, Z, windows, shape, self.group, self.ending, self.transposed,
             self.free,
         )  # fmt: skip

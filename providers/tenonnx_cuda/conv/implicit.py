@@ -10,18 +10,18 @@ import numpy as np
 from tenonnx.operators import Array
 from tenonnx_array.conv import convolve
 from tenonnx_array.windows import Windows
-from tenonnx_cuda.conv.task import Task, finish
-from tenonnx_cuda.sources import ELEMENTS, LARGEST_GRID, THREADS
+from tenonnx_cuda.conv.task import ConvTask, finish
+from tenonnx_cuda.sources import LARGEST_GRID, SOURCE_TYPES, THREADS_PER_BLOCK
 
 TILE: Final = 64
-DEPTH: Final = 32
-"""Maps, and places, of a block, and how much of a sum it takes at a time: as ``conv.cu`` says."""
+# Maps, and places, of a block, and how much of a sum it takes at a time: as ``conv.cu`` says.
+STEP_DEPTH: Final = 32
 
+# Blocks that keep a device busy: with fewer tiles than that, their sums are shared out.
 BLOCKS: Final = 264
-"""Blocks that keep a device busy: with fewer tiles than that, their sums are shared out."""
 
-LEAST: Final = 4 * DEPTH
-"""Of a sum, what a block has at least."""
+# The least part of a sum that a block has.
+MIN_SLICE_DEPTH: Final = 4 * STEP_DEPTH
 
 
 def numbers_of(windows: Windows) -> list[np.int32]:
@@ -37,7 +37,7 @@ def window_of(windows: Windows) -> tuple[int, int]:
     return (1, windows.kernel[0]) if len(windows.kernel) == 1 else windows.kernel  # type: ignore[return-value]  # two
 
 
-def implicit(task: Task) -> Array | None:
+def implicit(task: ConvTask) -> Array | None:
     """Return the product; of a 1x1 kernel cuBLAS's, which needs no windows for it."""
     if task.transposed or task.x.ndim == 5 or len(task.x) * task.group > LARGEST_GRID:
         return None
@@ -54,15 +54,15 @@ def implicit(task: Task) -> Array | None:
     return y
 
 
-def partial_sums(task: Task, x: Array, w: Array) -> Array:
+def partial_sums(task: ConvTask, x: Array, w: Array) -> Array:
     """Return sums [slices, batch, maps, places] of contiguous arrays, which are to be added up."""
-    target, element = task.target, ELEMENTS[x.dtype]
+    target, element = task.target, SOURCE_TYPES[x.dtype]
     maps, places = w.shape[0] // task.group, math.prod(task.windows.output)
     depth = w.size // w.shape[0]
     tiles = -(-places // TILE)
     blocks_of = tiles * -(-maps // TILE) * x.shape[0] * task.group
-    slices = max(1, min(-(-BLOCKS // blocks_of), depth // LEAST))
-    length = -(-depth // (slices * DEPTH)) * DEPTH
+    slices = max(1, min(-(-BLOCKS // blocks_of), depth // MIN_SLICE_DEPTH))
+    length = -(-depth // (slices * STEP_DEPTH)) * STEP_DEPTH
     slices = -(-depth // length)
     tensor = target.has_tensor_cores and (element != "f32" or target.tf32)
     height, width = window_of(task.windows)
@@ -71,5 +71,5 @@ def partial_sums(task: Task, x: Array, w: Array) -> Array:
     sizes = [np.int32(n) for n in (task.group, w.shape[1], maps, slices, length)]
     grid = (tiles * slices, -(-maps // TILE), x.shape[0] * task.group)
     launch = target.kernel("conv/conv", "convolve", **macros)
-    launch(grid, (THREADS,), (x, w, partial, *sizes, *numbers_of(task.windows)))
+    launch(grid, (THREADS_PER_BLOCK,), (x, w, partial, *sizes, *numbers_of(task.windows)))
     return partial

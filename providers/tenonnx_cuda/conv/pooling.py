@@ -14,13 +14,13 @@ from tenonnx_array.windows import place
 from tenonnx_cuda.conv import layouts
 from tenonnx_cuda.conv.implicit import numbers_of, window_of
 from tenonnx_cuda.kernel_selection import Call, Site, Target, choose, same_element
-from tenonnx_cuda.sources import LARGEST_GRID, THREADS, blocks
+from tenonnx_cuda.sources import LARGEST_GRID, THREADS_PER_BLOCK, blocks
 
 CHANNELS: Final = 8
-LANES: Final = 32
-"""Channels of a block where they are first, and last, as ``pool.cu`` says of whole images."""
+# Channels of a block where they are first, and last, as ``pool.cu`` says of whole images.
+BLOCK_CHANNELS: Final = 32
 
-NAMES: Final = ("strides", "dilations", "pads")
+WINDOW_ATTRIBUTES: Final = ("strides", "dilations", "pads")
 
 
 @choose("MaxPool", "AveragePool")
@@ -30,7 +30,9 @@ def pool(site: Site, plain: Call) -> Call | None:
     if len(site.node.outputs) > 1:
         return None
     geometry: dict[str, Any] = {
-        name: tuple(value) for name in NAMES if (value := site.attribute(name, None)) is not None
+        name: tuple(value)
+        for name in WINDOW_ATTRIBUTES
+        if (value := site.attribute(name, None)) is not None
     }
     geometry["kernel"] = tuple(site.attribute("kernel_shape", ()))
     geometry["auto_pad"] = site.attribute("auto_pad", "NOTSET")
@@ -67,7 +69,7 @@ def _pooled(
     bounds = [np.int32(n) for pair in seen for n in pair]
     macros = {"T": element, "LAST": int(last), "MAXIMUM": int(maximum)}
     launch = target.kernel("conv/pool", "pool", **macros)
-    launch(blocks(y.size), (THREADS,), (x, y, *sizes, *steps, *bounds))
+    launch(blocks(y.size), (THREADS_PER_BLOCK,), (x, y, *sizes, *steps, *bounds))
     return (y,) if maximum else y
 
 
@@ -86,8 +88,8 @@ def _pooled_whole(target: Target, plain: Call, maximum: int, X: Array) -> Array:
     last = layouts.lies(X) is True and batch <= LARGEST_GRID
     x = layouts.laid(target.xp, X, at_end=last)
     y = target.xp.empty((batch, channels, *(1,) * (X.ndim - 2)), X.dtype)
-    grid = (-(-channels // LANES), batch) if last else (-(-batch * channels // CHANNELS),)
+    grid = (-(-channels // BLOCK_CHANNELS), batch) if last else (-(-batch * channels // CHANNELS),)
     launch = target.kernel("conv/pool", "pool_whole", T=element, LAST=int(last), MAXIMUM=maximum)
     sizes = (channels, batch, X.size // (batch * channels))
-    launch(grid, (THREADS,), (x, y, *map(np.int32, sizes)))
+    launch(grid, (THREADS_PER_BLOCK,), (x, y, *map(np.int32, sizes)))
     return y

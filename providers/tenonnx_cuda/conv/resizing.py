@@ -15,15 +15,15 @@ from tenonnx_cuda.capture.tracer import hold
 from tenonnx_cuda.conv import layouts
 from tenonnx_cuda.kernel_selection import Call, Site, Target, choose, same_element
 from tenonnx_cuda.platform import NDArray
-from tenonnx_cuda.sources import THREADS, blocks
+from tenonnx_cuda.sources import THREADS_PER_BLOCK, blocks
 
 ATTRIBUTES = (
     "antialias", "axes", "coordinate_transformation_mode", "cubic_coeff_a", "exclude_outside",
     "keep_aspect_ratio_policy", "mode", "nearest_mode",
 )  # fmt: skip
 
+# Tables that a call keeps on the device.
 MOST_TABLES: Final = 64
-"""Tables that a call keeps on the device."""
 
 Key: TypeAlias = tuple[tuple[int, ...], tuple[float, ...], tuple[int, ...]]
 """An image's shape, scales and sizes."""
@@ -96,7 +96,7 @@ class Resizing:
         sizes_ = (X.shape[1], *X.shape[-2:], *made.output, *made.taps)
         launch = self.target.kernel("conv/resize", "resize", T=element, LAST=int(last))
         numbers = (np.int64(y.size), *map(np.int32, sizes_))
-        launch(blocks(y.size), (THREADS,), (x, y, *made.arrays, *numbers))
+        launch(blocks(y.size), (THREADS_PER_BLOCK,), (x, y, *made.arrays, *numbers))
         return y
 
     def _tables(self, key: Key) -> Tables | None:

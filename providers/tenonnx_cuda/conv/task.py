@@ -12,7 +12,7 @@ from tenonnx.operators import Array
 from tenonnx_array.windows import Windows
 from tenonnx_cuda.elementwise.formulas import function_of
 from tenonnx_cuda.kernel_selection import Target
-from tenonnx_cuda.sources import ELEMENTS, THREADS, blocks, pointer
+from tenonnx_cuda.sources import SOURCE_TYPES, THREADS_PER_BLOCK, blocks, pointer
 
 
 class Ending(NamedTuple):
@@ -35,7 +35,7 @@ class Ending(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Task:
+class ConvTask:
     """A call, whose arrays have one element type.
 
     Attributes:
@@ -78,7 +78,7 @@ def finish(
         z: What is added; it lies as y does.
         ending: The activation.
     """
-    element = ELEMENTS[y.dtype]
+    element = SOURCE_TYPES[y.dtype]
     slices, kind = (1, element) if sums is y else (sums.shape[0], "float")
     launch = target.kernel(
         "conv/ending", "finish", T=element, S=kind, ACTIVATED=function_of(ending.activation)
@@ -86,4 +86,4 @@ def finish(
     inner = math.prod(y.shape[2:]) if y.flags.c_contiguous else 1
     counts = (np.int32(slices), np.int64(y.size), np.int32(y.shape[1]), np.int32(inner))
     arrays = (sums, pointer(b), pointer(z), y)
-    launch(blocks(y.size), (THREADS,), (*arrays, *counts, *ending.factors))
+    launch(blocks(y.size), (THREADS_PER_BLOCK,), (*arrays, *counts, *ending.factors))

@@ -19,8 +19,8 @@ Kind: TypeAlias = tuple[int, Any]
 HANDLE: Final = (0, ctypes.c_void_p)
 DATA_TYPE: Final = (1, ctypes.c_int)
 BOOLEAN: Final = (2, ctypes.c_bool)
-INT64: Final = (3, ctypes.c_int64)
-FLOAT: Final = (4, ctypes.c_float)
+INT64_KIND: Final = (3, ctypes.c_int64)
+FLOAT_KIND: Final = (4, ctypes.c_float)
 VOID_PTR: Final = (6, ctypes.c_void_p)
 CONVOLUTION_MODE: Final = (7, ctypes.c_int)
 HEUR_MODE: Final = (8, ctypes.c_int)
@@ -31,6 +31,7 @@ BACKEND_DESCRIPTOR: Final = (15, ctypes.c_void_p)
 REDUCTION_OPERATOR: Final = (18, ctypes.c_int)
 BEHAVIOR_NOTE: Final = (19, ctypes.c_int)
 
+# ``CUDNN_BACKEND_*_DESCRIPTOR``.
 DESCRIPTORS: Final[dict[str, int]] = {
     "POINTWISE": 0,
     "CONVOLUTION": 1,
@@ -50,36 +51,36 @@ DESCRIPTORS: Final[dict[str, int]] = {
     "OPERATION_REDUCTION": 22,
     "KERNEL_CACHE": 34,
 }
-"""``CUDNN_BACKEND_*_DESCRIPTOR``."""
 
-ATTRIBUTES: Final[dict[str, tuple[int, Kind]]] = {
+# ``CUDNN_ATTR_*``.
+CUDNN_ATTRIBUTES: Final[dict[str, tuple[int, Kind]]] = {
     "POINTWISE_MODE": (0, POINTWISE_MODE),
     "POINTWISE_MATH_PREC": (1, DATA_TYPE),
     "POINTWISE_NAN_PROPAGATION": (2, NAN_PROPAGATION),
-    "POINTWISE_AXIS": (9, INT64),
+    "POINTWISE_AXIS": (9, INT64_KIND),
     "CONVOLUTION_COMP_TYPE": (100, DATA_TYPE),
     "CONVOLUTION_CONV_MODE": (101, CONVOLUTION_MODE),
-    "CONVOLUTION_DILATIONS": (102, INT64),
-    "CONVOLUTION_FILTER_STRIDES": (103, INT64),
-    "CONVOLUTION_POST_PADDINGS": (104, INT64),
-    "CONVOLUTION_PRE_PADDINGS": (105, INT64),
-    "CONVOLUTION_SPATIAL_DIMS": (106, INT64),
+    "CONVOLUTION_DILATIONS": (102, INT64_KIND),
+    "CONVOLUTION_FILTER_STRIDES": (103, INT64_KIND),
+    "CONVOLUTION_POST_PADDINGS": (104, INT64_KIND),
+    "CONVOLUTION_PRE_PADDINGS": (105, INT64_KIND),
+    "CONVOLUTION_SPATIAL_DIMS": (106, INT64_KIND),
     "ENGINEHEUR_MODE": (200, HEUR_MODE),
     "ENGINEHEUR_OPERATION_GRAPH": (201, BACKEND_DESCRIPTOR),
     "ENGINEHEUR_RESULTS": (202, BACKEND_DESCRIPTOR),
     "ENGINECFG_ENGINE": (300, BACKEND_DESCRIPTOR),
     "EXECUTION_PLAN_HANDLE": (400, HANDLE),
     "EXECUTION_PLAN_ENGINE_CONFIG": (401, BACKEND_DESCRIPTOR),
-    "EXECUTION_PLAN_WORKSPACE_SIZE": (402, INT64),
+    "EXECUTION_PLAN_WORKSPACE_SIZE": (402, INT64_KIND),
     "EXECUTION_PLAN_KERNEL_CACHE": (406, BACKEND_DESCRIPTOR),
-    "OPERATION_CONVOLUTION_FORWARD_ALPHA": (700, FLOAT),
-    "OPERATION_CONVOLUTION_FORWARD_BETA": (701, FLOAT),
+    "OPERATION_CONVOLUTION_FORWARD_ALPHA": (700, FLOAT_KIND),
+    "OPERATION_CONVOLUTION_FORWARD_BETA": (701, FLOAT_KIND),
     "OPERATION_CONVOLUTION_FORWARD_CONV_DESC": (702, BACKEND_DESCRIPTOR),
     "OPERATION_CONVOLUTION_FORWARD_W": (703, BACKEND_DESCRIPTOR),
     "OPERATION_CONVOLUTION_FORWARD_X": (704, BACKEND_DESCRIPTOR),
     "OPERATION_CONVOLUTION_FORWARD_Y": (705, BACKEND_DESCRIPTOR),
-    "OPERATION_CONVOLUTION_BWD_DATA_ALPHA": (706, FLOAT),
-    "OPERATION_CONVOLUTION_BWD_DATA_BETA": (707, FLOAT),
+    "OPERATION_CONVOLUTION_BWD_DATA_ALPHA": (706, FLOAT_KIND),
+    "OPERATION_CONVOLUTION_BWD_DATA_BETA": (707, FLOAT_KIND),
     "OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC": (708, BACKEND_DESCRIPTOR),
     "OPERATION_CONVOLUTION_BWD_DATA_W": (709, BACKEND_DESCRIPTOR),
     "OPERATION_CONVOLUTION_BWD_DATA_DX": (710, BACKEND_DESCRIPTOR),
@@ -92,14 +93,14 @@ ATTRIBUTES: Final[dict[str, tuple[int, Kind]]] = {
     "OPERATIONGRAPH_HANDLE": (800, HANDLE),
     "OPERATIONGRAPH_OPS": (801, BACKEND_DESCRIPTOR),
     "OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED": (803, BOOLEAN),
-    "TENSOR_BYTE_ALIGNMENT": (900, INT64),
+    "TENSOR_BYTE_ALIGNMENT": (900, INT64_KIND),
     "TENSOR_DATA_TYPE": (901, DATA_TYPE),
-    "TENSOR_DIMENSIONS": (902, INT64),
-    "TENSOR_STRIDES": (903, INT64),
-    "TENSOR_UNIQUE_ID": (906, INT64),
+    "TENSOR_DIMENSIONS": (902, INT64_KIND),
+    "TENSOR_STRIDES": (903, INT64_KIND),
+    "TENSOR_UNIQUE_ID": (906, INT64_KIND),
     "TENSOR_IS_VIRTUAL": (907, BOOLEAN),
     "TENSOR_IS_BY_VALUE": (908, BOOLEAN),
-    "VARIANT_PACK_UNIQUE_IDS": (1000, INT64),
+    "VARIANT_PACK_UNIQUE_IDS": (1000, INT64_KIND),
     "VARIANT_PACK_DATA_POINTERS": (1001, VOID_PTR),
     "VARIANT_PACK_WORKSPACE": (1003, VOID_PTR),
     "ENGINE_NUMERICAL_NOTE": (1303, NUMERICAL_NOTE),
@@ -119,9 +120,8 @@ ATTRIBUTES: Final[dict[str, tuple[int, Kind]]] = {
     "OPERATION_REDUCTION_DESC": (1612, BACKEND_DESCRIPTOR),
     "KERNEL_CACHE_OPERATION_GRAPH": (2400, BACKEND_DESCRIPTOR),
 }
-"""``CUDNN_ATTR_*``."""
 
-FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
+CUDNN_FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "cudnnCreate": (ctypes.c_void_p,),
     "cudnnSetStream": (ctypes.c_void_p,) * 2,
     "cudnnBackendCreateDescriptor": (ctypes.c_int, ctypes.c_void_p),
@@ -152,8 +152,8 @@ class Backend:
 
     def __init__(self, library: Any) -> None:
         self._library = library
-        self._functions = {name: getattr(library, name) for name in FUNCTIONS}
-        for name, arguments in FUNCTIONS.items():
+        self._functions = {name: getattr(library, name) for name in CUDNN_FUNCTIONS}
+        for name, arguments in CUDNN_FUNCTIONS.items():
             self._functions[name].argtypes = arguments
         library.cudnnGetErrorString.restype = ctypes.c_char_p
 
@@ -199,7 +199,7 @@ class Descriptor:
 
     def set(self, name: str, value: Any) -> None:
         """Set an attribute: a number, an address, a descriptor, or a sequence of them."""
-        number, (kind, c_type) = ATTRIBUTES[f"{self._prefix}_{name}"]
+        number, (kind, c_type) = CUDNN_ATTRIBUTES[f"{self._prefix}_{name}"]
         values = value if isinstance(value, tuple | list) else (value,)
         if kind == BACKEND_DESCRIPTOR[0]:
             self._parts += values
@@ -211,13 +211,13 @@ class Descriptor:
 
     def numbers(self, name: str, most: int) -> list[int]:
         """Return an attribute's numbers, at most so many."""
-        number, (kind, c_type) = ATTRIBUTES[f"{self._prefix}_{name}"]
+        number, (kind, c_type) = CUDNN_ATTRIBUTES[f"{self._prefix}_{name}"]
         array = (c_type * most)()
         return list(array[: self._get(number, kind, most, array)])
 
     def fill(self, name: str, kind: str, most: int) -> list[Descriptor]:
         """Return an attribute's descriptors of a kind, at most so many."""
-        number, (code, _) = ATTRIBUTES[f"{self._prefix}_{name}"]
+        number, (code, _) = CUDNN_ATTRIBUTES[f"{self._prefix}_{name}"]
         made = [Descriptor(self._backend, kind) for _ in range(most)]
         array = (ctypes.c_void_p * most)(*(one.address.value for one in made))
         for one in made:

@@ -13,19 +13,19 @@ from tenonnx_cuda.cudnn.descriptors import Backend, Descriptor
 FLOAT, INT32, BOOLEAN = 0, 4, 11
 """CUDNN_DATA_FLOAT, CUDNN_DATA_INT32 and CUDNN_DATA_BOOLEAN."""
 
-ELEMENTS: Final = {
+# ``cudnnDataType_t`` of arrays' elements.
+CUDNN_TYPES: Final = {
     np.dtype(np.float32): FLOAT,
     np.dtype(np.float16): 2,
     np.dtype(ml_dtypes.bfloat16): 9,
     np.dtype(np.int32): INT32,
 }
-"""``cudnnDataType_t`` of arrays' elements."""
 
-ALIGNMENT: Final = 16
-"""The alignment of arrays' addresses, in bytes."""
+# Alignment of the arrays' addresses.
+ADDRESS_ALIGNMENT_BYTES: Final = 16
 
+# Results that are not written are called this and up.
 INSIDE: Final = 64
-"""Results that are not written are called this and up."""
 
 ADD, MULTIPLY, DIVIDE, SUBTRACT, EXP, LOG = 0, 1, 6, 9, 13, 15
 RELU, TANH = 100, 101
@@ -36,8 +36,8 @@ INDEX, SELECT = 501, 601
 SUM, LARGEST = 0, 3
 """CUDNN_REDUCE_TENSOR_ADD and CUDNN_REDUCE_TENSOR_MAX."""
 
+# CUDNN_PROPAGATE_NAN: of a NaN, a ReLU makes a NaN.
 PROPAGATE: Final = 1
-"""CUDNN_PROPAGATE_NAN: of a NaN, a ReLU makes a NaN."""
 
 
 class Tensor(NamedTuple):
@@ -91,7 +91,7 @@ class Operations:
 
     def array(self, name: int, where: Tensor, kind: int) -> Value:
         """Return an array in the device's memory."""
-        alignment = 4 if kind == INT32 else ALIGNMENT
+        alignment = 4 if kind == INT32 else ADDRESS_ALIGNMENT_BYTES
         return self._value(where, kind, UNIQUE_ID=name, BYTE_ALIGNMENT=alignment)
 
     def number(self, name: int, kind: int = FLOAT) -> Value:
@@ -101,7 +101,7 @@ class Operations:
 
     def inside(self, where: Tensor, kind: int = FLOAT) -> Value:
         """Return a result that is not written."""
-        more = {"BYTE_ALIGNMENT": ALIGNMENT, "IS_VIRTUAL": True}
+        more = {"BYTE_ALIGNMENT": ADDRESS_ALIGNMENT_BYTES, "IS_VIRTUAL": True}
         return self._value(where, kind, UNIQUE_ID=next(self._names), **more)
 
     def _value(self, where: Tensor, kind: int, **attributes: Any) -> Value:

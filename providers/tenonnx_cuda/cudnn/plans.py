@@ -19,35 +19,35 @@ from tenonnx_cuda.capture.tracer import start
 from tenonnx_cuda.cudnn.descriptors import Backend, CuDNNError, Descriptor, load
 from tenonnx_cuda.cudnn.operations import Operations
 
+# CUDNN_HEUR_MODE_A, then CUDNN_HEUR_MODE_FALLBACK.
 HEURISTICS: Final = (3, 2)
-"""CUDNN_HEUR_MODE_A, then CUDNN_HEUR_MODE_FALLBACK."""
 
 TENSOR_CORE, DOWN_CONVERT, REDUCED_SUMS, NONDETERMINISTIC = 0, 1, 2, 4
 """``CUDNN_NUMERICAL_NOTE_*``."""
 
+# The notes on FFT and on Winograd's tiles, whose factors are sums that were rounded.
 TRANSFORMED: Final = (3, 5, 6, 7, 8)
-"""The notes on FFT and on Winograd's tiles, whose factors are sums that were rounded."""
 
+# CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION.
 RUNTIME_COMPILATION: Final = 0
-"""CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION."""
 
+# An engine's notes at most.
 NOTES: Final = 16
-"""An engine's notes at most."""
 
+# Ways that are asked for.
 CONFIGURATIONS: Final = 24
-"""Ways that are asked for."""
 
+# Ways that are tried.
 CANDIDATES: Final = 6
-"""Ways that are tried."""
 
+# The number of times that a plan is timed.
 ROUNDS: Final = 3
-"""The number of times that a plan is timed."""
 
-MOST: Final = 512
-"""Plans that are kept: those that were asked for last."""
+# Plans that are kept: those that were asked for last.
+MAX_PLANS: Final = 512
 
+# Sets of addresses that are kept of a plan, for memory comes around again in the next run.
 MOST_PACKS: Final = 8
-"""Sets of addresses that are kept of a plan, for memory comes around again in the next run."""
 
 log = logging.getLogger("tenonnx")
 
@@ -121,7 +121,7 @@ class Computation(Protocol):
 
 
 @dataclass(frozen=True)
-class Plan:
+class CudnnPlan:
     """A way to compute something.
 
     Attributes:
@@ -153,13 +153,13 @@ class Cudnn:
         self._cupy = cupy
         self._backend = backend
         self._handle = backend.handle()
-        self._plans: dict[Computation, Plan | None] = {}
+        self._plans: dict[Computation, CudnnPlan | None] = {}
         self._kernels: dict[Hashable, Descriptor] = {}
         self._refused: set[Hashable] = set()
         # Neither the handle, which has a stream, nor every plan is for several threads at once.
         self._lock = threading.Lock()
 
-    def plan(self, what: Computation, addresses: dict[int, int]) -> Plan | None:
+    def plan(self, what: Computation, addresses: dict[int, int]) -> CudnnPlan | None:
         """Return how something is computed; ``None`` if cuDNN has no way at all.
 
         Args:
@@ -169,7 +169,7 @@ class Cudnn:
         with self._lock:
             if what.family in self._refused:
                 return None
-            if what not in self._plans and len(self._plans) == MOST:
+            if what not in self._plans and len(self._plans) == MAX_PLANS:
                 del self._plans[next(iter(self._plans))]
             found = self._plans.pop(what) if what in self._plans else self._chosen(what, addresses)
             self._plans[what] = found
@@ -185,7 +185,7 @@ class Cudnn:
             return what.family in self._refused or (plan is not None and bool(plan.packs))
 
     def does(
-        self, what: Computation, plan: Plan, arrays: Mapping[int, Array | None], xp: Namespace
+        self, what: Computation, plan: CudnnPlan, arrays: Mapping[int, Array | None], xp: Namespace
     ) -> bool:
         """Start a plan on the current stream.
 
@@ -209,12 +209,12 @@ class Cudnn:
             return False
         return True
 
-    def _again(self, plan: Plan, *addresses: int) -> None:
+    def _again(self, plan: CudnnPlan, *addresses: int) -> None:
         """Start a plan on the addresses of its arrays, and of its working memory."""
         with self._lock:
             self._start(plan, addresses)
 
-    def _chosen(self, what: Computation, addresses: dict[int, int]) -> Plan | None:
+    def _chosen(self, what: Computation, addresses: dict[int, int]) -> CudnnPlan | None:
         """Return a plan for the first form that has one; of several, the fastest."""
         # While a graph is captured nothing runs that could be timed.
         capturing = self._cupy.cuda.get_current_stream().is_capturing()
@@ -230,7 +230,7 @@ class Cudnn:
         log.warning("cuDNN has no way for %s: a kernel of this provider's does it", what)
         return None
 
-    def _took(self, plan: Plan, addresses: dict[int, int]) -> float:
+    def _took(self, plan: CudnnPlan, addresses: dict[int, int]) -> float:
         """Return how long a plan takes; for ever if it fails, as for want of memory."""
         cuda, names = self._cupy.cuda, plan.names
         try:
@@ -250,7 +250,7 @@ class Cudnn:
             log.debug("a plan is not taken: %s", error)
             return math.inf
 
-    def _candidates(self, what: Computation, form: int) -> Iterator[Plan]:
+    def _candidates(self, what: Computation, form: int) -> Iterator[CudnnPlan]:
         """Make plans, cuDNN's favorites first."""
         try:
             graph = what.graph(self._backend, form)
@@ -270,7 +270,7 @@ class Cudnn:
                 if what.suits(Notes.of(way)) and (made := self._made(way, kernels)) is not None:
                     plan, workspace = made
                     if workspace <= what.workspace:
-                        yield Plan(form, plan, workspace, graph.names, graph.numbers)
+                        yield CudnnPlan(form, plan, workspace, graph.names, graph.numbers)
 
     def _described(
         self, what: Computation, graph: Graph
@@ -298,7 +298,7 @@ class Cudnn:
             return None
         return plan, workspace
 
-    def _start(self, plan: Plan, addresses: tuple[int, ...]) -> None:
+    def _start(self, plan: CudnnPlan, addresses: tuple[int, ...]) -> None:
         if (pack := plan.packs.get(addresses)) is None:
             if len(plan.packs) == MOST_PACKS:
                 del plan.packs[next(iter(plan.packs))]

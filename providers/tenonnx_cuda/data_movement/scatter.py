@@ -14,19 +14,19 @@ from tenonnx_array.index import element_positions, from_front
 from tenonnx_cuda.attention.caches import is_same
 from tenonnx_cuda.capture.tracer import cannot_capture
 from tenonnx_cuda.kernel_selection import Call, Site, Target, choose
-from tenonnx_cuda.sources import THREADS, blocks, is_aligned, pointer
+from tenonnx_cuda.sources import THREADS_PER_BLOCK, blocks, is_aligned, pointer
 
 OPERATIONS: Final = {"add": 0, "mul": 1, "max": 2, "min": 3}
 
-PLAIN: Final = {
+# Element types that C has, by numpy's names.
+C_TYPES: Final = {
     "int8": "signed char", "uint8": "unsigned char", "int16": "short", "uint16": "unsigned short",
     "int32": "int", "uint32": "unsigned", "int64": "long long", "uint64": "unsigned long long",
     "float32": "float", "float64": "double",
 }  # fmt: skip
-"""Element types that C has, by numpy's names."""
 
+# Kinds of elements that are left to cupy: booleans and complex numbers.
 OTHERS: Final = "bc"
-"""Kinds of elements that are left to cupy: booleans and complex numbers."""
 
 
 def accumulate(
@@ -34,14 +34,14 @@ def accumulate(
 ) -> Array:
     """Return a copy of data, flat targets of which took up the updates."""
     xp, dtype = target.xp, data.dtype
-    wide = np.dtype(np.float32) if dtype.name not in PLAIN else dtype
+    wide = np.dtype(np.float32) if dtype.name not in C_TYPES else dtype
     fresh = xp.ascontiguousarray(data).astype(wide)
-    macros = {"E": PLAIN[wide.name], "WIDTH": wide.itemsize, "OPERATION": OPERATIONS[reduction]}
+    macros = {"E": C_TYPES[wide.name], "WIDTH": wide.itemsize, "OPERATION": OPERATIONS[reduction]}
     launch = target.kernel("data_movement/scatter", "scatter", **macros)
     given = xp.ascontiguousarray(updates.reshape(-1).astype(wide, copy=False))
     targets = xp.ascontiguousarray(targets.astype(np.int64, copy=False))
     sizes = np.int64(given.size), np.int64(fresh.size)
-    launch(blocks(given.size), (THREADS,), (fresh, targets, given, *sizes))
+    launch(blocks(given.size), (THREADS_PER_BLOCK,), (fresh, targets, given, *sizes))
     return fresh.astype(dtype, copy=False)
 
 
@@ -96,14 +96,14 @@ def _scattered_slices(
     return accumulate(target, data, targets, updates, reduction)
 
 
-WIDTHS: Final = {
+# Plain types of an element's bytes; 16 of them are four words.
+TYPE_OF_BYTES: Final = {
     1: "unsigned char",
     2: "unsigned short",
     4: "unsigned",
     8: "unsigned long long",
     16: "unsigned",
 }
-"""Plain types of an element's bytes; 16 of them are four words."""
 
 
 @choose("TensorScatter")
@@ -139,11 +139,11 @@ def _written(
     outer, length = math.prod(past.shape[1:at]), update.shape[at]
     count = past.shape[0] * outer * length * inner
     launch = target.kernel(
-        "data_movement/steps", "write_steps", E=WIDTHS[width], WIDTH=width, CIRCULAR=circular
+        "data_movement/steps", "write_steps", E=TYPE_OF_BYTES[width], WIDTH=width, CIRCULAR=circular
     )
     begins = None if firsts is None else firsts.reshape(-1).astype(np.int64, copy=False)
     numbers = map(np.int64, (count, outer, past.shape[at], length, inner))
-    launch(blocks(count), (THREADS,), (present, update, pointer(begins), *numbers))
+    launch(blocks(count), (THREADS_PER_BLOCK,), (present, update, pointer(begins), *numbers))
     return present
 
 

@@ -14,21 +14,21 @@ from tenonnx.operators import Array
 from tenonnx.planning.anchors import Part, Walk
 from tenonnx.planning.fusion import inputs_of
 from tenonnx_cuda.conv import layouts
-from tenonnx_cuda.elementwise.expressions import MICROSOFT, expression, pays_alone
+from tenonnx_cuda.elementwise.expressions import MICROSOFT_DOMAIN, expression, pays_alone
 from tenonnx_cuda.elementwise.formulas import COMPOUND, MICROSOFTS, SIMPLE
 from tenonnx_cuda.fuse import ELEMENTWISE, Fused, Scope, fusion
 from tenonnx_cuda.kernel_selection import same_element
 from tenonnx_cuda.platform import Platform
-from tenonnx_cuda.sources import THREADS, Kernel, blocks, header, is_aligned
+from tenonnx_cuda.sources import THREADS_PER_BLOCK, Kernel, blocks, header, is_aligned
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 MOST_INPUTS: Final = 8
-LARGEST: Final = 2**32 - 8 * THREADS
+MAX_CHAIN_ELEMENTS: Final = 2**32 - 8 * THREADS_PER_BLOCK
 
-MANY: Final = 1 << 17
-"""Elements from which on threads are busy with several."""
+# Elements from which on threads are busy with several.
+MIN_WIDE_ELEMENTS: Final = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -85,12 +85,12 @@ def _link(node: ir.Node, walk: Walk[Scope]) -> ir.Node | str:
 
 HERE = (*SIMPLE, *COMPOUND)
 LINK = Part(
-    "link", (*HERE, *(f"{MICROSOFT}::{n}" for n in MICROSOFTS)), _link, many=True, again=True
+    "link", (*HERE, *(f"{MICROSOFT_DOMAIN}::{n}" for n in MICROSOFTS)), _link, many=True, again=True
 )
 
 
 @fusion(*HERE, priority=ELEMENTWISE, takes=(LINK,))
-@fusion(*MICROSOFTS, domain=MICROSOFT, priority=ELEMENTWISE, takes=(LINK,))
+@fusion(*MICROSOFTS, domain=MICROSOFT_DOMAIN, priority=ELEMENTWISE, takes=(LINK,))
 def fuse_chain(node: ir.Node, scope: Scope) -> Fused | None:
     """Take a chain of at least two nodes, or one that pays alone."""
     if expression(node) is None:
@@ -114,7 +114,7 @@ def width(arrays: Sequence[Array], periods: Sequence[int], count: int) -> int:
     """Return how many elements a thread takes: 16 bytes of many that lie evenly."""
     wide = 16 // arrays[0].dtype.itemsize
     even = all(period % wide == 0 for period in (*periods, count) if period > 1)
-    return wide if count >= MANY and even and is_aligned(*arrays) else 1
+    return wide if count >= MIN_WIDE_ELEMENTS and even and is_aligned(*arrays) else 1
 
 
 def chained(platform: Platform, text: str, free: bool, *operands: Array) -> Array | None:
@@ -133,7 +133,7 @@ def chained(platform: Platform, text: str, free: bool, *operands: Array) -> Arra
     found = [repeats(array.shape, shape) for array in arrays]
     periods = [period for period in found if period is not None]
     count = math.prod(shape)
-    if element is None or len(periods) < len(found) or not 0 < count <= LARGEST:
+    if element is None or len(periods) < len(found) or not 0 < count <= MAX_CHAIN_ELEMENTS:
         return None
     xp = platform.xp
     y = xp.empty(shape, arrays[0].dtype)
@@ -144,7 +144,7 @@ def chained(platform: Platform, text: str, free: bool, *operands: Array) -> Arra
     options = (f"-DT={element}", f"-DWIDTH={each}", *reads)
     launch = Kernel(platform.compile(text, "chain", options))
     pairs = (v for a, n in zip(given, periods, strict=True) for v in (a, np.uint32(n)))
-    launch(blocks(-(-count // each)), (THREADS,), (*pairs, y, np.uint32(count)))
+    launch(blocks(-(-count // each)), (THREADS_PER_BLOCK,), (*pairs, y, np.uint32(count)))
     return y if turned is None else layouts.first(y)
 
 

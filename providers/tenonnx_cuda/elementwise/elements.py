@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 from tenonnx.dtypes import type_source
 
+# The element types that cupy has.
 ON_DEVICE: Final = frozenset(
     ir.DataType[name]
     for name in (
@@ -20,10 +21,9 @@ ON_DEVICE: Final = frozenset(
         *("FLOAT16", "BFLOAT16", "FLOAT", "DOUBLE", "COMPLEX64", "COMPLEX128"),
     )
 )
-"""The element types that cupy has."""
 
-MAX_DEPTH: Final = 64
-"""Producers to ask in turn; a longer chain of values without types is taken for numbers."""
+# Producers to ask in turn; a longer chain of values without types is taken for numbers.
+MAX_PRODUCERS: Final = 64
 
 _known: weakref.WeakKeyDictionary[ir.Value, ir.DataType] = weakref.WeakKeyDictionary()
 
@@ -42,7 +42,7 @@ def element_type(value: ir.Value) -> ir.DataType | None:
     """Return a value's element type; that of its items for a sequence; ``None`` if unknown."""
     asked: list[ir.Value] = []
     found: ir.Value | ir.DataType | None = value
-    while isinstance(found, ir.Value) and len(asked) < MAX_DEPTH:
+    while isinstance(found, ir.Value) and len(asked) < MAX_PRODUCERS:
         asked.append(found)
         found = _known.get(found) or type_source(found)
     if not isinstance(found, ir.DataType):

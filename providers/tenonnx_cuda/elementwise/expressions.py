@@ -11,10 +11,10 @@ from tenonnx_cuda.kernel_selection import attribute
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-MICROSOFT: Final = "com.microsoft"
+MICROSOFT_DOMAIN: Final = "com.microsoft"
 
+# The opset version from which on ONNX's broadcast, and take bfloat16.
 SINCE: Final = 13
-"""The opset version from which on ONNX's broadcast, and take bfloat16."""
 
 
 def number(value: float) -> str:
@@ -25,7 +25,7 @@ def number(value: float) -> str:
 def expression(node: ir.Node) -> str | None:
     """Return what a node computes of ``{0}`` and ``{1}``; ``None`` if it is none of these."""
     name = node.op_type
-    if node.domain == MICROSOFT:
+    if node.domain == MICROSOFT_DOMAIN:
         template = MICROSOFTS.get(name)
         if name == "FastGelu" and len(node.inputs) > 1 and node.inputs[1] is not None:
             template = "gelu_by_tanh({0} + {1})"

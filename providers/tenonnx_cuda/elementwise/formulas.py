@@ -9,6 +9,7 @@ from typing import Final
 
 from tenonnx.traits import ACTIVATIONS
 
+# Those that the array library computes at once, too.
 SIMPLE: Final = {
     "Abs": "fabsf({0})",
     "Add": "{0} + {1}",
@@ -27,8 +28,8 @@ SIMPLE: Final = {
     "Sub": "{0} - {1}",
     "Tanh": "tanhf({0})",
 }
-"""Those that the array library computes at once, too."""
 
+# Those that the array library computes in several steps: a kernel pays for one alone.
 COMPOUND: Final = {
     "Gelu": "gelu({0})",
     "HardSigmoid": "clamped({alpha} * {0} + {beta}, 0.0f, 1.0f)",
@@ -36,24 +37,23 @@ COMPOUND: Final = {
     "LeakyRelu": "leaky({0}, {alpha})",
     "Swish": "{0} * sigmoid({alpha} * {0})",
 }
-"""Those that the array library computes in several steps: a kernel pays for one alone."""
 
+# Those of com.microsoft, likewise.
 MICROSOFTS: Final = {
     "BiasGelu": "gelu({0} + {1})",
     "FastGelu": "gelu_by_tanh({0})",
     "Gelu": "gelu({0})",
     "QuickGelu": "{0} * sigmoid({alpha} * {0})",
 }
-"""Those of com.microsoft, likewise."""
 
 
+# Activations that kernels apply to their results; none, too.
 ENDINGS: Final = {
     **{name: text for name, text in (SIMPLE | COMPOUND).items() if name in ACTIVATIONS},
     "": "{0}",
     "Clip": "clamped({0}, {alpha}, {beta})",
     "GeluTanh": MICROSOFTS["FastGelu"],
 }
-"""Activations that kernels apply to their results; none, too."""
 
 
 def endings() -> str:

@@ -23,13 +23,13 @@ from tenonnx_cuda.capture.tracer import allocate, cannot_capture, start
 from tenonnx_cuda.matmul.cublaslt import Lt, cublaslt
 from tenonnx_cuda.matmul.epilogue import Epilogue
 
-KINDS: Final = {
+# cudaDataType: CUDA_R_32F, CUDA_R_64F, CUDA_R_16F and CUDA_R_16BF.
+CUDA_DATA_TYPES: Final = {
     np.dtype(np.float32): 0,
     np.dtype(np.float64): 1,
     np.dtype(np.float16): 2,
     np.dtype(ml_dtypes.bfloat16): 14,
 }
-"""cudaDataType: CUDA_R_32F, CUDA_R_64F, CUDA_R_16F and CUDA_R_16BF."""
 
 SUMS_32, SUMS_64, ROUNDED_FACTORS, DEFAULT = 68, 70, 77, -1
 """CUBLAS_COMPUTE_32F, _64F and _32F_FAST_TF32, and CUBLAS_GEMM_DEFAULT."""
@@ -37,8 +37,8 @@ SUMS_32, SUMS_64, ROUNDED_FACTORS, DEFAULT = 68, 70, 77, -1
 FLOAT32, FLOAT64 = 0, 1
 """CUDA_R_32F and CUDA_R_64F."""
 
+# CUBLAS_TF32_TENSOR_OP_MATH.
 TF32 = 3
-"""CUBLAS_TF32_TENSOR_OP_MATH."""
 
 log = logging.getLogger("tenonnx")
 
@@ -76,7 +76,7 @@ class Products:
 
     def matmul(self, a: Array, b: Array, out: Array | None = None) -> Array:
         """Return products as numpy's matmul does; others than of floats are left to cupy."""
-        kind = KINDS.get(a.dtype)
+        kind = CUDA_DATA_TYPES.get(a.dtype)
         if kind is None or a.dtype != b.dtype or not a.size or not b.size or not a.ndim * b.ndim:
             cannot_capture()
             return self._cupy.matmul(a, b) if out is None else self._cupy.matmul(a, b, out=out)
@@ -136,7 +136,7 @@ class Products:
         added = None if added is None else added.reshape(shape)
         flat_epilogue = dataclasses.replace(epilogue, bias=bias, added=added)
         places = of_left[:2], of_right[:2]
-        kind, result = KINDS[a.dtype], y.reshape(shape)
+        kind, result = CUDA_DATA_TYPES[a.dtype], y.reshape(shape)
         done = self.lt.product(left, right, result, places, flat_epilogue, kind=kind, tf32=tf32)
         return y if done else None
 
@@ -146,7 +146,7 @@ class Products:
         Of factors of 16 bits it may be float32.
         """
         rows, inner, columns = y.shape[-2], a.shape[-1], y.shape[-1]
-        outer, kind = y.shape[:-2], KINDS[a.dtype]
+        outer, kind = y.shape[:-2], CUDA_DATA_TYPES[a.dtype]
         (a, of_a), (b, of_b) = (self._placed(x, outer) for x in (a, b))
         apart = y.strides[-2] // y.itemsize if rows > 1 else columns
         scalar: Any = ctypes.c_double if kind == FLOAT64 else ctypes.c_float
@@ -157,7 +157,7 @@ class Products:
         cuda, what = self._cupy.cuda, f"{a.shape} by {b.shape}"
         # cuBLAS goes by columns, so it is given the transposed product of transposed factors.
         before = of_b[0], of_a[0], columns, rows, inner, ctypes.byref(factors[0])
-        after = KINDS[y.dtype], apart, rows * apart, math.prod(outer), sums, DEFAULT
+        after = CUDA_DATA_TYPES[y.dtype], apart, rows * apart, math.prod(outer), sums, DEFAULT
         weigh = ctypes.byref(factors[1])
 
         def multiply(left: int, right: int, result: int) -> None:

@@ -31,24 +31,24 @@ TRANSPOSES, EPILOGUE, BIAS_POINTER = (3, 4), 7, 8
 NO_EPILOGUE, WITH_BIAS = 1, 4
 """CUBLASLT_EPILOGUE_DEFAULT and _BIAS."""
 
-ACTIVATIONS: Final = {"": 0, "Relu": 2, "GeluTanh": 32}
-"""CUBLASLT_EPILOGUE_RELU and _GELU, which is the form with tanh."""
+# CUBLASLT_EPILOGUE_RELU and _GELU, which is the form with tanh.
+EPILOGUES: Final = {"": 0, "Relu": 2, "GeluTanh": 32}
 
 MOST_WORKSPACE, REDUCTIONS, ALIGNMENTS = 1, 3, (5, 6, 7, 8)
 """CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, _REDUCTION_SCHEME_MASK and, of the two factors, the
 sum and the result, _MIN_ALIGNMENT_A_BYTES and so on."""
 
+# CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE: no parts of sums are rounded to 16 bits.
 IN_FLOAT32: Final = 2
-"""CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE: no parts of sums are rounded to 16 bits."""
 
-WORKSPACE: Final = 32 << 20
-"""Bytes that cuBLAS itself takes on large devices."""
+# Bytes that cuBLAS itself takes on large devices.
+WORKSPACE_BYTES: Final = 32 << 20
 
+# CUBLAS_STATUS_INVALID_VALUE, _ARCH_MISMATCH and _NOT_SUPPORTED.
 REFUSALS: Final = (7, 8, 15)
-"""CUBLAS_STATUS_INVALID_VALUE, _ARCH_MISMATCH and _NOT_SUPPORTED."""
 
-KEPT: Final = 1024
-"""Shapes whose plans are kept."""
+# Shapes whose plans are kept.
+MAX_PLANNED_SHAPES: Final = 1024
 
 
 class RefusedError(RuntimeError):
@@ -90,7 +90,7 @@ class Problem:
     alignments: tuple[int, ...]
 
 
-class Descriptor:
+class LibraryObject:
     """An object of the library's, which goes with this one."""
 
     def __init__(self, library: Any, kind: str, *how: Any) -> None:
@@ -110,7 +110,7 @@ class Descriptor:
 
 
 @dataclass
-class Plan:
+class MatMulPlan:
     """The solution of a problem.
 
     Attributes:
@@ -121,8 +121,8 @@ class Plan:
         refused: The library did not run what it had found.
     """
 
-    operation: Descriptor
-    layouts: tuple[Descriptor, Descriptor, Descriptor]
+    operation: LibraryObject
+    layouts: tuple[LibraryObject, LibraryObject, LibraryObject]
     found: Found
     bias: int
     refused: bool = False
@@ -140,7 +140,7 @@ class Lt:
         self._cupy = cupy
         self._library = library
         self._running = threading.Lock()
-        self._plan = functools.lru_cache(KEPT)(self._planned)
+        self._plan = functools.lru_cache(MAX_PLANNED_SHAPES)(self._planned)
         pointer, number = ctypes.c_void_p, ctypes.c_int
         self._run = library.cublasLtMatmul
         self._run.argtypes = [*[pointer] * 14, ctypes.c_size_t, pointer]
@@ -174,7 +174,7 @@ class Lt:
         """
         added, bias = epilogue.added, epilogue.bias
         base = y if added is None else added
-        follows = ACTIVATIONS[epilogue.activation] | (0 if bias is None else WITH_BIAS)
+        follows = EPILOGUES[epilogue.activation] | (0 if bias is None else WITH_BIAS)
         problem = Problem(
             kind,
             ROUNDED_FACTORS if tf32 and kind == FLOAT32 else SUMS,
@@ -198,7 +198,7 @@ class Lt:
             return False
         return True
 
-    def _starting(self, plan: Plan, alpha: float, beta: float) -> Callable[..., None]:
+    def _starting(self, plan: MatMulPlan, alpha: float, beta: float) -> Callable[..., None]:
         """Return what starts a plan on the addresses of its matrices and its bias."""
         cuda = self._cupy.cuda
         of_right, of_left, of_y = (layout.address for layout in plan.layouts)
@@ -222,10 +222,10 @@ class Lt:
 
         return multiply
 
-    def _planned(self, problem: Problem) -> Plan | None:
+    def _planned(self, problem: Problem) -> MatMulPlan | None:
         """Return what the library thinks fastest; ``None``, with a line in the log, if nothing."""
         rows, columns, inner = problem.shape
-        operation = Descriptor(self._library, "MatmulDesc", problem.sums, FLOAT32)
+        operation = LibraryObject(self._library, "MatmulDesc", problem.sums, FLOAT32)
         for attribute, transposed in zip(TRANSPOSES, problem.transposed, strict=True):
             operation.set(attribute, ctypes.c_int32(transposed))
         operation.set(EPILOGUE, ctypes.c_uint32(problem.epilogue))
@@ -235,15 +235,15 @@ class Lt:
         shapes = (columns, inner), (inner, rows), (columns, rows)
         turned = (*problem.transposed, 0)
         layouts = [
-            Descriptor(
+            LibraryObject(
                 self._library, "MatrixLayout", problem.kind,
                 *(ctypes.c_uint64(n) for n in (shape[::-1] if turn else shape)),
                 ctypes.c_int64(apart),
             )
             for shape, turn, apart in zip(shapes, turned, (*problem.apart, columns), strict=True)
         ]  # fmt: skip
-        preference = Descriptor(self._library, "MatmulPreference")
-        preference.set(MOST_WORKSPACE, ctypes.c_uint64(WORKSPACE))
+        preference = LibraryObject(self._library, "MatmulPreference")
+        preference.set(MOST_WORKSPACE, ctypes.c_uint64(WORKSPACE_BYTES))
         preference.set(REDUCTIONS, ctypes.c_uint32(IN_FLOAT32))
         for attribute, even in zip(ALIGNMENTS, problem.alignments, strict=False):
             preference.set(attribute, ctypes.c_uint32(even))
@@ -256,7 +256,7 @@ class Lt:
         if status or not count.value or found.status:
             log.info("cuBLASLt has no algorithm for %s: status %s", problem, status)
             return None
-        return Plan(operation, (layouts[0], layouts[1], layouts[2]), found, bias)
+        return MatMulPlan(operation, (layouts[0], layouts[1], layouts[2]), found, bias)
 
 
 def alignment(array: Array | None) -> int:

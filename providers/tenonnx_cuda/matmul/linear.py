@@ -17,8 +17,8 @@ from tenonnx_cuda.matmul.epilogue import epilogue_of
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+# Values that one call adds: a row, and a matrix.
 MOST_ADDED: Final = 2
-"""Values that one call adds: a row, and a matrix."""
 
 
 def _addend(node: ir.Node, walk: Walk[Scope]) -> ir.Value | str:
@@ -34,10 +34,12 @@ def _activation(node: ir.Node, _: Walk[Scope]) -> tuple[str] | str:
 
 
 ADDEND = Part("addend", ("Add",), _addend, since=SINCE, many=True)
-ACTIVATION = Part("activation", ("Gelu", "Relu", "com.microsoft::FastGelu"), _activation, SINCE)
+ACTIVATION_PART = Part(
+    "activation", ("Gelu", "Relu", "com.microsoft::FastGelu"), _activation, SINCE
+)
 
 
-@fusion("MatMul", "Gemm", takes=(ADDEND, ACTIVATION))
+@fusion("MatMul", "Gemm", takes=(ADDEND, ACTIVATION_PART))
 def fuse_linear(node: ir.Node, scope: Scope) -> Fused | None:
     """Take a product behind which no elementwise node is left.
 
@@ -51,7 +53,7 @@ def fuse_linear(node: ir.Node, scope: Scope) -> Fused | None:
     following = scope.consumer(walk.value)
     if len(walk.nodes) < 2 or (following is not None and expression(following) is not None):
         return None
-    (activation,) = walk.found.get(ACTIVATION.name, ("",))
+    (activation,) = walk.found.get(ACTIVATION_PART.name, ("",))
     operands = [*node.inputs[:2], *own, *walk.found.get(ADDEND.name, ())]
     inputs = tuple(dict.fromkeys(operands))
     site = scope.site(node)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenonnx.operators import Array
 from tenonnx.planning.lower import is_constant
-from tenonnx_array.residual_norm import NORMS, find_sum
+from tenonnx_array.residual_norm import RESIDUAL_NORMS, find_sum
 from tenonnx_cuda.fuse import RESIDUAL, Fused, Scope, fusion
 from tenonnx_cuda.kernel_selection import Site, Target
 from tenonnx_cuda.norm.rows import normalized
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-@fusion(*NORMS, priority=RESIDUAL)
+@fusion(*RESIDUAL_NORMS, priority=RESIDUAL)
 def fuse_residual(norm: ir.Node, scope: Scope) -> Fused | None:
     """Take a normalization by constants, and the Add before it."""
     add = find_sum(norm, scope)
@@ -37,7 +37,7 @@ def residual_call(site: Site, *, total: bool) -> Callable[..., Any]:
         site: The normalization.
         total: Return the sum, too, before what is made of it.
     """
-    epsilon, rms = site.attribute("epsilon", 1e-5), site.node.op_type == NORMS[1]
+    epsilon, rms = site.attribute("epsilon", 1e-5), site.node.op_type == RESIDUAL_NORMS[1]
     axis = site.attribute("axis", -1)
     return functools.partial(_of_sum, site.target, axis, epsilon, rms, total)
 

@@ -13,17 +13,17 @@ from tenonnx.operators import Array
 from tenonnx_cuda.kernel_selection import Call, Site, Target, choose, same_element
 from tenonnx_cuda.sources import is_aligned, pointer
 
-FLOAT32 = 1
+STASH_FLOAT32 = 1
 
 NORM: Final = ((256, 32), (1024, 16))
+# Threads of a block, and elements of a row for which each of them has registers.
 SOFTMAX: Final = ((256, 32), (1024, 32))
-"""Threads of a block, and elements of a row for which each of them has registers."""
 
-LONGEST: Final = 1024
-"""Threads of a block, for rows that none holds."""
+# Threads of a block, for rows that no block holds.
+LONG_ROW_THREADS: Final = 1024
 
-LARGEST: Final = 2**31 - 1
-"""Elements of a row that the kernels can count."""
+# Elements of a row that the kernels can count.
+MAX_ROW_ELEMENTS: Final = 2**31 - 1
 
 
 def width(length: int, *arrays: Array) -> int:
@@ -48,7 +48,7 @@ def held(
         times = -(-length // (threads * wide))
         if times * wide <= share:
             return "", (threads,), {"WIDTH": wide, "HELD": times, "THREADS": threads}
-    return "_long", (LONGEST,), {"WIDTH": wide, "HELD": 1, "THREADS": LONGEST}
+    return "_long", (LONG_ROW_THREADS,), {"WIDTH": wide, "HELD": 1, "THREADS": LONG_ROW_THREADS}
 
 
 @choose("Softmax", "LogSoftmax")
@@ -68,7 +68,7 @@ def _softmax(
     if element is None or not x.size or not (flattens or split == x.ndim - 1):
         return plain(x)
     length = math.prod(x.shape[split:])
-    if length > LARGEST:
+    if length > MAX_ROW_ELEMENTS:
         return plain(x)
     x = target.xp.ascontiguousarray(x)
     y = target.xp.empty(x.shape, x.dtype)
@@ -110,7 +110,7 @@ def normalized(
     xp, length = target.xp, math.prod(x.shape[axis:])
     element = same_element(x, scale, bias, skip, extra)
     of_a_row = all(a is None or a.size == length for a in (scale, bias, extra))
-    if element is None or not x.size or length > LARGEST or not of_a_row:
+    if element is None or not x.size or length > MAX_ROW_ELEMENTS or not of_a_row:
         return None
     if skip is not None and skip.shape != x.shape:
         return None
@@ -134,7 +134,7 @@ def normalization(site: Site, plain: Call) -> Call | None:
     axis, epsilon = site.attribute("axis", -1), site.attribute("epsilon", 1e-5)
     rms = site.node.op_type == "RMSNormalization"
     statistics = any(value.uses() or value.is_graph_output() for value in site.node.outputs[1:])
-    if site.attribute("stash_type", FLOAT32) != FLOAT32:
+    if site.attribute("stash_type", STASH_FLOAT32) != STASH_FLOAT32:
         return None
     return functools.partial(_of_rows, site.target, plain, axis, epsilon, rms, statistics)
 

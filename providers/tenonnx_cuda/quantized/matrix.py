@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.operators import Array
-from tenonnx_cuda.sources import ELEMENTS
+from tenonnx_cuda.sources import SOURCE_TYPES
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,15 @@ class Matrix:
         given = (self.weight, self.scales, self.zeros)
         together = all(array is None or array.flags.c_contiguous for array in given)
         zeros = self.zeros is None or self.zeros.dtype in (np.uint8, self.scales.dtype)
-        known = x.dtype in ELEMENTS and self.scales.dtype in ELEMENTS
+        known = x.dtype in SOURCE_TYPES and self.scales.dtype in SOURCE_TYPES
         return bool(whole and together and zeros and known and x.size and self.weight.size)
 
     def macros(self, x: Array) -> dict[str, Any]:
         """Return what its kernels are compiled for."""
         packed = self.zeros is not None and self.zeros.dtype == np.uint8
         return {
-            "T": ELEMENTS[x.dtype],
-            "S": ELEMENTS[self.scales.dtype],
+            "T": SOURCE_TYPES[x.dtype],
+            "S": SOURCE_TYPES[self.scales.dtype],
             "BITS": self.bits,
             "SIGNED": self.signed,
             "MIDDLE": self.middle,

@@ -13,22 +13,23 @@ from tenonnx_cuda.capture.tracer import cannot_capture
 from tenonnx_cuda.kernel_selection import Call, Site, Target, choose
 from tenonnx_cuda.quantized.matrix import Matrix
 from tenonnx_cuda.quantized.nbits_tensor import added, by_tensor_cores, suits_tensor_cores
-from tenonnx_cuda.sources import LARGEST_GRID, THREADS, blocks, pointer
+from tenonnx_cuda.sources import LARGEST_GRID, THREADS_PER_BLOCK, blocks, pointer
 
-FEW: Final = 16
-"""Rows of x up to which the matrix is not stored as floats: that is bound by reading it."""
+# Rows of x up to which the matrix is not stored as floats: the product is bound by reading it.
+MAX_ROWS_UNPACKED: Final = 16
 
-TILE_BYTES: Final = 32 << 20
-"""Dequantized weights that exist at any one time: most of them are in the device's cache yet when
-they are read."""
+# Dequantized weights that exist at any one time: most of them are in the device's cache yet when
+# they are read.
+FLOAT_TILE_BYTES: Final = 32 << 20
 
+# Of which dequantized rows are a multiple: odd sizes take cuBLAS several times as long.
 EVEN: Final = 128
-"""Of which dequantized rows are a multiple: odd sizes take cuBLAS several times as long."""
 
-SLICES: Final = 256
-"""Blocks that a product by columns is cut into at least, so that all of a device reads."""
+# Blocks that a product by columns is cut into at least, so that all of a device reads.
+MIN_SLICED_BLOCKS: Final = 256
 
-ROWS: Final = (1, 2, 4)
+# Rows of x that a kernel is compiled for.
+TEMPLATE_ROWS: Final = (1, 2, 4)
 
 
 def product(target: Target, x: Array, matrix: Matrix) -> Array:
@@ -42,9 +43,9 @@ def product(target: Target, x: Array, matrix: Matrix) -> Array:
     words_are_even = k_step == 0 or k_block % matrix.per_word == 0
     if suits_tensor_cores(target, flat, matrix):
         y = by_tensor_cores(target, flat, matrix)
-    elif len(flat) <= FEW and not matrix.by_rows:
+    elif len(flat) <= MAX_ROWS_UNPACKED and not matrix.by_rows:
         y = by_columns(target, flat, matrix)
-    elif len(flat) <= FEW and words_are_even:
+    elif len(flat) <= MAX_ROWS_UNPACKED and words_are_even:
         y = by_rows(target, flat, matrix)
     else:
         y = by_tiles(target, flat, matrix)
@@ -54,13 +55,13 @@ def product(target: Target, x: Array, matrix: Matrix) -> Array:
 def by_rows(target: Target, x: Array, matrix: Matrix) -> Array:
     """Multiply a few rows by a matrix [N, K]: a warp for each of its rows."""
     count, outer = len(x), matrix.rows
-    together = next((n for n in ROWS if n >= count), ROWS[-1])
+    together = next((n for n in TEMPLATE_ROWS if n >= count), TEMPLATE_ROWS[-1])
     y = target.xp.empty((count, outer), x.dtype)
     launch = target.kernel("quantized/nbits", "rows_product", ROWS=together, **matrix.macros(x))
     sizes = (count, outer, matrix.columns, *matrix.places, matrix.zero_row)
     arrays = (x, matrix.weight, matrix.scales, pointer(matrix.zeros), y)
-    grid = (-(-outer // (THREADS // 32)), -(-count // together))
-    launch(grid, (THREADS,), (*arrays, *map(np.int32, sizes)))
+    grid = (-(-outer // (THREADS_PER_BLOCK // 32)), -(-count // together))
+    launch(grid, (THREADS_PER_BLOCK,), (*arrays, *map(np.int32, sizes)))
     return y
 
 
@@ -70,10 +71,10 @@ def by_columns(target: Target, x: Array, matrix: Matrix) -> Array:
     The slices' sums are added in one order, so that the same x gives the same y.
     """
     count, inner, outer = len(x), matrix.rows, matrix.columns
-    together = next((n for n in ROWS if n >= count), ROWS[-1])
+    together = next((n for n in TEMPLATE_ROWS if n >= count), TEMPLATE_ROWS[-1])
     threads = 64
     across = -(-outer // (matrix.per_word * threads))
-    slices = max(1, min(-(-SLICES // across), -(-inner // 32)))
+    slices = max(1, min(-(-MIN_SLICED_BLOCKS // across), -(-inner // 32)))
     length = -(-inner // slices)
     slices = -(-inner // length)
     partial = target.xp.empty((slices, count, outer), np.float32)
@@ -91,7 +92,7 @@ def by_tiles(target: Target, x: Array, matrix: Matrix) -> Array:
     Where those are parts of sums, these are float32 until they are whole.
     """
     outer = matrix.rows if matrix.by_rows else matrix.columns
-    step = TILE_BYTES // (matrix.columns * x.dtype.itemsize)
+    step = FLOAT_TILE_BYTES // (matrix.columns * x.dtype.itemsize)
     step = min(matrix.rows, max(step - step % EVEN, EVEN))
     whole = matrix.by_rows or step == matrix.rows
     y = target.xp.empty((len(x), outer), x.dtype if whole else np.float32)
@@ -126,7 +127,7 @@ def dequantized(target: Target, x: Array, matrix: Matrix, start: int, rows: int)
     arrays = (matrix.weight, matrix.scales, pointer(matrix.zeros), tile)
     sizes = (start, rows, matrix.columns, k_step, n_step, matrix.zero_row)
     grid = (*blocks(matrix.columns // matrix.per_word), min(rows, LARGEST_GRID))
-    launch(grid, (THREADS,), (*arrays, *map(np.int32, sizes)))
+    launch(grid, (THREADS_PER_BLOCK,), (*arrays, *map(np.int32, sizes)))
     return tile
 
 

@@ -9,40 +9,48 @@ import numpy as np
 from tenonnx.operators import Array
 from tenonnx_cuda.kernel_selection import Target
 from tenonnx_cuda.quantized.matrix import Matrix
-from tenonnx_cuda.sources import ALONE, ELEMENTS, LARGEST_GRID, THREADS, blocks, is_aligned, pointer
+from tenonnx_cuda.sources import (
+    ALONE_MACRO,
+    LARGEST_GRID,
+    SOURCE_TYPES,
+    THREADS_PER_BLOCK,
+    blocks,
+    is_aligned,
+    pointer,
+)
 
-BFLOAT16: Final = next(dtype for dtype, name in ELEMENTS.items() if name == "bf16")
+BFLOAT16: Final = next(dtype for dtype, name in SOURCE_TYPES.items() if name == "bf16")
 
-PARTS: Final = {dtype: 3 if name == "f32" else 1 for dtype, name in ELEMENTS.items()}
-"""Columns that a row of x makes: a float32 is the sum of three numbers of 8 bits each."""
+# Columns that a row of x makes: a float32 is the sum of three numbers of 8 bits each.
+PARTS_OF_ROW: Final = {dtype: 3 if name == "f32" else 1 for dtype, name in SOURCE_TYPES.items()}
 
-TILES: Final = (1, 2, 4, 8)
-"""Tiles of 8 columns that a warp may have."""
+# Tiles of 8 columns that a warp may have.
+TILES_PER_WARP: Final = (1, 2, 4, 8)
 
 MOST_COLUMNS: Final = {True: 32, False: 64}
+# Columns that a product may have, by whether the matrix lies by rows, and of parts of float32s:
+# beyond it is faster to write the matrix down for cuBLAS (measured on an H200).
 MOST_PARTS: Final = 96
-"""Columns that a product may have, by whether the matrix lies by rows, and of parts of float32s:
-beyond it is faster to write the matrix down for cuBLAS (measured on an H200)."""
 
-LINES: Final = 16
+WARP_LINES: Final = 16
 STEP: Final = 32
+# Rows of a matrix [N, K] in a block, its columns at a time, and what of a row is staged at once:
+# as ``nbits_mma.cu`` says.
 CHUNK_BITS: Final = 512
-"""Rows of a matrix [N, K] in a block, its columns at a time, and what of a row is staged at once:
-as ``nbits_mma.cu`` says."""
 
 LARGEST_CHUNK: Final = CHUNK_BITS // 2
 
-WORDS: Final = 8
-WARPS: Final = 8
+WARP_WORDS: Final = 8
+WARPS_PER_BLOCK: Final = 8
+# Of a matrix [K, N], a block's words of a row, and its rows at a time: as
+# ``nbits_mma_columns.cu`` says.
 STEPS: Final = (32, 16)
-"""Of a matrix [K, N], a block's words of a row, and its rows at a time: as
-``nbits_mma_columns.cu`` says."""
 
+# Of 4 registers each, that a lane has room for.
 MOST_SUMS: Final = 16
-"""Of 4 registers each, that a lane has room for."""
 
-SLICES: Final = 132
-"""Blocks that a product by columns is cut into if they are fewer, so that all of a device reads."""
+# Blocks that a product by columns is cut into if they are fewer, so that all of a device reads.
+SLICED_BLOCKS: Final = 132
 
 
 def suits_tensor_cores(target: Target, x: Array, matrix: Matrix) -> bool:
@@ -50,8 +58,8 @@ def suits_tensor_cores(target: Target, x: Array, matrix: Matrix) -> bool:
     levels = matrix.zeros is None or matrix.zeros.dtype == np.uint8
     if not target.has_tensor_cores or not levels or not is_aligned(x, matrix.weight):
         return False
-    most = MOST_COLUMNS[matrix.by_rows] if PARTS[x.dtype] == 1 else MOST_PARTS
-    if len(x) * PARTS[x.dtype] > most or matrix.rows > LARGEST_GRID * LINES:
+    most = MOST_COLUMNS[matrix.by_rows] if PARTS_OF_ROW[x.dtype] == 1 else MOST_PARTS
+    if len(x) * PARTS_OF_ROW[x.dtype] > most or matrix.rows > LARGEST_GRID * WARP_LINES:
         return False
     if matrix.by_rows:
         even = matrix.columns % STEP == 0 and matrix.columns * matrix.bits % 128 == 0
@@ -62,21 +70,21 @@ def suits_tensor_cores(target: Target, x: Array, matrix: Matrix) -> bool:
 
 def by_tensor_cores(target: Target, x: Array, matrix: Matrix) -> Array:
     """Return x [rows, K] times a matrix that ``suits_tensor_cores``."""
-    most = TILES[-1] if matrix.by_rows else most_tiles(matrix)
-    tiles = next((n for n in TILES if 8 * n >= len(x) * PARTS[x.dtype]), most)
+    most = TILES_PER_WARP[-1] if matrix.by_rows else most_tiles(matrix)
+    tiles = next((n for n in TILES_PER_WARP if 8 * n >= len(x) * PARTS_OF_ROW[x.dtype]), most)
     multiply = by_rows if matrix.by_rows else by_columns
     return multiply(target, x, matrix, min(tiles, most))
 
 
 def factors(target: Target, x: Array) -> Array:
     """Return x, or of float32 the parts of its rows."""
-    if PARTS[x.dtype] == 1:
+    if PARTS_OF_ROW[x.dtype] == 1:
         return x
     rows, columns = x.shape
-    parts = target.xp.empty((rows * PARTS[x.dtype], columns), BFLOAT16)
+    parts = target.xp.empty((rows * PARTS_OF_ROW[x.dtype], columns), BFLOAT16)
     launch = target.kernel("quantized/parts", "split")
     sizes = (np.int32(rows), np.int32(columns))
-    launch((*blocks(columns), rows), (THREADS,), (x, parts, *sizes))
+    launch((*blocks(columns), rows), (THREADS_PER_BLOCK,), (x, parts, *sizes))
     return parts
 
 
@@ -110,12 +118,12 @@ def step_of(matrix: Matrix) -> int | None:
 
 def most_tiles(matrix: Matrix) -> int:
     """Return how many tiles of columns of x there may be for a matrix [K, N]."""
-    return min(TILES[-1], MOST_SUMS // (matrix.per_word // 2))
+    return min(TILES_PER_WARP[-1], MOST_SUMS // (matrix.per_word // 2))
 
 
 def groups(x: Array, tiles: int) -> int:
     """Return how many blocks share the rows of x, next to each other: one reads for all."""
-    return -(-len(x) // (8 * tiles // PARTS[x.dtype]))
+    return -(-len(x) // (8 * tiles // PARTS_OF_ROW[x.dtype]))
 
 
 def by_rows(target: Target, x: Array, matrix: Matrix, tiles: int) -> Array:
@@ -131,11 +139,15 @@ def by_rows(target: Target, x: Array, matrix: Matrix, tiles: int) -> Array:
     macros = {"TILES": tiles, "K_BLOCK": block_of(matrix), "WHOLE": int(whole_chunks),
               "K_STEP": k_step if k_step < 2 else "k_step", "PADDED": int(zero_row > 0),
               "EARLY": int(matrix.constant), **matrix.macros(x)}  # fmt: skip
-    macros |= ALONE if tiles > 1 else {}
+    macros |= ALONE_MACRO if tiles > 1 else {}
     launch = target.kernel("quantized/nbits_mma", "tensor_product", **macros)
     sizes = (count, outer, matrix.columns, k_step, n_block, n_step, zero_row)
     arrays = (factors(target, x), matrix.weight, matrix.scales, pointer(matrix.zeros), y)
-    launch((groups(x, tiles), -(-outer // LINES)), (THREADS,), (*arrays, *map(np.int32, sizes)))
+    launch(
+        (groups(x, tiles), -(-outer // WARP_LINES)),
+        (THREADS_PER_BLOCK,),
+        (*arrays, *map(np.int32, sizes)),
+    )
     return y
 
 
@@ -145,8 +157,12 @@ def by_columns(target: Target, x: Array, matrix: Matrix, tiles: int) -> Array:
     k_block, k_step, n_block, n_step = matrix.places
     step = step_of(matrix)
     assert step is not None, "the matrix suits tensor cores"
-    across = -(-outer // (matrix.per_word * WORDS))
-    slices = 1 if across > SLICES // 2 else min(-(-SLICES // across), -(-inner // (step * WARPS)))
+    across = -(-outer // (matrix.per_word * WARP_WORDS))
+    slices = (
+        1
+        if across > SLICED_BLOCKS // 2
+        else min(-(-SLICED_BLOCKS // across), -(-inner // (step * WARPS_PER_BLOCK)))
+    )
     length = -(-inner // (slices * step)) * step
     slices = -(-inner // length)
     dtype = x.dtype if slices == 1 else np.dtype(np.float32)
@@ -154,18 +170,23 @@ def by_columns(target: Target, x: Array, matrix: Matrix, tiles: int) -> Array:
     side_by_side = is_aligned(*(a for a in (matrix.scales, matrix.zeros) if a is not None))
     macros = {"TILES": tiles, "STEP": step, "K_BLOCK": k_block if k_step else step,
               "N_BLOCK": n_block, "N_STEP": 1 if n_step == 1 and side_by_side else "n_step",
-              "Y": ELEMENTS[dtype], "EARLY": int(matrix.constant), **matrix.macros(x)}  # fmt: skip
-    macros |= ALONE if tiles > 1 else {}
+              "Y": SOURCE_TYPES[dtype], "EARLY": int(matrix.constant),
+              **matrix.macros(x)}  # fmt: skip
+    macros |= ALONE_MACRO if tiles > 1 else {}
     launch = target.kernel("quantized/nbits_mma_columns", "tensor_columns", **macros)
     arrays = (factors(target, x), matrix.weight, matrix.scales, pointer(matrix.zeros), y)
     sizes = (count, outer, inner, length, k_step, n_step)
-    launch((groups(x, tiles), across, slices), (WARPS * 32,), (*arrays, *map(np.int32, sizes)))
+    launch(
+        (groups(x, tiles), across, slices),
+        (WARPS_PER_BLOCK * 32,),
+        (*arrays, *map(np.int32, sizes)),
+    )
     return y[0] if slices == 1 else added(target, y, x.dtype)
 
 
 def added(target: Target, parts: Array, dtype: np.dtype[Any]) -> Array:
     """Return the sums of slices, in their order."""
     y = target.xp.empty(parts.shape[1:], dtype)
-    add = target.kernel("quantized/slices", "add_slices", T=ELEMENTS[dtype])
-    add(blocks(y.size), (THREADS,), (parts, y, np.int32(len(parts)), np.int64(y.size)))
+    add = target.kernel("quantized/slices", "add_slices", T=SOURCE_TYPES[dtype])
+    add(blocks(y.size), (THREADS_PER_BLOCK,), (parts, y, np.int32(len(parts)), np.int64(y.size)))
     return y

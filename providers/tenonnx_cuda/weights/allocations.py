@@ -9,11 +9,11 @@ from typing import Final
 from tenonnx.weights.storage import Storage, byte_size
 from tenonnx.weights.weight import Weight
 
+# Small stretches share an allocation of this size; one that is larger has its own.
 ALLOCATION_BYTES: Final = 64 << 20
-"""Small stretches share an allocation of this size; one that is larger has its own."""
 
-ALIGNMENT: Final = 256
-"""The alignment of stretches: cudaMalloc guarantees it, vector loads and tensor cores need it."""
+# The alignment of stretches: cudaMalloc guarantees it, vector loads and tensor cores need it.
+ALLOCATION_ALIGNMENT_BYTES: Final = 256
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def pack(stretches: Iterable[Stretch]) -> Iterator[Allocation]:
         if stretch.nbytes >= ALLOCATION_BYTES:
             yield Allocation(stretch.nbytes, ((0, stretch),))
             continue
-        start = -(-used // ALIGNMENT) * ALIGNMENT
+        start = -(-used // ALLOCATION_ALIGNMENT_BYTES) * ALLOCATION_ALIGNMENT_BYTES
         if start + stretch.nbytes > ALLOCATION_BYTES:
             yield Allocation(used, tuple(parts))
             parts, start = [], 0

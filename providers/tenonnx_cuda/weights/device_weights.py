@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from tenonnx_cuda.weights.sharing import Exchange
 
 
+# The name of threads that copy weights.
 UPLOAD: Final = "tenonnx-upload"
-"""The name of threads that copy weights."""
 
 
 class Extent:

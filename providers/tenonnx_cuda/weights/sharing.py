@@ -33,11 +33,11 @@ from tenonnx.weights.mapping import Mapping
 from tenonnx_cuda.platform import Block, Platform
 from tenonnx_cuda.weights.allocations import Allocation
 
+# Allocations that are worth a handle: smaller ones lie beside those of others in a page.
 LEAST_BYTES: Final = 1 << 20
-"""Allocations that are worth a handle: smaller ones lie beside those of others in a page."""
 
+# Bytes of a device's page, of which one that is opened elsewhere is a whole number.
 GRAIN: Final = 2 << 20
-"""Bytes of a device's page, of which one that is opened elsewhere is a whole number."""
 
 WAIT_SECONDS: Final = 60.0
 TURN_SECONDS: Final = 0.01

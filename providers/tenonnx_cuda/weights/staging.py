@@ -19,8 +19,8 @@ from tenonnx.weights.mapping import Mapping
 from tenonnx_cuda.platform import Block, Event, NDArray, Platform
 from tenonnx_cuda.weights.allocations import Stretch
 
+# Large enough that starting a transfer costs nothing beside it, small enough to pin.
 BUFFER_BYTES: Final = 32 << 20
-"""Large enough that starting a transfer costs nothing beside it, small enough to pin."""
 
 BUFFERS: Final = 2
 READERS: Final = 4
