@@ -14,7 +14,7 @@ import pytest
 from tenonnx import traits
 from tenonnx_array import TABLE
 from tenonnx_array.nonlinear import ACTIVATIONS
-from tenonnx_cpu.activation import CODES
+from tenonnx_cpu.activation import OPCODE_OF_NAME
 from tenonnx_cuda.elementwise.formulas import ENDINGS
 
 ROOT = Path(__file__).parents[1]
@@ -120,7 +120,7 @@ def test_activations_have_the_defaults_of_their_schema(name: str) -> None:
 
 def test_activations_have_one_name_in_numpy_numba_and_c() -> None:
     assert ACTIVATIONS.keys() == traits.ACTIVATIONS.keys()
-    assert CODES.keys() - {"Clip"} <= traits.ACTIVATIONS.keys()
+    assert OPCODE_OF_NAME.keys() - {"Clip"} <= traits.ACTIVATIONS.keys()
     assert ENDINGS.keys() - {"", "Clip", "GeluTanh"} <= traits.ACTIVATIONS.keys()
 
 

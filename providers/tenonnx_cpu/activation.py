@@ -13,7 +13,7 @@ from tenonnx_cpu.kernel_selection import Site
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-CODES: Final = {
+OPCODE_OF_NAME: Final = {
     "Clip": opcodes.CLIP,
     "Gelu": opcodes.GELU,
     "HardSigmoid": opcodes.HARD_SIGMOID,
@@ -27,8 +27,8 @@ CODES: Final = {
     "ThresholdedRelu": opcodes.THRESHOLDED_RELU,
 }
 
+# The parameters of the HardSigmoid that is in HardSwish.
 SWISH: Final = (1 / 6, 0.5)
-"""The parameters of the HardSigmoid that is in HardSwish."""
 
 
 class Activation(NamedTuple):
@@ -45,13 +45,13 @@ class Activation(NamedTuple):
     second: float = 0.0
 
 
-NONE: Final = Activation()
+NO_ACTIVATION: Final = Activation()
 
 
 def activation_of(site: Site) -> Activation | None:
     """Return what a node does to its first input, if it is an activation that kernels apply."""
     name = site.node.op_type
-    if site.node.domain or name not in CODES:
+    if site.node.domain or name not in OPCODE_OF_NAME:
         return None
     if name == "Clip":
         bounds = clip_bounds(site.node)
@@ -69,7 +69,7 @@ def named(name: str, given: Sequence[float] = ()) -> Activation | None:
         given = SWISH
     elif name != "Clip":
         given = parameters_of(name, given)
-    return Activation(CODES[name], *given[:2]) if name in CODES else None
+    return Activation(OPCODE_OF_NAME[name], *given[:2]) if name in OPCODE_OF_NAME else None
 
 
 def _activation(node: ir.Node, walk: Walk[Any]) -> Activation | str:
@@ -77,5 +77,5 @@ def _activation(node: ir.Node, walk: Walk[Any]) -> Activation | str:
     return "kernels do not apply it with its parameters" if made is None else made
 
 
-ACTIVATION: Final = Part("activation", tuple(CODES), _activation)
-"""The last operation of anchors on their results."""
+# The last operation of anchors on their results.
+ACTIVATION_PART: Final = Part("activation", tuple(OPCODE_OF_NAME), _activation)

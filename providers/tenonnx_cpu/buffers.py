@@ -19,16 +19,16 @@ NDArray: TypeAlias = np.ndarray[Any, Any]
 Buffer: TypeAlias = tuple[NDArray, tuple[int, int]]
 """Memory; where an aligned array begins in it, and how many bytes it has."""
 
-SMALL = 32 << 10
-"""Bytes below which the allocator keeps memory itself."""
+# Bytes below which the allocator keeps memory itself.
+MIN_POOLED_BYTES = 32 << 10
 
-KEPT = 128 << 20
-"""Bytes at most that a thread keeps, in use or not."""
+# Bytes at most that a thread keeps, in use or not.
+MAX_POOLED_BYTES = 128 << 20
 
+# Bytes to give back that are worth a fraction of a millisecond.
 MUCH = 1 << 20
-"""Bytes to give back that are worth a fraction of a millisecond."""
 
-ALIGNMENT = 64
+BUFFER_ALIGNMENT_BYTES = 64
 F32 = np.dtype(np.float32)
 
 
@@ -57,10 +57,10 @@ class _Pool(threading.local):
                     buffers.append(buffers.pop(-back))
                 return memory, made
         memory = np.empty(size, np.uint8)
-        made = -memory.ctypes.data % ALIGNMENT, size
-        if self.bytes + size > KEPT:
+        made = -memory.ctypes.data % BUFFER_ALIGNMENT_BYTES, size
+        if self.bytes + size > MAX_POOLED_BYTES:
             self.drop_idle()
-        if self.bytes + size <= KEPT:
+        if self.bytes + size <= MAX_POOLED_BYTES:
             self.buffers.append((memory, made))
             self.bytes += size
         return memory, made
@@ -69,7 +69,7 @@ class _Pool(threading.local):
         """Forget what nobody uses; if that frees less than half, what is in use, too."""
         self.buffers = [each for each in self.buffers if sys.getrefcount(each[0]) >= IDLE]
         self.bytes = sum(made[1] for _, made in self.buffers)
-        if self.bytes > KEPT // 2:
+        if self.bytes > MAX_POOLED_BYTES // 2:
             self.buffers, self.bytes = [], 0
 
 
@@ -81,8 +81,8 @@ def _references_when_idle() -> int:
 
 
 IDLE = _references_when_idle()
+# Whether a reference count says that an array is in no use.
 COUNTED = getattr(sys, "_is_gil_enabled", lambda: True)() and hasattr(sys, "getrefcount")
-"""Whether a reference count says that an array is in no use."""
 
 _pool = _Pool()
 
@@ -118,9 +118,9 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any] = F32) -> NDArray:
     """Return a new C-contiguous array, with anything in it; aligned to a cache line if large."""
     count = math.prod(shape)
     nbytes = count * dtype.itemsize
-    if nbytes < SMALL or not COUNTED:
+    if nbytes < MIN_POOLED_BYTES or not COUNTED:
         return np.empty(shape, dtype)
-    memory, (start, _) = _pool.take(size_class(nbytes + ALIGNMENT))
+    memory, (start, _) = _pool.take(size_class(nbytes + BUFFER_ALIGNMENT_BYTES))
     return np.ndarray(shape, dtype, memory, start)
 
 
@@ -136,8 +136,8 @@ def frozen(array: NDArray) -> NDArray:
     return array
 
 
+# Bytes for kernels in place of an array that they do not read.
 UNREAD = frozen(np.zeros(8, np.uint8))
-"""Bytes for kernels in place of an array that they do not read."""
 
 
 def is_half(dtype: np.dtype[Any]) -> bool:

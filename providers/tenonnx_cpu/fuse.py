@@ -19,29 +19,29 @@ if TYPE_CHECKING:
 
     from tenonnx.planning.compound import Compound
 
+# Chains from one byte to another: any other fusion would take a part of one.
 LOOKED_UP = 10
-"""Chains from one byte to another: any other fusion would take a part of one."""
 
+# Several anchors as one kernel, which would each be taken with what follows it.
 PATTERN = 20
-"""Several anchors as one kernel, which would each be taken with what follows it."""
 
+# Between codes: a fusion of floats would take the node, and leave its bytes to be widened.
 QUANTIZED = 30
-"""Between codes: a fusion of floats would take the node, and leave its bytes to be widened."""
 
+# Products with chosen matrices: attention takes such a product with all that is made of it.
 CHOSEN = 40
-"""Products with chosen matrices: attention takes such a product with all that is made of it."""
 
+# Two anchors of which the second alone reads the first: each would be taken with what follows.
 PAIRED = 45
-"""Two anchors of which the second alone reads the first: each would be taken with what follows."""
 
+# Products with a widened matrix: an anchor takes a bias and an activation besides.
 WIDENED = 60
-"""Products with a widened matrix: an anchor takes a bias and an activation besides."""
 
+# Sums and their normalizations: an anchor adds as it stores, which spares a pass, not a part.
 RESIDUAL = 70
-"""Sums and their normalizations: an anchor adds as it stores, which spares a pass, not a part."""
 
+# Regions of elementwise nodes: what nothing else took.
 ELEMENTWISE = 80
-"""Regions of elementwise nodes: what nothing else took."""
 
 
 class Scope(AnyScope):

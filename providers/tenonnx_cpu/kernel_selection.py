@@ -115,8 +115,8 @@ def on_host(tensor: Any) -> NDArray:
 
 Specialization: TypeAlias = Callable[[Site, Call], Call | None]
 
+# By domain and operator; in force at every version, so one that depends on it must look.
 SPECIALIZATIONS: dict[tuple[str, str], Specialization] = {}
-"""By domain and operator; in force at every version, so one that depends on it must look."""
 
 
 def specialize(*names: str, domain: str = "") -> Callable[[Specialization], Specialization]:

@@ -9,6 +9,7 @@ from typing import Final
 from tenonnx_cpu.listing import LISTING
 
 QUANTIZED: Final = ("Quantize", "Dequantize", "QLinear")
+# Modules about nodes beside operators whose names begin so; nothing for other graphs.
 BESIDE: Final = {
     **dict.fromkeys(["int8.dense", "int8.pooling", "int8.pairs", "int8.conv"], QUANTIZED),
     "matmul.experts": ("Gather",),
@@ -16,7 +17,6 @@ BESIDE: Final = {
     "ml.categories": ("Gather",),
     "ml.columns": ("LabelEncoder", "OneHotEncoder"),
 }
-"""Modules about nodes beside operators whose names begin so; nothing for other graphs."""
 
 
 def _by_operator() -> dict[tuple[str, str], list[str]]:
@@ -28,14 +28,14 @@ def _by_operator() -> dict[tuple[str, str], list[str]]:
     return found
 
 
-MODULES = _by_operator()
-"""By domain and operator."""
+# By domain and operator.
+MODULES_OF_OPERATOR = _by_operator()
 
 
 def import_for(operators: Iterable[tuple[str, str]]) -> None:
     """Import the modules that do something about some operators."""
     found = set(operators)
-    names = {module for operator in found for module in MODULES.get(operator, ())}
+    names = {module for operator in found for module in MODULES_OF_OPERATOR.get(operator, ())}
     for name in names:
         beside = BESIDE.get(name)
         if beside and not any(op_type.startswith(beside) for _, op_type in found):

@@ -8,11 +8,11 @@ from typing import Final
 log = logging.getLogger("tenonnx")
 
 BF16: Final = "bf16"
+# Values of the provider's option, the default first.
 PRECISIONS: Final = ("model", BF16)
-"""Values of the provider's option, the default first."""
 
+# onnxruntime's entry of a session's configuration that asks for bfloat16.
 FAST_PRODUCTS: Final = "mlas.enable_gemm_fastmath_arm64_bfloat16"
-"""onnxruntime's entry of a session's configuration that asks for bfloat16."""
 
 _warned: list[bool] = []
 

@@ -24,7 +24,7 @@ from tenonnx_cpu.jit.runtime import (
     warm_up,
 )
 from tenonnx_cpu.precision import BF16, FAST_PRODUCTS, PRECISIONS, warn_of_precision
-from tenonnx_cpu.threading_config import THREADS, heed, most_threads
+from tenonnx_cpu.threading_config import SESSION_THREADS, heed, most_threads
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
     from tenonnx_cpu.kernel_selection import Site
 
 
+# Transforms that would copy weights for what kernels do without.
 DECLINED_COMPILED = {
     "conv-batchnorm": "factors are applied as the result is stored, and need no other weights",
 }
-"""Transforms that would copy weights for what kernels do without."""
 
+# Transforms that gain nothing where nobody compiles kernels.
 DECLINED_PLAIN = {
     "attention": "numpy takes as many passes for the operator as for the nodes it stands for",
 }
-"""Transforms that gain nothing where nobody compiles kernels."""
 
 
+# Elements of a constant that takes part in arithmetic on shapes.
 LARGEST_SHAPE = 256
-"""Elements of a constant that takes part in arithmetic on shapes."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class CPUExecutionProvider(ArrayProvider):
 
         Without graph optimizations none are: observers then see what every node computes.
         """
-        THREADS.set(self.threads)
+        SESSION_THREADS.set(self.threads)
         heed(self.session_options)
         if not has_kernels():
             _ = self.narrows  # says that it does not
@@ -228,7 +228,7 @@ class CPUExecutionProvider(ArrayProvider):
 
     def reopened(self) -> str | None:
         """Ask for the kernels again, and return what is said when steps are compiled."""
-        THREADS.set(self.threads)
+        SESSION_THREADS.set(self.threads)
         heed(self.session_options)
         token = ASKING.set(self._demand)
         try:

@@ -11,11 +11,11 @@ from tenonnx_cpu.fuse import Scope
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-MOST = 256
-"""Nodes that a subgraph has at most."""
+# Nodes that a subgraph has at most.
+MAX_SUBGRAPH_NODES = 256
 
-PATIENCE = 16
-"""Ends in a row that need not fit before no further ones are tried."""
+# Ends in a row that need not fit before no further ones are tried.
+MAX_MISFITS = 16
 
 
 def find_subgraph(
@@ -57,7 +57,7 @@ def find_subgraph(
     # There may be no end of nodes, and each try is dear: a row of misfits is the end of trying.
     largest, misfits = None, 0
     for last in ends:
-        if misfits == PATIENCE or (subgraph := _upstream(last, scope, free)) is None:
+        if misfits == MAX_MISFITS or (subgraph := _upstream(last, scope, free)) is None:
             break  # what depends on this one depends on as many
         largest, misfits = (subgraph, 0) if will_do(subgraph) else (largest, misfits + 1)
     return largest
@@ -78,7 +78,7 @@ def _meetings(
     outside: dict[ir.Value, None] = {}
     seen = {start} if free(start) else set()
     queue = [(scope.position(node), node) for node in seen]
-    while queue and len(seen) < MOST:
+    while queue and len(seen) < MAX_SUBGRAPH_NODES:
         _, node = heapq.heappop(queue)
         read = [v for v in node.inputs if v is not None and not free(v.producer())]
         if not outside.keys() >= set(read):
@@ -135,7 +135,7 @@ def _ordered(last: ir.Node, free: Callable[[ir.Node | None], bool]) -> list[ir.N
         if ready:
             order[node] = None
         elif node not in entered:
-            if len(entered) == MOST:
+            if len(entered) == MAX_SUBGRAPH_NODES:
                 return None
             entered.add(node)
             stack.append((node, True))

@@ -16,21 +16,21 @@ from tenonnx.cores import available_cores
 if TYPE_CHECKING:
     from tenonnx.options import SessionOptions
 
-THREADS: ContextVar[int] = ContextVar("tenonnx_threads", default=1)
-"""The number of threads of the session being compiled, for parts that lie far from its provider."""
+# The number of threads of the session being compiled, for parts that lie far from its provider.
+SESSION_THREADS: ContextVar[int] = ContextVar("tenonnx_threads", default=1)
 
+# Tasks of a loop for each thread that shares it.
 TASKS = 4
-"""Tasks of a loop for each thread that shares it."""
 
-LONGEST = 1 << 22
-"""The work of a task in elements, if there is a choice: some milliseconds."""
+# The work of a task in elements, if there is a choice: some milliseconds.
+MAX_TASK_ELEMENTS = 1 << 22
 
-PATIENCE = 0.001
-"""Seconds for which an idle thread looks for work before it sleeps, unless a session says else."""
+# Seconds for which an idle thread looks for work before it sleeps, unless a session says else.
+SPIN_SECONDS = 0.001
 
 SPINNING, DURATION = "session.intra_op.allow_spinning", "session.intra_op.spin_duration_us"
 
-_patience = PATIENCE
+_patience = SPIN_SECONDS
 _followers: list[Callable[[float], None]] = []
 
 
@@ -50,7 +50,7 @@ def heed(options: SessionOptions) -> None:
     elif duration:
         set_patience(int(duration) / 1e6)
     elif spinning:
-        set_patience(PATIENCE)
+        set_patience(SPIN_SECONDS)
 
 
 def follow(follower: Callable[[float], None]) -> None:
@@ -66,7 +66,7 @@ def shared_out(units: int, work: int, enough: int, threads: int) -> tuple[int, i
     several tasks a thread, so that none waits for the slowest at the end. No task is so long that
     a run could not be stopped soon.
     """
-    most = max(1, units * LONGEST // max(work, LONGEST))
+    most = max(1, units * MAX_TASK_ELEMENTS // max(work, MAX_TASK_ELEMENTS))
     if threads == 1 or units < 2 or work < enough:
         return min(units, most), 1
     return max(1, min(most, units // (TASKS * threads))), threads

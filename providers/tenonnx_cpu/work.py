@@ -11,15 +11,15 @@ from tenonnx.traits import COSTLY
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-OPEN = 32
-"""The assumed size of an unknown dimension."""
+# The assumed size of an unknown dimension.
+ASSUMED_SIZE = 32
 
+# In the names of operators that take numpy several passes; see ``COSTLY``, too.
 FAMILIES = ("Attention", "Gelu", "Normalization", "Softmax")
-"""In the names of operators that take numpy several passes; see ``COSTLY``, too."""
 FUNCTION = 8.0
 
+# The cost of a multiplication and addition in BLAS, relative to a pass over an element.
 PRODUCT = 1 / 16
-"""The cost of a multiplication and addition in BLAS, relative to a pass over an element."""
 
 BLAS = frozenset({"Gemm", "MatMul"})
 
@@ -35,7 +35,7 @@ def work_of(node: ir.Node) -> float:
         work += products * (PRODUCT if node.op_type in BLAS else 1.0)
     elif node.op_type in BLAS:
         given = node.inputs[0].shape if node.inputs[0] is not None else None
-        work += PRODUCT * result * (_size(given[-1]) if given else OPEN)
+        work += PRODUCT * result * (_size(given[-1]) if given else ASSUMED_SIZE)
     return max(1.0, work)
 
 
@@ -57,9 +57,9 @@ def _rank(value: ir.Value) -> int:
 
 def _elements(value: ir.Value) -> float:
     if value.shape is None:
-        return float(OPEN)
+        return float(ASSUMED_SIZE)
     return math.prod((float(_size(each)) for each in value.shape), start=1.0)
 
 
 def _size(dimension: object) -> int:
-    return dimension if isinstance(dimension, int) else OPEN
+    return dimension if isinstance(dimension, int) else ASSUMED_SIZE

@@ -10,7 +10,7 @@ from running import Watch, floats, session
 from scipy import special
 
 from models import node
-from tenonnx_cpu.matmul.product import GEMM, GEMV, product, request
+from tenonnx_cpu.matmul.product import GEMM_OF_KIND, GEMV, product, request
 
 FUNCTIONS: dict[str, Any] = {
     "none": lambda z: z,
@@ -30,7 +30,7 @@ SHAPES = [(1, 40, 70), (5, 33, 31), (64, 100, 96), (130, 96, 64)]
 def test_one_step(
     name: str, rows: int, depth: int, columns: int, form: str, threads: int, monkeypatch: Any
 ) -> None:
-    kernels = [Watch(kernel, monkeypatch) for kernel in (GEMM["f32"], GEMV["f32"])]
+    kernels = [Watch(kernel, monkeypatch) for kernel in (GEMM_OF_KIND["f32"], GEMV["f32"])]
     x, w, b = floats(rows, depth), floats(depth, columns, seed=1) / 8, floats(columns, seed=2)
     weights = {"w": w.T.copy() if form == "turned" else w, "b": b}
     if form in ("Gemm", "turned"):

@@ -11,7 +11,7 @@ from running import BF16, Watch, floats, narrow, require_kernels, session
 from windows_oracle import convolve
 
 from models import node
-from tenonnx_cpu.conv.select import TILES
+from tenonnx_cpu.conv.select import CONV_TILES
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.matmul.bfloat16 import GEMM_TILES
 
@@ -60,7 +60,7 @@ def expected(case: Case, x: Any, w: Any, b: Any) -> tuple[Any, Any]:
 def test_factors_are_rounded_and_sums_are_not(
     case: Case, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kernel = Watch(TILES, monkeypatch)
+    kernel = Watch(CONV_TILES, monkeypatch)
     x, w = floats(*case.x), floats(case.rows, case.x[1], *case.kernel, seed=1)
     b = floats(case.rows, seed=2)
     places = {
@@ -81,7 +81,7 @@ def test_factors_are_rounded_and_sums_are_not(
 def test_channels_are_last_between_convolutions(
     threads: int, activation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kernel = Watch(TILES, monkeypatch)
+    kernel = Watch(CONV_TILES, monkeypatch)
     shapes = {"u": (70, 40, 1, 1), "v": (70, 70, 3, 3), "w": (35, 70, 1, 1)}
     weights = {
         name: floats(*shape, seed=n, scale=0.1) for n, (name, shape) in enumerate(shapes.items())

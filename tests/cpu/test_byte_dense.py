@@ -11,7 +11,7 @@ from test_byte_products import KINDS, TYPES, bytes_of, exact, rounded
 
 from models import node
 from tenonnx_cpu.int8.pairs import ADD, MULTIPLY
-from tenonnx_cpu.int8.product import GEMM
+from tenonnx_cpu.int8.product import BYTE_GEMM
 from tenonnx_cpu.norm.norms import SOFTMAX
 
 # Scales are powers of two, so that nothing but the last rounding rounds.
@@ -36,7 +36,7 @@ def dense(dtype: Any, form: str, depth: int, columns: int) -> dict[str, Any]:
 def test_product_with_a_matrix_between_codes(
     dtype: Any, form: str, tail: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kernel = Watch(GEMM, monkeypatch)
+    kernel = Watch(BYTE_GEMM, monkeypatch)
     given, x = dense(dtype, form, 24, 51), bytes_of((2, 7, 24), dtype)
     real = exact(x, given["w"], 5, int(given["wz"].flat[0])) * np.float64(XS) * given["ws"]
     nodes = [node("DequantizeLinear", "x xs xz", "xf")]
@@ -68,7 +68,7 @@ def test_product_with_a_matrix_between_codes(
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_product_of_two_codes(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = Watch(GEMM, monkeypatch)
+    kernel = Watch(BYTE_GEMM, monkeypatch)
     a, b = bytes_of((2, 3, 40, 16), dtype), bytes_of((2, 3, 44, 16), dtype, 1)
     given = {"as": XS, "az": np.array(5, dtype), "bs": WS, "bz": np.array(3, dtype)}
     given |= {"ys": YS, "yz": np.array(1, dtype)}

@@ -8,7 +8,7 @@ from onnx import TensorProto
 from running import Watch, captures, run, session
 
 from models import node
-from tenonnx_cpu.int8.product import GEMM
+from tenonnx_cpu.int8.product import BYTE_GEMM
 from tenonnx_cpu.int8.quantizing import BY_RANGE, DEQUANTIZE, QUANTIZE
 from tenonnx_cpu.jit.code import code_object
 
@@ -44,7 +44,7 @@ def exact(a: Any, b: Any, a_zero: Any = 0, b_zero: Any = 0) -> Any:
 def test_sums_are_exact(
     shape: Any, a_type: Any, b_type: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kernel = Watch(GEMM, monkeypatch)
+    kernel = Watch(BYTE_GEMM, monkeypatch)
     rows, depth, columns = shape
     a, b = bytes_of((rows, depth), a_type), bytes_of((depth, columns), b_type, 1)
     given = {"az": np.array(7, a_type), "bz": bytes_of(columns, b_type, 2)}
@@ -59,7 +59,7 @@ def test_sums_are_exact(
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("shapes", [((2, 3, 17, 40), (2, 3, 40, 36)), ((3, 5, 8), (2, 1, 8, 33))])
 def test_sums_of_stacks(shapes: Any, turned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = Watch(GEMM, monkeypatch)
+    kernel = Watch(BYTE_GEMM, monkeypatch)
     a, b = bytes_of(shapes[0], np.int8), bytes_of(shapes[1], np.uint8, 1)
     kinds = {"a": TensorProto.INT8, "b": TensorProto.UINT8, "y": TensorProto.INT32}
     given = {"az": np.int8(-9), "bz": np.uint8(130)}
@@ -76,7 +76,7 @@ def test_sums_of_stacks(shapes: Any, turned: bool, monkeypatch: pytest.MonkeyPat
 
 
 def test_extreme_bytes_do_not_saturate(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = Watch(GEMM, monkeypatch)
+    kernel = Watch(BYTE_GEMM, monkeypatch)
     a, b = np.full((20, 4096), 255, np.uint8), np.full((4096, 64), -128, np.int8)
     b[:, ::2] = 127
     kinds = {"a": TensorProto.UINT8, "y": TensorProto.INT32}
@@ -86,7 +86,7 @@ def test_extreme_bytes_do_not_saturate(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_zero_point_per_row_is_left_to_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = Watch(GEMM, monkeypatch)
+    kernel = Watch(BYTE_GEMM, monkeypatch)
     a, b = bytes_of((4, 8), np.uint8), bytes_of((8, 40), np.uint8, 1)
     given = {"b": b, "az": np.array([1, 2, 3, 4], np.uint8)}
     kinds = {"a": TensorProto.UINT8, "y": TensorProto.INT32}
@@ -106,7 +106,7 @@ def rounded(real: Any, zero: Any) -> Any:
 def test_products_as_bytes(
     dtype: Any, per_column: bool, columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kernel = Watch(GEMM, monkeypatch)
+    kernel = Watch(BYTE_GEMM, monkeypatch)
     a, b = bytes_of((31, 50), dtype), bytes_of((50, columns), np.int8, 1)
     # Powers of two, so that nothing but the last rounding rounds.
     scale = np.full(columns, 2.0**-6, np.float32) if per_column else np.array(2.0**-6, np.float32)
@@ -136,7 +136,7 @@ def test_products_as_bytes(
 
 @pytest.mark.parametrize("with_bias", [False, True])
 def test_products_as_real_numbers(with_bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = Watch(GEMM, monkeypatch)
+    kernel = Watch(BYTE_GEMM, monkeypatch)
     a, b = bytes_of((9, 40), np.uint8), bytes_of((40, 70), np.uint8, 1)
     rng = np.random.default_rng(0)
     given = {
@@ -206,7 +206,7 @@ def test_dynamic_codes_of_an_infinite_range_are_numpys() -> None:
 
 
 def test_product_with_dynamic_codes(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = Watch(GEMM, monkeypatch)
+    kernel = Watch(BYTE_GEMM, monkeypatch)
     x, b = (
         np.random.default_rng(0).standard_normal((17, 48), np.float32),
         bytes_of((48, 70), np.int8),

@@ -134,9 +134,9 @@ def test_expanded_band_by_band(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """Lines that two bands see are kept, and windows may see padding alone."""
-    both, panel = Watch(EXPANDED, monkeypatch), expanded.PANEL
-    monkeypatch.setattr(expanded, "BAND", panel * 17 * ((lines - 1) * stride + kernel))
-    monkeypatch.setattr(expanded, "LONGEST", 1 << 17)
+    both, panel = Watch(EXPANDED, monkeypatch), expanded.PANEL_CHANNELS
+    monkeypatch.setattr(expanded, "MAX_BAND_FLOATS", panel * 17 * ((lines - 1) * stride + kernel))
+    monkeypatch.setattr(expanded, "MAX_TASK_PRODUCTS", 1 << 17)
     expanded.expanded_layout.cache_clear()
     x, w, b = floats(2, 6, 23, 17), floats(43, 6, 1, 1, seed=1), floats(43, seed=2)
     v, c = floats(43, 1, kernel, kernel, seed=3), floats(43, seed=4)

@@ -10,7 +10,7 @@ from onnx import TensorProto
 from running import Watch, floats, run
 
 from models import node
-from tenonnx_cpu.elementwise.program import RUN
+from tenonnx_cpu.elementwise.program import RUN_PROGRAM
 
 SHAPES = [(5, 96), (2, 7, 100), (1, 20, 31, 33), (2, 3, 4, 5, 60)]
 NORM = [node("BatchNormalization", "x gain shift mean var", "y", epsilon=1e-3)]
@@ -33,7 +33,7 @@ def normalized(x: Any, gain: Any, shift: Any, mean: Any, var: Any) -> Any:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("threads", [1, 4])
 def test_batch_normalization(shape: Any, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = Watch(RUN, monkeypatch)
+    kernel = Watch(RUN_PROGRAM, monkeypatch)
     x, weights = floats(*shape), statistics(shape[1])
     y = run(NORM, {"x": x}, "y", weights, threads=threads)
     assert kernel.calls == 1
@@ -61,7 +61,7 @@ def test_batch_normalization_of_what_the_kernel_does_not_take() -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_prelu(shape: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = Watch(RUN, monkeypatch)
+    kernel = Watch(RUN_PROGRAM, monkeypatch)
     x = floats(*shape)
     slope = floats(shape[1], *(1,) * (len(shape) - 2), seed=1)
     y = run([node("PRelu", "x slope", "y")], {"x": x}, "y", {"slope": slope})

@@ -19,8 +19,8 @@ ML = "ai.onnx.ml"
 def test_columns_are_encoded_as_one_by_one(
     rows: int, chosen: tuple[int, ...], is_hot: bool, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(columns, "AT_ONCE", 15)
-    monkeypatch.setattr(columns, "FEW", few)
+    monkeypatch.setattr(columns, "WORDS_PER_CHECK", 15)
+    monkeypatch.setattr(columns, "MAX_DICTIONARY_WORDS", few)
     x = np.random.default_rng(0).choice(["a", "b", "c", "?"], (rows, 3))
     nodes, weights = [], {}
     for number, place in enumerate(chosen):

@@ -46,12 +46,12 @@ def test_a_loop_over_points_is_one_call(
     kind: int, rows: int, points: int, features: int, threads: int, monkeypatch: Any
 ) -> None:
     dtype = np.dtype(np.float32 if kind == FLOAT else np.float64)
-    monkeypatch.setattr(distances, "ENOUGH", 1)
+    monkeypatch.setattr(distances, "MIN_DIFFERENCES_PER_THREAD", 1)
     x, at = 100 + floats(rows, features).astype(dtype), 100 + floats(points, features).astype(dtype)
     x[0] = at[-1]
     one = session(nearest(kind, at), threads=threads)
     assert "matched 1 distances" in " ".join(notes(one, "pairwise-distances"))
-    watched = Watch(distances.KERNELS[dtype], monkeypatch)
+    watched = Watch(distances.DISTANCE_KERNELS[dtype], monkeypatch)
     expected = np.square(x[:, None].astype(float) - at).sum(-1)
     for _ in range(4):
         (found,) = one.run(None, {"x": x})

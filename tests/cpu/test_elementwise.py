@@ -16,7 +16,7 @@ from models import node
 from tenonnx_cpu import subgraph
 from tenonnx_cpu.elementwise.kernels import opcodes
 from tenonnx_cpu.elementwise.program import (
-    RUN,
+    RUN_PROGRAM,
     Line,
     Program,
     ProgramCall,
@@ -30,7 +30,7 @@ SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e30, -1e30, 1e-30, 90, 
 
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Watch:
-    return Watch(RUN, monkeypatch)
+    return Watch(RUN_PROGRAM, monkeypatch)
 
 
 def sigmoid(x: Any) -> Any:
@@ -80,7 +80,7 @@ def test_special_values_are_numpys(
     one = session(nodes, {"x": SPECIAL}, "z")
     fused = one.run(None, {"x": SPECIAL})[0]
     assert kernel.calls == 1
-    monkeypatch.setattr(RUN, "run", None)
+    monkeypatch.setattr(RUN_PROGRAM, "run", None)
     plain = one.run(None, {"x": SPECIAL})[0]
     np.testing.assert_allclose(fused, plain, rtol=1e-6, atol=1e-38)
 

@@ -12,7 +12,7 @@ from running import Watch, floats, require_kernels, session
 
 import tenonnx
 from models import INT64, node
-from tenonnx_cpu.matmul.product import GEMM, GEMV
+from tenonnx_cpu.matmul.product import GEMM_OF_KIND, GEMV
 from tenonnx_cpu.quantized import mixtures, routed
 
 require_kernels()
@@ -40,7 +40,7 @@ def layer(choose: str, is_left: bool, places: np.ndarray[Any, Any]) -> tuple[Any
 @pytest.mark.parametrize("rows", [1, 3, 40])
 def test_products(choose: str, is_left: bool, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     places = np.random.default_rng(2).integers(-COUNT, COUNT, rows)
-    watches = [Watch(kernel["f32"], monkeypatch) for kernel in (GEMV, GEMM)]
+    watches = [Watch(kernel["f32"], monkeypatch) for kernel in (GEMV, GEMM_OF_KIND)]
     done, feeds = layer(choose, is_left, places)
     (found,) = done.run(None, feeds)
     calls = sum(watch.calls for watch in watches)
@@ -52,7 +52,7 @@ def test_products(choose: str, is_left: bool, rows: int, monkeypatch: pytest.Mon
 
 
 def test_no_matrix_is_copied() -> None:
-    for kernel in (GEMV, GEMM):
+    for kernel in (GEMV, GEMM_OF_KIND):
         kernel["f32"].compile()
     done, feeds = layer("GatherND", True, np.arange(40) % COUNT)
     for _ in range(3):  # the first of which import, and make memory that is kept
@@ -114,7 +114,7 @@ def test_mixtures(name: str, fusion: int, rows: int, monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patch:
         patch.setenv("TENONNX_JIT", "0")
         (expected,) = session(*given, domains={"com.microsoft": 1}).run(None, feeds)
-    monkeypatch.setattr(routed, "MOST", 0)
+    monkeypatch.setattr(routed, "MAX_ROWS_PER_EXPERT", 0)
     taken = 0
     plain = mixtures.matmul_q if name == "QMoE" else mixtures.product
 

@@ -16,8 +16,8 @@ STRING, INT32, UINT32 = 8, 6, 12
 @pytest.mark.parametrize("positive", [0, 1])
 @pytest.mark.parametrize("at_once", [3, 1 << 16])
 def test_hashes_are_numpys(positive: int, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hashing, "AT_ONCE", at_once)
-    watched = [Watch(kernel, monkeypatch) for kernel in (hashing.MURMUR3, hashing.WORDS)]
+    monkeypatch.setattr(hashing, "KEYS_PER_CHECK", at_once)
+    watched = [Watch(kernel, monkeypatch) for kernel in (hashing.MURMUR3, hashing.MURMUR3_WORDS)]
     words = np.array([["", "a", "ab"], ["abcd", "abcdefghi", "été"], ["x" * 99, "€", "😀"]], object)
     layer = node(
         "MurmurHash3", "x", "y", domain="com.microsoft", seed=-5 & 0xFFFFFFFF, positive=positive

@@ -12,8 +12,8 @@ import tenonnx
 from models import INT64, node
 from tenonnx_array.index import gather_elements, gather_nd
 from tenonnx_array.scatter import scatter_elements, scatter_nd
-from tenonnx_cpu.data_movement.indexed import ELEMENTS as PICK
-from tenonnx_cpu.data_movement.indexed import SLICES
+from tenonnx_cpu.data_movement.indexed import MOVE_ELEMENTS as PICK
+from tenonnx_cpu.data_movement.indexed import MOVE_SLICES
 
 require_kernels()
 
@@ -112,7 +112,7 @@ def test_slices_of_any_type(dtype: Any, depth: int, monkeypatch: pytest.MonkeyPa
     x = drawn((20, 30, 7), dtype)
     lengths = np.array(x.shape[:depth])
     at = np.random.default_rng(1).integers(-lengths, lengths, (5, 9, depth))
-    watch = Watch(SLICES, monkeypatch)
+    watch = Watch(MOVE_SLICES, monkeypatch)
     found = found_by("GatherND", [x, at], dtype, 2)
     assert watch.calls
     np.testing.assert_array_equal(found, gather_nd(np, x, at))

@@ -10,7 +10,7 @@ from windows_oracle import convolve
 
 from models import node
 from tenonnx_cpu.conv.layout_assignment import SUITED
-from tenonnx_cpu.conv.pixels import PANEL
+from tenonnx_cpu.conv.pixels import PANEL_CHANNELS
 from tenonnx_cpu.conv.select import CHANNELS, CONV, DEPTHWISE, PIXELS, WINOGRAD
 from tenonnx_cpu.jit.runtime import JitKernel
 
@@ -124,7 +124,7 @@ def kernel_of(case: Case) -> JitKernel:
     kernels = (
         (ALONE, DEPTHWISE), (SIDE_BY_SIDE, CHANNELS if SUITED else DEPTHWISE),
         (TILED, WINOGRAD), (SINGLE, PIXELS),
-        (FEW_PLACES, PIXELS if 2 * case.rows >= PANEL else CONV),
+        (FEW_PLACES, PIXELS if 2 * case.rows >= PANEL_CHANNELS else CONV),
     )  # fmt: skip
     return next((kernel for cases, kernel in kernels if case in cases), CONV)
 

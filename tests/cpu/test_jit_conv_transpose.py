@@ -13,7 +13,7 @@ from running import Watch, floats, run, session
 from models import node
 from tenonnx_array.conv_transpose import conv_transpose
 from tenonnx_cpu.conv.phases import phases_of
-from tenonnx_cpu.conv.transposed import INTERLEAVE, WHOLE
+from tenonnx_cpu.conv.transposed import CONV_TRANSPOSED, INTERLEAVE
 
 ALONG = st.fixed_dictionaries(
     {
@@ -87,7 +87,7 @@ def test_padding_by_rule_over_many_lines(
 
 
 def test_norm_and_activation_are_one_step_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = Watch(WHOLE, monkeypatch)
+    kernel = Watch(CONV_TRANSPOSED, monkeypatch)
     x, w, b = floats(1, 24, 17, 19), floats(24, 5, 2, 2, seed=1), floats(5, seed=2)
     gain, shift, mean, spread = (floats(5, seed=n) for n in range(3, 7))
     nodes = [

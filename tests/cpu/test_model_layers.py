@@ -45,7 +45,7 @@ def lstm_step(x: Any, h: Any, c: Any, w: Any, r: Any, b: Any) -> tuple[Any, Any]
 @pytest.mark.parametrize(("batch", "n"), [(1, 5), (3, 32), (17, 40)])
 @pytest.mark.parametrize("threads", [1, 4])
 def test_lstm_against_float64(batch: int, n: int, threads: int, watch: Any) -> None:
-    watched = watch(recurrent.RUN)
+    watched = watch(recurrent.RUN_LAYER)
     x, w, r = floats(30, batch, 6), floats(1, 4 * n, 6, scale=0.4), floats(1, 4 * n, n, scale=0.2)
     b = floats(1, 8 * n, seed=5)
     nodes = [node("LSTM", "x w r b", "y h c", hidden_size=n)]
@@ -92,7 +92,7 @@ def test_recurrent_layers_are_numpys(
         operator, inputs, outputs, direction=direction, layout=layout, hidden_size=n, **more
     )
     one = session([layer], feeds, outputs, weights, threads=threads)
-    compare(one, feeds, recurrent.RUN, monkeypatch)
+    compare(one, feeds, recurrent.RUN_LAYER, monkeypatch)
 
 
 @pytest.mark.parametrize("after", [0, 1])
@@ -102,7 +102,7 @@ def test_layers_without_biases(n: int, after: int, monkeypatch: pytest.MonkeyPat
     both = {"direction": "bidirectional", "hidden_size": n, "linear_before_reset": after}
     feeds = {"x": floats(9, 5, 6)}
     one = session([node("GRU", "x w r", "y yh", **both)], feeds, "y yh", weights)
-    compare(one, feeds, recurrent.RUN, monkeypatch)
+    compare(one, feeds, recurrent.RUN_LAYER, monkeypatch)
 
 
 @pytest.mark.parametrize("operator", ["LSTM", "GRU", "RNN"])
@@ -130,7 +130,7 @@ def test_sequences_of_several_lengths(
         operator, "x w r b lengths", outputs, direction=direction, layout=layout, hidden_size=n
     )
     one = session([layer], feeds, outputs, weights)
-    compare(one, feeds, recurrent.RUN, monkeypatch)
+    compare(one, feeds, recurrent.RUN_LAYER, monkeypatch)
 
 
 @pytest.mark.parametrize("per_column", [False, True])
@@ -151,7 +151,7 @@ def test_weights_of_bytes(per_column: bool, monkeypatch: pytest.MonkeyPatch) -> 
     feeds = {"x": floats(6, 3, size)}
     domains = {"": 21, "com.microsoft": 1}
     one = session([layer], feeds, "y yh yc", weights, domains=domains)
-    compare(one, feeds, recurrent.RUN, monkeypatch)
+    compare(one, feeds, recurrent.RUN_LAYER, monkeypatch)
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.uint8])
@@ -207,7 +207,7 @@ def test_few_steps_of_lstms_read_bytes(
 
 
 def test_a_state_given_is_not_written(watch: Any) -> None:
-    watch(recurrent.RUN)
+    watch(recurrent.RUN_LAYER)
     n = 8
     feeds = {"x": floats(3, 2, 4), "h": floats(1, 2, n)}
     before = feeds["h"].copy()
@@ -223,7 +223,7 @@ def test_a_state_given_is_not_written(watch: Any) -> None:
 def test_dense_layers_in_one_call(
     turned: int, rows: int, sizes: tuple[int, ...], threads: int, watch: Any
 ) -> None:
-    watched = watch(dense.RUN)
+    watched = watch(dense.RUN_LAYERS)
     x, weights, nodes, last = floats(rows, sizes[0]), {}, [], "x"
     expected = x.astype(np.float64)
     functions = {"Relu": lambda z: np.maximum(z, 0), "Tanh": np.tanh, "Sigmoid": special.expit}
@@ -328,7 +328,7 @@ def test_a_buffer_in_use_is_not_given_again() -> None:
 def test_a_buffer_nobody_uses_is_given_again() -> None:
     first = buffers.empty((333, 100))
     place = first.ctypes.data
-    assert place % buffers.ALIGNMENT == 0
+    assert place % buffers.BUFFER_ALIGNMENT_BYTES == 0
     del first
     gc.collect()
     assert buffers.empty((333, 100)).ctypes.data == place
@@ -353,7 +353,7 @@ def test_a_smaller_array_takes_what_was_used_last(monkeypatch: pytest.MonkeyPatc
 
 
 def test_buffers_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(buffers, "KEPT", 1 << 20)
+    monkeypatch.setattr(buffers, "MAX_POOLED_BYTES", 1 << 20)
     pool = buffers._Pool()
     monkeypatch.setattr(buffers, "_pool", pool)
     for n in range(1, 100):

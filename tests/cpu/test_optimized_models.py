@@ -15,7 +15,7 @@ from windows_oracle import convolve, seen
 
 from models import node
 from tenonnx_cpu.conv.layout_assignment import SUITED
-from tenonnx_cpu.conv.pixels import PANEL
+from tenonnx_cpu.conv.pixels import PANEL_CHANNELS
 from tenonnx_cpu.conv.select import CHANNELS, CONV, DEPTHWISE, PIXELS, WINOGRAD
 from tenonnx_cpu.int8.pairs import ADD
 from tenonnx_cpu.int8.pooling import AVERAGE, MAX_POOL
@@ -52,7 +52,7 @@ def test_convolution_with_activation(
     given: dict[str, Any] = {"activation_params": parameters} if parameters else {}
     names = "x w b z" if summed else "x w b"
     made = node(op, names, "y", domain=DOMAIN, activation=activation, pads=[1] * 4, **given)
-    few = 2 * len(w) >= PANEL  # so few places go across vectors that channels fill by half
+    few = 2 * len(w) >= PANEL_CHANNELS  # so few places go across vectors that channels fill by half
     watch = Watch(PIXELS if few or op.startswith("Nhwc") else CONV, monkeypatch)
     y = run([made], feeds, "y", {"w": turned(w), "b": b}, domains=MICROSOFT)
     assert watch.calls == 1

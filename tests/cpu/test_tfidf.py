@@ -86,7 +86,7 @@ def test_rows_are_shared_and_long_ones_left_to_numpy(monkeypatch: pytest.MonkeyP
     one = session([layer], {"x": x}, "y", kinds={"x": INT64}, threads=4)
     (found,) = one.run(None, {"x": x})
     assert watched.calls == 1
-    monkeypatch.setattr(tfidf, "LONGEST", 100)
+    monkeypatch.setattr(tfidf, "MAX_TASK_ELEMENTS", 100)
     np.testing.assert_array_equal(one.run(None, {"x": x})[0], found)
     assert watched.calls == 1
 

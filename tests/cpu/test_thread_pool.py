@@ -141,7 +141,7 @@ def test_sessions_say_how_long_helpers_watch(memory: Any) -> None:
         session(allow_spinning="1")
         assert 0 < short < memory[thread_pool.SPINS]
     finally:
-        threading_config.set_patience(threading_config.PATIENCE)
+        threading_config.set_patience(threading_config.SPIN_SECONDS)
 
 
 def test_a_duration_must_be_a_number() -> None:

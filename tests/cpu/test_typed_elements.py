@@ -18,7 +18,7 @@ from tenonnx_cpu.elementwise.kernels import operations as o
 
 require_kernels()
 
-DTYPES = {code: dtype for dtype, code in typed.CODES.items()}
+DTYPES = {code: dtype for dtype, code in typed.CODE_OF_DTYPE.items()}
 DTYPES[o.BFLOAT16] = np.dtype(ml_dtypes.bfloat16)
 
 UNARY: dict[int, Callable[..., Any]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
 import weakref
 from collections import Counter
@@ -147,7 +148,7 @@ def guard_launches() -> None:
 
     rebind(plain, aligned)
     rebind(whole, lambda nbytes: whole(nbytes)[:nbytes])
-    buffers.SMALL = 1 << 62  # so that a result is an array of its own
+    buffers.MIN_POOLED_BYTES = 1 << 62  # so that a result is an array of its own
 
 
 def rebind(old: Any, new: Any) -> None:
@@ -159,16 +160,16 @@ def rebind(old: Any, new: Any) -> None:
                     setattr(module, name, new)
 
 
-ENOUGH = ("ENOUGH", "SERIAL", "SERIAL_ELEMENTS", "SERIAL_PRODUCTS", "SHARED")
-"""Names of sizes from which on work is worth a second thread."""
+# Names of sizes from which on work is worth a second thread.
+THRESHOLD = re.compile(r"MIN_\w+_PER_THREAD|MAX_SERIAL_\w+|ENOUGH|SERIAL|SHARED")
 
 
 def share_everything() -> None:
     """Have all work shared out among threads, however little it is."""
     for module in list(sys.modules.values()):
         if getattr(module, "__name__", "").startswith("tenonnx_cpu."):
-            for name in ENOUGH:
-                if isinstance(vars(module).get(name), int):
+            for name, value in list(vars(module).items()):
+                if THRESHOLD.fullmatch(name) and isinstance(value, int):
                     setattr(module, name, 1)
 
 

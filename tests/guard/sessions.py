@@ -34,7 +34,7 @@ def guard_sessions(*, before: bool) -> None:
 
     rebind(buffers.empty, empty)
     rebind(scratch.aligned, lambda nbytes: guarded_bytes(nbytes, before=before, alignment=64))
-    buffers.SMALL = captured_run.SMALL = 0
+    buffers.MIN_POOLED_BYTES = captured_run.MIN_POOLED_BYTES = 0
     captured_run.CapturedRun._share = _share_nothing  # type: ignore[method-assign]
     _guard_constants(before)
     _count_captures()

@@ -21,11 +21,11 @@ NO_LENGTHS = np.zeros(0, np.int64)
 NO_CACHE = np.zeros((0, 0, 0, 0), np.float32)
 NO_SEEN, NO_ADDED = np.zeros(0, np.uint8), np.zeros(0, np.float32)
 
+# Bits of how many keys there is room for at least.
 MOST_KEYS = 12
-"""Bits of how many keys there is room for at least."""
 
+# Elements of a mask of booleans at most that a kernel makes one of floats.
 MOST_SEEN = 1 << 20
-"""Elements of a mask of booleans at most that a kernel makes one of floats."""
 
 Pair: TypeAlias = tuple[Any, Any]
 

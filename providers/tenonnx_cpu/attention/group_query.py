@@ -20,12 +20,12 @@ from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 
 GROUP_QUERY = JitKernel("attention.group_query", "group_query")
 
-PLAIN = {
+# Attributes at which the kernel can do.
+SUPPORTED_ATTRIBUTES = {
     "k_quant_type": "NONE",
     "v_quant_type": "NONE",
     "qk_output": 0,
 }
-"""Attributes at which the kernel can do."""
 
 NO_ANGLES = np.empty((1, 0), np.float32)
 NO_POSITIONS = np.empty((0, 0), np.int64)
@@ -259,7 +259,7 @@ def _are_caches(past_k: Any, past_v: Any, shape: tuple[int, ...]) -> bool:
 @specialize("GroupQueryAttention", domain="com.microsoft")
 def group_query_attention(site: Site, plain: Call) -> Call | None:
     """Take float32, unless the cache is quantized or scores are an output."""
-    if any(site.attribute(name, kept) != kept for name, kept in PLAIN.items()):
+    if any(site.attribute(name, kept) != kept for name, kept in SUPPORTED_ATTRIBUTES.items()):
         return None
     if any(value is not None for value in site.node.inputs[12:]):
         return None

@@ -23,8 +23,8 @@ ATTEND = JitKernel("attention.linear", "linear_attend")
 NO_GATE = np.empty((0, 0, 0), np.float32)
 NO_STATE = np.empty((0, 0, 0, 0), np.float32)
 
-ENOUGH = 1 << 14
-"""Elements of states that are gone through, by tokens, that are worth a second thread."""
+# Elements of states, times tokens, that are worth a second thread.
+MIN_STATE_ELEMENTS_PER_THREAD = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Form:
         if not _is_gate(beta, q, self.corrects, (1, self.groups)):
             return None
         y, states = empty((batch, length, max(self.heads, self.groups), width)), empty(kept)
-        team = self.threads if states.size * length >= ENOUGH else 1
+        team = self.threads if states.size * length >= MIN_STATE_ELEMENTS_PER_THREAD else 1
         (memory,) = pieces(((team, -(-width // 16) * 16), np.float32))
         arguments = (
             adjacent(q), adjacent(k), adjacent(v),

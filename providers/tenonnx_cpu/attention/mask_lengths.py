@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 INT32 = 6
 
+# Behind sums by bucket, which begin with a ReduceSum, too.
 BEHIND = PATTERN + 1
-"""Behind sums by bucket, which begin with a ReduceSum, too."""
 
 
 @fusion("ReduceSum", priority=BEHIND)

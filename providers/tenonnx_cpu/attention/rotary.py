@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 ROTATE = JitKernel("attention.rotary", "rotate")
 
-ENOUGH = 1 << 16
-"""Elements that are worth a second thread."""
+# Elements that are worth a second thread.
+MIN_ROTATED_ELEMENTS_PER_THREAD = 1 << 16
 
 
 @fusion("Neg", priority=PATTERN, takes=ROTARY_PARTS)
@@ -45,7 +45,9 @@ def _rotated(
     if run is None or not fits:
         return plain(x, cos, sin, *computed)
     y = empty(x.shape)
-    return Launch(run, (x, cos, sin, y, threads if x.size >= ENOUGH else 1), y)
+    return Launch(
+        run, (x, cos, sin, y, threads if x.size >= MIN_ROTATED_ELEMENTS_PER_THREAD else 1), y
+    )
 
 
 def _fits(x: Any, cos: Any, sin: Any) -> bool:

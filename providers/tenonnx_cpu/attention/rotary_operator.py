@@ -17,8 +17,8 @@ from tenonnx_cpu.kernel_selection import Call, Site, specialize
 
 EMBED = JitKernel("attention.rotary", "embed")
 
-ENOUGH = 1 << 15
-"""Elements that are worth a second thread."""
+# Elements that are worth a second thread.
+MIN_ROTATED_ELEMENTS_PER_THREAD = 1 << 15
 
 EACH_ITS_OWN = np.empty((0, 0), np.int64)
 
@@ -75,7 +75,7 @@ class Turn:
             return None
         cos, sin = (contiguous(angles).reshape(-1, pairs) for angles in (cos, sin))
         y = empty((batch, length, heads, size) if tokens_first else x.shape)
-        threads = self.threads if x.size >= ENOUGH else 1
+        threads = self.threads if x.size >= MIN_ROTATED_ELEMENTS_PER_THREAD else 1
         (refusal,) = pieces(((1,), np.int32))
         arguments = (
             x, cos, sin, contiguous(positions), self.interleaved, int(tokens_first), y, refusal,

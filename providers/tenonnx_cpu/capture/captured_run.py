@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tenonnx.planning.arena import assign
-from tenonnx_cpu.buffers import ALIGNMENT, KEPT, SMALL, apart
+from tenonnx_cpu.buffers import BUFFER_ALIGNMENT_BYTES, MAX_POOLED_BYTES, MIN_POOLED_BYTES, apart
 from tenonnx_cpu.capture.encoding import Launches, Store, View, encoded
 from tenonnx_cpu.capture.extents import (
     DATA,
@@ -43,7 +43,7 @@ NDArray: TypeAlias = np.ndarray[Any, Any]
 
 BYTES = np.dtype(np.uint8)
 
-LARGEST = KEPT // 2
+LARGEST = MAX_POOLED_BYTES // 2
 """Bytes of an arena at most: a larger one would not be kept from run to run."""
 
 
@@ -242,8 +242,10 @@ class CapturedRun:
         sizes = self._sizes
         kept = self._kept = sorted(set(_stores_of(self._results)))
         if longest is None:
-            self._places, self._arena = assign(sizes, self.launches.moments, kept, ALIGNMENT)
-            self._large = [n >= SMALL for n in (*(sizes[n] for n in kept), self._arena)]
+            self._places, self._arena = assign(
+                sizes, self.launches.moments, kept, BUFFER_ALIGNMENT_BYTES
+            )
+            self._large = [n >= MIN_POOLED_BYTES for n in (*(sizes[n] for n in kept), self._arena)]
         else:
             if kept != longest._kept or len(sizes) != len(longest._sizes):
                 raise ValueError("the runs are not of the same steps")

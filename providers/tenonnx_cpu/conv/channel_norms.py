@@ -14,8 +14,8 @@ from tenonnx_cpu.matmul.product import fits
 
 NORMALIZE = JitKernel("conv.channel_norms", "normalize_channels")
 
-SERIAL = 1 << 15
-"""Elements up to which one thread is done before others have started."""
+# Elements up to which one thread is done before others have started.
+MAX_SERIAL_NORM_ELEMENTS = 1 << 15
 
 
 @specialize("InstanceNormalization", "GroupNormalization")
@@ -45,7 +45,7 @@ def _normalized(
     if channels % parts or not scale.shape == bias.shape == (channels,):
         return plain(x, scale, bias)
     y, rows = empty(x.shape), x.shape[0] * parts
-    team = threads if x.size > SERIAL else 1
+    team = threads if x.size > MAX_SERIAL_NORM_ELEMENTS else 1
     arguments = (
         x.reshape(rows, -1), y.reshape(rows, -1), scale, bias, channels // parts, epsilon,
         min(team, rows),

@@ -14,10 +14,17 @@ from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last, is_last
-from tenonnx_cpu.conv.layout import DEPTH
+from tenonnx_cpu.conv.layout import CHAIN_DEPTH
 from tenonnx_cpu.conv.layout_assignment import better_last
 from tenonnx_cpu.conv.select import WINOGRAD, Choice, Form, Plan, request
-from tenonnx_cpu.conv.tail import ACTIVATED, PER_CHANNEL, RESIDUAL, Tail, find_tail, per_channel
+from tenonnx_cpu.conv.tail import (
+    ACTIVATED,
+    PER_CHANNEL,
+    TAIL_RESIDUAL,
+    Tail,
+    find_tail,
+    per_channel,
+)
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.scratch import worker_floats
 from tenonnx_cpu.kernel_selection import NDArray
@@ -28,9 +35,9 @@ if TYPE_CHECKING:
 
     from tenonnx.weights.weight import Weight
 
-NOTHING = np.empty(0, np.float32)
+NO_RESIDUAL = np.empty(0, np.float32)
+# The placeholder of an unused factor, summand or residual.
 UNITS = frozen(np.repeat(np.array([1, 0], np.float32), 64))
-"""The placeholder of an unused factor, summand or residual."""
 
 
 def flat(array: NDArray) -> NDArray:
@@ -47,7 +54,7 @@ def _is_free(residual: NDArray | None) -> bool:
     return channels_last(residual).flags.c_contiguous
 
 
-@fusion("Conv", takes=(PER_CHANNEL, RESIDUAL, ACTIVATED))
+@fusion("Conv", takes=(PER_CHANNEL, TAIL_RESIDUAL, ACTIVATED))
 def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
     """A convolution of float32 and what is done to its result."""
     site = scope.site(node)
@@ -89,7 +96,7 @@ class Attempt:
         run = plan.kernel.run
         if run is None or x.dtype != F32:
             return None
-        added = NOTHING
+        added = NO_RESIDUAL
         if residual is not None:
             if residual.shape != shape or residual.dtype != F32:
                 return None
@@ -110,8 +117,8 @@ class Attempt:
 Bound: TypeAlias = tuple[NDArray, "NDArray | None", "Attempt | None"]
 """Weights, bias, and the attempt with them; ``None`` behind the last one."""
 
+# Attempts that a call keeps; each has some KiB of numbers.
 MOST_FORMS = 128
-"""Attempts that a call keeps; each has some KiB of numbers."""
 
 
 class ConvCall:
@@ -136,7 +143,7 @@ class ConvCall:
         plain: Any,
         weight: Weight | None = None,
         last: bool = False,
-        chain: int = DEPTH,
+        chain: int = CHAIN_DEPTH,
         narrows: bool = False,
     ) -> None:
         self._choice = Choice(attributes, threads, weight, last, chain, narrows)

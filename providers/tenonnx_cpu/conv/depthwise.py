@@ -10,17 +10,17 @@ from tenonnx_cpu.conv.kernels import CHANNELS_FIELDS, DEPTHWISE_FIELDS, UNROLLED
 from tenonnx_cpu.conv.layout import TASKS_PER_THREAD, Layout, fixed, numbers_of, places_of, seen_by
 from tenonnx_cpu.jit.code.cpu import cpu
 
-LINE = 16
-"""The alignment of a plane's line: the floats of a vector."""
+# The alignment of a plane's line: the floats of a vector.
+LINE_ALIGNMENT_FLOATS = 16
 
-LARGE = 1 << 10
-"""Elements of a channel of the result from which on it is cut into bands."""
+# Elements of a channel of the result from which on it is cut into bands.
+MIN_BANDED_ELEMENTS = 1 << 10
 
-LONGEST = 1 << 24
-"""Products of a task at most, some milliseconds: runs are stopped between two."""
+# Products of a task at most, some milliseconds: runs are stopped between two.
+MAX_TASK_PRODUCTS = 1 << 24
 
+# Floats of planes at most, so that they stay in the first-level cache.
 PLANES = 5 << 10
-"""Floats of planes at most, so that they stay in the first-level cache."""
 
 
 @functools.lru_cache(maxsize=1024)
@@ -33,7 +33,7 @@ def depthwise_layout(shape: tuple[int, ...], rows: int, windows: Windows, thread
         windows = dataclasses.replace(windows, strides=(1, windows.strides[1]))
     seen = seen_by(windows, phases=True)
     planes, reach, taps = seen.planes, seen.reach, len(seen.plane)
-    line = -(-(out_width + seen.columns) // LINE) * LINE
+    line = -(-(out_width + seen.columns) // LINE_ALIGNMENT_FLOATS) * LINE_ALIGNMENT_FLOATS
     lines = max(1, PLANES // (line * len(planes)) - reach)
     lines = -(-out_height // -(-out_height // lines))
     multiple = rows // channels
@@ -45,7 +45,10 @@ def depthwise_layout(shape: tuple[int, ...], rows: int, windows: Windows, thread
         if batch * channels < 4 * threads:
             bands = min(-(-out_height // lines), -(-4 * threads // (batch * channels)))
     each = max(1, multiple * taps * out_height * out_width)
-    together, bands = min(together, max(1, LONGEST // each)), max(bands, -(-each // LONGEST))
+    together, bands = (
+        min(together, max(1, MAX_TASK_PRODUCTS // each)),
+        max(bands, -(-each // MAX_TASK_PRODUCTS)),
+    )
     lines = min(lines, -(-out_height // bands))
     plane = (lines + reach) * line
     offsets = fixed(4 * seen.within(plane, line))
@@ -82,25 +85,26 @@ def unrolled(windows: Windows) -> int:
 def bands_of(batch: int, windows: Windows, threads: int) -> int:
     """Return into how many bands of lines large images are cut."""
     height, width = windows.output
-    if threads == 1 or height * width <= LARGE:
+    if threads == 1 or height * width <= MIN_BANDED_ELEMENTS:
         return 1
     return max(1, min(2 * threads // batch, height // 8))
 
 
-GROUP = 16
-"""The most channels that a vector has."""
+# The most channels that a vector has.
+MAX_VECTOR_CHANNELS = 16
 
 NARROW, WIDE = 8, 16
 """Columns of the result, and of the image, up to which vectors of channels are better filled."""
 
-VECTORS = 1536
-"""Vectors of places of the image at most, so that they stay in the second-level cache."""
+# Vectors of places of the image at most, so that they stay in the second-level cache.
+MAX_SEEN_VECTORS = 1536
 
+# Floats of the lines that ``MAX_VECTOR_CHANNELS`` channels see, so that they stay in the
+# first-level cache.
 CACHED = 5 << 10
-"""Floats of the lines that ``GROUP`` channels see, so that they stay in the first-level cache."""
 
-BAND = 96 << 10
-"""Floats of all channels of the lines that a task sees, so that they do as well."""
+# Floats of all channels of the lines that a task sees, so that they do as well.
+MAX_SEEN_FLOATS = 96 << 10
 
 
 def is_narrow(windows: Windows) -> bool:
@@ -124,18 +128,22 @@ def channels_layout(
     batch, channels = shape[:2]
     (height, width), (out_height, out_width) = windows.size, windows.output
     kernel, stride, (top, left) = windows.kernel[0], windows.strides[0], windows.begins
-    seen = min(VECTORS // width, BAND // (width * channels))
+    seen = min(MAX_SEEN_VECTORS // width, MAX_SEEN_FLOATS // (width * channels))
     lines = max(1, (seen - kernel) // stride + 1)
     strips = -(-out_height // lines)
-    lines, groups = -(-out_height // strips), -(-channels // GROUP)
+    lines, groups = -(-out_height // strips), -(-channels // MAX_VECTOR_CHANNELS)
     wanted = TASKS_PER_THREAD * threads if threads > 1 else 1
-    together = GROUP * -(-groups // min(groups, -(-wanted // (batch * strips))))
-    sums = 0 if from_last else ((lines - 1) * stride + kernel) * width + GROUP
-    work = GROUP * (sums + (0 if to_last else lines * out_width + GROUP))
+    together = MAX_VECTOR_CHANNELS * -(-groups // min(groups, -(-wanted // (batch * strips))))
+    sums = 0 if from_last else ((lines - 1) * stride + kernel) * width + MAX_VECTOR_CHANNELS
+    work = MAX_VECTOR_CHANNELS * (
+        sums + (0 if to_last else lines * out_width + MAX_VECTOR_CHANNELS)
+    )
     tasks = batch * -(-out_height // lines) * -(-channels // together)
     cached = lines
-    if cpu().lanes < GROUP and from_last and to_last:
-        cached = min(lines, max(1, (CACHED // (GROUP * width) - kernel) // stride + 1))
+    if cpu().lanes < MAX_VECTOR_CHANNELS and from_last and to_last:
+        cached = min(
+            lines, max(1, (CACHED // (MAX_VECTOR_CHANNELS * width) - kernel) // stride + 1)
+        )
     numbers = numbers_of(
         CHANNELS_FIELDS, batch=batch, channels=channels, height=height, width=width,
         out_height=out_height, out_width=out_width, top=top, left=left, stride=stride,

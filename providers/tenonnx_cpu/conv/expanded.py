@@ -16,16 +16,16 @@ from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last, is_last
-from tenonnx_cpu.conv.conv import NOTHING, UNITS, flat
-from tenonnx_cpu.conv.depthwise import LONGEST, variant_of
+from tenonnx_cpu.conv.conv import NO_RESIDUAL, UNITS, flat
+from tenonnx_cpu.conv.depthwise import MAX_TASK_PRODUCTS, variant_of
 from tenonnx_cpu.conv.kernels import EXPANDED_FIELDS, UNROLLED_WINDOWS
 from tenonnx_cpu.conv.layout import TASKS_PER_THREAD, Layout, fixed, numbers_of
 from tenonnx_cpu.conv.layout_assignment import better_last
-from tenonnx_cpu.conv.pixels import PANEL, packed
+from tenonnx_cpu.conv.pixels import PANEL_CHANNELS, packed
 from tenonnx_cpu.conv.tail import (
     ACTIVATED,
     PER_CHANNEL,
-    RESIDUAL,
+    TAIL_RESIDUAL,
     Tail,
     TailNodes,
     find_tail,
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 
 EXPANDED = JitKernel("conv.expanded", "conv_expanded")
 
+# Whether it has been measured to pay: with AVX2, whose second-level caches are small.
 SUITED = cpu().lanes == 8
-"""Whether it has been measured to pay: with AVX2, whose second-level caches are small."""
 
-BAND = 12 << 10
-"""Floats of a panel of channels that windows of some lines see, so that caches have them twice."""
+# Floats of a panel of channels that windows of some lines see, so that caches have them twice.
+MAX_BAND_FLOATS = 12 << 10
 
 
 class Part(NamedTuple):
@@ -66,7 +66,7 @@ class Part(NamedTuple):
     weight: Weight
 
 
-@fusion("Conv", priority=PAIRED, takes=(PER_CHANNEL, RESIDUAL, ACTIVATED))
+@fusion("Conv", priority=PAIRED, takes=(PER_CHANNEL, TAIL_RESIDUAL, ACTIVATED))
 def fuse_expanded(node: ir.Node, scope: Scope) -> Fused | None:
     """A convolution of single places, and the depthwise one that alone reads its result."""
     if not SUITED or not scope.packs or not _is_expansion(scope.site(node)):
@@ -136,17 +136,22 @@ def expanded_layout(
     """
     (batch, depth, height, width), (out_height, out_width) = shape, windows.output
     kernel, stride, (top, left) = windows.kernel[0], windows.strides[0], windows.begins
-    lines = min(out_height, max(1, (BAND // (PANEL * width) - kernel) // stride + 1))
+    lines = min(
+        out_height, max(1, (MAX_BAND_FLOATS // (PANEL_CHANNELS * width) - kernel) // stride + 1)
+    )
     lines = -(-out_height // -(-out_height // lines))
-    panels, wanted = -(-channels // PANEL), TASKS_PER_THREAD * threads if threads > 1 else 1
+    panels, wanted = (
+        -(-channels // PANEL_CHANNELS),
+        TASKS_PER_THREAD * threads if threads > 1 else 1,
+    )
     together = -(-panels // min(panels, -(-wanted // batch)))
-    each = PANEL * out_height * (depth * width * stride + kernel * kernel * out_width)
-    together = max(1, min(together, LONGEST // each))
+    each = PANEL_CHANNELS * out_height * (depth * width * stride + kernel * kernel * out_width)
+    together = max(1, min(together, MAX_TASK_PRODUCTS // each))
     # Of a strip's first windows, what others have made is made again.
     most = max(1, out_height // (4 * kernel))
-    strips = max(-(-each // LONGEST), min(most, -(-wanted // (batch * panels))))
+    strips = max(-(-each // MAX_TASK_PRODUCTS), min(most, -(-wanted // (batch * panels))))
     high = lines * -(-out_height // (lines * strips))
-    line, seen = PANEL * width, (lines - 1) * stride + kernel
+    line, seen = PANEL_CHANNELS * width, (lines - 1) * stride + kernel
     kept = max(0, kernel - stride) * line
     work = (together * kept + seen * line + 63) // 16 * 16
     tasks = batch * -(-panels // together) * -(-out_height // high)
@@ -154,7 +159,7 @@ def expanded_layout(
     numbers = numbers_of(
         EXPANDED_FIELDS, depth=depth, channels=channels, height=height, width=width, pixel=pixel,
         out_height=out_height, out_width=out_width, top=top, left=left, stride=stride,
-        kernel=kernel, variant=variant_of(windows), task_channels=together * PANEL,
+        kernel=kernel, variant=variant_of(windows), task_channels=together * PANEL_CHANNELS,
         task_height=high, together=lines, kept=kept, band=together * kept, work=work, tasks=tasks,
     )  # fmt: skip
     offsets = fixed([4 * apart * channel for channel in range(depth)])
@@ -202,7 +207,7 @@ class ExpandedCall:
             return self._plain(x, w, b, kernels, bias)
         y, cut = empty(plan.cut.output), plan.cut
         finishes = [
-            (per_channel(w.shape[0])[0] if tail.scale is None else tail.scale, shift, NOTHING,
+            (per_channel(w.shape[0])[0] if tail.scale is None else tail.scale, shift, NO_RESIDUAL,
              *tail.activation, UNITS)
             for tail, shift in zip(tails, shifts, strict=True)
         ]  # fmt: skip
@@ -224,6 +229,6 @@ class ExpandedCall:
         last = is_last(x)
         return Plan(
             expanded_layout(x.shape, w[0], windows, self._threads, last),
-            packed(first.weight, PANEL, (), last),
+            packed(first.weight, PANEL_CHANNELS, (), last),
             packed(second.weight, cpu().lanes),
         )

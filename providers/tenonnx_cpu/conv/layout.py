@@ -23,18 +23,18 @@ from tenonnx_cpu.kernel_selection import NDArray
 
 COLUMNS_PER_TASK = 448
 ROWS_PER_TASK = 256
-DEPTH = 256
-LONG = 4096
-"""Channels that are summed over at a time in an image of one element: rows are read once."""
+CHAIN_DEPTH = 256
+# Channels that are summed over at a time in an image of one element: rows are read once.
+MAX_SUMMED_CHANNELS = 4096
+# Floats of planes at most, so that they stay in the second-level cache.
 PLANES = 48 << 10
-"""Floats of planes at most, so that they stay in the second-level cache."""
 TASKS_PER_THREAD = 4
 TILE_ROWS = 14
+# Rows of weights that are copied if they would share sets of the cache: all where kernels
+# multiply panel by panel (``tenonnx_cpu.matmul.kernels.tile.BY_PANELS``).
 COPIED_ROWS = ROWS_PER_TASK if cpu().lanes == 8 else TILE_ROWS
-"""Rows of weights that are copied if they would share sets of the cache: all where kernels
-multiply panel by panel (``tenonnx_cpu.matmul.kernels.tile.BY_PANELS``)."""
+# Floats after which addresses come to the same set of the first-level cache again.
 SHARED = 1024
-"""Floats after which addresses come to the same set of the first-level cache again."""
 
 
 def fixed(values: Any) -> NDArray:
@@ -80,7 +80,7 @@ def layout(
     group: int,
     windows: Windows,
     threads: int,
-    chain: int = DEPTH,
+    chain: int = CHAIN_DEPTH,
 ) -> Layout:
     """Return how to convolve images ``(N, C, H, W)`` or volumes with ``rows`` kernels.
 
@@ -99,7 +99,7 @@ def layout(
     images = shape[0] * group * volume.out_depth
     part = split_tasks(images, rows, windows.output, threads, across=is_line(windows))
     line = part.width + seen.columns
-    line += -line % LINE if runs else 0
+    line += -line % CACHE_LINE_FLOATS if runs else 0
     plane = (part.height + seen.reach) * line
     packed, whole = 0 if direct else plane * len(planes), volume.taps_z if runs else 1
     block = _block(channels, taps, packed, windows, chain, whole)
@@ -156,7 +156,7 @@ def _block(channels: int, taps: int, planes: int, windows: Windows, chain: int, 
     if planes:
         most = max(1, min(most, PLANES // planes))
     elif windows.size == (1, 1):
-        most = min(channels, LONG)
+        most = min(channels, MAX_SUMMED_CHANNELS)
     block = -(-channels // -(-channels // most))
     return block + -block % whole
 
@@ -213,15 +213,15 @@ def is_line(windows: Windows) -> bool:
     return windows.size[0] == windows.output[0] == windows.kernel[0] == 1
 
 
-LINE = 16
-"""Floats of a line of the cache: two vectors that begin with one are in few of them."""
+# Floats of a line of the cache: two vectors that begin with one are in few of them.
+CACHE_LINE_FLOATS = 16
 
-WIDE = 5
-"""Columns of kernels from which on planes of all columns take longer than loads not aligned."""
+# Columns of kernels from which on planes of all columns take longer than loads not aligned.
+MIN_RUN_COLUMNS = 5
 
 
-DEEP = 24
-"""Numbers that a place sees, from which on lines are better multiplied in runs of taps."""
+# Numbers that a place sees, from which on lines are better multiplied in runs of taps.
+MIN_RUN_DEPTH = 24
 
 
 def by_lines(windows: Windows, rows: int, depth: int) -> bool:
@@ -233,14 +233,14 @@ def by_lines(windows: Windows, rows: int, depth: int) -> bool:
     """
     lanes, width, (_, kernel) = cpu().lanes, windows.output[-1], windows.kernel
     fills = width % lanes == 0 and (width % (2 * lanes) == 0 or width >= 8 * lanes)
-    suited = kernel >= max(WIDE, windows.strides[1] + 1) or in_runs(windows, depth)
+    suited = kernel >= max(MIN_RUN_COLUMNS, windows.strides[1] + 1) or in_runs(windows, depth)
     return lanes == 8 and rows <= FEW and fills and suited
 
 
 def in_runs(windows: Windows, depth: int) -> bool:
     """Return whether places see many numbers, and a kernel's lines are three adjacent columns."""
     line = windows.kernel[1], windows.strides[1], windows.dilations[1]
-    return line == (RUN, 1, 1) and depth >= DEEP
+    return line == (RUN, 1, 1) and depth >= MIN_RUN_DEPTH
 
 
 class Seen(NamedTuple):

@@ -14,7 +14,7 @@ from tenonnx.sizes import ANY, sizes_of
 from tenonnx_cpu.conv.kernels import UNROLLED_WINDOWS
 from tenonnx_cpu.conv.kernels.winograd_matrices import KERNEL
 from tenonnx_cpu.conv.winograd import LEAST_CHANNELS
-from tenonnx_cpu.elementwise.elementwise import MEANINGS
+from tenonnx_cpu.elementwise.elementwise import PROGRAMS
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.kernel_selection import F32, Site
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
     from tenonnx_cpu.fuse import Scope
 
+# Whether vectors can be loaded in part, as the last channels of an image must be.
 SUITED = cpu().lanes >= 8
-"""Whether vectors can be loaded in part, as the last channels of an image must be."""
 
-APART = 1024
-"""Floats between places that share few sets of the cache, such as a page has."""
+# Floats between places that share few sets of the cache, such as a page has.
+ALIASED_FLOATS = 1024
 
+# Elementwise nodes that are followed: what comes after so many is taken to be like the rest.
 FURTHEST = 8
-"""Elementwise nodes that are followed: what comes after so many is taken to be like the rest."""
 
 
 def better_last(value: ir.Value, scope: Scope, further: int = FURTHEST) -> bool:
@@ -77,7 +77,7 @@ def _takes(node: ir.Node, place: int, scope: Scope, further: int) -> bool:
         return tuple(site.attribute("perm", ())) == (0, 2, 3, 1)
     if node.op_type == "Reshape":
         return _makes_tokens(node, scope)
-    if node.op_type in MEANINGS:
+    if node.op_type in PROGRAMS:
         others = (value for number, value in enumerate(node.inputs) if number != place)
         if not all(map(_may_be_last, others)):
             return False
@@ -107,7 +107,7 @@ def _may_be_last(value: ir.Value | None) -> bool:
     if value is None or is_constant(value):
         return True
     maker = value.producer()
-    return maker is not None and (maker.op_type in MEANINGS or maker.op_type == "Conv")
+    return maker is not None and (maker.op_type in PROGRAMS or maker.op_type == "Conv")
 
 
 def _convolves(site: Site) -> bool:
@@ -120,7 +120,7 @@ def _convolves(site: Site) -> bool:
     if group == 1:
         if site.narrows:
             return True
-        if weight.shape[1] * strides[-1] % APART == 0:
+        if weight.shape[1] * strides[-1] % ALIASED_FLOATS == 0:
             return False
         by_tiles = kernel == (KERNEL, KERNEL) and strides == (1, 1) and plain
         return not by_tiles or min(weight.shape[:2]) < min(LEAST_CHANNELS.values())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.provider import HOST
-from tenonnx_cpu.activation import NONE, named
+from tenonnx_cpu.activation import NO_ACTIVATION, named
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last, taking_first, taking_last
@@ -19,7 +19,7 @@ from tenonnx_cpu.conv.select import request
 from tenonnx_cpu.conv.tail import Tail
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.int8.pooling import max_pool_of_bytes
-from tenonnx_cpu.int8.quantized_values import BYTES
+from tenonnx_cpu.int8.quantized_values import BYTE_DTYPES
 from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site, specialize
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def tail_of(node: ir.Node, scope: Scope) -> Tail | None:
     site = scope.site(node)
     weight = site.constant(1)
     name, numbers = site.attribute("activation", ""), site.attribute("activation_params", ())
-    made = named(name, numbers) if name else NONE
+    made = named(name, numbers) if name else NO_ACTIVATION
     if made is None or (name == "Clip" and len(numbers) != 2):
         return None
     if weight is not None and weight.dtype != F32:
@@ -112,4 +112,4 @@ def _as_tuple(call: Call, x: NDArray) -> tuple[Any]:
 
 
 def _pooled(of_bytes: Call, of_floats: Call, x: NDArray) -> Any:
-    return of_bytes(x) if x.dtype in BYTES else of_floats(np.ascontiguousarray(x))[0]
+    return of_bytes(x) if x.dtype in BYTE_DTYPES else of_floats(np.ascontiguousarray(x))[0]

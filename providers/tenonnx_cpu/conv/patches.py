@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from tenonnx_cpu.kernel_selection import Call, NDArray, Site
 
-RUN = 8
-"""Elements of a row of a window that are worth copying one by one."""
+# Elements of a row of a window that are worth copying one by one.
+MIN_COPIED_RUN = 8
 
+# Operators that take channels in any place.
 TURNED = ("Flatten", "Reshape", "Shape", "Transpose")
-"""Operators that take channels in any place."""
 
 
 @fusion("Conv", priority=PATTERN)
@@ -87,7 +87,7 @@ def _side_by_side(site: Site, weight: NDArray) -> bool:
     return (
         list(site.attribute("strides", ())) == kernel
         and list(site.attribute("kernel_shape", kernel)) == kernel
-        and kernel[1] >= RUN
+        and kernel[1] >= MIN_COPIED_RUN
         and site.attribute("group", 1) == 1
         and site.attribute("auto_pad", "NOTSET") in ("NOTSET", "VALID")
         and not any(site.attribute("pads", ()))

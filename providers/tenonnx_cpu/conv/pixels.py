@@ -23,8 +23,8 @@ from tenonnx_cpu.kernel_selection import NDArray
 if TYPE_CHECKING:
     from tenonnx.weights.weight import Weight
 
-PANEL = 2 * cpu().lanes
-"""Channels side by side in packed weights."""
+# Channels side by side in packed weights.
+PANEL_CHANNELS = 2 * cpu().lanes
 
 
 def packed(
@@ -85,7 +85,7 @@ def pixels_layout(
     (step_y, step_x), (top, left) = windows.dilations, windows.begins
     wide = channels if from_last else 1
     part = split_tasks(batch, rows, windows.output, threads, across=is_line(windows))
-    across = -(-part.rows // PANEL) * PANEL
+    across = -(-part.rows // PANEL_CHANNELS) * PANEL_CHANNELS
     copied = windows.is_padded
     seen = (part.height - 1) * stride_y + (kernel_y - 1) * step_y + 1
     padded = (left + width + max(0, windows.ends[1])) * wide if copied else width * wide
@@ -95,7 +95,7 @@ def pixels_layout(
     apart = 1 if from_last else plane
     offsets = _offsets(kernel_y, kernel_x, down, step_x * wide, channels, apart, from_last)
     sums = planes * plane + 64 if copied else 0
-    work = -(-(sums + (0 if to_last else PANEL * (part.width + 16))) // 16) * 16
+    work = -(-(sums + (0 if to_last else PANEL_CHANNELS * (part.width + 16))) // 16) * 16
     tasks = batch * -(-out_height // part.height) * -(-out_width // part.width) * -(-rows // across)
     numbers = numbers_of(
         PIXELS_FIELDS, rows=rows, planes=planes, height=height, line=width * wide,

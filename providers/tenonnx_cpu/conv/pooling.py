@@ -31,15 +31,15 @@ AVERAGE = JitKernel("conv.pool", "average_f32")
 Counts: TypeAlias = tuple[NDArray, ...]
 """The number of elements that count for windows along the depth, the lines and the columns."""
 
-NOTHING = np.empty(0, np.float32)
-SERIAL = 1 << 16
-"""Elements up to which one thread is done before others have started."""
+NO_ARRAY = np.empty(0, np.float32)
+# Elements up to which one thread is done before others have started.
+MAX_SERIAL_POOLED_ELEMENTS = 1 << 16
 
-SHORT = 1 << 10
-"""Elements of a channel of the result up to which beginning with one takes a share of its time."""
+# Elements of a channel of the result up to which beginning with one takes a share of its time.
+MAX_SHARED_CHANNEL_ELEMENTS = 1 << 10
 
+# A window of so many times the image's elements sees next to nothing; the kernel visits it all.
 EMPTY = 16
-"""A window of so many times the image's elements sees next to nothing; the kernel visits it all."""
 
 
 @specialize("MaxPool", "AveragePool")
@@ -124,9 +124,9 @@ def _planned(attributes: PoolAttributes, shape: tuple[int, ...]) -> Pooling | No
         return None
     if 0 in windows.output:
         return None
-    threads = attributes.threads if math.prod(shape) > SERIAL else 1
-    weights: NDArray = NOTHING
-    counts: Counts = (NOTHING,) * 3
+    threads = attributes.threads if math.prod(shape) > MAX_SERIAL_POOLED_ELEMENTS else 1
+    weights: NDArray = NO_ARRAY
+    counts: Counts = (NO_ARRAY,) * 3
     if attributes.means:
         weights, counts = _counts(windows, attributes.padding)
     return _pooling(len(kernel))(shape, windows, weights, counts, threads)
@@ -182,7 +182,11 @@ def _within_lines(windows: Windows) -> bool:
         windows.size, windows.kernel, windows.strides, windows.dilations
     )  # fmt: skip
     whole = windows.output[0] * stride == size and not windows.begins[0] and not windows.ends[0]
-    return whole and (kernel - 1) * step < stride and math.prod(windows.output) <= SHORT
+    return (
+        whole
+        and (kernel - 1) * step < stride
+        and math.prod(windows.output) <= MAX_SHARED_CHANNEL_ELEMENTS
+    )
 
 
 def _as_one(windows: Windows, images: int) -> Windows:
@@ -248,7 +252,7 @@ def averaged(x: NDArray, shape: tuple[int, ...], threads: int) -> Launch | None:
     if run is None or not x.size or not fits(x):
         return None
     y = empty(shape)
-    team = threads if x.size > SERIAL else 1
+    team = threads if x.size > MAX_SERIAL_POOLED_ELEMENTS else 1
     return Launch(run, (x.reshape(y.size, -1), y.reshape(-1), team), y)
 
 

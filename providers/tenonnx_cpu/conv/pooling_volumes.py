@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tenonnx_array.windows import Windows
-from tenonnx_cpu.conv.depthwise import LINE, LONGEST, depthwise_layout
+from tenonnx_cpu.conv.depthwise import LINE_ALIGNMENT_FLOATS, MAX_TASK_PRODUCTS, depthwise_layout
 from tenonnx_cpu.conv.kernels import SLICE_FIELDS
 from tenonnx_cpu.conv.layout import TASKS_PER_THREAD, numbers_of, sliced
 from tenonnx_cpu.conv.pooling import POOL_VOLUME, Counts, Pooling
@@ -20,14 +20,14 @@ def pool_volumes(
     flat, volume = sliced(windows)
     own = depthwise_layout((1, 1, *flat.size), 1, flat, 1)
     area = math.prod(flat.output)
-    pitch = -(-area // LINE) * LINE + LINE
+    pitch = -(-area // LINE_ALIGNMENT_FLOATS) * LINE_ALIGNMENT_FLOATS + LINE_ALIGNMENT_FLOATS
     slots = min(volume.depth, (volume.taps_z - 1) * volume.step_z + 1)
     places = own.floats + slots * pitch
-    work = share_of(places + 2 * volume.taps_z + LINE)
+    work = share_of(places + 2 * volume.taps_z + LINE_ALIGNMENT_FLOATS)
     images = math.prod(shape[:2])
     wanted = TASKS_PER_THREAD * threads if threads > 1 else 1
     each = math.prod(windows.kernel) * area
-    strips = max(-(-wanted // images), -(-each * volume.out_depth // LONGEST))
+    strips = max(-(-wanted // images), -(-each * volume.out_depth // MAX_TASK_PRODUCTS))
     deep = -(-volume.out_depth // min(volume.out_depth, strips))
     tasks = images * -(-volume.out_depth // deep)
     along = numbers_of(

@@ -36,13 +36,13 @@ from tenonnx_cpu.threading_config import shared_out
 RESIZE = JitKernel("conv.resize", "resize_f32")
 RESAMPLE = JitKernel("conv.taps", "resample")
 
-SERIAL = 1 << 15
-"""Elements up to which one thread is done before others have started."""
+# Elements up to which one thread is done before others have started.
+MAX_SERIAL_RESIZED_ELEMENTS = 1 << 15
 
+# Elements of the result in a task, or one line if that has more.
 PER_TASK = 1 << 13
-"""Elements of the result in a task, or one line if that has more."""
 
-ATTRIBUTES = (
+RESIZE_ATTRIBUTES = (
     "antialias", "axes", "coordinate_transformation_mode", "cubic_coeff_a", "exclude_outside",
     "keep_aspect_ratio_policy", "mode", "nearest_mode",
 )  # fmt: skip
@@ -54,7 +54,7 @@ Attributes: TypeAlias = tuple[tuple[str, Any], ...]
 @specialize("Resize")
 def specialize_resize(site: Site, plain: Call) -> Call | None:
     """Take all but regions of an image."""
-    given = {name: site.attribute(name, None) for name in ATTRIBUTES}
+    given = {name: site.attribute(name, None) for name in RESIZE_ATTRIBUTES}
     attributes: dict[str, Any] = {
         name: tuple(value) if name == "axes" else value
         for name, value in given.items()
@@ -108,7 +108,7 @@ class ResizeCall:
             made = self._others(x, by, to)
             return self.plain(x, roi, scales, sizes) if made is None else made
         y = empty(found.output)
-        team = self.threads if y.size > SERIAL else 1
+        team = self.threads if y.size > MAX_SERIAL_RESIZED_ELEMENTS else 1
         memory = floats(2 * found.output[-1] * team)
         arguments = x.reshape(-1), y.reshape(-1), *found.places, found.numbers, memory, team
         return Launch(run, arguments, y)
@@ -272,7 +272,7 @@ class _Passes:
         lines = math.prod(self.lengths[:axis]) * (resized if inner > 1 else 1)
         first = sum(each.size for each in self.places)
         work = len(where) * resized * math.prod(self.lengths) // length
-        grain, _ = shared_out(lines, work, SERIAL, threads)
+        grain, _ = shared_out(lines, work, MAX_SERIAL_RESIZED_ELEMENTS, threads)
         target = self.memory if goes_on else -1
         self.numbers += [length, inner, resized, len(where), first, target, lines, grain]
         self.numbers.append(-(-lines // grain))

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.depthwise import channels_layout, depthwise_layout, is_narrow, variant_of
-from tenonnx_cpu.conv.layout import COLUMNS_PER_TASK, DEPTH, Layout, layout
+from tenonnx_cpu.conv.layout import CHAIN_DEPTH, COLUMNS_PER_TASK, Layout, layout
 from tenonnx_cpu.conv.layout_assignment import SUITED
-from tenonnx_cpu.conv.pixels import PANEL, packed, pixels_layout
+from tenonnx_cpu.conv.pixels import PANEL_CHANNELS, packed, pixels_layout
 from tenonnx_cpu.conv.reach import kept, reached, without_others
 from tenonnx_cpu.conv.tiles import tile_weights, tiles_layout
 from tenonnx_cpu.conv.winograd import tile_size, tiled, winograd_layout
@@ -28,22 +28,22 @@ DEPTHWISE = JitKernel("conv.depthwise", "conv_depthwise")
 CHANNELS = JitKernel("conv.channels", "conv_channels")
 PIXELS = JitKernel("conv.pixels", "conv_pixels")
 WINOGRAD = JitKernel("conv.winograd", "conv_winograd")
-TILES = JitKernel("conv.tiles", "conv_tiles")
+CONV_TILES = JitKernel("conv.tiles", "conv_tiles")
 
 
 FEW, SHALLOW, LARGE = 100, 64, 1 << 16
 """Places that fill vectors worse than channels do, where each sees so many numbers; and weights up
 to which that is worth a copy of them."""
 
+# Floats that the places of a task see at most, if channels need not be last: they are read again
+# for every panel of channels, and the second-level cache should have them then.
 SEEN = 1 << 18
-"""Floats that the places of a task see at most, if channels need not be last: they are read again
-for every panel of channels, and the second-level cache should have them then."""
 
 
 def request(weight: NDArray | None, narrows: bool = False) -> None:
     """Have kernels compiled; ``weight`` is what images will be convolved with, if that is known."""
     if narrows:
-        TILES.request()
+        CONV_TILES.request()
     CONV.request()
     DEPTHWISE.request()
     CHANNELS.request()
@@ -93,7 +93,7 @@ class Choice:
     threads: int
     weight: Weight | None = None
     last: bool = False
-    chain: int = DEPTH
+    chain: int = CHAIN_DEPTH
     narrows: bool = False
     panels: dict[Any, NDArray] = field(default_factory=dict, compare=False)
 
@@ -115,7 +115,7 @@ class Choice:
             return
         if self.narrows and self.weight is not None and group == 1 and min(windows.begins) >= 0:
             cut = tiles_layout(shape, w[0], windows, threads, from_last, to_last)
-            yield Plan(TILES, cut, tile_weights(self.weight, windows), from_last, to_last)
+            yield Plan(CONV_TILES, cut, tile_weights(self.weight, windows), from_last, to_last)
         weights, size = None, 0
         if self.weight is not None:
             taps = whole = tuple(slice(0, n) for n in windows.kernel)
@@ -144,12 +144,12 @@ class Choice:
         single = windows.output == (1, 1)
         depth, places = shape[1] * math.prod(windows.kernel), math.prod(windows.output)
         wanted = to_last and depth * min(COLUMNS_PER_TASK, places) <= SEEN
-        few = places <= FEW and 2 * rows >= PANEL and SHALLOW <= depth <= LARGE // rows
-        few = few and self.chain == DEPTH  # phases are put together where rows are channels
+        few = places <= FEW and 2 * rows >= PANEL_CHANNELS and SHALLOW <= depth <= LARGE // rows
+        few = few and self.chain == CHAIN_DEPTH  # phases are put together where rows are channels
         if self.weight is not None and (wanted or from_last or few or single):
             form = from_last, to_last or single
             cut = pixels_layout(shape, rows, windows, self.threads, *form)
-            yield Plan(PIXELS, cut, self._packed(PANEL, taps, from_last), *form)
+            yield Plan(PIXELS, cut, self._packed(PANEL_CHANNELS, taps, from_last), *form)
 
     def _of_channels(
         self,

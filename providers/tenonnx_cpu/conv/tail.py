@@ -10,7 +10,7 @@ import numpy as np
 
 from tenonnx.affine import Affine, affine_of, channels_of
 from tenonnx.planning.anchors import BROADCASTING, Part, Walk
-from tenonnx_cpu.activation import ACTIVATION, NONE, Activation
+from tenonnx_cpu.activation import ACTIVATION_PART, NO_ACTIVATION, Activation
 from tenonnx_cpu.buffers import frozen
 from tenonnx_cpu.elementwise.kernels.opcodes import LEAKY_RELU
 from tenonnx_cpu.fuse import Scope
@@ -39,7 +39,7 @@ class Tail:
 
     scale: NDArray | None = None
     shift: NDArray | None = None
-    activation: Activation = NONE
+    activation: Activation = NO_ACTIVATION
     _shifts: dict[int, tuple[NDArray, NDArray]] = field(default_factory=dict)
 
     def shifted(self, bias: NDArray | None) -> NDArray:
@@ -126,7 +126,7 @@ def _is_narrow(value: ir.Value) -> bool:
 def _activation(node: ir.Node, walk: Walk[Scope]) -> Activation | str:
     """Read an activation, or a PRelu of one slope."""
     if node.op_type != "PRelu":
-        return ACTIVATION.read(node, walk)  # type: ignore[no-any-return]  # one, or why not
+        return ACTIVATION_PART.read(node, walk)  # type: ignore[no-any-return]  # one, or why not
     slope = walk.scope.site(node).constant(1)
     if (node.version or 1) < BROADCASTING or node.inputs[0] is not walk.value:
         return "it does not broadcast its slope"
@@ -138,14 +138,14 @@ def _activation(node: ir.Node, walk: Walk[Scope]) -> Activation | str:
 PER_CHANNEL = Part(
     "factor of each channel", ("Add", "BatchNormalization", "Div", "Mul", "Sub"), _affine, many=True
 )
-RESIDUAL = Part("residual", ("Add",), _residual, since=BROADCASTING)
-ACTIVATED = Part("activation", (*ACTIVATION.operators, "PRelu"), _activation)
+TAIL_RESIDUAL = Part("residual", ("Add",), _residual, since=BROADCASTING)
+ACTIVATED = Part("activation", (*ACTIVATION_PART.operators, "PRelu"), _activation)
 
 
 def find_tail(node: ir.Node, scope: Scope) -> TailNodes:
     """Return the longest tail after a convolution that the fusion takes."""
     walk = scope.follow(node)
-    tail = Tail(activation=walk.found.get(ACTIVATED.name, NONE))
+    tail = Tail(activation=walk.found.get(ACTIVATED.name, NO_ACTIVATION))
     for affine in walk.found.get(PER_CHANNEL.name, ()):
         tail.follow(affine)
-    return TailNodes(walk.nodes, walk.value, walk.found.get(RESIDUAL.name), tail)
+    return TailNodes(walk.nodes, walk.value, walk.found.get(TAIL_RESIDUAL.name), tail)

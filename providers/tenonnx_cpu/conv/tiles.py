@@ -32,27 +32,27 @@ from tenonnx_cpu.matmul.kernels import TILE_COLUMNS
 if TYPE_CHECKING:
     from tenonnx.weights.weight import Weight
 
-MANY = 16
-"""Channels from which on each tap has words of its own."""
+# Channels from which on each tap has words of its own.
+MIN_CHANNELS_PER_WORD = 16
 
+# Bytes from place to place whose multiples put the rows of a tile into few sets of the cache.
 SHARED = 1024
-"""Bytes from place to place whose multiples put the rows of a tile into few sets of the cache."""
 
-LINE = 64
-"""Bytes of a line of the cache."""
+# Bytes of a line of the cache.
+CACHE_LINE_BYTES = 64
 
+# Bytes of images that a task reads for every panel: half of the second-level cache.
 HELD = 1 << 20
-"""Bytes of images that a task reads for every panel: half of the second-level cache."""
 
-PIECE = 1 << 14
-"""Numbers that are rounded at a time."""
+# Numbers that are rounded at a time.
+MAX_ROUNDED_NUMBERS = 1 << 14
 
 
 def padded_channels(channels: int, windows: Windows) -> tuple[int, int]:
     """Return how many channels the copies have, and how many taps are side by side."""
-    apart = channels >= MANY or windows.dilations[-1] != 1
+    apart = channels >= MIN_CHANNELS_PER_WORD or windows.dilations[-1] != 1
     taps = 1 if apart else windows.kernel[-1]
-    least = LEAST_WORDS if channels < MANY else MANY // 2
+    least = LEAST_WORDS if channels < MIN_CHANNELS_PER_WORD else MIN_CHANNELS_PER_WORD // 2
     padded = channels + channels % 2
     while tile_words(taps * padded // 2) < least:
         padded += 2
@@ -103,23 +103,23 @@ def tiles_layout(
     (height, width), (out_height, out_width) = windows.size, windows.output
     (stride_y, stride_x), (kernel_y, kernel_x) = windows.strides, windows.kernel
     pixel = 2 * own
-    pixel += LINE if taps == 1 and pixel % SHARED == 0 else 0
+    pixel += CACHE_LINE_BYTES if taps == 1 and pixel % SHARED == 0 else 0
     lines, columns = (
         (out - 1) * stride + (kernel - 1) * step + 1
         for out, stride, kernel, step in zip(
             windows.output, windows.strides, windows.kernel, windows.dilations, strict=True
         )
     )
-    line = -(-columns * pixel // LINE) * LINE
+    line = -(-columns * pixel // CACHE_LINE_BYTES) * CACHE_LINE_BYTES
     image = lines * line
     down = np.arange(kernel_y) * windows.dilations[0] * line
     across = np.arange(0, kernel_x, taps) * windows.dilations[1] * pixel
     within = np.arange(0, 2 * taps * own, 4)
     offsets = np.add.outer(np.add.outer(down, across), within).ravel()
     part = _cut(batch, rows, windows, image, 4 * rows * offsets.size, threads)
-    piece = max(1, min(columns, PIECE // own))
+    piece = max(1, min(columns, MAX_ROUNDED_NUMBERS // own))
     pieces = -(-columns // piece)
-    copy, work = (batch * image + LINE) // 4, 2 * LINE // 4 * TILE_PLACES
+    copy, work = (batch * image + CACHE_LINE_BYTES) // 4, 2 * CACHE_LINE_BYTES // 4 * TILE_PLACES
     tasks = batch * part.number_in(rows, windows.output)
     numbers = numbers_of(
         TILES_FIELDS, rows=rows, channels=channels, height=height, width=width,

@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from tenonnx.weights.weight import Weight
 
 INTERLEAVE = JitKernel("conv.phases", "interleave_f32")
-WHOLE = JitKernel("conv.transposed", "conv_transposed_f32")
+CONV_TRANSPOSED = JitKernel("conv.transposed", "conv_transposed_f32")
 
-SMALL = 1 << 16
-"""Floats of phases up to which they are in the memory that a thread keeps."""
+# Floats of phases up to which they are in the memory that a thread keeps.
+MAX_KEPT_FLOATS = 1 << 16
 
+# Products that are added one after the other: those of several taps, of which others add one.
 CHAIN = 64
-"""Products that are added one after the other: those of several taps, of which others add one."""
 
-SERIAL = 1 << 15
-"""Elements up to which one thread is done before others have started."""
+# Elements up to which one thread is done before others have started.
+MAX_SERIAL_TRANSPOSED_ELEMENTS = 1 << 15
 
 
 @fusion("ConvTranspose", takes=(PER_CHANNEL, ACTIVATED))
@@ -72,7 +72,7 @@ def fuse_conv_transpose(node: ir.Node, scope: Scope) -> Fused | None:
     nodes, output, _, tail = find_tail(node, scope)
     request(None)
     INTERLEAVE.request()
-    WHOLE.request()
+    CONV_TRANSPOSED.request()
     plain = scope.fallback(nodes, inputs, output)
     phases = Phases.of(handle, attributes.group, strides)
     placed = functools.partial(
@@ -94,7 +94,9 @@ def _whole(made: Launch, cut: Cut, numbers: NDArray) -> Launch:
     place = memory.size
     room = floats(place + phases.size)
     y = empty(cut.output)
-    return Launch(WHOLE.run, (x, w, y.reshape(-1), *rest, numbers, room, place, threads), y)
+    return Launch(
+        CONV_TRANSPOSED.run, (x, w, y.reshape(-1), *rest, numbers, room, place, threads), y
+    )
 
 
 def _numbers(site: Site, name: str) -> tuple[int, ...] | None:
@@ -175,8 +177,8 @@ class TransposedCall:
             return self._plain(x, w, b)
         if cut.numbers is None and made.refusal is None:
             return made
-        small = made.run is CONV.run and made.result.size <= SMALL
-        if cut.numbers is not None and WHOLE.run is not None and small:
+        small = made.run is CONV.run and made.result.size <= MAX_KEPT_FLOATS
+        if cut.numbers is not None and CONV_TRANSPOSED.run is not None and small:
             return _whole(made, cut, cut.numbers)
         phases = done(made, given)
         if phases is None:
@@ -184,7 +186,7 @@ class TransposedCall:
         if cut.numbers is None:
             return phases
         y = empty(cut.output)
-        threads = self._threads if y.size > SERIAL else 1
+        threads = self._threads if y.size > MAX_SERIAL_TRANSPOSED_ELEMENTS else 1
         INTERLEAVE.run(phases.reshape(-1), y.reshape(-1), cut.numbers, threads)
         return y
 

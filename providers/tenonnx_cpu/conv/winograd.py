@@ -29,32 +29,32 @@ from tenonnx_cpu.kernel_selection import NDArray
 if TYPE_CHECKING:
     from tenonnx.weights.weight import Weight
 
+# Channels that are summed one after the other: sums of sums are more exact.
 DEPTHS = {2: 64, 4: 16}
-"""Channels that are summed one after the other: sums of sums are more exact."""
 
+# Below, transforming tiles takes longer than the products that it saves, or is less exact.
 LEAST_CHANNELS = {2: 32, 4: 64}
-"""Below, transforming tiles takes longer than the products that it saves, or is less exact."""
 
 FETCH, NEAR = (72, 16) if cpu().lanes == 8 else (32, 32)
 """Products that a weight must be worth: it takes room, and time to be brought from memory.
 
 With AVX2, weights of a size that processors of that kind rarely keep in a cache take longer; up to
-``FEW`` numbers of a tap, a run finds them ``NEAR``.
+``MAX_NEAR_NUMBERS`` numbers of a tap, a run finds them ``NEAR``.
 """
 
-FEW = 1 << 14
+MAX_NEAR_NUMBERS = 1 << 14
 
-BLOCK = 128 << 10
-"""Floats of transformed image that stay in the second-level cache, beside weights."""
+# Floats of transformed image that stay in the second-level cache, beside weights.
+MAX_BLOCK_FLOATS = 128 << 10
 
+# Channels whose products take as long as transforming one.
 TRANSFORM = 12
-"""Channels whose products take as long as transforming one."""
 
+# Rows of a product that take as long as fetching weights for all of them.
 STREAM = 2
-"""Rows of a product that take as long as fetching weights for all of them."""
 
-SPAN = 14
-"""Tiles side by side that are transformed and multiplied together."""
+# Tiles side by side that are transformed and multiplied together.
+MAX_TILES_PER_BLOCK = 14
 
 
 def tiled(weight: Weight, size: int) -> NDArray:
@@ -84,7 +84,7 @@ def tile_size(batch: int, rows: int, channels: int, windows: Windows) -> int:
     plain = windows.kernel == (3, 3) and windows.strides == windows.dilations == (1, 1)
     if not plain:
         return 0
-    (height, width), fetch = windows.output, NEAR if rows * channels <= FEW else FETCH
+    (height, width), fetch = windows.output, NEAR if rows * channels <= MAX_NEAR_NUMBERS else FETCH
     costs = {0: 9.0 * (batch * height * width + fetch)}
     for size, least in LEAST_CHANNELS.items():
         if min(rows, channels) < least:
@@ -104,9 +104,9 @@ def winograd_layout(
     (height, width), (out_height, out_width) = windows.size, windows.output
     tiles_y, tiles_x = -(-out_height // size), -(-out_width // size)
     panels, places = -(-rows // PANEL), (size + 2) ** 2
-    block_x = -(-tiles_x // -(-tiles_x // SPAN))
+    block_x = -(-tiles_x // -(-tiles_x // MAX_TILES_PER_BLOCK))
     strips = batch * -(-tiles_x // block_x)
-    most = max(1, (BLOCK // (places * channels) - 16) // block_x + 1)
+    most = max(1, (MAX_BLOCK_FLOATS // (places * channels) - 16) // block_x + 1)
     block_y = _block_rows(tiles_y, block_x, strips, panels, threads, most)
     blocks_y = -(-tiles_y // block_y)
     # Tiles are written a vector at a time, the last ones of a channel beyond their number.

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.buffers import SMALL, empty
+from tenonnx_cpu.buffers import MIN_POOLED_BYTES, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.data_movement.moving import (
     ALIKE,
     LARGE,
-    NOTHING,
-    RUNS,
+    MAX_RUNS,
+    NO_FILL,
     SOURCES,
     Mover,
     Moves,
@@ -32,14 +32,14 @@ from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 
 CONCAT = JitKernel("data_movement.concat", "concat")
 
-RUN = 1 << 14
-"""Elements of a run at most: threads share out runs."""
+# Elements of a run at most: threads share out runs.
+MAX_RUN_ELEMENTS = 1 << 14
 
-WHOLE = 1 << 40
-"""Elements of a run where there are as many runs whatever the lengths."""
+# Elements of a run where there are as many runs whatever the lengths.
+UNLIMITED_RUN_ELEMENTS = 1 << 40
 
-ENOUGH = 1 << 18
-"""Bytes that are worth a second thread."""
+# Bytes that are worth a second thread.
+MIN_JOINED_BYTES_PER_THREAD = 1 << 18
 
 FEW, SHORT = 512, 32
 """Runs of which there may be more only if they have so many elements: numpy copies short ones."""
@@ -56,7 +56,7 @@ def specialize_concat(site: Site, plain: Call) -> Call | None:
     call = ConcatCall(axis, site.threads, plain)
     if count > SOURCES:
         return call
-    mover = Mover(call, call, NOTHING, count, site.threads)
+    mover = Mover(call, call, NO_FILL, count, site.threads)
     return Capturable(mover.call, functools.partial(_of_any_length, mover, axis, plain))
 
 
@@ -82,12 +82,16 @@ class ConcatCall:
             if array.dtype != first.dtype or array.ndim != first.ndim:
                 return self.plain(*arrays)
             nbytes += array.nbytes
-        if nbytes < SMALL or first.dtype == object or not -first.ndim <= axis < first.ndim:
+        if (
+            nbytes < MIN_POOLED_BYTES
+            or first.dtype == object
+            or not -first.ndim <= axis < first.ndim
+        ):
             return self.plain(*arrays)
         shape = list(first.shape)
         shape[axis] = sum(array.shape[axis] for array in arrays)
         out = empty(tuple(shape), first.dtype)
-        is_shared = self.threads > 1 and nbytes >= ENOUGH
+        is_shared = self.threads > 1 and nbytes >= MIN_JOINED_BYTES_PER_THREAD
         if is_shared and concat(arrays, axis % first.ndim, out, self.threads):
             return out
         return np.concatenate(arrays, axis, out=out)
@@ -105,7 +109,7 @@ def _of_any_length(mover: Mover, axis: int, plain: Call, *arrays: Any) -> Any:
     """Return a launch that is alike for arrays of any length."""
     if not mover.takes(arrays) or not all(array.flags.c_contiguous for array in arrays):
         return plain(*arrays)
-    moves = moves_of(tuple(array.shape for array in arrays), axis, WHOLE)
+    moves = moves_of(tuple(array.shape for array in arrays), axis, UNLIMITED_RUN_ELEMENTS)
     return plain(*arrays) if moves is None else mover.launch(moves, arrays, (1, mover.threads))
 
 
@@ -134,7 +138,9 @@ def concat(arrays: tuple[Any, ...], axis: int, out: Any, threads: int) -> bool:
 
 
 @functools.lru_cache(maxsize=ALIKE)
-def moves_of(shapes: tuple[tuple[int, ...], ...], axis: int, longest: int = RUN) -> Moves | None:
+def moves_of(
+    shapes: tuple[tuple[int, ...], ...], axis: int, longest: int = MAX_RUN_ELEMENTS
+) -> Moves | None:
     """Return the moves that put contiguous arrays of these shapes side by side.
 
     Args:
@@ -152,7 +158,7 @@ def moves_of(shapes: tuple[tuple[int, ...], ...], axis: int, longest: int = RUN)
     rows, inner = math.prod(first[:axis]), math.prod(first[axis + 1 :])
     widths = [shape[axis] * inner for shape in shapes]
     total = sum(widths)
-    if not rows * total or rows * sum(-(-width // longest) for width in widths) > RUNS:
+    if not rows * total or rows * sum(-(-width // longest) for width in widths) > MAX_RUNS:
         return None
     if rows * len(widths) > FEW and total < SHORT * len(widths):
         return None

@@ -27,19 +27,19 @@ from tenonnx_cpu.jit.scratch import pieces
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.threading_config import shared_out
 
-ELEMENTS = JitKernel("data_movement.indexed", "move_elements")
-SLICES = JitKernel("data_movement.indexed", "move_slices")
+MOVE_ELEMENTS = JitKernel("data_movement.indexed", "move_elements")
+MOVE_SLICES = JitKernel("data_movement.indexed", "move_slices")
 
-MIN_ELEMENTS_PER_THREAD = 1 << 14
-"""Elements that are worth a second thread."""
+# Elements that are worth a second thread.
+MIN_INDEXED_ELEMENTS_PER_THREAD = 1 << 14
 
-PIECE = 1 << 12
-"""Elements of a row that are moved at a time, where several threads share a row."""
+# Elements of a row that are moved at a time, where several threads share a row.
+ROW_PIECE_ELEMENTS = 1 << 12
 
 WAYS = {"none": WRITTEN, "add": ADDED, "mul": MULTIPLIED, "max": GREATEST, "min": LEAST}
 
+# Types of elements that meet others one by one.
 SINGLE = frozenset({o.FLOAT32, o.FLOAT64, o.INT32, o.INT64})
-"""Types of elements that meet others one by one."""
 
 Form: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...]]"
 """An array's shape and strides in bytes."""
@@ -48,7 +48,7 @@ Form: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...]]"
 @specialize("GatherElements", "ScatterElements")
 def specialize_elements(site: Site, plain: Call) -> Call | None:
     """Take elements of 1 to 8 bytes; numbers that meet others, of 4 and 8."""
-    ELEMENTS.request()
+    MOVE_ELEMENTS.request()
     way = _way(site)
     if way is None:
         return None
@@ -68,7 +68,7 @@ def _elements(
     """Return a launch, or the result."""
     given = (data, places, *rest)
     element = _movable(way, *given)
-    run, rank = ELEMENTS.run, data.ndim
+    run, rank = MOVE_ELEMENTS.run, data.ndim
     fits = places.dtype in (np.int64, np.int32) and -rank <= axis < rank == places.ndim
     if run is None or element is None or not fits or not _covers(data, places, rest, axis % rank):
         return plain(*given)
@@ -132,10 +132,12 @@ def _elements_cut(
     rows = count // width
     # Rows of one target, as of another axis, are written by one thread, so that the last one wins.
     whole = way == GATHERED or last
-    piece = width if whole and (way != GATHERED or rows > threads) else min(width, PIECE)
+    piece = (
+        width if whole and (way != GATHERED or rows > threads) else min(width, ROW_PIECE_ELEMENTS)
+    )
     cuts = -(-width // piece)
     units = rows * cuts if whole else cuts
-    grain, team = shared_out(units, count, MIN_ELEMENTS_PER_THREAD, threads)
+    grain, team = shared_out(units, count, MIN_INDEXED_ELEMENTS_PER_THREAD, threads)
     numbers = [
         *(way, element, size, wide, width, data[0][axis], data[1][axis]),
         *(0 if last else data[1][-1], steps[-1], other[1][-1], rank - 1, rows),
@@ -151,7 +153,7 @@ def _elements_cut(
 @specialize("GatherND", "ScatterND")
 def specialize_slices(site: Site, plain: Call) -> Call | None:
     """Take elements of 1 to 8 bytes, and numbers that meet others."""
-    SLICES.request()
+    MOVE_SLICES.request()
     way, batch = _way(site), site.attribute("batch_dims", 0)
     if way is None:
         return None
@@ -169,7 +171,7 @@ def _sliced(
 ) -> Launch | None:
     """Return a launch; ``None`` if the kernel does not take the arrays."""
     data, places, *rest = given
-    element, run = _movable(way, *given), SLICES.run
+    element, run = _movable(way, *given), MOVE_SLICES.run
     whole = all(x.flags.c_contiguous for x in given)
     if run is None or element is None or not whole or places.dtype != np.int64:
         return None
@@ -188,7 +190,7 @@ def _sliced(
 
 def gather_rows(site: Site, plain: Call) -> Call:
     """Return what picks rows of an array by places that a run computes, such as embeddings."""
-    SLICES.request()
+    MOVE_SLICES.request()
     return Capturable(functools.partial(_rows, site.threads, plain))
 
 
@@ -229,7 +231,7 @@ def _slices_cut(
         element = o.variant(operation, element)[1]
     inner = shape[batch + depth :]
     width, units = math.prod(inner), math.prod(places[:-1])
-    grain, team = shared_out(units, units * width, MIN_ELEMENTS_PER_THREAD, threads)
+    grain, team = shared_out(units, units * width, MIN_INDEXED_ELEMENTS_PER_THREAD, threads)
     if way != GATHERED:  # slices of one place follow each other
         grain = units
     numbers = [

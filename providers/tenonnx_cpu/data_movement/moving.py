@@ -25,29 +25,29 @@ MOVE = JitKernel("data_movement.moving", "move")
 TEXT = np.dtype(object)
 
 SOURCES = 16
+# The number of the source of elements that no other source fills.
 FILL = SOURCES
-"""The number of the source of elements that no other source fills."""
 
-RUNS = 1 << 15
-SHORT = 8
-"""Runs at most, and elements that one should have unless the result is ``SMALL``."""
+MAX_RUNS = 1 << 15
+# Elements that a run should have on average, unless the result is at most ``SMALL``.
+MIN_ELEMENTS_PER_RUN = 8
 
 SMALL, LARGE = 1 << 12, 1 << 20
 """Elements of a result that may be moved one by one, and up to which it is found out how."""
 
-ENOUGH = 1 << 17
-"""Bytes that are worth a second thread."""
+# Bytes that are worth a second thread.
+MIN_MOVED_BYTES_PER_THREAD = 1 << 17
 
+# Numbers of repetitions whose moves a node keeps.
 REPEATS = 4
-"""Numbers of repetitions whose moves a node keeps."""
 
+# Small results whose moves nodes share: the same ones are in each layer of a model.
 ALIKE = 64
-"""Small results whose moves nodes share: the same ones are in each layer of a model."""
 
-PLACES = 40
-"""Bits of an element's place in a source."""
+# Bits of an element's place in a source.
+PLACE_BITS = 40
 
-NOTHING = frozen(np.zeros(1, np.uint8))
+NO_FILL = frozen(np.zeros(1, np.uint8))
 UNKNOWN, VIEW = object(), object()
 
 
@@ -83,7 +83,7 @@ def specialize_moves(site: Site, plain: Call) -> Call | None:
     if any(value is not None and constant is None for constant, value in given):
         is_tile = node.op_type == "Tile" and len(parameters) == 1
         return Capturable(Repeating(plain, site.threads)) if is_tile else None
-    fill = NOTHING
+    fill = NO_FILL
     if node.op_type == "Pad":
         if (node.version or 1) < 11:
             return None
@@ -128,7 +128,7 @@ class Repeating:
 
 
 def mover(
-    plain: Call, parameters: Sequence[NDArray | None], threads: int, fill: NDArray = NOTHING
+    plain: Call, parameters: Sequence[NDArray | None], threads: int, fill: NDArray = NO_FILL
 ) -> Mover:
     """Return what does as an array kernel does with its first input, whose elements it moves."""
     return Mover(ConstantMoves(plain, tuple(parameters)), plain, fill, 1, threads)
@@ -211,8 +211,10 @@ class Mover:
         dtype = arrays[0].dtype
         out = empty(moves.shape, dtype)
         sources = [bytes_of(array) for array in arrays]
-        sources += [NOTHING] * (SOURCES - len(sources))
-        grain, team = shared or shared_out(len(moves.runs), out.nbytes, ENOUGH, self.threads)
+        sources += [NO_FILL] * (SOURCES - len(sources))
+        grain, team = shared or shared_out(
+            len(moves.runs), out.nbytes, MIN_MOVED_BYTES_PER_THREAD, self.threads
+        )
         if (fill := self._fills.get(dtype)) is None:
             fill = self._fills[dtype] = frozen(self._fill.astype(dtype).view(np.uint8))
         arguments = (
@@ -251,13 +253,13 @@ class Mover:
 def bytes_of(array: NDArray) -> NDArray:
     """Return the bytes of an array's first element, where they are."""
     if not array.size:
-        return NOTHING
+        return NO_FILL
     return array[(slice(1),) * array.ndim].reshape(1).view(np.uint8)
 
 
 def place_in(source: Any) -> Any:
     """Return the number of a source's first element; those before it are in the same source."""
-    return (source << PLACES) + (1 << PLACES - 1)
+    return (source << PLACE_BITS) + (1 << PLACE_BITS - 1)
 
 
 def numbers_of(array: NDArray, source: int) -> NDArray:
@@ -297,10 +299,12 @@ def _traced(numbers: bytes) -> NDArray | None:
     within[2:] &= ~near[:-1] | (steps[1:] == steps[:-1])
     starts = np.flatnonzero(~within)
     counts = np.diff(np.append(starts, flat.size))
-    if starts.size > RUNS or (flat.size > SMALL and flat.size < SHORT * starts.size):
+    if starts.size > MAX_RUNS or (
+        flat.size > SMALL and flat.size < MIN_ELEMENTS_PER_RUN * starts.size
+    ):
         return None
     first, apart = flat[starts], np.where(counts > 1, np.append(steps, 1)[starts], 1)
-    sources = first >> PLACES
+    sources = first >> PLACE_BITS
     columns = (sources, first - place_in(sources), starts, counts, apart)
     return fixed(np.stack(columns, 1))
 

@@ -27,45 +27,45 @@ if TYPE_CHECKING:
 
 TRANSPOSE = JitKernel("data_movement.transpose", "transpose")
 
-ENOUGH = 1 << 14
-"""Elements that are worth a second thread."""
+# Elements that are worth a second thread.
+MIN_TRANSPOSED_ELEMENTS_PER_THREAD = 1 << 14
 
-LEAST = 1 << 10
-"""Elements from which on a copy costs less than what readers that take elements where they are
-do with them in pieces."""
+# Elements from which on a copy costs less than readers that take elements where they are, in
+# pieces.
+MIN_COPIED_ELEMENTS = 1 << 10
 
-MOST = 1 << 40
-"""Elements of what is looked at; no more fit the memory."""
+# Elements that an axis may span; no more fit the memory.
+MAX_SPANNED_ELEMENTS = 1 << 40
 
-SHORT = 16
-"""Elements of an axis that fill no vector: it is taken together with another."""
+# An axis of fewer elements fills no vector: it is taken together with another.
+MIN_AXIS_ELEMENTS = 16
 
 Axis: TypeAlias = tuple[int, int, int]
 SOURCE, TARGET = 1, 2
-ALONE: Axis = (1, 0, 0)
-"""An axis is its length, and its strides in two arrays."""
+# An axis is its length, and its strides in two arrays.
+UNIT_AXIS: Axis = (1, 0, 0)
 
+# Operators that read elements wherever they are, or make views of them.
 STRIDED = frozenset(
     {
         "Attention", "Einsum", "Gather", "Gemm", "MatMul", "MultiHeadAttention", "Shape", "Size",
         "Slice", "Split", "Transpose",
     }
 )  # fmt: skip
-"""Operators that read elements wherever they are, or make views of them."""
 
+# Operators that, where there is little to copy, had better have a view.
 IN_PIECES = STRIDED | VIEWS | {"Concat"}
-"""Operators that, where there is little to copy, had better have a view."""
 
-APART = frozenset({"Expand", "Slice", "Split", "Transpose"})
-"""Operators whose results are views with elements that may lie apart."""
+# Operators whose results are views with elements that may lie apart.
+STRIDED_VIEWS = frozenset({"Expand", "Slice", "Split", "Transpose"})
 
-PARTS = frozenset({"Slice", "Split"})
-"""Those of them whose results' readers copy a part each, if they copy."""
+# Those of them whose results' readers copy a part each, if they copy.
+READ_IN_PARTS = frozenset({"Slice", "Split"})
 
 
-MOST_BYTES = 1 << 26
-"""Bytes of a view of an input that a kernel copies as it leaves the graph; of more, the session
-finds out whether there is room."""
+# Bytes of a view of an input that a kernel copies as it leaves the graph; of more, the session
+# finds out whether there is room.
+MAX_COPIED_VIEW_BYTES = 1 << 26
 
 
 @specialize("Transpose")
@@ -76,7 +76,7 @@ def specialize_transpose(site: Site, plain: Call) -> Call | None:
     if not copies and not leaves:
         return dynamic(functools.partial(_as_view, plain))
     in_pieces = any(node.op_type in IN_PIECES for node, _ in result.uses())
-    least = LEAST if in_pieces and not leaves else 1
+    least = MIN_COPIED_ELEMENTS if in_pieces and not leaves else 1
     request_copies(site)
     return Capturable(functools.partial(_in_new_order, least, site.threads, plain))
 
@@ -94,7 +94,7 @@ def leaves_graph(site: Site) -> bool:
     if len(outputs) > 1 or not outputs[0].is_graph_output():
         return False
     while value is not None and (maker := value.producer()) is not None:
-        if maker.op_type not in VIEWS | APART:
+        if maker.op_type not in VIEWS | STRIDED_VIEWS:
             return False
         value = maker.inputs[0]
     return value is not None and not is_constant(value)
@@ -135,7 +135,7 @@ def _lain(site: Site) -> NDArray | None:
     if order is None or sizes is None or len(sizes) != len(order) or not math.prod(sizes):
         return None
     steps = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
-    if sizes[0] * steps[0] > MOST:
+    if sizes[0] * steps[0] > MAX_SPANNED_ELEMENTS:
         return None
     return as_strided(np.zeros(1, np.uint8), sizes, steps).transpose(order)
 
@@ -157,7 +157,7 @@ def _is_copied(value: ir.Value, lain: NDArray | None) -> bool:
     for node, place in value.uses():
         if node.op_type == "Conv" and _convolves(node, place, lain):
             continue
-        is_part = node.op_type in PARTS or _picks_one(node)
+        is_part = node.op_type in READ_IN_PARTS or _picks_one(node)
         if is_part and any(_is_copied(part, None) for part in node.outputs):
             return True
         if node.op_type not in VIEWS | STRIDED:
@@ -236,10 +236,10 @@ def cut_of(shape: tuple[int, ...], strides: tuple[int, ...], size: int, threads:
     lines = _side_by_side(axes) if axes[-1][1] == 1 else _transposed(axes)
     if lines is None or len(axes) > AXES:
         return None
-    outer = [*[ALONE] * (AXES - len(axes)), *axes]
+    outer = [*[UNIT_AXIS] * (AXES - len(axes)), *axes]
     bands = -(-lines.count // TOGETHER)
     units = bands * math.prod(length for length, _, _ in axes)
-    grain, team = shared_out(units, math.prod(shape), ENOUGH, threads)
+    grain, team = shared_out(units, math.prod(shape), MIN_TRANSPOSED_ELEMENTS_PER_THREAD, threads)
     tasks = -(-units // grain)
     numbers = [*lines.numbers, bands, units, grain, tasks, size]
     numbers += [axis[field] for field in range(3) for axis in outer]
@@ -262,8 +262,8 @@ class _Lines:
 def _side_by_side(axes: list[Axis]) -> _Lines:
     """Take the axes of lines out of others: elements are side by side in both arrays."""
     run, _, _ = axes.pop()
-    runs, run_apart, _ = axes.pop() if axes and run < SHORT else ALONE
-    lines, line_apart, line = axes.pop() if axes else ALONE
+    runs, run_apart, _ = axes.pop() if axes and run < MIN_AXIS_ELEMENTS else UNIT_AXIS
+    lines, line_apart, line = axes.pop() if axes else UNIT_AXIS
     numbers = [run * runs, 1, run, run_apart, lines, line_apart, line, lines, 0, 0]
     return _Lines(lines, numbers)
 
@@ -292,11 +292,11 @@ def _going_on(axes: list[Axis], length: int, side: int) -> Axis:
         length: The short one's.
         side: In which array it does, ``SOURCE`` or ``TARGET``.
     """
-    for axis in axes if length < SHORT else ():
+    for axis in axes if length < MIN_AXIS_ELEMENTS else ():
         if axis[side] == length:
             axes.remove(axis)
             return axis
-    return ALONE
+    return UNIT_AXIS
 
 
 def _axes(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> list[Axis]:

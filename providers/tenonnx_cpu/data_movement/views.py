@@ -12,8 +12,8 @@ from tenonnx.traits import VIEWS
 from tenonnx_cpu.capture.capturable import Capturable, dynamic
 from tenonnx_cpu.capture.launch import Launch, fix, is_fixed
 from tenonnx_cpu.data_movement.transpose import (
-    APART,
-    MOST_BYTES,
+    MAX_COPIED_VIEW_BYTES,
+    STRIDED_VIEWS,
     TRANSPOSE,
     leaves_graph,
     ordered,
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-LARGEST = 4096
-"""Elements of an expanded constant that is kept."""
+# Elements of an expanded constant that is kept.
+MAX_EXPANDED_ELEMENTS = 4096
 
-JOINED = frozenset({"Flatten", "Reshape"})
-"""Those whose results need not be views: axes that are joined may lie apart."""
+# Those whose results need not be views: axes that are joined may lie apart.
+JOINS_AXES = frozenset({"Flatten", "Reshape"})
 
 
 @specialize("Expand", "Flatten", "Reshape", "Slice", "Split", "Squeeze", "Unsqueeze")
@@ -51,7 +51,7 @@ def specialize_view(site: Site, plain: Call) -> Call:
     if leaves_graph(site):
         request_copies(site)
         return Capturable(functools.partial(_leaving, call, site.threads))
-    if site.node.op_type not in JOINED or not _may_lie_apart(inputs[0]):
+    if site.node.op_type not in JOINS_AXES or not _may_lie_apart(inputs[0]):
         return dynamic(call)
     TRANSPOSE.request(works=False)
     return Capturable(functools.partial(_joined, call, site.threads), call)
@@ -81,7 +81,7 @@ class ViewCall:
         for n in self.varying:
             if not is_fixed(given[n]):
                 return result
-        if self.expands and result.size <= LARGEST:  # what shapes alone decide
+        if self.expands and result.size <= MAX_EXPANDED_ELEMENTS:  # what shapes alone decide
             result = fix(np.ascontiguousarray(result))
         return Launch(None, (), result)
 
@@ -92,7 +92,7 @@ def _leaving(call: ViewCall, threads: int, *given: Any) -> Any:
     if type(made) is not Launch or made.result.flags.c_contiguous:
         return made
     x = made.result
-    return (ordered(x, threads) if x.nbytes <= MOST_BYTES else None) or made
+    return (ordered(x, threads) if x.nbytes <= MAX_COPIED_VIEW_BYTES else None) or made
 
 
 def _joined(call: ViewCall, threads: int, x: Any, *rest: Any) -> Any:
@@ -111,7 +111,7 @@ def _may_lie_apart(value: ir.Value | None) -> bool:
     while maker is not None and maker.op_type in VIEWS:
         value = maker.inputs[0]
         maker = None if value is None else value.producer()
-    return maker is not None and maker.op_type in APART
+    return maker is not None and maker.op_type in STRIDED_VIEWS
 
 
 def _copied(x: NDArray, shape: tuple[int, ...], threads: int) -> Launch | None:

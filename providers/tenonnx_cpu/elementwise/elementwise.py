@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from tenonnx.planning.fusion import inputs_of
 from tenonnx.planning.lower import is_constant
 from tenonnx.traits import COSTLY
-from tenonnx_cpu.activation import CODES as ACTIVATIONS
+from tenonnx_cpu.activation import OPCODE_OF_NAME as ACTIVATIONS
 from tenonnx_cpu.activation import activation_of
 from tenonnx_cpu.buffers import F32
 from tenonnx_cpu.capture.capturable import Capturable
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 FLOAT, DOUBLE = 1, 11
 """ONNX's codes of float32 and float64."""
 
+# Under which a scope keeps what makes its programs.
 COMPILER = "elementwise"
-"""Under which a scope keeps what makes its programs."""
 
 Meaning: TypeAlias = Callable[[Site], "Line | None"]
 """Says what instruction a node is, if it is one; its operands are filled in later."""
@@ -69,7 +69,8 @@ def _variadic(code: int) -> Meaning:
     return meaning
 
 
-MEANINGS: Mapping[str, Meaning] = {
+# Programs of nodes in ONNX's own domain.
+PROGRAMS: Mapping[str, Meaning] = {
     **dict.fromkeys(ACTIVATIONS, _activation),
     "Abs": _since(6, opcodes.ABS),
     "Add": _since(7, opcodes.ADD),
@@ -89,10 +90,9 @@ MEANINGS: Mapping[str, Meaning] = {
     "Sub": _since(7, opcodes.SUB),
     "Swish": _swish,
 }
-"""Programs of nodes in ONNX's own domain."""
 
 
-@specialize(*MEANINGS)
+@specialize(*PROGRAMS)
 def specialize_others(site: Site, plain: Call) -> Call | None:
     """Take what is known to be of other types than float32, which chains are of."""
     dtype = site.dtype(0)
@@ -105,7 +105,7 @@ def specialize_others(site: Site, plain: Call) -> Call | None:
 
 def line_of(node: ir.Node, threads: int) -> Line | None:
     """Return the instruction that a node is, without its operands; ``None`` if it is none."""
-    meaning = MEANINGS.get(node.op_type) if not node.domain else None
+    meaning = PROGRAMS.get(node.op_type) if not node.domain else None
     if meaning is None or len(node.outputs) != 1 or not node.inputs:
         return None
     if not all(_may_be_float(value) for value in (*node.inputs, *node.outputs)):
@@ -219,7 +219,7 @@ def _add(program: Program, line: Line, operands: list[int]) -> int:
     return program.add(Line(opcodes.MUL), (*operands, gate))
 
 
-@fusion(*MEANINGS, priority=ELEMENTWISE)
+@fusion(*PROGRAMS, priority=ELEMENTWISE)
 def fuse_chain(node: ir.Node, scope: Scope) -> Fused | None:
     """Take a subgraph of elementwise nodes, or one that is known to be of float32."""
     threads = scope.threads

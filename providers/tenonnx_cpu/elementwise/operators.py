@@ -42,6 +42,7 @@ def _modulus(site: Site) -> int | None:
     return o.FMOD if site.attribute("fmod", 0) else o.MOD
 
 
+# The operation of each operator.
 CHOICES: Mapping[str, int | Choice] = {
     "Abs": o.ABS,
     "Add": o.ADD,
@@ -77,10 +78,9 @@ CHOICES: Mapping[str, int | Choice] = {
     "Sub": o.SUB,
     "Xor": o.XOR,
 }
-"""The operation of each operator."""
 
+# The version from which on operators broadcast as numpy does, and have no ``consumed_inputs``.
 OLD = 7
-"""The version from which on operators broadcast as numpy does, and have no ``consumed_inputs``."""
 
 
 def typed(site: Site, plain: Call) -> Call | None:

@@ -26,14 +26,14 @@ Form: TypeAlias = tuple[Shape, Shape]
 Axis: TypeAlias = tuple[int, tuple[int, ...]]
 """Its length, and every array's stride along it in elements."""
 
-RUN = JitKernel("elementwise.program", "run_program")
-NOTHING = frozen(np.zeros(1, np.float32))
+RUN_PROGRAM = JitKernel("elementwise.program", "run_program")
+ABSENT_ARRAY = frozen(np.zeros(1, np.float32))
 
-ENOUGH = 1 << 15
-"""Elements times instructions that are worth a second thread."""
+# Elements times instructions that are worth a second thread.
+MIN_OPERATIONS_PER_THREAD = 1 << 15
 
-NARROW = 48
-"""Rows shorter than this cost more to tell apart than to compute."""
+# Shorter rows cost more to tell apart than to compute.
+MIN_ROW_ELEMENTS = 48
 
 
 class Line(NamedTuple):
@@ -135,8 +135,8 @@ class ProgramCall:
         self._rank = max(map(len, program.shapes), default=0)
         self._lines = len(program.lines)
         self._code, self._numbers = program.assemble()
-        self._absent = (NOTHING,) * (INPUTS - len(program.arrays))
-        RUN.request()
+        self._absent = (ABSENT_ARRAY,) * (INPUTS - len(program.arrays))
+        RUN_PROGRAM.request()
 
     def __call__(self, *arrays: Any) -> Any:
         """Return the program's result."""
@@ -144,7 +144,7 @@ class ProgramCall:
 
     def launch(self, *arrays: Any) -> Any:
         """Return a launch that computes the program's result, or that."""
-        run = RUN.run
+        run = RUN_PROGRAM.run
         if run is None:
             return self._plain(*arrays)
         for x in arrays:
@@ -216,7 +216,9 @@ def lay_out(
     if not size:
         return None
     axes, piece = repeating(merge_axes(forms, result))
-    if len(axes) > AXES or (len(axes) > 1 and axes[-1][0] < NARROW and size > NARROW * 16):
+    if len(axes) > AXES or (
+        len(axes) > 1 and axes[-1][0] < MIN_ROW_ELEMENTS and size > MIN_ROW_ELEMENTS * 16
+    ):
         return None
     axes = [(1, (0,) * len(forms))] * (AXES - len(axes)) + axes
     strides = np.zeros((INPUTS, AXES), np.int64)
@@ -226,7 +228,7 @@ def lay_out(
     width = lengths[-1]
     pieces = -(-width // piece)
     units = size // width * pieces
-    grain, team = shared_out(units, size * (lines + 1), ENOUGH, threads)
+    grain, team = shared_out(units, size * (lines + 1), MIN_OPERATIONS_PER_THREAD, threads)
     shape = np.array([*lengths, len(constants), len(forms), piece], np.int64)
     return _Layout(result, frozen(shape), frozen(strides), grain, team)
 
@@ -254,7 +256,7 @@ def repeated(arrays: list[NDArray]) -> list[NDArray]:
     The kernel then computes all rows as one.
     """
     width = max([x.shape[-1] for x in arrays if x.ndim], default=1)
-    if width >= NARROW:
+    if width >= MIN_ROW_ELEMENTS:
         return arrays
     return [x.repeat(width, axis=-1) if x.ndim > 1 and x.shape[-1] == 1 else x for x in arrays]
 

@@ -20,16 +20,17 @@ from tenonnx_cpu.threading_config import shared_out
 
 APPLY = JitKernel("elementwise.rows", "apply")
 
+# Elements that are worth a second thread.
 MIN_ELEMENTS_PER_THREAD = 1 << 15
-"""Elements that are worth a second thread."""
 
-PIECE = 1 << 13
-"""Elements of a row that are computed at a time: several pieces share a long row among threads."""
+# Elements of a row that are computed at a time: several pieces share a long row among threads.
+ROW_PIECE_ELEMENTS = 1 << 13
 
+# Adjacent bytes from which on rows are copied as fast as numpy copies them.
 MIN_BYTES_OF_RUN = 512
-"""Adjacent bytes from which on rows are copied as fast as numpy copies them."""
 
-CODES = {
+# Types of elements by dtype, but for bfloat16, whose dtype takes long to import.
+CODE_OF_DTYPE = {
     np.dtype(name): code
     for name, code in {
         "?": o.BOOL, "b": o.INT8, "B": o.UINT8, "h": o.INT16, "H": o.UINT16, "i": o.INT32,
@@ -37,12 +38,11 @@ CODES = {
         "f": o.FLOAT32, "d": o.FLOAT64,
     }.items()
 }  # fmt: skip
-"""Types of elements by dtype, but for bfloat16, whose dtype takes long to import."""
 
-DTYPES = {code: dtype for dtype, code in CODES.items()}
+DTYPES = {code: dtype for dtype, code in CODE_OF_DTYPE.items()}
 
+# Types of elements that are moved as they are, by their bytes.
 OF_SIZE = {1: o.INT8, 2: o.INT16, 4: o.INT32, 8: o.INT64}
-"""Types of elements that are moved as they are, by their bytes."""
 
 Axis: TypeAlias = "tuple[int, tuple[int, ...]]"
 """A length, and the bytes between elements along it: of each operand, and of the result."""
@@ -50,7 +50,7 @@ Axis: TypeAlias = "tuple[int, tuple[int, ...]]"
 
 def code_of(dtype: np.dtype[Any]) -> int | None:
     """Return the code of a type of elements; ``None`` if the kernel does not know it."""
-    code = CODES.get(dtype)
+    code = CODE_OF_DTYPE.get(dtype)
     if code is None and dtype.kind == "V" and dtype.name == "bfloat16":
         return o.BFLOAT16
     return code
@@ -127,7 +127,7 @@ def lay_out(
     *outer, (width, steps) = merged(forms, shape, itemsize) or [(1, (0,) * 4)]
     if not count or len(outer) > AXES:
         return None
-    piece = min(width, PIECE)
+    piece = min(width, ROW_PIECE_ELEMENTS)
     pieces = -(-width // piece)
     units = count // width * pieces
     grain, team = shared_out(units, count, MIN_ELEMENTS_PER_THREAD, threads)

@@ -18,7 +18,7 @@ from tenonnx_cpu.int8.conv_weights import ByteWeights
 from tenonnx_cpu.int8.product import NO_WORDS, Finish
 from tenonnx_cpu.int8.quantized_values import (
     ALL,
-    BYTES,
+    BYTE_DTYPES,
     LIMITS,
     REQUANTIZED,
     QuantizedType,
@@ -100,8 +100,8 @@ def takes(
     return (
         x.is_single
         and y.is_single
-        and x.dtype in BYTES
-        and y.dtype in BYTES
+        and x.dtype in BYTE_DTYPES
+        and y.dtype in BYTE_DTYPES
         and w.scale.size in (1, weights.rows)
         and (bias is None or bias.shape == (weights.rows,))
     )

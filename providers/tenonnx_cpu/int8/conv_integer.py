@@ -13,8 +13,8 @@ from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
 from tenonnx_cpu.int8.conv_weights import ByteWeights
-from tenonnx_cpu.int8.product import NO_NUMBERS, SUMS, Finish
-from tenonnx_cpu.int8.quantized_values import ALL, LIMITS, SCALED
+from tenonnx_cpu.int8.product import NO_NUMBERS, PLAIN_SUMS, Finish
+from tenonnx_cpu.int8.quantized_values import ALL, LIMITS, SCALED_PARTS
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import F32
 
@@ -43,7 +43,7 @@ def _summed(
     *rest: Any,
 ) -> Any:  # fmt: skip
     origin = _origin(x, x_zero)
-    made = None if origin is None else weights.launch(x, origin, SUMS)
+    made = None if origin is None else weights.launch(x, origin, PLAIN_SUMS)
     return plain(x, w, x_zero, *rest) if made is None else made
 
 
@@ -52,10 +52,10 @@ def _row(node: ir.Node, walk: Walk[Scope]) -> NDArray | str:
     return "it adds no constant float32 for every channel" if row is None else row
 
 
-ROW = Part("bias", ("Add",), _row, since=BROADCASTING)
+BIAS_ROW = Part("bias", ("Add",), _row, since=BROADCASTING)
 
 
-@fusion("ConvInteger", priority=QUANTIZED, takes=(*SCALED, ROW, LIMITS))
+@fusion("ConvInteger", priority=QUANTIZED, takes=(*SCALED_PARTS, BIAS_ROW, LIMITS))
 def fuse_scaled(node: ir.Node, scope: Scope) -> Fused | None:
     """ConvInteger, a Cast to float32, a Mul with the scales, an Add of a bias, a Relu or Clip."""
     weights = ByteWeights.of(Attributes.of(scope.site(node)), scope.site(node), 1, 3, scope.threads)
@@ -65,7 +65,7 @@ def fuse_scaled(node: ir.Node, scope: Scope) -> Fused | None:
     if not walk.is_whole:
         return None
     limits, scale = walk.found.get(LIMITS.name, ALL), walk.found["scale"]
-    bias, summand = walk.found.get(ROW.name), NO_NUMBERS
+    bias, summand = walk.found.get(BIAS_ROW.name), NO_NUMBERS
     if bias is not None:
         summand = np.ascontiguousarray(np.broadcast_to(bias, weights.rows))
     image, zero = node.inputs[0], (*node.inputs, None, None)[2]

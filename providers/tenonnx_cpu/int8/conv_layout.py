@@ -27,14 +27,14 @@ from tenonnx_cpu.conv.layout import (
 from tenonnx_cpu.int8.kernels import BYTE_CONV_FIELDS, TALLEST
 from tenonnx_cpu.jit.code.cpu import cpu
 
-PANEL = 2 * cpu().lanes
-"""Channels side by side in packed weights."""
+# Channels side by side in packed weights.
+PANEL_CHANNELS = 2 * cpu().lanes
 
-BAND = 48 << 10
-"""Bytes of a copy for windows of every channel by itself, so that they stay near the processor."""
+# Bytes of a copy for windows of every channel by itself, so that they stay near the processor.
+MAX_BAND_BYTES = 48 << 10
 
+# Bytes behind a copy that are read.
 SLACK = 64
-"""Bytes behind a copy that are read."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def bytes_layout(form: Form, rows: int, group: int, windows: Windows, threads: i
     windows, _ = flattened(windows)
     rows, channels, images = rows // group, form.shape[1] // group, form.shape[0] * group
     part = split_tasks(images, rows, windows.output, threads, across=is_line(windows))
-    part = part._replace(rows=-(-part.rows // PANEL) * PANEL)
+    part = part._replace(rows=-(-part.rows // PANEL_CHANNELS) * PANEL_CHANNELS)
     run = channels * (windows.kernel[1] if adjacent else 1)
     copied = group > 1 or form.signed or not form.last or run % 4 > 0
     copied = copied or windows.is_padded or any(windows.begins)
@@ -84,9 +84,9 @@ def byte_depthwise_layout(form: Form, windows: Windows, fours: int, threads: int
     pieces = -(-TASKS_PER_THREAD * threads // batch) if threads > 1 else 1
     stride_y, stride_x = windows.strides
     if is_line(windows):
-        part = Part(1, 1, max(1, min(-(-width // pieces), BAND // (channels * stride_x))))
+        part = Part(1, 1, max(1, min(-(-width // pieces), MAX_BAND_BYTES // (channels * stride_x))))
     else:
-        most = BAND // (windows.size[1] * channels * stride_y)
+        most = MAX_BAND_BYTES // (windows.size[1] * channels * stride_y)
         part = Part(1, max(1, min(-(-height // pieces), most)), width)
     line = _seen(windows, part)[1] * channels
     offsets = _taps(windows, line, channels).ravel()
@@ -133,7 +133,7 @@ def _cut(
     channels = whole // own["groups"]
     from_channel, from_place = (1, whole) if form.last else (height * width, 1)
     # Numbers of a panel's channels come first, then what places see in all.
-    band = _round(4 * 4 * PANEL + 4 * max(TALLEST, part.height * part.width))
+    band = _round(4 * 4 * PANEL_CHANNELS + 4 * max(TALLEST, part.height * part.width))
     work = band + own["copied"] * _round(_seen(windows, part)[0] * own["line"] + SLACK)
     numbers = numbers_of(
         BYTE_CONV_FIELDS, **own, channels=channels, height=height, width=width,

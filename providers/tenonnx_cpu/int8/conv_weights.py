@@ -11,9 +11,9 @@ from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last
 from tenonnx_cpu.conv.layout import Layout
-from tenonnx_cpu.int8.conv_layout import PANEL, Form, byte_depthwise_layout, bytes_layout
-from tenonnx_cpu.int8.product import FORMS, Finish
-from tenonnx_cpu.int8.quantized_values import BYTES
+from tenonnx_cpu.int8.conv_layout import PANEL_CHANNELS, Form, byte_depthwise_layout, bytes_layout
+from tenonnx_cpu.int8.product import RESULT_FORMS, Finish
+from tenonnx_cpu.int8.quantized_values import BYTE_DTYPES
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import worker_floats
@@ -22,7 +22,7 @@ from tenonnx_cpu.kernel_selection import NDArray, Site
 CONV = JitKernel("int8.conv", "conv_int8")
 DEPTHWISE = JitKernel("int8.depthwise", "byte_depthwise")
 
-LANES = cpu().lanes
+VECTOR_LANES = cpu().lanes
 NO_ZERO = frozen(np.zeros(1, np.int32))
 
 
@@ -67,7 +67,12 @@ class ByteWeights:
         """
         array, given = site.constant(position), site.constant(zero)
         inputs, group = site.node.inputs, attributes.group
-        if array is None or array.dtype not in BYTES or not array.size or array.ndim not in (3, 4):
+        if (
+            array is None
+            or array.dtype not in BYTE_DTYPES
+            or not array.size
+            or array.ndim not in (3, 4)
+        ):
             return None
         if given is None and zero < len(inputs) and inputs[zero] is not None:
             return None
@@ -80,7 +85,10 @@ class ByteWeights:
         frozen(zeros)
         if alone := array.shape[1] == 1 and len(array) == group > 1:
             DEPTHWISE.request()
-            positions, name = (position,) if given is None else (position, zero), f"1:{LANES}"
+            positions, name = (
+                (position,) if given is None else (position, zero),
+                f"1:{VECTOR_LANES}",
+            )
             packed = site.derived(
                 f"byte-words:{name}", positions, lambda: weight_words(array, zeros)
             )
@@ -94,7 +102,7 @@ class ByteWeights:
         else:
             CONV.request()
             adjacent = (attributes.dilations or (1,))[-1] == 1 or array.shape[-1] == 1
-            name = f"{group}:{int(adjacent)}:{PANEL}"
+            name = f"{group}:{int(adjacent)}:{PANEL_CHANNELS}"
             packed = site.derived(
                 f"byte-panels:1:{name}", (position,), lambda: weight_panels(array, group, adjacent)
             )
@@ -122,7 +130,7 @@ class ByteWeights:
             ``None`` if the kernel is not ready or does not take this image.
         """
         run = (DEPTHWISE if self.alone else CONV).run
-        if run is None or x.dtype not in BYTES or x.ndim != len(self.shape):
+        if run is None or x.dtype not in BYTE_DTYPES or x.ndim != len(self.shape):
             return None
         seen = channels_last(x)
         last = seen.flags.c_contiguous or x.strides[1] == 1
@@ -139,7 +147,7 @@ class ByteWeights:
             seen.view(np.uint8).reshape(-1), self.packed, self.fits, y.view(np.uint8).reshape(-1),
             origin.view(np.uint8), 128 if signed else 0,
             self.sums, self.zeros, finish.extra, finish.factor, finish.summand,
-            FORMS[finish.dtype], finish.low, finish.high, finish.zero,
+            RESULT_FORMS[finish.dtype], finish.low, finish.high, finish.zero,
             cut.numbers, cut.offsets, room, cut.threads,
         )  # fmt: skip
         return Launch(run, arguments, channels_first(y))
@@ -152,7 +160,7 @@ class ByteWeights:
             windows = self.attributes.windows(shape, self.shape)
             cut = None
             if windows is not None and self.alone:
-                fours = self.packed.size // (4 * -(-self.rows // LANES) * LANES)
+                fours = self.packed.size // (4 * -(-self.rows // VECTOR_LANES) * VECTOR_LANES)
                 cut = byte_depthwise_layout(form, windows, fours, self.threads)
             elif windows is not None:
                 cut = bytes_layout(form, self.rows, self.attributes.group, windows, self.threads)
@@ -177,10 +185,12 @@ def weight_panels(array: NDArray, group: int, adjacent: bool) -> NDArray:
     rows //= group
     taps = channels * (kernel[-1] if adjacent else 1)
     runs = np.moveaxis(signed(array), 1, -1).reshape(group, rows, -1, taps)
-    panels = -(-rows // PANEL)
-    made = np.zeros((group, panels * PANEL, runs.shape[2], -(-taps // 4) * 4), np.int8)
+    panels = -(-rows // PANEL_CHANNELS)
+    made = np.zeros((group, panels * PANEL_CHANNELS, runs.shape[2], -(-taps // 4) * 4), np.int8)
     made[:, :rows, :, :taps] = runs
-    fours = made.view(np.int32).reshape(group, panels, PANEL, -1)  # four bytes stay together
+    fours = made.view(np.int32).reshape(
+        group, panels, PANEL_CHANNELS, -1
+    )  # four bytes stay together
     fours = np.ascontiguousarray(fours.transpose(0, 1, 3, 2))
     return fours.view(np.int8).reshape(*fours.shape, 4)
 
@@ -221,10 +231,10 @@ def weight_words(array: NDArray, zeros: NDArray) -> NDArray:
         zeros: The zero point, or one per row, from where bytes are signed.
     """
     exact = signed(array).reshape(len(array), -1).astype(np.int32) - zeros.reshape(-1, 1)
-    exact = np.pad(exact, ((0, -len(exact) % LANES), (0, -exact.shape[1] % 4)))
+    exact = np.pad(exact, ((0, -len(exact) % VECTOR_LANES), (0, -exact.shape[1] % 4)))
     parts: list[NDArray] = []
     while not parts or exact.any():
         near = np.clip(exact, -128, 127).astype(np.int8)
-        parts.append(near.reshape(-1, LANES, near.shape[1] // 4, 4))
+        parts.append(near.reshape(-1, VECTOR_LANES, near.shape[1] // 4, 4))
         exact -= near
     return np.ascontiguousarray(np.concatenate(parts, axis=2).transpose(0, 2, 1, 3))

@@ -13,7 +13,7 @@ from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
 from tenonnx_cpu.int8.product import (
-    GEMM,
+    BYTE_GEMM,
     NO_NUMBERS,
     Finish,
     byte_launch,
@@ -23,7 +23,7 @@ from tenonnx_cpu.int8.product import (
 )
 from tenonnx_cpu.int8.quantized_values import (
     ALL,
-    BYTES,
+    BYTE_DTYPES,
     LIMITS,
     ROUNDED,
     dequantized,
@@ -56,12 +56,12 @@ def _row(node: ir.Node, walk: Walk[Scope]) -> tuple[NDArray, ir.Node | None] | s
     return row, source
 
 
-ROW = Part("bias", ("Add",), _row, since=BROADCASTING)
+BIAS_PART = Part("bias", ("Add",), _row, since=BROADCASTING)
 
 
 def finish_of(walk: Walk[Scope], unit: NDArray) -> Finish:
     """Return what becomes of sums in units of ``unit``, float64, one or one per column."""
-    bias, _ = walk.found.get(ROW.name, (NO_NUMBERS, None))
+    bias, _ = walk.found.get(BIAS_PART.name, (NO_NUMBERS, None))
     limits, code = walk.found.get(LIMITS.name, ALL), walk.found.get(ROUNDED.name)
     if code is None:
         return Finish(F32, unit.astype(np.float32), bias, low=limits[0], high=limits[1])
@@ -76,12 +76,14 @@ def finish_of(walk: Walk[Scope], unit: NDArray) -> Finish:
     )
 
 
-@fusion("DequantizeMatMul", domain="ai.tenonnx", priority=QUANTIZED, takes=(ROW, LIMITS, ROUNDED))
+@fusion(
+    "DequantizeMatMul", domain="ai.tenonnx", priority=QUANTIZED, takes=(BIAS_PART, LIMITS, ROUNDED)
+)
 def fuse_weights(node: ir.Node, scope: Scope) -> Fused | None:
     """A product with a constant matrix of bytes."""
     x = dequantized(node.inputs[0], scope)
     code = None if x is None else quantized_type_of(x, scope)
-    if x is None or code is None or not code.is_single or code.dtype not in BYTES:
+    if x is None or code is None or not code.is_single or code.dtype not in BYTE_DTYPES:
         return None
     weights = quantized_weights(scope.site(node))
     if weights is None or weights.bits != 8 or weights.block < weights.depth:
@@ -116,7 +118,7 @@ def fuse_matmul(node: ir.Node, scope: Scope) -> Fused | None:
     """A product of two dequantized tensors, as attention has them."""
     found = [source for value in node.inputs if (source := dequantized(value, scope)) is not None]
     codes = [code for source in found if (code := quantized_type_of(source, scope)) is not None]
-    if len(codes) < 2 or not all(code.is_single and code.dtype in BYTES for code in codes):
+    if len(codes) < 2 or not all(code.is_single and code.dtype in BYTE_DTYPES for code in codes):
         return None
     left, right = codes
     walk = scope.follow(node)
@@ -155,8 +157,8 @@ def _fused(
     walk: Walk[Scope], found: tuple[ir.Node, ...], inputs: tuple[ir.Value | None, ...], call: Call
 ) -> Fused:
     """Return the fusion of a product, what feeds it and what follows."""
-    _, source = walk.found.get(ROW.name, (None, None))
-    GEMM.request()
+    _, source = walk.found.get(BIAS_PART.name, (None, None))
+    BYTE_GEMM.request()
 
     def make(plain: Call) -> Call:
         return Capturable(functools.partial(_or_plain, call, plain))

@@ -13,8 +13,15 @@ from tenonnx.planning.anchors import BROADCASTING, Part, Walk
 from tenonnx_cpu.capture.capturable import Capturable, where_constant
 from tenonnx_cpu.capture.launch import Launch, done, fix
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
-from tenonnx_cpu.int8.product import GEMM, NO_WORDS, SUMS, Finish, byte_launch, column_zeros
-from tenonnx_cpu.int8.quantized_values import ALL, BYTES, LIMITS, SCALED
+from tenonnx_cpu.int8.product import (
+    BYTE_GEMM,
+    NO_WORDS,
+    PLAIN_SUMS,
+    Finish,
+    byte_launch,
+    column_zeros,
+)
+from tenonnx_cpu.int8.quantized_values import ALL, BYTE_DTYPES, LIMITS, SCALED_PARTS
 from tenonnx_cpu.int8.quantizing import BY_RANGE, dynamic_quantize
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import F32
@@ -52,7 +59,7 @@ def _origin(a: NDArray, zero: NDArray | None) -> NDArray | None:
 
 def _finished(
     zeros_of: Zeros, threads: int, a: NDArray, a_zero: NDArray | None, b: NDArray,
-    b_zero: NDArray | None, finish: Finish | None = SUMS,
+    b_zero: NDArray | None, finish: Finish | None = PLAIN_SUMS,
 ) -> Launch | NDArray | None:  # fmt: skip
     """Return what ``byte_launch`` does; ``None`` too if zero points do not fit, or no finish."""
     origin, zeros = _origin(a, a_zero), zeros_of(b_zero, b)
@@ -64,7 +71,7 @@ def _finished(
 @specialize("MatMulInteger")
 def matmul_integer(site: Site, plain: Call) -> Call | None:
     """Sum in int32."""
-    GEMM.request()
+    BYTE_GEMM.request()
     return Capturable(functools.partial(_summed, _zeros_of(site, 1, 3), site.threads, plain))
 
 
@@ -108,7 +115,7 @@ def _real(
 @specialize("MatMulIntegerToFloat", domain=CONTRIB)
 def matmul_integer_to_float(site: Site, plain: Call) -> Call | None:
     """Sum times both scales, and a bias."""
-    GEMM.request()
+    BYTE_GEMM.request()
     scales = site.constant(2), site.constant(3)
     known = None if scales[0] is None or scales[1] is None else fix(scales[0] * scales[1])
     call = RealProduct(_zeros_of(site, 1, 5), known, site.threads, plain)
@@ -147,7 +154,7 @@ class RealProduct:
 @specialize("DynamicQuantizeMatMul", domain=CONTRIB)
 def dynamic_quantize_matmul(site: Site, plain: Call) -> Call | None:
     """The product of float32, rounded to bytes by its range, with a matrix of bytes."""
-    GEMM.request()
+    BYTE_GEMM.request()
     BY_RANGE.request()
     return functools.partial(_quantized, _zeros_of(site, 1, 3), site.threads, plain)
 
@@ -175,7 +182,7 @@ def rounding(
 ) -> Finish | None:
     """Return how sums become bytes: times ``scale``, one number or one for every column."""
     factor = _by_column(scale, columns)
-    if factor is None or zero.size != 1 or zero.dtype not in BYTES:
+    if factor is None or zero.size != 1 or zero.dtype not in BYTE_DTYPES:
         return None
     origin, limits = int(zero.reshape(())), np.iinfo(zero.dtype)
     return Finish(
@@ -192,7 +199,7 @@ def rounding(
 @specialize("QLinearMatMul", domain=CONTRIB)
 def qlinear_matmul(site: Site, plain: Call) -> Call | None:
     """The product as bytes."""
-    GEMM.request()
+    BYTE_GEMM.request()
     return functools.partial(_product_of_bytes, _zeros_of(site, 3, 5), site.threads, plain)
 
 
@@ -214,7 +221,7 @@ def q_gemm(site: Site, plain: Call) -> Call | None:
     """The product and C, which counts in units of the sums', as bytes or as real numbers."""
     if site.attribute("transA", 0):
         return None
-    GEMM.request()
+    BYTE_GEMM.request()
     turned, alpha = bool(site.attribute("transB", 0)), np.float32(site.attribute("alpha", 1.0))
     return QGemmCall(turned, alpha, _zeros_of(site, 3, 5, turned), site.threads, plain)
 
@@ -269,20 +276,20 @@ def _vector(node: ir.Node, walk: Walk[Scope]) -> NDArray | str:
     return given
 
 
-VECTOR = Part("bias", ("Add",), _vector, since=BROADCASTING)
+BIAS_VECTOR = Part("bias", ("Add",), _vector, since=BROADCASTING)
 
 
-@fusion("MatMulInteger", priority=QUANTIZED, takes=(*SCALED, VECTOR, LIMITS))
+@fusion("MatMulInteger", priority=QUANTIZED, takes=(*SCALED_PARTS, BIAS_VECTOR, LIMITS))
 def fuse_scaled(node: ir.Node, scope: Scope) -> Fused | None:
     """MatMulInteger, a Cast to float32, a Mul with the scales, and a bias and limits if any."""
     walk = scope.follow(node)
     if not walk.is_whole:
         return None
-    bias, limits = walk.found.get(VECTOR.name), walk.found.get(LIMITS.name, ALL)
+    bias, limits = walk.found.get(BIAS_VECTOR.name), walk.found.get(LIMITS.name, ALL)
     inputs = (*(*node.inputs, None, None)[:4], walk.found["scale"])
     every = tuple(dict.fromkeys(value for value in inputs if value is not None))
     plain = scope.fallback(walk.nodes, every, walk.value)
-    GEMM.request()
+    BYTE_GEMM.request()
     places = tuple(inputs.index(value) for value in every)
     zeros_of = _zeros_of(scope.site(node), 1, 3)
     call = ScaledProduct(zeros_of, bias, limits, places, scope.threads, plain)

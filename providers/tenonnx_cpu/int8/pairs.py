@@ -14,7 +14,7 @@ from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.channels_last import memory_order
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
 from tenonnx_cpu.int8.quantized_values import REQUANTIZED, QuantizedType, quantized_type_at
-from tenonnx_cpu.int8.requantize import SERIAL, Limits, flat, requantize
+from tenonnx_cpu.int8.requantize import MAX_SERIAL_BYTES, Limits, flat, requantize
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 ADD, MULTIPLY = (JitKernel("int8.requantize", name) for name in ("add", "multiply"))
 
-ROW = 1024
-"""Bytes that should be repeated at a time: shorter rows are repeated before."""
+# Bytes that should be repeated at a time: shorter rows are repeated before.
+MIN_REPEATED_BYTES = 1024
 
-KERNELS = {"Add": ADD, "Mul": MULTIPLY}
+PAIR_KERNELS = {"Add": ADD, "Mul": MULTIPLY}
 
 
 @fusion("Add", "Mul", priority=QUANTIZED, takes=REQUANTIZED)
@@ -41,7 +41,7 @@ def fuse_pair(node: ir.Node, scope: Scope) -> Fused | None:
         pair = PairCall(kind, codes[0], codes[1], made, bounds, scope.threads, plain)
         return Capturable(pair.launch)
 
-    return requantize(node, 2, scope, KERNELS[kind], make)
+    return requantize(node, 2, scope, PAIR_KERNELS[kind], make)
 
 
 @specialize("QLinearAdd", "QLinearMul", domain="com.microsoft")
@@ -51,7 +51,7 @@ def qlinear_pair(site: Site, plain: Call) -> Call | None:
     if a is None or b is None or y is None or not a.dtype == b.dtype == y.dtype:
         return None
     kind = site.node.op_type.removeprefix("QLinear")
-    KERNELS[kind].request()
+    PAIR_KERNELS[kind].request()
     rest = tuple(site.constant(position) for position in (1, 2, 4, 5, 6, 7))
     whole = functools.partial(_with_constants, plain, rest)
     pair = PairCall(kind, a, b, y, y.bounds, site.threads, whole)
@@ -91,7 +91,7 @@ class PairCall:
         threads: int,
         plain: Call,
     ) -> None:
-        self._kernel = KERNELS[kind]
+        self._kernel = PAIR_KERNELS[kind]
         self._codes, self._made = (a, b), made
         self._threads, self._plain = threads, plain
         self._numbers = [_numbers(kind, *pair, made, limits) for pair in ((a, b), (b, a))]
@@ -133,9 +133,9 @@ class PairCall:
             np.copyto(spread, short)
             short = spread
         z = empty(long.shape, self._made.dtype)
-        threads = self._threads if z.size > SERIAL else 1
-        if short.size < min(ROW, long.size):
-            short = np.tile(short.reshape(-1), -(-ROW // short.size))[: long.size]
+        threads = self._threads if z.size > MAX_SERIAL_BYTES else 1
+        if short.size < min(MIN_REPEATED_BYTES, long.size):
+            short = np.tile(short.reshape(-1), -(-MIN_REPEATED_BYTES // short.size))[: long.size]
         given = *flat(long, contiguous(short), z), self._numbers[turned], self._zeros[turned]
         return Launch(run, (*given, threads), z)
 

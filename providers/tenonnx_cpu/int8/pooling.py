@@ -21,12 +21,12 @@ from tenonnx_cpu.int8.conv import of_first, with_constants
 from tenonnx_cpu.int8.kernels import POOL_FIELDS
 from tenonnx_cpu.int8.quantized_values import (
     ALL,
-    BYTES,
+    BYTE_DTYPES,
     REQUANTIZED,
     QuantizedType,
     quantized_type_at,
 )
-from tenonnx_cpu.int8.requantize import SERIAL, Limits, flat, requantize
+from tenonnx_cpu.int8.requantize import MAX_SERIAL_BYTES, Limits, flat, requantize
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
@@ -67,13 +67,13 @@ def _greatest(
     attributes: Attributes, kernel: tuple[int, ...], threads: int, plain: Call, x: NDArray
 ) -> Any:
     run, cut = MAX_POOL.run, _placed(attributes, kernel, x.shape)
-    if run is None or cut is None or x.dtype not in BYTES:
+    if run is None or cut is None or x.dtype not in BYTE_DTYPES:
         return plain(x)
     output, numbers = cut
     y = empty((x.shape[0], *output, x.shape[1]), x.dtype)
     flip = 128 if x.dtype == np.int8 else 0
     flattened = flat(contiguous(channels_last(x)), y)
-    arguments = *flattened, flip, numbers, threads if x.size > SERIAL else 1
+    arguments = *flattened, flip, numbers, threads if x.size > MAX_SERIAL_BYTES else 1
     return Launch(run, arguments, channels_first(y))
 
 

@@ -12,7 +12,7 @@ from tenonnx_cpu.buffers import contiguous, empty, frozen
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.layout import fixed
 from tenonnx_cpu.int8.kernels import FEW, ROOM, TILE_WORDS, tile_words
-from tenonnx_cpu.int8.quantized_values import BYTES
+from tenonnx_cpu.int8.quantized_values import BYTE_DTYPES
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces, share_of, worker_shares
@@ -21,17 +21,17 @@ from tenonnx_cpu.matmul.kernels import BYTE_ROOM
 from tenonnx_cpu.matmul.product import SERIAL_ELEMENTS, SERIAL_PRODUCTS, batches
 from tenonnx_cpu.quantized.matrix import chunk_codes
 
-GEMM = JitKernel("int8.gemm", "byte_gemm")
+BYTE_GEMM = JitKernel("int8.gemm", "byte_gemm")
 
 I32 = np.dtype(np.int32)
 NO_WORDS, NO_NUMBERS = np.empty(0, np.int32), np.empty(0, np.float32)
 ONE = frozen(np.ones(1, np.float32))
+# Words of tiles that are as good as more words, of which some are zeros in a copy.
 ENOUGH_WORDS = 12
-"""Words of tiles that are as good as more words, of which some are zeros in a copy."""
 
-ALONE = np.zeros((1, 2), np.int64)
-FORMS = {I32: 4, np.dtype(np.float32): 5, BYTES[0]: 1, BYTES[1]: 1}
-"""The kernel's names of its results, by type."""
+ONE_MATRIX = np.zeros((1, 2), np.int64)
+# The kernel's names of its results, by type.
+RESULT_FORMS = {I32: 4, np.dtype(np.float32): 5, BYTE_DTYPES[0]: 1, BYTE_DTYPES[1]: 1}
 
 
 class Finish(NamedTuple):
@@ -63,7 +63,7 @@ class Finish(NamedTuple):
         return self._replace(factor=_longer(self.factor, more), summand=summand, extra=extra)
 
 
-SUMS = Finish()
+PLAIN_SUMS = Finish()
 
 
 def column_zeros(zero: NDArray | None, b: NDArray) -> NDArray | None:
@@ -85,7 +85,7 @@ def _stacked(a: NDArray, b: NDArray) -> tuple[tuple[int, ...], NDArray] | None:
     ``None`` if the stacks do not fit.
     """
     if b.ndim == 2:
-        return (*a.shape[:-1], b.shape[1]), ALONE
+        return (*a.shape[:-1], b.shape[1]), ONE_MATRIX
     steps = [math.prod(a.shape[place + 1 : -1]) for place in range(a.ndim - 2)]
     found = batches(a.shape[:-2], tuple(steps), b.shape[:-2], b.strides[:-2])
     if found is None:
@@ -95,7 +95,12 @@ def _stacked(a: NDArray, b: NDArray) -> tuple[tuple[int, ...], NDArray] | None:
 
 
 def byte_launch(
-    a: NDArray, a_zero: NDArray, b: NDArray, b_zeros: NDArray, threads: int, finish: Finish = SUMS
+    a: NDArray,
+    a_zero: NDArray,
+    b: NDArray,
+    b_zeros: NDArray,
+    threads: int,
+    finish: Finish = PLAIN_SUMS,
 ) -> Launch | NDArray | None:
     """Return what computes ``matmul(a - a_zero, b - b_zeros)``, finished; or the result.
 
@@ -110,8 +115,14 @@ def byte_launch(
     Returns:
         ``None`` if the kernel is not ready or does not take these arrays.
     """
-    run = GEMM.run
-    if run is None or a.dtype not in BYTES or b.dtype not in BYTES or a.ndim < 2 or b.ndim < 2:
+    run = BYTE_GEMM.run
+    if (
+        run is None
+        or a.dtype not in BYTE_DTYPES
+        or b.dtype not in BYTE_DTYPES
+        or a.ndim < 2
+        or b.ndim < 2
+    ):
         return None
     depth, columns = b.shape[-2:]
     if a.shape[-1] != depth or not a.size or not b.size:
@@ -144,7 +155,7 @@ def byte_launch(
     arguments = (
         rows, _places(fours), right, result.reshape(-1, columns).view(np.uint8), offsets,
         a_zero.view(np.uint8), b_zeros, finish.extra, finish.factor, finish.summand,
-        flip, 128 if b.dtype == np.uint8 else 0, FORMS[finish.dtype],
+        flip, 128 if b.dtype == np.uint8 else 0, RESULT_FORMS[finish.dtype],
         finish.low, finish.high, finish.zero, copy, totals, memory, threads,
     )  # fmt: skip
     return Launch(run, arguments, result)

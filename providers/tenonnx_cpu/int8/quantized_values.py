@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 FLOAT, INT8 = 1, 3
 """Types by their numbers in ``onnx.TensorProto``."""
 
-BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
+BYTE_DTYPES = (np.dtype(np.uint8), np.dtype(np.int8))
 
 
+# Limits of what is not limited.
 ALL = (-np.inf, np.inf)
-"""Limits of what is not limited."""
 
+# The least scale to which kernels round: the quotient of another scale and it is a float32.
 MIN_STEP = np.float32(1e-30)
-"""The least scale to which kernels round: the quotient of another scale and it is a float32."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class QuantizedType:
 def quantized_type_at(site: Site, scale: int) -> QuantizedType | None:
     """Return the code of bytes whose scale and zero point are two inputs in a row, if constant."""
     step, zero = site.scalar(scale), site.scalar(scale + 1)
-    if step is None or zero is None or step.dtype != np.float32 or zero.dtype not in BYTES:
+    if step is None or zero is None or step.dtype != np.float32 or zero.dtype not in BYTE_DTYPES:
         return None
     if not MIN_STEP <= abs(step) < np.inf:
         return None
@@ -120,7 +120,7 @@ def _told(node: ir.Node, scope: Scope) -> np.dtype[Any] | None:
     """Return the type of a node's codes if something else than its zero point tells it."""
     site = scope.site(node)
     if node.op_type == "QuantizeLinear":
-        return BYTES[int(site.attribute("output_dtype", 0) == INT8)]
+        return BYTE_DTYPES[int(site.attribute("output_dtype", 0) == INT8)]
     codes = node.inputs[0]
     if codes is None:
         return None
@@ -148,23 +148,23 @@ def _limits(node: ir.Node, _: Walk[Scope]) -> tuple[float, float] | str:
 
 def _quantizer(node: ir.Node, walk: Walk[Scope]) -> QuantizedType | str:
     code = quantized_type_of(node, walk.scope) if node.inputs[0] is walk.value else None
-    if code is None or not code.is_single or code.dtype not in BYTES:
+    if code is None or not code.is_single or code.dtype not in BYTE_DTYPES:
         return "it does not round to bytes by one constant scale"
     return code
 
 
 LIMITS = Part("limits", ("Clip", "Relu"), _limits)
 ROUNDED = Part("quantizer", ("QuantizeLinear",), _quantizer)
+# Parts behind operators that kernels compute from bytes to bytes.
 REQUANTIZED = (LIMITS, Part("quantizer", ("QuantizeLinear",), _quantizer, needed=True))
-"""Parts behind operators that kernels compute from bytes to bytes."""
 
 
 def _cast(node: ir.Node, walk: Walk[Scope]) -> bool | str:
     return walk.scope.site(node).attribute("to", 0) == FLOAT or "it is to another type"
 
 
-SCALED = (
+# Parts that turn int32 sums into floats: a Cast to float32, and a Mul with their scale.
+SCALED_PARTS = (
     Part("cast", ("Cast",), _cast, needed=True),
     Part("scale", ("Mul",), other, since=BROADCASTING, needed=True),
 )
-"""Parts that turn int32 sums into floats: a Cast to float32, and a Mul with their scale."""

@@ -11,7 +11,7 @@ from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.capture.capturable import Capturable, where_constant
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.channels_last import memory_order
-from tenonnx_cpu.int8.quantized_values import BYTES
+from tenonnx_cpu.int8.quantized_values import BYTE_DTYPES
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
@@ -20,16 +20,20 @@ from tenonnx_cpu.matmul.product import F32
 QUANTIZE, DEQUANTIZE, BY_RANGE = (
     JitKernel("int8.quantizing", name) for name in ("quantize", "dequantize", "quantize_by_range")
 )
-CHUNK = 1 << 15
-"""Numbers that a thread takes at a time."""
+# Numbers that a thread takes at a time.
+CHUNK_NUMBERS = 1 << 15
 
-FEW = 64
-"""Numbers up to which numpy is as fast as a call that is not captured."""
+# Numbers up to which numpy is as fast as a call that is not captured.
+MAX_NUMPY_NUMBERS = 64
 
 
 def quantize(x: NDArray, scale: float, zero: int, dtype: np.dtype[Any], threads: int) -> Any:
     """Return ``clip(round(x / scale) + zero)`` as bytes; ``None`` if the kernel is not ready."""
-    return None if x.size <= FEW else done(quantize_launch(x, scale, zero, dtype, threads))
+    return (
+        None
+        if x.size <= MAX_NUMPY_NUMBERS
+        else done(quantize_launch(x, scale, zero, dtype, threads))
+    )
 
 
 def quantize_launch(
@@ -44,24 +48,24 @@ def quantize_launch(
     rows = in_rows(x.transpose(order))
     y = empty(x.transpose(order).shape, dtype)
     low, high = float(limits.min - zero), float(limits.max - zero)
-    own = threads if x.size > CHUNK else 1
+    own = threads if x.size > CHUNK_NUMBERS else 1
     arguments = rows, y.view(np.uint8).reshape(-1), scale, low, high, zero, own
     return Launch(run, arguments, y.transpose(np.argsort(order)))
 
 
 def dequantize(x: NDArray, scale: float, zero: int, threads: int) -> Any:
     """Return ``(x - zero) * scale`` as float32; ``None`` if the kernel does not take x."""
-    return None if x.size <= FEW else done(dequantize_launch(x, scale, zero, threads))
+    return None if x.size <= MAX_NUMPY_NUMBERS else done(dequantize_launch(x, scale, zero, threads))
 
 
 def dequantize_launch(x: NDArray, scale: float, zero: int, threads: int) -> Launch | None:
     """Return what computes that."""
     run = DEQUANTIZE.run
-    if run is None or x.dtype not in BYTES or not x.size:
+    if run is None or x.dtype not in BYTE_DTYPES or not x.size:
         return None
     flip = 128 if x.dtype == np.int8 else 0
     x, y, made = alike(x, F32)
-    own = threads if x.size > CHUNK else 1
+    own = threads if x.size > CHUNK_NUMBERS else 1
     arguments = x.view(np.uint8).reshape(-1), y.reshape(-1), scale, zero + flip, flip, own
     return Launch(run, arguments, made)
 
@@ -94,9 +98,9 @@ def dynamic_quantize(x: NDArray, threads: int) -> Launch | None:
     run = BY_RANGE.run
     if run is None or x.dtype != F32 or not x.size:
         return None
-    x, y, codes = alike(x, BYTES[0])
-    scale, zero = empty(()), empty((), BYTES[0])
-    chunks = -(-x.size // CHUNK)
+    x, y, codes = alike(x, BYTE_DTYPES[0])
+    scale, zero = empty(()), empty((), BYTE_DTYPES[0])
+    chunks = -(-x.size // CHUNK_NUMBERS)
     refusal, ranges = pieces(((1,), np.int32), ((chunks, 2), np.float32))
     arguments = (
         x.reshape(-1), y.reshape(-1), scale.reshape(1), zero.reshape(1), ranges,
@@ -132,7 +136,7 @@ def quantize_linear(site: Site, plain: Call) -> Call | None:
     if not _single(site) or site.attribute("output_dtype", 0) not in (0, 2, 3):
         return None
     QUANTIZE.request()
-    absent = BYTES[1] if site.attribute("output_dtype", 0) == 3 else BYTES[0]
+    absent = BYTE_DTYPES[1] if site.attribute("output_dtype", 0) == 3 else BYTE_DTYPES[0]
     call = functools.partial(_quantized, absent, site.threads, plain)
     return where_constant(site, (1, 2), call)
 
@@ -144,7 +148,7 @@ def _quantized(
     """Quantize to the zero point's dtype, or to ``absent`` without one."""
     dtype = absent if zero is None else zero.dtype
     y = None
-    if scale.size == 1 and scale.dtype == F32 and dtype in BYTES:
+    if scale.size == 1 and scale.dtype == F32 and dtype in BYTE_DTYPES:
         origin = 0 if zero is None else int(zero.reshape(()))
         y = quantize_launch(x, float(scale.reshape(())), origin, dtype, threads)
     return plain(x, scale, zero) if y is None else y

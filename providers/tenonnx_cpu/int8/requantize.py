@@ -10,7 +10,7 @@ import numpy as np
 from tenonnx_cpu.fuse import Fused, Scope
 from tenonnx_cpu.int8.quantized_values import (
     ALL,
-    BYTES,
+    BYTE_DTYPES,
     LIMITS,
     QuantizedType,
     dequantized,
@@ -22,8 +22,8 @@ from tenonnx_cpu.kernel_selection import Call, NDArray
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-SERIAL = 1 << 16
-"""Bytes up to which one thread is done before others have started."""
+# Bytes up to which one thread is done before others have started.
+MAX_SERIAL_BYTES = 1 << 16
 
 Limits: TypeAlias = tuple[float, float]
 
@@ -46,7 +46,9 @@ def requantize(
     sources = [dequantized(value, scope) for value in node.inputs[:count]]
     found = [source for source in sources if source is not None]
     codes = [code for source in found if (code := quantized_type_of(source, scope)) is not None]
-    if len(codes) < count or not all(code.is_single and code.dtype in BYTES for code in codes):
+    if len(codes) < count or not all(
+        code.is_single and code.dtype in BYTE_DTYPES for code in codes
+    ):
         return None
     walk = scope.follow(node)
     if not walk.is_whole:

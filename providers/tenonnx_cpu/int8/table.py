@@ -15,10 +15,10 @@ from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.channels_last import memory_order
 from tenonnx_cpu.data_movement.concat import CONCAT, concat
-from tenonnx_cpu.elementwise.elementwise import MEANINGS
+from tenonnx_cpu.elementwise.elementwise import PROGRAMS
 from tenonnx_cpu.fuse import LOOKED_UP, QUANTIZED, Fused, Scope, fusion
-from tenonnx_cpu.int8.quantized_values import ALL, BYTES, REQUANTIZED, QuantizedType
-from tenonnx_cpu.int8.requantize import SERIAL, Limits, flat, requantize
+from tenonnx_cpu.int8.quantized_values import ALL, BYTE_DTYPES, REQUANTIZED, QuantizedType
+from tenonnx_cpu.int8.requantize import MAX_SERIAL_BYTES, Limits, flat, requantize
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, NDArray
 from tenonnx_cpu.subgraph import upstream
@@ -30,25 +30,25 @@ LOOK_UP = JitKernel("int8.table", "look_up")
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 
-MICROSOFT = "com.microsoft"
+MICROSOFT_DOMAIN = "com.microsoft"
+# Operators of that domain from bytes to bytes.
 OF_BYTES = ("QLinearSigmoid", "QLinearLeakyRelu", "QLinearMul", "QLinearAdd")
-"""Operators of that domain from bytes to bytes."""
 
-CODES = np.arange(256, dtype=np.uint8)
+ALL_BYTES = np.arange(256, dtype=np.uint8)
 
-MOST = 64
-"""The most nodes of a table, which depend on one byte."""
+# The most nodes of a table, which depend on one byte.
+MAX_TABLE_NODES = 64
 
 
 @fusion(DEQUANTIZE, priority=LOOKED_UP)
-@fusion(*OF_BYTES[:2], domain=MICROSOFT, priority=LOOKED_UP)
+@fusion(*OF_BYTES[:2], domain=MICROSOFT_DOMAIN, priority=LOOKED_UP)
 def fuse_table(node: ir.Node, scope: Scope) -> Fused | None:
     """Elementwise nodes from one byte to another, such as an activation between codes."""
     source = node.inputs[0]
     if source is None or is_constant(source) or not _is_single(node, scope):
         return None
     zero = scope.site(node).constant(2)
-    if zero is None or zero.dtype not in BYTES:
+    if zero is None or zero.dtype not in BYTE_DTYPES:
         return None
     known = _dependent(source, scope)
     for last in reversed(known):
@@ -68,7 +68,7 @@ def _dependent(source: ir.Value, scope: Scope) -> list[ir.Node]:
     """Return the nodes that depend on a value's elements one by one, and on nothing else."""
     found: dict[ir.Node, None] = {}
     waiting = [use.node for use in source.uses() if use.node.op_type in (DEQUANTIZE, *OF_BYTES)]
-    while waiting and len(found) < MOST:
+    while waiting and len(found) < MAX_TABLE_NODES:
         node = waiting.pop(0)
         if node in found or not scope.has(node) or not _is_single(node, scope):
             continue
@@ -81,8 +81,12 @@ def _dependent(source: ir.Value, scope: Scope) -> list[ir.Node]:
 
 def _is_single(node: ir.Node, scope: Scope) -> bool:
     """Return whether a node computes every element alike, by constants of one element."""
-    known = OF_BYTES if node.domain == MICROSOFT else (QUANTIZE, DEQUANTIZE, *MEANINGS)
-    if node.domain not in ("", MICROSOFT) or node.op_type not in known or len(node.outputs) != 1:
+    known = OF_BYTES if node.domain == MICROSOFT_DOMAIN else (QUANTIZE, DEQUANTIZE, *PROGRAMS)
+    if (
+        node.domain not in ("", MICROSOFT_DOMAIN)
+        or node.op_type not in known
+        or len(node.outputs) != 1
+    ):
         return False
     site = scope.site(node)
     constants = (site.constant(position) for position in range(len(node.inputs)))
@@ -155,7 +159,7 @@ def _joined(parts: Sequence[NDArray], axis: int, threads: int) -> NDArray:
 
 def _between(code: QuantizedType, made: QuantizedType) -> NDArray:
     """Return the bytes that stand for the same numbers as others do, as far as there are any."""
-    bytes_of = CODES.view(code.dtype).astype(np.float32)
+    bytes_of = ALL_BYTES.view(code.dtype).astype(np.float32)
     numbers = (bytes_of - np.float32(code.origin)) * np.float32(code.step)
     rounded = np.rint(numbers / np.float32(made.step))
     table: NDArray = np.clip(rounded, *made.bounds) + np.float32(made.origin)
@@ -177,12 +181,12 @@ class TableCall:
     def __call__(self, x: NDArray) -> Any:
         """Return a launch, or the result."""
         # A constant of one axis gives a number one.
-        if LOOK_UP.run is None or x.dtype not in BYTES or not x.ndim:
+        if LOOK_UP.run is None or x.dtype not in BYTE_DTYPES or not x.ndim:
             return self._plain(x)
         if x.dtype not in self._tables:
-            self._tables[x.dtype] = self._plain(CODES.view(x.dtype))
+            self._tables[x.dtype] = self._plain(ALL_BYTES.view(x.dtype))
         table = self._tables[x.dtype]
-        if table.dtype not in BYTES or table.shape != CODES.shape:
+        if table.dtype not in BYTE_DTYPES or table.shape != ALL_BYTES.shape:
             return self._plain(x)
         return look_up(x, table, self._threads)
 
@@ -194,5 +198,5 @@ def look_up(x: NDArray, table: NDArray, threads: int) -> Any:
     if run is None or not lain.flags.c_contiguous:
         return table[x.view(np.uint8)]
     y = empty(lain.shape, table.dtype)
-    team = threads if y.size > SERIAL else 1
+    team = threads if y.size > MAX_SERIAL_BYTES else 1
     return Launch(run, (*flat(lain, table, y), team), y.transpose(np.argsort(order)))

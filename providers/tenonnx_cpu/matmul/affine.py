@@ -10,7 +10,7 @@ import numpy as np
 
 from tenonnx.planning.anchors import BROADCASTING, Part, Walk
 from tenonnx.planning.fusion import inputs_of
-from tenonnx_cpu.activation import ACTIVATION, NONE
+from tenonnx_cpu.activation import ACTIVATION_PART, NO_ACTIVATION
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.kernel_selection import Call, NDArray
@@ -20,8 +20,8 @@ from tenonnx_cpu.matmul.product import F32, Epilogue, kind_of, product_launch, r
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-FLOAT = 1
-"""``onnx.TensorProto.FLOAT``."""
+# ``onnx.TensorProto.FLOAT``.
+FLOAT_TYPE = 1
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def _bias(node: ir.Node, walk: Walk[Scope]) -> NDArray | str:
 BIAS = Part("bias", ("Add",), _bias, since=BROADCASTING)
 
 
-@fusion("MatMul", "Gemm", takes=(BIAS, ACTIVATION))
+@fusion("MatMul", "Gemm", takes=(BIAS, ACTIVATION_PART))
 def fuse_affine(node: ir.Node, scope: Scope) -> Fused | None:
     """Take a float32 product, a bias after or in it and an activation, if there are two nodes.
 
@@ -82,7 +82,7 @@ def _panels_of(node: ir.Node, cast: ir.Node | None, scope: Scope) -> Panels:
 def _call(found: Affine, walk: Walk[Scope], threads: int, plain: Call) -> Capturable:
     """Return what computes all of it; ``plain`` does from the same arguments, of any dtype."""
     bias = walk.found.get("bias", found.bias)
-    epilogue = Epilogue(activation=walk.found.get("activation", NONE))
+    epilogue = Epilogue(activation=walk.found.get("activation", NO_ACTIVATION))
     is_gemm = walk.nodes[0].op_type == "Gemm"
     return Capturable(
         AffineCall(found.weights, found.panels, bias, epilogue, is_gemm, threads, plain)
@@ -165,4 +165,4 @@ def widening(node: ir.Node, scope: Scope) -> tuple[ir.Node | None, NDArray | Non
     weight = None if cast is None else scope.site(cast).constant(0)
     if cast is None or weight is None or kind_of(weight.dtype) in ("", "f32"):
         return None, None
-    return (cast, weight) if scope.site(cast).attribute("to", 0) == FLOAT else (None, None)
+    return (cast, weight) if scope.site(cast).attribute("to", 0) == FLOAT_TYPE else (None, None)

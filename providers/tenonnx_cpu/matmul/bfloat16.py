@@ -17,8 +17,8 @@ from tenonnx_cpu.matmul.kernels import TILE_COLUMNS, TILE_EDGE, TILE_STEP
 from tenonnx_cpu.matmul.product import (
     F32,
     NO_BIAS,
+    NO_EPILOGUE,
     NO_RESIDUAL,
-    PLAIN,
     SERIAL_PRODUCTS,
     Epilogue,
     fits,
@@ -26,8 +26,8 @@ from tenonnx_cpu.matmul.product import (
 
 GEMM_TILES = JitKernel("matmul.bfloat16", "gemm_tiles")
 
-LINE = 64
-"""Bytes between rows: a power of two from row to row would put all into one set of the cache."""
+# Bytes between rows: a power of two from row to row would put all into one set of the cache.
+ROW_GAP_BYTES = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ def tile_launch(
     threads: int,
     bias: NDArray | None = None,
     residual: NDArray | None = None,
-    epilogue: Epilogue = PLAIN,
+    epilogue: Epilogue = NO_EPILOGUE,
 ) -> Launch | None:
     """Return what computes ``activation(alpha * x @ panels + bias + residual)``.
 
@@ -131,7 +131,7 @@ def tile_launch(
     result = empty(shape)
     share = share_of(max(panels.depth, TILE_EDGE))
     rows, memory = pieces(
-        ((len(left) * (4 * offsets.size + LINE),), np.uint8), worker_shares(share, threads)
+        ((len(left) * (4 * offsets.size + ROW_GAP_BYTES),), np.uint8), worker_shares(share, threads)
     )
     arguments = (
         left, panels.words, result.reshape(-1, panels.columns), offsets,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.planning.fusion import inputs_of
-from tenonnx_cpu.activation import ACTIVATION, NONE, Activation
+from tenonnx_cpu.activation import ACTIVATION_PART, NO_ACTIVATION, Activation
 from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, mark_addresses
@@ -23,13 +23,13 @@ from tenonnx_cpu.matmul.product import SERIAL_PRODUCTS, fits
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-RUN = JitKernel("matmul.dense", "run_layers")
+RUN_LAYERS = JitKernel("matmul.dense", "run_layers")
 
 SMALL, WIDE = 1 << 16, 1024
 """Weights of a layer at most that one thread reads from its own cache, and rows or columns."""
 
-BLOCK = 56
-"""Rows of a task at most."""
+# Rows of a task at most.
+MAX_TASK_ROWS = 56
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Layer:
     finish: Activation
 
 
-@fusion("Gemm", priority=PATTERN, takes=(ACTIVATION,))
+@fusion("Gemm", priority=PATTERN, takes=(ACTIVATION_PART,))
 def fuse_layers(node: ir.Node, scope: Scope) -> Fused | None:
     """Take two or more dense layers that lead to one another."""
     layers: list[Layer] = []
@@ -75,7 +75,7 @@ def _layer(node: ir.Node, scope: Scope) -> tuple[tuple[ir.Node, ...], Layer] | N
     if not weights.flags.aligned or not (bias is None or fits(bias)):
         return None
     walk = scope.follow(node)
-    return walk.nodes, Layer(weights, bias, walk.found.get("activation", NONE))
+    return walk.nodes, Layer(weights, bias, walk.found.get("activation", NO_ACTIVATION))
 
 
 class LayersCall:
@@ -98,7 +98,7 @@ class LayersCall:
         self._outer = layers[-1].weights.shape[1]
         self._widest = 2 * max(layer.weights.shape[1] for layer in layers)
         self._work = sum(layer.weights.size for layer in layers)
-        RUN.request()
+        RUN_LAYERS.request()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle its parts, because its table has addresses."""
@@ -106,12 +106,12 @@ class LayersCall:
 
     def __call__(self, x: Any, *constants: Any) -> Any:
         """Return a launch, or what numpy computes."""
-        run = RUN.run
+        run = RUN_LAYERS.run
         if run is None or x.dtype != F32 or x.ndim != 2 or x.shape[1] != self._inner or not x.size:
             return self._plain(x, *constants)
         rows = x.shape[0]
         team = self._threads if rows * self._work > SERIAL_PRODUCTS else 1
-        grain = -(-rows // (team * -(-rows // (team * BLOCK))))
+        grain = -(-rows // (team * -(-rows // (team * MAX_TASK_ROWS))))
         share = share_of(WORKSPACE + grain * self._widest)
         y = empty((rows, self._outer))
         memory = worker_floats(share, team)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx_cpu.activation import NONE
+from tenonnx_cpu.activation import NO_ACTIVATION
 from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.fuse import CHOSEN, Fused, Scope, fusion
 from tenonnx_cpu.jit.scratch import worker_floats
@@ -26,8 +26,8 @@ from tenonnx_cpu.matmul.product import (
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-FEW = 8
-"""Rows up to which each reads the matrix that is its own."""
+# Rows up to which each reads the matrix that is its own.
+MAX_ROWS_BY_MATRIX = 8
 
 
 @fusion("MatMul", priority=CHOSEN)
@@ -102,7 +102,7 @@ def chosen_product(x: NDArray, stack: NDArray, places: NDArray, threads: int) ->
         return None
     places, x = places % count, contiguous(x)
     result = empty((x.shape[0], columns))
-    if x.shape[0] > FEW:
+    if x.shape[0] > MAX_ROWS_BY_MATRIX:
         return result if _by_matrix(x, stack, places, threads, result) else None
     kind = kind_of(stack.dtype)
     run = GEMV[kind].run
@@ -111,7 +111,7 @@ def chosen_product(x: NDArray, stack: NDArray, places: NDArray, threads: int) ->
     offsets = np.stack([np.arange(x.shape[0]) * x.strides[0], places * stack.strides[0]], axis=1)
     run(
         x[:1], stack[0] if kind == "f32" else stack[0].view(np.uint16), result, offsets, NO_BIAS,
-        NO_RESIDUAL, 1.0, *NONE, worker_floats(WORKSPACE, threads), threads,
+        NO_RESIDUAL, 1.0, *NO_ACTIVATION, worker_floats(WORKSPACE, threads), threads,
     )  # fmt: skip
     return result
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.activation import NONE, Activation
+from tenonnx_cpu.activation import NO_ACTIVATION, Activation
 from tenonnx_cpu.buffers import empty, frozen, is_half
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.jit.code.cpu import cpu
@@ -20,11 +20,11 @@ from tenonnx_cpu.kernel_selection import NDArray
 from tenonnx_cpu.matmul.kernels import WORKSPACE
 
 F32 = np.dtype(np.float32)
-KINDS = ("f32", "f16", "bf16")
-"""Elements of B that kernels widen as they read them."""
+# Elements of B that kernels widen as they read them.
+WIDENED_KINDS = ("f32", "f16", "bf16")
 
-GEMM = {kind: JitKernel("matmul.gemm", f"gemm_{kind}") for kind in KINDS}
-GEMV = {kind: JitKernel("matmul.gemv", f"gemv_{kind}") for kind in KINDS}
+GEMM_OF_KIND = {kind: JitKernel("matmul.gemm", f"gemm_{kind}") for kind in WIDENED_KINDS}
+GEMV = {kind: JitKernel("matmul.gemv", f"gemv_{kind}") for kind in WIDENED_KINDS}
 
 FEW_ROWS, FEW_DOTS = 8, 16
 """Rows of A up to which B is streamed, when its columns or its rows are adjacent."""
@@ -55,14 +55,14 @@ class Epilogue:
     """The operations on a product before it is written: ``activation(alpha * A @ B + ...)``."""
 
     alpha: float = 1.0
-    activation: Activation = NONE
+    activation: Activation = NO_ACTIVATION
 
 
-PLAIN = Epilogue()
+NO_EPILOGUE = Epilogue()
 
 
 def kind_of(dtype: np.dtype[Any]) -> str:
-    """Return which of ``KINDS`` a dtype is; ``""`` if it is none."""
+    """Return which of ``WIDENED_KINDS`` a dtype is; ``""`` if it is none."""
     if dtype == F32:
         return "f32"
     return ("f16" if dtype.char == "e" else "bf16") if is_half(dtype) else ""
@@ -70,7 +70,7 @@ def kind_of(dtype: np.dtype[Any]) -> str:
 
 def request(kind: str) -> None:
     """Have the kernels for B of a kind of elements compiled."""
-    GEMM[kind].request()
+    GEMM_OF_KIND[kind].request()
     GEMV[kind].request()
 
 
@@ -86,7 +86,7 @@ def product_launch(
     threads: int,
     bias: NDArray | None = None,
     residual: NDArray | None = None,
-    epilogue: Epilogue = PLAIN,
+    epilogue: Epilogue = NO_EPILOGUE,
 ) -> Launch | None:
     """Return what computes ``activation(alpha * matmul(a, b) + bias + residual)`` as float32.
 
@@ -155,7 +155,7 @@ def _choose(kind: str, rows: int, left: NDArray, right: NDArray) -> Callable[...
     else:
         cached = depth >= DEEP and rows * depth <= CACHED
         few = rows <= FEW_DOTS or (kind == "f32" and rows <= DOTS and cached)
-    return GEMV[kind].run if few else GEMM[kind].run
+    return GEMV[kind].run if few else GEMM_OF_KIND[kind].run
 
 
 def fits(array: NDArray) -> bool:

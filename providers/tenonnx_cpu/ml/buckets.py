@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 BUCKETS = JitKernel("ml.buckets", "sum_buckets")
 
-ENOUGH = 1 << 16
-"""Numbers and sums that are worth a second thread."""
+# Numbers and sums that are worth a second thread.
+MIN_HASHED_NUMBERS_PER_THREAD = 1 << 16
 
-INT64 = np.dtype(np.int64)
-FLOAT = 1
+INT64_DTYPE = np.dtype(np.int64)
+# ``onnx.TensorProto.FLOAT``.
+FLOAT_TYPE = 1
 
 
 @fusion("ReduceSum", priority=PATTERN)
@@ -44,7 +45,7 @@ def fuse_buckets(node: ir.Node, scope: Scope) -> Fused | None:
     at_once = scope.site(scatter).attribute("reduction", "none") == "none"
     if not buckets or not at_once or scope.site(scatter).attribute("axis", 0) not in (1, -1):
         return None
-    if scope.site(cast).attribute("to", 0) != FLOAT:
+    if scope.site(cast).attribute("to", 0) != FLOAT_TYPE:
         return None
     inputs = scatter.inputs[1], scatter.inputs[2], reshape.inputs[1]
     BUCKETS.request()
@@ -59,7 +60,7 @@ def _buckets(product: ir.Node, scatter: ir.Node, scope: Scope) -> int:
     if places not in product.inputs:
         return 0
     zeros = scope.site(product).constant(1 - [*product.inputs].index(places))
-    if zeros is None or zeros.dtype != INT64 or zeros.ndim != 1 or zeros.any():
+    if zeros is None or zeros.dtype != INT64_DTYPE or zeros.ndim != 1 or zeros.any():
         return 0
     return len(zeros)
 
@@ -69,14 +70,14 @@ def _summed(
 ) -> Any:
     run, sums = BUCKETS.run, shape.tolist()
     rows = math.prod(sums[:-2])
-    are_ints = places.dtype == numbers.dtype == INT64
+    are_ints = places.dtype == numbers.dtype == INT64_DTYPE
     is_column = places.ndim == 2 and places.shape == numbers.shape == (places.size, 1)
     are_rows = sums[-2:] == [-1, buckets] and min(sums[:-2], default=1) > 0
     if run is None or not (are_ints and is_column and are_rows) or places.size % rows:
         return plain(places, numbers, shape)
     y, refused = empty((rows, buckets)), np.zeros(1, np.uint8)
     each = [contiguous(x).reshape(rows, -1) for x in (places, numbers)]
-    grain, used = shared_out(rows, places.size + y.size, ENOUGH, threads)
+    grain, used = shared_out(rows, places.size + y.size, MIN_HASHED_NUMBERS_PER_THREAD, threads)
     run(*each, y, refused, grain, used)
     if refused[0]:
         return plain(places, numbers, shape)

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 CATEGORIES = JitKernel("ml.categories", "sum_chosen")
 
-ENOUGH = 1 << 14
-"""Numbers that are worth a second thread."""
+# Numbers that are worth a second thread.
+MIN_ENCODED_NUMBERS_PER_THREAD = 1 << 14
 
-INT64 = 7
+# ``onnx.TensorProto.INT64``.
+INT64_TYPE = 7
 
 
 class Column(NamedTuple):
@@ -80,7 +81,7 @@ def _column(value: ir.Value | None, scope: Scope) -> Column | None:
     if table is None or table.ndim != 2 or table.dtype != F32 or not table.size:
         return None
     are_last = all(each.attribute("axis", 0) in (1, -1) for each in (chooser, gather))
-    if not are_last or cast.attribute("to", 0) != INT64:
+    if not are_last or cast.attribute("to", 0) != INT64_TYPE:
         return None
     if [*transpose.attribute("perm", (1, 0))] != [1, 0]:
         return None
@@ -121,6 +122,6 @@ class CategoriesCall:
             return self.plain(x)
         y, refused = empty((len(x), tables.shape[1])), np.zeros(1, np.uint8)
         work = len(x) * len(places) * tables.shape[1]
-        grain, used = shared_out(len(x), work, ENOUGH, self.threads)
+        grain, used = shared_out(len(x), work, MIN_ENCODED_NUMBERS_PER_THREAD, self.threads)
         run(contiguous(x), self.columns, tables, y, refused, grain, used)
         return self.plain(x) if refused[0] else y

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 ML = "ai.onnx.ml"
 
-AT_ONCE = 1 << 14
-"""Words that are encoded between two looks whether to stop."""
+# Words that are encoded between two checks for interruption.
+WORDS_PER_CHECK = 1 << 14
 
-FEW = 64
-"""Words that dictionaries find before a kernel has been called."""
+# Words up to which dictionaries find them before a kernel has been called.
+MAX_DICTIONARY_WORDS = 64
 
-ENOUGH = 1 << 11
-"""Words that are worth a second thread."""
+# Words that are worth a second thread.
+MIN_WORDS_PER_THREAD = 1 << 11
 
 
 class Column(NamedTuple):
@@ -136,13 +136,13 @@ class ColumnsCall:
         places = self._places
         if x.ndim != 2 or not 0 <= min(places) <= max(places) < x.shape[1]:
             return self._plain(x)
-        if len(x) * len(places) <= FEW:
+        if len(x) * len(places) <= MAX_DICTIONARY_WORDS:
             return self._encoded(x)
         y = empty((len(x), *self._row), self._dtype)
-        grain, used = shared_out(len(x), len(x) * len(places), ENOUGH, self._threads)
+        grain, used = shared_out(len(x), len(x) * len(places), MIN_WORDS_PER_THREAD, self._threads)
         if self._known.look_up(x, y.view(np.uint8).reshape(len(x), -1), grain, used):
             return y
-        at_once = max(1, AT_ONCE // len(places))
+        at_once = max(1, WORDS_PER_CHECK // len(places))
         if len(x) <= at_once:
             return self._encoded(x)
         for some in pieces(len(x), len(x), at_once):

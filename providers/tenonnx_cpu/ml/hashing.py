@@ -13,10 +13,10 @@ from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.ml.words import addresses, layout
 
 MURMUR3 = JitKernel("ml.hashing", "murmur3")
-WORDS = JitKernel("ml.hashing", "murmur3_words")
+MURMUR3_WORDS = JitKernel("ml.hashing", "murmur3_words")
 
-AT_ONCE = 1 << 16
-"""Keys that are hashed between two looks whether to stop."""
+# Keys that are hashed between two checks for interruption.
+KEYS_PER_CHECK = 1 << 16
 
 
 @specialize("MurmurHash3", domain="com.microsoft")
@@ -24,7 +24,7 @@ def specialize_murmur3(site: Site, plain: Call) -> Call | None:
     """Hash every element by itself."""
     seed = site.attribute("seed", 0) & 0xFFFFFFFF
     dtype = np.dtype(np.uint32 if site.attribute("positive", 1) else np.int32)
-    for kernel in (MURMUR3, WORDS):
+    for kernel in (MURMUR3, MURMUR3_WORDS):
         kernel.request()
     return functools.partial(_hashed, seed, dtype, plain)
 
@@ -35,7 +35,7 @@ def _hashed(seed: int, dtype: np.dtype[Any], plain: Call, x: NDArray) -> NDArray
         return plain(x)  # type: ignore[no-any-return]  # an array kernel's result
     y = np.empty(x.size, np.uint32)
     keys = x.reshape(-1)
-    for some in pieces(x.size, x.size, AT_ONCE):
+    for some in pieces(x.size, x.size, KEYS_PER_CHECK):
         if not _hash_words(keys[some], seed, y[some]):
             run(*_bytes_of(keys[some]), seed, y[some])
     return y.reshape(x.shape).view(dtype)
@@ -43,7 +43,7 @@ def _hashed(seed: int, dtype: np.dtype[Any], plain: Call, x: NDArray) -> NDArray
 
 def _hash_words(words: NDArray, seed: int, y: NDArray) -> bool:
     """Hash words of ASCII where they are; return whether it did."""
-    run, fields = WORDS.run, layout()
+    run, fields = MURMUR3_WORDS.run, layout()
     if words.dtype != object or run is None or fields is None:
         return False
     refused = np.zeros(1, np.uint8)

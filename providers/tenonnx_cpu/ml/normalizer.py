@@ -15,16 +15,17 @@ from tenonnx_cpu.threading_config import shared_out
 
 NORMALIZER = JitKernel("ml.normalizer", "normalizer")
 
-NORMS = {"MAX": MAX, "L1": L1, "L2": L2}
+NORM_CODES = {"MAX": MAX, "L1": L1, "L2": L2}
 
-ENOUGH = 1 << 13
-"""Elements that are worth a second thread: sums are of one after the other."""
+# Elements that are worth a second thread: fewer than elsewhere, as a sum takes one after the
+# other.
+MIN_NORMALIZED_ELEMENTS_PER_THREAD = 1 << 13
 
 
 @specialize("Normalizer", domain="ai.onnx.ml")
 def specialize_normalizer(site: Site, plain: Call) -> Call | None:
     """Take rows of float32."""
-    norm = NORMS[site.attribute("norm", "MAX")]
+    norm = NORM_CODES[site.attribute("norm", "MAX")]
     NORMALIZER.request()
     return Capturable(functools.partial(_normalized, norm, site.threads, plain))
 
@@ -35,6 +36,6 @@ def _normalized(norm: int, threads: int, plain: Call, x: NDArray) -> Any:
         return plain(x)
     y = empty(x.shape)
     rows = x.size // x.shape[-1]
-    grain, team = shared_out(rows, x.size, ENOUGH, threads)
+    grain, team = shared_out(rows, x.size, MIN_NORMALIZED_ELEMENTS_PER_THREAD, threads)
     both = contiguous(x).reshape(rows, -1), y.reshape(rows, -1)
     return Launch(run, (both[0], norm, both[1], grain, team), y)

@@ -11,12 +11,12 @@ from tenonnx_array.tfidf import Vectorizer
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
-from tenonnx_cpu.threading_config import LONGEST, shared_out
+from tenonnx_cpu.threading_config import MAX_TASK_ELEMENTS, shared_out
 
 TFIDF = JitKernel("ml.tfidf", "tfidf")
 
-ENOUGH = 1 << 14
-"""Tokens and columns that are worth a second thread."""
+# Tokens and columns that are worth a second thread.
+MIN_TOKENS_PER_THREAD = 1 << 14
 
 MOST_SKIPPED = 1 << 32
 
@@ -43,7 +43,7 @@ class Counts:
         """Return whether the kernel can do it, for so many rows of so many tokens."""
         # numpy asks between two strides whether to stop.
         has_any = rows > 0 and length > 0
-        return TFIDF.run is not None and has_any and self._work(length) <= LONGEST
+        return TFIDF.run is not None and has_any and self._work(length) <= MAX_TASK_ELEMENTS
 
     def _work(self, length: int) -> int:
         return min(self.made.skips + 1, length) * self.made.longest * length
@@ -53,7 +53,7 @@ class Counts:
         check_bytes(4 * len(numbers) * self.made.width, "the array of counts")
         y = empty((len(numbers), self.made.width))
         work = len(numbers) * self._work(numbers.shape[1]) + y.size
-        grain, threads = shared_out(len(numbers), work, ENOUGH, self._threads)
+        grain, threads = shared_out(len(numbers), work, MIN_TOKENS_PER_THREAD, self._threads)
         assert TFIDF.run is not None
         TFIDF.run(numbers, *self._given, y, grain, threads)
         return y

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 COUNT = JitKernel("ml.tokens", "count_tokens")
 NUMBER = JitKernel("ml.tokens", "number_tokens")
 
-ENOUGH = 16
-"""Texts that are worth a second thread."""
+# Texts that are worth a second thread.
+MIN_TEXTS_PER_THREAD = 16
 
-RUNS = re.compile(r"(\[[^][\\]+\]|\\[wdWDsS])\+")
-"""Patterns of tokens that are runs of letters which are in a class."""
+# Patterns of tokens that are runs of letters which are in a class.
+CLASS_RUNS = re.compile(r"(\[[^][\\]+\]|\\[wdWDsS])\+")
 
+# Stands among letters for what is part of no token.
 BETWEEN = 255
-"""Stands among letters for what is part of no token."""
 
 CHANGES = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}
 
@@ -69,7 +69,7 @@ def _letters(tokenizer: Site, normalizer: Site | None) -> NDArray | None:
     """Return what becomes of each character of ASCII; ``None`` if tokens are cut otherwise."""
     from tenonnx_array.re2 import compile_fullmatch  # not where a plan was kept
 
-    found = RUNS.fullmatch(tokenizer.attribute("tokenexp", ""))
+    found = CLASS_RUNS.fullmatch(tokenizer.attribute("tokenexp", ""))
     if not found or tokenizer.attribute("separators", ()) or tokenizer.attribute("mark", 0):
         return None
     change: Any = str
@@ -122,7 +122,7 @@ class Texts:
         if PLACE.run is None or self._slots is None:
             return None
         lengths, refused = np.empty(len(texts), np.int64), np.zeros(1, np.uint8)
-        grain, threads = shared_out(len(texts), len(texts), ENOUGH, self._threads)
+        grain, threads = shared_out(len(texts), len(texts), MIN_TEXTS_PER_THREAD, self._threads)
         words = addresses(texts)
         given = words, *fields, self._letters, self._shortest
         count(*given, lengths, refused, grain, threads)

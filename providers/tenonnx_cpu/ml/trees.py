@@ -26,17 +26,17 @@ SCORES = {
     F64: JitKernel("ml.trees", "score_f64"),
 }
 
-ENOUGH = 1 << 12
-"""Steps from node to node that are worth a second thread: some microseconds."""
+# Steps from node to node that are worth a second thread: some microseconds.
+MIN_WALK_STEPS_PER_THREAD = 1 << 12
 
-SHORTEST = 1 << 10
-"""Steps of a task of some of the trees."""
+# Steps of a task of some of the trees.
+MIN_TASK_STEPS = 1 << 10
 
-LONGEST = 1 << 20
-"""Walks of a task: some milliseconds."""
+# Walks of a task: some milliseconds.
+MAX_TASK_WALKS = 1 << 20
 
-LEAST = 16
-"""Rows of a task, if there are so many."""
+# Rows of a task, if there are so many.
+MIN_TASK_ROWS = 16
 
 Shape = tuple[int, ...]
 
@@ -148,12 +148,12 @@ class Walks:
     def _shared_out(self, rows: int) -> tuple[int, int, int]:
         """Return how many rows and trees a task has, and how many threads share the tasks."""
         trees, steps = self._walks, rows * self._steps
-        longest = max(LEAST, LONGEST // trees)
-        if self._threads == 1 or steps < ENOUGH:
+        longest = max(MIN_TASK_ROWS, MAX_TASK_WALKS // trees)
+        if self._threads == 1 or steps < MIN_WALK_STEPS_PER_THREAD:
             return longest, trees, 1
         wanted = TASKS * self._threads
-        grain = max(LEAST, min(longest, -(-rows // wanted)))
-        parts = min(wanted, steps // SHORTEST) // -(-rows // grain)
+        grain = max(MIN_TASK_ROWS, min(longest, -(-rows // wanted)))
+        parts = min(wanted, steps // MIN_TASK_STEPS) // -(-rows // grain)
         return grain, -(-trees // max(1, min(trees, parts))), self._threads
 
 

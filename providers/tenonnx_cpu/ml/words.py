@@ -15,16 +15,16 @@ from tenonnx_cpu.kernel_selection import NDArray
 PLACE = JitKernel("ml.words", "place_keys")
 LOOK_UP = JitKernel("ml.words", "look_up")
 
-HEAD = object.__basicsize__
-LENGTH, STATE = HEAD, HEAD + 16
+OBJECT_BYTES = object.__basicsize__
+LENGTH, STATE = OBJECT_BYTES, OBJECT_BYTES + 16
 """Offsets of a ``str``'s length and state (``PyASCIIObject``); between them is its hash."""
 
 
-FEW = 1 << 12
-"""Keys whose slots may be many times as many."""
+# Keys whose slots may be many times as many.
+MAX_KEYS_OF_SPARSE_TABLE = 1 << 12
 
-KNOWN = 0xFF, 0x3FFFFF
-"""Bits of the state that mean something: before Python 3.14, and since."""
+# Bits of the state that mean something: before Python 3.14, and since.
+STATE_BITS = 0xFF, 0x3FFFFF
 
 
 class _Word(str):
@@ -40,7 +40,7 @@ def layout() -> tuple[int, ...] | None:
         return None
     # Joined, so that nobody else has them: the state says that, too, and sizes grow with use.
     words = ["".join([each] * 5) for each in ("aB", "é", "ł", "😀")]
-    found = next(filter(None, (_bits(words, known) for known in KNOWN)), None)
+    found = next(filter(None, (_bits(words, known) for known in STATE_BITS)), None)
     begins = [sys.getsizeof(words[0]) - 11, *[sys.getsizeof(words[1]) - 6] * 3]
     codes = "ascii", "latin-1", "utf-16-le", "utf-32-le"
     for word, code, begin in zip(words, codes, begins, strict=True):
@@ -48,7 +48,7 @@ def layout() -> tuple[int, ...] | None:
         if ctypes.string_at(id(word) + begin, len(whole)) != whole or _length(word) != len(word):
             return None
     seed = hash("seed") >> 8  # another in each process, so that nobody makes words that collide
-    fields = id(str), HEAD - 8, LENGTH, STATE
+    fields = id(str), OBJECT_BYTES - 8, LENGTH, STATE
     return (*fields, *found, *begins[:2], seed) if found else None
 
 
@@ -94,7 +94,10 @@ def slots_of(keys: Sequence[str]) -> NDArray | None:
     if place_keys is None or fields is None:
         return None
     # Of few keys, most are found at the first look.
-    slots = np.zeros((1 << (len(keys) * (4 if len(keys) < FEW else 2)).bit_length(), 4), np.int64)
+    slots = np.zeros(
+        (1 << (len(keys) * (4 if len(keys) < MAX_KEYS_OF_SPARSE_TABLE else 2)).bit_length(), 4),
+        np.int64,
+    )
     refused = np.zeros(1, np.uint8)
     place_keys(np.array([*map(id, keys)], np.int64), *fields, slots, refused)
     return None if refused[0] else slots

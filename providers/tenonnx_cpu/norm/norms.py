@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 SOFTMAX = JitKernel("norm.norms", "softmax")
 NORMALIZE = JitKernel("norm.norms", "normalize_all")
 
-NONE = np.zeros(0, np.float32)
+NO_NUMBERS = np.zeros(0, np.float32)
 NO_ROWS = np.zeros((0, 0), np.float32)
 
-ENOUGH = 1 << 14
-"""Elements that are worth a second thread."""
+# Elements that are worth a second thread.
+MIN_NORMALIZED_ELEMENTS_PER_THREAD = 1 << 14
 
 
 @specialize("Softmax", "LogSoftmax")
@@ -70,7 +70,7 @@ class SoftmaxCall:
         y = empty(x.shape)
         width = x.shape[-1]
         rows = x.size // width
-        grain, team = shared_out(rows, x.size, ENOUGH, self.threads)
+        grain, team = shared_out(rows, x.size, MIN_NORMALIZED_ELEMENTS_PER_THREAD, self.threads)
         both = contiguous(x).reshape(rows, width), y.reshape(rows, width)
         return Launch(run, (*both, self.logarithm, grain, team), y)
 
@@ -111,13 +111,15 @@ class Normalize:
         if other is not None and (other.shape != x.shape or other.dtype != F32):
             return None
         shape = (x.size // width, width)
-        grain, team = shared_out(shape[0], x.size, ENOUGH, self._threads)
+        grain, team = shared_out(
+            shape[0], x.size, MIN_NORMALIZED_ELEMENTS_PER_THREAD, self._threads
+        )
         y = empty(x.shape)
         total = y if other is None else empty(x.shape)
         arguments = (
             contiguous(x).reshape(shape),
             NO_ROWS if other is None else contiguous(other).reshape(shape),
-            contiguous(scale), NONE if bias is None else contiguous(bias),
+            contiguous(scale), NO_NUMBERS if bias is None else contiguous(bias),
             self._epsilon, self._centred, y.reshape(shape), total.reshape(shape), grain, team,
         )  # fmt: skip
         return Launch(run, arguments, self._results(y, total))
@@ -142,18 +144,18 @@ def is_read(values: Iterable[ir.Value]) -> bool:
     return any(value.uses() or value.is_graph_output() for value in values)
 
 
-OUTPUTS = {"LayerNormalization": 3, "RMSNormalization": 1, "SimplifiedLayerNormalization": 2}
-"""The number of outputs of normalizations; after the first one come mean and deviation."""
+# The number of outputs of normalizations; after the first one come mean and deviation.
+OUTPUT_COUNTS = {"LayerNormalization": 3, "RMSNormalization": 1, "SimplifiedLayerNormalization": 2}
 
 
-@specialize(*OUTPUTS)
+@specialize(*OUTPUT_COUNTS)
 @specialize("SimplifiedLayerNormalization", domain="com.microsoft")
 def specialize_norm(site: Site, plain: Call) -> Call | None:
     """Take the last axis, unless mean or deviation are outputs."""
     name, axis = site.node.op_type, site.attribute("axis", -1)
     if is_read(site.node.outputs[1:]) or site.attribute("stash_type", 1) != 1:
         return None
-    centered, absent = name == "LayerNormalization", OUTPUTS[name] - 1
+    centered, absent = name == "LayerNormalization", OUTPUT_COUNTS[name] - 1
     norm = Normalize(site.attribute("epsilon", 1e-5), centered, site.threads, absent)
     return Capturable(functools.partial(_normalized, norm, axis, plain))
 

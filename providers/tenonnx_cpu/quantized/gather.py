@@ -18,8 +18,8 @@ GATHER = JitKernel("quantized.gather", "gather_rows")
 
 NO_ZEROS = np.empty((0, 0), np.uint8)
 
-ENOUGH = 1 << 16
-"""Elements that are worth a second thread."""
+# Elements that are worth a second thread.
+MIN_GATHERED_ELEMENTS_PER_THREAD = 1 << 16
 
 
 @specialize("GatherBlockQuantized", domain="com.microsoft")
@@ -78,8 +78,9 @@ class GatherCall:
         y = empty((*indices.shape, self.width))
         if not y.size:
             return y
+        team = self.threads if y.size >= MIN_GATHERED_ELEMENTS_PER_THREAD else 1
         arguments = (
             self.codes, self.scales, self.zeros, indices.reshape(-1), self.bits, self.block,
-            y.reshape(-1, self.width), self.threads if y.size >= ENOUGH else 1,
+            y.reshape(-1, self.width), team,
         )  # fmt: skip
         return Launch(run, arguments, y)

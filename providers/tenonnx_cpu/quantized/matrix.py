@@ -13,8 +13,8 @@ from tenonnx_cpu.jit.runtime import has_kernels
 from tenonnx_cpu.kernel_selection import NDArray
 
 NO_ZEROS = np.empty(0, np.uint8)
+# Bytes that invert the highest bit of every code: signed ones become unsigned.
 FLIP = {2: 0xAA, 4: 0x88, 8: 0x80}
-"""Bytes that invert the highest bit of every code: signed ones become unsigned."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces, worker_floats, worker_shares
 from tenonnx_cpu.kernel_selection import NDArray
 from tenonnx_cpu.matmul.kernels import LINES_ROOM, WORKSPACE
-from tenonnx_cpu.matmul.product import F32, NO_BIAS, NO_RESIDUAL, PLAIN, Epilogue, fits
+from tenonnx_cpu.matmul.product import F32, NO_BIAS, NO_EPILOGUE, NO_RESIDUAL, Epilogue, fits
 from tenonnx_cpu.quantized.matrix import Quantized
 
 Activations: TypeAlias = Literal["float32", "int8"]
@@ -31,12 +31,12 @@ class Job(NamedTuple):
 Room: TypeAlias = Callable[[Job], tuple[NDArray, ...]]
 """Return a kernel's working memory."""
 
-FEW = 4
-"""Rows up to which codes are read once and never packed."""
+# Rows up to which codes are read once and never packed.
+MAX_GEMV_ROWS = 4
 
-GEMM = {bits: JitKernel("quantized.gemm", f"q_gemm_{bits}") for bits in (2, 4, 8)}
-BYTES = {bits: JitKernel("quantized.bytes", f"q_bytes_{bits}") for bits in (2, 4, 8)}
-DOTS = {bits: JitKernel("quantized.gemv_dot", f"q_dots_{bits}") for bits in (2, 4, 8)}
+GEMM_OF_BITS = {bits: JitKernel("quantized.gemm", f"q_gemm_{bits}") for bits in (2, 4, 8)}
+BYTES_OF_BITS = {bits: JitKernel("quantized.bytes", f"q_bytes_{bits}") for bits in (2, 4, 8)}
+DOTS_OF_BITS = {bits: JitKernel("quantized.gemv_dot", f"q_dots_{bits}") for bits in (2, 4, 8)}
 REAL_DOTS = {bits: JitKernel("quantized.gemv_dot", f"q_reals_{bits}") for bits in (2, 4, 8)}
 BYTE_GEMV = {bits: JitKernel("quantized.gemv_axpy", f"q_gemv_bytes_{bits}") for bits in (2, 4)}
 REAL_GEMV = {bits: JitKernel("quantized.gemv_axpy", f"q_gemv_reals_{bits}") for bits in (2, 4, 8)}
@@ -49,7 +49,7 @@ def activations_at(accuracy_level: int) -> Activations:
 
 def request(weights: Quantized, activations: Activations) -> None:
     """Have the kernels compiled that products with a matrix need."""
-    for rows in (1, FEW + 1):
+    for rows in (1, MAX_GEMV_ROWS + 1):
         _choose(weights, rows, activations)[0].request()
 
 
@@ -59,7 +59,7 @@ def matmul_q(
     threads: int,
     bias: NDArray | None = None,
     residual: NDArray | None = None,
-    epilogue: Epilogue = PLAIN,
+    epilogue: Epilogue = NO_EPILOGUE,
     activations: Activations = "int8",
 ) -> Launch | None:
     """Return what computes ``activation(alpha * x @ W + bias + residual)`` as float32.
@@ -105,18 +105,18 @@ def matmul_q(
 def _choose(weights: Quantized, rows: int, activations: Activations) -> tuple[JitKernel, int, Room]:
     """Return the kernel for so many rows, its group if it takes one, and its memory."""
     bits, rounded = weights.bits, activations == "int8"
-    if rows <= FEW:
+    if rows <= MAX_GEMV_ROWS:
         if group := weights.group_of_lines:
             if rounded and bits in BYTE_GEMV:
                 return BYTE_GEMV[bits], group, _lines_room
             return REAL_GEMV[bits], group, _real_lines_room
         if rounded and (group := weights.group_of_chunk):
-            return DOTS[bits], group, _dots_room
+            return DOTS_OF_BITS[bits], group, _dots_room
         if weights.fits_reals:
             return REAL_DOTS[bits], 0, _real_dots_room
     if rounded and (group := weights.group_of_words):
-        return BYTES[bits], group, _bytes_room
-    return GEMM[bits], 0, _gemm_room
+        return BYTES_OF_BITS[bits], group, _bytes_room
+    return GEMM_OF_BITS[bits], 0, _gemm_room
 
 
 def _lines_room(job: Job) -> tuple[NDArray, ...]:

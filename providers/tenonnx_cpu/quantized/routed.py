@@ -20,16 +20,16 @@ from tenonnx_cpu.quantized.matrix import Quantized
 
 MIXTURE = {bits: JitKernel("quantized.mixture", f"q_mixture_{bits}") for bits in (4, 8)}
 
-MOST = 12
-"""Rows that an expert gets on average at most: for more, codes are packed."""
+# Rows that an expert gets on average at most: for more, codes are packed.
+MAX_ROWS_PER_EXPERT = 12
 
-KINDS = {
+ACTIVATION_OPCODES = {
     "identity": opcodes.NONE,
     "relu": opcodes.RELU,
     "gelu": opcodes.GELU_TANH,
     "silu": opcodes.SILU,
 }
-GATES = {1: INTERLEAVED, 2: BESIDE}
+GATE_LAYOUTS = {1: INTERLEAVED, 2: BESIDE}
 
 
 class Layer(NamedTuple):
@@ -74,7 +74,7 @@ class Mixture(NamedTuple):
             return None
         if x.shape[-1] != one.depth or scores.shape != (rows, self.experts):
             return None
-        if rows * self.chosen > MOST * self.experts:
+        if rows * self.chosen > MAX_ROWS_PER_EXPERT * self.experts:
             return None
         y = empty(x.shape)
         arguments = (
@@ -111,7 +111,7 @@ def joined(
     """
     one, two = layers[0].matrix, layers[1].matrix
     is_gated = between.kind == "swiglu"
-    kind = GATES.get(between.fusion) if is_gated else KINDS.get(between.kind)
+    kind = GATE_LAYOUTS.get(between.fusion) if is_gated else ACTIVATION_OPCODES.get(between.kind)
     if kind is None or one.bits not in MIXTURE or one.bits != two.bits:
         return None
     hidden = one.columns // experts

@@ -17,15 +17,15 @@ from tenonnx_cpu.buffers import F32
 from tenonnx_cpu.capture.launch import done
 from tenonnx_cpu.kernel_selection import NDArray
 from tenonnx_cpu.quantized.matrix import Quantized
-from tenonnx_cpu.quantized.product import FEW, matmul_q, request
+from tenonnx_cpu.quantized.product import MAX_GEMV_ROWS, matmul_q, request
 
+# Bytes of both matrices from which on floats are in no core's second-level cache.
 MIN_WEIGHT_BYTES = 1 << 20
-"""Bytes of both matrices from which on floats are in no core's second-level cache."""
 
 
 @dataclass(frozen=True, eq=False)
 class FewSteps:
-    """An LSTM's weights for runs whose steps times items are ``FEW`` at most.
+    """An LSTM's weights for runs whose steps times items are ``MAX_GEMV_ROWS`` at most.
 
     Attributes:
         w: The inputs' weights by direction, ``(inputs, 4 * hidden)``.
@@ -53,7 +53,7 @@ class FewSteps:
         steps, items, inputs = x.shape
         ways, n = len(self.w), self.r[0].depth
         shape = ways, items, n
-        if not 0 < steps * items <= FEW or inputs != self.w[0].depth or x.dtype != F32:
+        if not 0 < steps * items <= MAX_GEMV_ROWS or inputs != self.w[0].depth or x.dtype != F32:
             return None
         for array, wanted in ((b, (ways, 8 * n)), (h, shape), (c, shape)):
             if array is not None and (array.shape != wanted or array.dtype != F32):

@@ -9,28 +9,28 @@ from tenonnx_cpu.conv.layout import fixed
 from tenonnx_cpu.kernel_selection import NDArray
 from tenonnx_cpu.matmul.kernels import WORKSPACE
 
-GATES = (1, 4, 3, 3)
+GATE_COUNTS = (1, 4, 3, 3)
 
-COLUMNS = 64
-"""Columns of a packed panel at most; what is reserved is rounded up to them."""
+# Columns of a packed panel at most; what is reserved is rounded up to them.
+MAX_PANEL_COLUMNS = 64
 
-LINE = 16
-"""Floats of a cache line: threads write to different ones."""
+# Floats of a cache line: threads write to different ones.
+CACHE_LINE_FLOATS = 16
 
-LEAST = 32
-"""Hidden units that a thread takes at least; every number of them is a multiple, but the last."""
+# Hidden units that a thread takes at least; every number of them is a multiple, but the last.
+MIN_UNITS_PER_THREAD = 32
 
-ENOUGH = 1 << 16
-"""Products of a step that are worth a second thread, which is waited for at every step."""
+# Products of a step that are worth a second thread, which is waited for at every step.
+MIN_STEP_PRODUCTS_PER_THREAD = 1 << 16
 
-WHOLE = 1 << 20
-"""Products of all steps that are worth one that is not: for the other direction, or other items."""
+# Products of all steps that are worth one that is not: for the other direction, or other items.
+MIN_PRODUCTS_PER_GROUP = 1 << 20
 
+# Recurrent weights that every thread may read at each step: its second-level cache has them.
 CACHED = 1 << 18
-"""Recurrent weights that every thread may read at each step: its second-level cache has them."""
 
-FEW = 4
-"""Steps times items of the batch up to which packed weights would not be used often enough."""
+# Steps times items of the batch up to which packed weights would not be used often enough.
+MAX_UNPACKED_STEPS = 4
 
 
 class Layout(NamedTuple):
@@ -63,25 +63,27 @@ class Sizes(NamedTuple):
 def layout(sizes: Sizes) -> Layout:
     """Return how to run a layer."""
     kind, steps, batch, inputs, n, ways, reverse, batch_first, threads = sizes
-    gates, packs = GATES[kind], int(steps * batch > FEW)
+    gates, packs = GATE_COUNTS[kind], int(steps * batch > MAX_UNPACKED_STEPS)
     work = gates * n * batch * ways * (n if packs else n + inputs)
     team = 1
-    if work >= ENOUGH or (batch > FEW and work * steps >= WHOLE):
+    if work >= MIN_STEP_PRODUCTS_PER_THREAD or (
+        batch > MAX_UNPACKED_STEPS and work * steps >= MIN_PRODUCTS_PER_GROUP
+    ):
         team = threads
-    elif work * steps >= WHOLE:
+    elif work * steps >= MIN_PRODUCTS_PER_GROUP:
         team = min(threads, ways)
     groups = 1
-    if batch > FEW and n * n * gates <= CACHED:
+    if batch > MAX_UNPACKED_STEPS and n * n * gates <= CACHED:
         groups = max(1, min(team // ways, batch // 2))
     items = -(-batch // groups)
     groups = -(-batch // items)
     # Threads that share a direction's units wait for one another at every step.
-    parts = 1 if groups > 1 else max(1, min(team // ways, n // LEAST))
-    units = -(-n // (parts * LEAST)) * LEAST if parts > 1 else n
+    parts = 1 if groups > 1 else max(1, min(team // ways, n // MIN_UNITS_PER_THREAD))
+    units = -(-n // (parts * MIN_UNITS_PER_THREAD)) * MIN_UNITS_PER_THREAD if parts > 1 else n
     parts = -(-n // units)
     pitch = up(n)
-    share = 1024 + items * (up(gates * units) + LINE)
-    panels = n * (-(-units // COLUMNS) * gates + 1) * COLUMNS if packs else 0
+    share = 1024 + items * (up(gates * units) + CACHE_LINE_FLOATS)
+    panels = n * (-(-units // MAX_PANEL_COLUMNS) * gates + 1) * MAX_PANEL_COLUMNS if packs else 0
     strides = (1, steps, ways * n, n, steps * ways * n, n, ways * n)
     if not batch_first:
         strides = (batch, 1, ways * batch * n, batch * n, n, batch * n, n)
@@ -100,4 +102,4 @@ def layout(sizes: Sizes) -> Layout:
 
 def up(count: int) -> int:
     """Return a number of floats rounded up to whole cache lines."""
-    return -(-count // LINE) * LINE
+    return -(-count // CACHE_LINE_FLOATS) * CACHE_LINE_FLOATS

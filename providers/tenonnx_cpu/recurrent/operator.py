@@ -15,12 +15,12 @@ from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import NO_RESIDUAL, ONE_BATCH
 from tenonnx_cpu.recurrent.kernels import GRU, GRU_RESET_AFTER, LSTM, RNN
-from tenonnx_cpu.recurrent.layout import GATES, Sizes, layout
+from tenonnx_cpu.recurrent.layout import GATE_COUNTS, Sizes, layout
 
-RUN = JitKernel("recurrent.layer", "run_layer")
+RUN_LAYER = JitKernel("recurrent.layer", "run_layer")
 
+# The number of directions, and whether the first one runs backwards.
 DIRECTIONS = {"forward": (1, 0), "reverse": (1, 1), "bidirectional": (2, 0)}
-"""The number of directions, and whether the first one runs backwards."""
 
 USUAL = {"LSTM": ["sigmoid", "tanh", "tanh"], "GRU": ["sigmoid", "tanh"], "RNN": ["tanh"]}
 ABSENT = np.zeros(0, np.float32)
@@ -75,7 +75,7 @@ class Layer:
         self._reverse = reverse
         self._batch_first = batch_first
         self._threads = threads
-        RUN.request()
+        RUN_LAYER.request()
 
     def launch(self, x: Any, w: Any, r: Any, b: Any, lengths: Any, h: Any, c: Any) -> Launch | None:
         """Return what computes the operator's outputs; ``None`` where numpy must.
@@ -83,7 +83,7 @@ class Layer:
         The launch is refused if lengths are not of the steps that there are.
         """
         given = [array for array in (x, w, r, b, h, c) if array is not None]
-        if RUN.run is None or any(array.dtype != F32 or not array.size for array in given):
+        if RUN_LAYER.run is None or any(array.dtype != F32 or not array.size for array in given):
             return None
         first, second, inputs = x.shape
         steps, batch = (second, first) if self._batch_first else (first, second)
@@ -93,7 +93,11 @@ class Layer:
             return None
         if self._hidden not in (None, n):
             return None
-        if width != GATES[self._kind] * n or ways != self._ways or w.shape != (ways, width, inputs):
+        if (
+            width != GATE_COUNTS[self._kind] * n
+            or ways != self._ways
+            or w.shape != (ways, width, inputs)
+        ):
             return None
         if b is not None and b.shape != (ways, 2 * width):
             return None
@@ -121,7 +125,7 @@ class Layer:
             ONE_BATCH, NO_RESIDUAL, refusal,
         )  # fmt: skip
         results = (y, hidden, cell) if self._kind == LSTM else (y, hidden)
-        return Launch(RUN.run, arguments, results, refusal)
+        return Launch(RUN_LAYER.run, arguments, results, refusal)
 
 
 @functools.lru_cache(maxsize=64)

@@ -18,8 +18,8 @@ from tenonnx_cpu.recurrent.operator import DIRECTIONS, Layer, layer_of
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+# The places of the inputs' and the recurrent weights, with their scales and zero points.
 WEIGHTS = ((1, 8, 9), (2, 10, 11))
-"""The places of the inputs' and the recurrent weights, with their scales and zero points."""
 
 
 @fusion("DynamicQuantizeLSTM", domain="com.microsoft")

@@ -20,12 +20,12 @@ from tenonnx_cpu.threading_config import shared_out
 
 FOLD = JitKernel("reduce.fold", "fold")
 
+# Elements that are worth a second thread.
 MIN_ELEMENTS_PER_THREAD = 1 << 15
-"""Elements that are worth a second thread."""
 
 MAPS = {"ReduceL1": o.ABS, "ReduceL2": SQUARED, "ReduceSumSquare": SQUARED}
+# Operations on each element, if there is one, and on two, if they are not added.
 COMBINED = {"ReduceMax": o.MAX, "ReduceMin": o.MIN, "ReduceProd": o.MUL}
-"""Operations on each element, if there is one, and on two, if they are not added."""
 
 
 @dataclass(frozen=True)

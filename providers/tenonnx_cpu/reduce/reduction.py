@@ -21,7 +21,7 @@ from tenonnx_cpu.threading_config import shared_out
 
 REDUCE = JitKernel("reduce.reduction", "reduce")
 
-KINDS = {
+REDUCTION_CODES = {
     "ReduceL2": SQUARES,
     "ReduceMax": GREATEST,
     "ReduceMean": SUM,
@@ -36,13 +36,13 @@ OF_INTEGERS: dict[str, Any] = {
     "ReduceProd": np.multiply,
     "ReduceSum": np.add,
 }
-INTEGERS = (np.dtype(np.int32), np.dtype(np.int64))
+SIZE_DTYPES = (np.dtype(np.int32), np.dtype(np.int64))
 
-FEW = 64
-"""Elements of sizes, such as products of shapes, which numpy reduces at once."""
+# Elements of sizes, such as products of shapes, which numpy reduces at once.
+MAX_SIZES = 64
 
-ENOUGH = 1 << 15
-"""Elements that are worth a second thread."""
+# Elements that are worth a second thread.
+MIN_REDUCED_ELEMENTS_PER_THREAD = 1 << 15
 
 
 @specialize(
@@ -99,10 +99,15 @@ class ReductionCall:
     def __call__(self, x: NDArray, *rest: Any) -> Any:
         """Return a launch, or the result."""
         run, axes, keeps = REDUCE.run, self.axes, self.keeps
-        kind = KINDS.get(self.operator)
+        kind = REDUCTION_CODES.get(self.operator)
         if x.dtype != F32 or run is None or kind is None:
             integers = OF_INTEGERS.get(self.operator) if self.apart else None
-            if integers is not None and x.dtype in INTEGERS and 0 < x.size <= FEW and x.ndim:
+            if (
+                integers is not None
+                and x.dtype in SIZE_DTYPES
+                and 0 < x.size <= MAX_SIZES
+                and x.ndim
+            ):
                 return integers.reduce(x, axis=axes, dtype=x.dtype, keepdims=keeps)
             return self._other(x, rest)
         cut = cut_of(x.shape, axes, keeps, kind, self.threads)
@@ -145,8 +150,8 @@ def cut_of(
     outer, count = math.prod(shape[:first]), math.prod(shape[first : last + 1])
     inner = math.prod(shape[last + 1 :])
     work = outer * count * inner
-    team = threads if work >= ENOUGH else 1
-    grain, _ = shared_out(outer, work, ENOUGH, threads)
+    team = threads if work >= MIN_REDUCED_ELEMENTS_PER_THREAD else 1
+    grain, _ = shared_out(outer, work, MIN_REDUCED_ELEMENTS_PER_THREAD, threads)
     numbers = np.array([kind, outer, count, inner, grain], np.int64)
     numbers.flags.writeable = False
     kept = [

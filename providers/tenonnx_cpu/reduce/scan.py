@@ -19,8 +19,8 @@ from tenonnx_cpu.threading_config import shared_out
 
 SCAN = JitKernel("reduce.scan", "scan")
 
-MIN_ELEMENTS_PER_THREAD = 1 << 14
-"""Elements that are worth a second thread."""
+# Elements that are worth a second thread.
+MIN_SCANNED_ELEMENTS_PER_THREAD = 1 << 14
 
 
 @specialize("CumSum", "CumProd")
@@ -77,11 +77,11 @@ def _cut(
     outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
     work = outer * shape[axis] * inner
     if inner == 1:
-        grain, team = shared_out(outer, work, MIN_ELEMENTS_PER_THREAD, threads)
+        grain, team = shared_out(outer, work, MIN_SCANNED_ELEMENTS_PER_THREAD, threads)
         tasks = -(-outer // grain)
     else:
         grain, tasks = 1, outer * -(-inner // SPAN)
-        team = threads if work >= MIN_ELEMENTS_PER_THREAD else 1
+        team = threads if work >= MIN_SCANNED_ELEMENTS_PER_THREAD else 1
     ways = floats, form.product, form.exclusive, form.reverse
     numbers = np.array([outer, shape[axis], inner, size, *ways, grain, tasks], np.int64)
     numbers.flags.writeable = False

@@ -20,22 +20,22 @@ from tenonnx_cpu.threading_config import shared_out
 
 TOP_K = JitKernel("reduce.topk", "top_k")
 
+# The orders of elements.
 ORDERS = {
     np.dtype(name): order
     for names, order in (("bhil", WHOLE), ("BHIL", UNSIGNED), ("efd", FLOATING))
     for name in names
 }
-"""The orders of elements."""
 
 SHARE, FEW = 4, 1 << 14
 """The least ratio of a row's elements to those that are wanted, unless there are so few: numpy
 sorts others as fast."""
 
-MIN_ELEMENTS_PER_THREAD = 1 << 15
-"""Elements that are worth a second thread."""
+# Elements that are worth a second thread.
+MIN_SORTED_ELEMENTS_PER_THREAD = 1 << 15
 
+# The worst cost of an element for each level of the heap, in units of reading an element.
 LEVEL = 32
-"""The worst cost of an element for each level of the heap, in units of reading an element."""
 
 
 @specialize("TopK")
@@ -105,7 +105,7 @@ def cut_of(
     rows = outer if inner == 1 else outer * -(-inner // COLUMNS)
     cost = LEVEL * count.bit_length()
     work = outer * length * inner * cost
-    grain, team = shared_out(rows, work, MIN_ELEMENTS_PER_THREAD * cost, threads)
+    grain, team = shared_out(rows, work, MIN_SORTED_ELEMENTS_PER_THREAD * cost, threads)
     share = 0
     if inner > 1:
         share = share_of(-(-COLUMNS * length * size // 8) * 8 + 2 * 8 * count, np.uint8)
