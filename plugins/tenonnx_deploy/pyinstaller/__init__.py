@@ -12,7 +12,7 @@ import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
-# Modules that a frozen program has if it imports them itself, each with what it is for.
+# Modules that a frozen program has if it imports them itself, each with its purpose.
 LEFT_OUT_MODULES = {
     "tenonnx.__main__": "a program of its own",
     "tenonnx.as_onnxruntime": "runs programs with another interpreter",
