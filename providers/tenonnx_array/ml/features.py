@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 
 from tenonnx.operators import Array, Namespace
 from tenonnx_array.axes import merged
-from tenonnx_array.ml.staged import StagedTable
+from tenonnx_array.ml.staged import FEATURES, StagedTable
 
 table = StagedTable("ai.onnx.ml")
 op = table.op
 
 
-@op("ArrayFeatureExtractor")
+@op("ArrayFeatureExtractor", shapes=FEATURES)
 def array_feature_extractor(xp: Namespace) -> Callable[[Array, Array], Array]:
     """Make X [..., F] and n indices, of any shape → X [..., n]; a vector X → [1, n]."""
     return functools.partial(_extracted, xp)
@@ -40,6 +40,9 @@ def feature_vectorizer(
 
 
 def _joined(xp: Namespace, sizes: tuple[int, ...], *X: Array) -> Array:
+    for number, x in enumerate(X, 1):
+        if not x.ndim:
+            raise ValueError(f"expected at least one axis, input {number} has none")
     flat = [merged(x, 1) if x.ndim > 1 else x[None] for x in X]
     if sizes and len(sizes) != len(flat):
         raise ValueError(f"expected inputdimensions for {len(flat)} inputs, found {len(sizes)}")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.operators import Array, Namespace
-from tenonnx_array.ml.staged import StagedTable
+from tenonnx_array.ml.staged import FEATURES, ROWS, StagedTable
 
 table = StagedTable("ai.onnx.ml")
 op = table.op
@@ -28,7 +28,7 @@ def _binarized(xp: Namespace, threshold: float, x: Array) -> Array:
     return (x > threshold).astype(x.dtype)
 
 
-@op("Scaler")
+@op("Scaler", shapes=FEATURES)
 def scaler(xp: Namespace, *, offset: Sequence[float] = (), scale: Sequence[float] = ()) -> Unary:
     """Make X [..., F] → (X − offset) · scale as float32; both have one element or F."""
     shift = xp.asarray(offset or (0.0,), dtype=xp.float32)
@@ -47,7 +47,7 @@ def _scaled(xp: Namespace, shift: Array, factor: Array, X: Array) -> Array:
     return y if y.dtype == xp.float32 else y.astype(xp.float32)
 
 
-@op("Normalizer")
+@op("Normalizer", shapes=ROWS)
 def normalizer(xp: Namespace, *, norm: str = "MAX") -> Unary:
     """Make X [N, C] or [C] → each row over its largest element, L1 or L2 norm, as float32.
 
@@ -77,7 +77,7 @@ def _normalized(xp: Namespace, norm: str, X: Array) -> Array:
     return xp.where(whole == 0, x, y)
 
 
-@op("Imputer")
+@op("Imputer", shapes=FEATURES)
 def imputer(
     xp: Namespace,
     *,

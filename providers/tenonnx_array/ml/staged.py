@@ -28,6 +28,17 @@ class StagedKernel(Kernel):
         """Return how many inputs there are at least, and at most; the call takes none itself."""
         return INPUT_COUNTS.get(self.op_type, (1, 1))
 
+    def operands(self) -> tuple[str, ...]:
+        """Return the names of the inputs whose shapes are declared."""
+        return ("X", "Y") if self.op_type == "ArrayFeatureExtractor" else ("X",)
+
+
+ROWS = "X: N F | F"
+"""The shapes of rows, of which a vector is one."""
+
+FEATURES = "X: N ..."
+"""The shapes of anything that has features."""
+
 
 class StagedTable(OperatorTable):
     """Operators declared as ``factory(xp, *, attributes) -> function of the inputs``.
