@@ -76,6 +76,8 @@ Numbers differ in a few places:
   onnxruntime. Without optimizations every node rounds, which onnxruntime does not do either.
 - A product by quantized blocks may be scaled after its sum. It is finite then, where a scale
   carries single weights beyond float32's range, and the nodes give NaN.
+- Means are summed in float64: they are finite where onnxruntime's sum leaves float32's range. Other
+  sums that leave it on their way may be infinite, NaN or finite, by the order of their terms.
 - Tanh and Sigmoid never exceed 1, where onnxruntime's do by 2e-7. If a range from -1 to 1 is
   calibrated on such values, its zero point is 128 in tenonnx and may be 127 in onnxruntime.
 
@@ -99,6 +101,10 @@ Where onnxruntime differs from the specification or from ONNX's own tests, tenon
 - StringSplit without a delimiter splits at all white space, not at spaces alone; with a delimiter
   an empty string has one part. StringNormalizer changes case as Unicode does: ß becomes SS.
 - The last one of equal keys of a LabelEncoder counts.
+- TreeEnsembleClassifier's class is the one of the greatest sum of votes. If both of two classes
+  have votes, onnxruntime's label is 1 where the second's sum is positive, else 0, whatever the
+  labels are; of more, a class without a vote in a row cannot win there. With two base values,
+  onnxruntime drops the votes of a class that alone has any.
 - Regressors of ai.onnx.ml apply their post transform to a single target too. Transform 1 of
   TreeEnsemble is SOFTMAX and 2 is LOGISTIC; onnxruntime swaps them.
 - Attention's score output with a causal mask is as in the tests.

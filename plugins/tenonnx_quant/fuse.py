@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import onnx_ir as ir
 
 from tenonnx import TransformContext, Weight, WeightTensor
@@ -29,6 +30,10 @@ ROUNDING = 4
 
 # Weights of 2 bits that share a scale, at least, for which onnxruntime rounds.
 LEAST_BLOCK_OF_2_BITS = 32
+
+
+MAX_SCALE = 1e10
+"""The greatest scale by which a product may be multiplied, instead of each of its terms."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +127,8 @@ def _quantized(node: ir.Node) -> Quantized | None:
         return None
     block = attribute(node, "block_size", 0)
     assert inputs[1] is not None
+    if not block and not (np.abs(scales.array, dtype=np.float32) <= MAX_SCALE).all():
+        return None
     per_tensor = len(scales.shape) == 0 or (scales.shape == (1,) and weight.shape[axis] != 1)
     return Quantized(weight, inputs[1], zero_points, -1 if per_tensor else axis, block)
 

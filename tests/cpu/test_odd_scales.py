@@ -29,14 +29,14 @@ MODELS = {
     "pooling": [node("MaxPool", "d", "m", kernel_shape=[2])],
     "mean": [node("GlobalAveragePool", "d", "m")],
 }  # fmt: skip
-SCALES = [np.inf, -np.inf, np.nan, -0.25, -0.0, 0.0, 1e-45, 0.25]
+SCALES = [np.inf, -np.inf, np.nan, -0.25, -0.0, 0.0, 1e-45, 1e-25, 1e20, 1e38, 0.25]
 
 
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("place", ["s", "t", "u"])
+@pytest.mark.parametrize("place", ["s", "t", "u", "su"])
 @pytest.mark.parametrize("name", MODELS)
 def test_as_node_after_node(name: str, place: str, scale: float) -> None:
-    scales = dict.fromkeys("stu", np.float32(0.125)) | {place: np.float32(scale)}
+    scales = dict.fromkeys("stu", np.float32(0.125)) | dict.fromkeys(place, np.float32(scale))
     weights: dict[str, Any] = {
         **scales,
         "z": np.uint8(120),
@@ -70,11 +70,11 @@ LINEAR = {
 
 
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("place", ["s", "t", "u"])
+@pytest.mark.parametrize("place", ["s", "t", "u", "su"])
 @pytest.mark.parametrize("name", LINEAR)
 def test_as_by_numpy(name: str, place: str, scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(1)
-    scales = dict.fromkeys("stu", np.float32(0.125)) | {place: np.float32(scale)}
+    scales = dict.fromkeys("stu", np.float32(0.125)) | dict.fromkeys(place, np.float32(scale))
     weights: dict[str, Any] = {
         **scales,
         "z": np.uint8(120),

@@ -23,8 +23,9 @@ BYTE_DTYPES = (np.dtype(np.uint8), np.dtype(np.int8))
 # Limits of what is not limited.
 ALL = (-np.inf, np.inf)
 
-# The least scale to which kernels round: the quotient of another scale and it is a float32.
-MIN_STEP = np.float32(1e-30)
+# The least scale to which kernels round, and the greatest of all: the quotient of a product of two
+# scales and one to which is rounded is a float32 then.
+MIN_STEP, MAX_STEP = np.float32(1e-18), np.float32(1e10)
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def quantized_type_at(site: Site, scale: int) -> QuantizedType | None:
     step, zero = site.scalar(scale), site.scalar(scale + 1)
     if step is None or zero is None or step.dtype != np.float32 or zero.dtype not in BYTE_DTYPES:
         return None
-    if not MIN_STEP <= abs(step) < np.inf:
+    if not MIN_STEP <= abs(step) <= MAX_STEP:
         return None
     return QuantizedType(step, zero, zero.dtype)
 
@@ -104,7 +105,7 @@ def quantized_type_of(
     if site.attribute("block_size", 0) or site.attribute("output_dtype", 0) not in (0, 1, 2, 3):
         return None
     scale, zero = site.constant(1), site.constant(2)
-    if scale is None or scale.dtype != np.float32 or not np.isfinite(scale).all():
+    if scale is None or scale.dtype != np.float32 or not (abs(scale) <= MAX_STEP).all():
         return None
     if node.op_type == "QuantizeLinear" and not (scale >= MIN_STEP).all():
         return None  # of a negative one, what rounds to the least byte is the greatest number
