@@ -27,7 +27,7 @@ op = table.op
         "query: B L ...; key value: B ...; bias: n; attention_bias: 1|B 1|num_heads L total; "
         "past_key past_value: B num_heads P ...; "
         "past_sequence_length: | 1; cache_indirection: b beams room; "
-        "key_padding_mask: lengths | B mask | B L mask; "
+        "key_padding_mask: B|3*B+2 | B mask | B L mask; "
         "cache_indirection is None or past_key is None or room <= P; "
         "past_key is None or len(query) != 3 or past_key[3]*num_heads == query[2]; "
         "past_value is None or value is None or len(value) != 3 "

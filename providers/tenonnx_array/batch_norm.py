@@ -106,7 +106,7 @@ def batch_normalization(
     since=7,
     multiple=True,
     shapes=(
-        "C = X[1] if len(X) > 1 else 1; scale B mean var: C if spatial; "
+        "X: N ...; C = X[1] if len(X) > 1 else 1; scale B mean var: C if spatial; "
         "scale B mean var: *X[1:] if not spatial"
     ),
 )
@@ -139,7 +139,7 @@ def batch_normalization_7(
     since=6,
     multiple=True,
     shapes=(
-        "C = X[1] if len(X) > 1 else 1; scale B mean var: C if spatial; "
+        "X: N ...; C = X[1] if len(X) > 1 else 1; scale B mean var: C if spatial; "
         "scale B mean var: *X[1:] | prod(X[1:]) if not spatial"
     ),
 )

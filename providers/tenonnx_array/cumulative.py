@@ -11,13 +11,13 @@ table = OperatorTable()
 op = table.op
 
 
-@op("CumSum", since=11, host=(1,))
+@op("CumSum", since=11, host=(1,), shapes="axis: | 1")
 def cumsum(xp: Namespace, x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0) -> Array:
     """Return sums of all elements up to each one: from the end on if reversed, itself excluded."""
     return _scan(xp, xp.cumsum, x, axis, exclusive, reverse, empty=0)
 
 
-@op("CumProd", since=26, host=(1,))
+@op("CumProd", since=26, host=(1,), shapes="axis: | 1")
 def cumprod(xp: Namespace, x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0) -> Array:
     """Return products of all elements up to each one; see `cumsum`."""
     return _scan(xp, xp.cumprod, x, axis, exclusive, reverse, empty=1)

@@ -60,7 +60,7 @@ def constant_1(xp: Namespace, *, value: Array) -> Array:
     return constant(xp, value=value)
 
 
-@op("ConstantOfShape", since=9, host=(0,))
+@op("ConstantOfShape", since=9, host=(0,), shapes="shape: n")
 def constant_of_shape(xp: Namespace, shape: Array, *, value: Array | None = None) -> Array:
     """Fill ``shape`` with the one element of ``value``, a float32 0 by default."""
     dims = shape.ravel().tolist()

@@ -39,6 +39,8 @@ def gather(xp: Namespace, data: Array, indices: Array, *, axis: int = 0) -> Arra
     ``take`` is the fastest gather there is, but numpy's copies the whole of a tensor that is not
     contiguous or not aligned first.
     """
+    if not data.ndim:
+        raise ValueError("expected data with an axis to pick from, found a scalar")
     try:
         if xp is not np:
             return xp.take(data, indices, axis)
@@ -88,6 +90,11 @@ def gather_elements(xp: Namespace, data: Array, indices: Array, *, axis: int = 0
 @op("GatherND", since=11, without=("batch_dims",))
 def gather_nd(xp: Namespace, data: Array, indices: Array, *, batch_dims: int = 0) -> Array:
     """Pick ``data[batch][indices[batch, i]]``; index tuples lie along the last axis."""
+    if indices.shape[:batch_dims] != data.shape[:batch_dims]:
+        raise ValueError(
+            f"expected indices to have the first {batch_dims} sizes of data {data.shape}, found "
+            f"{indices.shape}"
+        )
     if indices.shape[-1] > data.ndim - batch_dims:
         raise ValueError(
             f"index tuples of {indices.shape[-1]} are too long for data of shape {data.shape} "

@@ -28,7 +28,8 @@ UINT8 = np.dtype(np.uint8)
         "y_scale: | 1 | x[axis] if not block_size; "
         "y_scale: *x[:axis] ceil(x[axis]/block_size) *x[axis:][1:] if block_size; "
         "y_zero_point: | 1 | *y_scale if prod(y_scale) == 1; "
-        "y_zero_point: *y_scale if prod(y_scale) != 1"
+        "y_zero_point: *y_scale if prod(y_scale) != 1; "
+        "prod(y_scale) == 1 or -len(x) <= axis < len(x)"
     ),
 )
 def quantize_linear(
@@ -75,7 +76,8 @@ def quantize_linear(
         "x_scale: | 1 | x[axis] if not block_size; "
         "x_scale: *x[:axis] ceil(x[axis]/block_size) *x[axis:][1:] if block_size; "
         "x_zero_point: | 1 | *x_scale if prod(x_scale) == 1; "
-        "x_zero_point: *x_scale if prod(x_scale) != 1"
+        "x_zero_point: *x_scale if prod(x_scale) != 1; "
+        "prod(x_scale) == 1 or -len(x) <= axis < len(x)"
     ),
 )
 def dequantize_linear(

@@ -111,6 +111,8 @@ def readings_of(
     if mode not in ("nearest", "linear", "cubic"):
         raise ValueError(f"expected mode to be nearest, linear or cubic, found {mode!r}")
     crop = coordinate_transformation_mode == "tf_crop_and_resize"
+    if axes is not None and not all(-X.ndim <= axis < X.ndim for axis in axes):
+        raise ValueError(f"expected axes from {-X.ndim} to {X.ndim - 1}, those of X, found {axes}")
     axes = tuple(range(X.ndim)) if axes is None else tuple(axis % X.ndim for axis in axes)
     plan = _plan(X.shape, axes, roi if crop else None, scales, sizes, keep_aspect_ratio_policy)
     _check_size(xp, X, plan)

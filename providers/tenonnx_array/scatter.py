@@ -72,7 +72,9 @@ def scatter_nd(
     "TensorScatter",
     since=24,
     shapes=(
-        "past: B ...; update: B ...; write_indices: B; len(update) == len(past); len(past) > 2"
+        "past: B ...; update: B ...; write_indices: B; len(update) == len(past); len(past) > 2; "
+        "update[:axis] == past[:axis]; update[axis:][1:] == past[axis:][1:]; "
+        "update[axis] <= past[axis]"
     ),
 )
 def tensor_scatter(

@@ -29,6 +29,8 @@ def size(_xp: Namespace, data: Array) -> Array:
 @op("Reshape", since=14, host=(1,))
 @op("Reshape", since=5, host=(1,), without=("allowzero",))
 def reshape(_xp: Namespace, data: Array, shape: Array, *, allowzero: int = 0) -> Array:
+    if shape.ndim != 1:
+        raise ValueError(f"expected a list of sizes as shape, found {shape.shape}")
     return _reshape(data, shape.tolist(), bool(allowzero))
 
 

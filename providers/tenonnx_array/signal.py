@@ -77,6 +77,8 @@ def transform(
     if not onesided and not signal.shape[axis] and not length:  # of nothing is nothing
         return to_pairs(xp, signal.astype(xp.result_type(signal, xp.complex64)), x.dtype)
     if inverse and onesided:
+        if x.shape[-1] != 2:
+            raise ValueError("expected a complex one-sided spectrum, found a real one")
         real = xp.fft.irfft(signal, n=length or 2 * (x.shape[axis] - 1), axis=axis)
         return real[..., None].astype(x.dtype, copy=False)
     return to_pairs(xp, pick(xp, x, inverse, onesided)(signal, n=length, axis=axis), x.dtype)
@@ -140,7 +142,11 @@ def stft(
         length = int(signal.shape[1] if window is None else window.shape[0])
     if window is not None and window.shape != (length,):
         raise ValueError(f"expected a window of shape ({length},), found {window.shape}")
-    count = max(0, (signal.shape[1] - length) // step + 1)
+    if signal.shape[1] < length:
+        raise ValueError(
+            f"expected a signal of at least one frame of {length} samples, found {signal.shape[1]}"
+        )
+    count = (signal.shape[1] - length) // step + 1
     check_allocation(xp, (signal.shape[0], count, length), "complex64")
     fourier = pick(xp, signal, False, bool(onesided))
     if window is not None:

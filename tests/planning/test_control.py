@@ -309,6 +309,23 @@ def test_scan_8_runs_over_a_batch_of_sequences_of_different_length() -> None:
     np.testing.assert_array_equal(ys[1], [x[1, 0], x[1, 0] + x[1, 1], [0, 0]])
 
 
+def test_scan_8_wants_batches_of_one_size() -> None:
+    inner = graph(
+        [node("Add", "sum e", "total")],
+        [value("sum", FLOAT, [2]), value("e", FLOAT, [2])],
+        [value("total", FLOAT, [2])],
+    )
+    proto = model(
+        [node("Scan", "_ zero x", "y", body=inner, num_scan_inputs=1)],
+        [value("zero", FLOAT, [None, 2]), value("x", FLOAT, [None, 3, 2])],
+        [value("y")],
+        opset=8,
+        ir_version=3,
+    )
+    with pytest.raises(tenonnx.RuntimeException, match=r"batches of different sizes: \[1, 2\]"):
+        run(proto, zero=np.zeros((2, 2), np.float32), x=np.zeros((1, 3, 2), np.float32))
+
+
 def test_sequence_map_repeats_tensors_and_captures() -> None:
     inner = graph(
         [node("Add", "e t", "u"), node("Mul", "u x", "s")],

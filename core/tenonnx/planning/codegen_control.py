@@ -200,7 +200,7 @@ def emit_batched_scan(g: Generator, item: Control) -> None:
     homes = [HOST] * len(body.outputs)
     totals = start_lists(g, len(body.outputs))
     entry = g.fresh("n")
-    with loop(g, f"for {entry} in range(len({inputs[-1]})):"):
+    with loop(g, f"for {entry} in range({g.call(control.batch_size, *inputs)}):"):
         carried = [g.fresh("v") for _ in range(states)]
         assign(g, carried, [f"{name}[{entry}, ...]" for name in inputs[:states]])
         views = [

@@ -60,6 +60,18 @@ def slices(array: Any, axis: int, reverse: bool) -> list[Any]:
     return [array[(*index, i, ...)] for i in (reversed(numbers) if reverse else numbers)]
 
 
+def batch_size(*arrays: Any) -> int:
+    """Return how many entries of a batch Scan-8's inputs have.
+
+    Raises:
+        ValueError: They do not all have as many.
+    """
+    sizes = {len(array) for array in arrays}
+    if len(sizes) > 1:
+        raise ValueError(f"the scan inputs have batches of different sizes: {sorted(sizes)}")
+    return sizes.pop()
+
+
 def batch_slices(array: Any, entry: int, lengths: Any, reverse: bool) -> list[Any]:
     """Return the views that Scan-8's iterations see of one batch entry, up to its length."""
     length = array.shape[1] if lengths is None else int(lengths[entry])
