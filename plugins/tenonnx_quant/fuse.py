@@ -31,9 +31,8 @@ ROUNDING = 4
 # Weights of 2 bits that share a scale, at least, for which onnxruntime rounds.
 LEAST_BLOCK_OF_2_BITS = 32
 
-
+# The greatest scale by which a product may be multiplied, instead of each of its terms.
 MAX_SCALE = 1e10
-"""The greatest scale by which a product may be multiplied, instead of each of its terms."""
 
 
 @dataclass(frozen=True)

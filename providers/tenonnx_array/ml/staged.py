@@ -33,11 +33,11 @@ class StagedKernel(Kernel):
         return ("X", "Y") if self.op_type == "ArrayFeatureExtractor" else ("X",)
 
 
+# The shapes of rows, of which a vector is one.
 ROWS = "X: N F | F"
-"""The shapes of rows, of which a vector is one."""
 
+# The shapes of anything that has features.
 FEATURES = "X: N ..."
-"""The shapes of anything that has features."""
 
 
 class StagedTable(OperatorTable):
