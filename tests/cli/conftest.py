@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 from models import FLOAT, model, node, value
 from tenonnx.cli.app import app
 from tenonnx.cli.state import BLOCKED
+from tenonnx.plugins.manager import OBSERVE
 from tenonnx.weights import registry as weights
 
 
@@ -27,6 +28,7 @@ def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
         monkeypatch.setattr("tenonnx.plugins.manager._default", None)
         weights._default_registry.cache_clear()
         monkeypatch.setenv(BLOCKED, "")
+        monkeypatch.setenv(OBSERVE, "")
         texts = [str(argument) for argument in arguments]
         return CliRunner().invoke(app, texts, prog_name="tenonnx")
 

@@ -169,3 +169,29 @@ def test_what_the_cpu_provider_runs_on(
         assert finding["hint"] == "unset TENONNX_JIT"
     else:
         assert "kernels" in finding["detail"]
+
+
+def test_active_observers_are_named(cli: Cli, write: Write, mlp: str) -> None:
+    plugin = write(
+        "watching.py",
+        """
+        import tenonnx
+
+        class Nothing:
+            def on_step(self, step, start_ns, outputs):
+                pass
+
+        @tenonnx.hookimpl
+        def create_observer(plan):
+            return Nothing()
+        """,
+    )
+    said = findings(cli, "--plugin", plugin)["plugin watching"]["detail"]
+    assert "its observer is active, and runs take longer" in said
+    ran = cli("--plugin", plugin, "run", mlp, "-i", "random", "--dim", "batch=2")
+    assert ran.exit_code == 0, ran.output
+    assert "the observer of watching is active: runs take longer" in ran.stderr
+    assert "observer" not in cli("run", mlp, "-i", "random", "--dim", "batch=2").stderr
+    unknown = cli("--plugin", plugin, "--observe", "watchers", "run", mlp)
+    assert unknown.exit_code == 2
+    assert "no plug-in 'watchers' has an observer" in unknown.stderr

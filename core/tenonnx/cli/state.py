@@ -61,9 +61,9 @@ class State:
         for file in self.files:
             plugins.register_file(file)
         if self.observe:
+            plugins.observing(self.observe)  # refuses a name that has no observer
             asked = [os.environ.get(OBSERVE, ""), *self.observe]
             os.environ[OBSERVE] = ",".join(filter(None, asked))
-            plugins.observing()  # refuses a name that has no observer
         return plugins
 
     def start_logging(self) -> Callable[[], None]:
