@@ -32,10 +32,20 @@ class Store:
             )
         if (kind != "NONE") != (scale is not None):
             raise ValueError(f"expected a scale exactly for a quantized cache, found kind {kind!r}")
-        self.scale, self.bits = scale, bits
+        self.kind, self.scale, self.bits = kind, scale, bits
         self.dtype = np.dtype(np.int8) if cache is None else cache.dtype
         if scale is not None and scale.ndim == 3:
             self.scale = scale[None]
+
+    def require_scales(self, heads: int, size: int) -> None:
+        """Refuse scales of another number than there are channels.
+
+        Raises:
+            ValueError: There is not one for each.
+        """
+        wanted = heads * size if self.kind == "PER_CHANNEL" else 1
+        if self.scale is not None and self.scale.size != wanted:
+            raise ValueError(f"expected {wanted} scales of a cache, found {self.scale.shape}")
 
     def encode(self, xp: Namespace, values: Array) -> Array:
         """Return keys or values as the cache keeps them."""
