@@ -245,9 +245,6 @@ def place_transposed(
     if output_shape or auto_pad.startswith("SAME"):
         same = tuple(n * stride for n, stride in zip(size, strides, strict=True))
         target = _expect(output_shape[-rank:], rank, 1, "output_shape") if output_shape else same
-        most = tuple(f + stride - 1 for f, stride in zip(full, strides, strict=True))
-        if any(t > limit for t, limit in zip(target, most, strict=True)):
-            raise ValueError(f"expected an output_shape of at most {most}, found {target}")
         shares = [split(max(f - t, 0), auto_pad) for f, t in zip(full, target, strict=True)]
         begins, ends = zip(*shares, strict=True)
     else:
@@ -258,6 +255,9 @@ def place_transposed(
     if min(target, default=1) < 1:
         raise ValueError(f"expected an output of at least 1 along each axis, found {target}")
     check_allocation(np, target, np.float32)
+    most = tuple(f + stride - 1 for f, stride in zip(full, strides, strict=True))
+    if any(t > limit for t, limit in zip(target, most, strict=True)):
+        raise ValueError(f"expected an output_shape of at most {most}, found {target}")
     return Windows(target, kernel, strides, dilations, begins, ends, size)
 
 
