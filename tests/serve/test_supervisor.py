@@ -33,6 +33,15 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Supervised,
         yield server, folder
 
 
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervised]:
+    """Two workers that may be silent for a second."""
+    folder = tmp_path_factory.mktemp("watched")
+    (folder / "a").write_text("a")
+    with supervised(folder, idle=1) as server:
+        yield server
+
+
 def back(server: Supervised, workers: int = 2) -> bool:
     try:
         return sum(each["serving"] for each in server.workers().values()) == workers
@@ -197,18 +206,17 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path, word: str, expected
 
 
 @pytest.mark.parametrize("how", ["stopped", "locked up"])
-def test_a_worker_that_hangs_is_replaced(tmp_path: Path, how: str) -> None:
-    (tmp_path / "a").write_text("a")
-    with supervised(tmp_path, idle=1) as server, ThreadPoolExecutor(1) as pool:
-        victim = server.get("a")["pid"]
+def test_a_worker_that_hangs_is_replaced(watched: Supervised, how: str) -> None:
+    wait_for(lambda: back(watched))
+    victim = watched.get("a")["pid"]
+    with ThreadPoolExecutor(1) as pool:
         if how == "stopped":
             os.kill(victim, signal.SIGSTOP)
         else:
-            victim = max(pids(server))
-            pool.submit(hang, server, victim)
+            pool.submit(hang, watched, victim)
         wait_for(lambda: not alive(victim), 10)
-        wait_for(lambda: back(server))
-        assert server.process.poll() is None
+        wait_for(lambda: back(watched))
+    assert watched.process.poll() is None
 
 
 def hang(server: Supervised, victim: int) -> None:
@@ -219,12 +227,11 @@ def hang(server: Supervised, victim: int) -> None:
                 server.get("spin/30", timeout=0.2)
 
 
-def test_a_worker_that_is_busy_is_not(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("a")
-    with supervised(tmp_path, 1, idle=1) as server:
-        before = pids(server)
-        server.get("burn/2.5")
-        assert pids(server) == before
+def test_a_worker_that_is_busy_is_not(watched: Supervised) -> None:
+    wait_for(lambda: back(watched))
+    before = pids(watched)
+    watched.get("burn/2.5")
+    assert pids(watched) == before
 
 
 def test_a_silence_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:

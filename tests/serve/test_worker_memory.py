@@ -52,13 +52,13 @@ def test_weights_are_there_once(tmp_path: Path, pytestconfig: pytest.Config) -> 
         {"w": matrix},
     )
     path = tmp_path / "m" / "1" / "model.onnx"
-    path.parent.mkdir(parents=True)
-    onnx.save(proto, path)
-    (tmp_path / "empty").mkdir()
-    with served(tmp_path / "empty", "--workers", "1", "--grpc-port", "0") as server:
+    options = ("--workers", str(workers), "--grpc-port", "0", "--control")
+    with served(tmp_path, *options) as server:
         server.call("GET", "/v2")
-        empty = rollup(server.pids()[0])["Anonymous"]
-    with served(tmp_path / "m", "--workers", str(workers), "--grpc-port", "0") as server:
+        empty = min(rollup(pid)["Anonymous"] for pid in server.pids())
+        path.parent.mkdir(parents=True)
+        onnx.save(proto, path)
+        assert server.call("POST", "/v2/repository/models/m/load")[0] == 200
         ask(server, side, 12 * workers)
         found = [rollup(pid) for pid in server.pids()]
     private = [each["Anonymous"] for each in found]
