@@ -12,6 +12,8 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Final
 from urllib.parse import parse_qs
 
+from tenonnx_serve.style import POLICY, STYLE
+
 COOKIE: Final = "tenonnx_page"
 PATH: Final = "/login"
 
@@ -20,12 +22,14 @@ PAGES: Final = frozenset({"/", "/metrics"})
 
 MAX_FORM_BYTES: Final = 4096
 
-FORM: Final = b"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>tenonnx serve</title></head><body>
-<form method="post" action="/login"><label>The server's token:
-<input type="password" name="token" autocomplete="current-password" required></label>
+FORM: Final = f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>tenonnx serve</title>
+<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>
+<body><header><h1>tenonnx serve</h1><p class="dim">The page and the metrics of this server need its
+token.</p></header><form method="post" action="/login"><label>Token <input type="password"
+name="token" autocomplete="current-password" required autofocus></label>
 <button>Show the page</button></form></body></html>
-"""
+""".encode()
 
 HEADERS: Final = [
     (b"content-type", b"text/html; charset=utf-8"),
@@ -34,7 +38,7 @@ HEADERS: Final = [
     (b"referrer-policy", b"same-origin"),
     (
         b"content-security-policy",
-        b"default-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+        f"{POLICY}form-action 'self'; frame-ancestors 'none'".encode(),
     ),
 ]
 

@@ -6,21 +6,15 @@ client can make it load or run anything.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from importlib.resources import files
 from typing import Any
 
 from tenonnx_serve.counts import SECONDS, summed
+from tenonnx_serve.style import POLICY, STYLE
 
 REFRESH_SECONDS = 5
-
-STYLE = files("tenonnx_serve").joinpath("page.css").read_text("utf-8")
-
-_DIGEST = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 
 HEADERS = [
     (b"content-type", b"text/html; charset=utf-8"),
@@ -29,8 +23,7 @@ HEADERS = [
     (b"referrer-policy", b"no-referrer"),
     (
         b"content-security-policy",
-        f"default-src 'none'; style-src 'sha256-{_DIGEST}'; base-uri 'none'; "
-        "form-action 'none'; frame-ancestors 'none'".encode(),
+        f"{POLICY}form-action 'none'; frame-ancestors 'none'".encode(),
     ),
 ]
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
     reason="no browser: apt-get install chromium chromium-driver",
 )
 
-WIDTHS = (360, 820, 1440)
+WIDTHS = (360, 820, 930, 1440)
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -69,6 +69,9 @@ def test_the_page_fits(window: Browser, url: str, width: int) -> None:
     hidden = """return [...document.querySelectorAll('td span')].filter(
         e => e.getBoundingClientRect().right > innerWidth).length"""
     assert window.run(hidden) == 0
+    narrow = """return [...document.querySelectorAll('tbody td:first-child')].filter(
+        e => e.getBoundingClientRect().width < 90).length"""
+    assert window.run(narrow) == 0
     if folder := os.environ.get("TENONNX_SCREENSHOTS"):
         with contextlib.suppress(FileExistsError):
             Path(folder).mkdir()
