@@ -23,7 +23,7 @@ NAMES = sorted({*SCENARIOS, *SUITES})
 
 WITHOUT_KERNELS = (
     "WITHOUT KERNELS: numpy computes (TENONNX_JIT=0, the default of --quick). "
-    "TENONNX_JIT=wait measures kernels."
+    "TENONNX_JIT=compile measures kernels."
 )
 
 OTHERS = {

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -146,19 +145,6 @@ ENGINES: dict[str, Callable[[int], Any]] = {
 }
 
 
-def settle() -> None:
-    """Wait for the thread in which tenonnx compiles kernels, or load compiled ones."""
-    for thread in threading.enumerate():
-        if thread.name == "tenonnx-jit":
-            thread.join()
-
-
-def compiling() -> bool:
-    """Return whether tenonnx compiles kernels at the moment."""
-    runtime = sys.modules.get("tenonnx_cpu.jit.runtime")
-    return runtime is not None and runtime.compiles()
-
-
 def bare_relus(x: Any, length: int) -> Callable[[], Any]:
     """Return a function that makes the numpy calls of a chain of Relus and nothing else."""
     import numpy as np
@@ -218,7 +204,6 @@ def main(job: dict[str, Any]) -> None:
     # The first session makes an engine import and set up what it puts off till then.
     first = engine.load(job["tiny"])
     first(read_feeds(job["tiny_feeds"])[0])
-    settle()
     started = clock() - start
     from tenonnx.cli.timing import alternate, turn
 
@@ -228,8 +213,7 @@ def main(job: dict[str, Any]) -> None:
     without = [job["without"]] if job["without"] else []
     sessions = [engine.load(job["model"], *without) for _ in range(job["sessions"])]
     facts: dict[str, Any] = {"load_s": clock() - start}
-    settle()
-    tell("loaded", **facts, settle_s=clock() - start - facts["load_s"])
+    tell("loaded", **facts)
 
     def run() -> list[list[Any]]:
         return [session(feed) for session in sessions for feed in feeds]
@@ -241,7 +225,6 @@ def main(job: dict[str, Any]) -> None:
     start = clock()
     outputs = run()
     facts = {"first_s": clock() - start}
-    settle()
     timed = turn(run, job["budget"], job["least"])
     facts |= {"run_s": timed.fastest, "median_s": timed.median, "runs": timed.runs}
     tell("ran", **facts)
@@ -255,7 +238,6 @@ def main(job: dict[str, Any]) -> None:
     if job["beside"] is not None:
         other = engine.load(job["model"], job["beside"])
         other(feeds[0])
-        settle()
         in_turn(lambda: other(feeds[0]), 0)  # buffers and caches are there now
         facts["one_s"], facts["other_s"] = in_turn(lambda: other(feeds[0]), job["budget"])
     tell("done", **facts)

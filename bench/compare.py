@@ -64,7 +64,7 @@ class Comparison:
     def __init__(self, settings: Settings, folder: Path) -> None:
         self.settings = settings
         self.folder = folder
-        self.variables = kernel_variables(folder, quick=settings.quick)
+        self.variables = kernel_variables(quick=settings.quick)
         b = Builder()
         b("Sigmoid", "x", out="y")
         shape = {"x": (FLOAT, [1])}, {"y": (FLOAT, [1])}
@@ -149,11 +149,9 @@ def without_kernels(*, quick: bool) -> bool:
     return os.environ.get("TENONNX_JIT", "0" if quick else "1") == "0"
 
 
-def kernel_variables(folder: Path, *, quick: bool) -> dict[str, str]:
-    """Return variables by which processes share compiled kernels, or if quick have none."""
-    if quick:
-        return {"TENONNX_JIT": os.environ.get("TENONNX_JIT", "0")}
-    return {"NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR", str(folder / "kernels"))}
+def kernel_variables(*, quick: bool) -> dict[str, str]:
+    """Return variables by which processes have no kernels, if quick."""
+    return {"TENONNX_JIT": os.environ.get("TENONNX_JIT", "0")} if quick else {}
 
 
 def difference(mine: Path, theirs: Path) -> str:

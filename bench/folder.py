@@ -17,7 +17,6 @@ import tenonnx
 from bench import report
 from bench.builder import Feeds
 from bench.compare import Comparison, Row
-from bench.cpu.turns import kernels
 from bench.machine import tell
 from bench.scenarios import FULL, QUICK, Case
 from tenonnx.cli.feeds import make_feeds, parse_dims
@@ -53,7 +52,6 @@ def main(arguments: list[str]) -> int:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="bench-") as place:
         comparison = Comparison(settings, Path(place))
-        comparison.variables = {"NUMBA_CACHE_DIR": kernels()}
         for path in models_in(parsed.folder):
             name = str(path.relative_to(parsed.folder))
             try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import re
@@ -18,6 +19,7 @@ import numpy as np
 
 from bench.builder import Feeds
 from bench.process import Child
+from tenonnx_cpu.jit.code.cache import cache_folder
 
 CHILD = Path(__file__).with_name("child.py")
 SAMPLE_SECONDS = 0.002
@@ -29,7 +31,6 @@ UNSET = ("OPENBLAS_CORETYPE", "PYTHONDONTWRITEBYTECODE")
 COLUMNS = {
     "import_s": "import",
     "load_s": "load",
-    "settle_s": "settle",
     "first_s": "first run",
     "run_s": "run min",
     "median_s": "median",
@@ -40,9 +41,8 @@ COLUMNS = {
 }
 """The figures of a measurement, and their titles in the table.
 
-``settle_s`` is how long threads in the background go on after the load. ``base_mib`` is private
-memory with the engine imported and a one-node session run; the others are private memory beyond
-that: with the model loaded, at most while loading, after running.
+``base_mib`` is private memory with the engine imported and a one-node session run; the others are
+private memory beyond that: with the model loaded, at most while loading, after running.
 """
 
 
@@ -187,14 +187,24 @@ def watch(command: Sequence[str], timeout: float, variables: Mapping[str, str]) 
     return facts
 
 
+@functools.cache
+def kernels() -> str:
+    """Return the folder of compiled kernels that users have."""
+    return str(Path(cache_folder()).parent)
+
+
 def environment(threads: int, cache: Path) -> dict[str, str]:
     """Return the environment of a child process.
+
+    tenonnx compiles kernels that it lacks, unless ``TENONNX_JIT`` says otherwise, and keeps them
+    where users have them: only side files are made anew.
 
     Args:
         threads: How many threads libraries use; 0 is all.
         cache: The folder of tenonnx's side files, and of whatever else engines leave behind.
     """
-    variables = {k: v for k, v in os.environ.items() if k not in UNSET}
+    variables = {"TENONNX_JIT": "compile", "NUMBA_CACHE_DIR": kernels()}
+    variables |= {k: v for k, v in os.environ.items() if k not in UNSET}
     if threads:
         names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
         variables.update(dict.fromkeys(names, str(threads)))

@@ -66,7 +66,6 @@ def measure(name: str, folder: Path, seconds: float, threads: int) -> list[dict[
     onnx.save(model, folder / "model.onnx")
     np.savez(folder / "feeds.npz", allow_pickle=False, **feeds)
     options = ["--all-providers", "--json", "--seconds", seconds, "--threads", threads]
-    # Kernels stay where the caller keeps them: runs are compared, not compilers.
     cache = os.environ.get("TENONNX_CACHE_DIR", str(folder))
     command = ["bench", folder / "model.onnx", "--input", folder / "feeds.npz", *options]
     done = subprocess.run(

@@ -30,9 +30,7 @@ def run_suite(name: str, folder: Path, *, quick: bool) -> list[Row]:
         tell(f"{name}: pytest-benchmark is not installed")
         return []
     tell(f"test_{name}.py")
-    variables = kernel_variables(folder, quick=quick)
-    if not quick:
-        variables["TENONNX_JIT"] = "wait"
+    variables = kernel_variables(quick=quick)
     results = folder / f"{name}.json"
     results.unlink(missing_ok=True)
     options = ["-q", "-p", "no:cacheprovider", "--benchmark-quiet", f"--benchmark-json={results}"]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -26,7 +25,7 @@ from bench import transforms_report as report
 from bench.architectures import NAMES, OLDER, exported
 from bench.builder import FLOAT, Builder, Feeds
 from bench.child import KERNEL_FUSIONS
-from bench.compare import TIMEOUT
+from bench.compare import TIMEOUT, kernel_variables
 from bench.convnets import resnet50
 from bench.machine import machine, tell
 from bench.measure import Job, environment, measure, write_feeds
@@ -34,7 +33,6 @@ from bench.models import models
 from bench.options import parser, telling_minutes
 from bench.smaller import quantized
 from bench.transforms_report import ALL, Row
-from tenonnx_cpu.jit.code.cache import cache_folder
 
 INT8 = "resnet50-int8"
 ARCHITECTURES = "architectures"
@@ -164,9 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed.output.mkdir(parents=True, exist_ok=True)
     target = parsed.output / f"transforms{'-quick' if parsed.quick else ''}.json"
     kept = report.read(target) if parsed.names else []
-    variables = {"NUMBA_CACHE_DIR": str(Path(cache_folder()).parent)}
-    if parsed.quick:
-        variables = {"TENONNX_JIT": os.environ.get("TENONNX_JIT", "0")}
+    variables = kernel_variables(quick=parsed.quick)
     rows: list[Row] = []
     with telling_minutes(), tempfile.TemporaryDirectory(prefix="bench-") as place:
         folder = Path(place)

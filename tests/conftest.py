@@ -136,26 +136,21 @@ def own_cache(
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
     kernels: str,
-) -> Iterator[None]:
+) -> None:
     """Derived weights of a test go to a folder of its own, compiled kernels to one for all.
 
     Tests are about numpy's kernels, unless ``TENONNX_JIT`` says otherwise: one that is compiled in
     the middle of a test would make it another test. Those in ``tests/cpu`` and
-    ``tests/guard`` are about compiled ones. What a test has left to be compiled in the background
-    is not: nothing is captured meanwhile.
+    ``tests/guard`` are about compiled ones, which they compile where none are installed.
     """
     monkeypatch.setenv("TENONNX_CACHE_DIR", str(next(caches)))
     monkeypatch.setenv("NUMBA_CACHE_DIR", kernels)
     mode = (
-        "wait"
+        "compile"
         if request.path.parent.name in ("cpu", "guard")
         else os.environ.get("TENONNX_JIT", "0")
     )
     monkeypatch.setenv("TENONNX_JIT", mode)
-    yield
-    background = sys.modules.get("tenonnx_cpu.jit.background")
-    if background is not None and background.QUEUE.is_busy:
-        background.QUEUE.empty()
 
 
 @pytest.fixture
@@ -164,8 +159,7 @@ def keeps_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     from tenonnx.operators import OperatorTable
 
     monkeypatch.setenv("TENONNX_PLANS", "1")
-    # While kernels compile in the background no plan is kept.
-    monkeypatch.setenv("TENONNX_JIT", "wait")
+    monkeypatch.setenv("TENONNX_JIT", "compile")
     # Nor where a program, such as another test, has operators or plug-ins of its own.
     monkeypatch.setattr("tenonnx.custom_ops.GLOBAL", OperatorTable())
     monkeypatch.setattr("tenonnx.plugins.manager._default", None)

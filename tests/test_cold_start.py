@@ -34,7 +34,7 @@ SELDOM = {
 }  # fmt: skip
 """Modules that take milliseconds or much more, and that few second processes need."""
 
-OWN = {"0": 84, "wait": 84}
+OWN = {"0": 84, "compile": 84}
 """Modules of this project that a small network brings, without kernels and with them."""
 
 

@@ -116,10 +116,9 @@ KERNELS = {"jit", "kernels"}
 """Packages of ``tenonnx_cpu`` whose functions are compiled, or compile them."""
 
 ABOVE = {
-    ("tenonnx_cpu.jit.runtime", "tenonnx_cpu.work"),
     ("tenonnx_cpu.jit.threads.memory", "tenonnx_cpu.threading_config"),
 }
-"""Modules of the provider that ``jit`` may import: the work of nodes, the number of threads."""
+"""Modules of the provider that ``jit`` may import: the number of threads."""
 
 MAX_FILE = 400
 MEDIAN_FILE = 130

@@ -87,7 +87,7 @@ def test_kernels_are_called_by_numba_where_no_code_is_linked(tmp_path: Path) -> 
     pytest.importorskip("numba")
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_IMAGES],
-        env=os.environ | {"TENONNX_JIT": "wait", "TENONNX_CACHE_DIR": str(tmp_path)},
+        env=os.environ | {"TENONNX_JIT": "compile", "TENONNX_CACHE_DIR": str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,

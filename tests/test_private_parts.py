@@ -165,7 +165,7 @@ session = tenonnx.InferenceSession({str(ROOT / "examples" / "digits" / "digits.o
 print(session.run(None, {{"image": np.zeros((1, 1, 8, 8), np.float32)}})[0].shape)
 print({{kernel.state for kernel in session.kernels.values()}})
 """
-    own = {"TENONNX_CACHE_DIR": str(tmp_path / "cache"), "TENONNX_JIT": "wait"}
+    own = {"TENONNX_CACHE_DIR": str(tmp_path / "cache"), "TENONNX_JIT": "compile"}
     own["NUMBA_CACHE_DIR"] = str(tmp_path / "kernels")
     own["PYTHONPATH"] = os.pathsep.join(str(ROOT / n) for n in ("core", "providers", "plugins"))
     done = subprocess.run(

@@ -33,7 +33,6 @@ PLACES = {
     "core/tenonnx/element_types.py": "where zero points are among the inputs",
     "providers/tenonnx_array/gates.py": "activations that recurrent layers know",
     "providers/tenonnx_array/logical.py": "numpy's names",
-    "providers/tenonnx_cpu/work.py": "parts of names, of com.microsoft's too",
     "providers/tenonnx_cuda/elementwise/formulas.py": "formulas in C",
     "core/tenonnx/affine.py": ANSWERS,
     "plugins/tenonnx_jax/declined.py": OTHERS,

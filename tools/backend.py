@@ -3,7 +3,7 @@
 A wheel with kernels is the plain one, which is for any machine, with a folder of code objects for
 each target CPU (``tenonnx_cpu.jit.code.cpu.INSTALLED``) and the name of their system. One that is
 built where it is installed, by ``pip install .``, has those for the processor at hand. Editable
-installs have none: their kernels are compiled as they are wanted.
+installs have none: ``tenonnx warmup`` compiles them, and tests and benchmarks what they need.
 
 ``TENONNX_BUILD_KERNELS=0`` leaves them out. So does whatever prevents that they are compiled, which
 one line then tells; what they are compiled with cannot be left out by then, and pip fails where it
@@ -63,8 +63,8 @@ NEWEST = (3, 14)
 """The last version of Python that numba has wheels for."""
 
 COST = (
-    "numpy computes instead, which takes several times as long, unless the extra jit is installed, "
-    "which compiles kernels as they are wanted"
+    "numpy computes instead, which takes several times as long, until `tenonnx warmup` compiles "
+    "kernels, which needs the extra jit"
 )
 
 Settings = Mapping[str, Any] | None

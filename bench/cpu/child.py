@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from bench.child import ENGINES, clock, read_feeds, settle, write_outputs
+from bench.child import ENGINES, clock, read_feeds, write_outputs
 
 if TYPE_CHECKING:
     from tenonnx.cli.timing import Turn
@@ -62,11 +62,10 @@ def main(job: dict[str, Any]) -> None:
     loaded = clock()
     run(feed)
     first = clock()
-    settle()
     from tenonnx.cli.timing import turn
 
     write_outputs(job["outputs"], [run(feed)])
-    tell(load_s=loaded - start, first_s=first - loaded, settled_s=clock() - first)
+    tell(load_s=loaded - start, first_s=first - loaded)
     if job.get("loading"):
         del run  # or its weights would be found
         load = functools.partial(engine.load, job["model"])

@@ -28,7 +28,7 @@ ROUNDS = 5
 
 def measure_roofline(threads: Sequence[int], *, quick: bool) -> list[dict[str, Any]]:
     """Return what kernels reach, from a fresh process for every number of threads."""
-    variables = {k: v for k, v in os.environ.items() if k not in UNSET} | {"TENONNX_JIT": "wait"}
+    variables = {k: v for k, v in os.environ.items() if k not in UNSET} | {"TENONNX_JIT": "compile"}
     found: list[dict[str, Any]] = []
     for number in threads:
         command = [sys.executable, "-m", "bench.cpu.roofline", str(number), str(int(quick))]

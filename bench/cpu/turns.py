@@ -7,7 +7,6 @@ the other's; and they live as long as the comparison, so that neither is timed c
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,18 +18,11 @@ import numpy as np
 from bench.measure import environment
 from bench.process import Child
 from tenonnx.cli.timing import Turn
-from tenonnx_cpu.jit.code.cache import cache_folder
 
 PAUSE_SECONDS = 0.05
 """Between turns, for the threads of the one that was timed to fall asleep."""
 
 TIMEOUT = 180.0
-
-
-@functools.cache
-def kernels() -> str:
-    """Return the folder of compiled kernels that users have: only side files are made anew."""
-    return str(Path(cache_folder()).parent)
 
 
 @contextlib.contextmanager
@@ -40,7 +32,7 @@ def opened(job: Mapping[str, Any], cache: Path) -> Iterator[Child]:
     Raises:
         Failed: The engine does not run the model.
     """
-    variables = environment(job["threads"], cache) | {"NUMBA_CACHE_DIR": kernels()}
+    variables = environment(job["threads"], cache)
     command = [sys.executable, "-m", "bench.cpu.child", json.dumps(job)]
     with contextlib.closing(Child(command, variables, TIMEOUT)) as child:
         # One after the other: loading keeps all cores busy.

@@ -4,8 +4,7 @@ Every measurement is a fresh process that finds no file of an earlier one but ke
 installed, or stand for these in the user's cache. Engines take turns. For each model it tells how
 long the import, the first answer, the second and the tenth run take, when full speed is reached,
 and private memory: of onnxruntime, and of tenonnx with its kernels, again after a process that
-opened the same model, on numpy alone, and with an empty cache, compiling in the background. What is
-measured replaces that of the results kept.
+opened the same model, and on numpy alone. What is measured replaces that of the results kept.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from typing import Any
 
 from bench.first import report
 from bench.first.compare import Comparison, Settings
-from bench.first.install import has_kernels, has_numba, measure_installs, said
-from bench.first.states import AGAIN, INSTALLED, JIT, STATES, cached
+from bench.first.install import has_kernels, measure_installs, said
+from bench.first.states import AGAIN, INSTALLED, STATES, cached
 from bench.first.table import ROWS, Table
 from bench.machine import joined, tell
 from bench.options import parser, telling_minutes
@@ -28,8 +27,8 @@ from bench.page.figures import of_openings
 from bench.picture import draw
 from bench.process import ROOT
 
-FULL = Settings(rounds=3, budget=0.3, patience=20.0)
-QUICK = Settings(rounds=1, budget=0.01, patience=0.0, small=True)
+FULL = Settings(rounds=3, budget=0.3)
+QUICK = Settings(rounds=1, budget=0.01, small=True)
 FIRST = Table("first", __doc__, ROWS)
 
 
@@ -48,12 +47,6 @@ def parse(arguments: list[str] | None, table: Table = FIRST) -> argparse.Namespa
         help=f"what to measure it in; {', '.join(table.states)} by default",
     )
     made.add_argument("--rounds", type=int, help=f"processes, {FULL.rounds} by default")
-    made.add_argument(
-        "--patience",
-        type=float,
-        metavar="SECONDS",
-        help=f"how long kernels may take to be compiled, {FULL.patience:g} by default",
-    )
     made.add_argument("--threads", type=int, default=0, help="0, the default: as engines choose")
     made.add_argument(
         "--install",
@@ -76,7 +69,6 @@ def settings_of(parsed: argparse.Namespace) -> Settings:
     return Settings(
         rounds=parsed.rounds or given.rounds,
         budget=given.budget,
-        patience=given.patience if parsed.patience is None else parsed.patience,
         small=given.small,
         threads=parsed.threads,
     )
@@ -107,9 +99,6 @@ def main(arguments: list[str] | None = None, table: Table = FIRST) -> int:
         chosen = {name: STATES[name] for name in STATES if name in parsed.states}
         if not has_kernels(python):
             chosen |= {name: cached(chosen[name]) for name in (INSTALLED, AGAIN) if name in chosen}
-        if JIT in chosen and not has_numba(python):
-            tell(f"nothing is compiled: {python} has no numba")
-            del chosen[JIT]
         comparison = Comparison(chosen, settings, python, Path(folder))
         for number, name in enumerate(names, 1):
             tell(f"[{number}/{len(names)}] {name}")

@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Any
 
-from bench.child import ENGINES, blas, clock, compiling, read_feeds, tell, write_outputs
+from bench.child import ENGINES, blas, clock, read_feeds, tell, write_outputs
 
 LEAST = 10
 """Runs that each process makes, however long they take."""
@@ -31,9 +31,9 @@ def main(job: dict[str, Any]) -> None:
     the first answer. They tell more where others keep the machine busy.
 
     Args:
-        job: ``engine``, ``threads``, ``model``, ``feeds`` and ``outputs`` (files), ``patience``
-            (seconds that kernels may take to be compiled), ``budget`` (seconds of warm runs) and
-            ``entries`` of the session's configuration, for engines that have such.
+        job: ``engine``, ``threads``, ``model``, ``feeds`` and ``outputs`` (files), ``budget``
+            (seconds of warm runs) and ``entries`` of the session's configuration, for engines that
+            have such.
     """
     start = clock()
     import numpy  # noqa: F401 - inputs are its arrays, so that every user imports it
@@ -58,15 +58,10 @@ def main(job: dict[str, Any]) -> None:
     early = [seconds(lambda: run(feed))]
     facts["second_cpu_s"] = time.process_time() - used
     early += repeat(lambda: run(feed), 0, LEAST - 2)
-    compiled = compiling()
-    while compiling() and clock() < answered + job["patience"]:
-        early.append(seconds(lambda: run(feed)))
-    complete = not compiling()
     used = time.process_time()
     warm = list(repeat(lambda: run(feed), job["budget"], LEAST))
     facts["warm_cpu_s"] = (time.process_time() - used) / len(warm)
-    runs: dict[str, Any] = {"early": early, "compiled": compiled, "complete": complete}
-    tell("ran", **facts, **runs, warm=warm, answered=answered, kernels=kernels())
+    tell("ran", **facts, early=early, warm=warm, answered=answered, kernels=kernels())
     write_outputs(job["outputs"], [outputs])
     tell("done", blas=blas())
 

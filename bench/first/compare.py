@@ -32,14 +32,12 @@ class Settings:
     Attributes:
         rounds: Processes per state.
         budget: Seconds of warm runs in each.
-        patience: Seconds that a process may take to compile its kernels.
         threads: Of every engine; 0 leaves it to the engine.
         small: Take the small models.
     """
 
     rounds: int
     budget: float
-    patience: float
     threads: int = 0
     small: bool = False
 
@@ -90,7 +88,7 @@ class Comparison:
             self.prepared = True
         for state in first:
             with contextlib.suppress(Failed):  # which is told when it is measured
-                self._facts(state, place, TENONNX_JIT="wait")
+                self._facts(state, place, TENONNX_JIT="compile")
         if AGAIN in self.states:
             with contextlib.suppress(Failed):
                 self._facts(AGAIN, place)
@@ -111,7 +109,7 @@ class Comparison:
         asked, there = facts["kernels"]
         words = [f"{there} of {asked} kernels"] if asked else []
         if there < asked:
-            outcome.note = f"after {self.settings.patience:g} s, {there} of {asked} kernels"
+            outcome.note = f"{there} of {asked} kernels"
         words += [f"answer {made['answer_s']:.2f} s", f"second / warm {made['ratio']:.2f}"]
         tell(f"  {outcome.about}: {', '.join(words)}, warm {made['warm_s'] * 1e3:.3g} ms")
 
@@ -130,7 +128,6 @@ class Comparison:
                 "model": str(model),
                 "feeds": str(place / "feeds.npz"),
                 "outputs": str(place / f"{name}.npz"),
-                "patience": settings.patience,
                 "budget": settings.budget,
             }
             command = [self.python, "-m", "bench.first.child", json.dumps(job)]
@@ -141,5 +138,5 @@ class Comparison:
 def turns(states: Mapping[str, State], rounds: int) -> Iterator[str]:
     """Yield whose turn it is: the order is reversed in every other round."""
     for number in range(rounds):
-        order: Sequence[str] = [name for name in states if not (number and states[name].once)]
+        order: Sequence[str] = [*states]
         yield from reversed(order) if number % 2 else order

@@ -23,12 +23,6 @@ def has_kernels(python: str) -> bool:
     return said([python, "-c", code]).strip() == "True"
 
 
-def has_numba(python: str) -> bool:
-    """Return whether an interpreter can compile kernels."""
-    code = "from importlib.util import find_spec; print(find_spec('numba') is not None)"
-    return said([python, "-c", code]).strip() == "True"
-
-
 def measure_installs(folder: Path) -> tuple[str, dict[str, dict[str, float]]]:
     """Install each into an environment of its own, from nothing: no cache of pip's.
 

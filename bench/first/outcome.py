@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.first.states import AGAIN, INSTALLED, JIT, NUMPY, PEER
+from bench.first.states import AGAIN, INSTALLED, PEER
 from bench.first.table import Row
 from bench.report import show
 
@@ -50,7 +50,7 @@ COLUMNS = {
 """The figures of a process, and their titles.
 
 ``answer_s`` and ``full_s`` are counted from the start of the process. ``warm_s`` is the median of
-runs once all kernels are there.
+later runs.
 """
 
 
@@ -116,10 +116,7 @@ def trial(facts: dict[str, Any], begun: float) -> dict[str, float]:
         "ran_mib": facts["ran_mib"],
         "busy": facts["busy"],
     }
-    if facts["complete"]:
-        found["full_s"] = answer + until_full_speed([*early, *facts["warm"]], warm)
-    if facts["compiled"]:
-        found["meanwhile_s"] = statistics.median(early)
+    found["full_s"] = answer + until_full_speed([*early, *facts["warm"]], warm)
     return found
 
 
@@ -137,12 +134,6 @@ def judge(outcomes: dict[str, Outcome], row: Row) -> None:
     if mine is not None and (ratio := mine.median("ratio")) is not None:
         mine.bounds[f"second / warm {ratio:.2f} ≤ {SLOWER:g}"] = ratio <= SLOWER
         mine.bounds |= _limited(mine, {"session_s": row.first_answer})
-    jit, plain = outcomes.get(JIT), outcomes.get(NUMPY)
-    if jit is not None and plain is not None:
-        meanwhile, warm = jit.median("meanwhile_s"), plain.median("warm_s")
-        if meanwhile is not None and warm is not None:
-            text = f"while compiling / numpy {meanwhile / warm:.2f} ≤ 1"
-            jit.bounds[text] = meanwhile <= warm
     again, peer = outcomes.get(AGAIN), outcomes.get(PEER)
     theirs = None if peer is None else peer.median("opened_s")
     if mine is not None and theirs is not None and row.is_large:

@@ -21,7 +21,7 @@ SPREAD = ("opened_s", "answer_s", "answer_cpu_s", "second_s", "warm_s", *RATIOS)
 
 EXPLAINED = (
     "Medians over fresh processes, minima in parentheses. *First answer* and *full speed after* "
-    "count from the start of the process; *warm* is the median run once all kernels are there."
+    "count from the start of the process; *warm* is the median of later runs."
 )
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.cpu.turns import kernels
+from bench.measure import kernels
 
 PEER = "onnxruntime"
-INSTALLED, AGAIN, NUMPY, JIT = "installed", "again", "numpy", "jit"
+INSTALLED, AGAIN, NUMPY = "installed", "again", "numpy"
 
 
 @dataclass(frozen=True)
@@ -21,32 +21,24 @@ class State:
         about: What it is, in words.
         engine: A key of ``bench.child.ENGINES``.
         variables: Returns variables of its environment, of an empty folder of its own.
-        once: Whether one process must do, as each takes long.
         kept: Whether it finds what an earlier process has kept, besides kernels.
     """
 
     about: str
     engine: str
     variables: Callable[[Path], dict[str, str]]
-    once: bool = False
     kept: bool = False
 
 
-def _compiling(folder: Path) -> dict[str, str]:
-    # Compiled for this very processor, so that installed kernels, if there are any, do not count.
-    return {
-        "TENONNX_JIT": "1",
-        "TENONNX_PROCESSOR": "native",
-        "NUMBA_CACHE_DIR": str(folder / "kernels"),
-    }
+def _as_installed(folder: Path) -> dict[str, str]:
+    return {"TENONNX_JIT": "1", "NUMBA_CACHE_DIR": str(folder / "numba")}
 
 
 STATES = {
     PEER: State("onnxruntime", PEER, lambda _: {}),
-    INSTALLED: State("tenonnx, kernels installed", "tenonnx", lambda _: {"TENONNX_JIT": "1"}),
-    AGAIN: State("tenonnx, again", "tenonnx", lambda _: {"TENONNX_JIT": "1"}, kept=True),
+    INSTALLED: State("tenonnx, kernels installed", "tenonnx", _as_installed),
+    AGAIN: State("tenonnx, again", "tenonnx", _as_installed, kept=True),
     NUMPY: State("tenonnx, numpy alone", "tenonnx", lambda _: {"TENONNX_JIT": "0"}),
-    JIT: State("tenonnx, empty cache", "tenonnx", _compiling, once=True),
 }
 
 

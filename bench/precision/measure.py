@@ -159,7 +159,7 @@ def _value(x: Array) -> Any:
 
 ENGINES: dict[str, Callable[[Case, Sequence[Inputs]], list[Array]]] = {
     "numpy": functools.partial(ours, "0"),
-    "kernels": functools.partial(ours, "wait"),
+    "kernels": functools.partial(ours, "compile"),
     "onnxruntime": theirs,
 }
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from bench.cpu.turns import kernels
+from bench.measure import kernels
 from bench.serve.report import BARE, KSERVE, MINE
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +41,7 @@ class Contender:
 def process(command: list[str], name: str) -> Iterator[Contender]:
     """Run a server that says in its first lines which ports it has."""
     path = os.pathsep.join(str(ROOT / part) for part in ("core", "providers", "plugins", "."))
-    environment = {**os.environ, "TENONNX_JIT": "wait", "NUMBA_CACHE_DIR": kernels()}
+    environment = {**os.environ, "TENONNX_JIT": "compile", "NUMBA_CACHE_DIR": kernels()}
     if name != KSERVE:
         environment["PYTHONPATH"] = path
     with (

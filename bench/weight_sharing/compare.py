@@ -73,7 +73,6 @@ class Comparison:
     def __init__(self, folder: Path, settings: Settings) -> None:
         self.folder = folder
         self.settings = settings
-        self.variables = {"NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR", f"{folder}/kernels")}
 
     def run(self, scenario: str) -> list[Row]:
         """Return a row per case of the scenario and engine."""
@@ -94,8 +93,7 @@ class Comparison:
         write_feeds(self.folder / "tiny.npz", tiny.feeds)
         # Kernels are compiled before anything is measured, as they are once on a machine.
         if os.environ.get("TENONNX_JIT") != "0":
-            wait = {"TENONNX_JIT": "wait"}
-            self._measure(dataclasses.replace(tiny, processes=1), tiny, ENGINES[0], wait)
+            self._measure(dataclasses.replace(tiny, processes=1), tiny, ENGINES[0], {})
         told: dict[str, list[Facts]] = {engine: [] for engine in ENGINES}
         for _ in range(self.settings.rounds):
             found = {engine: self._attempt(case, tiny, engine) for engine in ENGINES}
@@ -154,7 +152,7 @@ class Comparison:
         )
         # Every measurement starts without side files, as the first process on a machine does.
         with tempfile.TemporaryDirectory(dir=self.folder) as cache:
-            return measure(job, case.processes, Path(cache), self.variables | variables)
+            return measure(job, case.processes, Path(cache), variables)
 
     def _outputs(self, engine: str) -> Path:
         return self.folder / f"outputs{ENGINES.index(engine)}.npz"

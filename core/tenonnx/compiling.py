@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,9 +32,6 @@ if TYPE_CHECKING:
 
 # Bytes of a tensor from which on it lies beside the model.
 MIN_EXTERNAL_BYTES = 128
-
-# Between two looks at whether kernels are compiled.
-POLL_SECONDS = 0.05
 
 ENDING = ".tenonnx"
 
@@ -136,18 +132,14 @@ def _compiled(
     providers: Sequence[ProviderRequest] | None,
     provider_options: Sequence[Mapping[str, Any]] | None,
 ) -> InferenceSession:
-    """Return a session of the draft whose kernels are all there."""
+    """Return a session of the draft."""
     own = options.copy()
     own.weights = WeightRegistry(SideFiles(derived))
-    while True:
-        session = uncached(draft, own, providers, provider_options)
-        if session._embedded:
-            raise NotCacheable("the model may say with which options to run it")
-        if not _is_compiling(session):
-            refuse(session)
-            return session
-        while _is_compiling(session):
-            time.sleep(POLL_SECONDS)
+    session = uncached(draft, own, providers, provider_options)
+    if session._embedded:
+        raise NotCacheable("the model may say with which options to run it")
+    refuse(session)
+    return session
 
 
 def uncached(*arguments: Any, **named: Any) -> InferenceSession:
@@ -156,10 +148,6 @@ def uncached(*arguments: Any, **named: Any) -> InferenceSession:
     session._refused = "the session is to compile its model"
     session.__init__(*arguments, **named)  # type: ignore[misc]  # the attribute comes first
     return session
-
-
-def _is_compiling(session: InferenceSession) -> bool:
-    return any(kernel.state == "compiling" for kernel in session.kernels.values())
 
 
 def _add_plan(

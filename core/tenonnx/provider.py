@@ -60,7 +60,7 @@ class KernelState:
 
     Attributes:
         state: ``prebuilt`` (installed), ``cached`` or ``compiled`` (for this process) if it is
-            ready; ``compiling`` if it is going to be; ``numpy`` if not: numpy computes instead.
+            ready; ``numpy`` if not: numpy computes instead.
         reason: Why not.
     """
 
@@ -248,14 +248,6 @@ class Provider(ABC):
         Raises:
             EPFail: It cannot run the segment after all; the session is then not made.
         """
-
-    def opened(self, model: str) -> None:
-        """Called when a session with segments of this provider is complete.
-
-        Args:
-            model: The model's name in messages.
-        """
-        del model
 
     @classmethod
     def depends_on(cls) -> tuple[Any, ...] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -114,9 +113,6 @@ class InferenceSession(Session):
                 if not place.uncached and is_large(self._model.open()):
                     self._model = place.model_later(self)
             self._uncached = place.uncached
-        file = (self._model_path or "").rpartition(os.sep)[2]
-        for provider in self._providers:
-            provider.opened(file or self._parts.name or "a model")
 
     def _compile(
         self,

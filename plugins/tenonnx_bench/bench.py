@@ -20,17 +20,14 @@ from tenonnx.cli.state import State, state_of
 if TYPE_CHECKING:
     from tenonnx_bench.measure import Result
 
-# The least compile time that is shown; less is only the search for kernels to compile.
-SHOWN_SECONDS = 0.02
-
 HELP = """Measures providers against each other on the same inputs.
 
 Each --provider is one contender. "onnxruntime" is one too, if it is installed, and
 onnxruntime:provider=CUDAExecutionProvider chooses its provider. Every contender runs until it gets
 no faster, for --settle seconds at most. Then they take turns.
 
-The first table shows the opening of the model. The time to compile kernels is in its own column,
-and is not part of "load" and "first", the first run. The second table shows the runs. "ratio"
+The first table shows the opening of the model: "load", and "first", the first run. The second
+table shows the runs. "ratio"
 compares p50, the median, with the first contender's: 2.00 takes twice as long. "differs" is the
 largest difference from the first contender's outputs. Inputs are random unless given.
 `tenonnx memory` and `tenonnx compare` measure memory, in separate processes.
@@ -43,7 +40,7 @@ Examples:
   tenonnx bench model.onnx --input feeds.npz --repeat 100 --json
 """
 
-OPENING_COLUMNS = ("compile", "load", "first")
+OPENING_COLUMNS = ("load", "first")
 RUN_COLUMNS = ("min", "p50", "p99", "runs/s", "ratio", "differs")
 
 
@@ -126,7 +123,6 @@ def as_data(results: Sequence[Result]) -> list[dict[str, Any]]:
     return [
         {
             "provider": result.name,
-            "compile_seconds": result.compile_seconds,
             "load_seconds": result.load_seconds,
             "first_seconds": result.first_seconds,
             "settled": result.settling.settled if result.settling else None,
@@ -160,19 +156,12 @@ def print_opening(told: Sequence[dict[str, Any]]) -> None:
     rows = [
         (
             data["provider"],
-            duration(data["compile_seconds"]) if data["compile_seconds"] > SHOWN_SECONDS else "",
             duration(data["load_seconds"]),
             duration(data["first_seconds"]),
         )
         for data in told
     ]
     table(("provider", *OPENING_COLUMNS), rows, right=OPENING_COLUMNS)
-    compiled = [d["provider"] for d in told if d["compile_seconds"] > SHOWN_SECONDS]
-    if compiled:
-        lines(
-            f"kernels were compiled for {', '.join(compiled)}, and are kept: repeat the command "
-            "to measure loading with them"
-        )
 
 
 def run_cells(data: dict[str, Any]) -> tuple[str, ...]:

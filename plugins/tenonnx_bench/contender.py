@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.cli.opening import (
-    Request,
-    check_names,
-    open_session,
-    parse_provider,
-    wait_for_kernels,
-)
+from tenonnx.cli.opening import Request, check_names, open_session, parse_provider
 from tenonnx.errors import InvalidArgument, did_you_mean
 from tenonnx_bench.peers import ONNXRUNTIME, Open, peer_opener
 
@@ -33,14 +27,6 @@ class Opened:
     def __call__(self, feeds: Mapping[str, Any]) -> list[Any]:
         """Return the outputs."""
         return self._session.run(None, feeds)
-
-    def wait(self, show: Callable[[str, float], None]) -> float:
-        """Wait until kernels are compiled; return the seconds of that."""
-        return wait_for_kernels(self._session, show)
-
-    def compiled(self) -> bool:
-        """Return whether kernels were compiled in this process for the session."""
-        return any(kernel.state == "compiled" for kernel in self._session.kernels.values())
 
     def providers(self) -> dict[str, int]:
         """Return how many nodes each provider runs."""

@@ -14,7 +14,6 @@ from tenonnx import TenonnxError
 from tenonnx.cli import timing
 from tenonnx.cli.smoke import tiny_model
 from tenonnx.differences import differences, largest
-from tenonnx_bench.contender import Opened
 from tenonnx_bench.peers import Open, Run
 
 MIN_RUNS = 5
@@ -30,8 +29,7 @@ class Result:
 
     Attributes:
         name: The name given to ``--provider``.
-        load_seconds: To open the model, once its kernels are compiled.
-        compile_seconds: To compile kernels that were not in the cache.
+        load_seconds: To open the model.
         first_seconds: The first run.
         settling: The time until runs got no faster.
         seconds: Every measured run.
@@ -42,7 +40,6 @@ class Result:
 
     name: str
     load_seconds: float | None = None
-    compile_seconds: float = 0.0
     first_seconds: float | None = None
     settling: timing.Settling | None = None
     seconds: list[float] = field(default_factory=list)
@@ -82,32 +79,14 @@ def open_all(
         result = Result(name)
         results.append(result)
         try:
-            _warm_up(open_model, show)
-            total = _open(result, open_model, path, feeds, show)
-            if isinstance(result.run, Opened) and result.run.compiled():
-                # It may have compiled while it loaded.
-                result.run, result.outputs = None, []
-                show(f"loading for {name}", 0)
-                again = _open(result, open_model, path, feeds, show)
-                result.compile_seconds = max(result.compile_seconds, total - again)
+            _warm_up(open_model)
+            run, result.load_seconds = timing.timed(functools.partial(open_model, path))
+            result.outputs, result.first_seconds = timing.timed(functools.partial(run, feeds))
+            result.run = run
         except (TenonnxError, MemoryError) as error:
             result.run, result.error = None, error
     _compare([result for result in results if result.error is None])
     return results
-
-
-def _open(
-    result: Result, open_model: Open, path: str, feeds: Mapping[str, Any], show: Show
-) -> float:
-    """Open and run a model once; return the seconds, with those for kernels."""
-    begin = timing.clock()
-    run, result.load_seconds = timing.timed(functools.partial(open_model, path))
-    result.compile_seconds += _compile(run, show)
-    result.outputs, result.first_seconds = timing.timed(functools.partial(run, feeds))
-    result.compile_seconds += _compile(run, show)  # kernels of that first run
-    total = timing.clock() - begin
-    result.run = run
-    return total
 
 
 def settle_all(
@@ -126,23 +105,12 @@ def settle_all(
         if (run := result.run) is None:
             continue
         show("warming up", 0)
-        call = functools.partial(run, feeds)
-        result.settling = timing.settle(call, budget, least)
-        if (waited := _compile(run, show)) > timing.PAUSE_SECONDS:  # kernels of later runs
-            result.compile_seconds += waited
-            result.settling = timing.settle(call, budget, least)
+        result.settling = timing.settle(functools.partial(run, feeds), budget, least)
 
 
-def _warm_up(open_model: Open, show: Show) -> None:
+def _warm_up(open_model: Open) -> None:
     """Load the contender's code, so that it does not count as the model's time."""
-    run = open_model(tiny_model())
-    _compile(run, show)
-    run({"x": np.ones(4, np.float32)})
-
-
-def _compile(run: Run, show: Show) -> float:
-    """Wait until kernels are compiled, if the contender has some; return how long."""
-    return run.wait(show) if isinstance(run, Opened) else 0.0
+    open_model(tiny_model())({"x": np.ones(4, np.float32)})
 
 
 def race(

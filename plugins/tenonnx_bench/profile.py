@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tenonnx.cli import arguments, timing
-from tenonnx.cli.opening import Request, open_session, profiler_of, wait_for_kernels
+from tenonnx.cli.opening import Request, open_session, profiler_of
 from tenonnx.cli.output import (
     check_targets,
     count,
@@ -25,7 +25,7 @@ from tenonnx.cli.output import (
     write_text,
 )
 from tenonnx.cli.state import State, state_of
-from tenonnx_bench.bench import SHOWN_SECONDS, limited, rate
+from tenonnx_bench.bench import limited, rate
 from tenonnx_bench.hot import Event, Hot, Watched, by_node, by_operator, watched
 from tenonnx_bench.measure import percentiles
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 HELP = """Shows which operators and nodes a model's time goes to.
 
-Waits until kernels are compiled and runs get no faster, for --settle seconds at most. First it
+Waits until runs get no faster, for --settle seconds at most. First it
 times runs without watching them: p50, p99 and runs per second. Then it watches some runs, and adds
 up the time of every node. A watched run takes longer, because its nodes run one by one. The
 operators and the rest, which is the time between them, add up to a watched run. The cost of
@@ -64,7 +64,6 @@ class Profile:
     Attributes:
         model: Its path.
         runs: Watched runs.
-        compile_seconds: The time to compile kernels, before all measurements.
         settling: The time until runs got no faster.
         unwatched: Percentiles of runs without watching.
         watched: The times of a watched run.
@@ -75,7 +74,6 @@ class Profile:
 
     model: str
     runs: int
-    compile_seconds: float
     settling: timing.Settling
     unwatched: dict[str, float]
     watched: Watched
@@ -139,14 +137,8 @@ def _measure(
     """Time runs, then watch some; ``how`` is their number, runs before, seconds to settle."""
     (state, session), (runs, warmup, settle) = opened, how
     run = functools.partial(session.run, None, feeds)
-    compiling = wait_for_kernels(session, show)
-    for _ in range(2):  # again if the runs needed more kernels
-        show("warming up", 0)
-        settling = timing.settle(run, settle, warmup)
-        waited = wait_for_kernels(session, show)
-        compiling += waited
-        if waited < timing.PAUSE_SECONDS:
-            break
+    show("warming up", 0)
+    settling = timing.settle(run, settle, warmup)
     show("running", 0)
     times = list(timing.repeat(run, TIMED_SECONDS, runs))
     profiler = profiler_of(state, session)
@@ -158,7 +150,7 @@ def _measure(
         run()
     events = profiler.events[skipped:]
     return Profile(
-        model, runs, compiling, settling, percentiles(times), watched(events),
+        model, runs, settling, percentiles(times), watched(events),
         by_operator(events), by_node(events), events,
     )  # fmt: skip
 
@@ -167,7 +159,6 @@ def _as_data(found: Profile, top: int) -> dict[str, Any]:
     return {
         "model": found.model,
         "runs": found.runs,
-        "compile_seconds": found.compile_seconds,
         "settled": found.settling.settled,
         "settle_seconds": found.settling.seconds,
         "unwatched": found.unwatched,
@@ -194,8 +185,6 @@ def summary(found: Profile) -> list[str]:
             f"shares are of watched runs, whose nodes run one by one and take {slower:.1f} times "
             "as long: nodes that a run computes together take less of it than it seems"
         )
-    if found.compile_seconds > SHOWN_SECONDS:
-        told.insert(0, f"kernels were compiled in {duration(found.compile_seconds)}")
     if not found.settling.settled:
         waited = duration(found.settling.seconds)
         told.append(f"runs still got faster after {waited} (--settle allows more)")

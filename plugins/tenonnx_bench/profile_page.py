@@ -82,7 +82,6 @@ def _tiles(found: Profile) -> str:
         (duration(times["median"]), "a run, unwatched (p50)"),
         (duration(times["p99"]), "p99"),
         (rate(times["runs_per_second"]), "runs a second"),
-        (duration(found.compile_seconds) if found.compile_seconds > 0.02 else "none", "compiling"),
         (f"{found.watched.rest / found.watched.run:.0%}", "of a watched run between operators"),
     )
     return "".join(f"<div><b>{escape(value)}</b>{words}</div>" for value, words in tiles)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import selectors
 import subprocess
 import sys
@@ -189,10 +188,8 @@ def rollup(process: int) -> dict[str, int]:
 @contextlib.contextmanager
 def _started(command: Sequence[str], count: int) -> Iterator[list[_Watched]]:
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    # Kernels must exist before the first run ends, or a compiler in the background is measured.
-    environment = {"TENONNX_JIT": "wait", **os.environ}
     children = [
-        subprocess.Popen([sys.executable, "-m", *command], env=environment, **pipes)  # type: ignore[call-overload]  # it cannot tell which keyword a name is
+        subprocess.Popen([sys.executable, "-m", *command], **pipes)  # type: ignore[call-overload]  # it cannot tell which keyword a name is
         for _ in range(count)
     ]
     try:

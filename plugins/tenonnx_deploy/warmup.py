@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -17,10 +19,11 @@ from tenonnx.cli.state import State, state_of
 if TYPE_CHECKING:
     from tenonnx import Provider
 
-HELP = """Compiles kernels into the cache on disk, so that no later process waits for them.
+HELP = """Compiles kernels into the cache on disk, as an installation does.
 
-With a model, it runs the model on random inputs and compiles its kernels. Without one, it compiles
-all kernels of the usable providers. Kernels in the cache are checked and kept.
+Programs compile none: where a kernel is missing, numpy computes. With a model, it runs the model on
+random inputs and compiles its kernels, in seconds. Without one, it compiles all kernels of the
+usable providers, in minutes. Kernels in the cache are checked and kept.
 
 The cache is in TENONNX_CACHE_DIR. Kernels are for this processor, or for the target CPU that
 TENONNX_PROCESSOR names; such machines can use them, also without numba.
@@ -48,9 +51,10 @@ def warmup(
     state = state_of(context)
     start = time.perf_counter()
     if model:
-        _ask(state, model, Request(providers, level, without, roots), inputs, dims)
+        with _no_warnings():
+            _ask(state, model, Request(providers, level, without, roots), inputs, dims)
     found: dict[str, bool] = {}
-    with progress(1.0) as tell:
+    with progress(1.0, tells_rest=True) as tell:
         for provider in _usable(state, providers):
             found |= provider.warm_up(
                 lambda name, done: tell(f"compiling {name}", done), everything=not model
@@ -76,6 +80,18 @@ def _ask(
     session, _ = open_session(state, model, request)
     graph = session.model.graph
     session.run(None, make_feeds(graph, list(inputs) or ["random"], parse_dims(dims), 0))
+
+
+@contextlib.contextmanager
+def _no_warnings() -> Iterator[None]:
+    """Leave out that kernels are missing, and what would mend it."""
+    log = logging.getLogger("tenonnx.jit")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _usable(state: State, names: Sequence[str]) -> list[type[Provider]]:

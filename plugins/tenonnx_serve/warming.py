@@ -1,6 +1,6 @@
 """Warms a model up, so that its first request is as fast as the others.
 
-Before the model is ready, its kernels are compiled or mapped, its runs of every batch size are
+Before the model is ready, its kernels are mapped, its runs of every batch size are
 captured, and its weights' pages are in memory.
 """
 
@@ -26,9 +26,6 @@ log = logging.getLogger("tenonnx.serve")
 RUNS = 3
 """Runs of each batch size: the second run of new shapes is captured, the third one replayed."""
 
-KERNEL_SECONDS = 600.0
-"""Seconds to wait for kernels to compile."""
-
 MAX_SECONDS = 60.0
 """The time after which no further batch size is warmed up."""
 
@@ -50,7 +47,6 @@ def warm_up(model: Model, declared: Iterable[Sample] = ()) -> None:
     try:
         for sample in list(declared) or _made_up(model):
             model.session.run(None, sample.feeds)
-            _wait_for_kernels(model)
             for _ in range(max(RUNS, sample.count) - 1):
                 model.session.run(None, sample.feeds)
             if time.perf_counter() - start > MAX_SECONDS:
@@ -71,7 +67,6 @@ def warm_up_language(model: LanguageModel) -> None:
     start = time.perf_counter()
     for _ in range(RUNS):
         model.warm_up()
-        _wait_for_kernels(model)
     log.info("model %s is warm after %.2f s", model.name, time.perf_counter() - start)
 
 
@@ -101,12 +96,3 @@ def made_up(model: Model, size: int) -> dict[str, Array]:
             # Untouched pages take no memory before the model reads them.
             feeds[name] = np.zeros(shape, spec.dtype)
     return feeds
-
-
-def _wait_for_kernels(model: Model | LanguageModel) -> None:
-    until = time.monotonic() + KERNEL_SECONDS
-    while any(kernel.state == "compiling" for kernel in model.session.kernels.values()):
-        if time.monotonic() > until:
-            log.warning("model %s: kernels are still compiling, and numpy computes", model.name)
-            return
-        time.sleep(0.02)

@@ -11,7 +11,6 @@ from tenonnx.planning.fusion import Fusions
 from tenonnx.planning.fusion import Scope as AnyScope
 from tenonnx.planning.values import ValueInfo, value_info
 from tenonnx.provider import HOST, Step
-from tenonnx_cpu.jit.runtime import ASKING
 from tenonnx_cpu.kernel_selection import Call, Site
 
 if TYPE_CHECKING:
@@ -72,11 +71,6 @@ class Scope(AnyScope):
         self.packs = packs
         self.narrows = narrows
         self.plain = plain
-        self._demand = ASKING.get()
-
-    def enter(self, node: ir.Node) -> None:
-        """Note the node for which kernels are asked from now on."""
-        self._demand.node = node
 
     def site(self, node: ir.Node) -> Site:
         """Return a node as specializations see it."""

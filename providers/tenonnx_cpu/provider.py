@@ -14,11 +14,10 @@ from tenonnx_cpu.buffers import COUNTED
 from tenonnx_cpu.jit.code.cache import cached_files, compiler, forget_unused, machine_stamp
 from tenonnx_cpu.jit.runtime import (
     ASKING,
-    NO_NUMBA,
+    MISSING,
     NUMPY,
-    Demand,
+    Requested,
     has_kernels,
-    has_numba,
     jit_mode,
     reopen,
     warm_up,
@@ -121,9 +120,9 @@ class CPUExecutionProvider(ArrayProvider):
         return False
 
     @functools.cached_property
-    def _demand(self) -> Demand:
+    def _requested(self) -> Requested:
         """The kernels of its sessions' nodes."""
-        return Demand()
+        return {}
 
     @classmethod
     def warm_up(cls, tell: Callable[[str, float], None], *, everything: bool) -> dict[str, bool]:
@@ -138,7 +137,9 @@ class CPUExecutionProvider(ArrayProvider):
     def remarks(cls) -> Iterable[tuple[str, str | None]]:
         """Return which kernels there are."""
         from tenonnx_cpu.jit.code.remarks import kernels
+        from tenonnx_cpu.lazy_import import import_all
 
+        import_all()
         return (kernels(),)
 
     @classmethod
@@ -160,14 +161,15 @@ class CPUExecutionProvider(ArrayProvider):
         heed(self.session_options)
         if not has_kernels():
             _ = self.narrows  # says that it does not
-            self._lacking = "TENONNX_JIT is 0" if jit_mode() == "0" else NO_NUMBA
+            self._lacking = "TENONNX_JIT is 0" if jit_mode() == "0" else MISSING
+            self._warn_of_missing()
             return super().compile(segment)
-        token = ASKING.set(self._demand)
+        token = ASKING.set(self._requested)
         try:
             return self._compile(segment)
         finally:
-            self._demand.node = None
             ASKING.reset(token)
+            self._warn_of_missing()
 
     def _compile(self, segment: Segment) -> Sequence[Step]:
         # For those who have kernels.
@@ -201,26 +203,17 @@ class CPUExecutionProvider(ArrayProvider):
         escaping = value_infos(segment.escaping)
         return captured(steps, escaping) if fusible else [*map(alone, steps)]
 
-    def opened(self, model: str) -> None:
-        """Announce the kernels that are compiled for a model, and those that there never are."""
-        if waiting := self._demand.waiting():
-            from tenonnx_cpu.jit.background import announce
+    def _warn_of_missing(self) -> None:
+        if self._lacking == MISSING or any(k.reason == MISSING for k in tuple(self._requested)):
+            from tenonnx_cpu.jit.code.remarks import warn_of_missing
 
-            announce(model, waiting)
-        if jit_mode() != "0":
-            missing = [kernel for kernel in tuple(self._demand) if kernel.reason == NO_NUMBA]
-            if missing or not has_kernels():
-                from tenonnx_cpu.jit.code.remarks import warn_of_missing
-
-                warn_of_missing(len(missing))
+            warn_of_missing()
 
     @classmethod
     def depends_on(cls) -> tuple[Any, ...]:
         """Return the processor, who compiles kernels for it, and how many threads there are."""
         return (
-            ("TENONNX_JIT", jit_mode()),
             ("whether there are kernels", has_kernels()),
-            ("whether numba is installed", has_numba()),
             ("the processor, or the kind that kernels are for", machine_stamp(compiler())),
             ("reference counts", COUNTED),
             ("how many threads kernels may have", most_threads()),
@@ -230,17 +223,19 @@ class CPUExecutionProvider(ArrayProvider):
         """Ask for the kernels again, and return what is said when steps are compiled."""
         SESSION_THREADS.set(self.threads)
         heed(self.session_options)
-        token = ASKING.set(self._demand)
+        requested = dict(self._requested)
+        token = ASKING.set(self._requested)
         try:
-            return reopen(tuple(self._demand))
+            return reopen(requested)
         finally:
             ASKING.reset(token)
+            self._warn_of_missing()
 
     def kernels(self) -> Mapping[str, KernelState]:
         """Return the kernels that nodes asked for; without any, one row that says why."""
         if self._lacking:
             return {"all": KernelState(NUMPY, self._lacking)}
-        return {str(k): KernelState(k.state, k.reason) for k in tuple(self._demand)}
+        return {str(k): KernelState(k.state, k.reason) for k in tuple(self._requested)}
 
     def declines(self, transform: str) -> str | None:
         """Return what it does better itself as it compiles nodes, or what gains it nothing."""
@@ -253,7 +248,6 @@ class CPUExecutionProvider(ArrayProvider):
 
         step = self._unchecked(node)
         special = SPECIALIZATIONS.get((node.domain, node.op_type))
-        self._demand.node = node
         call = None if special is None else special(self._site(node), step.call)
         return self._checked(step if call is None else step.called(call), (node,), node.inputs)
 

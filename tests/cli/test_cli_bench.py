@@ -13,8 +13,6 @@ from small import Cli
 
 from models import FLOAT, model, node, value
 from tenonnx.cli import timing
-from tenonnx.provider import KernelState
-from tenonnx.session import InferenceSession
 from tenonnx_bench.measure import open_all, race
 
 
@@ -44,7 +42,7 @@ def test_ratios_and_differences_are_to_the_first(cli: Cli, folder: Path, double:
     assert cpu["ratio"] < 1
     assert (five["difference"], fifteen["difference"], cpu["difference"]) == (None, 0, 1)
     lines = cli(*command).stdout.splitlines()
-    assert lines[0].split() == ["provider", "compile", "load", "first"]
+    assert lines[0].split() == ["provider", "load", "first"]
     assert lines[5].split() == ["provider", "min", "p50", "p99", "runs/s", "ratio", "differs"]
     assert lines[8].split()[0] == "cpu"
     assert lines[-1] == "5 runs each, in turn"
@@ -112,25 +110,6 @@ def test_contenders_run_in_turn() -> None:
     assert [len(result.seconds) for result in results] == [2, 2]
 
 
-def test_what_is_measured_waits_for_kernels(
-    cli: Cli, mlp: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    left = [["compiling", "compiling"], ["compiling", "cached"]]
-
-    def kernels(_: object) -> dict[str, KernelState]:
-        states = left.pop(0) if left else ["compiled", "numpy"]
-        return {str(place): KernelState(state) for place, state in enumerate(states)}
-
-    monkeypatch.setattr(InferenceSession, "kernels", property(kernels))
-    result = cli("profile", mlp, "--runs", 1)
-    assert result.stderr.count("compiling 2 kernels\n") == 1
-    assert "compiling 1 kernel\n" not in result.stderr  # the bar moves on
-    left += [["compiling"]] * 2
-    row = json.loads(cli("bench", mlp, "--provider", "cpu", "--repeat", 1, "--json").stdout)
-    assert 0 < row["results"][0]["compile_seconds"] < 10
-    assert not left
-
-
 def test_all_providers_take_part_each_with_the_cpu_behind_it(
     cli: Cli, adder: str, double: str
 ) -> None:
@@ -159,28 +138,3 @@ def test_who_still_got_faster_is_told(cli: Cli, adder: str) -> None:
     assert "cpu still got faster after" in cli("bench", adder, *options).stdout
     (row,) = json.loads(cli("bench", adder, *options, "--json").stdout)["results"]
     assert row["settled"] is False
-
-
-def test_compiling_is_no_part_of_loading(
-    cli: Cli, mlp: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened = []
-
-    def slow(self: InferenceSession, *arguments: Any, **options: Any) -> None:
-        real(self, *arguments, **options)
-        if self.model.graph.name != "tiny":
-            opened.append(self)
-            passed.append(1000 * (len(opened) == 1))
-
-    passed: list[float] = []
-    clock = timing.clock
-    monkeypatch.setattr(timing, "clock", lambda: clock() + sum(passed))
-    real = InferenceSession.__init__
-    monkeypatch.setenv("TENONNX_PLANS", "0")  # a kept plan's model is read by another session
-    monkeypatch.setattr(InferenceSession, "__init__", slow)
-    kernels = {"some": KernelState("compiled")}
-    monkeypatch.setattr(InferenceSession, "kernels", property(lambda _: kernels))
-    options = ("--provider", "cpu", "--repeat", 1, "--json")
-    (row,) = json.loads(cli("bench", mlp, *options).stdout)["results"]
-    assert len(opened) == 2
-    assert row["load_seconds"] < 500 < row["compile_seconds"]

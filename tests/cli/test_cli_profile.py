@@ -46,7 +46,7 @@ def test_shares_of_slower_runs_are_said_to_be_theirs(watched: float, warned: boo
     settling = timing.Settling(1.0, 10, settled=True)
     unwatched = {"median": 2e-4, "p99": 2e-4, "runs_per_second": 5e3}
     told = profile.Profile(
-        "m.onnx", 3, 0.0, settling, unwatched, Watched(watched, 1e-5, 1e-5), [], [], []
+        "m.onnx", 3, settling, unwatched, Watched(watched, 1e-5, 1e-5), [], [], []
     )
     found = [line for line in profile.summary(told) if line.startswith("shares are of watched")]
     assert len(found) == warned

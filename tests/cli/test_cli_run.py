@@ -21,7 +21,6 @@ from tenonnx.cli.opening import kept_plans
 from tenonnx.cli.state import _Sentences
 from tenonnx.errors import InvalidArgument
 from tenonnx.planning import lower
-from tenonnx.provider import KernelState
 from tenonnx.session import InferenceSession
 
 X = np.random.default_rng(1).standard_normal((3, 16)).astype(np.float32)
@@ -390,19 +389,9 @@ def test_a_defect_shows_where_it_is(cli: Cli, write: Write) -> None:
     assert result.stderr.endswith("a defect of tenonnx or of a plug-in; please report it\n")
 
 
-def test_kernels_that_are_not_compiled_yet_are_told(
-    cli: Cli, mlp: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kernels = {"one": KernelState("compiling"), "other": KernelState("cached")}
-    monkeypatch.setattr(InferenceSession, "kernels", property(lambda _: kernels))
-    result = cli("run", mlp, "-i", "random")
-    assert result.exit_code == 0
-    assert "hint: 1 kernel was not compiled yet; `tenonnx warmup mlp.onnx`" in result.stderr
-
-
 def test_warnings_of_the_log_are_sentences(cli: Cli, mlp: str) -> None:
     def warn(*_: object, **__: object) -> None:
-        logging.getLogger("tenonnx.jit").warning("compiling %d kernels", 3)
+        logging.getLogger("tenonnx.jit").warning("%d kernels", 3)
         raise InvalidArgument("enough")
 
     with pytest.MonkeyPatch.context() as patch:
@@ -410,7 +399,7 @@ def test_warnings_of_the_log_are_sentences(cli: Cli, mlp: str) -> None:
         patch.setattr("tenonnx.cli.feeds.parse_dims", warn)
         result = cli("run", mlp, "-i", "random")
         assert not logging.root.handlers, "the log ends with the command"
-    assert "warning: compiling 3 kernels\n" in result.stderr
+    assert "warning: 3 kernels\n" in result.stderr
 
 
 def test_the_log_of_a_thread_that_outlives_a_command(monkeypatch: pytest.MonkeyPatch) -> None:

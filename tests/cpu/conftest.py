@@ -12,7 +12,7 @@ from models import FLOAT, model, node, value
 
 @pytest.fixture(scope="module")
 def softmax(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A softmax of 64 elements: its sessions ask for two kernels, which are soon compiled."""
+    """A softmax of 64 elements: its sessions ask for two kernels, which take seconds to compile."""
     shape = [1, 8, 64, 64]
     proto = model([node("Softmax", "x", "y")], [value("x", FLOAT, shape)], [value("y")])
     path = tmp_path_factory.mktemp("model") / "softmax.onnx"

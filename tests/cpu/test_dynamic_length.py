@@ -70,7 +70,7 @@ UNEVEN = [
 
 @pytest.fixture(autouse=True)
 def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TENONNX_JIT", "wait")
+    monkeypatch.setenv("TENONNX_JIT", "compile")
 
 
 def fed(past: int, batch: int = 1, queries: int = 1, *, mask: bool = False) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def opened(threads=2):
 def run(session):
     return session.run(None, {{"x": X}})[0]
 def compiled():
-    return sorted(str(kernel) for kernel in runtime.KERNELS if kernel.run is not None)
+    return sorted({{str(kernel) for kernel in runtime.KERNELS if kernel.run is not None}})
 """
 
 NEEDED = ["capture.replay.replay", "norm.norms.softmax"]
@@ -84,7 +84,7 @@ def environment(cache: Path | str, mode: str) -> dict[str, str]:
     return cleared | {"TENONNX_CACHE_DIR": str(cache), "TENONNX_JIT": mode, "PYTHONPATH": paths}
 
 
-def child(body: str, path: Path, cache: Path | str, mode: str = "wait", before: str = "") -> Any:
+def child(body: str, path: Path, cache: Path | str, mode: str = "compile", before: str = "") -> Any:
     """Run code in a fresh process, which prints JSON."""
     code = PRELUDE.format(before=before) + textwrap.dedent(body)
     done = subprocess.run(
@@ -268,7 +268,7 @@ def test_mode_0_never_imports_numba(softmax: Path, warm: Path, expected: Any) ->
     assert found[1:] == [[], False]
 
 
-def test_damaged_kernels_are_compiled_anew_and_the_first_run_does_not_wait(
+def test_numpy_computes_in_place_of_damaged_kernels_until_a_warmup(
     softmax: Path, warm: Path, tmp_path: Path, expected: Any
 ) -> None:
     for name in contents(warm):
@@ -277,10 +277,10 @@ def test_damaged_kernels_are_compiled_anew_and_the_first_run_does_not_wait(
         copy.write_bytes(Path(name).read_bytes()[:40])
     found = child(
         """
-        session = opened()
-        first, ready = run(session), compiled()
-        runtime._queue().settle()
-        print(json.dumps([first.tolist(), ready, run(session).tolist(), compiled()]))
+        from tenonnx_cpu.provider import CPUExecutionProvider
+        first, ready = run(opened()), compiled()
+        CPUExecutionProvider.warm_up(lambda *_: None, everything=False)
+        print(json.dumps([first.tolist(), ready, run(opened()).tolist(), compiled()]))
         """,
         softmax, tmp_path, "1",
     )  # fmt: skip
@@ -291,23 +291,114 @@ def test_damaged_kernels_are_compiled_anew_and_the_first_run_does_not_wait(
     np.testing.assert_allclose(later, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("is_there", [True, False], ids=["empty", "missing"])
+def test_nothing_is_compiled_for_a_program(
+    is_there: bool, softmax: Path, tmp_path: Path, expected: Any
+) -> None:
+    """One warning says so, however many sessions there are, and what mends it."""
+    cache = tmp_path if is_there else tmp_path / "none"
+    code = """
+        import logging
+        said = []
+        logger = logging.getLogger("tenonnx.jit")
+        logger.handlers = [logging.NullHandler()]
+        logger.handlers[0].handle = lambda record: said.append(record.getMessage())
+        ys = [run(opened(threads)) for threads in (1, 2)]
+        print(json.dumps([ys[1].tolist(), compiled(), "numba" in sys.modules, said]))
+        """
+    y, ready, has_imported, said = child(code, softmax, cache, "1")
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
+    assert (ready, has_imported) == ([], False)
+    assert said == [
+        "kernels are not compiled for this processor: numpy computes, which takes several times "
+        f"as long; {remarks.mend()}"
+    ]
+    assert not list(tmp_path.rglob("*.image"))
+
+
+@pytest.mark.skipif(not code_object.SUPPORTED, reason="there are no code objects here")
+def test_a_plan_is_of_the_kernels_that_there_were(
+    softmax: Path, warm: Path, tmp_path: Path, expected: Any
+) -> None:
+    def opened() -> tuple[bool, list[str]]:
+        y, moments, ready = child(
+            """
+            session = opened()
+            print(json.dumps([run(session).tolist(), list(session.load_times), compiled()]))
+            """,
+            softmax, tmp_path, "1",
+        )  # fmt: skip
+        np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
+        return moments == ["open"], ready
+
+    folder = tmp_path / "numba"
+    assert [opened() for _ in range(2)] == [(False, []), (True, [])]
+    shutil.copytree(warm / "numba", folder, dirs_exist_ok=True)
+    assert [opened() for _ in range(2)] == [(False, NEEDED), (True, NEEDED)]
+    shutil.rmtree(folder)
+    assert [opened() for _ in range(2)] == [(False, []), (True, [])]
+
+
+def test_processes_that_compile_the_same_at_once(
+    softmax: Path, tmp_path: Path, expected: Any
+) -> None:
+    code = PRELUDE.format(before="") + "print(json.dumps([run(opened()).tolist(), compiled()]))"
+    command = [sys.executable, "-c", code, str(softmax)]
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    variables = environment(tmp_path, "compile")
+    several = [subprocess.Popen(command, env=variables, **pipes) for _ in range(3)]
+    for process in several:
+        output, errors = process.communicate(timeout=300)
+        assert (process.returncode, errors) == (0, "")
+        y, ready = json.loads(output)
+        np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
+        assert ready == NEEDED
+    if code_object.SUPPORTED:
+        names = [file.name.split("-")[0] for file in tmp_path.rglob("*.image*")]
+        assert sorted(set(names)) == sorted(names)
+        assert set(NEEDED) <= set(names)
+
+
+def test_a_child_waits_for_no_thread_that_compiled_where_it_was_forked(
+    softmax: Path, tmp_path: Path, expected: Any
+) -> None:
+    y, ready = child(
+        """
+        from numba.core.compiler_lock import global_compiler_lock
+        threading.Thread(target=lambda: run(opened()), daemon=True).start()
+        lock = global_compiler_lock._lock
+        while lock.acquire(blocking=False):  # until the thread has it
+            lock.release()
+            time.sleep(0.001)
+        if not (pid := os.fork()):
+            print(json.dumps([run(opened()).tolist(), compiled()]), flush=True)
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        os._exit(0)
+        """,
+        softmax, tmp_path,
+    )  # fmt: skip
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
+    assert ready == NEEDED
+
+
 def test_unknown_modes_are_refused(monkeypatch: pytest.MonkeyPatch, softmax: Path) -> None:
     monkeypatch.setenv("TENONNX_JIT", "2")
     with pytest.raises(tenonnx.InvalidArgument, match="TENONNX_JIT is '2'"):
         tenonnx.InferenceSession(softmax)
 
 
-def test_a_kernel_that_is_still_awaited_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("numba")
+def test_a_developers_mode_compiles_what_was_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = runtime.JitKernel("conv.boxes", "suppress")
     runtime.KERNELS.remove(asked)
-    asked.state = runtime.COMPILING  # in the background, which has not come to it
+    asked.state, asked.reason = runtime.NUMPY, runtime.MISSING
     monkeypatch.setenv("TENONNX_JIT", "1")
     asked.request()
     assert asked.run is None
-    monkeypatch.setenv("TENONNX_JIT", "wait")
+    monkeypatch.setenv("TENONNX_JIT", "compile")
     asked.request()
     assert asked.run is not None
+    assert asked.reason == ""
 
 
 def test_without_numba_a_kernel_says_what_to_install(
@@ -322,41 +413,30 @@ def test_without_numba_a_kernel_says_what_to_install(
     assert "pip install 'tenonnx[jit]'" in caplog.text
 
 
+@pytest.mark.parametrize("has_numba", [True, False])
 def test_an_install_without_kernels_says_so_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    has_numba: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("TENONNX_JIT", "1")
-    for module in (runtime, remarks):
-        monkeypatch.setattr(module, "has_numba", lambda: False)
-        monkeypatch.setattr(module, "has_code_objects", lambda: False)
-    monkeypatch.setattr(remarks, "installed", lambda: None)
-    monkeypatch.setattr(remarks, "_warned", [])
+    monkeypatch.setattr(code_object, "SUPPORTED", True)
+    monkeypatch.setattr(remarks, "has_numba", lambda: has_numba)
+    monkeypatch.setattr(runtime, "has_code_objects", lambda: False)
+    remarks.warn_of_missing.cache_clear()
     model = tiny_model("MatMul")
     for _ in range(2):
         tenonnx.InferenceSession(model)
     (record,) = caplog.records
     assert record.levelname == "WARNING"
+    mend = "tenonnx warmup" if has_numba else "pip install 'tenonnx[jit]', then tenonnx warmup"
     assert record.getMessage() == (
-        "no kernels: numpy computes, which takes several times as long; "
-        "pip install 'tenonnx[jit]', or tenonnx where it comes with kernels"
+        "kernels are not compiled for this processor: numpy computes, which takes several times "
+        f"as long; {mend}"
     )
     caplog.clear()
-    monkeypatch.setattr(remarks, "_warned", [])
+    remarks.warn_of_missing.cache_clear()
     monkeypatch.setenv("TENONNX_JIT", "0")  # that is what was asked for
     tenonnx.InferenceSession(model)
     assert not caplog.records
-
-
-def test_some_kernels_that_are_missing_are_counted(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(remarks, "_warned", [])
-    monkeypatch.setattr(remarks, "kernels", lambda: ("kernels for this processor", None))
-    remarks.warn_of_missing(2)
-    assert caplog.messages == [
-        "2 kernels of this model are missing: numpy computes, which takes several times as long; "
-        "pip install 'tenonnx[jit]'"
-    ]
 
 
 @pytest.fixture
@@ -365,12 +445,12 @@ def put_off(monkeypatch: pytest.MonkeyPatch) -> runtime.JitKernel:
     pytest.importorskip("numba")
     if not code_object.SUPPORTED:
         pytest.skip("kernels are loaded by numba here")
-    monkeypatch.setenv("TENONNX_JIT", "wait")
+    monkeypatch.setenv("TENONNX_JIT", "compile")
     monkeypatch.setattr(runtime, "KERNELS", [])
     monkeypatch.setattr(runtime, "REOPENED", set())
     runtime.JitKernel("conv.boxes", "suppress").request()
     runtime.KERNELS.clear()
-    runtime.reopen([runtime.JitKernel("conv.boxes", "suppress")])
+    runtime.reopen({runtime.JitKernel("conv.boxes", "suppress"): True})
     (found,) = runtime.KERNELS
     return found
 
@@ -408,12 +488,17 @@ def test_a_plans_kernel_that_is_damaged_is_left_to_numpy(
     assert f"conv.boxes.suppress stays on numpy: {put_off.file} cannot be loaded" in caplog.text
 
 
-def test_a_plans_kernel_without_a_code_object_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_is_used_with_the_kernels_that_it_was_kept_with(
+    put_off: runtime.JitKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert runtime.reopen({put_off: True}) is None
+    assert runtime.reopen({put_off: False}) == "the kernel conv.boxes.suppress is there now"
     monkeypatch.setattr(runtime, "KERNELS", [])
     monkeypatch.setattr(runtime, "REOPENED", set())
     monkeypatch.setenv("TENONNX_JIT", "0")
-    told = runtime.reopen([runtime.JitKernel("conv.boxes", "suppress")])
-    assert told == "the kernel conv.boxes.suppress does not exist"
+    missing = runtime.JitKernel("conv.boxes", "suppress")
+    assert runtime.reopen({missing: True}) == "the kernel conv.boxes.suppress is missing"
+    assert runtime.reopen({missing: False}) is None
 
 
 @pytest.mark.parametrize("python_ends", [False, True])

@@ -73,7 +73,7 @@ print(json.dumps(ran))
 
 def traced(body: str, shape: list[int], kernels: str) -> dict[str, bool]:
     """The modules that run for a model of one node: whether more of them does than an import."""
-    environment = {**os.environ, "TENONNX_JIT": "wait", "TENONNX_PLUGINS": ""}
+    environment = {**os.environ, "TENONNX_JIT": "compile", "TENONNX_PLUGINS": ""}
     environment["NUMBA_CACHE_DIR"] = kernels
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     for _ in range(2):  # the first one compiles kernels, and keeps what it finds out

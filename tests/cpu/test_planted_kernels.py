@@ -53,7 +53,7 @@ def run(path: Path, folder: Path, compiling: bool = False) -> list[list[str]]:
     """Run the model in a process of its own; return its kernels, warnings and images."""
     paths = os.pathsep.join(filter(None, sys.path))
     mode = {"NUMBA_CACHE_DIR": str(folder), "PYTHONPATH": paths}
-    mode |= {"TENONNX_JIT": "wait" if compiling else "1"}
+    mode |= {"TENONNX_JIT": "compile" if compiling else "1"}
     done = subprocess.run(
         [sys.executable, "-c", CHILD, str(path), str(int(compiling))],
         env=os.environ | mode, capture_output=True, text=True, check=False, timeout=120,

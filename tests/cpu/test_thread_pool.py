@@ -112,7 +112,7 @@ def test_helpers_sleep_when_there_is_nothing_to_do(memory: Any) -> None:
 
 def test_processes_end_while_helpers_watch() -> None:
     code = (
-        "import os, numpy as np; os.environ['TENONNX_JIT'] = 'wait'\n"
+        "import os, numpy as np; os.environ['TENONNX_JIT'] = 'compile'\n"
         "from tenonnx_cpu.norm.norms import SOFTMAX\n"
         "SOFTMAX.request()\n"
         "x = np.ones((512, 64), np.float32)\n"

@@ -45,7 +45,7 @@ EXPANDED = "conv.expanded:fuse_expanded"
 @pytest.fixture(autouse=True)
 def on_kernels(own_cache: None, monkeypatch: pytest.MonkeyPatch) -> None:
     assert own_cache is None  # it says otherwise, before
-    monkeypatch.setenv("TENONNX_JIT", "wait")
+    monkeypatch.setenv("TENONNX_JIT", "compile")
 
 
 def off(name: str) -> list[str]:

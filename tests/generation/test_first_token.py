@@ -55,7 +55,7 @@ def test_a_first_token_needs_no_more_than_it_uses(kernels: str, tmp_path: Path) 
     own = [str(Path(each.__file__ or "").parents[1]) for each in packages]
     environment = {
         **os.environ,
-        "TENONNX_JIT": "wait",
+        "TENONNX_JIT": "compile",
         "TENONNX_PLUGINS": "",
         "NUMBA_CACHE_DIR": kernels,
         "TENONNX_CACHE_DIR": str(tmp_path / "cache"),

@@ -176,7 +176,7 @@ def share_everything() -> None:
 def without_kernels(reference: bool) -> None:
     """Set whether sessions are made, and run, as if there were no kernels."""
     STATE.reference = reference
-    os.environ["TENONNX_JIT"] = "0" if reference else "wait"
+    os.environ["TENONNX_JIT"] = "0" if reference else "compile"
 
 
 def names() -> list[str]:

@@ -24,7 +24,7 @@ def report(program: Program, scenario: str) -> Any:
         program(PROBE, "session", MODEL)
     if scenario == "kernels" and not (has_numba() and code_object.SUPPORTED):
         pytest.skip("there are no kernels here")
-    variables = {"TENONNX_JIT": "wait"} if scenario == "kernels" else {}
+    variables = {"TENONNX_JIT": "compile"} if scenario == "kernels" else {}
     return json.loads(program(PROBE, scenario, MODEL, **variables))
 
 

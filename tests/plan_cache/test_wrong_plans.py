@@ -58,7 +58,7 @@ CHANGES: dict[str, Callable[[Path, pytest.MonkeyPatch], dict[str, Any]]] = {
     ),
     "code": lambda _, patch: another_code(patch),
     "the processor": lambda _, patch: another_machine(patch),
-    "kernels": lambda _, patch: another_compiler(patch),
+    "kernels": lambda _, patch: other_kernels(patch),
 }
 
 
@@ -103,12 +103,12 @@ def another_machine(patch: pytest.MonkeyPatch) -> dict[str, Any]:
     return {}
 
 
-def another_compiler(patch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Have numba where there was none, or none where there was."""
+def other_kernels(patch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Have kernels where there were none, or none where there were."""
     from tenonnx_cpu import provider
 
-    found = provider.has_numba()
-    patch.setattr(provider, "has_numba", lambda: not found)
+    found = provider.has_kernels()
+    patch.setattr(provider, "has_kernels", lambda: not found)
     return {}
 
 

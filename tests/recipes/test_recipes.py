@@ -60,7 +60,7 @@ class Copy:
         for path in (ROOT / "tests").glob("*.py"):
             shutil.copy(path, folder / "tests")
         paths = [str(folder / name) for name in PATHS]
-        self._environment = {**os.environ, "TENONNX_JIT": "wait", "TENONNX_PLUGINS": ""}
+        self._environment = {**os.environ, "TENONNX_JIT": "compile", "TENONNX_PLUGINS": ""}
         self._environment["PYTHONPATH"] = os.pathsep.join([*paths, str(folder)])
 
     def follow(self, recipe: str) -> None:

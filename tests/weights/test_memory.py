@@ -52,7 +52,6 @@ def child(body: str, *arguments: Path | str, tmp_path: Path) -> dict[str, Any]:
         capture_output=True,
         text=True,
         check=False,
-        # A compiler that starts in the background takes memory of its own at any time.
         env={**os.environ, "TENONNX_CACHE_DIR": str(tmp_path / "cache"), "TENONNX_JIT": "0"},
     )
     assert done.returncode == 0, done.stderr

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.cli.arguments import Level
 from tenonnx.cli.output import note
-from tenonnx.cli.timing import clock, timed
+from tenonnx.cli.timing import timed
 from tenonnx.errors import InvalidArgument, NoSuchFile
 from tenonnx.plan_cache.files import files
 from tenonnx.weights.folder import PLANS
@@ -31,10 +31,6 @@ if TYPE_CHECKING:
 def kept_plans() -> list[Path]:
     """Return the files of compiled plans that are kept for later processes, and of captures."""
     return files(PLANS)
-
-
-# Between two looks at whether kernels are compiled.
-POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -160,26 +156,6 @@ def open_session(
     for record in state.plugins.observing():
         note(f"the observer of {record.name} is active: runs take longer")
     return timed(lambda: InferenceSession(model, options, providers or None))
-
-
-def compiling(session: InferenceSession) -> int:
-    """Return how many of a session's kernels are still to be compiled."""
-    return sum(kernel.state == "compiling" for kernel in session.kernels.values())
-
-
-def wait_for_kernels(session: InferenceSession, show: Callable[[str, float], None]) -> float:
-    """Wait until nothing is compiled for a session any more; return the seconds that took.
-
-    Runs that are measured would be disturbed, and would not be what the later ones are.
-    """
-    start, most = clock(), 0
-    while True:
-        left = compiling(session)
-        if not left:
-            return clock() - start
-        most = max(most, left)
-        show(f"compiling {most} kernel{'s' * (most > 1)}", 1 - left / most)
-        time.sleep(POLL_SECONDS)
 
 
 def profiler_of(state: State, session: InferenceSession) -> Profiler:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
 from tenonnx.errors import Fail, InvalidArgument
@@ -189,10 +189,16 @@ def _wordable(content: Any) -> Any:
 
 
 @contextlib.contextmanager
-def progress(total: float | None = None) -> Iterator[Callable[[str, float], None]]:
+def progress(
+    total: float | None = None, *, tells_rest: bool = False
+) -> Iterator[Callable[[str, float], None]]:
     """Show how far something is, on a terminal; elsewhere a line for every new thing.
 
     Yields a function that takes what is being done and how much of ``total`` is done.
+
+    Args:
+        total: All of it; ``None`` if nobody knows.
+        tells_rest: Show how long the rest will take, too, on a terminal.
     """
     if not sys.stderr.isatty():
         said: list[str] = []
@@ -205,7 +211,8 @@ def progress(total: float | None = None) -> Iterator[Callable[[str, float], None
 
         yield tell
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    rest = [TextColumn("left:"), TimeRemainingColumn()] if tells_rest else []
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), *rest)
     err = console(stderr=True)
     # A thread that refreshes would take its time from what is being measured.
     with Progress(*columns, console=err, transient=True, auto_refresh=False) as bar:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tenonnx.cli import arguments
-from tenonnx.cli.opening import Request, compiling, graph_of, open_session
-from tenonnx.cli.output import count, duration, emit_json, lines, progress, say, table
+from tenonnx.cli.opening import Request, graph_of, open_session
+from tenonnx.cli.output import count, duration, emit_json, lines, progress, table
 from tenonnx.cli.state import state_of
 from tenonnx.cli.timing import timed
 
@@ -72,9 +72,6 @@ def run(
     lines("", f"loaded in {duration(load_seconds)}, {_summary(seconds)}", *_placed(session))
     if files:
         lines(f"written to {', '.join(map(str, files))}")
-    if left := compiling(session):
-        missing = count(left, "kernel was", "kernels were")
-        say("hint", f"{missing} not compiled yet; `tenonnx warmup {model}` does it ahead of runs")
 
 
 def _time(

@@ -58,8 +58,6 @@ def refuse(session: Session, requests: Sequence[Any] | None = None) -> None:
         requests: The providers that were asked for; ``None`` for those that it has.
     """
     _refuse_providers(session._providers)
-    if any(kernel.state == "compiling" for kernel in session.kernels.values()):
-        raise NotCacheable("kernels are still being compiled")
     plugins = plugins_of(session._options)
     _refuse_format(session._recipe[0], plugins)
     for record in plugins.observing(session._options.observers):

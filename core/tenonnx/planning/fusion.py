@@ -79,9 +79,6 @@ class Scope:
         """Those that may be taken or are, in an order in which they can run."""
         return self._free
 
-    def enter(self, node: ir.Node) -> None:
-        """Hear that fusions are tried at a node."""
-
     def has(self, node: ir.Node | None) -> bool:
         """Return whether a node can be taken: it is one of these and not in another fusion."""
         return node in self._free and node not in self.taken
@@ -270,7 +267,6 @@ class Fusions(Generic[S]):
             for node, operator in places:
                 if operator not in there or not scope.has(node):
                     continue
-                scope.enter(node)
                 scope.takes = there[operator].takes
                 fused = there[operator].fusion(node, scope)
                 place = None if fused is None else scope.place_of(fused)

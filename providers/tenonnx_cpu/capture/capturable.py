@@ -24,7 +24,7 @@ from tenonnx_cpu.capture.launch import Launch, done, is_fixed, launched
 from tenonnx_cpu.capture.recent import Recent
 from tenonnx_cpu.jit import layout as at
 from tenonnx_cpu.jit.code import code_object
-from tenonnx_cpu.jit.runtime import JitKernel, compiles
+from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import KEPT as SCRATCH_KEPT
 from tenonnx_cpu.jit.scratch import ROOMS, scratch
 from tenonnx_cpu.jit.threads import memory as pool_memory
@@ -142,13 +142,9 @@ def attach(
     """
     if not code_object.SUPPORTED:
         return plain
-    REPLAY.request(works=False)
-    if not COUNTED:
+    REPLAY.request()
+    if not COUNTED or REPLAY.run is None:
         return plain
-    if REPLAY.run is None:
-        from tenonnx_cpu.capture.waiting import Waiting  # before machine code is there
-
-        return Waiting(tracer, plain, wrapped) if compiles() else plain
     cell = Cell((_services(), tracer))
     cell.__wrapped__ = wrapped
     return code_object.builtin("replay", code_object.entry_of(REPLAY.run), cell)
@@ -337,8 +333,6 @@ class _Tracer:
         """Return the results."""
         if lacks_scratch(cell):  # a thread that is new
             return again(cell, inputs)
-        if compiles():  # a better kernel may be on its way
-            return self._step(*inputs)
         key = tuple(map(key_of, inputs))
         # What has a capture already is here because the kernel refuses what is in the inputs.
         if key in cell.keys or not self._recent.are_worth(key):

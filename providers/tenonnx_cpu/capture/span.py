@@ -35,7 +35,6 @@ from tenonnx_cpu.capture.extents import form_of, without_constants
 from tenonnx_cpu.capture.launch import is_fixed
 from tenonnx_cpu.capture.recent import Recent
 from tenonnx_cpu.jit import layout as at
-from tenonnx_cpu.jit.runtime import compiles
 
 if TYPE_CHECKING:
     from tenonnx_cpu.capture.dynamic_run import DynamicRun
@@ -105,7 +104,7 @@ class Tracer:
         return self._call(cell, *inputs)
 
     def _call(self, cell: Cell, *inputs: Any) -> Any:
-        if self._parted or compiles():
+        if self._parted:
             return self.untraced(*inputs)
         key = tuple(map(key_of, inputs))
         if key in cell.keys:  # its kernels refuse what is in the inputs

@@ -65,7 +65,7 @@ def specialize_resize(site: Site, plain: Call) -> Call | None:
         return None
     RESIZE.request()
     if site.dtype(0) != F32 or attributes.get("mode") == "cubic" or attributes.get("antialias"):
-        RESAMPLE.request(works=False)
+        RESAMPLE.request()
     inputs = site.node.inputs
     constants = [site.constant(place) for place in range(1, len(inputs))]
     moves = None

@@ -85,7 +85,7 @@ def request_copies(site: Site) -> None:
     """Have the kernels of ``ordered`` loaded that a node may need."""
     TRANSPOSE.request()
     if site.dtype(0) != F32:
-        APPLY.request(works=False)
+        APPLY.request()
 
 
 def leaves_graph(site: Site) -> bool:

@@ -53,7 +53,7 @@ def specialize_view(site: Site, plain: Call) -> Call:
         return Capturable(functools.partial(_leaving, call, site.threads))
     if site.node.op_type not in JOINS_AXES or not _may_lie_apart(inputs[0]):
         return dynamic(call)
-    TRANSPOSE.request(works=False)
+    TRANSPOSE.request()
     return Capturable(functools.partial(_joined, call, site.threads), call)
 
 

@@ -61,7 +61,7 @@ A kernel in three steps:
        run(x.ravel(), y.ravel(), threads if x.size > ENOUGH else 1)
        return y
 
-   ``run`` is ``None`` until the kernel is compiled, or for ever without numba: numpy's kernel,
+   ``run`` is ``None`` if the kernel is neither installed nor in the cache: numpy's kernel,
    ``plain``, must always do. It takes arguments by position, reads arrays and numbers as they are,
    and knows nothing of types: ``fits`` must. Entering the pool costs 2 to 20 us, so small work
    stays serial.

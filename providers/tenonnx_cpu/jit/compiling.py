@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import importlib
 import os
 from collections.abc import Callable, Iterator
@@ -106,7 +105,7 @@ class Kernel:
         Args:
             name: What its module calls it, if that is not the function's own name.
         """
-        with global_compiler_lock, _frozen():
+        with global_compiler_lock:
             if self._compiled is None:
                 parallel_for.start()
                 name = name or self.function.__name__
@@ -122,7 +121,7 @@ class Kernel:
     def keep(self, name: str) -> None:
         """Compile it into the disk cache, unless it is there, and do not load it."""
         path = code_path(self.function.__code__.co_filename, name)
-        with global_compiler_lock, _frozen():
+        with global_compiler_lock:
             if not os.path.exists(path):
                 self._build(name, path)
 
@@ -151,22 +150,6 @@ class Kernel:
             dispatcher(*(_next(kind, values) for kind in self.signature))
 
         return call
-
-
-@contextlib.contextmanager
-def _frozen() -> Iterator[None]:
-    """Have the garbage collector pass over what there is already, of which compiling makes none.
-
-    It would look at all of numba's objects and the program's whenever numba has made some more.
-    """
-    if gc.get_freeze_count():  # by the program, which knows what for
-        yield
-        return
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 def _next(kind: Type, values: Iterator[Any]) -> Any:

@@ -1,12 +1,13 @@
-"""The JIT kernels, ready or to be compiled. Nothing here imports numba.
+"""The JIT kernels that there are, and the others. Nothing here imports numba.
 
-Kernels in the disk cache are loaded when they are requested, in less than a millisecond each and
-without numba, on systems that have code objects of machine code (``code.code_object``).
-``TENONNX_JIT`` says when others are compiled:
+Kernels that are installed or in the disk cache are loaded when they are requested, in less than a
+millisecond each and without numba, on systems that have code objects of machine code
+(``code.code_object``). In place of any other numpy computes, and ``tenonnx warmup`` compiles it.
+``TENONNX_JIT`` is for developers:
 
-* ``1`` (default): in a background thread; until a kernel is ready, numpy's runs;
-* ``wait``: when they are requested, so that every run uses them;
-* ``0``: never, and none is loaded.
+* ``1`` (default): as said;
+* ``compile``: a missing kernel is compiled where it is requested, which waits for it;
+* ``0``: none is loaded.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import importlib
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from tenonnx.errors import InvalidArgument
 from tenonnx_cpu.jit.code import code_object
@@ -29,21 +30,18 @@ from tenonnx_cpu.jit.code.cpu import NATIVE, installed, target
 from tenonnx_cpu.jit.code.sources import Changed, module_of, source_of
 from tenonnx_cpu.jit.threads import memory as pool_memory
 
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from tenonnx_cpu.jit.background import Background
-
 log = logging.getLogger("tenonnx.jit")
 
-MODES = ("0", "1", "wait")
+COMPILE = "compile"
+MODES = ("0", "1", COMPILE)
 
-PREBUILT, CACHED, COMPILED, COMPILING, NUMPY = (
-    "prebuilt", "cached", "compiled", "compiling", "numpy"
-)  # fmt: skip
+PREBUILT, CACHED, COMPILED, NUMPY = "prebuilt", "cached", "compiled", "numpy"
 """States of a kernel; see ``JitKernel.state``."""
 
 READY = frozenset({PREBUILT, CACHED, COMPILED})
+
+MISSING = "not compiled for this processor"
+"""The reason why numpy computes in place of a kernel that ``tenonnx warmup`` would compile."""
 
 NO_NUMBA = "numba is not installed: pip install 'tenonnx[jit]'"
 
@@ -58,29 +56,10 @@ FILES: dict[tuple[str, str], str] = {}
 of sources and of the machine, which those plans depend on: nobody need digest them again."""
 
 
-class Demand(dict["JitKernel", float]):
-    """The kernels that a session asks for, and how much work each is to do there.
+Requested: TypeAlias = "dict[JitKernel, bool]"
+"""The kernels that a session asked for, and whether each was there."""
 
-    Attributes:
-        node: The node at hand, which asks for them.
-    """
-
-    node: ir.Node | None = None
-
-    def wait_for(self, kernel: JitKernel, *, works: bool) -> None:
-        """Have a kernel compiled before others that are to do less work, as the node at hand is."""
-        if works and self.node is not None:
-            from tenonnx_cpu.work import work_of  # few processes have kernels to compile
-
-            self[kernel] += work_of(self.node)
-        _queue().put(self)
-
-    def waiting(self) -> list[JitKernel]:
-        """Return the kernels that are still to be compiled."""
-        return [kernel for kernel in tuple(self) if kernel.state == COMPILING]
-
-
-ASKING: ContextVar[Demand] = ContextVar("tenonnx_asking", default=Demand())  # noqa: B039 - shared
+ASKING: ContextVar[Requested] = ContextVar("tenonnx_asking", default={})  # noqa: B039 - shared
 """The session whose nodes are being compiled; the default is for kernels without a session."""
 
 
@@ -92,12 +71,12 @@ class JitKernel:
         name: The function in it, decorated with ``compiling.kernel``.
 
     Attributes:
-        run: The compiled function; ``None`` until it is ready, perhaps for ever. That of a kernel
-            whose code object is there and was put off has no value: it is loaded when it is asked
-            for, of the many kernels that a plan names or a model asks for, and few runs call.
-        state: ``prebuilt``, ``cached`` or ``compiled`` if it is ready, by its origin;
-            ``compiling`` if it will be; ``numpy`` if it never will; empty before a request.
-        reason: Why it never will be ready.
+        run: The compiled function; ``None`` if it is not there. That of a kernel whose code object
+            is there and was put off has no value: it is loaded when it is asked for, of the many
+            kernels that a plan names or a model asks for, and few runs call.
+        state: ``prebuilt``, ``cached`` or ``compiled`` if it is ready, by its origin; ``numpy``
+            if it is not; empty before a request.
+        reason: Why it is not ready.
         file: The name of the code object that it was loaded from, if it was.
         is_put_off: Whether it is to be loaded when ``run`` is asked for.
     """
@@ -127,16 +106,18 @@ class JitKernel:
             self.fail(f"{self.file} cannot be loaded")
         return self.run
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the kernel is there."""
+        return self.state in READY
+
     def put_off(self) -> None:
-        """Ask for the kernel, and if its code object is there loads it when it is called."""
-        ASKING.get().setdefault(self, 0.0)
-        if self.is_put_off or self.state in READY:
-            return
-        if jit_mode() != "0" and has_code_objects():
+        """Ask for the kernel, and if its code object is there load it when it is called."""
+        if not self.is_ready and jit_mode() != "0" and has_code_objects():
             for path in self._places():
                 if os.path.exists(path):
                     self._put_off(path)
-                    return
+                    break
         self.request()
 
     def _put_off(self, path: str) -> None:
@@ -144,32 +125,26 @@ class JitKernel:
         self.is_put_off = True
         del self.run
 
-    def request(self, *, works: bool = True) -> None:
-        """Have the kernel compiled or loaded, now or in the background, as ``TENONNX_JIT`` says.
+    def request(self) -> None:
+        """Load the kernel, or compile it if ``TENONNX_JIT`` says so; note whether it is there."""
+        if not self.is_put_off and self.run is None:
+            self._find()
+        ASKING.get()[self] = self.is_ready
 
-        Args:
-            works: Whether it is to do the work of the node at hand.
-        """
-        demand = ASKING.get()
-        demand.setdefault(self, 0.0)
-        if self.is_put_off or self.run is not None:
-            return
+    def _find(self) -> None:
         mode = jit_mode()
-        if mode == "0" or (self.state and mode != "wait"):
-            if self.state == COMPILING:
-                demand.wait_for(self, works=works)
+        if mode == "0" or (self.state and mode != COMPILE):
             return
-        # Whatever it is that prevents it, compiling finds it, too, and says so.
-        with contextlib.suppress(Changed):
+        try:
             if self._is_installed() or self.load():
                 return
-        if not has_numba():
-            self.state, self.reason = NUMPY, NO_NUMBA
-        elif mode == "wait":
+        except Changed as changed:
+            self.fail(changed)
+            return
+        if mode == COMPILE and has_numba():
             self.compile()
         else:
-            self.state = COMPILING
-            demand.wait_for(self, works=works)
+            self.state, self.reason = NUMPY, MISSING
 
     def _is_installed(self) -> bool:
         """Put the kernel off if its code object came with this package, as whole as that is."""
@@ -193,17 +168,13 @@ class JitKernel:
             yield from (os.path.join(folder, file) for folder in folders if folder)
         yield self.path()
 
-    def load(self, *, compiled: bool = False) -> bool:
-        """Load the kernel if its code object is there, which needs no numba.
-
-        Args:
-            compiled: It has just been compiled for this process.
-        """
+    def load(self) -> bool:
+        """Load the kernel if its code object is there, which needs no numba."""
         if not self.is_put_off and self.run is not None:
             return True
-        return has_code_objects() and self._load(compiled=compiled)
+        return has_code_objects() and self._load()
 
-    def _load(self, *, compiled: bool = False) -> bool:
+    def _load(self) -> bool:
         for path in self._places():
             if (found := code_object.find(path, [code_object.ENTRY])) is not None:
                 break
@@ -212,15 +183,13 @@ class JitKernel:
         if code_object.origin(pool_memory.FIND):
             pool_memory.start()
         self._found_at(path)
-        if compiled:
-            self.state = COMPILED
         self.run = code_object.builtin(self.name, found[code_object.ENTRY])
         self.is_put_off = False
         return True
 
     def _found_at(self, path: str) -> None:
         folder, self.file = os.path.split(path)
-        self.state = PREBUILT if folder == installed() else CACHED
+        self.state, self.reason = PREBUILT if folder == installed() else CACHED, ""
 
     def compile(self) -> None:
         """Load the kernel from the disk cache, or compile it; a failure is logged, not raised."""
@@ -244,13 +213,14 @@ class JitKernel:
 
     def _compile(self) -> None:
         if _forked:
-            from tenonnx_cpu.jit.background import compile_beside
-
-            compile_beside(self)
+            if error := _compile_ahead([str(self)], lambda *_: None).get(str(self)):
+                raise RuntimeError(error)
+            if not self.load():
+                raise OSError("what a process has compiled is not there")
             return
         module = importlib.import_module(module_of(self.module))
         self.run = module.__dict__[self.name].compile(self.name)
-        self.state = COMPILED
+        self.state, self.reason = COMPILED, ""
 
     def fail(self, reason: object) -> None:
         """Leave what the kernel is for to numpy, and says so."""
@@ -273,15 +243,18 @@ def handle(module: str, name: str, file: str = "") -> JitKernel:
     return next(same, None) or JitKernel(module, name)
 
 
-def reopen(kernels: Iterable[JitKernel]) -> str | None:
-    """Ask for kernels again that a plan was kept with; return why it cannot be used."""
-    wanted = {(each.module, each.name) for each in kernels}
+def reopen(requested: Mapping[JitKernel, bool]) -> str | None:
+    """Ask for kernels again that a plan was kept with; return why it cannot be used.
+
+    Args:
+        requested: Them, and whether each was there.
+    """
+    wanted = {(each.module, each.name) for each, was_ready in requested.items() if was_ready}
     REOPENED.update(wanted)
-    for each in tuple(KERNELS):
-        if (each.module, each.name) in wanted:
-            each.put_off()
-            if each.state not in READY:
-                return f"the kernel {each} does not exist"
+    for each, was_ready in requested.items():
+        each.put_off()
+        if each.is_ready != was_ready:
+            return f"the kernel {each} {'is there now' if each.is_ready else 'is missing'}"
     return None
 
 
@@ -298,13 +271,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def _queue() -> Background:
-    """Return what compiles in the background, which few processes need."""
-    from tenonnx_cpu.jit.background import QUEUE
-
-    return QUEUE
-
-
 def jit_mode() -> str:
     """Return ``TENONNX_JIT``.
 
@@ -318,8 +284,9 @@ def jit_mode() -> str:
 
 
 def has_kernels() -> bool:
-    """Return whether there are kernels at all: to be compiled, or compiled, and not refused."""
-    return jit_mode() != "0" and (has_numba() or has_code_objects())
+    """Return whether there may be kernels: compiled ones, or those to be compiled here."""
+    mode = jit_mode()
+    return mode != "0" and (has_code_objects() or (mode == COMPILE and has_numba()))
 
 
 @functools.cache
@@ -334,12 +301,6 @@ def has_numba() -> bool:
     return find_spec("numba") is not None
 
 
-def compiles() -> bool:
-    """Return whether kernels are being compiled in the background."""
-    background = sys.modules.get("tenonnx_cpu.jit.background")
-    return background is not None and background.QUEUE.is_busy
-
-
 def warm_up(tell: Callable[[str, float], None], *, everything: bool) -> dict[str, bool]:
     """Compile kernels now, so that the disk cache has them.
 
@@ -350,9 +311,8 @@ def warm_up(tell: Callable[[str, float], None], *, everything: bool) -> dict[str
     Returns:
         For every kernel by name, whether it is compiled; nothing if none ever is.
     """
-    if not has_kernels():
+    if jit_mode() == "0" or not (has_numba() or has_code_objects()):
         return {}
-    _queue().empty()
     chosen = [kernel for kernel in KERNELS if everything or kernel.state]
     with contextlib.suppress(Changed):
         _compile_ahead([str(kernel) for kernel in chosen if not kernel.load()], tell)
@@ -362,14 +322,17 @@ def warm_up(tell: Callable[[str, float], None], *, everything: bool) -> dict[str
     return {str(kernel): kernel.run is not None for kernel in chosen}
 
 
-def _compile_ahead(kernels: Sequence[str], tell: Callable[[str, float], None]) -> None:
-    """Compile kernels into the cache in worker processes; what they cannot is left to this one."""
-    if kernels and code_object.SUPPORTED and has_numba():
-        from pathlib import Path
+def _compile_ahead(kernels: Sequence[str], tell: Callable[[str, float], None]) -> Mapping[str, str]:
+    """Compile kernels into the cache in worker processes; return errors of what they could not."""
+    if not kernels or not code_object.SUPPORTED or not has_numba():
+        return {}
+    from pathlib import Path
 
-        from tenonnx_cpu.jit.code.ahead import compile_ahead
-        from tenonnx_cpu.jit.code.child import Died
+    from tenonnx_cpu.jit.code.ahead import compile_ahead
+    from tenonnx_cpu.jit.code.child import Died
 
-        kind = chosen.kind if (chosen := target()) else NATIVE
-        with contextlib.suppress(Died, OSError):
-            compile_ahead(kind, Path(cache_folder()), tell, kernels)
+    kind = chosen.kind if (chosen := target()) else NATIVE
+    try:
+        return compile_ahead(kind, Path(cache_folder()), tell, kernels)
+    except (Died, OSError) as error:
+        return dict.fromkeys(kernels, str(error))

@@ -71,7 +71,7 @@ def reduction(site: Site, plain: Call) -> Callable[..., Any] | None:
     signs = {axis < 0 for axis in places}
     apart = len(set(places)) == len(places) and len(signs) < 2  # 0 and -2 may be one axis
     REDUCE.request()
-    FOLD.request(works=False)
+    FOLD.request()
     keeps = bool(site.attribute("keepdims", 1))
     return ReductionCall(operator, axes, keeps, apart, site.threads, plain)
 

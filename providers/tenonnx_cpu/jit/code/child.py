@@ -26,7 +26,7 @@ class Died(RuntimeError):
 class Child:
     """That process, which is started when it is first asked, and anew once it has ended.
 
-    One thread asks and closes; any may kill it. Its pipes have no buffers that a fork might copy.
+    One thread asks and closes.
 
     Args:
         start: Starts it, with pipes to its standard input and from its standard output.
@@ -81,17 +81,3 @@ class Child:
         except subprocess.TimeoutExpired:
             process.kill()
             return process.wait()
-
-    def signal(self, number: int) -> None:
-        """Send the process a signal, if there is one: killed, it lets ``ask`` raise ``Died``."""
-        if (process := self._process) is not None:
-            process.send_signal(number)
-
-    def forget(self) -> None:
-        """Leave the process to the parent, in a child that was forked."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.returncode = 0  # it is not this one's to wait for
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()

@@ -136,7 +136,7 @@ def target() -> Target | None:
     found = parse(asked)
     if lacking := lacks(found):
         log.warning(
-            "this processor is not %s (it lacks %s): kernels are compiled for this processor",
+            "this processor is not %s (it lacks %s): kernels are those for this processor",
             asked,
             ", ".join(lacking),
         )

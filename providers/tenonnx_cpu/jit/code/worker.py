@@ -1,7 +1,6 @@
 """A process that compiles what it is asked for: ``python -m tenonnx_cpu.jit.code.worker KIND``.
 
-It reads a line of JSON for each thing to do and writes one when that is done; see ``ahead``. One
-that compiles for a program while that runs is started otherwise (``jit.compiler_process``).
+It reads a line of JSON for each thing to do and writes one when that is done; see ``ahead``.
 """
 
 from __future__ import annotations
@@ -14,37 +13,20 @@ import json
 import os
 import signal
 import sys
-import time
-from pathlib import Path
 from typing import Any
 
 from tenonnx_cpu.jit.code.cpu import compile_for
 
 PR_SET_PDEATHSIG = 1
 
-UNKEPT = "unkept"
-"""The answer for a kernel that no folder keeps."""
-
 YOUNG = 300_000
 """New objects after which garbage is looked for among them."""
-
-DRAFT_SECONDS = 3600
-"""After which a file that is still being written is one that nobody goes on with."""
 
 
 def main() -> None:
     """Compile for a target CPU, and load nothing."""
     _end_with_starter()
     compile_for(sys.argv[1])
-    _serve()
-
-
-def beside(program: int) -> None:
-    """Compile for a program that runs, by its process; end when that does."""
-    _end_with_starter()
-    if os.getppid() != program:  # it ended before that
-        return
-    _sweep_drafts()
     _serve()
 
 
@@ -76,11 +58,7 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
     if "kernels" in asked:
         return _list(asked["kernels"])
     try:
-        if "ready" in asked:
-            _module("compiling")
-        elif "code object" in asked:
-            return {"error": "" if _is_kept(asked["code object"]) else UNKEPT}
-        elif "shared" in asked:
+        if "shared" in asked:
             _keep_shared(asked["shared"])
         else:
             _keep_kernel(asked["kernel"])
@@ -123,28 +101,6 @@ def _keep_shared(name: str) -> None:
     _module(name)
     shared.promise()
     shared.keep(source_of(name))
-
-
-def _is_kept(name: str) -> bool:
-    """Compile a kernel and what it shares, unless that is there and whole; return if it is kept."""
-    from tenonnx_cpu.jit.code.cache import code_path
-    from tenonnx_cpu.jit.code.sources import source_of
-
-    module, _, own = name.rpartition(".")
-    getattr(_module(module), own).compile(own)
-    return os.path.exists(code_path(source_of(module), own))
-
-
-def _sweep_drafts() -> None:
-    """Delete what processes that were killed left half written."""
-    from tenonnx_cpu.jit.code.cache import cache_folder
-
-    with contextlib.suppress(OSError):
-        for entry in os.scandir(cache_folder()):
-            _, _, end = entry.name.rpartition(".")
-            is_draft = len(end) == 16 and set(end) <= set("0123456789abcdef")
-            if is_draft and time.time() - entry.stat().st_mtime > DRAFT_SECONDS:
-                Path(entry.path).unlink()
 
 
 if __name__ == "__main__":

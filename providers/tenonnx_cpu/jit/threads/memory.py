@@ -43,7 +43,6 @@ WINDOWS = sys.platform == "win32"
 
 _lock = threading.RLock()  # a signal's handler may load kernels, too
 _memory: Any = None
-_left = 0
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
@@ -73,7 +72,7 @@ def _begin() -> Any:
     begin = time.perf_counter()
     rest(TRIED)
     speed = TRIED / max(1e-6, time.perf_counter() - begin)
-    memory[SIZE] = _helpers()
+    memory[SIZE] = max(1, min(threading_config.most_threads(), available_cores())) - 1
 
     def watch(seconds: float) -> None:
         memory[SPINS] = int(seconds * speed)
@@ -86,19 +85,6 @@ def _begin() -> Any:
 
         interrupts.start(memory, functools.partial(_function(WAKE), 0))
     return memory
-
-
-def leave(cores: int) -> None:
-    """Leave so many cores to what somebody else does, from the next loop on."""
-    global _left
-    with _lock:
-        _left = cores
-        if _memory is not None:
-            _memory[SIZE] = _helpers()
-
-
-def _helpers() -> int:
-    return max(1, min(threading_config.most_threads(), available_cores() - _left)) - 1
 
 
 def _after_fork(memory: Any) -> None:
