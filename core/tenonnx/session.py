@@ -269,13 +269,16 @@ class InferenceSession(Session):
 
         there = device_inputs(input_dict_ort_values)
         targets = homes_of(self._plan.program, self._signature.outputs, there)
+        named = self._signature.positions(output_names) if output_names else None
+        positions: Sequence[int] = range(len(targets)) if named is None else named
         if there and run_options is None and not self._watched():
-            outputs = self._run_on_devices(input_dict_ort_values, there, targets)
-            made = list(map(OrtValue, outputs, targets))
-            positions = self._signature.positions(output_names) if output_names else None
-            return OrtValueVector(made if positions is None else [made[i] for i in positions])
-        outputs = self.run(output_names, input_dict_ort_values, run_options)
-        return OrtValueVector(map(OrtValue, outputs))
+            found = self._run_on_devices(input_dict_ort_values, there, targets)
+            made = [OrtValue(found[i], targets[i]) for i in positions]
+        else:
+            found = self.run(output_names, input_dict_ort_values, run_options)
+            pairs = zip(positions, found, strict=True)
+            made = [OrtValue(targets[i].upload(each), targets[i]) for i, each in pairs]
+        return OrtValueVector(made)
 
     def run_with_ortvaluevector(
         self,

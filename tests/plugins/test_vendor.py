@@ -150,8 +150,8 @@ def test_values_on_the_device(vec: ModuleType) -> None:
     )  # fmt: skip
     value.update_inplace(X + 1)
     np.testing.assert_array_equal(value.numpy(), X + 1)
-    for names in (None, ["z", "y"]):
-        made = session.run_with_ort_values(names, {"x": value})
+    for names, options in ((None, None), (["z", "y"], None), (["z"], tenonnx.RunOptions())):
+        made = session.run_with_ort_values(names, {"x": value}, options)
         assert {each.device_name() for each in made} == {NAME}
         expected = session.run(names, {"x": X + 1})
         for found, right in zip(made, expected, strict=True):

@@ -20,8 +20,7 @@ from tenonnx.memory import keep_room
 from tenonnx.weights.trusted import OPEN_FLAGS
 
 if TYPE_CHECKING:
-    from tenonnx.weights.storage import Kind, NDArray
-    from tenonnx.weights.weight import Weight
+    from tenonnx.weights.storage import Kind, NDArray, Storage
 
 LEAST_FORGOTTEN_BYTES = 64 * 1024
 """Bytes of a weight from which on its pages need not stay resident once they are copied."""
@@ -202,15 +201,21 @@ def _address(buffer: mmap.mmap) -> int:
     return int(np.frombuffer(buffer, np.uint8, 1).__array_interface__["data"][0])
 
 
-def copy_into(weight: Weight, target: NDArray) -> None:
-    """Copy; what is large in pieces, so that the source's pages need not all be resident."""
-    source = weight.array
-    if weight.strides is not None or source.nbytes < LEAST_FORGOTTEN_BYTES:
+def copy_into(source: NDArray, storage: Storage, offset: int, target: NDArray) -> None:
+    """Copy; what is large in pieces, so that the source's pages need not all be resident.
+
+    Args:
+        source: An array that lies in a storage.
+        storage: The storage.
+        offset: Where the array begins in it, in bytes.
+        target: An array of the same shape and dtype.
+    """
+    if not source.flags.c_contiguous or source.nbytes < LEAST_FORGOTTEN_BYTES:
         np.copyto(target, source)
         return
     source, target = (array.reshape(-1).view(np.uint8) for array in (source, target))
     for start in range(0, source.size, COPY_BYTES):
         piece = slice(start, start + COPY_BYTES)
         target[piece] = source[piece]
-        if isinstance(weight.storage, Mapping):
-            weight.storage.forget(weight.offset + start, weight.offset + start + COPY_BYTES)
+        if isinstance(storage, Mapping):
+            storage.forget(offset + start, offset + start + COPY_BYTES)

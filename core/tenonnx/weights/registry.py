@@ -255,9 +255,8 @@ class WeightRegistry:
         if weight.is_aligned:
             return weight
         key = f"aligned:{weight.name_for_others()}"
-        return self.materialize(
-            key, weight._dtype, weight.shape, functools.partial(copy_into, weight)
-        )
+        fill = functools.partial(copy_into, weight.array, weight.storage, weight.offset)
+        return self.materialize(key, weight._dtype, weight.shape, fill)
 
     def attach(self, holder: object, name: str, weights: Iterable[Weight] | None = None) -> None:
         """Note for the report that an object uses some weights; keep neither alive.
