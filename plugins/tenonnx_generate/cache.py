@@ -17,8 +17,8 @@ from tenonnx.provider import HOST, Device
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
+# Linux's ``MAP_NORESERVE``, which Python names from 3.13 on.
 NO_RESERVE = 0x4000
-"""Linux's ``MAP_NORESERVE``, which Python names from 3.13 on."""
 
 
 def reserve(shape: Sequence[int], dtype: np.dtype[Any], device: Device = HOST) -> Any:

@@ -9,8 +9,8 @@ from typing import Any
 from tenonnx_generate.errors import Refused
 from tenonnx_generate.files import needed
 
+# Characters that a template may make.
 LONGEST_PROMPT = 64 << 20
-"""Characters that a template may make."""
 
 
 def apply_template(template: str, values: dict[str, Any]) -> str:

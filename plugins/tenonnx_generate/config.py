@@ -12,6 +12,7 @@ from tenonnx_generate.files import CONFIG_LIMIT, parse_object, read_text
 
 NAME = "genai_config.json"
 
+# Providers by the short names that ``provider_options`` has, in small letters.
 PROVIDERS = {
     "coreml": "CoreMLExecutionProvider",
     "cpu": "CPUExecutionProvider",
@@ -23,7 +24,6 @@ PROVIDERS = {
     "rocm": "ROCMExecutionProvider",
     "webgpu": "WebGpuExecutionProvider",
 }
-"""Providers by the short names that ``provider_options`` has, in small letters."""
 
 
 class Config:

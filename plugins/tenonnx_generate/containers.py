@@ -16,8 +16,8 @@ NDArray = np.ndarray[Any, np.dtype[Any]]
 MOST_CHUNKS = 256
 MOST_WIDTH = 4
 
+# Frames that are decoded at once where they are skipped.
 BLOCK = 1 << 16
-"""Frames that are decoded at once where they are skipped."""
 
 
 class Container(Protocol):

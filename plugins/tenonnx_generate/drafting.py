@@ -19,8 +19,8 @@ from tenonnx_generate.speculation import Statistics
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
+# Tokens that a draft model runs at once.
 CHUNK = 1024
-"""Tokens that a draft model runs at once."""
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ NDArray = np.ndarray[Any, np.dtype[Any]]
 Distribution = tuple[NDArray, NDArray]
 """Tokens in ascending order, and the chance of each; chances add up to 1."""
 
+# Columns that the chances are added up in: a draw finds a column, then a token of it.
 COLUMNS = 1024
-"""Columns that the chances are added up in: a draw finds a column, then a token of it."""
 
+# Columns for each of the likeliest tokens that are looked for.
 COLUMNS_PER_CHOSEN = 8
-"""Columns for each of the likeliest tokens that are looked for."""
 
 LEAST_TEMPERATURE = float(np.finfo(np.float32).tiny)
 

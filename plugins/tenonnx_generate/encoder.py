@@ -26,16 +26,16 @@ OUTPUTS = {
     "cross_present_key_names": "present_key_cross_%d",
     "cross_present_value_names": "present_value_cross_%d",
 }
+# Names of the decoder's inputs that come from the encoder; ``%d`` is the layer.
 FED = {
     "encoder_hidden_states": "encoder_hidden_states",
     "encoder_attention_mask": "encoder_attention_mask",
     "cross_past_key_names": "past_key_cross_%d",
     "cross_past_value_names": "past_value_cross_%d",
 }
-"""Names of the decoder's inputs that come from the encoder; ``%d`` is the layer."""
 
+# Tokens of a text that an encoder takes, at most.
 MOST_SOURCE = 1 << 20
-"""Tokens of a text that an encoder takes, at most."""
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from typing import Any
 
 from tenonnx_generate.errors import Missing, NotInstalled, Refused
 
+# Bytes of a configuration or a chat template.
 CONFIG_LIMIT = 4 << 20
-"""Bytes of a configuration or a chat template."""
 
+# Bytes of a tokenizer: the largest published one has 34 MB.
 TOKENIZER_LIMIT = 256 << 20
-"""Bytes of a tokenizer: the largest published one has 34 MB."""
 
 EXTRA = "pip install 'tenonnx[generate]'"
 

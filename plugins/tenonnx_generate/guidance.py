@@ -20,18 +20,18 @@ from tenonnx_generate.search import NEVER
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
+# Kinds of guidance, and what the library makes grammars of them by.
 KINDS = {
     "json_schema": "grammar_from_json_schema",
     "lark_grammar": "grammar_from_lark",
     "regex": "grammar_from_regex",
 }
-"""Kinds of guidance, and what the library makes grammars of them by."""
 
+# Tokens are taken one by one if at most one of so many may come.
 FEW = 16
-"""Tokens are taken one by one if at most one of so many may come."""
 
+# Sets of tokens that are kept: a text comes to the same ones again.
 KEPT = 64
-"""Sets of tokens that are kept: a text comes to the same ones again."""
 
 GRAMMARS, KEPT_LENGTH = 16, 1 << 16
 """Grammars of a model that are kept, and how many characters each may have."""

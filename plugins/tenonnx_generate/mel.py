@@ -10,14 +10,14 @@ import numpy as np
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
+# Samples a second that all models of speech here are trained with.
 RATE = 16_000
-"""Samples a second that all models of speech here are trained with."""
 
+# The least power whose logarithm is taken.
 FLOOR = 1e-10
-"""The least power whose logarithm is taken."""
 
+# Powers of ten below the loudest that count: what is softer is raised to that.
 DEPTH = 8.0
-"""Powers of ten below the loudest that count: what is softer is raised to that."""
 
 
 @dataclass(frozen=True)

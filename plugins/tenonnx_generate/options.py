@@ -36,6 +36,8 @@ MOST_ROWS = 1024
 MOST_DRAFTED = 16
 LEAST_PATTERN = 2
 
+# Search options by name, as onnxruntime-genai has them; ``frequency_penalty``, ``min_p`` and
+# ``presence_penalty`` are vLLM's.
 OPTIONS = {
     "batch_size": Option(1, 1, MOST_ROWS),
     "chunk_size": Option(0, 0, 1 << 27),
@@ -58,10 +60,9 @@ OPTIONS = {
     "top_k": Option(50, 0, 1 << 27),
     "top_p": Option(1.0, 0.0, 1.0),
 }
-"""Search options by name, as onnxruntime-genai has them; ``frequency_penalty``, ``min_p`` and
-``presence_penalty`` are vLLM's."""
 
 
+# Options of drafting by name, as onnxruntime-genai has them.
 SPECULATIVE = {
     "cooldown": Option(False),
     "max_draft_tokens": Option(4, 1, MOST_DRAFTED),
@@ -69,7 +70,6 @@ SPECULATIVE = {
     "ngram_chained_lookup": Option(False),
     "ngram_size": Option(0, 0, 16),
 }
-"""Options of drafting by name, as onnxruntime-genai has them."""
 
 
 def checked_option(

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
+# The file that says how features are made, unless the configuration names another.
 CONFIG = "audio_processor_config.json"
-"""The file that says how features are made, unless the configuration names another."""
 
+# Attributes of its operations, and what they are here.
 READS = {"n_mel": "bands", "n_fft": "window", "hop_length": "hop", "chunk_size": "seconds"}
-"""Attributes of its operations, and what they are here."""
 
 MOST_BANDS, MOST_WINDOW, MOST_PIECE = 512, 4096, 120
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
 
+# Logits of a prompt's tokens that are there at once, where their chances are asked for.
 MAX_LOGITS = 1 << 23
-"""Logits of a prompt's tokens that are there at once, where their chances are asked for."""
 
 
 class Turn:

@@ -11,17 +11,17 @@ import numpy as np
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
+# Zeros of the filter on each side: more of them cut off more sharply.
 CROSSINGS = 32
-"""Zeros of the filter on each side: more of them cut off more sharply."""
 
+# The frequency of which half is left, as a part of half the lower rate.
 CUTOFF = 0.94
-"""The frequency of which half is left, as a part of half the lower rate."""
 
+# Places between two of them at which the filter is known; between these it is straight.
 DENSITY = 1024
-"""Places between two of them at which the filter is known; between these it is straight."""
 
+# Of Kaiser's window: others are kept 90 dB below it.
 BETA = 9.0
-"""Of Kaiser's window: others are kept 90 dB below it."""
 
 
 def resampled(

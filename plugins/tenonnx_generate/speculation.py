@@ -7,8 +7,8 @@ from typing import Any
 
 from tenonnx_generate.options import MOST_DRAFTED
 
+# Rounds in a row without an accepted token before ``cooldown`` leaves one out.
 COLD = 3
-"""Rounds in a row without an accepted token before ``cooldown`` leaves one out."""
 
 HALF = 0.5
 

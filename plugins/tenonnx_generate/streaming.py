@@ -5,14 +5,14 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 
+# The character that stands for bytes that are no character, or not yet.
 REPLACEMENT = "\ufffd"
-"""The character that stands for bytes that are no character, or not yet."""
 
+# Bytes that a character may have and still lack one: each may be a token's, and look like that.
 UNFINISHED = 3
-"""Bytes that a character may have and still lack one: each may be a token's, and look like that."""
 
+# Tokens after which bytes that are no character are none for good.
 MOST_HELD = 256
-"""Tokens after which bytes that are no character are none for good."""
 
 
 class TokenizerStream:

@@ -10,8 +10,8 @@ from typing import Any
 from tenonnx_generate.errors import Refused
 from tenonnx_generate.files import CONFIG_LIMIT, parse_object, read_text
 
+# The file in which transformers keeps how a model generates, in the same folder.
 NAME = "generation_config.json"
-"""The file in which transformers keeps how a model generates, in the same folder."""
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,14 @@ import numpy as np
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
+# Element types of caches and adapters, by onnxruntime's names.
 FLOATS = {"tensor(bfloat16)": "", "tensor(float)": "float32", "tensor(float16)": "float16"}
-"""Element types of caches and adapters, by onnxruntime's names."""
 
+# Element types of ids, masks and positions.
 IDS: dict[str, np.dtype[Any]] = {
     "tensor(int32)": np.dtype(np.int32),
     "tensor(int64)": np.dtype(np.int64),
 }
-"""Element types of ids, masks and positions."""
 
 
 def float_type(name: str) -> np.dtype[Any]:

@@ -26,8 +26,8 @@ START, TRANSCRIBE, PLAIN = "<|startoftranscript|>", "<|transcribe|>", "<|notimes
 """Whisper's tokens: what begins every prompt, what asks for the language spoken, and for text
 without times."""
 
+# Begins a text that was said before.
 BEFORE = "<|startofprev|>"
-"""Begins a text that was said before."""
 
 LANGUAGE = re.compile(r"<\|[a-z]{2,3}\|>")
 MOST_LANGUAGES = 256

@@ -20,8 +20,8 @@ from tenonnx_serve.errors import Forbidden, Unauthorized
 TOKEN_VARIABLE = "TENONNX_SERVE_TOKEN"
 CONTROL_VARIABLE = "TENONNX_SERVE_CONTROL_TOKEN"
 
+# Paths that need no token: orchestrators' probes send none, and a form brings it.
 OPEN: Final = frozenset({"/v2/health/live", "/v2/health/ready", login.PATH})
-"""Paths that need no token: orchestrators' probes send none, and a form brings it."""
 
 OPEN_CALLS: Final = frozenset(
     f"/{service}/{call}"

@@ -22,8 +22,8 @@ from tenonnx_serve.channel import ChannelClosed
 
 logger = logging.getLogger("tenonnx.serve")
 
+# Seconds that a worker may take to commit before it is killed.
 COMMIT_SECONDS = 10.0
-"""Seconds that a worker may take to commit before it is killed."""
 
 
 class Member(Protocol):

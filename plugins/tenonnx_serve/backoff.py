@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+# The longest delay, in seconds.
 LONGEST = 30.0
-"""The longest delay, in seconds."""
 
+# Seconds of service after which a death counts as a first one.
 STEADY = 5.0
-"""Seconds of service after which a death counts as a first one."""
 
 
 class Backoff:

@@ -14,11 +14,11 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Headers = dict[bytes, bytes]
 
+# zlib's window bits for each encoding; 47 detects zlib's and gzip's headers.
 WINDOWS = {b"gzip": 31, b"deflate": 47}
-"""zlib's window bits for each encoding; 47 detects zlib's and gzip's headers."""
 
+# Bytes from which on an answer is compressed.
 WORTH = 1024
-"""Bytes from which on an answer is compressed."""
 
 
 class Room:

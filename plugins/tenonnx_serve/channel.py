@@ -24,8 +24,8 @@ logger = logging.getLogger("tenonnx.serve")
 
 Handler = Callable[..., Awaitable[Any]]
 
+# The largest frame in bytes; a client's parameters to load a model are far smaller.
 MAX_FRAME = 64 << 20
-"""The largest frame in bytes; a client's parameters to load a model are far smaller."""
 
 
 class ChannelClosed(ConnectionError):

@@ -29,19 +29,19 @@ LARGEST_FILE: Final = 1 << 20
 PLATFORMS: Final = ("", "onnxruntime_onnx", "tenonnx_onnx")
 BACKENDS: Final = ("", "onnxruntime", "tenonnx")
 
+# Fields that change the meaning of a request.
 REFUSED: Final = (
     *("sequence_batching", "ensemble_scheduling", "batch_input", "batch_output"),
     *("model_operations", "model_repository_agents"),
 )
-"""Fields that change the meaning of a request."""
 
+# The parameter of a language model's configuration that goes before ``--rows``.
 ROWS: Final = "rows"
-"""The parameter of a language model's configuration that goes before ``--rows``."""
 
 MOST_ROWS: Final = 1024
 
+# The optimization level for each of Triton's numbers.
 LEVELS_OF_TRITON: Final = {-1: "basic", 1: "extended", 2: "all"}
-"""The optimization level for each of Triton's numbers."""
 
 
 def read(path: Path) -> ModelConfig:

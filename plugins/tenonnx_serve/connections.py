@@ -14,26 +14,26 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from tenonnx_serve.core import LARGE
 from tenonnx_serve.lingering import LingeringTransport
 
+# The largest request line with its headers, in bytes.
 MAX_HEAD = 64 << 10
-"""The largest request line with its headers, in bytes."""
 
+# The most headers of a request, with trailers.
 MAX_HEADERS = 256
-"""The most headers of a request, with trailers."""
 
+# Seconds in which a head has to come, from its first byte.
 HEAD_SECONDS = 20.0
-"""Seconds in which a head has to come, from its first byte."""
 
+# Seconds to wait for the rest of a request that may be answered at once: many clients send head
+# and body in two pieces.
 HOLD_SECONDS = 0.02
-"""Seconds to wait for the rest of a request that may be answered at once: many clients send head
-and body in two pieces."""
 
 
+# Seconds that a client which sends no more may wait for its answer.
 HALF_CLOSED_SECONDS = 2.0
-"""Seconds that a client which sends no more may wait for its answer."""
 
+# Seconds that an idle connection stays open after the server was told to stop: the client may
+# have sent a request meanwhile.
 IDLE_SECONDS_WHILE_DRAINING = 1.0
-"""Seconds that an idle connection stays open after the server was told to stop: the client may have
-sent a request meanwhile."""
 
 
 class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees no uvicorn

@@ -30,8 +30,8 @@ log = logging.getLogger("tenonnx.serve")
 
 T = TypeVar("T")
 
+# Bytes of a request or an answer from which on a thread decodes or encodes it.
 LARGE = 1 << 18
-"""Bytes of a request or an answer from which on a thread decodes or encodes it."""
 
 Observer = Callable[["Model | LanguageModel", Spent | None, int], None]
 """Called after every request with the model, the times of its stages (``None`` if it failed), and

@@ -10,16 +10,16 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any, Final
 
+# Upper bounds of the durations' histogram; the last bucket has no bound.
 SECONDS: Final = (
     0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 )  # fmt: skip
-"""Upper bounds of the durations' histogram; the last bucket has no bound."""
 
+# Upper bounds of the histogram of batch sizes.
 ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-"""Upper bounds of the histogram of batch sizes."""
 
+# The stages of a request; the first is all of it.
 STAGES: Final = ("request", "decode", "queue", "compute", "encode")
-"""The stages of a request; the first is all of it."""
 
 
 def add(total: dict[str, Any], more: Mapping[str, Any]) -> None:
@@ -78,15 +78,15 @@ class Histogram:
         return {"counts": list(self.counts), "total": self.total}
 
 
+# The durations of a text: until its first token, between two tokens, until it has a slot of the
+# caches, and all of it.
 TEXT_SECONDS: Final = ("first_token", "token", "queue", "whole")
-"""The durations of a text: until its first token, between two tokens, until it has a slot of the
-caches, and all of it."""
 
+# The kinds of tokens that are counted.
 TEXT_TOKENS: Final = ("prompt", "cached", "generated", "drafted", "accepted")
-"""The kinds of tokens that are counted."""
 
+# The ways in which texts end, by vLLM's words.
 FINISHED: Final = ("stop", "length", "abort")
-"""The ways in which texts end, by vLLM's words."""
 
 
 class TextCounts:

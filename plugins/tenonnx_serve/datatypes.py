@@ -9,6 +9,7 @@ import numpy as np
 
 DType = np.dtype[Any]
 
+# Types by the protocol's name.
 DTYPES: Final[dict[str, DType]] = {
     "BOOL": np.dtype(np.bool_),
     "UINT8": np.dtype(np.uint8),
@@ -25,10 +26,10 @@ DTYPES: Final[dict[str, DType]] = {
     "BF16": np.dtype(ml_dtypes.bfloat16),
     "BYTES": np.dtype(object),
 }
-"""Types by the protocol's name."""
 
 NAMES: Final = {dtype: name for name, dtype in DTYPES.items()}
 
+# The protocol's names by ONNX's; the others (4-bit, float8, complex, sequences) have none.
 OF_ONNX: Final = {
     "tensor(bool)": "BOOL",
     "tensor(float)": "FP32",
@@ -42,7 +43,6 @@ OF_ONNX: Final = {
         for bits in (8, 16, 32, 64)
     },
 }
-"""The protocol's names by ONNX's; the others (4-bit, float8, complex, sequences) have none."""
 
 
 def datatype_of(onnx_type: str) -> str | None:
@@ -50,6 +50,7 @@ def datatype_of(onnx_type: str) -> str | None:
     return OF_ONNX.get(onnx_type)
 
 
+# The numbers of a configuration's ``DataType``, by the protocol's name.
 CONFIG_TYPES: Final = {
     name: number + 1
     for number, name in enumerate(
@@ -59,4 +60,3 @@ CONFIG_TYPES: Final = {
         )
     )
 }
-"""The numbers of a configuration's ``DataType``, by the protocol's name."""

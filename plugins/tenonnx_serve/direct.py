@@ -19,8 +19,8 @@ from tenonnx_serve.errors import ServeError
 
 Lines = list[tuple[bytes, bytes]]
 
+# Headers of requests that only the application can answer.
 NOT_PLAIN: Final = frozenset((b"content-encoding", b"expect", b"origin", b"upgrade"))
-"""Headers of requests that only the application can answer."""
 
 HEAD: Final = b"HTTP/1.1 200 OK\r\nx-request-id: %s\r\ncontent-length: %d\r\n"
 JSON: Final = b"content-type: application/json\r\n\r\n"

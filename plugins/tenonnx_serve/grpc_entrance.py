@@ -17,13 +17,13 @@ from tenonnx_serve.access import OPEN_CALLS, Gate
 from tenonnx_serve.errors import Unauthorized
 from tenonnx_serve.tracing import Tracing
 
+# grpc's constructors of handlers, by whether requests and answers are streams.
 KINDS = {
     (False, False): grpc.unary_unary_rpc_method_handler,
     (False, True): grpc.unary_stream_rpc_method_handler,
     (True, False): grpc.stream_unary_rpc_method_handler,
     (True, True): grpc.stream_stream_rpc_method_handler,
 }
-"""grpc's constructors of handlers, by whether requests and answers are streams."""
 
 
 class Entrance(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # the checker sees no grpc

@@ -17,6 +17,7 @@ from tenonnx_serve.settings import Limits
 from tenonnx_serve.shared_memory import OFFSET, REGION, SIZE, Regions
 from tenonnx_serve.tensors import TensorSpec, checked_shape, from_bytes, to_bytes
 
+# The field of ``InferTensorContents`` by datatype; those of 16 bits have none.
 CONTENTS: Final = {
     "BOOL": "bool_contents",
     **dict.fromkeys(("INT8", "INT16", "INT32"), "int_contents"),
@@ -27,7 +28,6 @@ CONTENTS: Final = {
     "FP64": "fp64_contents",
     "BYTES": "bytes_contents",
 }
-"""The field of ``InferTensorContents`` by datatype; those of 16 bits have none."""
 
 
 def decode(model: Model, message: Any, limits: Limits, regions: Regions) -> Request:

@@ -76,6 +76,7 @@ async def log_setting(core: Core, request: Any) -> Any:
     return response
 
 
+# Handlers by the protocol's name.
 METHODS: Final = {
     "SystemSharedMemoryStatus": memory_status,
     "SystemSharedMemoryRegister": memory_register,
@@ -86,7 +87,6 @@ METHODS: Final = {
     "TraceSetting": trace_setting,
     "LogSettings": log_setting,
 }
-"""Handlers by the protocol's name."""
 
+# Methods for clients on the server's own machine only.
 LOCAL: Final = frozenset({"SystemSharedMemoryRegister"})
-"""Methods for clients on the server's own machine only."""

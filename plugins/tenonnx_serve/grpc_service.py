@@ -22,8 +22,8 @@ from tenonnx_serve.repository import READY, refuse_parameters
 from tenonnx_serve.rest import is_local
 from tenonnx_serve.settings import Settings
 
+# Requests of one stream that run at once.
 IN_FLIGHT: Final = 32
-"""Requests of one stream that run at once."""
 
 SERVICE: Final = messages.DESCRIPTOR.services_by_name["GRPCInferenceService"]
 
@@ -104,6 +104,7 @@ async def repository_unload(core: Core, request: Any) -> Any:
     return messages.RepositoryModelUnloadResponse()
 
 
+# Handlers by the protocol's name.
 METHODS: Final[dict[str, Method]] = {
     **grpc_server_methods.METHODS,
     "ServerLive": server_live,
@@ -118,16 +119,15 @@ METHODS: Final[dict[str, Method]] = {
     "RepositoryModelLoad": repository_load,
     "RepositoryModelUnload": repository_unload,
 }
-"""Handlers by the protocol's name."""
 
 
+# Methods that change the server.
 CONTROL: Final = frozenset(
     {"LogSettings", "RepositoryModelLoad", "RepositoryModelUnload", "TraceSetting"}
 )
-"""Methods that change the server."""
 
+# Those of them that change nothing without settings.
 READS: Final = frozenset({"LogSettings", "TraceSetting"})
-"""Those of them that change nothing without settings."""
 
 
 def _authorization(context: Any) -> bytes:

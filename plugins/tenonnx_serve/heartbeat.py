@@ -14,11 +14,11 @@ import os
 from pathlib import Path
 from typing import Protocol
 
+# Seconds between two pings.
 EVERY = 1.0
-"""Seconds between two pings."""
 
+# Seconds of CPU time between two pings below which a process does nothing.
 NOTHING = 0.05
-"""Seconds of CPU time between two pings below which a process does nothing."""
 
 
 class Asked(Protocol):

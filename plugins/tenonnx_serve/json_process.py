@@ -23,11 +23,11 @@ from tenonnx_serve.requests import Parameters
 from tenonnx_serve.shared_memory import REGION
 from tenonnx_serve.tensors import Buffer, TensorSpec, split, to_bytes
 
+# Bytes of JSON from which on a process reads it: parsing them takes 20 ms, starting it 300.
 MIN_BYTES: Final = 4 << 20
-"""Bytes of JSON from which on a process reads it: parsing them takes 20 ms, starting it 300."""
 
+# The exit status of a process whose output is the reason for which the request is wrong.
 REFUSED: Final = 3
-"""The exit status of a process whose output is the reason for which the request is wrong."""
 
 
 def as_binary(body: Buffer, length: int, seconds: float) -> tuple[bytes, int]:

@@ -29,8 +29,8 @@ VERSION = re.compile(r"[1-9][0-9]{0,17}")
 CONFIG = "config.pbtxt"
 DEFAULT_FILES = ("model.onnx", "model.ort")
 SUFFIXES = (".onnx", ".ort")
+# The file by which a folder is a language model's.
 LANGUAGE = "genai_config.json"
-"""The file by which a folder is a language model's."""
 
 
 @dataclass(frozen=True)

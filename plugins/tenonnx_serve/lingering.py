@@ -11,11 +11,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
+# Seconds after which a connection is closed though its client still sends.
 LINGER_SECONDS: Final = 10.0
-"""Seconds after which a connection is closed though its client still sends."""
 
+# Bytes that are dropped at most, as many as a body may have by default.
 LINGER_BYTES: Final = 256 << 20
-"""Bytes that are dropped at most, as many as a body may have by default."""
 
 
 class LingeringTransport:

@@ -17,8 +17,8 @@ from tenonnx_serve.style import POLICY, STYLE
 COOKIE: Final = "tenonnx_page"
 PATH: Final = "/login"
 
+# Paths that the cookie admits to.
 PAGES: Final = frozenset({"/", "/metrics"})
-"""Paths that the cookie admits to."""
 
 MAX_FORM_BYTES: Final = 4096
 

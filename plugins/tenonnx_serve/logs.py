@@ -15,13 +15,13 @@ from typing import Any, Final
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 """The id of the request that the current task answers."""
 
+# The form of a client's request id; other ids are replaced by the server's own.
 ID = re.compile(r"[\x21-\x7e]{1,128}")
-"""The form of a client's request id; other ids are replaced by the server's own."""
 
+# Fields of a record besides its message, in this order.
 FIELDS: Final = (
     "worker", "method", "path", "model", "status", "milliseconds", "bytes_in", "bytes_out",
 )  # fmt: skip
-"""Fields of a record besides its message, in this order."""
 
 requests = logging.getLogger("tenonnx.serve.requests")
 """Logs one record per request, at level INFO."""

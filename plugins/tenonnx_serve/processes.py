@@ -14,8 +14,8 @@ from typing import Any
 
 from tenonnx_serve.channel import Channel, Handler
 
+# Environment variables that set the threads of kernels and of numpy's products.
 THREAD_VARIABLES = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
-"""Environment variables that set the threads of kernels and of numpy's products."""
 
 
 class Worker:

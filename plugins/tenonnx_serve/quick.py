@@ -20,27 +20,27 @@ from tenonnx_serve.model import Model
 from tenonnx_serve.requests import Array, Request
 from tenonnx_serve.statistics import Execution, Spent
 
+# The longest run in seconds that counts as short.
 SHORT_NS: Final = 100_000
-"""The longest run in seconds that counts as short."""
 
+# Short runs after which a signature is known to be short.
 NEEDED: Final = 3
-"""Short runs after which a signature is known to be short."""
 
+# The time limit in seconds of a run in the event loop.
 LIMIT: Final = 0.005
-"""The time limit in seconds of a run in the event loop."""
 
+# Wall seconds that count as one CPU second.
 WAITING: Final = 10
-"""Wall seconds that count as one CPU second."""
 
+# Further short runs that a signature needs after one over the limit; four times as many each
+# time. The data of one request may take longer than others'.
 PENALTY: Final = 8
-"""Further short runs that a signature needs after one over the limit; four times as many each
-time. The data of one request may take longer than others'."""
 
+# After so many short runs, another long one counts as the first.
 SELDOM: Final = 200
-"""After so many short runs, another long one counts as the first."""
 
+# The most signatures to remember of a model, because clients choose them.
 MOST: Final = 64
-"""The most signatures to remember of a model, because clients choose them."""
 
 
 @dataclass(slots=True)

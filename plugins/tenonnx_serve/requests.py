@@ -12,8 +12,8 @@ from tenonnx_serve.errors import BadRequest
 Array = np.ndarray[Any, np.dtype[Any]]
 Parameters = dict[str, Any]
 
+# The parameters of a request without any; never changed.
 NOTHING: Final[Parameters] = {}
-"""The parameters of a request without any; never changed."""
 
 
 @dataclass(slots=True)

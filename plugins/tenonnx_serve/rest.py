@@ -23,11 +23,11 @@ Header = tuple[bytes, bytes]
 HEADERS, ANSWERED = "tenonnx.headers", "tenonnx.answered"
 """Keys that a scope may have: the headers by name, and a header to add to every answer."""
 
+# The most bytes of a request about the server's own state.
 MAX_JSON_BYTES = 1 << 16
-"""The most bytes of a request about the server's own state."""
 
+# Seconds after which to check whether the client is still connected.
 PATIENCE = 0.05
-"""Seconds after which to check whether the client is still connected."""
 
 
 class Pieces(Protocol):

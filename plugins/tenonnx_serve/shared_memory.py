@@ -20,11 +20,11 @@ from tenonnx_serve.requests import Array, Parameters, shown
 from tenonnx_serve.settings import Limits
 
 FOLDER: Final = "/dev/shm"
+# The most registered regions: each takes an open file.
 MOST: Final = 1024
-"""The most registered regions: each takes an open file."""
 
+# The longest name of a region: it becomes a file's name, in hexadecimal.
 LONGEST: Final = 100
-"""The longest name of a region: it becomes a file's name, in hexadecimal."""
 
 REGION, OFFSET, SIZE = "shared_memory_region", "shared_memory_offset", "shared_memory_byte_size"
 

@@ -14,8 +14,8 @@ import socket
 
 from tenonnx.errors import InvalidArgument
 
+# Connections that wait for acceptance, per worker.
 BACKLOG = 1024
-"""Connections that wait for acceptance, per worker."""
 
 
 def reserve(host: str, port: int) -> socket.socket:

@@ -8,12 +8,12 @@ from typing import Any
 
 from tenonnx_serve.counts import add
 
+# A request's stages, by Triton's names: waiting, decoding and joining, the run, and splitting and
+# encoding.
 STAGES = ("queue", "compute_input", "compute_infer", "compute_output")
-"""A request's stages, by Triton's names: waiting, decoding and joining, the run, and splitting and
-encoding."""
 
+# The most batch sizes to tell apart, because clients choose them.
 MOST_SIZES = 1024
-"""The most batch sizes to tell apart, because clients choose them."""
 
 
 @dataclass(slots=True)

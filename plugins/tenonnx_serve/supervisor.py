@@ -24,11 +24,11 @@ from tenonnx_serve.processes import Worker, spawn
 
 logger = logging.getLogger("tenonnx.serve")
 
+# The most deaths of workers in a row before the server has ever been ready.
 DEATHS_AT_START = 3
-"""The most deaths of workers in a row before the server has ever been ready."""
 
+# Seconds to wait for workers' counts before their last known counts are used.
 TELL_SECONDS = 2.0
-"""Seconds to wait for workers' counts before their last known counts are used."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,15 +23,15 @@ TRACE: Final[Parameters] = {
     "trace_mode": "triton",
 }
 
+# From the gravest on: a level that is logged includes those before it.
 LEVELS: Final = {
     "log_error": logging.ERROR,
     "log_warning": logging.WARNING,
     "log_info": logging.INFO,
 }
-"""From the gravest on: a level that is logged includes those before it."""
 
+# Settings that are fixed when the server starts.
 FIXED: Final = {"log_file": "", "log_format": "default"}
-"""Settings that are fixed when the server starts."""
 
 
 def trace(asked: Parameters) -> Parameters:

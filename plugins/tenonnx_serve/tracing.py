@@ -13,8 +13,8 @@ from typing import Any
 
 from tenonnx.errors import EPFail, InvalidArgument
 
+# Headers that name a client's span.
 CARRIED = ("traceparent", "tracestate", "baggage")
-"""Headers that name a client's span."""
 
 
 class Tracing:

@@ -24,12 +24,12 @@ from tenonnx_serve.channel import Channel, ChannelClosed, Handler
 
 logger = logging.getLogger("tenonnx.serve")
 
+# Seconds between two reports of a worker's counts: a worker that dies loses no more.
 TELL_EVERY = 1.0
-"""Seconds between two reports of a worker's counts: a worker that dies loses no more."""
 
+# Seconds after which a thread that computes lets the event loop have the interpreter: a request
+# has to wait for it once or twice.
 SWITCH_SECONDS = 0.001
-"""Seconds after which a thread that computes lets the event loop have the interpreter: a request
-has to wait for it once or twice."""
 
 
 class Service(Protocol):

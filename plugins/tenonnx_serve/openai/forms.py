@@ -12,8 +12,8 @@ from tenonnx_serve.openai.messages import ChatRequest, Sampling
 
 ANY_OBJECT: Final = {"type": "object"}
 
+# Texts without blanks: a model could go on with them to the end of its tokens.
 COMPACT: Final = {"x-guidance": {"whitespace_flexible": False}}
-"""Texts without blanks: a model could go on with them to the end of its tokens."""
 
 
 def guidance(asked: Sampling) -> tuple[str, str] | None:

@@ -11,8 +11,8 @@ from tenonnx_serve.openai.steps import Step
 Chances = Sequence[tuple[int, float | None]]
 """A token, then the likeliest ones, with the logarithms of their probabilities."""
 
+# The number for the logarithm of zero, which JSON cannot express.
 LEAST = -9999.0
-"""The number for the logarithm of zero, which JSON cannot express."""
 
 
 def of_chat(model: LanguageModel, steps: Sequence[Step]) -> dict[str, Any]:

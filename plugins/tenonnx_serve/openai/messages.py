@@ -207,6 +207,7 @@ R = TypeVar("R", bound=Struct)
 
 WHERE = re.compile(r"^(.*) - at `\$\.?(.*)`$", re.DOTALL)
 
+# Fields of OpenAI's that ask for what is not to be had here, unless they ask for nothing.
 REFUSED = (
     "audio",
     "best_of",
@@ -216,7 +217,6 @@ REFUSED = (
     "suffix",
     "web_search_options",
 )
-"""Fields of OpenAI's that ask for what is not to be had here, unless they ask for nothing."""
 
 
 def parsed(body: bytes | bytearray, kind: type[R], ignores_unknown: bool = False) -> R:

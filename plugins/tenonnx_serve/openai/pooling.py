@@ -18,6 +18,7 @@ MODULES: Final = "modules.json"
 LENGTH: Final = "sentence_bert_config.json"
 CONFIG_LIMIT: Final = 1 << 20
 
+# The fields of a pooling's configuration, and the mode that each turns on.
 FLAGS: Final = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_lasttoken": "lasttoken",
@@ -26,7 +27,6 @@ FLAGS: Final = {
     "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
     "pooling_mode_weightedmean_tokens": "weightedmean",
 }
-"""The fields of a pooling's configuration, and the mode that each turns on."""
 
 
 class Module(Struct):  # type: ignore[misc]  # the checker sees no msgspec

@@ -23,14 +23,14 @@ from tenonnx_serve.openai.messages import (
 )
 from tenonnx_serve.openai.steps import Job
 
+# Tokens that a text is continued by at most unless a request says otherwise, as OpenAI's.
 DEFAULT_COMPLETION = 16
-"""Tokens that a text is continued by at most unless a request says otherwise, as OpenAI's."""
 
+# Of one request.
 MOST_TEXTS = 2048
-"""Of one request."""
 
+# Fields that are search options of the same name.
 SAME_NAME = ("repetition_penalty", "frequency_penalty", "presence_penalty", "min_p")
-"""Fields that are search options of the same name."""
 
 
 @dataclass(frozen=True)

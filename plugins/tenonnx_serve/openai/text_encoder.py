@@ -27,11 +27,11 @@ Infer = Callable[[Request], Awaitable[list[Array]]]
 
 TOKENIZER: Final = "tokenizer.json"
 POOLED: Final = "sentence_embedding"
+# Outputs by the names that exporters give them.
 VECTORS: Final = ("last_hidden_state", "token_embeddings", "hidden_states")
-"""Outputs by the names that exporters give them."""
 
+# Texts of a run.
 ROWS: Final = 32
-"""Texts of a run."""
 
 HIDDEN: Final = "hidden_states"
 

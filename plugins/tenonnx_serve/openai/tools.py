@@ -15,8 +15,8 @@ from tenonnx_serve.openai.messages import ChatRequest, NamedTool, Tool
 
 NEXT = re.compile(r"\s*(?=\S)")
 
+# Tokens that may be part of a text.
 THINKING = ("<think>", "</think>")
-"""Tokens that may be part of a text."""
 
 
 @dataclass(frozen=True)
@@ -38,18 +38,18 @@ class Form:
     listed: bool = False
 
 
+# The form in which templates write arguments, so that there is one way to write them.
 AS_TEMPLATES = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-"""The form in which templates write arguments, so that there is one way to write them."""
 
+# Of Hermes, Qwen and SmolLM; of Phi; of Mistral.
 FORMS = (
     Form("<tool_call>", "\n", "</tool_call>"),
     Form("<|tool_call|>", "", "<|/tool_call|>", listed=True),
     Form("[TOOL_CALLS]", "", "", listed=True),
 )
-"""Of Hermes, Qwen and SmolLM; of Phi; of Mistral."""
 
+# Of Llama and others: an answer that is an object is a call.
 BARE = Form("", "", "", arguments="parameters")
-"""Of Llama and others: an answer that is an object is a call."""
 
 
 def form_of(tokenizer: Tokenizer) -> Form:

@@ -21,11 +21,11 @@ from tenonnx_serve.openai.generations import Generations
 from tenonnx_serve.openai.language_model import LanguageModel
 from tenonnx_serve.rest import Watch
 
+# Parts of a form: OpenAI's have a dozen.
 MOST_PARTS = 64
-"""Parts of a form: OpenAI's have a dozen."""
 
+# Bytes of a part's head.
 LONGEST_HEAD = 4096
-"""Bytes of a part's head."""
 
 
 class Asked(Struct, kw_only=True):  # type: ignore[misc, call-arg]
