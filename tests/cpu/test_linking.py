@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 llvm: Any = pytest.importorskip("llvmlite.binding", reason="kernels need numba")
 from tenonnx_cpu.jit.code import code_object, linking  # noqa: E402 - it is of no use without LLVM
-from tenonnx_cpu.jit.code.linking import AARCH64, KINDS, X86_64, link  # noqa: E402
+from tenonnx_cpu.jit.code.linking import AARCH64, RELOCATIONS, X86_64, link  # noqa: E402
 from tenonnx_cpu.jit.code.objects import Unlinkable, read  # noqa: E402
 
 TRIPLES = {X86_64: "x86_64-unknown-linux-gnu", AARCH64: "aarch64-unknown-linux-gnu"}
@@ -212,7 +212,7 @@ def apply(machine: int, kind: int, place: int, target: int, code: int = 0) -> in
     page = place & ~0xFFF
     memory = bytearray(place - page + 4)
     struct.pack_into("<I", memory, place - page, code)
-    KINDS[machine][kind][1](memory, place - page, target - page)
+    RELOCATIONS[machine][kind][1](memory, place - page, target - page)
     return int.from_bytes(memory[place - page :], "little")
 
 

@@ -15,7 +15,7 @@ from models import FLOAT, model, node, value
 from tenonnx.weights.sidefile import SideFiles
 from tenonnx_array.windows import place
 from tenonnx_cpu.conv.kernels import WINOGRAD_FIELDS
-from tenonnx_cpu.conv.kernels.winograd_matrices import PANEL, POINTS, matrices
+from tenonnx_cpu.conv.kernels.winograd_matrices import POINTS, WINOGRAD_CHANNELS, matrices
 from tenonnx_cpu.conv.select import CONV, WINOGRAD
 from tenonnx_cpu.conv.winograd import tile_size, transformed, winograd_layout
 
@@ -39,11 +39,11 @@ def test_constants_of_the_image_are_exact_in_float32(size: int) -> None:
 
 @pytest.mark.parametrize("size", POINTS)
 def test_weights_lie_in_panels_with_zeros_beyond_them(size: int) -> None:
-    w = floats(PANEL + 3, 5, 3, 3)
+    w = floats(WINOGRAD_CHANNELS + 3, 5, 3, 3)
     panels = transformed(w, size)
     side = matrices(size).weights
-    assert panels.shape == (2, (size + 2) ** 2, 5, PANEL)
-    expected = (side @ w[PANEL + 2, 4].astype(np.float64) @ side.T).astype(np.float32)
+    assert panels.shape == (2, (size + 2) ** 2, 5, WINOGRAD_CHANNELS)
+    expected = (side @ w[WINOGRAD_CHANNELS + 2, 4].astype(np.float64) @ side.T).astype(np.float32)
     np.testing.assert_allclose(panels[1, :, 4, 2], expected.ravel(), rtol=1e-6, atol=1e-7)
     assert not panels[1, :, :, 3:].any()
 

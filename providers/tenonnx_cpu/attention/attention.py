@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tenonnx_cpu.attention.kernels import FEW, QUERIES, workspace
+from tenonnx_cpu.attention.kernels import MAX_UNPACKED_QUERIES, QUERIES, workspace
 from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
@@ -160,7 +160,7 @@ def shares(q: tuple[int, ...], v: tuple[int, ...], threads: int) -> tuple[int, i
     """Return the queries of a task, and the floats that a thread works with, for such shapes."""
     batch, heads, queries, size = q
     blocks = -(-queries // QUERIES)
-    if queries > FEW:
+    if queries > MAX_UNPACKED_QUERIES:
         blocks = max(blocks, min(-(-queries // 28), -(-3 * threads // (batch * heads))))
     # Of a cache that grows, few lengths want more: a capture says the same of all between.
     keys = 1 << max(MOST_KEYS, v[2].bit_length())

@@ -21,7 +21,7 @@ from tenonnx.cores import available_cores
 from tenonnx.provider import HOST
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.kernels import WINOGRAD_FIELDS
-from tenonnx_cpu.conv.kernels.winograd_matrices import HEAD, PANEL, matrices
+from tenonnx_cpu.conv.kernels.winograd_matrices import HEAD_FLOATS, WINOGRAD_CHANNELS, matrices
 from tenonnx_cpu.conv.layout import TILE_ROWS, Layout, numbers_of
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.kernel_selection import NDArray
@@ -72,10 +72,10 @@ def transformed(w: NDArray, size: int) -> NDArray:
     # More of OpenBLAS's threads would wait for another product, in the way of the next run.
     with leaving(available_cores()):
         places = w.reshape(rows * channels, -1) @ np.kron(side, side).T
-    panels = -(-rows // PANEL)
-    made = np.zeros((panels * PANEL, channels, len(side) ** 2), np.float32)
+    panels = -(-rows // WINOGRAD_CHANNELS)
+    made = np.zeros((panels * WINOGRAD_CHANNELS, channels, len(side) ** 2), np.float32)
     made[:rows] = places.reshape(rows, channels, -1)
-    made = made.reshape(panels, PANEL, channels, -1)
+    made = made.reshape(panels, WINOGRAD_CHANNELS, channels, -1)
     return np.ascontiguousarray(made.transpose(0, 3, 2, 1))
 
 
@@ -103,7 +103,7 @@ def winograd_layout(
     batch, channels = shape[:2]
     (height, width), (out_height, out_width) = windows.size, windows.output
     tiles_y, tiles_x = -(-out_height // size), -(-out_width // size)
-    panels, places = -(-rows // PANEL), (size + 2) ** 2
+    panels, places = -(-rows // WINOGRAD_CHANNELS), (size + 2) ** 2
     block_x = -(-tiles_x // -(-tiles_x // MAX_TILES_PER_BLOCK))
     strips = batch * -(-tiles_x // block_x)
     most = max(1, (MAX_BLOCK_FLOATS // (places * channels) - 16) // block_x + 1)
@@ -113,9 +113,9 @@ def winograd_layout(
     pitch = -(-max(block_y * block_x, (block_y - 1) * block_x + 16) // 4) * 4
     # Places that are a power of two apart would share few sets of the cache.
     apart = channels * pitch + 16
-    product = block_y * block_x * PANEL + 16
+    product = block_y * block_x * WINOGRAD_CHANNELS + 16
     line = (-(-block_x * size // 16) + 1) * 16 * 16
-    products = HEAD + places * apart
+    products = HEAD_FLOATS + places * apart
     lines = products + places * product
     work = lines + size * line
     numbers = numbers_of(

@@ -13,7 +13,7 @@ from tenonnx_cpu.activation import activation_of
 from tenonnx_cpu.buffers import F32
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.elementwise.kernels import opcodes
-from tenonnx_cpu.elementwise.kernels.opcodes import INPUTS
+from tenonnx_cpu.elementwise.kernels.opcodes import MAX_INPUTS
 from tenonnx_cpu.elementwise.program import Line, Program, ProgramCall
 from tenonnx_cpu.fuse import ELEMENTWISE, Fused, Scope, fusion
 from tenonnx_cpu.kernel_selection import Call, Site, on_host, specialize
@@ -180,12 +180,12 @@ class Compiler:
 
     def hopeless(self, values: Iterable[ir.Value]) -> bool:
         """Return whether these are more than a program reads."""
-        return sum(self.scalar(value) is None for value in values) > INPUTS
+        return sum(self.scalar(value) is None for value in values) > MAX_INPUTS
 
     def fits(self, subgraph: Sequence[ir.Node]) -> bool:
         """Return whether a program can compute some nodes."""
         arrays = [value for value in inputs_of(subgraph) if self.scalar(value) is None]
-        return 1 <= len(arrays) <= INPUTS and self.compiled(subgraph)[0].fits()
+        return 1 <= len(arrays) <= MAX_INPUTS and self.compiled(subgraph)[0].fits()
 
     def compiled(self, subgraph: Sequence[ir.Node]) -> tuple[Program, tuple[ir.Value, ...]]:
         """Return the program of some nodes, and what it reads."""

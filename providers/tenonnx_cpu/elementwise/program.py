@@ -13,7 +13,13 @@ import numpy as np
 from tenonnx_cpu.buffers import F32, contiguous, empty, frozen, is_half
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last, is_last
-from tenonnx_cpu.elementwise.kernels.opcodes import AXES, BLOCK, INPUTS, MEMORY, REGISTERS
+from tenonnx_cpu.elementwise.kernels.opcodes import (
+    BLOCK_ELEMENTS,
+    MAX_AXES,
+    MAX_INPUTS,
+    MEMORY,
+    REGISTERS,
+)
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import worker_floats
 from tenonnx_cpu.kernel_selection import Call
@@ -85,7 +91,7 @@ class Program:
 
     def fits(self) -> bool:
         """Return whether the interpreter has room for it."""
-        return len(self.arrays) <= INPUTS and self._assemble() is not None
+        return len(self.arrays) <= MAX_INPUTS and self._assemble() is not None
 
     def assemble(self) -> tuple[NDArray, NDArray]:
         """Return what the interpreter takes: lines, and numbers with parameters."""
@@ -99,9 +105,9 @@ class Program:
     def _assemble(self) -> list[tuple[int, int, int, int]] | None:
         """Give values registers; every array keeps one, for it may be a scalar at run time."""
         place = {value: n for n, value in enumerate(self.arrays)}
-        place |= {value: INPUTS + n for n, (value, _) in enumerate(self.numbers)}
+        place |= {value: MAX_INPUTS + n for n, (value, _) in enumerate(self.numbers)}
         taken = len(self.numbers) + len(self.arrays)
-        free = list(range(INPUTS + REGISTERS - 1, INPUTS + taken - 1, -1))
+        free = list(range(MAX_INPUTS + REGISTERS - 1, MAX_INPUTS + taken - 1, -1))
         last = {value: n for n, (_, operands, _) in enumerate(self.lines) for value in operands}
         code = []
         for n, (line, operands, result) in enumerate(self.lines):
@@ -115,7 +121,7 @@ class Program:
             x, z = place[operands[0]], place[operands[-1]]
             code.append((line.code, x, z, place[result]))
             ends = {value for value in operands if last[value] == n}
-            free += [place[v] for v in ends if place[v] >= INPUTS + taken]
+            free += [place[v] for v in ends if place[v] >= MAX_INPUTS + taken]
         return code
 
 
@@ -135,7 +141,7 @@ class ProgramCall:
         self._rank = max(map(len, program.shapes), default=0)
         self._lines = len(program.lines)
         self._code, self._numbers = program.assemble()
-        self._absent = (ABSENT_ARRAY,) * (INPUTS - len(program.arrays))
+        self._absent = (ABSENT_ARRAY,) * (MAX_INPUTS - len(program.arrays))
         RUN_PROGRAM.request()
 
     def __call__(self, *arrays: Any) -> Any:
@@ -216,12 +222,12 @@ def lay_out(
     if not size:
         return None
     axes, piece = repeating(merge_axes(forms, result))
-    if len(axes) > AXES or (
+    if len(axes) > MAX_AXES or (
         len(axes) > 1 and axes[-1][0] < MIN_ROW_ELEMENTS and size > MIN_ROW_ELEMENTS * 16
     ):
         return None
-    axes = [(1, (0,) * len(forms))] * (AXES - len(axes)) + axes
-    strides = np.zeros((INPUTS, AXES), np.int64)
+    axes = [(1, (0,) * len(forms))] * (MAX_AXES - len(axes)) + axes
+    strides = np.zeros((MAX_INPUTS, MAX_AXES), np.int64)
     for axis, (_, steps) in enumerate(axes):
         strides[: len(forms), axis] = steps
     lengths = [length for length, _ in axes]
@@ -239,15 +245,15 @@ def repeating(axes: list[Axis]) -> tuple[list[Axis], int]:
     Along that one, an array's stride may be a number of elements that it repeats, such as a
     bias's; pieces are whole rows then.
     """
-    if len(axes) < 2 or 2 * axes[-1][0] > BLOCK:
-        return axes, BLOCK
+    if len(axes) < 2 or 2 * axes[-1][0] > BLOCK_ELEMENTS:
+        return axes, BLOCK_ELEMENTS
     (count, apart), (width, steps) = axes[-2:]
     kinds = {(width, 1): 1, (0, 1): width, (0, 0): 0}
     joined = [kinds.get(pair) for pair in zip(apart, steps, strict=True)]
     if None in joined:
-        return axes, BLOCK
+        return axes, BLOCK_ELEMENTS
     strides = tuple(kind for kind in joined if kind is not None)
-    return [*axes[:-2], (count * width, strides)], BLOCK // width * width
+    return [*axes[:-2], (count * width, strides)], BLOCK_ELEMENTS // width * width
 
 
 def repeated(arrays: list[NDArray]) -> list[NDArray]:

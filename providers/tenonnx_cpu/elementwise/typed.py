@@ -13,7 +13,7 @@ import numpy as np
 from tenonnx_cpu.buffers import UNREAD, empty, frozen
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.elementwise.kernels import operations as o
-from tenonnx_cpu.elementwise.kernels.operations import AXES
+from tenonnx_cpu.elementwise.kernels.operations import MAX_OUTER_AXES
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import NDArray
 from tenonnx_cpu.threading_config import shared_out
@@ -125,7 +125,7 @@ def lay_out(
     shape = np.broadcast_shapes(*(shape for shape, _ in forms))
     count = math.prod(shape)
     *outer, (width, steps) = merged(forms, shape, itemsize) or [(1, (0,) * 4)]
-    if not count or len(outer) > AXES:
+    if not count or len(outer) > MAX_OUTER_AXES:
         return None
     piece = min(width, ROW_PIECE_ELEMENTS)
     pieces = -(-width // piece)

@@ -11,7 +11,7 @@ import numpy as np
 from tenonnx_cpu.buffers import contiguous, empty, frozen
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.layout import fixed
-from tenonnx_cpu.int8.kernels import FEW, ROOM, TILE_WORDS, tile_words
+from tenonnx_cpu.int8.kernels import MAX_GEMV_ROWS, SUMS_BYTES, TILE_WORDS, tile_words
 from tenonnx_cpu.int8.quantized_values import BYTE_DTYPES
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.runtime import JitKernel
@@ -144,7 +144,7 @@ def byte_launch(
     if work * (rows.size // depth // len(offsets)) <= SERIAL_PRODUCTS and work <= SERIAL_ELEMENTS:
         threads = 1
     room = 4 * panel * fours * (1 if right.strides[1] == 1 else 2)
-    room = BYTE_ROOM + (max(room, ROOM) if len(rows) <= FEW else room)
+    room = BYTE_ROOM + (max(room, SUMS_BYTES) if len(rows) <= MAX_GEMV_ROWS else room)
     room = share_of(room, np.uint8)
     copy, totals, memory = pieces(
         ((copied, 4 * fours), np.uint8),
@@ -170,7 +170,7 @@ def _places(fours: int) -> NDArray:
 def _fours(depth: int, rows: int) -> int:
     """Return the fours of a row's bytes, and more of zeros where tiles would be too small."""
     fours = -(-depth // 4)
-    if not cpu().amx or rows <= FEW or tile_words(fours) >= min(fours, ENOUGH_WORDS):
+    if not cpu().amx or rows <= MAX_GEMV_ROWS or tile_words(fours) >= min(fours, ENOUGH_WORDS):
         return fours
     tiles = -(-fours // TILE_WORDS)
     return tiles * -(-fours // tiles)

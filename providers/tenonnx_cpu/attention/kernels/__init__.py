@@ -11,14 +11,14 @@ KEYS = 256
 QUERIES = 84
 """Queries of a task at most: whole tiles of rows."""
 
-FEW = 8
-"""Queries, of a head or one each of heads that share keys, for which packing keys does not pay."""
+# Queries, of a head or one each of heads that share keys, for which packing keys does not pay.
+MAX_UNPACKED_QUERIES = 8
 
 
 def workspace(queries: int, keys: int, size: int, value_size: int) -> int:
     """Return how many floats one worker needs."""
-    if queries <= FEW:
-        return FEW * (few_line(keys) + few_line(value_size) + 1)
+    if queries <= MAX_UNPACKED_QUERIES:
+        return MAX_UNPACKED_QUERIES * (few_line(keys) + few_line(value_size) + 1)
     wide = -(-value_size // 32) * 32
     scores = QUERIES * min(KEYS, _padded(keys)) if keys else 0
     # Of queries as bfloat16, and of where their pairs are, int64.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.attention import kernels as sizes
-from tenonnx_cpu.attention.kernels import FEW, KEYS, QUERIES
+from tenonnx_cpu.attention.kernels import KEYS, MAX_UNPACKED_QUERIES, QUERIES
 from tenonnx_cpu.attention.kernels.blocks import add_values, begin_rows, multiply_keys, weigh_keys
 from tenonnx_cpu.attention.kernels.narrow_blocks import (
     LEAST_WIDTH,
@@ -167,7 +167,7 @@ def attend_few(arguments: Any, task: Any, worker: Any) -> None:
     rows, count = queries * together, stop - start
     line = 4 * few_line(k.shape[2])
     scores = memory.ctypes.data + 4 * share * worker
-    sums, sum_line = scores + FEW * line, 4 * few_line(value_width)
+    sums, sum_line = scores + MAX_UNPACKED_QUERIES * line, 4 * few_line(value_width)
     dots(
         rows, count, width, query, q.strides[1] if together > 1 else q.strides[2],
         keys + start * k.strides[2], k.strides[2], scores, line,
@@ -183,7 +183,7 @@ def attend_few(arguments: Any, task: Any, worker: Any) -> None:
             most = max(most, sinks[own])
             total = vmath.exp(sinks[own] - most)
         total += weigh(seen, end - begin, most)
-        store_float(total, sums + FEW * sum_line + 4 * row)
+        store_float(total, sums + MAX_UNPACKED_QUERIES * sum_line + 4 * row)
         hide(scores + row * line, begin - start, end - start, count)
     sum_lines(
         rows, value_width, 0, count, v.shape[2] - 1 - start, scores, line, 4,
@@ -191,7 +191,7 @@ def attend_few(arguments: Any, task: Any, worker: Any) -> None:
     )  # fmt: skip
     for row in range(rows):
         place = (batch * queries + row % queries) * heads + head + row // queries
-        total = load_float(sums + FEW * sum_line + 4 * row)
+        total = load_float(sums + MAX_UNPACKED_QUERIES * sum_line + 4 * row)
         out = y.ctypes.data + 4 * value_width * place
         finish_row(sums + row * sum_line, total, out, value_width, nothing)
 
@@ -260,7 +260,7 @@ def attend_heads(
         most = max(most, spans[entry, 0])
     if pairs * q.shape[2] * most * q.shape[3] < ENOUGH:
         threads = 1
-    if q.shape[2] <= FEW:
+    if q.shape[2] <= MAX_UNPACKED_QUERIES:
         together = heads_together(q, k, threads)
         few = (q, k, v, mask, sinks, rule, spans, y, together, memory, share)
         attend_few(few, pairs // together, threads)

@@ -9,8 +9,8 @@ import numpy as np
 from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.threads.parallel_for import look, parallel
 
-LONGEST = 1 << 22
-"""Pairs of boxes that are compared before the run can be stopped: some milliseconds."""
+# Pairs of boxes that are compared before the run can be stopped: some milliseconds.
+MAX_COMPARED_PAIRS = 1 << 22
 
 AT_ONCE = 1 << 10
 """Boxes that are compared before, whatever is kept."""
@@ -52,7 +52,7 @@ def suppress(sides, overlap, kept, count, threads):  # type: ignore[no-untyped-d
     while first < sides.shape[1] and count[0] < kept.size:
         if first:
             look()
-        last = min(sides.shape[1], first + max(1, LONGEST // (count[0] + AT_ONCE)))
+        last = min(sides.shape[1], first + max(1, MAX_COMPARED_PAIRS // (count[0] + AT_ONCE)))
         suppress_some((sides, overlap, kept, count, first, last), 1, 1)
         first = last
 

@@ -20,10 +20,10 @@ from tenonnx_cpu.jit.vectors.lanes import (
 from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
 
-VECTOR = 4 * LANES
+VECTOR_BYTES = 4 * LANES
 
-TOGETHER = 7 if cpu().registers == 32 else 4
-"""Windows side by side that are summed together: sums and weights of 3 x 3 fill the registers."""
+# Windows side by side that are summed together: sums and weights of 3 x 3 fill the registers.
+WINDOWS_TOGETHER = 7 if cpu().registers == 32 else 4
 
 WHOLE = LANES == 8
 """Whether code for all lanes is apart: with AVX2, a store of some lanes takes a dozen cycles."""
@@ -62,7 +62,7 @@ def spread_lines(
             place = b.add(read, b.mul(first, I64(4)))
             seen = [load_masked(b, b.add(start, place), mask) for start in starts]
             for lane, x in enumerate(v.transpose(b, seen)):
-                v.store(b, x, b.add(write, b.mul(b.add(first, I64(lane)), I64(VECTOR))), 4)
+                v.store(b, x, b.add(write, b.mul(b.add(first, I64(lane)), I64(VECTOR_BYTES))), 4)
             return []
 
         v.loop(b, vectors_for(b, columns), [], block)
@@ -103,8 +103,8 @@ def finish_lines(
         added = b.select(given, mask, v.constant(MASK, 0))
 
         def line(index: Value, carried: list[Value]) -> list[Value]:
-            start = b.add(b.add(source, b.mul(index, source_line)), b.mul(first, I64(VECTOR)))
-            seen = [v.load(b, KIND, b.add(start, I64(VECTOR * n)), 4) for n in range(LANES)]
+            start = b.add(b.add(source, b.mul(index, source_line)), b.mul(first, I64(VECTOR_BYTES)))
+            seen = [v.load(b, KIND, b.add(start, I64(VECTOR_BYTES * n)), 4) for n in range(LANES)]
             place = b.add(b.mul(index, target_line), b.mul(first, I64(4)))
             for channel, x in enumerate(v.transpose(b, seen)):
                 with b.if_then(b.icmp_signed(">", channels, I64(channel)), likely=True):
@@ -156,7 +156,8 @@ def slide_channels(
     low, high = v.splat(b, low, LANES), v.splat(b, high, LANES)
     some_lanes = lanes_below(b, channels)
     known = {
-        (y, x): v.load(b, KIND, b.add(weights, I64(VECTOR * (y * kernel + x))), 4) for y, x in taps
+        (y, x): v.load(b, KIND, b.add(weights, I64(VECTOR_BYTES * (y * kernel + x))), 4)
+        for y, x in taps
     }
     given = b.icmp_signed("!=", residual, I64(0))
     added = b.select(given, residual, zeros)
@@ -200,26 +201,29 @@ def slide_channels(
 
             def block(index: Value, carried: list[Value]) -> list[Value]:
                 # The last ones are among those before, if that many are not left.
-                window, most = b.mul(index, I64(TOGETHER)), b.sub(count, I64(TOGETHER))
+                window, most = (
+                    b.mul(index, I64(WINDOWS_TOGETHER)),
+                    b.sub(count, I64(WINDOWS_TOGETHER)),
+                )
                 window = b.select(b.icmp_signed("<", window, most), window, most)
                 column = b.add(left, b.mul(window, I64(stride)))
-                end = b.add(column, I64((TOGETHER - 1) * stride + kernel))
+                end = b.add(column, I64((WINDOWS_TOGETHER - 1) * stride + kernel))
                 inside = b.and_(
                     b.icmp_signed(">=", column, I64(0)), b.icmp_signed("<=", end, width)
                 )
                 with b.if_else(inside) as (plain, padded):
                     with plain:
-                        some(TOGETHER, window, padded=False)
+                        some(WINDOWS_TOGETHER, window, padded=False)
                     with padded:
-                        some(TOGETHER, window, padded=True)
+                        some(WINDOWS_TOGETHER, window, padded=True)
                 return []
 
             def alone(window: Value, carried: list[Value]) -> list[Value]:
                 some(1, window, padded=True)
                 return []
 
-            enough = b.icmp_signed(">=", count, I64(TOGETHER))
-            blocks = b.sdiv(b.add(count, I64(TOGETHER - 1)), I64(TOGETHER))
+            enough = b.icmp_signed(">=", count, I64(WINDOWS_TOGETHER))
+            blocks = b.sdiv(b.add(count, I64(WINDOWS_TOGETHER - 1)), I64(WINDOWS_TOGETHER))
             v.loop(b, b.select(enough, blocks, I64(0)), [], block)
             v.loop(b, b.select(enough, I64(0), count), [], alone)
             return []

@@ -11,16 +11,16 @@ from tenonnx_cpu.jit.threads.parallel_for import parallel
 
 F = np.float32
 
-TOGETHER = 1 << 12
-"""Elements that are summed in float32; the sums of so many are in float64."""
+# Elements that are summed in float32; the sums of so many are in float64.
+FLOAT32_ELEMENTS = 1 << 12
 
 
 @helper
 def moment(x: Any, mean: Any, power: Any) -> Any:
     """Return the mean of what is left of elements, or of its square."""
     total = f64(0)
-    for start in range(0, x.size, TOGETHER):
-        part = x[start : start + TOGETHER]
+    for start in range(0, x.size, FLOAT32_ELEMENTS):
+        part = x[start : start + FLOAT32_ELEMENTS]
         some = F(0)
         if power == 1:
             for i in range(part.size):

@@ -15,7 +15,7 @@ from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.named import named
 
-VECTOR = 4 * LANES
+VECTOR_BYTES = 4 * LANES
 GROUP = 16
 """The floats of a line of the cache: its vectors are computed one after the other."""
 
@@ -85,13 +85,13 @@ def image_of(
     above = max(0, -first)
     stop = min(height, first + (lines - 1) * sizes.stride + sizes.kernel)
     inside = max(0, stop - first - above)
-    area, line = 4 * height * width, VECTOR * width
+    area, line = 4 * height * width, VECTOR_BYTES * width
     source = x.ctypes.data + (item * sizes.channels + channel) * area
     spread_lines(
         source + 4 * (first + above) * width, area, channels, 4 * width, inside, width, target,
         line,
     )  # fmt: skip
-    return Image(target, line, VECTOR, -above, -sizes.left, inside, width)
+    return Image(target, line, VECTOR_BYTES, -above, -sizes.left, inside, width)
 
 
 @helper
@@ -115,11 +115,11 @@ def slide(
         return
     # Behind the last place of an image there is nothing; a copy has all lanes.
     some = channels if sizes.from_last else LANES
-    sums, none, endless = work + VECTOR * sizes.sums, -np.float32(np.inf), np.float32(np.inf)
+    sums, none, endless = work + VECTOR_BYTES * sizes.sums, -np.float32(np.inf), np.float32(np.inf)
     slide_channels(
         sizes.variant, image.start, image.line, image.place, image.top, image.left, image.height,
-        image.width, weights, some, sums, VECTOR * sizes.out_width, VECTOR, sizes.out_width,
-        lines, 0, ones, zeros, zeros, none, endless,
+        image.width, weights, some, sums, VECTOR_BYTES * sizes.out_width, VECTOR_BYTES,
+        sizes.out_width, lines, 0, ones, zeros, zeros, none, endless,
     )  # fmt: skip
     start, count = 4 * ((item * sizes.channels + channel) * area + first), lines * sizes.out_width
     finish_lines(

@@ -12,7 +12,7 @@ from tenonnx_cpu.conv.kernels.edge import multiply_edge
 from tenonnx_cpu.conv.kernels.finish import activate_lines
 from tenonnx_cpu.conv.kernels.planes import pack_columns
 from tenonnx_cpu.conv.kernels.result import Rows, right_of, target_of
-from tenonnx_cpu.conv.kernels.tile import DOTS, KEEP, LISTED, PACED, multiply_taps
+from tenonnx_cpu.conv.kernels.tile import KEEP, LISTED, MAX_DOT_COLUMNS, PACED, multiply_taps
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.matmul.kernels.block import CACHE_WAY, copy_lines, split
@@ -32,7 +32,7 @@ def multiply_panels(
     if a.apart % CACHE_WAY == 0 and columns > COLUMNS:
         left = Rows(room.copy, 4 * depth + 64)
         copy_lines(a.start, a.apart, left.start, left.apart, rows, depth)
-    dots = columns % COLUMNS if columns % COLUMNS <= DOTS else 0
+    dots = columns % COLUMNS if columns % COLUMNS <= MAX_DOT_COLUMNS else 0
     for column in range(0, columns - dots, COLUMNS):
         span, here = min(COLUMNS, columns - column), b + 4 * column
         if span <= LANES:

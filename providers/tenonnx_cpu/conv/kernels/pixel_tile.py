@@ -11,10 +11,10 @@ from tenonnx_cpu.jit.vectors.lanes import KIND, LANES, clipped, lanes_below, rea
 from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.tiles import Rows, add_products, number, side_by_side
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
-from tenonnx_cpu.matmul.kernels.tile import CACHE_LINE, COLUMNS, LINES, ROWS, VECTORS
+from tenonnx_cpu.matmul.kernels.tile import CACHE_LINE, COLUMNS, PANEL_ROW_LINES, ROWS, VECTORS
 
-AHEAD = 4096
-"""Weights are prefetched so many bytes ahead: the processor's own prefetch ends with a page."""
+# Weights are prefetched so many bytes ahead: the processor's own prefetch ends with a page.
+PREFETCH_BYTES = 4096
 
 
 @shared(
@@ -51,8 +51,8 @@ def multiply_pixels(
         line, sums = carried[0], carried[1:]
         place = v.load(b, I64, b.add(offsets, b.mul(index, I64(8))), 8)
         xs = side_by_side(b, KIND, line, vectors)
-        for n in range(LINES):
-            v.prefetch(b, b.add(line, I64(AHEAD + CACHE_LINE * n)))
+        for n in range(PANEL_ROW_LINES):
+            v.prefetch(b, b.add(line, I64(PREFETCH_BYTES + CACHE_LINE * n)))
         ys = (number(b, address) for address in left.at(b, left.pointers, place))
         return [b.add(line, I64(4 * COLUMNS)), *add_products(b, v.fma, ys, xs, sums)]
 

@@ -21,8 +21,8 @@ Combine = Callable[[Value, Value, Value], Value]
 Work = Callable[[Sequence[Value], Sequence[Value], "Value | None"], None]
 """Makes a vector of some lines: from where in the planes, to where in the result, which lanes."""
 
-TOGETHER = 4
-"""Lines that are summed at a time where the taps are not known: each of them waits for itself."""
+# Lines that are summed at a time where the taps are not known: each of them waits for itself.
+LINES_TOGETHER = 4
 
 
 @shared("tenonnx_sums", {(0,): (0, 0), **UNROLLED}, last=(F32,) * 4)
@@ -111,7 +111,7 @@ def _weight(b: Builder, weights: Value, tap: Value) -> Value:
 def _over_lines(
     b: Builder, count: Value, lines: Value, pitch: Value, unrolled: bool, work: Work
 ) -> None:
-    """Run ``work`` on vectors of each line, or of ``TOGETHER`` lines if taps are not known."""
+    """Run ``work`` on vectors of each line, or of ``LINES_TOGETHER`` if taps are not known."""
     apart = b.mul(count, I64(4))
 
     def some(many: int, times: Value, start: list[Value], mask: Value | None) -> list[Value]:
@@ -128,8 +128,8 @@ def _over_lines(
     def column(lane: Value, mask: Value | None) -> None:
         start, rest = [b.mul(lane, I64(4))] * 2, lines
         if not unrolled:
-            start = some(TOGETHER, b.sdiv(lines, I64(TOGETHER)), start, mask)
-            rest = b.srem(lines, I64(TOGETHER))
+            start = some(LINES_TOGETHER, b.sdiv(lines, I64(LINES_TOGETHER)), start, mask)
+            rest = b.srem(lines, I64(LINES_TOGETHER))
         some(1, rest, start, mask)
 
     whole = b.sdiv(count, I64(LANES))

@@ -11,7 +11,7 @@ from tenonnx_cpu.conv.kernels.panels import multiply_panels
 from tenonnx_cpu.conv.kernels.planes import pack_columns, pack_panel
 from tenonnx_cpu.conv.kernels.result import Result, Rows, Runs, right_of, target_of
 from tenonnx_cpu.conv.kernels.rows import copy_row
-from tenonnx_cpu.conv.kernels.tile import DOTS, LISTED, RUNS, multiply_taps
+from tenonnx_cpu.conv.kernels.tile import LISTED, MAX_DOT_COLUMNS, RUNS, multiply_taps
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.matmul.kernels.block import CACHE_WAY
@@ -49,7 +49,7 @@ def multiply_strip(
         multiply_panels(rows, depth, columns, a, b, offsets, c, mode, last, result, room, soon)
         return
     tiles = -(-rows // ROWS)
-    dots = columns % LANES if columns % LANES <= DOTS else 0
+    dots = columns % LANES if columns % LANES <= MAX_DOT_COLUMNS else 0
     pitch = 4 * runs.length + 64
     pack_columns(b + 4 * (columns - dots), offsets, depth, dots, room.edge, pitch)
     told = 0 if soon.start else depth

@@ -17,8 +17,8 @@ from tenonnx_cpu.jit.vectors.views import elements
 taps_sizes = named("TapsSizes", TAPS_FIELDS)
 pass_sizes = named("TapsPass", TAPS_PASS)
 
-BLOCK = 1 << 13
-"""Elements that a task converts."""
+# Elements that a task converts.
+TASK_ELEMENTS = 1 << 13
 
 ALMOST = 1e-9
 """A result so little below a whole number is that number."""
@@ -68,8 +68,8 @@ def weigh_lines(arguments: Any, task: Any, worker: Any) -> None:
 def widen(arguments: Any, task: Any, worker: Any) -> None:
     """Convert some elements to the type of the sums."""
     x, y, sizes = arguments
-    first = task * BLOCK
-    count = min(BLOCK, sizes.given - first)
+    first = task * TASK_ELEMENTS
+    count = min(TASK_ELEMENTS, sizes.given - first)
     target = FLOAT64 if sizes.wide else FLOAT32
     at, to = x + first * sizes.size, y + first * (8 if sizes.wide else 4)
     apply_row(target, sizes.source, at, sizes.size, 0, 0, 0, 0, to, count)
@@ -93,8 +93,8 @@ def settle(x: Any, count: Any, sizes: Any) -> None:
 def narrow(arguments: Any, task: Any, worker: Any) -> None:
     """Convert some results."""
     x, y, sizes = arguments
-    first = task * BLOCK
-    count = min(BLOCK, sizes.results - first)
+    first = task * TASK_ELEMENTS
+    count = min(TASK_ELEMENTS, sizes.results - first)
     width = 8 if sizes.wide else 4
     at = x + first * width
     if sizes.whole:
@@ -124,7 +124,7 @@ def resample(x, places, weights, y, memory, numbers, threads):  # type: ignore[n
     sizes = taps_sizes(numbers)
     start, own, to = x.ctypes.data, memory.ctypes.data, y.ctypes.data
     if sizes.widens:
-        widen((start, own, sizes), -(-sizes.given // BLOCK), threads)
+        widen((start, own, sizes), -(-sizes.given // TASK_ELEMENTS), threads)
         start = own
     for number in range(sizes.passes):
         some = pass_sizes(numbers[len(TAPS_FIELDS) + number * len(TAPS_PASS) :])
@@ -132,4 +132,4 @@ def resample(x, places, weights, y, memory, numbers, threads):  # type: ignore[n
         weigh_lines((start, target, places, weights, some, sizes.wide), some.tasks, threads)
         start = target
     if sizes.widens:
-        narrow((start, to, sizes), -(-sizes.results // BLOCK), threads)
+        narrow((start, to, sizes), -(-sizes.results // TASK_ELEMENTS), threads)

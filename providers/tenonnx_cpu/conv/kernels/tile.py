@@ -25,8 +25,8 @@ from tenonnx_cpu.jit.vectors.tiles import Rows, add_products, addresses, number,
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
 from tenonnx_cpu.matmul.kernels.tile import BY_PANELS, COLUMNS, ROWS, VECTORS
 
-DOTS = LANES // 4
-"""Columns at most that are better multiplied along the depth than side by side in a vector."""
+# Columns at most that are better multiplied along the depth than side by side in a vector.
+MAX_DOT_COLUMNS = LANES // 4
 DOT_ROWS = 7 if cpu().registers == 32 else 4
 
 LISTED, KEEP, PACED, RUNS = 0, 1, 2, 3
@@ -145,7 +145,11 @@ def _places(
 
 @shared(
     "tenonnx_dots",
-    [(rows, columns) for rows in range(1, DOT_ROWS + 1) for columns in range(1, DOTS + 1)],
+    [
+        (rows, columns)
+        for rows in range(1, DOT_ROWS + 1)
+        for columns in range(1, MAX_DOT_COLUMNS + 1)
+    ],
     last=(F32, F32),
 )
 def multiply_dots(

@@ -10,7 +10,7 @@ from tenonnx_cpu.conv.kernels import WINOGRAD_FIELDS
 from tenonnx_cpu.conv.kernels.channel_lanes import finish_lines
 from tenonnx_cpu.conv.kernels.finish import activate_lines, finish_of
 from tenonnx_cpu.conv.kernels.signature import CONVOLUTION, WINDOWS
-from tenonnx_cpu.conv.kernels.winograd_matrices import HEAD, PANEL
+from tenonnx_cpu.conv.kernels.winograd_matrices import HEAD_FLOATS, WINOGRAD_CHANNELS
 from tenonnx_cpu.conv.kernels.winograd_steps import UNIT, transform_image, transform_products
 from tenonnx_cpu.jit.compiling import helper, kernel
 from tenonnx_cpu.jit.threads.parallel_for import parallel
@@ -36,22 +36,29 @@ def convolve_tiles(arguments: Any, task: Any, worker: Any) -> None:
         min(sizes.block_x, sizes.tiles_x - column),
     )
     work = memory.ctypes.data + 4 * sizes.work * worker
-    tiles, products, made = work + 4 * HEAD, work + 4 * sizes.products, work + 4 * sizes.lines
+    tiles, products, made = (
+        work + 4 * HEAD_FLOATS,
+        work + 4 * sizes.products,
+        work + 4 * sizes.lines,
+    )
     if load_float(work + 4) != np.float32(block + 1):
         transform_block(x, sizes, image, row, column, rows, columns, tiles)
         store_float(np.float32(block + 1), work + 4)
     places = (sizes.size + 2) ** 2
-    right = u.ctypes.data + 4 * PANEL * sizes.channels * places * panel
+    right = u.ctypes.data + 4 * WINOGRAD_CHANNELS * sizes.channels * places * panel
     multiply_places(rows * columns, places, sizes, tiles, right, products)
     for line in range(rows):
-        for channel in range(0, min(PANEL, sizes.rows - panel * PANEL), LANES):
+        for channel in range(
+            0, min(WINOGRAD_CHANNELS, sizes.rows - panel * WINOGRAD_CHANNELS), LANES
+        ):
             transform_products(
-                sizes.size, products + 4 * (line * columns * PANEL + channel), 4 * sizes.product,
-                columns, 4 * PANEL, made, 4 * sizes.line, memory.ctypes.data,
+                sizes.size, products + 4 * (line * columns * WINOGRAD_CHANNELS + channel),
+                4 * sizes.product, columns, 4 * WINOGRAD_CHANNELS, made, 4 * sizes.line,
+                memory.ctypes.data,
             )  # fmt: skip
             finish_tiles(
-                y, finish, sizes, image, panel * PANEL + channel, (row + line) * sizes.size,
-                column * sizes.size, columns * sizes.size, made,
+                y, finish, sizes, image, panel * WINOGRAD_CHANNELS + channel,
+                (row + line) * sizes.size, column * sizes.size, columns * sizes.size, made,
             )  # fmt: skip
 
 
@@ -91,18 +98,20 @@ def multiply_places(
     channels, depth = sizes.channels, sizes.depth
     step = split(tiles, ROWS, 1)
     for place in range(places):
-        a, b = left + 4 * place * sizes.apart, right + 4 * PANEL * channels * place
+        a, b = left + 4 * place * sizes.apart, right + 4 * WINOGRAD_CHANNELS * channels * place
         c = product + 4 * place * sizes.product
-        ahead = b + 4 * PANEL * channels if place + 1 < places else b
+        ahead = b + 4 * WINOGRAD_CHANNELS * channels if place + 1 < places else b
         for tile in range(0, tiles, step):
             for channel in range(0, channels, depth):
-                for column in range(0, PANEL, COLUMNS):
+                for column in range(0, WINOGRAD_CHANNELS, COLUMNS):
                     multiply_tile(
                         min(step, tiles - tile) + WIDE, a + 4 * (tile + channel * sizes.pitch), 4,
-                        4 * sizes.pitch, b + 4 * (column + channel * PANEL), 4 * PANEL,
-                        min(depth, channels - channel), c + 4 * (tile * PANEL + column),
-                        4 * PANEL, ADD if channel else ZERO,
-                        ahead + 64 * (tile // step % 2) + 4 * PANEL * channel, 4 * PANEL, 0,
+                        4 * sizes.pitch, b + 4 * (column + channel * WINOGRAD_CHANNELS),
+                        4 * WINOGRAD_CHANNELS, min(depth, channels - channel),
+                        c + 4 * (tile * WINOGRAD_CHANNELS + column), 4 * WINOGRAD_CHANNELS,
+                        ADD if channel else ZERO,
+                        ahead + 64 * (tile // step % 2) + 4 * WINOGRAD_CHANNELS * channel,
+                        4 * WINOGRAD_CHANNELS, 0,
                     )  # fmt: skip
 
 

@@ -12,11 +12,11 @@ import numpy as np
 NDArray: TypeAlias = np.ndarray[Any, Any]
 
 KERNEL = 3
-PANEL = 32
-"""Output channels side by side in transformed weights, the last ones zeros if there are fewer."""
+# Output channels side by side in transformed weights, the last ones zeros if there are fewer.
+WINOGRAD_CHANNELS = 32
 
-HEAD = 16
-"""Floats of a thread's memory that say what is in it."""
+# Floats of a thread's memory that say what is in it.
+HEAD_FLOATS = 16
 
 POINTS = {2: (0.0, 1.0, -1.0), 4: (0.0, 0.6875, -0.6875, 1.5, -1.5)}
 """Finite points per size of tile; infinity is one more."""

@@ -19,7 +19,7 @@ from tenonnx_cpu.jit.vectors.vector import I64, Builder, Value
 UNIT = LANES - 1
 """Tiles side by side that are transformed together: they see no more than ``size`` vectors."""
 
-VECTOR = 4 * LANES
+CHANNELS_BYTES = 4 * LANES
 
 
 @shared("tenonnx_tiles_of_image", [(size,) for size in POINTS])
@@ -87,9 +87,9 @@ def transform_products(
         for y, line in enumerate(zip(*columns, strict=True)):
             start = b.add(there, b.mul(next_line, I64(y)))
             for x, value in enumerate(_columns_by(b, matrix, line)):
-                v.store(b, value, b.add(start, I64(VECTOR * x)), 4)
+                v.store(b, value, b.add(start, I64(CHANNELS_BYTES * x)), 4)
                 seen = v.fma(b, value, v.constant(KIND, 0.0), seen)
-        return [b.add(here, next_tile), b.add(there, I64(VECTOR * size)), seen]
+        return [b.add(here, next_tile), b.add(there, I64(CHANNELS_BYTES * size)), seen]
 
     seen = v.loop(b, tiles, [source, target, v.constant(KIND, 0.0)], tile)[2]
     sum_of = v.total(b, seen)

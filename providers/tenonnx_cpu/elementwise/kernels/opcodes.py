@@ -17,17 +17,17 @@ ADD, SUB, MUL, DIV, MAX, MIN, PRELU = range(23, 30)
 NONE = COPY
 """The activation that changes nothing."""
 
-INPUTS = 6
-"""Arrays that a program reads at most."""
+# Arrays that a program reads at most.
+MAX_INPUTS = 6
 
-BLOCK = 1024
-"""Elements that a program's instructions work on at a time: several blocks fit the first cache."""
+# Elements that a program's instructions work on at a time: several blocks fit the first cache.
+BLOCK_ELEMENTS = 1024
 
 REGISTERS = 12
 """Blocks that a program may hold at a time: values on their way, and numbers as blocks."""
 
-AXES = 4
-"""Axes that a program loops over at most, the last one among them."""
+# Axes that a program loops over at most, the last one among them.
+MAX_AXES = 4
 
-MEMORY = BLOCK * REGISTERS
+MEMORY = BLOCK_ELEMENTS * REGISTERS
 """Floats that a worker needs."""

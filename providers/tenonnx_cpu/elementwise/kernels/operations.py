@@ -7,8 +7,8 @@ from __future__ import annotations
 """Types of elements; as an operation, each is the cast to it."""
 
 INTEGERS = (INT8, UINT8, INT16, UINT16, INT32, UINT32, INT64, UINT64)
-FLOATS = (FLOAT16, BFLOAT16, FLOAT32, FLOAT64)
-NUMBERS = (*INTEGERS, *FLOATS)
+FLOAT_CODES = (FLOAT16, BFLOAT16, FLOAT32, FLOAT64)
+NUMBER_CODES = (*INTEGERS, *FLOAT_CODES)
 
 SIZES = (1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8)
 """Bytes of an element, by type."""
@@ -27,12 +27,12 @@ WHOLE = (BOOL, *INTEGERS)
 HALVES = (FLOAT16, BFLOAT16)
 
 TAKES = {
-    **dict.fromkeys((NEG, ABS, RELU, ADD, SUB, MUL, DIV, MAX, MIN, CLIP), NUMBERS),
-    **dict.fromkeys((SIGN, GREATER, LESS, GREATER_OR_EQUAL, LESS_OR_EQUAL), NUMBERS),
+    **dict.fromkeys((NEG, ABS, RELU, ADD, SUB, MUL, DIV, MAX, MIN, CLIP), NUMBER_CODES),
+    **dict.fromkeys((SIGN, GREATER, LESS, GREATER_OR_EQUAL, LESS_OR_EQUAL), NUMBER_CODES),
     **dict.fromkeys((NOT, AND, OR, XOR), WHOLE),
-    **dict.fromkeys((FLOOR, CEIL, ROUND, SQRT, RECIPROCAL, IS_NAN, IS_INF), FLOATS),
+    **dict.fromkeys((FLOOR, CEIL, ROUND, SQRT, RECIPROCAL, IS_NAN, IS_INF), FLOAT_CODES),
     **dict.fromkeys((MOD, FMOD, LEFT, RIGHT), INTEGERS),
-    EQUAL: (BOOL, *NUMBERS),
+    EQUAL: (BOOL, *NUMBER_CODES),
     WHERE: (INT8, INT16, INT32, INT64),
 }
 """The types that operations but casts are for."""
@@ -40,8 +40,8 @@ TAKES = {
 TO_BOOL = frozenset({IS_NAN, IS_INF, EQUAL, GREATER, LESS, GREATER_OR_EQUAL, LESS_OR_EQUAL})
 """Operations but the cast whose results are bool, whatever their operands are."""
 
-AXES = 6
-"""Axes at most that are looped over beside the last one."""
+# Axes at most that are looped over beside the last one.
+MAX_OUTER_AXES = 6
 
 FIELDS = (
     "operation", "element", "rank", "width", "piece", "pieces", "units", "grain", "tasks",
@@ -65,9 +65,9 @@ def variant(operation: int, element: int) -> tuple[int, int]:
         return operation, SIGNED.get(element, element)
     if operation >= NEG or operation == BOOL:
         return operation, element
-    if element not in FLOATS or SIZES[operation] < 4:
+    if element not in FLOAT_CODES or SIZES[operation] < 4:
         operation = SIGNED.get(operation, operation)  # a cast's target
-    if operation in INTEGERS and element not in FLOATS and SIZES[operation] <= SIZES[element]:
+    if operation in INTEGERS and element not in FLOAT_CODES and SIZES[operation] <= SIZES[element]:
         return operation, SIGNED.get(element, element)
     return operation, UINT8 if element == BOOL else element
 

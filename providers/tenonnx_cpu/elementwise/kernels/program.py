@@ -12,7 +12,7 @@ import numpy as np
 
 from tenonnx_cpu.elementwise.kernels import opcodes
 from tenonnx_cpu.elementwise.kernels.activate import activate
-from tenonnx_cpu.elementwise.kernels.opcodes import AXES, BLOCK, INPUTS, MEMORY
+from tenonnx_cpu.elementwise.kernels.opcodes import BLOCK_ELEMENTS, MAX_AXES, MAX_INPUTS, MEMORY
 from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import activations, vmath
@@ -99,26 +99,26 @@ def apply(op: Any, x: Any, z: Any, y: Any, first: Any, second: Any) -> None:
 @helper
 def find_row(row: Any, shape: Any, strides: Any, index: Any, places: Any, addresses: Any) -> None:
     """Write a row's place along every axis but the last, and its address in every operand."""
-    for n in range(shape[AXES + 1]):
+    for n in range(shape[MAX_AXES + 1]):
         places[n] = addresses[n]
-    for axis in range(AXES - 2, -1, -1):
+    for axis in range(MAX_AXES - 2, -1, -1):
         index[axis] = row % shape[axis]
         row //= shape[axis]
-        for n in range(shape[AXES + 1]):
+        for n in range(shape[MAX_AXES + 1]):
             places[n] += 4 * index[axis] * strides[n, axis]
 
 
 @helper
 def next_row(shape: Any, strides: Any, index: Any, places: Any) -> None:
     """Go on to the row after."""
-    for axis in range(AXES - 2, -1, -1):
+    for axis in range(MAX_AXES - 2, -1, -1):
         index[axis] += 1
-        for n in range(shape[AXES + 1]):
+        for n in range(shape[MAX_AXES + 1]):
             places[n] += 4 * strides[n, axis]
         if index[axis] < shape[axis]:
             return
         index[axis] = 0
-        for n in range(shape[AXES + 1]):
+        for n in range(shape[MAX_AXES + 1]):
             places[n] -= 4 * strides[n, axis] * shape[axis]
 
 
@@ -152,13 +152,13 @@ def find_operands(
         fresh: Whether it is the first piece of its row here.
         operands: Addresses.
     """
-    for n in range(shape[AXES + 1]):
-        period = strides[n, AXES - 1]
+    for n in range(shape[MAX_AXES + 1]):
+        period = strides[n, MAX_AXES - 1]
         if period == 1:
             operands[n] = places[n] + 4 * left
         elif fresh:
-            operands[n] = blocks + 4 * BLOCK * n
-            block = floats(operands[n], min(shape[AXES + 2], shape[AXES - 1]))
+            operands[n] = blocks + 4 * BLOCK_ELEMENTS * n
+            block = floats(operands[n], min(shape[MAX_AXES + 2], shape[MAX_AXES - 1]))
             if period:
                 repeat(block, floats(places[n], period))
             else:
@@ -169,31 +169,31 @@ def find_operands(
 def run_rows(arguments: Any, task: Any, worker: Any) -> None:
     """Run a program on some of the pieces that the rows are cut into."""
     program, numbers, shape, strides, addresses, y, memory, grain = arguments
-    width, piece = shape[AXES - 1], shape[AXES + 2]
+    width, piece = shape[MAX_AXES - 1], shape[MAX_AXES + 2]
     pieces = -(-width // piece)
     total = y.size // width * pieces
     own = memory.ctypes.data + 4 * MEMORY * worker
     result = y.ctypes.data
     # Numbers become blocks once; registers from the first one on are theirs.
-    constants = shape[AXES]
+    constants = shape[MAX_AXES]
     for n in range(constants):
-        fill(floats(own + 4 * BLOCK * n, BLOCK), numbers[n, 0])
-    operands, places = on_stack(INPUTS, np.int64), on_stack(INPUTS, np.int64)
-    index = on_stack(AXES, np.int64)
+        fill(floats(own + 4 * BLOCK_ELEMENTS * n, BLOCK_ELEMENTS), numbers[n, 0])
+    operands, places = on_stack(MAX_INPUTS, np.int64), on_stack(MAX_INPUTS, np.int64)
+    index = on_stack(MAX_AXES, np.int64)
     row, left = task * grain // pieces, task * grain % pieces * piece
     find_row(row, shape, strides, index, places, addresses)
     filled = -1
     for _ in range(task * grain, min(total, (task + 1) * grain)):
         count = min(piece, width - left)
-        blocks = own + 4 * BLOCK * constants
+        blocks = own + 4 * BLOCK_ELEMENTS * constants
         find_operands(shape, strides, places, left, blocks, filled != row, operands)
         filled = row
         for line in range(program.shape[0]):
             x, z, to = program[line, 1], program[line, 2], program[line, 3]
-            at_x = operands[x] if x < INPUTS else own + 4 * BLOCK * (x - INPUTS)
-            at_z = operands[z] if z < INPUTS else own + 4 * BLOCK * (z - INPUTS)
-            at_y = own + 4 * BLOCK * (to - INPUTS)
-            if to < INPUTS:
+            at_x = operands[x] if x < MAX_INPUTS else own + 4 * BLOCK_ELEMENTS * (x - MAX_INPUTS)
+            at_z = operands[z] if z < MAX_INPUTS else own + 4 * BLOCK_ELEMENTS * (z - MAX_INPUTS)
+            at_y = own + 4 * BLOCK_ELEMENTS * (to - MAX_INPUTS)
+            if to < MAX_INPUTS:
                 at_y = result + 4 * (row * width + left)
             apply(
                 program[line, 0], floats(at_x, count), floats(at_z, count), floats(at_y, count),
@@ -219,11 +219,11 @@ def run_program(  # type: ignore[no-untyped-def] # the signature has them
     """Compute ``y`` from up to six arrays.
 
     Args:
-        program: Lines of operator, operands and result. Below ``INPUTS`` an operand is an array,
-            a result is ``y``; from there on both are registers.
+        program: Lines of operator, operands and result. Below ``MAX_INPUTS`` an operand is an
+            array, a result is ``y``; from there on both are registers.
         numbers: The values of the first registers, then two parameters for every line.
-        shape: ``AXES`` lengths, how many registers are numbers, how many arrays there are, and how
-            much of the last axis is computed at a time.
+        shape: ``MAX_AXES`` lengths, how many registers are numbers, how many arrays there are, and
+            how much of the last axis is computed at a time.
         strides: In elements, for every array and axis. In the last one they are 1, 0, or how many
             elements are repeated, of which what is computed at a time is a multiple.
         a: An array, as are the others; flat.
@@ -235,7 +235,7 @@ def run_program(  # type: ignore[no-untyped-def] # the signature has them
     addresses = (
         a.ctypes.data, b.ctypes.data, c.ctypes.data, d.ctypes.data, e.ctypes.data, f.ctypes.data
     )  # fmt: skip
-    width = shape[AXES - 1]
-    units = y.size // width * -(-width // shape[AXES + 2])
+    width = shape[MAX_AXES - 1]
+    units = y.size // width * -(-width // shape[MAX_AXES + 2])
     tasks = -(-units // grain)
     run_rows((program, numbers, shape, strides, addresses, y, memory, grain), tasks, threads)

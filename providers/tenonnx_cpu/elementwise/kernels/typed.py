@@ -23,8 +23,8 @@ from tenonnx_cpu.jit.vectors.vector import (
     Value,
 )
 
-BYTES = 64
-"""Bytes of the widest operand that are computed at a time."""
+# Bytes of the widest operand that are computed at a time.
+MAX_OPERAND_BYTES = 64
 
 BITS = (I8, I16, I32, I64)
 """Types by the logarithm of their size."""
@@ -51,7 +51,7 @@ class Element(NamedTuple):
     @property
     def is_float(self) -> bool:
         """Whether it is a floating-point type."""
-        return self.code in o.FLOATS
+        return self.code in o.FLOAT_CODES
 
     @property
     def is_signed(self) -> bool:
@@ -366,7 +366,7 @@ def apply_row(
     """
     given = [(x, x_step), (y, y_step), (z, z_step)][: len(form.operands)]
     computed = [form.result.computed, *(each.computed for each in form.operands)]
-    lanes = 8 * BYTES // max(map(_width, computed))
+    lanes = 8 * MAX_OPERAND_BYTES // max(map(_width, computed))
     blocks, vectors = [], b.sdiv(count, I64(lanes))
     for element, (start, step) in zip(form.operands, given, strict=True):
         size = I64(element.size)

@@ -5,14 +5,14 @@ What they and their callers agree on is here, which is imported without numba.
 
 from __future__ import annotations
 
-FEW = 4
-"""Rows of A up to which B is read once, in long runs, and never packed."""
+# Rows of A up to which B is read once, in long runs, and never packed.
+MAX_GEMV_ROWS = 4
 
-SPAN = 2048
-"""Columns at a time: their sums stay in the first-level cache."""
+# Columns at a time: their sums stay in the first-level cache.
+SPAN_COLUMNS = 2048
 
-ROOM = 4 * (FEW + 1) * SPAN
-"""Bytes that one worker needs for sums."""
+# Bytes that one worker needs for sums.
+SUMS_BYTES = 4 * (MAX_GEMV_ROWS + 1) * SPAN_COLUMNS
 
 TALLEST = 16
 """Rows of the tallest tile of sums."""

@@ -9,7 +9,7 @@ import numpy as np
 from tenonnx_cpu.conv.kernels.tasks import part_of
 from tenonnx_cpu.int8.kernels import BYTE_CONV_FIELDS, TALLEST
 from tenonnx_cpu.int8.kernels.band import pack_band
-from tenonnx_cpu.int8.kernels.finishing import NUMBERS, ROUNDED, SCALED, pack_numbers
+from tenonnx_cpu.int8.kernels.finishing import NUMBERS_BYTES, ROUNDED, SCALED, pack_numbers
 from tenonnx_cpu.int8.kernels.tile import multiply_bytes
 from tenonnx_cpu.int8.kernels.tiles import begin_products, multiply_in_tiles
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i8, i32, i64, kernel, size, u8
@@ -59,7 +59,7 @@ def convolve_bytes(arguments: Any, task: Any, worker: Any) -> None:
     else:
         source += part.top * sizes.stride_y * sizes.line + part.left * sizes.pixel
     sums, zeros, extra, factor, summand = rows_own
-    totals, with_totals = work + 4 * NUMBERS, False
+    totals, with_totals = work + 4 * NUMBERS_BYTES, False
     for zero in zeros:
         with_totals = with_totals or zero != 0
     add_totals(part.lines if with_totals else 0, width, source, offsets.ctypes.data, sizes, totals)
@@ -129,10 +129,9 @@ def multiply_lines(
     if tiles[0]:
         multiply_in_tiles(
             lines, width, tiles, (source, sizes.stride_y * sizes.line, sizes.pixel), offsets, panel,
-            sizes.fours, totals if totals else numbers + 4 * NUMBERS, 4 * width if totals else 0,
-            numbers,
-            (y + line * apart + bytes_each * channel, sizes.out_width * apart, apart), columns,
-            limits,
+            sizes.fours, totals if totals else numbers + 4 * NUMBERS_BYTES,
+            4 * width if totals else 0, numbers, (y + line * apart + bytes_each * channel,
+            sizes.out_width * apart, apart), columns, limits,
         )  # fmt: skip
         return
     vectors = -(-columns // LANES)
@@ -140,7 +139,7 @@ def multiply_lines(
         here = source + row * sizes.stride_y * sizes.line
         there = y + (line + row * sizes.out_width) * apart + bytes_each * channel
         for place in range(0, width, tall):
-            own = totals + 4 * (row * width + place) if totals else numbers + 4 * NUMBERS
+            own = totals + 4 * (row * width + place) if totals else numbers + 4 * NUMBERS_BYTES
             multiply_bytes(
                 vectors, min(tall, width - place), fits, here + place * sizes.pixel, sizes.pixel,
                 offsets, panel, sizes.fours, own, numbers, there + place * apart, apart, columns,

@@ -19,7 +19,7 @@ from tenonnx_cpu.int8.kernels.finishing import (
 from tenonnx_cpu.jit.compiling import kernel
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.dot8 import BYTES, FITS, SUMS, dot
+from tenonnx_cpu.jit.vectors.dot8 import BYTE_VECTOR, FITS, SUMS, dot
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.memory import store_word
 from tenonnx_cpu.jit.vectors.shared import shared
@@ -28,13 +28,13 @@ from tenonnx_cpu.jit.vectors.vector import F32, I8, I32, I64, Builder, Value
 from tenonnx_cpu.matmul.kernels.block import split
 from tenonnx_cpu.matmul.kernels.tile import COLUMNS
 
-TOGETHER = 7
-"""Places that are summed together: they share the weights."""
+# Places that are summed together: they share the weights.
+PLACES_TOGETHER = 7
 
 
 @shared(
     "tenonnx_byte_slide",
-    [(rows, fits) for rows in range(1, TOGETHER + 1) for fits in FITS],
+    [(rows, fits) for rows in range(1, PLACES_TOGETHER + 1) for fits in FITS],
     last=(F32, F32, I32),
 )
 def slide_bytes(
@@ -56,7 +56,7 @@ def slide_bytes(
     starts = addresses(b, a, a_row, range(rows))
 
     def step(index: Value, sums: list[Value]) -> list[Value]:
-        weights = v.load(b, BYTES, b.add(words, b.mul(index, I64(4 * LANES))), 4)
+        weights = v.load(b, BYTE_VECTOR, b.add(words, b.mul(index, I64(4 * LANES))), 4)
         table = b.add(offsets, b.mul(index, I64(32)))
         places = [v.load(b, I64, b.add(table, I64(8 * n)), 8) for n in range(4)]
         made = []
@@ -84,7 +84,7 @@ def convolve_channels(arguments: Any, task: Any, worker: Any) -> None:
     sums, zeros, extra, factor, summand = rows_own
     columns_own = origin, sums.size, zeros, extra, factor, summand
     form, low, high, zero = limits
-    bytes_each, tall = 1 if form == ROUNDED else 4, split(width, TOGETHER, 1)
+    bytes_each, tall = 1 if form == ROUNDED else 4, split(width, PLACES_TOGETHER, 1)
     apart = bytes_each * sizes.channels
     line = (part.image * sizes.out_height + part.top) * sizes.out_width + part.left
     for channel in range(0, sizes.channels, LANES):

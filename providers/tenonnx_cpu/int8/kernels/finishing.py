@@ -21,8 +21,8 @@ from tenonnx_cpu.matmul.kernels.tile import COLUMNS
 SUMMED, REAL, ROUNDED = 4, 5, 1
 """The kinds of results: int32 sums; those, scaled and shifted, as float32; that as bytes."""
 
-NUMBERS = 4 * COLUMNS
-"""Bytes of each kind of numbers that a panel's columns have."""
+# Bytes of each kind of numbers that a panel's columns have.
+NUMBERS_BYTES = 4 * COLUMNS
 
 WIDE = v.vector(F32, LANES)
 
@@ -34,7 +34,7 @@ SCALED = Contract(
 
 def own_numbers(b: Builder, numbers: Value, place: int, n: int, kind: Any) -> Value:
     """Load a vector of the numbers of a kind, as ``pack_numbers`` writes them."""
-    return v.load(b, kind, b.add(numbers, I64(NUMBERS * place + 4 * LANES * n)), 4)
+    return v.load(b, kind, b.add(numbers, I64(NUMBERS_BYTES * place + 4 * LANES * n)), 4)
 
 
 def finish_sums(
@@ -131,7 +131,7 @@ def pack_numbers(column: Any, depth: Any, columns_own: Any, numbers: Any) -> Non
         if extra.size:
             start += extra[j]
         store_word(start, numbers + 4 * i)
-        store_word(zero, numbers + NUMBERS + 4 * i)
-        store_float(factor[j if factor.size > 1 else 0], numbers + 2 * NUMBERS + 4 * i)
+        store_word(zero, numbers + NUMBERS_BYTES + 4 * i)
+        store_float(factor[j if factor.size > 1 else 0], numbers + 2 * NUMBERS_BYTES + 4 * i)
         shift = summand[j] if summand.size else np.float32(0)
-        store_float(shift, numbers + 3 * NUMBERS + 4 * i)
+        store_float(shift, numbers + 3 * NUMBERS_BYTES + 4 * i)

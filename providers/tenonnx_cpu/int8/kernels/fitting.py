@@ -11,7 +11,7 @@ from llvmlite import ir
 
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.dot8 import BYTES, pair_sums
+from tenonnx_cpu.jit.vectors.dot8 import BYTE_VECTOR, pair_sums
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.tiles import side_by_side
@@ -33,12 +33,12 @@ def see_pairs(b: Builder, /, panel: Value, steps: Value, result: Value) -> None:
     if not cpu().pairs:
         v.store(b, I32(0), result, 4)
         return
-    nothing, ones = v.constant(BYTES, 0), v.constant(BYTES, 1)
+    nothing, ones = v.constant(BYTE_VECTOR, 0), v.constant(BYTE_VECTOR, 1)
 
     def step(index: Value, carried: list[Value]) -> list[Value]:
         high, low = carried
         line = b.add(panel, b.mul(index, I64(4 * COLUMNS)))
-        for x in side_by_side(b, BYTES, line, VECTORS):
+        for x in side_by_side(b, BYTE_VECTOR, line, VECTORS):
             positive = b.icmp_signed(">", x, nothing)
             most = pair_sums(b, ones, b.select(positive, x, nothing))
             least = pair_sums(b, ones, b.select(positive, nothing, x))

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.int8.kernels import FEW
+from tenonnx_cpu.int8.kernels import MAX_GEMV_ROWS
 from tenonnx_cpu.int8.kernels.band import copy_bytes, fill_bytes
-from tenonnx_cpu.int8.kernels.finishing import NUMBERS, ROUNDED, SCALED, pack_numbers
+from tenonnx_cpu.int8.kernels.finishing import NUMBERS_BYTES, ROUNDED, SCALED, pack_numbers
 from tenonnx_cpu.int8.kernels.fitting import see_pairs
-from tenonnx_cpu.int8.kernels.gemv import PANEL, gemv_span, span_of
+from tenonnx_cpu.int8.kernels.gemv import PANEL_COLUMNS, gemv_span, span_of
 from tenonnx_cpu.int8.kernels.tile import multiply_bytes
 from tenonnx_cpu.int8.kernels.tiles import begin_products, multiply_in_tiles
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, kernel, size, u8
@@ -25,8 +25,8 @@ from tenonnx_cpu.matmul.kernels.pack import make_pack
 from tenonnx_cpu.matmul.kernels.tile import COLUMNS, ROWS, VECTORS
 from tenonnx_cpu.quantized.kernels.pack import STEP, pack_columns, pack_lines
 
-ENOUGH = 6
-"""Rows of a task from which on it pays to look at all pairs of weights before."""
+# Rows of a task from which on it pays to look at all pairs of weights before.
+MIN_ROWS_TO_CHECK_PAIRS = 6
 
 pack_words = make_pack("f32")
 pack_byte_columns, pack_byte_lines = under(pack_columns, 8), under(pack_lines, 8)
@@ -127,7 +127,7 @@ def multiply_strip(arguments: Any, task: Any, worker: Any) -> None:
     top, left = place // across * shape[0], place % across * shape[1]
     bottom, right = min(rows, top + shape[0]), min(columns, left + shape[1])
     own = memory.ctypes.data + worker * share
-    work, panel = own + 4 * NUMBERS, own + BYTE_ROOM
+    work, panel = own + 4 * NUMBERS_BYTES, own + BYTE_ROOM
     steps, high = fours.size, bottom - top
     tiles = begin_products(high, steps)
     first = offsets[item, 0] + top
@@ -139,7 +139,7 @@ def multiply_strip(arguments: Any, task: Any, worker: Any) -> None:
             b, b.ctypes.data + offsets[item, 1], depth, steps, column, flip, panel, work, own
         )
         fits = 0
-        if high >= ENOUGH and not tiles[0]:
+        if high >= MIN_ROWS_TO_CHECK_PAIRS and not tiles[0]:
             see_pairs(panel, steps, work)
             fits = load_word(work)
         pack_numbers(column, depth, columns_own, own)
@@ -198,7 +198,12 @@ def byte_gemm(a, fours, b, c, offsets, origin, of_columns, flips, finish, room, 
     columns_own = (np.int32(origin[0] ^ flip_a), columns, *of_columns)
     limits = (form, low, high, zero, 1 if form == ROUNDED else 4, columns)
     share = memory.size // threads
-    if c.shape[0] <= FEW and batch == 1 and columns >= PANEL and b.strides[1] == 1:
+    if (
+        c.shape[0] <= MAX_GEMV_ROWS
+        and batch == 1
+        and columns >= PANEL_COLUMNS
+        and b.strides[1] == 1
+    ):
         span = span_of(columns, threads)
         few = (left, b, c, totals, columns_own, flip_b, limits, span, share, memory)
         gemv_span(few, -(-columns // span), threads)

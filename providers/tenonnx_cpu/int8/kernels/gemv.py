@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.int8.kernels import FEW, SPAN
+from tenonnx_cpu.int8.kernels import MAX_GEMV_ROWS, SPAN_COLUMNS
 from tenonnx_cpu.int8.kernels.finishing import pack_numbers
 from tenonnx_cpu.int8.kernels.tile import multiply_bytes
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.dot8 import BYTES, SUMS, dot
+from tenonnx_cpu.jit.vectors.dot8 import BYTE_VECTOR, SUMS, dot
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.tiles import addresses
@@ -23,17 +23,17 @@ from tenonnx_cpu.matmul.kernels.block import split
 from tenonnx_cpu.matmul.kernels.tile import COLUMNS, VECTORS
 from tenonnx_cpu.quantized.kernels.gemv_groups import interleaved
 
-PANEL = 4 * LANES
-"""Columns whose bytes of one row are a vector."""
+# Columns whose bytes of one row are a vector.
+PANEL_COLUMNS = 4 * LANES
 
 ONES = 0x01010101
 """Four bytes that are 1."""
 
-AHEAD = 8192
-"""Bytes that are on their way from memory."""
+# Bytes that are on their way from memory.
+PREFETCH_BYTES = 8192
 
 
-@shared("tenonnx_byte_lines", [(rows,) for rows in range(1, FEW + 1)])
+@shared("tenonnx_byte_lines", [(rows,) for rows in range(1, MAX_GEMV_ROWS + 1)])
 def add_lines(
     b: Builder, rows: int, /, a: Value, a_row: Value, source: Value, b_row: Value, count: Value,
     ahead: Value, flip: Value, panels: Value, sums: Value, sums_row: Value,
@@ -47,22 +47,22 @@ def add_lines(
         count: How many rows there are, four or less.
         ahead: Bytes from a row to the one that will be needed soon.
         flip: Bits of B that are inverted: it is signed then.
-        panels: How many times ``PANEL`` columns.
+        panels: How many times ``PANEL_COLUMNS`` columns.
         sums: Address of int32: a line for each row, and one for the sums of B's columns;
             ``sums_row`` is bytes from line to line.
     """
-    line = v.vector(I8, PANEL)
-    flips = v.splat(b, b.trunc(flip, I8), PANEL)
+    line = v.vector(I8, PANEL_COLUMNS)
+    flips = v.splat(b, b.trunc(flip, I8), PANEL_COLUMNS)
     last = b.sub(count, I64(1))
     steps = [b.select(b.icmp_signed("<", I64(n), last), I64(n), last) for n in range(4)]
     places = [b.add(source, b.mul(b_row, step)) for step in steps]
     # Columns themselves are summed as if by one more row of ones, as many as there are rows.
     ones = b.trunc(b.lshr(I64(ONES), b.mul(I64(8), b.sub(I64(4), count))), I32)
     words = [v.load(b, I32, place) for place in addresses(b, a, a_row, range(rows))]
-    lefts = [b.bitcast(v.splat(b, word, LANES), BYTES) for word in (*words, ones)]
+    lefts = [b.bitcast(v.splat(b, word, LANES), BYTE_VECTOR) for word in (*words, ones)]
 
     def step(index: Value, carried: list[Value]) -> list[Value]:
-        at = b.mul(index, I64(PANEL))
+        at = b.mul(index, I64(PANEL_COLUMNS))
         for place in places:
             v.prefetch(b, b.add(b.add(place, ahead), at))
         lines = [b.xor(v.load(b, line, b.add(place, at)), flips) for place in places]
@@ -108,8 +108,8 @@ def finish_span(
     form, low, high, zero, size, columns = limits
     rows = c.shape[0]
     for place in range(0, width, COLUMNS):
-        within = place % PANEL
-        at = min(left + place - within, columns - PANEL) + within
+        within = place % PANEL_COLUMNS
+        at = min(left + place - within, columns - PANEL_COLUMNS) + within
         starts = floats(sums + rows * sums_row + 4 * place, COLUMNS)
         numbers = floats(own, COLUMNS)
         # They are int32: nothing but their bits is copied.
@@ -134,11 +134,11 @@ def gemv_span(arguments: Any, task: Any, worker: Any) -> None:
     depth, columns = b.shape
     rows = c.shape[0]
     left = task * span
-    width = -(-min(span, columns - left) // PANEL) * PANEL
-    whole = min(width, (columns - left) // PANEL * PANEL)
+    width = -(-min(span, columns - left) // PANEL_COLUMNS) * PANEL_COLUMNS
+    whole = min(width, (columns - left) // PANEL_COLUMNS * PANEL_COLUMNS)
     own = memory.ctypes.data + worker * share
     sums, sums_row = own + BYTE_ROOM, 4 * width
-    ahead = b.strides[0] * (4 + AHEAD // (4 * min(span, columns)) * 4)
+    ahead = b.strides[0] * (4 + PREFETCH_BYTES // (4 * min(span, columns)) * 4)
     zeroed = floats(sums, (rows + 1) * width)
     for i in range(zeroed.size):
         zeroed[i] = np.float32(0)
@@ -148,12 +148,12 @@ def gemv_span(arguments: Any, task: Any, worker: Any) -> None:
         left_of = a.ctypes.data + k
         add_lines(
             rows, left_of, a.strides[0], source + left, b.strides[0], count, ahead, flip,
-            whole // PANEL, sums, sums_row,
+            whole // PANEL_COLUMNS, sums, sums_row,
         )  # fmt: skip
         if whole < width:
             add_lines(
-                rows, left_of, a.strides[0], source + columns - PANEL, b.strides[0], count, 0, flip,
-                1, sums + 4 * whole, sums_row,
+                rows, left_of, a.strides[0], source + columns - PANEL_COLUMNS, b.strides[0], count,
+                0, flip, 1, sums + 4 * whole, sums_row,
             )  # fmt: skip
     finish_span(c, left, width, depth, columns_own, limits, totals, sums, sums_row, own)
 
@@ -161,5 +161,5 @@ def gemv_span(arguments: Any, task: Any, worker: Any) -> None:
 @helper
 def span_of(columns: Any, threads: Any) -> Any:
     """Return the columns of a task."""
-    tasks = max(-(-columns // SPAN), 2 * threads if threads > 1 else 1)
-    return split(columns, -(-columns // tasks), PANEL)
+    tasks = max(-(-columns // SPAN_COLUMNS), 2 * threads if threads > 1 else 1)
+    return split(columns, -(-columns // tasks), PANEL_COLUMNS)

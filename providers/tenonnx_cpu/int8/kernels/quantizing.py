@@ -19,19 +19,20 @@ from tenonnx_cpu.jit.vectors.vector import I64, Builder, Value
 from tenonnx_cpu.jit.vectors.views import floats
 
 F = np.float32
-CHUNK = 1 << 15
+# Numbers that a task converts.
+CHUNK_NUMBERS = 1 << 15
 ABREAST = 4
 """Vectors that are looked at side by side."""
 
 
 @parallel
 def quantize_rows(arguments: Any, task: Any, worker: Any) -> None:
-    """Round some rows, or ``CHUNK`` numbers of one; see ``quantize``."""
+    """Round some rows, or ``CHUNK_NUMBERS`` numbers of one; see ``quantize``."""
     source, apart, result, columns, together, scale, low, high, zero = arguments
-    parts = -(-columns // CHUNK)
-    first, begin = task // parts * together, task % parts * CHUNK
+    parts = -(-columns // CHUNK_NUMBERS)
+    first, begin = task // parts * together, task % parts * CHUNK_NUMBERS
     for row in range(first, min(result.size // columns, first + together)):
-        y = result[row * columns :][:columns][begin : begin + CHUNK]
+        y = result[row * columns :][:columns][begin : begin + CHUNK_NUMBERS]
         x = floats(source + row * apart + 4 * begin, y.size)
         for i in range(y.size):
             y[i] = to_byte(x[i] / scale, low, high, zero)
@@ -44,18 +45,18 @@ def quantize(x, y, scale, low, high, zero, threads):  # type: ignore[no-untyped-
     A row's numbers are adjacent; rows may be apart.
     """
     rows, columns = x.shape
-    together = max(1, CHUNK // columns)
-    tasks = -(-rows // together) * -(-columns // CHUNK)
+    together = max(1, CHUNK_NUMBERS // columns)
+    tasks = -(-rows // together) * -(-columns // CHUNK_NUMBERS)
     arguments = x.ctypes.data, x.strides[0], y, columns, together, scale, low, high, zero
     quantize_rows(arguments, tasks, threads)
 
 
 @parallel
 def dequantize_chunk(arguments: Any, task: Any, worker: Any) -> None:
-    """Widen ``CHUNK`` bytes; see ``dequantize``."""
+    """Widen ``CHUNK_NUMBERS`` bytes; see ``dequantize``."""
     every, result, scale, zero, flip = arguments
-    x = every[task * CHUNK : (task + 1) * CHUNK]
-    y = result[task * CHUNK : (task + 1) * CHUNK]
+    x = every[task * CHUNK_NUMBERS : (task + 1) * CHUNK_NUMBERS]
+    y = result[task * CHUNK_NUMBERS : (task + 1) * CHUNK_NUMBERS]
     for i in range(y.size):
         y[i] = F(np.int32(x[i] ^ flip) - zero) * scale
 
@@ -63,7 +64,7 @@ def dequantize_chunk(arguments: Any, task: Any, worker: Any) -> None:
 @kernel((In(u8, 1), Out(f32, 1), f32, i32, u8, size), SCALED)
 def dequantize(x, y, scale, zero, flip, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Compute ``y = ((x ^ flip) - zero) * scale``."""
-    dequantize_chunk((x, y, scale, zero, flip), -(-x.size // CHUNK), threads)
+    dequantize_chunk((x, y, scale, zero, flip), -(-x.size // CHUNK_NUMBERS), threads)
 
 
 def least(b: Builder, x: Value, y: Value) -> Value:
@@ -102,9 +103,9 @@ def vector_range(b: Builder, /, source: Value, vectors: Value, found: Value) -> 
 
 @parallel
 def chunk_range(arguments: Any, task: Any, worker: Any) -> None:
-    """Find the least and the greatest of ``CHUNK`` numbers; see ``quantize_by_range``."""
+    """Find the least and the greatest of ``CHUNK_NUMBERS`` numbers; see ``quantize_by_range``."""
     every, found = arguments
-    x = every[task * CHUNK : (task + 1) * CHUNK]
+    x = every[task * CHUNK_NUMBERS : (task + 1) * CHUNK_NUMBERS]
     vectors = x.size // (ABREAST * LANES)
     vector_range(x.ctypes.data, vectors, found[task].ctypes.data)
     low, high = found[task, 0], found[task, 1]
@@ -127,7 +128,7 @@ def quantize_by_range(x, y, scale, zero, ranges, refusal, threads):  # type: ign
         y: The bytes.
         scale: The scale, of one element.
         zero: The zero point, of one element.
-        ranges: Room for the least and the greatest of every ``CHUNK`` numbers and 0.
+        ranges: Room for the least and the greatest of every ``CHUNK_NUMBERS`` numbers and 0.
         refusal: Where 1 is written if the range is infinite or too narrow for a scale, else 0.
         threads: How many to use.
     """

@@ -19,7 +19,8 @@ from tenonnx_cpu.jit.vectors.vector import F32, I8, I32, I64, Builder, Value
 from tenonnx_cpu.jit.vectors.views import elements
 
 F = np.float32
-CHUNK = 1 << 14
+# Bytes that a task converts.
+CHUNK_BYTES = 1 << 14
 
 
 @inlined
@@ -33,8 +34,8 @@ def to_byte(x: Any, low: Any, high: Any, zero: Any) -> Any:
 
 @helper
 def chunk_size(a: Any, b: Any) -> Any:
-    """Return about ``CHUNK``; whole repetitions of b if it is repeated."""
-    return CHUNK if b.size == a.size else b.size * max(1, CHUNK // b.size)
+    """Return about ``CHUNK_BYTES``; whole repetitions of b if it is repeated."""
+    return CHUNK_BYTES if b.size == a.size else b.size * max(1, CHUNK_BYTES // b.size)
 
 
 @helper

@@ -14,7 +14,8 @@ from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.vector import I8, I64, Builder, Value
 
-CHUNK = 1 << 14
+# Bytes that a task looks up.
+CHUNK_BYTES = 1 << 14
 
 WIDE = 64
 """Bytes of a vector, half of what one instruction looks up in."""
@@ -66,10 +67,10 @@ look_up_all = look_up_wide if HAS_TABLES else look_up_bytes
 
 @parallel
 def look_up_chunk(arguments: Any, task: Any, worker: Any) -> None:
-    """Look up ``CHUNK`` bytes."""
+    """Look up ``CHUNK_BYTES`` bytes."""
     every, table, result = arguments
-    x = every[task * CHUNK : (task + 1) * CHUNK]
-    look_up_all(x, table, result[task * CHUNK : (task + 1) * CHUNK])
+    x = every[task * CHUNK_BYTES : (task + 1) * CHUNK_BYTES]
+    look_up_all(x, table, result[task * CHUNK_BYTES : (task + 1) * CHUNK_BYTES])
 
 
 @kernel(
@@ -78,4 +79,4 @@ def look_up_chunk(arguments: Any, task: Any, worker: Any) -> None:
 )
 def look_up(x, table, y, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Compute ``y = table[x]``, for a table of 256 bytes."""
-    look_up_chunk((x, table, y), -(-x.size // CHUNK), threads)
+    look_up_chunk((x, table, y), -(-x.size // CHUNK_BYTES), threads)

@@ -6,7 +6,7 @@ import functools
 
 from tenonnx_cpu.int8.kernels.finishing import finish_sums, own_numbers
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.dot8 import BYTES, FITS, SUMS
+from tenonnx_cpu.jit.vectors.dot8 import BYTE_VECTOR, FITS, SUMS
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.tiles import Rows, add_products, side_by_side, sum_bytes, word
@@ -62,7 +62,7 @@ def multiply_bytes(
     def step(index: Value, carried: list[Value]) -> list[Value]:
         line, sums = carried[0], carried[1:]
         place = v.load(b, I64, b.add(offsets, b.mul(index, I64(8))), 8)
-        xs = side_by_side(b, BYTES, line, vectors)
+        xs = side_by_side(b, BYTE_VECTOR, line, vectors)
         ys = (word(b, address) for address in left.at(b, left.pointers, place))
         return [b.add(line, I64(4 * COLUMNS)), *add_products(b, multiply, ys, xs, sums)]
 

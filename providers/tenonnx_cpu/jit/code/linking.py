@@ -76,7 +76,7 @@ def _branch(place: int, target: int) -> int:
     return (target - place) >> 2 & 0x3FFFFFF
 
 
-KINDS: dict[int, dict[int, tuple[Subject, Writer]]] = {
+RELOCATIONS: dict[int, dict[int, tuple[Subject, Writer]]] = {
     X86_64: {
         1: (Subject.WORD, _relative("<q")),  # R_X86_64_64
         2: (Subject.SYMBOL, _relative("<i")),  # PC32
@@ -128,7 +128,7 @@ def link(content: bytes, exports: Iterable[str]) -> CodeObject:
         Unlinkable: It needs what is not known here, or lacks an export.
     """
     given = read(content)
-    if given.machine not in KINDS:
+    if given.machine not in RELOCATIONS:
         raise Unlinkable(f"ELF machine {given.machine} is not known")
     linker = _Linker(given)
     for relocation in given.relocations:
@@ -141,7 +141,7 @@ class _Linker:
 
     def __init__(self, given: Object) -> None:
         self._object = given
-        self._kinds = KINDS[given.machine]
+        self._kinds = RELOCATIONS[given.machine]
         self._page = PAGES[given.machine]
         self._starts: dict[int, int] = {}
         self._inside: list[int] = []

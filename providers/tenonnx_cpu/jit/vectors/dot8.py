@@ -12,7 +12,7 @@ from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.vector import I8, I16, I32, Builder, Value
 
 SUMS = v.vector(I32, LANES)
-BYTES = v.vector(I8, 4 * LANES)
+BYTE_VECTOR = v.vector(I8, 4 * LANES)
 
 INSTRUCTION = {
     "avx512": "llvm.x86.avx512.vpdpbusd.512",
@@ -42,10 +42,10 @@ def dot(b: Builder, sums: Value, unsigned: Value, signed: Value, bits: int = 8) 
     if cpu().vnni == "dotprod":
         # It takes int8 alone: u w = (u - 128) w + 64 w + 64 w, the last two of which those that
         # share w share.
-        half = v.constant(BYTES, 64)
+        half = v.constant(BYTE_VECTOR, 64)
         rest = _instruction(b, SIGNED, v.constant(SUMS, 0), half, signed)
         rest = _instruction(b, SIGNED, rest, half, signed)
-        low = b.xor(b.bitcast(unsigned, BYTES), v.constant(BYTES, -128))
+        low = b.xor(b.bitcast(unsigned, BYTE_VECTOR), v.constant(BYTE_VECTOR, -128))
         return b.add(_instruction(b, SIGNED, sums, low, signed), rest)
     if bits < 8 and LANES in PAIRS:
         return b.add(sums, _through_int16(b, unsigned, signed))
@@ -60,7 +60,7 @@ def dot(b: Builder, sums: Value, unsigned: Value, signed: Value, bits: int = 8) 
 def _instruction(b: Builder, name: str, sums: Value, left: Value, right: Value) -> Value:
     # LLVM 22 has bytes on x86 where older ones have int32 of the same bits.
     old = name.startswith("llvm.x86") and llvm.llvm_version_info[0] < 22
-    taken = SUMS if old else BYTES
+    taken = SUMS if old else BYTE_VECTOR
     return _called(b, name, SUMS, sums, b.bitcast(left, taken), b.bitcast(right, taken))
 
 
@@ -77,7 +77,10 @@ def _through_int16(b: Builder, unsigned: Value, signed: Value) -> Value:
 
 def pair_sums(b: Builder, unsigned: Value, signed: Value) -> Value:
     """Return the sums of adjacent products, which must fit int16, where ``LANES in PAIRS``."""
-    halves, taken = v.vector(I16, 2 * LANES), (b.bitcast(x, BYTES) for x in (unsigned, signed))
+    halves, taken = (
+        v.vector(I16, 2 * LANES),
+        (b.bitcast(x, BYTE_VECTOR) for x in (unsigned, signed)),
+    )
     return _called(b, PAIRS[LANES][0], halves, *taken)
 
 
@@ -93,9 +96,9 @@ def planes(b: Builder, bits: int, raw: Value) -> list[Value]:
     """Return the codes of a vector of bytes, one to a byte: the first of each byte, and so on."""
     if bits == 8:
         return [raw]
-    mask = v.constant(BYTES, (1 << bits) - 1)
+    mask = v.constant(BYTE_VECTOR, (1 << bits) - 1)
     words = b.bitcast(raw, SUMS)
     parts = [
         b.lshr(words, v.constant(SUMS, shift)) if shift else words for shift in range(0, 8, bits)
     ]
-    return [b.and_(b.bitcast(part, BYTES), mask) for part in parts]
+    return [b.and_(b.bitcast(part, BYTE_VECTOR), mask) for part in parts]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.dot8 import BYTES, dot
+from tenonnx_cpu.jit.vectors.dot8 import BYTE_VECTOR, dot
 from tenonnx_cpu.jit.vectors.lanes import KIND, LANES
 from tenonnx_cpu.jit.vectors.vector import F32, I32, I64, Builder, Value
 
@@ -52,7 +52,7 @@ def number(b: Builder, address: Value) -> Value:
 
 def word(b: Builder, address: Value) -> Value:
     """Load four bytes into every lane."""
-    return b.bitcast(v.splat(b, v.load(b, I32, address), LANES), BYTES)
+    return b.bitcast(v.splat(b, v.load(b, I32, address), LANES), BYTE_VECTOR)
 
 
 def add_products(

@@ -21,10 +21,10 @@ COPY = EDGE + 512
 COPY_ROW = DEPTH + 16
 """Floats from row to row of that copy; a power of two would put all rows into one cache set."""
 
-NUMBERS = COPY + 16 * COPY_ROW
-"""The place of a panel's scales and zero points, behind more than the tallest tile needs."""
+# The place of a panel's scales and zero points, behind more than the tallest tile needs.
+NUMBERS_PLACE = COPY + 16 * COPY_ROW
 
-SUMS = NUMBERS + 128
+SUMS = NUMBERS_PLACE + 128
 """The place for the sums of a block of the result that lies between those of other threads."""
 
 SUMS_AT_MOST = 1 << 16

@@ -6,12 +6,12 @@ from typing import Any
 
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.matmul.kernels import COPY, DEPTH, EDGE, SUMS_AT_MOST
-from tenonnx_cpu.matmul.kernels.block import PANEL, copy_lines, multiply_piece, split
+from tenonnx_cpu.matmul.kernels.block import PANEL_ROW_BYTES, copy_lines, multiply_piece, split
 from tenonnx_cpu.matmul.kernels.pack import make_pack
 from tenonnx_cpu.matmul.kernels.tile import ADD, BY_PANELS, CACHE_LINE, COLUMNS, ROWS, ZERO
 
-MOST = 4 * ROWS
-"""Rows up to which a panel is not worth packing."""
+# Rows up to which a panel is not worth packing.
+MAX_BAND_ROWS = 4 * ROWS
 
 pack = make_pack("f32")
 
@@ -19,7 +19,7 @@ pack = make_pack("f32")
 @helper
 def fits_band(rows: Any, a: Any, b: Any) -> Any:
     """Return whether A has few rows, and columns of A and of B are adjacent."""
-    return not BY_PANELS and rows <= MOST and a.strides[1] == 4 and b.strides[1] == 4
+    return not BY_PANELS and rows <= MAX_BAND_ROWS and a.strides[1] == 4 and b.strides[1] == 4
 
 
 @helper
@@ -30,7 +30,7 @@ def multiply_band(
     """Compute ``C = A @ B`` for a task's columns.
 
     Args:
-        rows: Of A and C, ``MOST`` at most.
+        rows: Of A and C, ``MAX_BAND_ROWS`` at most.
         columns: Of B and C.
         depth: Columns of A, rows of B.
         a: Address of A, whose columns are adjacent.
@@ -73,7 +73,7 @@ def add_band(
             ahead = (ahead + CACHE_LINE - 1) // CACHE_LINE * CACHE_LINE
             if span < COLUMNS or b_column != 4:
                 pack(panel, b_row, b_column, kk, span, memory)
-                panel, panel_row = memory, PANEL
+                panel, panel_row = memory, PANEL_ROW_BYTES
             for row in range(0, rows, high):
                 soon, step = ahead, b_row
                 if row or (column + COLUMNS >= columns and k + kk >= depth):

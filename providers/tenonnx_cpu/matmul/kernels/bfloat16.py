@@ -30,7 +30,7 @@ from tenonnx_cpu.jit.vectors.vector import I64, Builder, Value
 from tenonnx_cpu.matmul.kernels import TILE_STEP
 from tenonnx_cpu.matmul.kernels.block import copy_lines, split
 from tenonnx_cpu.matmul.kernels.epilogue import EXTRAS, finish_rows
-from tenonnx_cpu.matmul.kernels.gemm import LARGEST
+from tenonnx_cpu.matmul.kernels.gemm import MAX_TASK_PRODUCTS
 from tenonnx_cpu.matmul.kernels.tile import ADD, COLUMNS, VECTORS, ZERO
 
 WORDS = TILE_STEP // 2
@@ -129,7 +129,7 @@ def tile_task_shape(rows: Any, columns: Any, depth: Any, threads: Any) -> Any:
     bands = -(-rows // high)
     wanted = -(-TASKS_PER_THREAD * threads // bands) if threads > 1 else 1
     width = split(columns, max(2 * COLUMNS, min(WIDEST, columns // wanted)), COLUMNS)
-    return min(high, max(2 * TALL, LARGEST // (depth * width))), width
+    return min(high, max(2 * TALL, MAX_TASK_PRODUCTS // (depth * width))), width
 
 
 @parallel

@@ -17,16 +17,16 @@ from tenonnx_cpu.matmul.kernels.tile import (
     CACHE_LINE,
     COLUMNS,
     KEEP,
-    LINES,
     NARROW,
+    PANEL_ROW_LINES,
     ROWS,
     WIDE,
     ZERO,
     multiply_tile,
 )
 
-PANEL = 4 * COLUMNS
-"""Bytes of a row of a packed panel."""
+# Bytes of a row of a packed panel.
+PANEL_ROW_BYTES = 4 * COLUMNS
 
 CACHE_WAY = 4096
 """Bytes after which addresses come to the same set of the first-level cache again."""
@@ -96,11 +96,23 @@ def multiply_piece(
         return
     form = NARROW if span <= LANES else WIDE
     multiply_tile(
-        count + form, a, a_row, a_column, b, b_row, depth, edge, PANEL, ZERO, ahead, ahead_step, 0
+        count + form,
+        a,
+        a_row,
+        a_column,
+        b,
+        b_row,
+        depth,
+        edge,
+        PANEL_ROW_BYTES,
+        ZERO,
+        ahead,
+        ahead_step,
+        0,
     )
     for i in range(count):
         for j in range(span):
-            x = load_float(edge + i * PANEL + 4 * j)
+            x = load_float(edge + i * PANEL_ROW_BYTES + 4 * j)
             target = c + i * c_row + 4 * j
             store_float(x + load_float(target) if mode == ADD else x, target)
 
@@ -129,7 +141,7 @@ def multiply_ahead(
     """
     high = split(rows, ROWS, 1)
     panels = -(-columns // COLUMNS)
-    runs = -(-ahead_lines // LINES)
+    runs = -(-ahead_lines // PANEL_ROW_LINES)
     every = max(1, panels * -(-rows // high) // max(1, runs))
     shared = a_row % CACHE_WAY == 0 and a_column == 4 and panels > 1
     edge, copy = packed + 4 * EDGE, packed + 4 * COPY
@@ -143,19 +155,19 @@ def multiply_ahead(
         for panel in range(panels):
             soon, step = left, 0
             if ahead and turn % every == 0 and turn // every < runs:
-                soon, step = ahead + LINES * CACHE_LINE * (turn // every), ahead_step
+                soon, step = ahead + PANEL_ROW_LINES * CACHE_LINE * (turn // every), ahead_step
             turn += 1
-            place = c + row * c_row + PANEL * panel
-            own = packed + panel * PANEL * depth
+            place = c + row * c_row + PANEL_ROW_BYTES * panel
+            own = packed + panel * PANEL_ROW_BYTES * depth
             span = min(COLUMNS, columns - panel * COLUMNS)
             if fresh and row == 0 and span == COLUMNS:
                 multiply_tile(
-                    count + KEEP, left, left_row, a_column, fresh + PANEL * panel, b_row, depth,
-                    place, c_row, mode, soon, step, own,
+                    count + KEEP, left, left_row, a_column, fresh + PANEL_ROW_BYTES * panel, b_row,
+                    depth, place, c_row, mode, soon, step, own,
                 )  # fmt: skip
             else:
                 multiply_piece(
-                    count, span, depth, left, left_row, a_column, own, PANEL,
+                    count, span, depth, left, left_row, a_column, own, PANEL_ROW_BYTES,
                     place, c_row, mode, edge, soon, step,
                 )  # fmt: skip
 

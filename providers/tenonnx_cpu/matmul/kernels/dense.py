@@ -37,8 +37,8 @@ def multiply_row(x: Any, weights: Any, down: Any, y: Any) -> None:
             y[j] += p * line[j]
 
 
-DOTS = 56
-"""Rows up to which columns of weights, if they are adjacent, are not worth packing as panels."""
+# Rows up to which columns of weights, if they are adjacent, are not worth packing as panels.
+MAX_ROWS_OF_DOTS = 56
 
 
 @helper
@@ -49,7 +49,7 @@ def multiply_rows(
     """Write ``X @ W`` for rows at an address, and W of strides in bytes, one of them 4."""
     if rows == 1 and across == 4:
         multiply_row(floats(x, depth), weights, down, floats(y, columns))
-    elif across == 4 or rows > DOTS:
+    elif across == 4 or rows > MAX_ROWS_OF_DOTS:
         multiply_band(
             rows, columns, depth, x, 4 * depth, weights, down, across, y, 4 * columns, memory
         )

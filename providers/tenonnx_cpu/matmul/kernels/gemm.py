@@ -16,7 +16,7 @@ from tenonnx_cpu.matmul.kernels import (
 )
 from tenonnx_cpu.matmul.kernels.band import fits_band, multiply_band
 from tenonnx_cpu.matmul.kernels.block import (
-    PANEL,
+    PANEL_ROW_BYTES,
     copy_lines,
     multiply_ahead,
     split,
@@ -27,12 +27,12 @@ from tenonnx_cpu.matmul.kernels.panels import multiply_panels
 from tenonnx_cpu.matmul.kernels.runs import fits_runs, multiply_runs
 from tenonnx_cpu.matmul.kernels.tile import ADD, BY_PANELS, CACHE_LINE, COLUMNS, ROWS, ZERO
 
-TASK = 1 << 19
-"""Products that a task should have: fewer do not pay for another thread's attention."""
+# Products that a task should have: fewer do not pay for another thread's attention.
+TASK_PRODUCTS = 1 << 19
 
 
-LARGEST = 1 << 29
-"""Products that a task may have, some hundredths of a second: runs are stopped between two."""
+# Products that a task may have, some hundredths of a second: runs are stopped between two.
+MAX_TASK_PRODUCTS = 1 << 29
 
 FEWEST, SHALLOWEST = 8, 128
 """Rows and a depth for which memory is read and written as fast as it is multiplied: fewer take as
@@ -46,9 +46,9 @@ HIGHEST = 512
 def short(high: Any, width: Any, depth: Any) -> Any:
     """Return the rows and columns of a task, fewer if it would be too long."""
     deep = max(SHALLOWEST, depth)
-    most = LARGEST // (deep * max(FEWEST, high))
+    most = MAX_TASK_PRODUCTS // (deep * max(FEWEST, high))
     width = min(width, max(1, most // COLUMNS_AT_MOST) * COLUMNS_AT_MOST)
-    return min(high, max(8 * ROWS, LARGEST // (deep * max(1, width)))), width
+    return min(high, max(8 * ROWS, MAX_TASK_PRODUCTS // (deep * max(1, width)))), width
 
 
 @helper
@@ -61,7 +61,7 @@ def block_shape(rows: Any, columns: Any, work: Any, batch: Any, threads: Any) ->
     """
     if threads == 1:
         return short(rows, COLUMNS_AT_MOST, work)
-    wanted = max(1, min(-(-4 * threads // batch), rows * columns * work // TASK))
+    wanted = max(1, min(-(-4 * threads // batch), rows * columns * work // TASK_PRODUCTS))
     bands = max(1, min(wanted, rows // (8 * ROWS)))
     across = -(-wanted // bands)
     width = max(2 * COLUMNS, min(COLUMNS_AT_MOST, columns // across))
@@ -81,7 +81,7 @@ def task_shape(rows: Any, columns: Any, work: Any, batch: Any, threads: Any) -> 
     if threads == 1:
         high, width = short(rows, columns, work)
         return high, width, COLUMNS_AT_MOST
-    wanted = max(1, min(-(-threads // batch), rows * columns * work // TASK))
+    wanted = max(1, min(-(-threads // batch), rows * columns * work // TASK_PRODUCTS))
     bands = max(1, min(wanted, rows // (8 * ROWS)))
     across = -(-wanted // bands)
     width = split(columns, max(2 * COLUMNS, -(-columns // across)), COLUMNS)
@@ -142,7 +142,7 @@ def make_product(kind: str) -> Any:
                 continue
             whole = wide // COLUMNS * COLUMNS if in_lines and kind == "f32" else 0
             for column in range(whole, wide, COLUMNS):
-                target = packed + PANEL * kk * (column // COLUMNS)
+                target = packed + PANEL_ROW_BYTES * kk * (column // COLUMNS)
                 span = min(COLUMNS, wide - column)
                 pack(source + column * b_column, b_row, b_column, kk, span, target)
             into = ahead % CACHE_LINE

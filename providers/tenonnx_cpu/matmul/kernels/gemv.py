@@ -14,15 +14,15 @@ from tenonnx_cpu.matmul.kernels.gemv_axpy import make_sum_lines
 from tenonnx_cpu.matmul.kernels.gemv_dot import make_dot_lines
 from tenonnx_cpu.matmul.kernels.pack import WIDTH
 
-SPAN = 2048
-"""Columns of a task at most: so much of a few rows of the result fits the first-level cache."""
+# Columns of a task at most: so much of a few rows of the result fits the first-level cache.
+SPAN_COLUMNS = 2048
 
-SLAB_ROW = SPAN + 16
+SLAB_ROW = SPAN_COLUMNS + 16
 SLAB = 8 * SLAB_ROW
 """Floats that a task sums in; no power of two from row to row, which would share cache sets."""
 
-DEEP = 64
-"""Rows of B that a task should have at least."""
+# Rows of B that a task should have at least.
+MIN_TASK_DEPTH = 64
 
 
 def make_gemv(kind: str) -> Any:
@@ -94,12 +94,12 @@ def make_gemv(kind: str) -> Any:
             span = max(LANES, -(-columns * batch // (4 * threads)))
             by_dots((a, b, c, offsets, extras, span), batch * -(-columns // span), threads)
             return
-        across = -(-columns // SPAN)
+        across = -(-columns // SPAN_COLUMNS)
         span = -(-columns // (across * LANES)) * LANES
         down = 1
         if batch == 1 and across < threads:
             # Longer runs of B for each thread than narrower columns would be.
-            down = max(1, min(-(-2 * threads // across), depth // DEEP))
+            down = max(1, min(-(-2 * threads // across), depth // MIN_TASK_DEPTH))
         deep = -(-depth // down)
         down = -(-depth // deep)
         tasks = batch * across * down

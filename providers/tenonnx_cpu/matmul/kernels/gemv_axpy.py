@@ -15,13 +15,18 @@ from tenonnx_cpu.jit.vectors.tiles import addresses, number
 from tenonnx_cpu.jit.vectors.vector import I64, Builder, Value
 from tenonnx_cpu.matmul.kernels.pack import WIDTH, make_load, widened
 
-LINES = {1: 8, 2: 8, 3: 8, 4: 8, 5: 4, 6: 4, 7: 4, 8: 4}
-"""Rows of B that are added at a time, by rows of A; one by one at the end."""
+# Rows of B that are added at a time, by rows of A; one by one at the end.
+ADDED_BY_ROWS = {1: 8, 2: 8, 3: 8, 4: 8, 5: 4, 6: 4, 7: 4, 8: 4}
 
 
 @shared(
     "tenonnx_lines",
-    [(kind, rows, lines) for kind in WIDTH for rows, most in LINES.items() for lines in (1, most)],
+    [
+        (kind, rows, lines)
+        for kind in WIDTH
+        for rows, most in ADDED_BY_ROWS.items()
+        for lines in (1, most)
+    ],
 )
 def add_lines(
     b: Builder, kind: str, rows: int, count: int, /, a: Value, a_row: Value, a_column: Value,

@@ -17,18 +17,28 @@ from tenonnx_cpu.matmul.kernels.pack import WIDTH, make_load, widened
 
 MANY = cpu().registers == 32
 
-LINES = {1: (1, 4, 8), 2: (1, 4, 8) if MANY else (1, 4), 3: (1, 4), **({4: (1, 4)} if MANY else {})}
-"""Columns of B that can be taken at a time, by rows of A: their sums stay in registers."""
+# Columns of B that can be taken at a time, by rows of A: their sums stay in registers.
+COLUMNS_BY_ROWS = {
+    1: (1, 4, 8),
+    2: (1, 4, 8) if MANY else (1, 4),
+    3: (1, 4),
+    **({4: (1, 4)} if MANY else {}),
+}
 
-ROWS = max(LINES)
+MAX_DOT_ROWS = max(COLUMNS_BY_ROWS)
 
-FEW = 2 if MANY else 1
-"""Rows of which eight columns are."""
+# Rows up to which eight columns are multiplied at a time.
+MAX_EIGHT_COLUMN_ROWS = 2 if MANY else 1
 
 
 @shared(
     "tenonnx_dots",
-    [(kind, rows, lines) for kind in WIDTH for rows, choices in LINES.items() for lines in choices],
+    [
+        (kind, rows, lines)
+        for kind in WIDTH
+        for rows, choices in COLUMNS_BY_ROWS.items()
+        for lines in choices
+    ],
 )
 def dot_lines(
     b: Builder, kind: str, rows: int, columns: int, /, a: Value, a_row: Value, right: Value,
@@ -80,8 +90,8 @@ def make_dot_lines(kind: str) -> Any:
             c_row: Bytes from row to row of C.
         """
         vectors = depth // LANES
-        most = 8 if rows <= FEW else 4
-        high = split(rows, ROWS, 1)
+        most = 8 if rows <= MAX_EIGHT_COLUMN_ROWS else 4
+        high = split(rows, MAX_DOT_ROWS, 1)
         column = 0
         while column < columns:
             lines = most if columns - column >= most else 1

@@ -6,7 +6,13 @@ from typing import Any
 
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.matmul.kernels import DEPTH, EDGE
-from tenonnx_cpu.matmul.kernels.block import CACHE_WAY, PANEL, copy_lines, multiply_piece, split
+from tenonnx_cpu.matmul.kernels.block import (
+    CACHE_WAY,
+    PANEL_ROW_BYTES,
+    copy_lines,
+    multiply_piece,
+    split,
+)
 from tenonnx_cpu.matmul.kernels.pack import make_pack
 from tenonnx_cpu.matmul.kernels.tile import (
     CACHE_LINE,
@@ -20,8 +26,8 @@ from tenonnx_cpu.matmul.kernels.tile import (
 
 pack = make_pack("f32")
 
-ROOM = EDGE - COLUMNS * DEPTH
-"""Floats of a copy of A, behind a panel."""
+# Floats of a copy of A, behind a panel.
+COPY_FLOATS = EDGE - COLUMNS * DEPTH
 
 
 @helper
@@ -49,8 +55,8 @@ def multiply_panels(
             columns are adjacent.
         memory: Address of ``WORKSPACE`` floats.
     """
-    copy, copy_row = memory + PANEL * DEPTH, 4 * (depth + 16)
-    many = split(rows, max(ROWS, 4 * ROOM // copy_row), ROWS)
+    copy, copy_row = memory + PANEL_ROW_BYTES * DEPTH, 4 * (depth + 16)
+    many = split(rows, max(ROWS, 4 * COPY_FLOATS // copy_row), ROWS)
     for first in range(0, rows, many):
         some = min(many, rows - first)
         left, left_row = a + first * a_row, a_row
@@ -83,8 +89,8 @@ def multiply_panel(
         pack(b, b_row, b_column, depth, span, memory)
         for row in range(0, rows, high):
             multiply_piece(
-                min(high, rows - row), span, depth, a + row * a_row, a_row, a_column, memory, PANEL,
-                c + row * c_row, c_row, mode, edge, a, 0,
+                min(high, rows - row), span, depth, a + row * a_row, a_row, a_column, memory,
+                PANEL_ROW_BYTES, c + row * c_row, c_row, mode, edge, a, 0,
             )  # fmt: skip
         return
     multiply_tile(
@@ -101,6 +107,6 @@ def multiply_panel(
         if ahead and tile * lines < depth:
             soon, step = ahead + tile * lines * b_row, b_row
         multiply_tile(
-            min(high, rows - row) + PACED, a + row * a_row, a_row, a_column, memory, PANEL, depth,
-            c + row * c_row, c_row, mode, soon, step, pace,
+            min(high, rows - row) + PACED, a + row * a_row, a_row, a_column, memory,
+            PANEL_ROW_BYTES, depth, c + row * c_row, c_row, mode, soon, step, pace,
         )  # fmt: skip

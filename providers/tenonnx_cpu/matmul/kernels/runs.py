@@ -6,7 +6,13 @@ from typing import Any
 
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.matmul.kernels import DEPTH, EDGE
-from tenonnx_cpu.matmul.kernels.block import CACHE_WAY, PANEL, copy_lines, multiply_piece, split
+from tenonnx_cpu.matmul.kernels.block import (
+    CACHE_WAY,
+    PANEL_ROW_BYTES,
+    copy_lines,
+    multiply_piece,
+    split,
+)
 from tenonnx_cpu.matmul.kernels.pack import copy_some
 from tenonnx_cpu.matmul.kernels.tile import (
     ADD,
@@ -19,8 +25,8 @@ from tenonnx_cpu.matmul.kernels.tile import (
     multiply_tile,
 )
 
-MOST = 3 * ROWS
-"""Rows up to which a panel is not worth packing."""
+# Rows up to which a panel is not worth packing.
+MAX_RUN_ROWS = 3 * ROWS
 
 CHUNK, SHALLOWEST = 3 << 14, 48
 """Elements of B that are read at a time, and its rows: two such fit the second-level cache."""
@@ -32,7 +38,7 @@ def fits_runs(rows: Any, columns: Any, a: Any, b: Any) -> Any:
 
     These begin a cache line alike, and do not all come to one set of the cache.
     """
-    if not BY_PANELS or rows > MOST or columns * SHALLOWEST > CHUNK:
+    if not BY_PANELS or rows > MAX_RUN_ROWS or columns * SHALLOWEST > CHUNK:
         return False
     adjacent = a.strides[1] == 4 and b.strides[1] == 4
     return adjacent and b.strides[0] % CACHE_LINE == 0 and b.strides[0] % CACHE_WAY != 0
@@ -46,7 +52,7 @@ def multiply_runs(
     """Compute ``C = A @ B`` for a task's columns.
 
     Args:
-        rows: Of A and C, ``MOST`` at most.
+        rows: Of A and C, ``MAX_RUN_ROWS`` at most.
         columns: Of B and C.
         depth: Columns of A, rows of B.
         a: Address of A, whose columns are adjacent.
@@ -58,7 +64,7 @@ def multiply_runs(
         memory: Address of ``WORKSPACE`` floats.
     """
     deep = split(depth, min(DEPTH, CHUNK // columns), 1)
-    copy, copy_row = memory + PANEL * DEPTH, 4 * (deep + 16)
+    copy, copy_row = memory + PANEL_ROW_BYTES * DEPTH, 4 * (deep + 16)
     for k in range(0, depth, deep):
         kk = min(deep, depth - k)
         copy_lines(a + 4 * k, a_row, copy, copy_row, rows, kk)
@@ -95,8 +101,8 @@ def multiply_run(
             soon, step = left, 0
             if span < COLUMNS:
                 multiply_piece(
-                    count, span, depth, left, a_row, 4, memory, PANEL, place, c_row, mode, edge,
-                    soon, step,
+                    count, span, depth, left, a_row, 4, memory, PANEL_ROW_BYTES, place, c_row, mode,
+                    edge, soon, step,
                 )  # fmt: skip
                 continue
             if ahead and line < run * depth:

@@ -23,12 +23,12 @@ ROWS = 14 if cpu().registers == 32 else 6
 COLUMNS = LANES * VECTORS
 
 CACHE_LINE = 64
-LINES = max(1, 4 * COLUMNS // CACHE_LINE)
-"""Cache lines of a panel's row."""
+# Cache lines of a panel's row.
+PANEL_ROW_LINES = max(1, 4 * COLUMNS // CACHE_LINE)
 
-AHEAD = 16
-"""Rows of B from one that ``KEEP`` reads to one that is brought into the first-level cache, where
-hardware does not: rows of a panel lie far apart."""
+# Rows of B from one that ``KEEP`` reads to one that is brought into the first-level cache, where
+# hardware does not: rows of a panel lie far apart.
+PREFETCHED_ROWS = 16
 
 ZERO, ADD = 0, 1
 """The effect of a tile on its memory: overwrite or add."""
@@ -68,8 +68,8 @@ def multiply_tile(
         depth: Columns of A, rows of B; at least 1.
         c: Address of the result, whose columns are adjacent; ``c_row`` from row to row.
         mode: ``ZERO`` or ``ADD``.
-        ahead: Address that will be needed soon, ``ahead_step`` to the next; ``LINES`` cache lines
-            for every row of B are brought into the second-level cache meanwhile.
+        ahead: Address that will be needed soon, ``ahead_step`` to the next; ``PANEL_ROW_LINES``
+            cache lines for every row of B are brought into the second-level cache meanwhile.
         panel: Where ``KEEP`` leaves B, row after row. ``PACED`` takes as many bits of a row's
             number away to count the steps of ``ahead``.
     """
@@ -87,9 +87,11 @@ def multiply_tile(
             v.prefetch(b, b.add(ahead, b.mul(b.lshr(index, panel), ahead_step)))
         elif form == KEEP and BY_PANELS:
             # What a row of the panel begins in came with the panel before.
-            v.prefetch(b, b.add(b.add(line, I64(CACHE_LINE - 4)), b.mul(b_row, I64(AHEAD))), 1)
+            v.prefetch(
+                b, b.add(b.add(line, I64(CACHE_LINE - 4)), b.mul(b_row, I64(PREFETCHED_ROWS))), 1
+            )
         else:
-            for n in range(LINES):
+            for n in range(PANEL_ROW_LINES):
                 v.prefetch(b, b.add(soon, I64(CACHE_LINE * n)))
         ys = [number(b, address) for address in left.at(b, pointers)]
         products = add_products(b, v.fma, ys, xs, sums)

@@ -20,8 +20,8 @@ from tenonnx_cpu.jit.compiling import (
 )
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 
-SPAN = 1024
-"""Points that are compared at once: their sums stay in the cache from feature to feature."""
+# Points that are compared at once: their sums stay in the cache from feature to feature.
+SPAN_POINTS = 1024
 
 
 @helper
@@ -58,10 +58,10 @@ def measure(x: Any, points: Any, root: Any, y: Any) -> None:
 def measure_rows(arguments: Any, task: Any, worker: Any) -> None:
     """Write the distances of some rows."""
     x, points, root, y, grain = arguments
-    for left in range(0, y.shape[1], SPAN):
-        some = points[:, left : left + SPAN]
+    for left in range(0, y.shape[1], SPAN_POINTS):
+        some = points[:, left : left + SPAN_POINTS]
         for row in range(task * grain, min(x.shape[0], (task + 1) * grain)):
-            measure(x[row], some, root, y[row, left : left + SPAN])
+            measure(x[row], some, root, y[row, left : left + SPAN_POINTS])
 
 
 def make_distances(real: Type) -> Kernel:

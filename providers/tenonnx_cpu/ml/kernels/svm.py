@@ -7,8 +7,8 @@ from typing import Any
 from tenonnx_cpu.jit.compiling import Contract, In, Out, f64, kernel, size
 from tenonnx_cpu.jit.threads.parallel_for import look, parallel
 
-LONGEST = 1 << 22
-"""Products of the rows that are done before the run can be stopped: some milliseconds."""
+# Products of the rows that are done before the run can be stopped: some milliseconds.
+MAX_CHUNK_PRODUCTS = 1 << 22
 
 
 @parallel
@@ -63,7 +63,7 @@ def couple(chances, p, work, steps):  # type: ignore[no-untyped-def] # the signa
         work: [E + 1, E].
         steps: How often to improve on a row at most.
     """
-    span = max(1, LONGEST // (max(1, steps) * p.shape[1] ** 2 + 1))
+    span = max(1, MAX_CHUNK_PRODUCTS // (max(1, steps) * p.shape[1] ** 2 + 1))
     for first in range(0, p.shape[0], span):
         if first:
             look()

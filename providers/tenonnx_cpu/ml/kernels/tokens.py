@@ -12,8 +12,8 @@ from tenonnx_cpu.ml.kernels.words import LAYOUT, digest, slot_of, word_at
 BETWEEN = 255
 """Stands among letters for what is part of no token."""
 
-LONGEST = 1 << 22
-"""Characters of a text, of which a run can be stopped before and after."""
+# Characters of a text, of which a run can be stopped before and after.
+MAX_TEXT_CHARACTERS = 1 << 22
 
 
 @helper
@@ -33,7 +33,7 @@ def count_rows(arguments: Any, task: Any, worker: Any) -> None:
     texts, layout, letters, shortest, counts, refused, grain = arguments
     for row in range(task * grain, min(texts.size, (task + 1) * grain)):
         data, length, each = word_at(texts[row], layout)
-        if data == 0 or each or length > LONGEST:
+        if data == 0 or each or length > MAX_TEXT_CHARACTERS:
             refused[0] = 1
             return
         end = count = 0

@@ -28,8 +28,8 @@ from tenonnx_cpu.jit.vectors.views import elements, on_stack
 LANES = 16
 """Walks under way at once."""
 
-LEVELS = 4
-"""Steps between two looks whether all walks have ended."""
+# Steps between two looks whether all walks have ended.
+STEPS_PER_CHECK = 4
 
 
 @inlined
@@ -44,11 +44,11 @@ def descend(x: Any, lines: Any, at: Any, depth: Any, forest: Any) -> None:
         forest: As ``score`` has it.
     """
     interior = forest[4]
-    for level in range(0, depth, LEVELS):
-        for _ in range(min(LEVELS, depth - level)):
+    for level in range(0, depth, STEPS_PER_CHECK):
+        for _ in range(min(STEPS_PER_CHECK, depth - level)):
             step(x, lines, at, forest)
         least = interior
-        if level + LEVELS < depth:
+        if level + STEPS_PER_CHECK < depth:
             for lane in range(LANES):
                 least = min(least, np.intp(at[lane]))
         if least >= interior:

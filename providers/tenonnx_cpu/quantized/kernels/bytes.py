@@ -23,7 +23,7 @@ from tenonnx_cpu.matmul.kernels.tile import ADD, COLUMNS, ZERO
 from tenonnx_cpu.quantized.kernels.matrix import CODES, WEIGHTS, Weights
 from tenonnx_cpu.quantized.kernels.pack import SHIFT, make_pack_codes
 from tenonnx_cpu.quantized.kernels.round8 import QUAD, order_bytes, round_groups
-from tenonnx_cpu.quantized.kernels.tile import BITS, ROWS, multiply_codes
+from tenonnx_cpu.quantized.kernels.tile import BITS, Q_TILE_ROWS, multiply_codes
 from tenonnx_cpu.quantized.kernels.tiles import multiply_codes_in_tiles
 
 TILED_GROUP = 128
@@ -58,7 +58,7 @@ def make_q_bytes(bits: int) -> Kernel:
                     starts + own // 4, count, fours, c + 4 * column, c_row, mode,
                 )  # fmt: skip
             return
-        tall = split(rows, ROWS, 1)
+        tall = split(rows, Q_TILE_ROWS, 1)
         for row in range(0, rows, tall):
             for column in range(0, columns, COLUMNS):
                 own = column * BYTES_DEPTH

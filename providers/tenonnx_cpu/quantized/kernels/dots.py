@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.dot8 import BYTES, SUMS, dot, planes
+from tenonnx_cpu.jit.vectors.dot8 import BYTE_VECTOR, SUMS, dot, planes
 from tenonnx_cpu.jit.vectors.lanes import KIND, LANES
 from tenonnx_cpu.jit.vectors.packed_ints import WIDTHS
 from tenonnx_cpu.jit.vectors.shared import shared
@@ -13,9 +13,9 @@ from tenonnx_cpu.jit.vectors.vector import F32, I8, I32, I64, Builder, Value
 from tenonnx_cpu.quantized.kernels.gemv_groups import code_offset, real_codes
 from tenonnx_cpu.quantized.kernels.round8 import CHUNK
 
-LINES = {1: 4, 2: 4, 4: 4 if cpu().registers == 32 else 2}
-"""Columns of codes at a time, by rows of activations, as their sums stay in registers; 1 at the
-end."""
+# Columns of codes at a time, by rows of activations, as their sums stay in registers; 1 at the
+# end.
+DOT_COLUMNS = {1: 4, 2: 4, 4: 4 if cpu().registers == 32 else 2}
 
 PER_LANE = {"bytes": 4, "reals": 1}
 """Bytes of codes that are summed in a lane, by what activations are."""
@@ -35,7 +35,7 @@ def lanes_of(kind: str, bits: int) -> list[int]:
         for kind in PER_LANE
         for bits in WIDTHS
         for lanes in lanes_of(kind, bits)
-        for rows, most in LINES.items()
+        for rows, most in DOT_COLUMNS.items()
         for lines in (1, most)
     ],
 )
@@ -97,7 +97,7 @@ def code_dots(
     def loaded(index: Value, row: int) -> list[Value]:
         """Load a row at a chunk."""
         at = b.add(lefts[row], b.mul(index, I64(4 * LANES * each)))
-        taken = BYTES if kind == "bytes" else KIND
+        taken = BYTE_VECTOR if kind == "bytes" else KIND
         return [v.load(b, taken, b.add(at, I64(4 * LANES * n))) for n in range(each)]
 
     def step_scaled(index: Value, sums: list[Value]) -> list[Value]:
@@ -151,14 +151,14 @@ def begin_sums(
     b: Builder, bits: int, /, x: Value, chunks: Value, factor: Value, out: Value
 ) -> None:
     """Write what the sums of every chunk begin with: a factor times the bytes of each lane."""
-    each, ones = 8 // bits, v.constant(BYTES, 1)
+    each, ones = 8 // bits, v.constant(BYTE_VECTOR, 1)
     factors = v.splat(b, b.trunc(factor, I32), LANES)
 
     def step(index: Value, carried: list[Value]) -> list[Value]:
         total = v.constant(SUMS, 0)
         for n in range(each):
             at = b.add(b.mul(index, I64(CHUNK * each)), I64(CHUNK * n))
-            total = dot(b, total, ones, v.load(b, BYTES, b.add(x, at)), 1)
+            total = dot(b, total, ones, v.load(b, BYTE_VECTOR, b.add(x, at)), 1)
         v.store(b, b.mul(total, factors), b.add(out, b.mul(index, I64(CHUNK))), 4)
         return []
 

@@ -7,8 +7,8 @@ from typing import Any
 from tenonnx_cpu.jit.compiling import In, Kernel, Out, f32, kernel, size
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.lanes import LANES
-from tenonnx_cpu.matmul.kernels import DEPTH, NUMBERS, WORKSPACE
-from tenonnx_cpu.matmul.kernels.block import PANEL, multiply_ahead, split
+from tenonnx_cpu.matmul.kernels import DEPTH, NUMBERS_PLACE, WORKSPACE
+from tenonnx_cpu.matmul.kernels.block import PANEL_ROW_BYTES, multiply_ahead, split
 from tenonnx_cpu.matmul.kernels.epilogue import EXTRAS, finish_rows
 from tenonnx_cpu.matmul.kernels.gemm import block_shape
 from tenonnx_cpu.matmul.kernels.tile import ADD, COLUMNS, ZERO
@@ -36,8 +36,8 @@ def make_q_gemm(bits: int) -> Kernel:
             kk = min(deep, depth - k)
             for column in range(0, wide, COLUMNS):
                 span = min(COLUMNS, wide - column)
-                target = packed + PANEL * kk * (column // COLUMNS)
-                dequantize(weights, k, kk, left + column, span, packed + 4 * NUMBERS, target)
+                target = packed + PANEL_ROW_BYTES * kk * (column // COLUMNS)
+                dequantize(weights, k, kk, left + column, span, packed + 4 * NUMBERS_PLACE, target)
             multiply_ahead(
                 high, wide, kk, a_block + k * a.strides[1], a.strides[0], a.strides[1],
                 packed, 0, 0, c_block, 4 * columns, ADD if k else ZERO, 0, 0, 0,

@@ -17,8 +17,8 @@ from tenonnx_cpu.quantized.kernels.gemv_groups import add_group, line_bytes
 from tenonnx_cpu.quantized.kernels.matrix import CODES, WEIGHTS, Weights
 from tenonnx_cpu.quantized.kernels.round8 import round_groups
 
-DEEP = 512
-"""Rows of codes that a task should have at least."""
+# Rows of codes that a task should have at least.
+MIN_TASK_CODE_ROWS = 512
 
 ALIASED = 1024
 """Bytes from row to row that, or whose multiples, leave a column of codes too few cache sets."""
@@ -205,7 +205,7 @@ def make_gemv_axpy(bits: int, kind: str) -> Any:
         across = -(-(columns - lead) // span)
         down = 1
         if across < threads:
-            most = max(1, depth // max(DEEP, group))
+            most = max(1, depth // max(MIN_TASK_CODE_ROWS, group))
             twice = -(-2 * threads // across)
             down = twice if twice <= most else min(-(-threads // across), most)
         deep = -(-depth // (down * group)) * group

@@ -11,26 +11,26 @@ from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.shared import under
 from tenonnx_cpu.matmul.kernels.epilogue import EXTRAS, finish_rows
-from tenonnx_cpu.quantized.kernels.dots import LINES, PER_LANE, begin_sums, code_dots
+from tenonnx_cpu.quantized.kernels.dots import DOT_COLUMNS, PER_LANE, begin_sums, code_dots
 from tenonnx_cpu.quantized.kernels.matrix import CODES, WEIGHTS, Weights
 from tenonnx_cpu.quantized.kernels.round8 import CHUNK, order_bytes, round_groups
 from tenonnx_cpu.quantized.kernels.zeros import make_subtract_zeros
 
-TASK = 1 << 17
-"""Codes that a task should have."""
+# Codes that a task should have.
+TASK_CODES = 1 << 17
 
 
 @helper
 def columns_of_task(columns: Any, depth: Any, threads: Any) -> Any:
     """Return how many columns a task has."""
-    tasks = min(4 * threads, max(1, columns * depth // TASK))
+    tasks = min(4 * threads, max(1, columns * depth // TASK_CODES))
     return -(-columns // (4 * tasks)) * 4
 
 
 def make_multiply(bits: int, kind: str) -> Any:
     """Return what multiplies 1, 2 or 4 rows by some columns of codes of so many bits."""
     dots, subtract_zeros = under(code_dots, kind, bits), make_subtract_zeros(bits)
-    per_lane, most, fewer = PER_LANE[kind], LINES[1], LINES[4]
+    per_lane, most, fewer = PER_LANE[kind], DOT_COLUMNS[1], DOT_COLUMNS[4]
 
     @helper
     def multiply_columns(

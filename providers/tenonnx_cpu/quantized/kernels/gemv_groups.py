@@ -19,19 +19,19 @@ from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.tiles import add_products, addresses, number, word
 from tenonnx_cpu.jit.vectors.vector import F32, I8, I32, I64, Builder, Value
 
-ROWS = (1, 2, 4)
-"""Rows of activations that are multiplied at a time."""
+# Rows of activations that are multiplied at a time.
+ROWS_AT_A_TIME = (1, 2, 4)
 
-KINDS = ("bytes", "reals")
-"""The kinds of activations. Codes of 8 bits take as long to read as reals take to multiply."""
+# The kinds of activations. Codes of 8 bits take as long to read as reals take to multiply.
+ACTIVATION_KINDS = ("bytes", "reals")
 
-FEW = 1 if cpu().registers == 16 else 2
+MAX_WIDE_ROWS = 1 if cpu().registers == 16 else 2
 
 
 @helper
 def line_bytes(bits: Any, rows: Any) -> Any:
     """Return how many bytes of a row of codes a panel has: its sums stay in registers."""
-    return LANES * (2 if rows > FEW or bits == 2 else 4)
+    return LANES * (2 if rows > MAX_WIDE_ROWS or bits == 2 else 4)
 
 
 def interleaved(b: Builder, lines: Sequence[Value]) -> list[Value]:
@@ -84,9 +84,9 @@ def code_offset(b: Builder, bits: int, plane: int, zero: Value) -> Value:
     "tenonnx_q_lines",
     [
         (kind, bits, rows, zeroed)
-        for kind in KINDS
+        for kind in ACTIVATION_KINDS
         for bits in (WIDTHS if kind == "reals" else WIDTHS[:2])
-        for rows in ROWS
+        for rows in ROWS_AT_A_TIME
         for zeroed in (0, 1)
     ],
 )
@@ -115,7 +115,7 @@ def add_group(
         c: Address of C, float32 in the order of panels, and bytes from row to row.
     """
     each = 8 // bits
-    width = LANES * (2 if rows > FEW or bits == 2 else 4)
+    width = LANES * (2 if rows > MAX_WIDE_ROWS or bits == 2 else 4)
     vectors = width // LANES
     narrow = v.vector(I8, LANES)
     places = [(vector, plane) for vector in range(vectors) for plane in range(each)]

@@ -17,8 +17,8 @@ from tenonnx_cpu.quantized.kernels.matrix import WEIGHTS, Weights
 from tenonnx_cpu.reduce.kernels import FLOATING
 from tenonnx_cpu.reduce.kernels.topk import select
 
-TASK = 1 << 15
-"""Codes that a task should have."""
+# Codes that a task should have.
+TASK_CODES = 1 << 15
 
 TASKS = 8
 """Tasks that a thread should have."""
@@ -107,7 +107,7 @@ def gate_row(row: Any, kind: Any, alpha: Any, beta: Any, limit: Any, after: Any,
 @helper
 def columns_of_group(columns: Any, depth: Any, groups: Any, threads: Any) -> Any:
     """Return how many columns of a group a task has."""
-    tasks = min(-(-TASKS * threads // groups), max(1, columns * depth // TASK))
+    tasks = min(-(-TASKS * threads // groups), max(1, columns * depth // TASK_CODES))
     return -(-columns // (4 * tasks)) * 4
 
 

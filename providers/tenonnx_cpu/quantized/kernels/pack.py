@@ -10,7 +10,7 @@ from typing import Any
 
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.dot8 import BYTES, SUMS, dot, planes
+from tenonnx_cpu.jit.vectors.dot8 import BYTE_VECTOR, SUMS, dot, planes
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.memory import store_float, store_word
 from tenonnx_cpu.jit.vectors.packed_ints import WIDTHS, code_at
@@ -45,15 +45,15 @@ def pack_columns(
     """
     each = 8 // bits
     flips = v.splat(b, b.trunc(flip, I8), 4 * LANES)
-    own = side_by_side(b, BYTES, zeros, VECTORS)
-    ones = v.constant(BYTES, 1)
+    own = side_by_side(b, BYTE_VECTOR, zeros, VECTORS)
+    ones = v.constant(BYTE_VECTOR, 1)
 
     def step(index: Value, sums: list[Value]) -> list[Value]:
         source = b.add(words, b.mul(index, I64(STEP)))
         target = b.add(panel, b.mul(index, I64(STEP * each)))
         result = []
         for n in range(VECTORS):
-            raw = v.load(b, BYTES, b.add(source, I64(4 * LANES * n)), 4)
+            raw = v.load(b, BYTE_VECTOR, b.add(source, I64(4 * LANES * n)), 4)
             total = sums[n]
             for plane, part in enumerate(planes(b, bits, b.xor(raw, flips))):
                 value = b.sub(part, own[n])
@@ -74,8 +74,8 @@ def pack_lines(
     width = COLUMNS * bits // 8
     narrow = v.vector(I8, width)
     flips = v.splat(b, b.trunc(flip, I8), width)
-    own = side_by_side(b, BYTES, zeros, VECTORS)
-    ones = v.constant(BYTES, 1)
+    own = side_by_side(b, BYTE_VECTOR, zeros, VECTORS)
+    ones = v.constant(BYTE_VECTOR, 1)
 
     def line(address: Value) -> Value:
         """Load a panel's row of codes, one to a byte."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.dot8 import BYTES, SUMS, dot
+from tenonnx_cpu.jit.vectors.dot8 import BYTE_VECTOR, SUMS, dot
 from tenonnx_cpu.jit.vectors.lanes import KIND
 from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.tiles import (
@@ -20,15 +20,15 @@ from tenonnx_cpu.jit.vectors.tiles import (
 from tenonnx_cpu.jit.vectors.vector import I64, Builder, Value
 from tenonnx_cpu.matmul.kernels.tile import ADD, COLUMNS, VECTORS
 
-ROWS = 6 if cpu().registers == 32 else 2
-"""Rows of the largest tile: sums in int32 and in float32 share the registers."""
+# Rows of the largest tile: sums in int32 and in float32 share the registers.
+Q_TILE_ROWS = 6 if cpu().registers == 32 else 2
 
 
 BITS = (4, 8)
 """Of codes: those of 2 are multiplied as those of 4 are."""
 
 
-@shared("tenonnx_q_tile", [(bits, rows) for bits in BITS for rows in range(1, ROWS + 1)])
+@shared("tenonnx_q_tile", [(bits, rows) for bits in BITS for rows in range(1, Q_TILE_ROWS + 1)])
 def multiply_codes(
     b: Builder, bits: int, rows: int, /, x: Value, x_row: Value, x_scales: Value, scale_row: Value,
     codes: Value, scales: Value, starts: Value, count: Value, steps: Value, c: Value,
@@ -57,7 +57,7 @@ def multiply_codes(
 
     def step(index: Value, carried: list[Value]) -> list[Value]:
         own, line, sums = carried[:pointers], carried[pointers], carried[pointers + 1 :]
-        rights = side_by_side(b, BYTES, line, VECTORS)
+        rights = side_by_side(b, BYTE_VECTOR, line, VECTORS)
         lefts = (word(b, address) for address in left.at(b, own))
         result = add_products(b, multiply, lefts, rights, sums)
         return [*(b.add(each, I64(4)) for each in own), b.add(line, I64(4 * COLUMNS)), *result]

@@ -16,8 +16,8 @@ from tenonnx_cpu.recurrent.kernels.steps import pack_part, run_items, run_units
 
 ONE, NOTHING = np.float32(1), np.float32(0)
 
-LONGEST = 1 << 26
-"""Products of the steps that are taken before the run can be stopped: some milliseconds."""
+# Products of the steps that are taken before the run can be stopped: some milliseconds.
+MAX_CHUNK_PRODUCTS = 1 << 26
 
 OVERHEAD = 1 << 12
 """Products in whose time a step does what does not depend on sizes."""
@@ -121,7 +121,10 @@ def run_layer(  # type: ignore[no-untyped-def] # the signature has them
         pack_part((shape, r, memory), tasks, shape[at.TEAM])
     layer = (shape, x, w, r, lengths, b, y, memory)
     if shape[at.PARTS] == 1:
-        span = max(1, LONGEST // (width * shape[at.ITEMS] * (r.shape[2] + w.shape[0]) + OVERHEAD))
+        span = max(
+            1,
+            MAX_CHUNK_PRODUCTS // (width * shape[at.ITEMS] * (r.shape[2] + w.shape[0]) + OVERHEAD),
+        )
         for first in range(0, steps, span):
             if first:
                 look()

@@ -17,9 +17,9 @@ from tenonnx_cpu.matmul.kernels.tile import COLUMNS, ZERO
 from tenonnx_cpu.recurrent import kernels as at
 from tenonnx_cpu.recurrent.kernels.cells import finish_units
 
-PANEL = 4 * COLUMNS
-CHUNK = 4 * COLUMNS
-"""Columns of weights that are gone over in order."""
+PANEL_ROW_BYTES = 4 * COLUMNS
+# Columns of weights that are gone over in order.
+CHUNK_COLUMNS = 4 * COLUMNS
 
 pack = make_pack("f32")
 dots = make_dot_lines("f32")
@@ -37,7 +37,7 @@ def pack_rows(weights: Any, row: Any, count: Any, depth: Any, target: Any) -> An
     for column in range(0, count, COLUMNS):
         source = weights + 4 * depth * (row + column)
         pack(source, 4, 4 * depth, depth, min(COLUMNS, count - column), target)
-        target += PANEL * depth
+        target += PANEL_ROW_BYTES * depth
     return target
 
 
@@ -83,19 +83,20 @@ def sum_gates(
             from the step before are used before they are replaced.
     """
     if units == n:
-        chunks = -(-gates * n // CHUNK)
+        chunks = -(-gates * n // CHUNK_COLUMNS)
         for index in range(chunks):
-            column = CHUNK * (chunks - 1 - index if odd else index)
+            column = CHUNK_COLUMNS * (chunks - 1 - index if odd else index)
             multiply_block(
-                rows, min(CHUNK, gates * n - column), n, state, state_row, 4,
-                weights + PANEL * n * column // COLUMNS, PANEL, PANEL * n, sums + 4 * column, row,
-                ZERO, edge,
+                rows, min(CHUNK_COLUMNS, gates * n - column), n, state, state_row, 4,
+                weights + PANEL_ROW_BYTES * n * column // COLUMNS, PANEL_ROW_BYTES,
+                PANEL_ROW_BYTES * n, sums + 4 * column, row, ZERO, edge,
             )  # fmt: skip
         return
     for gate in range(gates):
         multiply_block(
-            rows, units, n, state, state_row, 4, weights + PANEL * n * panels(units) * gate, PANEL,
-            PANEL * n, sums + 4 * units * gate, row, ZERO, edge,
+            rows, units, n, state, state_row, 4,
+            weights + PANEL_ROW_BYTES * n * panels(units) * gate, PANEL_ROW_BYTES,
+            PANEL_ROW_BYTES * n, sums + 4 * units * gate, row, ZERO, edge,
         )  # fmt: skip
 
 
@@ -176,7 +177,7 @@ def take_step(
     packed = base + 4 * (shape[at.PACKED_AT] + shape[at.PANELS] * part)
     if phase:
         state = base + 4 * (shape[at.RESET_AT] + way * batch * pitch)
-        packed += PANEL * n * (panels(2 * n) if count == n else 2 * panels(count))
+        packed += PANEL_ROW_BYTES * n * (panels(2 * n) if count == n else 2 * panels(count))
     if shape[at.PACKS]:
         state += 4 * pitch * top
         sum_gates(gates, state, 4 * pitch, count, n, high, packed, sums, row, edge, moment % 2)

@@ -15,8 +15,8 @@ from tenonnx_cpu.reduce.kernels import SCAN_FIELDS, SPAN
 
 scan_sizes = named("ScanSizes", SCAN_FIELDS)
 
-ROWS = 8
-"""Rows that are gone over together: a sum waits for the one before it, but not for others'."""
+# Rows that are gone over together: a sum waits for the one before it, but not for others'.
+ROWS_TOGETHER = 8
 
 
 @vmath.exact
@@ -27,7 +27,7 @@ def joined(product: Any, x: Any, y: Any) -> Any:
 
 @inlined
 def scan_rows(product: Any, x: Any, y: Any, rows: Any, sizes: Any, first: Any) -> None:
-    """Go over adjacent rows, ``ROWS`` of them at most, of which a row is an axis."""
+    """Go over adjacent rows, ``ROWS_TOGETHER`` of them at most, of which a row is an axis."""
     count, by = sizes.count, 1 - 2 * sizes.reverse
     start = (count - 1) * sizes.reverse
     for row in range(rows):
@@ -65,12 +65,12 @@ def scan_part(x: Any, y: Any, sizes: Any, task: Any, dtype: Any) -> None:
     first = dtype(sizes.product)
     if sizes.inner == 1:
         stop = min(sizes.outer, (task + 1) * sizes.grain)
-        for row in range(task * sizes.grain, stop, ROWS):
-            rows = min(ROWS, stop - row)
+        for row in range(task * sizes.grain, stop, ROWS_TOGETHER):
+            rows = min(ROWS_TOGETHER, stop - row)
             start, total = row * sizes.count * sizes.size, rows * sizes.count
             given, out = elements(x + start, total, dtype), elements(y + start, total, dtype)
-            if rows == ROWS:
-                scan_rows(sizes.product, given, out, ROWS, sizes, first)
+            if rows == ROWS_TOGETHER:
+                scan_rows(sizes.product, given, out, ROWS_TOGETHER, sizes, first)
             else:
                 scan_rows(sizes.product, given, out, rows, sizes, first)
         return
