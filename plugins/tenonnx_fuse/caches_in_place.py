@@ -11,6 +11,7 @@ import onnx_ir as ir
 from tenonnx import TransformContext
 from tenonnx.graph import attribute, nodes, replace_uses
 from tenonnx.sizes import integers_of, last_of, operand, rank_of
+from tenonnx_fuse import MICROSOFT
 
 # The session entry that asks for it.
 CACHES_IN_PLACE_ENTRY = "tenonnx.caches_in_place"
@@ -20,7 +21,6 @@ MASK, POSITIONS = "attention_mask", "position_ids"
 
 LENGTH_TYPES = (ir.DataType.INT32, ir.DataType.INT64)
 
-MICROSOFT = "com.microsoft"
 # Inputs of MultiHeadAttention that are caches; the ones after them say where they lie.
 PASTS = (6, 7)
 

@@ -13,7 +13,7 @@ from tenonnx_fuse.known import attribute, number_of, weight_of
 from tenonnx_fuse.pattern import AnyNumber, Found, Like, Op, Pattern, either, op
 from tenonnx_fuse.rewrite import Rule, rewriting
 
-FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE)
+FLOAT_TYPES = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE)
 
 ROOT = math.sqrt(0.5)
 SLOPE = math.sqrt(2 / math.pi)
@@ -60,7 +60,7 @@ def _unfit(found: Found) -> str | None:
     numbers = [
         value for node in found.nodes for value in node.inputs if number_of(value) is not None
     ]
-    if any(dtype_of(value) not in FLOATS for value in numbers if value is not None):
+    if any(dtype_of(value) not in FLOAT_TYPES for value in numbers if value is not None):
         return "its numbers are no floats"
     x, weights = found.values["x"], map(weight_of, numbers)
     if any(weight is not None and weight.shape for weight in weights) and not rank_of(x):

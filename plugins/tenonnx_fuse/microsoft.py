@@ -11,11 +11,10 @@ import onnx_ir as ir
 from tenonnx.dtypes import dtype_of
 from tenonnx.sizes import operand, rank_of
 from tenonnx.traits import ACTIVATIONS
+from tenonnx_fuse import MICROSOFT
 from tenonnx_fuse.fused_attention import attention, multi_head_attention, q_attention
 from tenonnx_fuse.known import attribute, weight_of
 from tenonnx_fuse.writing import Made, Refusal, Writer, Writers, is_read, writing_out
-
-MICROSOFT = "com.microsoft"
 
 HALF_TYPES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 

@@ -56,7 +56,7 @@ def _of_transposed(found: Found, _: TransformContext) -> list[ir.Node] | str:
 
 
 TURNED = op("Transpose", "turned", where=_swaps)
-MATRIX_PRODUCTS = ("Gemm", "MatMul")
+PRODUCT_OPERATORS = ("Gemm", "MatMul")
 
 matmul_add = rewriting(
     Rule("Gemm", op("Add", op("MatMul", "x", "y"), Vector("bias")), _gemm, needs=("Add", "MatMul"))
@@ -64,14 +64,14 @@ matmul_add = rewriting(
 fold_transposes = rewriting(
     Rule(
         "of A transposed",
-        op(MATRIX_PRODUCTS, TURNED, more=True),
+        op(PRODUCT_OPERATORS, TURNED, more=True),
         _of_transposed,
         frees=True,
         needs=("Transpose",),
     ),
     Rule(
         "of B transposed",
-        op(MATRIX_PRODUCTS, "x", TURNED, more=True),
+        op(PRODUCT_OPERATORS, "x", TURNED, more=True),
         _of_transposed,
         frees=True,
         needs=("Transpose",),

@@ -10,7 +10,7 @@ import numpy as np
 from tenonnx import NodeArg
 from tenonnx_generate.cache import reserve
 from tenonnx_generate.errors import Unsupported
-from tenonnx_generate.tensor import FLOATS, float_type
+from tenonnx_generate.tensor import FLOAT_NAMES, float_type
 
 if TYPE_CHECKING:
     from tenonnx_generate.adapters import Adapter
@@ -51,7 +51,7 @@ class AdapterInputs:
         }
 
         for name in self.asked | self.by_row:
-            if self.types[name] not in FLOATS:
+            if self.types[name] not in FLOAT_NAMES:
                 raise Unsupported(
                     f"input {name!r} for adapters is {self.types[name]}; expected floats"
                 )

@@ -18,7 +18,7 @@ from tenonnx_generate.model import Model
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
-NUMBERS = itertools.count(1)
+ADAPTER_NUMBERS = itertools.count(1)
 
 
 class Adapter:
@@ -35,7 +35,7 @@ class Adapter:
     """
 
     def __init__(self, name: str, path: str | os.PathLike[str]) -> None:
-        self.name, self.number = name, next(NUMBERS)
+        self.name, self.number = name, next(ADAPTER_NUMBERS)
         self.users: WeakSet[object] = WeakSet()
         if not os.path.isfile(path):
             raise Missing(f"{os.fspath(path)} does not exist")

@@ -10,7 +10,7 @@ from typing import Any
 from tenonnx_generate.errors import Missing, Refused
 from tenonnx_generate.files import CONFIG_LIMIT, parse_object, read_text
 
-NAME = "genai_config.json"
+CONFIG_FILE = "genai_config.json"
 
 # Providers by the short names that ``provider_options`` has, in small letters.
 PROVIDERS = {
@@ -39,17 +39,17 @@ class Config:
 
     def __init__(self, config_path: str | os.PathLike[str]) -> None:
         path = os.fspath(config_path)
-        is_file = os.path.basename(path) == NAME
+        is_file = os.path.basename(path) == CONFIG_FILE
         self.folder = (os.path.dirname(path) or os.curdir) if is_file else path
         if not os.path.isdir(self.folder):
             raise Missing(
                 f"{self.folder} is no folder",
-                hint=f"name the folder of a language model, which has {NAME}",
+                hint=f"name the folder of a language model, which has {CONFIG_FILE}",
             )
-        file = os.path.join(self.folder, NAME)
+        file = os.path.join(self.folder, CONFIG_FILE)
         if not os.path.isfile(file):
             raise Missing(
-                f"{self.folder} has no {NAME}",
+                f"{self.folder} has no {CONFIG_FILE}",
                 hint="onnxruntime_genai.models.builder writes it beside the model",
             )
         self.document = parse_object(read_text(file, CONFIG_LIMIT), file)
@@ -116,7 +116,7 @@ class Config:
         for key in ("model", "decoder", "session_options"):
             place = place.setdefault(key, {})
             if not isinstance(place, dict):
-                raise Refused(f"{key} in {NAME} is {place!r}; expected an object")
+                raise Refused(f"{key} in {CONFIG_FILE} is {place!r}; expected an object")
         return place
 
 

@@ -17,7 +17,7 @@ MOST_CHUNKS = 256
 MOST_WIDTH = 4
 
 # Frames that are decoded at once where they are skipped.
-BLOCK = 1 << 16
+BLOCK_FRAMES = 1 << 16
 
 
 class Container(Protocol):
@@ -84,7 +84,7 @@ class Decoded:
         if not 0 <= kept <= len(self._last):
             if kept > 0:
                 self._begin()
-            while self._at < first and len(self._decode(min(first - self._at, BLOCK))):
+            while self._at < first and len(self._decode(min(first - self._at, BLOCK_FRAMES))):
                 pass
             kept = 0
         there = self._last[len(self._last) - kept :]

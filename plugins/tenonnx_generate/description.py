@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tenonnx_generate.config import NAME, Config
+from tenonnx_generate.config import CONFIG_FILE, Config
 from tenonnx_generate.errors import Unsupported
 from tenonnx_generate.fields import names_of, number_of, providers_of, section_of, text_of
 from tenonnx_generate.files import inside
-from tenonnx_generate.suppression import NOTHING, Suppressed, suppressed_in
+from tenonnx_generate.suppression import NO_SUPPRESSION, Suppressed, suppressed_in
 
 DECODERS = {
     *("chatglm", "decoder", "ernie4_5", "gemma", "gemma2", "gemma3_text", "gemma3_vl_text"),
@@ -124,7 +124,7 @@ class Description:
     session: dict[str, Any]
     search: dict[str, Any]
     speech: str = ""
-    suppressed: Suppressed = NOTHING
+    suppressed: Suppressed = NO_SUPPRESSION
 
 
 def describe(config: Config) -> Description:
@@ -163,7 +163,7 @@ def describe(config: Config) -> Description:
         session=session,
         search=section_of(config.document, "search", {}),
         speech=_speech(section_of(model, "speech", {})),
-        suppressed=suppressed_in(config.folder, vocabulary) if kind in ENCODERS else NOTHING,
+        suppressed=suppressed_in(config.folder, vocabulary) if kind in ENCODERS else NO_SUPPRESSION,
     )
 
 
@@ -171,23 +171,24 @@ def _kind(model: Mapping[str, Any], decoder: Mapping[str, Any]) -> str:
     kind = text_of(model, "type")
     if kind in OTHERS:
         raise Unsupported(
-            f"{NAME} is of the type {kind!r}, which has {OTHERS[kind]}",
+            f"{CONFIG_FILE} is of the type {kind!r}, which has {OTHERS[kind]}",
             hint="decoders that are one graph from tokens to logits run here, with or without an "
             "encoder",
         )
     if kind not in DECODERS | ENCODERS:
         raise Unsupported(
-            f"{NAME} is of the type {kind!r}, which nobody knows",
+            f"{CONFIG_FILE} is of the type {kind!r}, which nobody knows",
             hint=f"types that run here: {', '.join(sorted(DECODERS | ENCODERS))}",
         )
     for part in PARTS:
         if part in model and not (part in ("encoder", "speech") and kind in ENCODERS):
-            raise Unsupported(f"{NAME} has a section {part!r}: the model is not one graph")
+            raise Unsupported(f"{CONFIG_FILE} has a section {part!r}: the model is not one graph")
     if decoder.get("pipeline"):
-        raise Unsupported(f"{NAME} has a pipeline: the model is not one graph")
+        raise Unsupported(f"{CONFIG_FILE} has a pipeline: the model is not one graph")
     if section_of(decoder, "sliding_window", {}).get("slide_key_value_cache"):
         raise Unsupported(
-            f"{NAME} asks for caches that slide", hint="windows that the graph has itself run here"
+            f"{CONFIG_FILE} asks for caches that slide",
+            hint="windows that the graph has itself run here",
         )
     return kind
 

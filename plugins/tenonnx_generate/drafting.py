@@ -20,7 +20,7 @@ from tenonnx_generate.speculation import Statistics
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
 # Tokens that a draft model runs at once.
-CHUNK = 1024
+DRAFT_CHUNK_TOKENS = 1024
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,8 @@ class ModelDrafter:
         self._decoder.lengths[0] = had
         self._tokens[had:count] = sequence[had:]
         logits = np.zeros(0)
-        for start in range(had, count, CHUNK):
-            logits = self._run(self._tokens[start : min(start + CHUNK, count)])
+        for start in range(had, count, DRAFT_CHUNK_TOKENS):
+            logits = self._run(self._tokens[start : min(start + DRAFT_CHUNK_TOKENS, count)])
         return logits
 
     def _run(self, tokens: NDArray) -> NDArray:

@@ -15,7 +15,7 @@ Distribution = tuple[NDArray, NDArray]
 """Tokens in ascending order, and the chance of each; chances add up to 1."""
 
 # Columns that the chances are added up in: a draw finds a column, then a token of it.
-COLUMNS = 1024
+SUM_COLUMNS = 1024
 
 # Columns for each of the likeliest tokens that are looked for.
 COLUMNS_PER_CHOSEN = 8
@@ -45,7 +45,7 @@ class Draw:
         self._tokens = likeliest(scores, top_k) if 0 < top_k < len(scores) else None
         chosen = scores if self._tokens is None else scores[self._tokens]
         self._count = len(chosen)
-        columns = min(self._count, COLUMNS)
+        columns = min(self._count, SUM_COLUMNS)
         # Zeros fill the last row: they have no chance.
         self._chances: NDArray = np.zeros((-(-self._count // columns), columns), np.float32)
         own = self._flat
@@ -128,7 +128,7 @@ def likeliest(scores: NDArray, count: int) -> NDArray:
     them is none of the greatest.
     """
     size = len(scores)
-    columns = max(COLUMNS, COLUMNS_PER_CHOSEN * count)
+    columns = max(SUM_COLUMNS, COLUMNS_PER_CHOSEN * count)
     rows = size // columns
     if rows > 1:
         greatest = scores[: rows * columns].reshape(rows, columns).max(axis=0)

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 
 from tenonnx import InferenceSession, NodeArg, SessionOptions
-from tenonnx_generate.config import NAME, Config
+from tenonnx_generate.config import CONFIG_FILE, Config
 from tenonnx_generate.description import TEXT_ENCODERS, Description
 from tenonnx_generate.errors import Refused, Unsupported
 from tenonnx_generate.fields import names_of, number_of, providers_of, section_of, text_of
 from tenonnx_generate.files import inside
-from tenonnx_generate.tensor import FLOATS, IDS, float_type
+from tenonnx_generate.tensor import FLOAT_NAMES, IDS, float_type
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
 AUDIO, TOKENS, MASK = "audio_features", "input_ids", "attention_mask"
 
-INPUTS = {AUDIO: AUDIO, TOKENS: TOKENS, MASK: MASK}
+ENCODER_INPUTS = {AUDIO: AUDIO, TOKENS: TOKENS, MASK: MASK}
 OUTPUTS = {
     "encoder_hidden_states": "encoder_hidden_states",
     "cross_present_key_names": "present_key_cross_%d",
@@ -71,7 +71,7 @@ def describe_encoder(config: Config, about: Description) -> EncoderDescription:
     model = section_of(config.document, "model")
     if "encoder" not in model:
         raise Refused(
-            f"{NAME} is of the type {about.type!r} and has no section 'encoder'",
+            f"{CONFIG_FILE} is of the type {about.type!r} and has no section 'encoder'",
             hint="a folder of an older layout is made anew by onnxruntime_genai.models.builder",
         )
     encoder = section_of(model, "encoder")
@@ -83,7 +83,7 @@ def describe_encoder(config: Config, about: Description) -> EncoderDescription:
         start = number_of(model, "decoder_start_token_id", 0, about.vocabulary - 1, about.bos)
     return EncoderDescription(
         path=inside(config.folder, text_of(encoder, "filename", "encoder.onnx")),
-        inputs=names_of(section_of(encoder, "inputs", {}), INPUTS),
+        inputs=names_of(section_of(encoder, "inputs", {}), ENCODER_INPUTS),
         outputs=names_of(section_of(encoder, "outputs", {}), OUTPUTS),
         fed=names_of(section_of(section_of(model, "decoder"), "inputs", {}), FED),
         providers=providers_of(session),
@@ -208,7 +208,7 @@ class Encoder:
                 f"the encoder has no input {names[AUDIO]!r} and no {names[TOKENS]!r}; it has "
                 f"{', '.join(map(repr, self._inputs))}"
             )
-        ids, floats = (IDS.keys(), 2), (FLOATS.keys(), 3)
+        ids, floats = (IDS.keys(), 2), (FLOAT_NAMES.keys(), 3)
         expected = {names[TOKENS]: ids, names[MASK]: ids, names[AUDIO]: floats}
         for name, arg in self._inputs.items():
             if name not in expected:

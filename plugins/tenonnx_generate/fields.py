@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tenonnx_generate.config import NAME, PROVIDERS
+from tenonnx_generate.config import CONFIG_FILE, PROVIDERS
 from tenonnx_generate.errors import Refused
 
 
@@ -17,7 +17,7 @@ def section_of(place: Mapping[str, Any], key: str, default: Any = None) -> dict[
     """
     found = place.get(key, default)
     if not isinstance(found, dict):
-        raise Refused(f"{key} in {NAME} is {found!r:.60}; expected an object")
+        raise Refused(f"{key} in {CONFIG_FILE} is {found!r:.60}; expected an object")
     return found
 
 
@@ -29,7 +29,7 @@ def text_of(place: Mapping[str, Any], key: str, default: str | None = None) -> s
     """
     found = place.get(key, default)
     if not isinstance(found, str) or not found:
-        raise Refused(f"{key} in {NAME} is {found!r:.60}; expected a text")
+        raise Refused(f"{key} in {CONFIG_FILE} is {found!r:.60}; expected a text")
     return found
 
 
@@ -45,7 +45,9 @@ def number_of(
     if found is None and default is not None:
         found = default
     if not isinstance(found, int) or isinstance(found, bool) or not low <= found <= high:
-        raise Refused(f"{key} in {NAME} is {found!r:.60}; expected a number from {low} to {high}")
+        raise Refused(
+            f"{key} in {CONFIG_FILE} is {found!r:.60}; expected a number from {low} to {high}"
+        )
     return found
 
 
@@ -58,7 +60,7 @@ def names_of(given: Mapping[str, Any], defaults: Mapping[str, str]) -> dict[str,
     names = {key: text_of(given, key, default) for key, default in defaults.items()}
     for key, name in names.items():
         if key.endswith("_names") and name.count("%") + name.count("%d") != 2:
-            raise Refused(f"{key} in {NAME} is {name!r:.60}; expected one %d, for the layer")
+            raise Refused(f"{key} in {CONFIG_FILE} is {name!r:.60}; expected one %d, for the layer")
     return names
 
 
@@ -70,14 +72,16 @@ def providers_of(session: Mapping[str, Any]) -> list[tuple[str, dict[str, str]]]
     """
     listed = session.get("provider_options", [])
     if not isinstance(listed, list):
-        raise Refused(f"provider_options in {NAME} is {listed!r:.60}; expected a list")
+        raise Refused(f"provider_options in {CONFIG_FILE} is {listed!r:.60}; expected a list")
     found: list[tuple[str, dict[str, str]]] = []
     for entry in listed:
         if not isinstance(entry, dict):
-            raise Refused(f"provider_options in {NAME} has {entry!r:.60}; expected an object")
+            raise Refused(
+                f"provider_options in {CONFIG_FILE} has {entry!r:.60}; expected an object"
+            )
         for name, options in entry.items():
             if not isinstance(options, dict):
-                raise Refused(f"options of {name!r:.60} in {NAME} are no object")
+                raise Refused(f"options of {name!r:.60} in {CONFIG_FILE} are no object")
             full = PROVIDERS.get(str(name).lower(), str(name))
             found.append((full, {key: str(value) for key, value in options.items()}))
     if all(name != PROVIDERS["cpu"] for name, _ in found):

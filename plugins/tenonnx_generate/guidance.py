@@ -21,17 +21,17 @@ from tenonnx_generate.search import NEVER
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
 # Kinds of guidance, and what the library makes grammars of them by.
-KINDS = {
+GRAMMAR_FORMS = {
     "json_schema": "grammar_from_json_schema",
     "lark_grammar": "grammar_from_lark",
     "regex": "grammar_from_regex",
 }
 
 # Tokens are taken one by one if at most one of so many may come.
-FEW = 16
+MAX_FORCED_CHOICES = 16
 
 # Sets of tokens that are kept: a text comes to the same ones again.
-KEPT = 64
+MAX_KEPT_SETS = 64
 
 GRAMMARS, KEPT_LENGTH = 16, 1 << 16
 """Grammars of a model that are kept, and how many characters each may have."""
@@ -54,8 +54,8 @@ class Guidance:
     """
 
     def __init__(self, model: Model, kind: str, data: str) -> None:
-        if kind not in KINDS:
-            raise Refused(f"there is no guidance {kind!r}{did_you_mean(kind, KINDS)}")
+        if kind not in GRAMMAR_FORMS:
+            raise Refused(f"there is no guidance {kind!r}{did_you_mean(kind, GRAMMAR_FORMS)}")
         if not isinstance(data, str) or len(data) > CONFIG_LIMIT:
             raise Refused(f"{kind} is no text of at most {CONFIG_LIMIT} characters")
         vocabulary = vocabulary_of(model)
@@ -80,7 +80,7 @@ class Vocabulary:
 
     def __init__(self, tokens: Any, size: int) -> None:
         self.tokens = tokens
-        self.allowed = functools.lru_cache(KEPT)(functools.partial(Allowed, size=size))
+        self.allowed = functools.lru_cache(MAX_KEPT_SETS)(functools.partial(Allowed, size=size))
         """Return the tokens of a mask, the same for the same mask while they are kept."""
         self.matcher = functools.lru_cache(GRAMMARS)(self.made)
         """Return what ``made`` does, the same for the same grammar while it is kept."""
@@ -93,7 +93,7 @@ class Vocabulary:
         """
         matcher = needed("llguidance").LLMatcher
         try:
-            grammar = getattr(matcher, KINDS[kind])(data)
+            grammar = getattr(matcher, GRAMMAR_FORMS[kind])(data)
         except ValueError as error:
             raise Refused(f"{kind} is wrong: {error}") from None
         if wrong := matcher.validate_grammar(grammar, self.tokens):
@@ -116,7 +116,7 @@ class Allowed:
 
     def __init__(self, words: bytes, size: int) -> None:
         bits = np.unpackbits(np.frombuffer(words, np.uint8), count=size, bitorder="little")
-        self._few = FEW * np.count_nonzero(bits) <= size
+        self._few = MAX_FORCED_CHOICES * np.count_nonzero(bits) <= size
         self._which: NDArray = bits.nonzero()[0] if self._few else bits.view(np.bool_)
         self._which.flags.writeable = False  # all texts that come to the set share it
         self._tokens: list[int] = self._which.tolist() if self._few else []

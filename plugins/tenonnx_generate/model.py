@@ -12,11 +12,11 @@ import numpy as np
 
 from tenonnx import InferenceSession, SessionOptions
 from tenonnx_generate.adapter_inputs import AdapterInputs
-from tenonnx_generate.config import NAME, Config
+from tenonnx_generate.config import CONFIG_FILE, Config
 from tenonnx_generate.description import ENCODERS, Description, describe
 from tenonnx_generate.encoder import Encoder, describe_encoder
 from tenonnx_generate.errors import Refused, Unsupported
-from tenonnx_generate.tensor import FLOATS, IDS, float_type
+from tenonnx_generate.tensor import FLOAT_NAMES, IDS, float_type
 
 LAST_ROW = "tenonnx.last_row"
 ROW_MATRICES = "tenonnx.row_matrices"
@@ -98,7 +98,7 @@ class Model:
         """
         found = self._config.document.get("speculative", {})
         if not isinstance(found, dict):
-            raise Refused(f"speculative in {NAME} is {found!r:.60}; expected an object")
+            raise Refused(f"speculative in {CONFIG_FILE} is {found!r:.60}; expected an object")
         return found
 
     def input_dtype(self, role: str) -> np.dtype[Any] | None:
@@ -201,7 +201,7 @@ class Model:
                 continue
             if name not in ids and name not in self.caches:
                 raise Unsupported(f"the graph asks for the input {name!r}, which nobody gives")
-            types, rank = (IDS.keys(), 2) if name in ids else (FLOATS.keys(), 4)
+            types, rank = (IDS.keys(), 2) if name in ids else (FLOAT_NAMES.keys(), 4)
             # Positions in time, height and width: of text, they are the same.
             if name == about.inputs["position_ids"] and self.position_axes > 1:
                 rank = POSITION_AXES

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx_generate.config import NAME
+from tenonnx_generate.config import CONFIG_FILE
 from tenonnx_generate.encoder import AUDIO, TOKENS
 from tenonnx_generate.errors import Missing, Refused, Unsupported
 from tenonnx_generate.files import CONFIG_LIMIT, inside, parse_object, read_text
@@ -181,7 +181,7 @@ def _described(model: Model) -> Mel:
             found |= {READS[key]: value for key, value in attributes.items() if key in READS}
     if "bands" not in found:
         raise Refused(
-            f"{path} has no n_mel, the number of bands", hint=f"{NAME} names another file?"
+            f"{path} has no n_mel, the number of bands", hint=f"{CONFIG_FILE} names another file?"
         )
     return _checked(found, path)
 

@@ -11,7 +11,7 @@ import numpy as np
 from tenonnx import RuntimeException
 from tenonnx_generate.drawing import Distribution, Draw, likeliest, picked
 from tenonnx_generate.options import OPTIONS, GeneratorParams
-from tenonnx_generate.suppression import NOTHING, Suppressed
+from tenonnx_generate.suppression import NO_SUPPRESSION, Suppressed
 
 if TYPE_CHECKING:
     from tenonnx_generate.guidance import Guide
@@ -44,7 +44,7 @@ class Search:
         eos: tuple[int, ...],
         row: int,
         guide: Guide | None = None,
-        suppressed: Suppressed = NOTHING,
+        suppressed: Suppressed = NO_SUPPRESSION,
         bias: Mapping[int, float] | None = None,
     ) -> None:
         options = {name: option.default for name, option in OPTIONS.items()} | dict(options)

@@ -10,7 +10,7 @@ from tenonnx_generate.decoder import Decoder
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
-NOTHING = np.zeros(0, np.int32)
+NO_TOKENS = np.zeros(0, np.int32)
 
 Scope = tuple[int, str]
 """An adapter's number (0 without one) and a salt: turns share caches with turns of their scope."""
@@ -37,7 +37,7 @@ class Slot:
     __slots__ = ("busy", "scope", "tokens", "used")
 
     def __init__(self) -> None:
-        self.tokens = NOTHING
+        self.tokens = NO_TOKENS
         self.scope = NO_SCOPE
         self.busy, self.used = False, 0
 
@@ -78,7 +78,7 @@ class Slots:
             if cached and row != source:
                 self._decoder.copy(source, row, cached)
         slot = self._slots[row]
-        slot.busy, slot.tokens, slot.scope = True, NOTHING, scope
+        slot.busy, slot.tokens, slot.scope = True, NO_TOKENS, scope
         self._touch(slot)
         self._decoder.lengths[row] = cached
         return row, cached
@@ -103,7 +103,7 @@ class Slots:
                 return
             slot = self._slots[row]
             total -= len(slot.tokens)
-            slot.tokens, slot.scope, slot.used = NOTHING, NO_SCOPE, 0
+            slot.tokens, slot.scope, slot.used = NO_TOKENS, NO_SCOPE, 0
             self._decoder.give_back(row)
 
     def closed_up(self, rows: list[int]) -> tuple[int, int] | None:

@@ -11,7 +11,7 @@ from tenonnx_generate.errors import Refused
 from tenonnx_generate.files import CONFIG_LIMIT, parse_object, read_text
 
 # The file in which transformers keeps how a model generates, in the same folder.
-NAME = "generation_config.json"
+GENERATION_CONFIG_FILE = "generation_config.json"
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Suppressed:
     first: tuple[int, ...] = ()
 
 
-NOTHING = Suppressed()
+NO_SUPPRESSION = Suppressed()
 
 
 def suppressed_in(folder: str, vocabulary: int) -> Suppressed:
@@ -36,9 +36,9 @@ def suppressed_in(folder: str, vocabulary: int) -> Suppressed:
     Raises:
         Refused: The file is no JSON, or a token is none of the model's.
     """
-    path = os.path.join(folder, NAME)
+    path = os.path.join(folder, GENERATION_CONFIG_FILE)
     if not os.path.isfile(path):
-        return NOTHING
+        return NO_SUPPRESSION
     told = parse_object(read_text(path, CONFIG_LIMIT), path)
     lists = (_tokens(told, f"{which}suppress_tokens", vocabulary) for which in ("", "begin_"))
     return Suppressed(*lists)
@@ -47,10 +47,13 @@ def suppressed_in(folder: str, vocabulary: int) -> Suppressed:
 def _tokens(told: Mapping[str, Any], key: str, vocabulary: int) -> tuple[int, ...]:
     listed = told.get(key) or []
     if not isinstance(listed, list) or len(listed) > vocabulary:
-        raise Refused(f"{key} in {NAME} is {listed!r:.60}; expected a list of tokens")
+        raise Refused(
+            f"{key} in {GENERATION_CONFIG_FILE} is {listed!r:.60}; expected a list of tokens"
+        )
     for token in listed:
         if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < vocabulary:
             raise Refused(
-                f"{key} in {NAME} has {token!r:.60}; expected numbers from 0 to {vocabulary - 1}"
+                f"{key} in {GENERATION_CONFIG_FILE} has {token!r:.60}; "
+                f"expected numbers from 0 to {vocabulary - 1}"
             )
     return tuple(listed)

@@ -9,7 +9,7 @@ import numpy as np
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
 # Element types of caches and adapters, by onnxruntime's names.
-FLOATS = {"tensor(bfloat16)": "", "tensor(float)": "float32", "tensor(float16)": "float16"}
+FLOAT_NAMES = {"tensor(bfloat16)": "", "tensor(float)": "float32", "tensor(float16)": "float16"}
 
 # Element types of ids, masks and positions.
 IDS: dict[str, np.dtype[Any]] = {
@@ -20,12 +20,12 @@ IDS: dict[str, np.dtype[Any]] = {
 
 def float_type(name: str) -> np.dtype[Any]:
     """Return one of them as numpy's."""
-    if not FLOATS[name]:
+    if not FLOAT_NAMES[name]:
         import ml_dtypes  # numpy has no such type
 
         wide: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
         return wide
-    return np.dtype(FLOATS[name])
+    return np.dtype(FLOAT_NAMES[name])
 
 
 class Tensor:

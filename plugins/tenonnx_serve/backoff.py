@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # The longest delay, in seconds.
-LONGEST = 30.0
+MAX_DELAY_SECONDS = 30.0
 
 # Seconds of service after which a death counts as a first one.
 STEADY = 5.0
@@ -21,4 +21,8 @@ class Backoff:
     def died(self, served: float) -> float:
         """Return the delay in seconds after the death of a worker that served so many seconds."""
         self.deaths = 1 if served >= STEADY else self.deaths + 1
-        return 0.0 if self.deaths == 1 else min(LONGEST, 0.25 * 2 ** min(self.deaths - 1, 10))
+        return (
+            0.0
+            if self.deaths == 1
+            else min(MAX_DELAY_SECONDS, 0.25 * 2 ** min(self.deaths - 1, 10))
+        )

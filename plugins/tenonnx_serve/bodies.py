@@ -15,7 +15,7 @@ Receive = Callable[[], Awaitable[Message]]
 Headers = dict[bytes, bytes]
 
 # zlib's window bits for each encoding; 47 detects zlib's and gzip's headers.
-WINDOWS = {b"gzip": 31, b"deflate": 47}
+ZLIB_WINDOW_BITS = {b"gzip": 31, b"deflate": 47}
 
 # Bytes from which on an answer is compressed.
 WORTH = 1024
@@ -127,7 +127,7 @@ def decompressed(body: bytes | bytearray, encoding: bytes, most: int) -> bytes:
         BadRequest: It is damaged, or the encoding is unknown.
         TooLarge: It has more bytes.
     """
-    if (window := WINDOWS.get(encoding.strip().lower())) is None:
+    if (window := ZLIB_WINDOW_BITS.get(encoding.strip().lower())) is None:
         raise BadRequest(f"Content-Encoding is {encoding!r}; expected gzip or deflate")
     machine = zlib.decompressobj(window)
     try:
@@ -149,7 +149,7 @@ def compressed(body: bytes, accepted: bytes) -> tuple[bytes, bytes]:
     if len(body) < WORTH:
         return body, b""
     for encoding in accepted.lower().split(b","):
-        if (window := WINDOWS.get(encoding.strip())) is not None:
+        if (window := ZLIB_WINDOW_BITS.get(encoding.strip())) is not None:
             machine = zlib.compressobj(1, wbits=31 if window == 31 else 15)
             return machine.compress(body) + machine.flush(), encoding.strip()
     return body, b""

@@ -30,13 +30,13 @@ PLATFORMS: Final = ("", "onnxruntime_onnx", "tenonnx_onnx")
 BACKENDS: Final = ("", "onnxruntime", "tenonnx")
 
 # Fields that change the meaning of a request.
-REFUSED: Final = (
+REFUSED_FIELDS: Final = (
     *("sequence_batching", "ensemble_scheduling", "batch_input", "batch_output"),
     *("model_operations", "model_repository_agents"),
 )
 
 # The parameter of a language model's configuration that goes before ``--rows``.
-ROWS: Final = "rows"
+ROWS_PARAMETER: Final = "rows"
 
 MOST_ROWS: Final = 1024
 
@@ -87,7 +87,7 @@ def check(config: ModelConfig, name: str) -> None:
     if config.platform not in PLATFORMS or config.backend not in BACKENDS:
         said = config.platform or config.backend
         raise NotSupported(f"model {name!r} is for {said!r}; only ONNX models are served")
-    asked = [field for field, _ in config.ListFields() if field.name in REFUSED]
+    asked = [field for field, _ in config.ListFields() if field.name in REFUSED_FIELDS]
     if asked or config.model_transaction_policy.decoupled:
         what = asked[0].name if asked else "model_transaction_policy"
         raise NotSupported(f"model {name!r}: this server does not support {what} in config.pbtxt")
@@ -137,12 +137,14 @@ def rows_of(config: ModelConfig) -> int:
     Raises:
         InvalidArgument: It is no such number.
     """
-    if ROWS not in config.parameters:
+    if ROWS_PARAMETER not in config.parameters:
         return 0
-    said = config.parameters[ROWS].string_value
+    said = config.parameters[ROWS_PARAMETER].string_value
     rows = int(said) if said.isdecimal() and len(said) <= len(str(MOST_ROWS)) else 0
     if not 1 <= rows <= MOST_ROWS:
-        raise InvalidArgument(f"parameter {ROWS!r} is {shown(said)}; expected 1 to {MOST_ROWS}")
+        raise InvalidArgument(
+            f"parameter {ROWS_PARAMETER!r} is {shown(said)}; expected 1 to {MOST_ROWS}"
+        )
     return rows
 
 

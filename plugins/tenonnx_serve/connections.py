@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from tenonnx_serve.core import LARGE
+from tenonnx_serve.core import MIN_THREADED_BYTES
 from tenonnx_serve.lingering import LingeringTransport
 
 # The largest request line with its headers, in bytes.
@@ -143,7 +143,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees n
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of a body."""
-        if self._held is not None and len(self._held) + len(body) < LARGE:
+        if self._held is not None and len(self._held) + len(body) < MIN_THREADED_BYTES:
             self._held += body
             return
         if self._held is not None:

@@ -31,7 +31,7 @@ log = logging.getLogger("tenonnx.serve")
 T = TypeVar("T")
 
 # Bytes of a request or an answer from which on a thread decodes or encodes it.
-LARGE = 1 << 18
+MIN_THREADED_BYTES = 1 << 18
 
 Observer = Callable[["Model | LanguageModel", Spent | None, int], None]
 """Called after every request with the model, the times of its stages (``None`` if it failed), and
@@ -134,7 +134,7 @@ class Core:
         """
         began, model, spent = time.perf_counter_ns(), queue.model, None
         try:
-            request = decode() if size < LARGE else await self.threads.submit(decode)
+            request = decode() if size < MIN_THREADED_BYTES else await self.threads.submit(decode)
             decoded = time.perf_counter_ns()
             seconds = min(self.settings.limits.seconds, request.timeout)
             outcome = queue.at_once(request)
@@ -216,7 +216,7 @@ async def _log_settings(asked: Parameters) -> Parameters:
 
 
 def _are_large(outputs: list[Array]) -> bool:
-    return sum([array.nbytes for array in outputs]) >= LARGE
+    return sum([array.nbytes for array in outputs]) >= MIN_THREADED_BYTES
 
 
 def _succeeded(model: Model, spent: Spent, began: int, decoded: int, ran: int) -> int:

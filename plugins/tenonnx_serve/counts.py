@@ -16,7 +16,7 @@ SECONDS: Final = (
 )  # fmt: skip
 
 # Upper bounds of the histogram of batch sizes.
-ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+BATCH_BOUNDS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 # The stages of a request; the first is all of it.
 STAGES: Final = ("request", "decode", "queue", "compute", "encode")
@@ -129,7 +129,7 @@ class ModelCounts:
 
     def __init__(self) -> None:
         self.stages = {stage: Histogram(SECONDS) for stage in STAGES}
-        self.batches = Histogram(ROWS)
+        self.batches = Histogram(BATCH_BOUNDS)
         self.failed = 0
         self.texts: TextCounts | None = None
 

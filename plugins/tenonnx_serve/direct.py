@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from tenonnx_serve import logs, rest_infer
 from tenonnx_serve.access import Gate, check_host
 from tenonnx_serve.bodies import compressed
-from tenonnx_serve.core import LARGE, Core
+from tenonnx_serve.core import MIN_THREADED_BYTES, Core
 from tenonnx_serve.errors import ServeError
 
 Lines = list[tuple[bytes, bytes]]
@@ -22,7 +22,7 @@ Lines = list[tuple[bytes, bytes]]
 # Headers of requests that only the application can answer.
 NOT_PLAIN: Final = frozenset((b"content-encoding", b"expect", b"origin", b"upgrade"))
 
-HEAD: Final = b"HTTP/1.1 200 OK\r\nx-request-id: %s\r\ncontent-length: %d\r\n"
+RESPONSE_HEAD: Final = b"HTTP/1.1 200 OK\r\nx-request-id: %s\r\ncontent-length: %d\r\n"
 JSON: Final = b"content-type: application/json\r\n\r\n"
 BINARY: Final = (
     b"content-type: application/octet-stream\r\ninference-header-content-length: %d\r\n\r\n"
@@ -52,7 +52,7 @@ class Direct:
             body: Its whole body.
         """
         core, wanted, headers = self._core, _wanted(url), dict(lines)
-        if wanted is None or len(body) >= LARGE or not NOT_PLAIN.isdisjoint(headers):
+        if wanted is None or len(body) >= MIN_THREADED_BYTES or not NOT_PLAIN.isdisjoint(headers):
             return None
         try:
             check_host(headers.get(b"host", b""), self._hosts)
@@ -79,7 +79,7 @@ class Direct:
             whole, encoding = compressed(whole, accepted)
         kind = BINARY % length if length else JSON
         more = b"content-encoding: %s\r\n" % encoding if encoding else b""
-        return HEAD % (named, len(whole)) + more + kind + whole
+        return RESPONSE_HEAD % (named, len(whole)) + more + kind + whole
 
 
 @functools.lru_cache(maxsize=1024)

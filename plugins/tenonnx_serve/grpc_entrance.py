@@ -18,7 +18,7 @@ from tenonnx_serve.errors import Unauthorized
 from tenonnx_serve.tracing import Tracing
 
 # grpc's constructors of handlers, by whether requests and answers are streams.
-KINDS = {
+HANDLERS = {
     (False, False): grpc.unary_unary_rpc_method_handler,
     (False, True): grpc.unary_stream_rpc_method_handler,
     (True, False): grpc.stream_unary_rpc_method_handler,
@@ -78,7 +78,9 @@ class Entrance(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # the checker
                     return await inner(request, context)
 
             behavior = call
-        return KINDS[streams](behavior, handler.request_deserializer, handler.response_serializer)
+        return HANDLERS[streams](
+            behavior, handler.request_deserializer, handler.response_serializer
+        )
 
     @contextmanager
     def _around(self, method: str, metadata: Mapping[str, bytes], context: Any) -> Iterator[None]:
@@ -109,5 +111,5 @@ def _refusing(handler: Any, why: str) -> Any:
         await context.abort(grpc.StatusCode.UNAUTHENTICATED, why)
 
     if handler is None:
-        return KINDS[False, False](refuse)
-    return KINDS[handler.request_streaming, handler.response_streaming](refuse)
+        return HANDLERS[False, False](refuse)
+    return HANDLERS[handler.request_streaming, handler.response_streaming](refuse)

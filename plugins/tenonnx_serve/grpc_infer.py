@@ -12,7 +12,7 @@ from tenonnx_serve import strings
 from tenonnx_serve.classification import presented
 from tenonnx_serve.errors import BadRequest
 from tenonnx_serve.model import Model
-from tenonnx_serve.requests import NOTHING, Array, Output, Parameters, Request
+from tenonnx_serve.requests import NO_PARAMETERS, Array, Output, Parameters, Request
 from tenonnx_serve.settings import Limits
 from tenonnx_serve.shared_memory import OFFSET, REGION, SIZE, Regions
 from tenonnx_serve.tensors import TensorSpec, checked_shape, from_bytes, to_bytes
@@ -65,7 +65,7 @@ def decode(model: Model, message: Any, limits: Limits, regions: Regions) -> Requ
 def parameters_of(said: Any) -> Parameters:
     """Return a message's parameters by name."""
     if not said:
-        return NOTHING
+        return NO_PARAMETERS
     chosen = ((key, said[key].WhichOneof("parameter_choice")) for key in said)
     return {key: getattr(said[key], choice) for key, choice in chosen if choice}
 
@@ -92,7 +92,7 @@ def encode(model: Model, request: Request, arrays: list[Array], regions: Regions
     message = service_pb2.ModelInferResponse(
         model_name=model.name, model_version=model.version, id=request.id
     )
-    outputs = request.outputs or [Output(name, NOTHING) for name in model.outputs]
+    outputs = request.outputs or [Output(name, NO_PARAMETERS) for name in model.outputs]
     raws = message.raw_output_contents
     for output, computed in zip(outputs, arrays, strict=True):
         datatype, array = presented(output, model, computed)

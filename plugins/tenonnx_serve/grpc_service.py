@@ -17,7 +17,7 @@ from tenonnx_serve import facts, grpc_infer, grpc_server_methods, logs
 from tenonnx_serve.access import credentials
 from tenonnx_serve.core import Core, told
 from tenonnx_serve.errors import BadRequest, Missing, Unavailable
-from tenonnx_serve.grpc_entrance import KINDS, Entrance
+from tenonnx_serve.grpc_entrance import HANDLERS, Entrance
 from tenonnx_serve.repository import READY, refuse_parameters
 from tenonnx_serve.rest import is_local
 from tenonnx_serve.settings import Settings
@@ -203,7 +203,7 @@ def handlers(core: Core) -> dict[str, Any]:
         }
         streams = method.name == "ModelStreamInfer"
         behavior = streaming(core) if streams else answering(method.name, core)
-        found[method.name] = KINDS[streams, streams](behavior, **how)
+        found[method.name] = HANDLERS[streams, streams](behavior, **how)
     return found
 
 

@@ -18,7 +18,7 @@ from typing import Protocol
 EVERY = 1.0
 
 # Seconds of CPU time between two pings below which a process does nothing.
-NOTHING = 0.05
+IDLE_CPU_SECONDS = 0.05
 
 
 class Asked(Protocol):
@@ -64,7 +64,7 @@ async def _silence(beat: asyncio.Future[None], pid: int, idle: float, longest: f
     while not (await asyncio.wait([beat], timeout=EVERY))[0]:
         looked += EVERY
         now = _used(pid)
-        if now - used > NOTHING or _waits_for_disk(pid):
+        if now - used > IDLE_CPU_SECONDS or _waits_for_disk(pid):
             moved, used = looked, now
         if looked - moved >= idle or looked >= longest:
             return looked

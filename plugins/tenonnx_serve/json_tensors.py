@@ -17,7 +17,7 @@ from msgspec import Meta, Raw, Struct
 
 from tenonnx_serve import strings
 from tenonnx_serve.errors import BadRequest
-from tenonnx_serve.requests import NOTHING, Array, Parameters, shown
+from tenonnx_serve.requests import NO_PARAMETERS, Array, Parameters, shown
 from tenonnx_serve.tensors import TensorSpec
 
 # Bytes of text that are read at once: 2 ms.
@@ -112,7 +112,7 @@ def shape_of(name: str, raw: Raw) -> list[int]:
     return found
 
 
-def _small(decoder: Any, raw: Raw, what: str, expected: str, default: Any = NOTHING) -> Any:
+def _small(decoder: Any, raw: Raw, what: str, expected: str, default: Any = NO_PARAMETERS) -> Any:
     text = memoryview(raw)
     if not text:
         return default

@@ -24,8 +24,8 @@ from pathlib import Path
 
 from tenonnx import InvalidArgument, NoSuchFile
 
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._\-]*")
-VERSION = re.compile(r"[1-9][0-9]{0,17}")
+MODEL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._\-]*")
+VERSION_FOLDER = re.compile(r"[1-9][0-9]{0,17}")
 CONFIG = "config.pbtxt"
 DEFAULT_FILES = ("model.onnx", "model.ort")
 SUFFIXES = (".onnx", ".ort")
@@ -72,7 +72,7 @@ def find_models(source: str, name: str = "") -> dict[str, Found]:
 
 
 def _single(name: str, versions: dict[int, Path], config: Path | None = None) -> dict[str, Found]:
-    if NAME.fullmatch(name) is None:
+    if MODEL_NAME.fullmatch(name) is None:
         raise InvalidArgument(
             f"{name!r} cannot be a model's name: expected letters, digits, '_', '-' and '.'",
             hint="choose a name with --name NAME",
@@ -83,7 +83,7 @@ def _single(name: str, versions: dict[int, Path], config: Path | None = None) ->
 def _repository(root: Path, real: Path) -> dict[str, Found]:
     found = {}
     for folder in sorted(root.iterdir()):
-        if NAME.fullmatch(folder.name) and folder.is_dir() and inside(folder, real):
+        if MODEL_NAME.fullmatch(folder.name) and folder.is_dir() and inside(folder, real):
             found[folder.name] = Found(folder.name, *_contents(folder, real))
     return found
 
@@ -126,7 +126,7 @@ def _versions(folder: Path, root: Path) -> dict[int, Path]:
     return {
         int(path.name): path
         for path in sorted(folder.iterdir())
-        if VERSION.fullmatch(path.name) and path.is_dir() and inside(path, root)
+        if VERSION_FOLDER.fullmatch(path.name) and path.is_dir() and inside(path, root)
     }
 
 

@@ -19,7 +19,7 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-from tenonnx_serve.counts import ROWS, SECONDS, buckets, summed
+from tenonnx_serve.counts import BATCH_BOUNDS, SECONDS, buckets, summed
 from tenonnx_serve.text_metrics import of_texts
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST.encode()
@@ -67,7 +67,7 @@ def _of_requests(pairs: Pairs) -> Iterable[Metric]:
         succeeded = sum(counted["stages"]["request"]["counts"])
         requests.add_metric((*labels, "success"), succeeded)
         requests.add_metric((*labels, "failure"), counted["failed"])
-        rows.add_metric(labels, *buckets(ROWS, counted["batches"]))
+        rows.add_metric(labels, *buckets(BATCH_BOUNDS, counted["batches"]))
         for stage, histogram in counted["stages"].items():
             stages.add_metric((*labels, stage), *buckets(SECONDS, histogram))
     yield from (requests, stages, rows)

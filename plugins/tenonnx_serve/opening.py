@@ -8,7 +8,7 @@ from tenonnx import GraphOptimizationLevel, InferenceSession, SessionOptions, de
 from tenonnx_serve.config import LEVELS_OF_TRITON, ModelConfig, threads_of
 from tenonnx_serve.settings import Settings
 
-LEVELS: Final = {
+OPTIMIZATION_LEVELS: Final = {
     "none": GraphOptimizationLevel.ORT_DISABLE_ALL,
     "basic": GraphOptimizationLevel.ORT_ENABLE_BASIC,
     "extended": GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
@@ -21,7 +21,7 @@ def open_session(path: str, settings: Settings, config: ModelConfig) -> Inferenc
     """Return a session of a model's file; the model's configuration overrides the settings."""
     level = LEVELS_OF_TRITON.get(config.optimization.graph.level, settings.level)
     options = SessionOptions(
-        graph_optimization_level=LEVELS[level],
+        graph_optimization_level=OPTIMIZATION_LEVELS[level],
         disabled_transforms=settings.without,
         intra_op_num_threads=threads_of(config) or settings.intra_op_threads,
     )

@@ -40,7 +40,7 @@ PENALTY: Final = 8
 SELDOM: Final = 200
 
 # The most signatures to remember of a model, because clients choose them.
-MOST: Final = 64
+MAX_SIGNATURES: Final = 64
 
 
 @dataclass(slots=True)
@@ -125,7 +125,7 @@ class Quick:
         """Record the time of a run in a thread."""
         key = _signature(request)
         if (known := self._known.get(key)) is None:
-            if len(self._known) >= MOST:
+            if len(self._known) >= MAX_SIGNATURES:
                 return
             known = self._known[key] = Known()
         known.took(max(run.busy, (run.ran - run.joined) // WAITING))

@@ -148,7 +148,7 @@ class Repository:
                     f"model {shown(name)} is not loaded: {entry.reason or 'unloaded'}"
                 )
             return queue
-        number = int(version) if layout.VERSION.fullmatch(version) else 0
+        number = int(version) if layout.VERSION_FOLDER.fullmatch(version) else 0
         if (queue := entry.versions.get(number)) is None:
             raise Missing(f"model {shown(name)} has no loaded version {shown(version)}")
         return queue

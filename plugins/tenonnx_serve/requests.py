@@ -13,7 +13,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Parameters = dict[str, Any]
 
 # The parameters of a request without any; never changed.
-NOTHING: Final[Parameters] = {}
+NO_PARAMETERS: Final[Parameters] = {}
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from tenonnx_serve.classification import presented
 from tenonnx_serve.errors import BadRequest, TooLarge
 from tenonnx_serve.json_tensors import array_of, parameters_of, shape_of, text_of
 from tenonnx_serve.model import Model
-from tenonnx_serve.requests import NOTHING, Array, Output, Request, shown
+from tenonnx_serve.requests import NO_PARAMETERS, Array, Output, Request, shown
 from tenonnx_serve.settings import Limits
 from tenonnx_serve.shared_memory import REGION as SHARED
 from tenonnx_serve.shared_memory import Regions
@@ -130,7 +130,7 @@ def encode(
 
     That number is 0 if there are no binary tensors: then all of it is JSON.
     """
-    outputs = request.outputs or [Output(name, NOTHING) for name in model.outputs]
+    outputs = request.outputs or [Output(name, NO_PARAMETERS) for name in model.outputs]
     binary = request.parameters.get("binary_data_output") is True
     named = b',"id":%b' % msgspec.json.encode(request.id) if request.id else b""
     head = b'{"model_name":%b,"model_version":"%b"%b,"outputs":['

@@ -21,10 +21,10 @@ from tenonnx_serve.settings import Limits
 
 FOLDER: Final = "/dev/shm"
 # The most registered regions: each takes an open file.
-MOST: Final = 1024
+MAX_REGIONS: Final = 1024
 
 # The longest name of a region: it becomes a file's name, in hexadecimal.
-LONGEST: Final = 100
+MAX_NAME_CHARACTERS: Final = 100
 
 REGION, OFFSET, SIZE = "shared_memory_region", "shared_memory_offset", "shared_memory_byte_size"
 
@@ -124,10 +124,14 @@ class Regions:
         for what, given in (("offset", offset), ("byte_size", byte_size)):
             if type(given) is not int or not 0 <= given < 1 << 63:
                 raise BadRequest(f"{what} is {shown(given)}; expected a number of bytes")
-        if not 0 < len(name) <= LONGEST:
-            raise BadRequest(f"{shown(name)} is no region's name; expected 1 to {LONGEST} letters")
-        if len(self._registered.names()) >= MOST:
-            raise BadRequest(f"{MOST} regions of shared memory are registered, which is the limit")
+        if not 0 < len(name) <= MAX_NAME_CHARACTERS:
+            raise BadRequest(
+                f"{shown(name)} is no region's name; expected 1 to {MAX_NAME_CHARACTERS} letters"
+            )
+        if len(self._registered.names()) >= MAX_REGIONS:
+            raise BadRequest(
+                f"{MAX_REGIONS} regions of shared memory are registered, which is the limit"
+            )
         region = Region(name, key, offset, byte_size)
         opened = Opened(region)
         with self._lock:

@@ -24,7 +24,7 @@ TRACE: Final[Parameters] = {
 }
 
 # From the gravest on: a level that is logged includes those before it.
-LEVELS: Final = {
+LOG_LEVELS: Final = {
     "log_error": logging.ERROR,
     "log_warning": logging.WARNING,
     "log_info": logging.INFO,
@@ -76,7 +76,7 @@ def _logged() -> dict[str, Any]:
     level = LOG.getEffectiveLevel()
     return {
         **FIXED,
-        **{key: level <= number for key, number in LEVELS.items()},
+        **{key: level <= number for key, number in LOG_LEVELS.items()},
         "log_verbose_level": int(level <= logging.DEBUG),
     }
 
@@ -84,5 +84,5 @@ def _logged() -> dict[str, Any]:
 def _level(said: Parameters) -> int:
     if said["log_verbose_level"]:
         return logging.DEBUG
-    wanted = [number for key, number in LEVELS.items() if said[key]]
+    wanted = [number for key, number in LOG_LEVELS.items() if said[key]]
     return min(wanted, default=logging.CRITICAL)

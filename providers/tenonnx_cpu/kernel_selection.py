@@ -16,6 +16,7 @@ from tenonnx.graph import array_of, attribute
 from tenonnx.planning.lower import is_constant
 from tenonnx.provider import HOST
 from tenonnx.weights.weight import weight_in
+from tenonnx_cpu.buffers import F32
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 Call: TypeAlias = Callable[..., Any]
-
-F32 = np.dtype(np.float32)
 
 
 class Site(NamedTuple):

@@ -29,7 +29,7 @@ PATTERN: Final = 20
 RESIDUAL: Final = 70
 
 # Chains of elementwise nodes: what nothing else took.
-CHAINS: Final = 80
+ELEMENTWISE_CHAINS: Final = 80
 
 
 class Scope(AnyScope):

@@ -163,7 +163,7 @@ def test_what_guidance_cannot_do(model: Model, tmp_path: Path) -> None:
 def test_scores_are_held_to_the_tokens_that_are_allowed(
     tmp_path: Path, pattern: str, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tenonnx_generate.guidance.FEW", few)
+    monkeypatch.setattr("tenonnx_generate.guidance.MAX_FORCED_CHOICES", few)
     model = Model(write_folder(tmp_path / "folder"))
     guide, size = Guidance(model, "regex", pattern).guide(), model.description.vocabulary
     words = guide._matcher.compute_bitmask()
@@ -180,7 +180,7 @@ def test_scores_are_held_to_the_tokens_that_are_allowed(
 
 @pytest.mark.parametrize("few", [1, 10_000])
 def test_of_no_tokens_none_is_the_best(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tenonnx_generate.guidance.FEW", few)
+    monkeypatch.setattr("tenonnx_generate.guidance.MAX_FORCED_CHOICES", few)
     assert Allowed(bytes(4), 20).best(np.ones(20, np.float32))[1] == -np.inf
     assert Allowed(b"\xff" * 4, 20).best(np.full(20, -np.inf, np.float32))[1] == -np.inf
 

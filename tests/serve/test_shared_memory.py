@@ -17,7 +17,7 @@ from tritonclient.utils import InferenceServerException, serialize_byte_tensor, 
 
 from serve.servers import Running, double, save, serving
 from tenonnx_serve.errors import BadRequest, Missing
-from tenonnx_serve.requests import NOTHING
+from tenonnx_serve.requests import NO_PARAMETERS
 from tenonnx_serve.settings import Settings
 from tenonnx_serve.shared_memory import Regions
 
@@ -134,7 +134,7 @@ def test_a_truncated_region_is_not_touched() -> None:
     regions.register("region", KEY, 0, 4096)
     part = {"shared_memory_region": "region", "shared_memory_byte_size": 4096}
     assert regions.read(part) is not None
-    assert regions.read(NOTHING) is None
+    assert regions.read(NO_PARAMETERS) is None
     os.truncate(f"/dev/shm{KEY}", 100)
     with pytest.raises(BadRequest, match="truncated"):
         regions.read(part)

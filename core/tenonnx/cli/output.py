@@ -22,7 +22,7 @@ from tenonnx.errors import Fail, InvalidArgument
 UNLIMITED = 100_000
 
 # Columns of tables where neither ``COLUMNS`` nor a terminal says how many there are.
-WIDTH = 100
+DEFAULT_COLUMNS = 100
 
 REFRESH_SECONDS = 0.1
 
@@ -170,7 +170,7 @@ def table_width() -> int:
         with contextlib.suppress(OSError, ValueError):
             if columns := os.get_terminal_size(stream.fileno()).columns:
                 return columns
-    return WIDTH
+    return DEFAULT_COLUMNS
 
 
 def emit_json(content: Any) -> None:

@@ -31,7 +31,7 @@ POOLED: Final = "sentence_embedding"
 VECTORS: Final = ("last_hidden_state", "token_embeddings", "hidden_states")
 
 # Texts of a run.
-ROWS: Final = 32
+TEXTS_PER_RUN: Final = 32
 
 HIDDEN: Final = "hidden_states"
 
@@ -97,8 +97,8 @@ class TextEncoder:
         """
         order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
         found: dict[int, NDArray] = {}
-        for start in range(0, len(order), ROWS):
-            numbers = order[start : start + ROWS]
+        for start in range(0, len(order), TEXTS_PER_RUN):
+            numbers = order[start : start + TEXTS_PER_RUN]
             made = await self._run([texts[number] for number in numbers], infer)
             found.update(zip(numbers, made, strict=True))
         return np.stack([found[number] for number in range(len(texts))])

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 from tenonnx.graph import attribute
 from tenonnx.planning.lower import is_constant
 from tenonnx.sizes import ANY, sizes_of
+from tenonnx_cpu.buffers import F32
 from tenonnx_cpu.conv.kernels import UNROLLED_WINDOWS
 from tenonnx_cpu.conv.kernels.winograd_matrices import KERNEL
 from tenonnx_cpu.conv.winograd import LEAST_CHANNELS
 from tenonnx_cpu.elementwise.elementwise import PROGRAMS
 from tenonnx_cpu.jit.code.cpu import cpu
-from tenonnx_cpu.kernel_selection import F32, Site
+from tenonnx_cpu.kernel_selection import Site
 
 if TYPE_CHECKING:
     import onnx_ir as ir

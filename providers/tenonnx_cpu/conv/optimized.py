@@ -10,6 +10,7 @@ import numpy as np
 
 from tenonnx.provider import HOST
 from tenonnx_cpu.activation import NO_ACTIVATION, named
+from tenonnx_cpu.buffers import F32
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last, taking_first, taking_last
@@ -20,7 +21,7 @@ from tenonnx_cpu.conv.tail import Tail
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.int8.pooling import max_pool_of_bytes
 from tenonnx_cpu.int8.quantized_values import BYTE_DTYPES
-from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site, specialize
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 
 if TYPE_CHECKING:
     import onnx_ir as ir

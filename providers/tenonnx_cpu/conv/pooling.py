@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tenonnx_array.windows import Windows, place
-from tenonnx_cpu.buffers import empty, frozen
+from tenonnx_cpu.buffers import F32, empty, frozen
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.conv.attributes import as_image
@@ -19,7 +19,7 @@ from tenonnx_cpu.conv.channels_last import channels_last, is_last
 from tenonnx_cpu.conv.depthwise import depthwise_layout
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import worker_floats
-from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site, specialize
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import fits
 from tenonnx_cpu.reduce.kernels import SUM
 from tenonnx_cpu.reduce.reduction import REDUCE, cut_of, reduction

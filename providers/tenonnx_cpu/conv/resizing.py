@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tenonnx_array.resize import Readings, readings_of
-from tenonnx_cpu.buffers import UNREAD, contiguous, empty, frozen
+from tenonnx_cpu.buffers import F32, UNREAD, contiguous, empty, frozen
 from tenonnx_cpu.capture.capturable import where_constant
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.data_movement.moving import Mover, mover
@@ -29,7 +29,7 @@ from tenonnx_cpu.elementwise.kernels.operations import (
 from tenonnx_cpu.elementwise.typed import DTYPES, code_of
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats, pieces
-from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site, specialize
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import fits
 from tenonnx_cpu.threading_config import shared_out
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from tenonnx.provider import HOST
 from tenonnx_array.windows import place_transposed
-from tenonnx_cpu.buffers import empty, frozen
+from tenonnx_cpu.buffers import F32, empty, frozen
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.attributes import Attributes
@@ -26,7 +26,7 @@ from tenonnx_cpu.conv.tail import ACTIVATED, PER_CHANNEL, Tail, find_tail
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
-from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site
 
 if TYPE_CHECKING:
     import onnx_ir as ir

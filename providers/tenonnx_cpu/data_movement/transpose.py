@@ -13,13 +13,13 @@ from numpy.lib.stride_tricks import as_strided
 from tenonnx.planning.lower import is_constant
 from tenonnx.sizes import ANY, rank_of, sizes_of
 from tenonnx.traits import VIEWS
-from tenonnx_cpu.buffers import empty, frozen
+from tenonnx_cpu.buffers import F32, empty, frozen
 from tenonnx_cpu.capture.capturable import Capturable, dynamic
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.data_movement.kernels import AXES, TOGETHER
 from tenonnx_cpu.elementwise.typed import APPLY, OF_SIZE, copied, first_of
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site, specialize
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.threading_config import shared_out
 
 if TYPE_CHECKING:

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tenonnx.affine import affine_of
+from tenonnx_cpu.buffers import F32
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.elementwise.kernels.opcodes import ADD, MUL
 from tenonnx_cpu.elementwise.program import Line, Program, ProgramCall
-from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site, specialize
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 
 
 @specialize("BatchNormalization")

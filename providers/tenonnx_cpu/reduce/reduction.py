@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.buffers import F32, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site, specialize
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.reduce.fold import FOLD, folded
 from tenonnx_cpu.reduce.kernels import GREATEST, LEAST, PRODUCT, SQUARES, SUM
 from tenonnx_cpu.threading_config import shared_out

@@ -16,7 +16,7 @@ from tenonnx.planning.fusion import inputs_of
 from tenonnx_cuda.conv import layouts
 from tenonnx_cuda.elementwise.expressions import MICROSOFT_DOMAIN, expression, pays_alone
 from tenonnx_cuda.elementwise.formulas import COMPOUND, MICROSOFTS, SIMPLE
-from tenonnx_cuda.fuse import CHAINS, Fused, Scope, fusion
+from tenonnx_cuda.fuse import ELEMENTWISE_CHAINS, Fused, Scope, fusion
 from tenonnx_cuda.kernel_selection import same_element
 from tenonnx_cuda.platform import Platform
 from tenonnx_cuda.sources import THREADS_PER_BLOCK, Kernel, blocks, header, is_aligned
@@ -89,8 +89,8 @@ LINK = Part(
 )
 
 
-@fusion(*HERE, priority=CHAINS, takes=(LINK,))
-@fusion(*MICROSOFTS, domain=MICROSOFT_DOMAIN, priority=CHAINS, takes=(LINK,))
+@fusion(*HERE, priority=ELEMENTWISE_CHAINS, takes=(LINK,))
+@fusion(*MICROSOFTS, domain=MICROSOFT_DOMAIN, priority=ELEMENTWISE_CHAINS, takes=(LINK,))
 def fuse_chain(node: ir.Node, scope: Scope) -> Fused | None:
     """Take a chain of at least two nodes, or one that pays alone."""
     if expression(node) is None:
