@@ -51,7 +51,7 @@ class Control(Protocol):
         """Return the counts of requests of each loaded version."""
 
 
-class Watch(Protocol):
+class ClientWatch(Protocol):
     """Cancels a task when its client goes away."""
 
     def end(self) -> None:
@@ -116,7 +116,7 @@ class Core:
         size: int,
         decode: Callable[[], Request],
         encode: Callable[[Request, list[Array]], T],
-        watch: Callable[[], Watch] | None = None,
+        watch: Callable[[], ClientWatch] | None = None,
     ) -> T:
         """Return the answer to a request.
 
@@ -195,7 +195,7 @@ class Core:
         queue: Queue,
         request: Request,
         seconds: float,
-        watch: Callable[[], Watch] | None,
+        watch: Callable[[], ClientWatch] | None,
     ) -> Outcome:
         watching = watch() if watch is not None else None
         try:

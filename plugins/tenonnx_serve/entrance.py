@@ -18,7 +18,7 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
-class Entrance:
+class Middleware:
     """An ASGI application in front of another one.
 
     Args:

@@ -26,7 +26,7 @@ HANDLERS = {
 }
 
 
-class Entrance(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # the checker sees no grpc
+class GrpcInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # the checker sees no grpc
     """Intercepts every call.
 
     Args:

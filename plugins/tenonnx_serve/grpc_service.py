@@ -17,7 +17,7 @@ from tenonnx_serve import facts, grpc_infer, grpc_server_methods, logs
 from tenonnx_serve.access import credentials
 from tenonnx_serve.core import Core, told
 from tenonnx_serve.errors import BadRequest, Missing, Unavailable
-from tenonnx_serve.grpc_entrance import HANDLERS, Entrance
+from tenonnx_serve.grpc_entrance import HANDLERS, GrpcInterceptor
 from tenonnx_serve.repository import READY, refuse_parameters
 from tenonnx_serve.rest import is_local
 from tenonnx_serve.settings import Settings
@@ -242,7 +242,7 @@ def _address(peer: str) -> str:
 
 
 def make_server(
-    core: Core, settings: Settings, address: str, *, shared: bool, entrance: Entrance
+    core: Core, settings: Settings, address: str, *, shared: bool, entrance: GrpcInterceptor
 ) -> tuple[Any, int]:
     """Return a gRPC server for an address, and its port.
 

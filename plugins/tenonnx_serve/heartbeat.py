@@ -21,7 +21,7 @@ EVERY = 1.0
 IDLE_CPU_SECONDS = 0.05
 
 
-class Asked(Protocol):
+class WatchedWorker(Protocol):
     """A worker as the watch needs it."""
 
     pid: int
@@ -33,7 +33,7 @@ class Asked(Protocol):
         """End it."""
 
 
-async def watch(worker: Asked, idle_seconds: float, longest: float) -> None:
+async def watch(worker: WatchedWorker, idle_seconds: float, longest: float) -> None:
     """Kill a worker that hangs; return when the worker has ended.
 
     Time is counted in this process's own pings: if the supervisor itself was stopped together with

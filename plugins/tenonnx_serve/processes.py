@@ -18,7 +18,7 @@ from tenonnx_serve.channel import Channel, Handler
 THREAD_VARIABLES = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 
 
-class Worker:
+class WorkerProcess:
     """A worker process.
 
     Attributes:
@@ -75,7 +75,9 @@ def how(code: int) -> str:
     return f"was killed by {name}"
 
 
-async def spawn(number: int, target: str, threads: int, handlers: Mapping[str, Handler]) -> Worker:
+async def spawn(
+    number: int, target: str, threads: int, handlers: Mapping[str, Handler]
+) -> WorkerProcess:
     """Start a worker process.
 
     Args:
@@ -102,4 +104,4 @@ async def spawn(number: int, target: str, threads: int, handlers: Mapping[str, H
             env=variables,
         )
     reader, writer = await asyncio.open_connection(sock=ours)
-    return Worker(number, spawned, process, Channel(reader, writer, handlers))
+    return WorkerProcess(number, spawned, process, Channel(reader, writer, handlers))

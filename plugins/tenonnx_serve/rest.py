@@ -96,12 +96,12 @@ class Call(NamedTuple):
         """Return the body's JSON object; an empty object for an empty body."""
         return loaded(await self.json_body(MAX_JSON_BYTES) or b"{}")
 
-    def watch(self) -> Watch:
+    def watch(self) -> DisconnectWatch:
         """Cancel the running task if the client disconnects; read the body before."""
-        return Watch(self.receive)
+        return DisconnectWatch(self.receive)
 
 
-class Watch:
+class DisconnectWatch:
     """Cancels its creator's task when the client disconnects, until ``end`` is called.
 
     Args:

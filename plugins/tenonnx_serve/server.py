@@ -14,7 +14,7 @@ from tenonnx_serve.access import Gate, hosts_of
 from tenonnx_serve.connections import Connection
 from tenonnx_serve.core import Core
 from tenonnx_serve.direct import Direct
-from tenonnx_serve.entrance import Entrance
+from tenonnx_serve.entrance import Middleware
 from tenonnx_serve.rest import App
 from tenonnx_serve.rest_routes import routes
 from tenonnx_serve.settings import Settings
@@ -42,7 +42,7 @@ class Server:
         self._tracing = Tracing() if settings.trace else None
         hosts = hosts_of(settings.host, settings.access.hosts)
         direct = Direct(self.core, self._gate, hosts)
-        entrance = Entrance(self.app, self._gate, self._tracing, direct, hosts=hosts)
+        entrance = Middleware(self.app, self._gate, self._tracing, direct, hosts=hosts)
         self._http = uvicorn.Server(_config(entrance, settings))
         self._http.capture_signals = contextlib.nullcontext  # the caller handles signals
         self._serving: asyncio.Task[None] | None = None
@@ -76,7 +76,7 @@ class Server:
         from tenonnx_serve import grpc_entrance, grpc_service  # only servers with gRPC need them
 
         address = sockets.address(settings.host, settings.grpc_port)
-        entrance = grpc_entrance.Entrance(self._gate, self._tracing)
+        entrance = grpc_entrance.GrpcInterceptor(self._gate, self._tracing)
         self._grpc, self.grpc_port = grpc_service.make_server(
             self.core, settings, address, shared=self._shared, entrance=entrance
         )
@@ -94,7 +94,7 @@ class Server:
         await self.core.close()
 
 
-def _config(app: Entrance, settings: Settings) -> uvicorn.Config:
+def _config(app: Middleware, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=Connection,

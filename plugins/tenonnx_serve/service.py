@@ -18,7 +18,7 @@ from tenonnx_serve.rest import Answer, Call
 from tenonnx_serve.server import Server
 from tenonnx_serve.settings import Settings, settings_of
 from tenonnx_serve.statistics import Spent, summed
-from tenonnx_serve.worker import Control
+from tenonnx_serve.worker import SupervisorControl
 
 if TYPE_CHECKING:
     from tenonnx_serve.openai.language_model import LanguageModel
@@ -29,7 +29,7 @@ NS = 1e-9
 class Shared:
     """Loads and unloads models in all workers, for a client of one of them."""
 
-    def __init__(self, control: Control) -> None:
+    def __init__(self, control: SupervisorControl) -> None:
         self._control = control
 
     async def load(self, name: str) -> None:
@@ -63,7 +63,7 @@ class ServerService:
         control: Calls the supervisor.
     """
 
-    def __init__(self, control: Control) -> None:
+    def __init__(self, control: SupervisorControl) -> None:
         self._control = control
         self._counts = Counts()
         self._server: Server | None = None

@@ -20,7 +20,7 @@ from tenonnx_serve.channel import ChannelClosed, Handler
 from tenonnx_serve.counts import add
 from tenonnx_serve.errors import ServeError
 from tenonnx_serve.memory import of_process
-from tenonnx_serve.processes import Worker, spawn
+from tenonnx_serve.processes import WorkerProcess, spawn
 
 logger = logging.getLogger("tenonnx.serve")
 
@@ -68,7 +68,7 @@ class Supervisor:
         self._settings = dict(deployment.settings)
         self._tell_ready = ready
         self._agreement = Agreement(deployment.load_seconds)
-        self._workers: dict[int, Worker] = {}
+        self._workers: dict[int, WorkerProcess] = {}
         self._deaths = 0
         self._switched: dict[str, Any] = {}
         self._retired: dict[str, Any] = {}
@@ -142,7 +142,7 @@ class Supervisor:
             self._tell_death(worker, ending, delay, failed)
             await asyncio.sleep(delay)
 
-    async def _bring_up(self, worker: Worker) -> TenonnxError | None:
+    async def _bring_up(self, worker: WorkerProcess) -> TenonnxError | None:
         """Make a worker load the others' models and listen; return the error if it cannot."""
         models = self._agreement.models
         wanted = None if models is None else {name: given for name, (_, given) in models.items()}
@@ -164,7 +164,7 @@ class Supervisor:
         worker.kill()
         return failed
 
-    async def _listen(self, worker: Worker) -> None:
+    async def _listen(self, worker: WorkerProcess) -> None:
         if self._switched:
             await worker.call("switch", asked=self._switched)
         await worker.call("listen", drain_seconds=self._deployment.drain_seconds)
@@ -181,7 +181,7 @@ class Supervisor:
             self._tell_ready(self._settings)
 
     def _tell_death(
-        self, worker: Worker, ending: str, delay: float, failed: TenonnxError | None
+        self, worker: WorkerProcess, ending: str, delay: float, failed: TenonnxError | None
     ) -> None:
         why = f": {failed.args[0]}" if failed else ""
         when = f"in {delay:g} s" if delay else "at once"
@@ -230,7 +230,7 @@ class Supervisor:
         """Return the sum of all workers' counts, those that died included."""
         workers = list(self._workers.values())
 
-        async def ask(worker: Worker) -> None:
+        async def ask(worker: WorkerProcess) -> None:
             with contextlib.suppress(ChannelClosed, TimeoutError, TenonnxError, ServeError):
                 async with asyncio.timeout(TELL_SECONDS):
                     worker.told = await worker.call("snapshot")

@@ -76,7 +76,7 @@ class Service(Protocol):
         """Stop listening and finish what has begun, for so many seconds at most."""
 
 
-class Control:
+class SupervisorControl:
     """A service's calls of the supervisor."""
 
     channel: Channel
@@ -184,7 +184,7 @@ class Worker:
 
 async def _serve(channel_fd: int, target: str) -> None:
     module, _, name = target.partition(":")
-    control = Control()
+    control = SupervisorControl()
     worker = Worker(getattr(importlib.import_module(module), name)(control))
     reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=channel_fd))
     control.channel = Channel(reader, writer, worker.handlers)

@@ -138,7 +138,7 @@ def test_a_step_of_one_more_token_is_one_replay(monkeypatch: pytest.MonkeyPatch)
     for before in range(4):
         step(one, binding, feeds(1, before))
     assert captures(one) == 1
-    monkeypatch.setattr("tenonnx_cpu.attention.group_query.Form.launch", None)
+    monkeypatch.setattr("tenonnx_cpu.attention.group_query.GroupQueryAttributes.launch", None)
     assert np.isfinite(step(one, binding, feeds(1, 4))["y"]).all()
 
 

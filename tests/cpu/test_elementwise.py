@@ -17,7 +17,7 @@ from tenonnx_cpu import subgraph
 from tenonnx_cpu.elementwise.kernels import opcodes
 from tenonnx_cpu.elementwise.program import (
     RUN_PROGRAM,
-    Line,
+    Instruction,
     Program,
     ProgramCall,
     lay_out,
@@ -294,7 +294,7 @@ def test_short_rows_are_one() -> None:
 def test_what_rows_have_in_common_is_repeated(shape: tuple[int, ...], threads: int) -> None:
     program = Program()
     x, y, z = program.array(), program.array(), program.array()
-    program.add(Line(opcodes.ADD), (program.add(Line(opcodes.MUL), (x, y)), z))
+    program.add(Instruction(opcodes.ADD), (program.add(Instruction(opcodes.MUL), (x, y)), z))
     call = ProgramCall(program, lambda x, y, z: x * y + z, threads)
     a, b, c = floats(*shape), floats(shape[-1], seed=1), floats(*shape[:1], *[1] * (len(shape) - 1))
     np.testing.assert_allclose(call(a, b, c), a * b + c, rtol=1e-6)
@@ -311,7 +311,7 @@ def test_views_are_read_where_they_are(data: st.DataObject) -> None:
         views.append(base[tuple(slice(None, None, s) for s in steps)][tuple(map(slice, shape))])
     program = Program()
     x, y = program.array(), program.array()
-    program.add(Line(opcodes.NEG), (program.add(Line(opcodes.MUL), (x, y)),))
+    program.add(Instruction(opcodes.NEG), (program.add(Instruction(opcodes.MUL), (x, y)),))
     call = ProgramCall(program, lambda x, y: -(x * y), 1)
     np.testing.assert_array_equal(call(*views), -(views[0] * views[1]))
 

@@ -13,7 +13,7 @@ from tenonnx_array.cumulative import cumprod, cumsum
 from tenonnx_array.reduce import REDUCTION_FUNCTIONS
 from tenonnx_cpu.capture.launch import done
 from tenonnx_cpu.reduce.fold import FOLD, folded
-from tenonnx_cpu.reduce.scan import SCAN, Form, scanned
+from tenonnx_cpu.reduce.scan import SCAN, ScanOrder, scanned
 
 require_kernels()
 
@@ -75,7 +75,7 @@ def test_running_sums_and_products(dtype: str) -> None:
     for shape in [(7,), (19, 5), (3, 5, 7), (4, 6, 1500)]:
         x = drawn(shape, dtype)
         for axis, way in itertools.product(range(-len(shape), len(shape)), ways):
-            form = Form(axis, *way)
+            form = ScanOrder(axis, *way)
             found = done(scanned(form, 2, np.copy, x))
             function = cumprod if form.product else cumsum
             how = {"exclusive": int(form.exclusive), "reverse": int(form.reverse)}

@@ -12,7 +12,7 @@ from running import Arrays, floats, require_kernels, run, session, wide
 from models import node
 from tenonnx import OrtValue
 from tenonnx_array.windows import Windows
-from tenonnx_cpu.int8.conv_layout import Form, bytes_layout
+from tenonnx_cpu.int8.conv_layout import ByteLayout, bytes_layout
 from tenonnx_cpu.int8.kernels import BYTE_CONV_FIELDS
 
 require_kernels()
@@ -69,7 +69,7 @@ def test_bytes_that_are_read_beyond_the_last_are_memory(form: tuple[int, ...], s
     out = tuple(-(-n // stride) for n in form[2:])
     one, none = (1, 1), (0, 0)
     windows = Windows(form[2:], one, (stride, stride), one, none, none, out)
-    cut = bytes_layout(Form(form, last=True, signed=False), 300, 1, windows, 4)
+    cut = bytes_layout(ByteLayout(form, last=True, signed=False), 300, 1, windows, 4)
     at = dict(zip(BYTE_CONV_FIELDS, cut.numbers.tolist(), strict=True))
     last = cut.offsets.max() + 4
     if at["copied"]:

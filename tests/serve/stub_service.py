@@ -13,7 +13,7 @@ from typing import Any
 
 from tenonnx.errors import InvalidArgument
 from tenonnx_serve import sockets
-from tenonnx_serve.worker import Control
+from tenonnx_serve.worker import SupervisorControl
 
 
 class Stub:
@@ -23,7 +23,7 @@ class Stub:
     be loaded) or ``fail N`` (by worker N); ``die N`` ends worker N while it loads it.
     """
 
-    def __init__(self, control: Control) -> None:
+    def __init__(self, control: SupervisorControl) -> None:
         self.control = control
         self.words: dict[str, str] = {}
         self.ready: set[str] = set()

@@ -11,7 +11,7 @@ from tenonnx_serve.errors import Missing
 from tenonnx_serve.openai.errors import NoSuchModel, Wrong
 from tenonnx_serve.openai.errors import told as written
 from tenonnx_serve.requests import shown
-from tenonnx_serve.rest import Answer, Call, Handler, Routes, Watch, answer, encoded
+from tenonnx_serve.rest import Answer, Call, DisconnectWatch, Handler, Routes, answer, encoded
 
 if TYPE_CHECKING:
     from tenonnx_serve.openai.answers import Answers
@@ -151,7 +151,7 @@ async def _answered(
 
 
 async def _pieces(
-    watch: Watch, steps: AsyncGenerator[tuple[int, Step], None], choices: Sequence[Choice]
+    watch: DisconnectWatch, steps: AsyncGenerator[tuple[int, Step], None], choices: Sequence[Choice]
 ) -> AsyncGenerator[tuple[int, Piece], None]:
     """Yield the pieces of several texts; the last of each says why it has ended."""
     try:

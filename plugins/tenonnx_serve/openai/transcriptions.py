@@ -19,7 +19,7 @@ from tenonnx_generate.transcribing import Transcriber
 from tenonnx_serve.openai.errors import Wrong
 from tenonnx_serve.openai.generations import Generations
 from tenonnx_serve.openai.language_model import LanguageModel
-from tenonnx_serve.rest import Watch
+from tenonnx_serve.rest import DisconnectWatch
 
 # Parts of a form: OpenAI's have a dozen.
 MOST_PARTS = 64
@@ -28,7 +28,7 @@ MOST_PARTS = 64
 LONGEST_HEAD = 4096
 
 
-class Asked(Struct, kw_only=True):  # type: ignore[misc, call-arg]
+class TranscriptionForm(Struct, kw_only=True):  # type: ignore[misc, call-arg]
     """The fields of a form, which are text, besides the file."""
 
     model: str
@@ -111,7 +111,7 @@ def _ignore(_: str) -> None:
 
 
 def transcribed(
-    model: LanguageModel, asked: Asked, tell: Callable[[str], None] = _ignore
+    model: LanguageModel, asked: TranscriptionForm, tell: Callable[[str], None] = _ignore
 ) -> Transcript:
     """Return the transcript of a sound; ``tell`` is called with each part of the text before.
 
@@ -142,7 +142,7 @@ def transcribed(
 
 
 async def chunks(
-    served: Generations, asked: Asked, seconds: float, watch: Watch
+    served: Generations, asked: TranscriptionForm, seconds: float, watch: DisconnectWatch
 ) -> AsyncGenerator[dict[str, Any], None]:
     """Yield what a stream tells of a transcript: its parts as they come, then the whole.
 
@@ -172,7 +172,7 @@ async def chunks(
         making.cancel()
 
 
-def parsed(body: bytes, content_type: bytes, ignores_unknown: bool = False) -> Asked:
+def parsed(body: bytes, content_type: bytes, ignores_unknown: bool = False) -> TranscriptionForm:
     """Return a form of the type multipart/form-data; fields like ``name[]`` are lists.
 
     Raises:
@@ -185,7 +185,7 @@ def parsed(body: bytes, content_type: bytes, ignores_unknown: bool = False) -> A
     fields: dict[str, Any] = {}
     for name, content in _parts(body, b"--" + boundary.encode("latin-1", "replace")):
         plain = name.removesuffix("[]")
-        if plain not in Asked.__struct_fields__ and not ignores_unknown:
+        if plain not in TranscriptionForm.__struct_fields__ and not ignores_unknown:
             raise Wrong(f"unknown field {plain!r:.60}", name[:60])
         if plain != name:
             fields.setdefault(plain, []).append(_text(name, content))
@@ -196,7 +196,7 @@ def parsed(body: bytes, content_type: bytes, ignores_unknown: bool = False) -> A
     if not fields.get("file"):
         raise Wrong("the form has no file, or an empty one", "file")
     try:
-        found: Asked = msgspec.convert(fields, Asked, strict=False)
+        found: TranscriptionForm = msgspec.convert(fields, TranscriptionForm, strict=False)
     except msgspec.ValidationError as error:
         raise Wrong(str(error)) from None
     if found.stream and found.response_format not in ("json", "text"):

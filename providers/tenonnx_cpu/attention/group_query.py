@@ -47,7 +47,7 @@ class Taken(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Form:
+class GroupQueryAttributes:
     """A node's attributes.
 
     Attributes:
@@ -71,7 +71,7 @@ class Form:
     threads: int
 
     @classmethod
-    def of(cls, site: Site) -> Form:
+    def of(cls, site: Site) -> GroupQueryAttributes:
         """Return it."""
         window = site.attribute("local_window_size", -1)
         rule = Rule(
@@ -265,7 +265,7 @@ def group_query_attention(site: Site, plain: Call) -> Call | None:
         return None
     if site.attribute("sliding_window_cache", 0) and site.attribute("local_window_size", -1) < 1:
         return None
-    form = Form.of(site)
+    form = GroupQueryAttributes.of(site)
     if form.heads < 1 or form.groups < 1:
         return None
     GROUP_QUERY.request()
@@ -282,7 +282,7 @@ class GroupQueryCall:
         plain: Computes the same from the same inputs.
     """
 
-    form: Form
+    form: GroupQueryAttributes
     plain: Call
 
     def __call__(self, *inputs: Any) -> Any:

@@ -28,7 +28,7 @@ MIN_STATE_ELEMENTS_PER_THREAD = 1 << 14
 
 
 @dataclass(frozen=True)
-class Form:
+class LinearAttributes:
     """A node's attributes.
 
     Attributes:
@@ -92,12 +92,14 @@ def linear_attention(site: Site, plain: Call) -> Call | None:
     heads, groups = site.attribute("q_num_heads", 0), site.attribute("kv_num_heads", 0)
     if rule not in UPDATE_RULES or site.attribute("state_window", 0) or heads < 1 or groups < 1:
         return None
-    form = Form(heads, groups, *UPDATE_RULES[rule], site.attribute("scale", 0.0), site.threads)
+    form = LinearAttributes(
+        heads, groups, *UPDATE_RULES[rule], site.attribute("scale", 0.0), site.threads
+    )
     ATTEND.request()
     return Capturable(functools.partial(_attended, form, plain))
 
 
-def _attended(form: Form, plain: Call, *inputs: Any) -> Any:
+def _attended(form: LinearAttributes, plain: Call, *inputs: Any) -> Any:
     made = form.launch(*inputs, *(None,) * (6 - len(inputs)))
     return plain(*inputs) if made is None else made
 

@@ -16,7 +16,7 @@ from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last, is_last
 from tenonnx_cpu.conv.layout import CHAIN_DEPTH
 from tenonnx_cpu.conv.layout_assignment import better_last
-from tenonnx_cpu.conv.select import WINOGRAD, Choice, Form, Plan, request
+from tenonnx_cpu.conv.select import WINOGRAD, Choice, ConvPlan, Form, request
 from tenonnx_cpu.conv.tail import (
     ACTIVATED,
     PER_CHANNEL,
@@ -85,7 +85,7 @@ class Attempt:
             is done to the sums, and where things lie.
     """
 
-    plan: Plan
+    plan: ConvPlan
     shape: tuple[int, ...]
     weights: NDArray
     rest: tuple[tuple[Any, ...], tuple[Any, ...]]
@@ -150,7 +150,7 @@ class ConvCall:
         self._tail = tail
         self._plain = plain
         self._weight = weight
-        self._plans: dict[Any, Plan | None] = {}
+        self._plans: dict[Any, ConvPlan | None] = {}
         self._bound: dict[Any, Bound] = {}
 
     def __call__(
@@ -201,7 +201,7 @@ class ConvCall:
             self._bound[key] = w, b, made
         return made
 
-    def _plan(self, form: Form, number: int, w: tuple[int, ...]) -> Plan | None:
+    def _plan(self, form: Form, number: int, w: tuple[int, ...]) -> ConvPlan | None:
         """Return a plan; those behind it, which few images need, are not made."""
         key = form, number, w
         if len(self._plans) > MOST_FORMS:
@@ -212,7 +212,7 @@ class ConvCall:
             self._plans[key] = next(itertools.islice(plans, number, None), None)
         return self._plans[key]
 
-    def _caller(self, plan: Plan, rank: int, w: NDArray, shift: NDArray) -> Attempt:
+    def _caller(self, plan: ConvPlan, rank: int, w: NDArray, shift: NDArray) -> Attempt:
         """Return what tries a kernel with weights and a summand for each channel."""
         cut, tail = plan.cut, self._tail
         shape = cut.output if rank > 3 else (*cut.output[:2], cut.output[3])

@@ -7,7 +7,14 @@ import functools
 
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.kernels import CHANNELS_FIELDS, DEPTHWISE_FIELDS, UNROLLED_WINDOWS
-from tenonnx_cpu.conv.layout import TASKS_PER_THREAD, Layout, fixed, numbers_of, places_of, seen_by
+from tenonnx_cpu.conv.layout import (
+    TASKS_PER_THREAD,
+    ConvLayout,
+    fixed,
+    numbers_of,
+    places_of,
+    seen_by,
+)
 from tenonnx_cpu.jit.code.cpu import cpu
 
 # The alignment of a plane's line: the floats of a vector.
@@ -24,7 +31,9 @@ PLANES = 5 << 10
 
 
 @functools.lru_cache(maxsize=1024)
-def depthwise_layout(shape: tuple[int, ...], rows: int, windows: Windows, threads: int) -> Layout:
+def depthwise_layout(
+    shape: tuple[int, ...], rows: int, windows: Windows, threads: int
+) -> ConvLayout:
     """Return how to slide windows over each channel of an image ``(N, C, H, W)``."""
     batch, channels = shape[:2]
     out_height, out_width = windows.output
@@ -60,7 +69,7 @@ def depthwise_layout(shape: tuple[int, ...], rows: int, windows: Windows, thread
         line=line, reach=reach, task_height=lines, tasks=tasks, work=work,
         variant=variant_of(windows), unrolled=unrolled(windows),
     )  # fmt: skip
-    return Layout(
+    return ConvLayout(
         numbers,
         min(threads, tasks),
         work,
@@ -115,7 +124,7 @@ def is_narrow(windows: Windows) -> bool:
 @functools.lru_cache(maxsize=1024)
 def channels_layout(
     shape: tuple[int, ...], windows: Windows, threads: int, from_last: bool, to_last: bool
-) -> Layout:
+) -> ConvLayout:
     """Return how to slide windows over an image ``(N, C, H, W)``, channels side by side.
 
     Args:
@@ -151,4 +160,4 @@ def channels_layout(
         variant=variant_of(windows), from_last=int(from_last), to_last=int(to_last), sums=sums,
         work=work, together=cached, tasks=tasks,
     )  # fmt: skip
-    return Layout(numbers, min(threads, tasks), work, (batch, channels, out_height, out_width))
+    return ConvLayout(numbers, min(threads, tasks), work, (batch, channels, out_height, out_width))

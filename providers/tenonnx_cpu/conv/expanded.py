@@ -19,7 +19,7 @@ from tenonnx_cpu.conv.channels_last import channels_first, channels_last, is_las
 from tenonnx_cpu.conv.conv import NO_RESIDUAL, UNITS, flat
 from tenonnx_cpu.conv.depthwise import MAX_TASK_PRODUCTS, variant_of
 from tenonnx_cpu.conv.kernels import EXPANDED_FIELDS, UNROLLED_WINDOWS
-from tenonnx_cpu.conv.layout import TASKS_PER_THREAD, Layout, fixed, numbers_of
+from tenonnx_cpu.conv.layout import TASKS_PER_THREAD, ConvLayout, fixed, numbers_of
 from tenonnx_cpu.conv.layout_assignment import better_last
 from tenonnx_cpu.conv.pixels import PANEL_CHANNELS, packed
 from tenonnx_cpu.conv.tail import (
@@ -52,7 +52,7 @@ SUITED = cpu().lanes == 8
 MAX_BAND_FLOATS = 12 << 10
 
 
-class Part(NamedTuple):
+class PairedConv(NamedTuple):
     """One of the two convolutions.
 
     Attributes:
@@ -92,12 +92,12 @@ def _inputs(node: ir.Node) -> tuple[ir.Value | None, ...]:
     return (*node.inputs, None)[:3]
 
 
-def _part(node: ir.Node, found: TailNodes, scope: Scope) -> Part | None:
+def _part(node: ir.Node, found: TailNodes, scope: Scope) -> PairedConv | None:
     site = scope.site(node)
     weight = site.weight(1)
     if weight is None or found.residual is not None:
         return None
-    return Part(Attributes.of(site), found.tail, weight)
+    return PairedConv(Attributes.of(site), found.tail, weight)
 
 
 def _is_expansion(site: Site) -> bool:
@@ -124,7 +124,7 @@ def _is_depthwise(site: Site) -> bool:
 @functools.lru_cache(maxsize=256)
 def expanded_layout(
     shape: tuple[int, ...], channels: int, windows: Windows, threads: int, from_last: bool
-) -> Layout:
+) -> ConvLayout:
     """Return how to convolve images ``(N, C, H, W)``, expanded to channels, depthwise.
 
     Args:
@@ -164,11 +164,11 @@ def expanded_layout(
     )  # fmt: skip
     offsets = fixed([4 * apart * channel for channel in range(depth)])
     output = batch, out_height, out_width, channels
-    return Layout(numbers, min(threads, tasks), work, output, offsets)
+    return ConvLayout(numbers, min(threads, tasks), work, output, offsets)
 
 
 @dataclass(frozen=True)
-class Plan:
+class PairPlan:
     """Both convolutions of images of a shape.
 
     Attributes:
@@ -177,7 +177,7 @@ class Plan:
         sliding: Those of the second.
     """
 
-    cut: Layout
+    cut: ConvLayout
     expanding: NDArray
     sliding: NDArray
 
@@ -192,7 +192,7 @@ class ExpandedCall:
         plain: Takes the same arguments and does the same.
     """
 
-    def __init__(self, first: Part, second: Part, threads: int, plain: Any) -> None:
+    def __init__(self, first: PairedConv, second: PairedConv, threads: int, plain: Any) -> None:
         self._parts, self._threads, self._plain = (first, second), threads, plain
 
     def launch(
@@ -218,7 +218,7 @@ class ExpandedCall:
         )  # fmt: skip
         return Launch(run, arguments, channels_first(y))
 
-    def _plan(self, x: NDArray, w: tuple[int, ...], kernels: tuple[int, ...]) -> Plan | None:
+    def _plan(self, x: NDArray, w: tuple[int, ...], kernels: tuple[int, ...]) -> PairPlan | None:
         """Return how images of a form are convolved; ``None`` if shapes do not fit."""
         first, second = self._parts
         if x.ndim != 4 or first.attributes.windows(x.shape, w) is None:
@@ -227,7 +227,7 @@ class ExpandedCall:
         if windows is None:
             return None
         last = is_last(x)
-        return Plan(
+        return PairPlan(
             expanded_layout(x.shape, w[0], windows, self._threads, last),
             packed(first.weight, PANEL_CHANNELS, (), last),
             packed(second.weight, cpu().lanes),

@@ -45,7 +45,7 @@ def fixed(values: Any) -> NDArray:
 NONE, NONE_OF_TWO = fixed(()), fixed(np.empty((0, 2)))
 
 
-class Layout(NamedTuple):
+class ConvLayout(NamedTuple):
     """A convolution cut into tasks.
 
     Attributes:
@@ -81,7 +81,7 @@ def layout(
     windows: Windows,
     threads: int,
     chain: int = CHAIN_DEPTH,
-) -> Layout:
+) -> ConvLayout:
     """Return how to convolve images ``(N, C, H, W)`` or volumes with ``rows`` kernels.
 
     About ``chain`` products are added one after the other.
@@ -115,7 +115,7 @@ def layout(
         block=block, tasks=tasks, **room, together=1 if single else part.height, **volume._asdict(),
         runs=int(runs),
     )  # fmt: skip
-    return Layout(
+    return ConvLayout(
         numbers,
         min(threads, tasks),
         room["work"],
@@ -126,7 +126,7 @@ def layout(
     )
 
 
-def _room(part: Part, length: int, copied: int, shared: bool) -> dict[str, int]:
+def _room(part: TaskPart, length: int, copied: int, shared: bool) -> dict[str, int]:
     """Return where a worker's memory has what ``CONV_FIELDS`` says, and how much it is.
 
     Args:
@@ -247,7 +247,7 @@ class Seen(NamedTuple):
     """The planes of an image, and what each tap of a kernel sees of them.
 
     Attributes:
-        planes: As ``Layout`` says what they are.
+        planes: As ``ConvLayout`` says what they are.
         plane: The plane that each tap sees.
         line: The line of the plane in which it sees the first window.
         column: The column.
@@ -293,7 +293,7 @@ def _seen(
     return Seen(fixed(planes), fixed(plane), fixed(line), fixed(column), reach, columns)
 
 
-class Part(NamedTuple):
+class TaskPart(NamedTuple):
     """A task's part of the result: numbers of channels, lines and columns."""
 
     rows: int
@@ -316,7 +316,7 @@ def split_tasks(
     across: bool,
     tallest: int = ROWS_PER_TASK,
     cost: float = 0.0,
-) -> Part:
+) -> TaskPart:
     """Return what a task makes.
 
     Of all ways to cut, that with the least work for the thread that has most of it: rows and
@@ -344,7 +344,7 @@ def split_tasks(
             time = rounds * (-(-columns // 16) * high + packing + tiles)
             if time <= best[0]:
                 best = min(best, (time, high, lines, span))
-    return Part(*best[1:])
+    return TaskPart(*best[1:])
 
 
 @functools.lru_cache(maxsize=256)

@@ -37,7 +37,7 @@ def phases_of(w: NDArray, group: int, strides: tuple[int, ...]) -> NDArray:
 
 
 @dataclass(frozen=True)
-class Cut:
+class PhaseLayout:
     """A transposed convolution of images of one size.
 
     Attributes:
@@ -53,7 +53,7 @@ class Cut:
 
 def cut_of(
     windows: Windows, strides: tuple[int, ...], lengths: tuple[int, ...], planes: tuple[int, int]
-) -> Cut | None:
+) -> PhaseLayout | None:
     """Return how a result is put together; ``None`` if padding takes more than the first tap.
 
     Args:
@@ -76,7 +76,7 @@ def cut_of(
         return None
     pads, output = (*begins, *ends), (*planes, *windows.size)
     if math.prod(strides) == 1:
-        return Cut(pads, output, None)
+        return PhaseLayout(pads, output, None)
     flat = 3 - len(strides)
     one, zero = (1,) * flat, (0,) * flat
     slices, high, _ = (*one, *windows.size)
@@ -84,4 +84,4 @@ def cut_of(
         *one, *strides, *zero, *firsts, *one, *counts, *one, *windows.size, LINES_PER_TASK,
         math.prod(planes) * slices * -(-high // LINES_PER_TASK),
     )  # fmt: skip
-    return Cut(pads, output, fixed(values))
+    return PhaseLayout(pads, output, fixed(values))

@@ -15,7 +15,7 @@ import numpy as np
 from tenonnx.provider import HOST
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.kernels import PIXELS_FIELDS
-from tenonnx_cpu.conv.layout import Layout, fixed, flattened, is_line, numbers_of, split_tasks
+from tenonnx_cpu.conv.layout import ConvLayout, fixed, flattened, is_line, numbers_of, split_tasks
 from tenonnx_cpu.conv.reach import named_taps
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.kernel_selection import NDArray
@@ -66,7 +66,7 @@ def pixels_layout(
     threads: int,
     from_last: bool,
     to_last: bool,
-) -> Layout:
+) -> ConvLayout:
     """Return how to convolve images ``(N, C, H, W)`` with ``rows`` kernels.
 
     Args:
@@ -105,7 +105,7 @@ def pixels_layout(
         task_rows=across, task_height=part.height, task_width=part.width, sums=sums, work=work,
         tasks=tasks,
     )  # fmt: skip
-    return Layout(numbers, min(threads, tasks), work, output, offsets)
+    return ConvLayout(numbers, min(threads, tasks), work, output, offsets)
 
 
 @functools.lru_cache(maxsize=256)

@@ -135,7 +135,7 @@ def _cut(
     shape: tuple[int, ...],
     scales: tuple[float, ...],
     sizes: tuple[int, ...],
-) -> Cut | None:
+) -> ResizeLayout | None:
     asked = np.array(scales, np.float32) if scales else None, np.array(sizes) if sizes else None
     try:
         image = np.ndarray(shape, np.float32, UNREAD, strides=(0,) * len(shape))
@@ -145,7 +145,7 @@ def _cut(
 
 
 @dataclass(frozen=True)
-class Cut:
+class ResizeLayout:
     """The resizing of images of a shape.
 
     Attributes:
@@ -159,7 +159,7 @@ class Cut:
     numbers: NDArray
 
 
-def cut_of(shape: tuple[int, ...], along: Readings) -> Cut | None:
+def cut_of(shape: tuple[int, ...], along: Readings) -> ResizeLayout | None:
     """Return how the kernel resizes images of a shape; ``None`` if it does not."""
     rank = len(shape)
     if rank < 2 or 0 in shape or not along or min(along) < rank - 2:
@@ -180,7 +180,9 @@ def cut_of(shape: tuple[int, ...], along: Readings) -> Cut | None:
         for pair in (lines, columns)
         for array, kind in zip(pair, (np.uint32, np.float32), strict=True)
     )
-    return Cut((*shape[:-2], out_height, out_width), places, frozen(np.array(numbers, np.int64)))
+    return ResizeLayout(
+        (*shape[:-2], out_height, out_width), places, frozen(np.array(numbers, np.int64))
+    )
 
 
 def _read(reading: Any, length: int) -> tuple[NDArray, NDArray]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.depthwise import channels_layout, depthwise_layout, is_narrow, variant_of
-from tenonnx_cpu.conv.layout import CHAIN_DEPTH, COLUMNS_PER_TASK, Layout, layout
+from tenonnx_cpu.conv.layout import CHAIN_DEPTH, COLUMNS_PER_TASK, ConvLayout, layout
 from tenonnx_cpu.conv.layout_assignment import SUITED
 from tenonnx_cpu.conv.pixels import PANEL_CHANNELS, packed, pixels_layout
 from tenonnx_cpu.conv.reach import kept, reached, without_others
@@ -53,7 +53,7 @@ def request(weight: NDArray | None, narrows: bool = False) -> None:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ConvPlan:
     """The convolution of images of a shape.
 
     Attributes:
@@ -65,7 +65,7 @@ class Plan:
     """
 
     kernel: JitKernel
-    cut: Layout
+    cut: ConvLayout
     weights: NDArray | None = None
     from_last: bool = False
     to_last: bool = False
@@ -97,14 +97,14 @@ class Choice:
     narrows: bool = False
     panels: dict[Any, NDArray] = field(default_factory=dict, compare=False)
 
-    def plans(self, form: Form, w: tuple[int, ...]) -> Iterator[Plan]:
+    def plans(self, form: Form, w: tuple[int, ...]) -> Iterator[ConvPlan]:
         """Return how to convolve images of a form: what is tried first, and otherwise."""
         (x, from_last, free), group, threads = form, self.attributes.group, self.threads
         to_last = self.last and free
         if len(x) == 5:
             volume = self.attributes.placed(x, w)
             if volume is not None:
-                yield Plan(CONV, layout(x, w[0], group, volume, threads))
+                yield ConvPlan(CONV, layout(x, w[0], group, volume, threads))
             return
         windows = self.attributes.windows(x, w)
         if windows is None:
@@ -115,7 +115,7 @@ class Choice:
             return
         if self.narrows and self.weight is not None and group == 1 and min(windows.begins) >= 0:
             cut = tiles_layout(shape, w[0], windows, threads, from_last, to_last)
-            yield Plan(CONV_TILES, cut, tile_weights(self.weight, windows), from_last, to_last)
+            yield ConvPlan(CONV_TILES, cut, tile_weights(self.weight, windows), from_last, to_last)
         weights, size = None, 0
         if self.weight is not None:
             taps = whole = tuple(slice(0, n) for n in windows.kernel)
@@ -127,10 +127,10 @@ class Choice:
                 size = tile_size(shape[0], w[0], w[1], windows)
             if size:
                 cut = winograd_layout(shape, w[0], size, windows, threads)
-                yield Plan(WINOGRAD, cut, tiled(self.weight, size))
+                yield ConvPlan(WINOGRAD, cut, tiled(self.weight, size))
             elif group == 1 and min(windows.begins) >= 0:
                 yield from self._of_places(shape, w[0], windows, taps, from_last, to_last)
-        yield Plan(CONV, layout(shape, w[0], group, windows, threads, self.chain), weights)
+        yield ConvPlan(CONV, layout(shape, w[0], group, windows, threads, self.chain), weights)
 
     def _of_places(
         self,
@@ -140,7 +140,7 @@ class Choice:
         taps: tuple[slice, ...],
         from_last: bool,
         to_last: bool,
-    ) -> Iterator[Plan]:
+    ) -> Iterator[ConvPlan]:
         single = windows.output == (1, 1)
         depth, places = shape[1] * math.prod(windows.kernel), math.prod(windows.output)
         wanted = to_last and depth * min(COLUMNS_PER_TASK, places) <= SEEN
@@ -149,7 +149,7 @@ class Choice:
         if self.weight is not None and (wanted or from_last or few or single):
             form = from_last, to_last or single
             cut = pixels_layout(shape, rows, windows, self.threads, *form)
-            yield Plan(PIXELS, cut, self._packed(PANEL_CHANNELS, taps, from_last), *form)
+            yield ConvPlan(PIXELS, cut, self._packed(PANEL_CHANNELS, taps, from_last), *form)
 
     def _of_channels(
         self,
@@ -158,14 +158,14 @@ class Choice:
         windows: Windows,
         from_last: bool,
         to_last: bool,
-    ) -> Iterator[Plan]:
+    ) -> Iterator[ConvPlan]:
         fits = w[0] == shape[1] and variant_of(windows) and min(windows.begins) >= 0
         wanted = SUITED and (to_last or from_last or is_narrow(windows))
         if self.weight is not None and fits and wanted:
             form = from_last, to_last
             cut = channels_layout(shape, windows, self.threads, *form)
-            yield Plan(CHANNELS, cut, self._packed(cpu().lanes), *form)
-        yield Plan(DEPTHWISE, depthwise_layout(shape, w[0], windows, self.threads))
+            yield ConvPlan(CHANNELS, cut, self._packed(cpu().lanes), *form)
+        yield ConvPlan(DEPTHWISE, depthwise_layout(shape, w[0], windows, self.threads))
 
     def _packed(
         self, panel: int, taps: tuple[slice, ...] = (), channels_last: bool = False

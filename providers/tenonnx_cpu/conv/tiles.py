@@ -17,8 +17,8 @@ from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.kernels import TILE_PLACES, TILES_FIELDS
 from tenonnx_cpu.conv.layout import (
     TASKS_PER_THREAD,
-    Layout,
-    Part,
+    ConvLayout,
+    TaskPart,
     fixed,
     flattened,
     is_line,
@@ -85,7 +85,7 @@ def tiles_layout(
     threads: int,
     from_last: bool,
     to_last: bool,
-) -> Layout:
+) -> ConvLayout:
     """Return how to convolve images ``(N, C, H, W)`` with ``rows`` kernels.
 
     Args:
@@ -132,10 +132,12 @@ def tiles_layout(
     )  # fmt: skip
     threads = min(threads, max(tasks, batch * lines * pieces))
     floats = -(-(work + -(-copy // threads)) // 16) * 16
-    return Layout(numbers, threads, floats, output, fixed(offsets))
+    return ConvLayout(numbers, threads, floats, output, fixed(offsets))
 
 
-def _cut(batch: int, rows: int, windows: Windows, image: int, weights: int, threads: int) -> Part:
+def _cut(
+    batch: int, rows: int, windows: Windows, image: int, weights: int, threads: int
+) -> TaskPart:
     """Return a task's part: that of the ways to have enough tasks which reads the fewest bytes.
 
     Each task reads its part of an image for each of its panels, and its weights for each line.
@@ -156,4 +158,4 @@ def _cut(batch: int, rows: int, windows: Windows, image: int, weights: int, thre
     _, bands, parts = best
     high = -(-panels // parts) * TILE_COLUMNS
     span = -(-length // bands)
-    return Part(high, 1, span) if is_line(windows) else Part(high, span, width)
+    return TaskPart(high, 1, span) if is_line(windows) else TaskPart(high, span, width)

@@ -20,7 +20,7 @@ from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.conv import ConvCall
-from tenonnx_cpu.conv.phases import Cut, cut_of, phases_of
+from tenonnx_cpu.conv.phases import PhaseLayout, cut_of, phases_of
 from tenonnx_cpu.conv.select import CONV, request
 from tenonnx_cpu.conv.tail import ACTIVATED, PER_CHANNEL, Tail, find_tail
 from tenonnx_cpu.fuse import Fused, Scope, fusion
@@ -88,7 +88,7 @@ def fuse_conv_transpose(node: ir.Node, scope: Scope) -> Fused | None:
     return Fused(nodes, inputs, (output,), Capturable(call.launch))
 
 
-def _whole(made: Launch, cut: Cut, numbers: NDArray) -> Launch:
+def _whole(made: Launch, cut: PhaseLayout, numbers: NDArray) -> Launch:
     """Return a launch of a convolution that puts its phases together besides."""
     x, w, phases, *rest, memory, threads = made.arguments
     place = memory.size
@@ -161,7 +161,7 @@ class TransposedCall:
             activation=tail.activation,
         )
         self._convolutions: dict[tuple[int, ...], ConvCall] = {}
-        self._cuts: dict[tuple[int, ...], Cut | None] = {}
+        self._cuts: dict[tuple[int, ...], PhaseLayout | None] = {}
 
     def launch(self, x: NDArray, w: NDArray, b: NDArray | None = None) -> Any:
         """Return a launch that does what the nodes do, or what it returns."""
@@ -194,7 +194,7 @@ class TransposedCall:
         """Return what belongs to a channel for each of its phases."""
         return frozen(np.repeat(np.asarray(values, np.float32), self._phases.count))
 
-    def _cut(self, shape: tuple[int, ...]) -> Cut | None:
+    def _cut(self, shape: tuple[int, ...]) -> PhaseLayout | None:
         """Return how images of a shape are taken; ``None`` if they are not."""
         rank = self._weights.ndim - 2
         cut = None

@@ -22,7 +22,7 @@ from tenonnx.provider import HOST
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.kernels import WINOGRAD_FIELDS
 from tenonnx_cpu.conv.kernels.winograd_matrices import HEAD_FLOATS, WINOGRAD_CHANNELS, matrices
-from tenonnx_cpu.conv.layout import TILE_ROWS, Layout, numbers_of
+from tenonnx_cpu.conv.layout import TILE_ROWS, ConvLayout, numbers_of
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.kernel_selection import NDArray
 
@@ -98,7 +98,7 @@ def tile_size(batch: int, rows: int, channels: int, windows: Windows) -> int:
 @functools.lru_cache(maxsize=1024)
 def winograd_layout(
     shape: tuple[int, ...], rows: int, size: int, windows: Windows, threads: int
-) -> Layout:
+) -> ConvLayout:
     """Return how to convolve an image ``(N, C, H, W)`` with ``rows`` kernels by tiles."""
     batch, channels = shape[:2]
     (height, width), (out_height, out_width) = windows.size, windows.output
@@ -126,7 +126,7 @@ def winograd_layout(
         products=products, product=product, lines=lines, line=line, work=work, depth=DEPTHS[size],
     )  # fmt: skip
     tasks = blocks_y * strips * panels
-    return Layout(numbers, min(threads, tasks), work, (batch, rows, out_height, out_width))
+    return ConvLayout(numbers, min(threads, tasks), work, (batch, rows, out_height, out_width))
 
 
 def _block_rows(height: int, width: int, strips: int, panels: int, threads: int, most: int) -> int:

@@ -206,7 +206,7 @@ def _joins(value: ir.Value, view: ir.Value) -> bool:
 
 
 @dataclass(frozen=True)
-class Cut:
+class TransposeLayout:
     """The way in which an array is written in another order.
 
     Attributes:
@@ -219,7 +219,9 @@ class Cut:
 
 
 @functools.lru_cache(maxsize=1024)
-def cut_of(shape: tuple[int, ...], strides: tuple[int, ...], size: int, threads: int) -> Cut | None:
+def cut_of(
+    shape: tuple[int, ...], strides: tuple[int, ...], size: int, threads: int
+) -> TransposeLayout | None:
     """Return how to copy an array with these strides in bytes; ``None`` if the kernel does not.
 
     Args:
@@ -243,7 +245,7 @@ def cut_of(shape: tuple[int, ...], strides: tuple[int, ...], size: int, threads:
     tasks = -(-units // grain)
     numbers = [*lines.numbers, bands, units, grain, tasks, size]
     numbers += [axis[field] for field in range(3) for axis in outer]
-    return Cut(frozen(np.array(numbers, np.int64)), min(team, tasks))
+    return TransposeLayout(frozen(np.array(numbers, np.int64)), min(team, tasks))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from tenonnx_cpu.buffers import F32
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.elementwise.kernels.opcodes import ADD, MUL
-from tenonnx_cpu.elementwise.program import Line, Program, ProgramCall
+from tenonnx_cpu.elementwise.program import Instruction, Program, ProgramCall
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 
 
@@ -24,7 +24,7 @@ def specialize_batch_norm(site: Site, plain: Call) -> Call | None:
         return None
     program = Program()
     x, factor, shift = (program.array() for _ in range(3))
-    program.add(Line(ADD), (program.add(Line(MUL), (x, factor)), shift))
+    program.add(Instruction(ADD), (program.add(Instruction(MUL), (x, factor)), shift))
     program_call = ProgramCall(program, _in_two_passes, site.threads)
     return Capturable(BatchNormCall(affine[0], affine[1], program_call, plain))
 

@@ -14,7 +14,7 @@ from tenonnx_cpu.buffers import F32
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.elementwise.kernels import opcodes
 from tenonnx_cpu.elementwise.kernels.opcodes import MAX_INPUTS
-from tenonnx_cpu.elementwise.program import Line, Program, ProgramCall
+from tenonnx_cpu.elementwise.program import Instruction, Program, ProgramCall
 from tenonnx_cpu.fuse import ELEMENTWISE, Fused, Scope, fusion
 from tenonnx_cpu.kernel_selection import Call, Site, on_host, specialize
 from tenonnx_cpu.subgraph import find_subgraph
@@ -28,43 +28,43 @@ FLOAT, DOUBLE = 1, 11
 # Under which a scope keeps what makes its programs.
 COMPILER = "elementwise"
 
-Meaning: TypeAlias = Callable[[Site], "Line | None"]
+Meaning: TypeAlias = Callable[[Site], "Instruction | None"]
 """Says what instruction a node is, if it is one; its operands are filled in later."""
 
 
 def _since(version: int, code: int) -> Meaning:
     """Return what an operator without parameters means from a version on."""
 
-    def meaning(site: Site) -> Line | None:
-        return Line(code) if (site.node.version or 1) >= version else None
+    def meaning(site: Site) -> Instruction | None:
+        return Instruction(code) if (site.node.version or 1) >= version else None
 
     return meaning
 
 
-def _activation(site: Site) -> Line | None:
+def _activation(site: Site) -> Instruction | None:
     made = activation_of(site)
-    return None if made is None else Line(made.code, (made.first, made.second), operands=1)
+    return None if made is None else Instruction(made.code, (made.first, made.second), operands=1)
 
 
-def _swish(site: Site) -> Line | None:
-    return Line(opcodes.SILU, (float(site.attribute("alpha", 1.0)), 0.0))
+def _swish(site: Site) -> Instruction | None:
+    return Instruction(opcodes.SILU, (float(site.attribute("alpha", 1.0)), 0.0))
 
 
 POWERS = {1.0: opcodes.COPY, 2.0: opcodes.SQUARE, 3.0: opcodes.CUBE, -1.0: opcodes.RECIPROCAL}
 
 
-def _power(site: Site) -> Line | None:
+def _power(site: Site) -> Instruction | None:
     exponent = site.constant(1)
     if (site.node.version or 1) < 7 or exponent is None or exponent.ndim or exponent.dtype != F32:
         return None
     code = POWERS.get(float(exponent))
-    return None if code is None else Line(code, operands=1)
+    return None if code is None else Instruction(code, operands=1)
 
 
 def _variadic(code: int) -> Meaning:
-    def meaning(site: Site) -> Line | None:
+    def meaning(site: Site) -> Instruction | None:
         wanted = (site.node.version or 1) >= 8 and len(site.node.inputs) == 2
-        return Line(code) if wanted else None
+        return Instruction(code) if wanted else None
 
     return meaning
 
@@ -103,7 +103,7 @@ def specialize_others(site: Site, plain: Call) -> Call | None:
     return typed(site, plain)
 
 
-def line_of(node: ir.Node, threads: int) -> Line | None:
+def line_of(node: ir.Node, threads: int) -> Instruction | None:
     """Return the instruction that a node is, without its operands; ``None`` if it is none."""
     meaning = PROGRAMS.get(node.op_type) if not node.domain else None
     if meaning is None or len(node.outputs) != 1 or not node.inputs:
@@ -115,7 +115,7 @@ def line_of(node: ir.Node, threads: int) -> Line | None:
     return None if line is None or None in node.inputs[: _operands(line)] else line
 
 
-def _operands(line: Line) -> int:
+def _operands(line: Instruction) -> int:
     return line.operands or (2 if line.code >= opcodes.ADD else 1)
 
 
@@ -148,7 +148,7 @@ def scalar_of(value: ir.Value) -> _Constant | None:
     return _Constant(array.shape, float(array.reshape(-1)[0])) if array.dtype == F32 else None
 
 
-class Compiler:
+class ProgramCompiler:
     """Makes programs of nodes; what nodes and constants are it finds out once.
 
     Long chains ask hundreds of times.
@@ -159,10 +159,10 @@ class Compiler:
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
-        self._lines: dict[ir.Node, Line | None] = {}
+        self._lines: dict[ir.Node, Instruction | None] = {}
         self._scalars: dict[ir.Value, _Constant | None] = {}
 
-    def line(self, node: ir.Node) -> Line | None:
+    def line(self, node: ir.Node) -> Instruction | None:
         """Return the instruction that a node is, without its operands; ``None`` if it is none."""
         if node not in self._lines:
             self._lines[node] = line_of(node, self.threads)
@@ -209,14 +209,14 @@ class Compiler:
         return program, tuple(arrays)
 
 
-def _add(program: Program, line: Line, operands: list[int]) -> int:
+def _add(program: Program, line: Instruction, operands: list[int]) -> int:
     """Add the instruction of a node, or those of a Swish whose slope is not 1."""
     slope = line.numbers[0]
     if line.code != opcodes.SILU or slope == 1:
         return program.add(line, operands)
-    inside = program.add(Line(opcodes.MUL), (*operands, program.number(slope)))
-    gate = program.add(Line(opcodes.SIGMOID), (inside,))
-    return program.add(Line(opcodes.MUL), (*operands, gate))
+    inside = program.add(Instruction(opcodes.MUL), (*operands, program.number(slope)))
+    gate = program.add(Instruction(opcodes.SIGMOID), (inside,))
+    return program.add(Instruction(opcodes.MUL), (*operands, gate))
 
 
 @fusion(*PROGRAMS, priority=ELEMENTWISE)
@@ -224,7 +224,9 @@ def fuse_chain(node: ir.Node, scope: Scope) -> Fused | None:
     """Take a subgraph of elementwise nodes, or one that is known to be of float32."""
     threads = scope.threads
     known = scope.known
-    compiler: Compiler = known.get(COMPILER) or known.setdefault(COMPILER, Compiler(threads))
+    compiler: ProgramCompiler = known.get(COMPILER) or known.setdefault(
+        COMPILER, ProgramCompiler(threads)
+    )
     member, fits = compiler.is_instruction, compiler.fits
     subgraph = find_subgraph(node, scope, member, fits, compiler.hopeless)
     if subgraph is None:

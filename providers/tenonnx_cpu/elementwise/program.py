@@ -42,7 +42,7 @@ MIN_OPERATIONS_PER_THREAD = 1 << 15
 MIN_ROW_ELEMENTS = 48
 
 
-class Line(NamedTuple):
+class Instruction(NamedTuple):
     """One instruction.
 
     Attributes:
@@ -66,7 +66,7 @@ class Program:
         self.numbers: list[tuple[int, float]] = []
         self.shapes: list[Shape] = []
         self.arrays: list[int] = []
-        self.lines: list[tuple[Line, tuple[int, ...], int]] = []
+        self.lines: list[tuple[Instruction, tuple[int, ...], int]] = []
         self._count = 0
 
     def _next(self) -> int:
@@ -84,7 +84,7 @@ class Program:
         self.shapes.append(shape)
         return self._count - 1
 
-    def add(self, line: Line, operands: Sequence[int]) -> int:
+    def add(self, line: Instruction, operands: Sequence[int]) -> int:
         """Add an instruction; the last one's result is the program's."""
         self.lines.append((line, tuple(operands), self._next()))
         return self._count - 1
@@ -194,13 +194,13 @@ class ProgramCall:
             return self._plain(*arrays)
         return self(*(x.astype(F32) for x in arrays)).astype(kind)
 
-    def _layout(self, arrays: Sequence[NDArray]) -> _Layout | None:
+    def _layout(self, arrays: Sequence[NDArray]) -> _ProgramLayout | None:
         forms = tuple([(x.shape, x.strides) for x in arrays])
         return lay_out(forms, self._constants, self._lines, self._threads)
 
 
 @dataclass(frozen=True)
-class _Layout:
+class _ProgramLayout:
     result: Shape
     shape: NDArray
     strides: NDArray
@@ -211,7 +211,7 @@ class _Layout:
 @functools.lru_cache(maxsize=1024)
 def lay_out(
     forms: tuple[Form, ...], constants: tuple[Shape, ...], lines: int, threads: int
-) -> _Layout | None:
+) -> _ProgramLayout | None:
     """Return how a program runs over arrays of these forms; ``None`` if it should not.
 
     Raises:
@@ -236,7 +236,7 @@ def lay_out(
     units = size // width * pieces
     grain, team = shared_out(units, size * (lines + 1), MIN_OPERATIONS_PER_THREAD, threads)
     shape = np.array([*lengths, len(constants), len(forms), piece], np.int64)
-    return _Layout(result, frozen(shape), frozen(strides), grain, team)
+    return _ProgramLayout(result, frozen(shape), frozen(strides), grain, team)
 
 
 def repeating(axes: list[Axis]) -> tuple[list[Axis], int]:

@@ -103,7 +103,7 @@ def first_of(x: NDArray) -> NDArray:
 
 
 @dataclass(frozen=True)
-class _Layout:
+class _TypedLayout:
     shape: tuple[int, ...]
     numbers: NDArray
     threads: int
@@ -116,7 +116,7 @@ def lay_out(
     forms: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...],
     itemsize: int,
     threads: int,
-) -> _Layout | None:
+) -> _TypedLayout | None:
     """Return how an operation runs over arrays of these shapes and strides; ``None`` if it cannot.
 
     Raises:
@@ -134,7 +134,7 @@ def lay_out(
     sizes = [operation, element, len(outer), width, piece, pieces, units, grain, -(-units // grain)]
     axes = [number for length, steps in reversed(outer) for number in (length, *steps)]
     numbers = np.array([*sizes, *steps, *axes], np.int64)
-    return _Layout(shape, frozen(numbers), team)
+    return _TypedLayout(shape, frozen(numbers), team)
 
 
 def merged(

@@ -15,7 +15,7 @@ from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import taking_first, taking_last
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
 from tenonnx_cpu.int8.conv_weights import ByteWeights
-from tenonnx_cpu.int8.product import NO_WORDS, Finish
+from tenonnx_cpu.int8.product import NO_WORDS, ByteFinish
 from tenonnx_cpu.int8.quantized_values import (
     ALL,
     BYTE_DTYPES,
@@ -54,7 +54,7 @@ class ByteConv:
     plain: Call
 
     @functools.cached_property
-    def finish(self) -> Finish:
+    def finish(self) -> ByteFinish:
         """The conversion of sums."""
         rows = self.weights.rows
         # In float32, in this order, as onnxruntime: ties are those that it has.
@@ -65,7 +65,7 @@ class ByteConv:
         elif self.bias is not None:
             summand = self.bias.reshape(-1) / self.y.step
         low, high = self.y.between(self.limits)
-        return Finish(
+        return ByteFinish(
             self.y.dtype,
             frozen((unit / self.y.scale.reshape(-1)[:1]).astype(np.float32)),
             frozen(summand.astype(np.float32)),

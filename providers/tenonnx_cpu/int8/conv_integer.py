@@ -13,7 +13,7 @@ from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
 from tenonnx_cpu.int8.conv_weights import ByteWeights
-from tenonnx_cpu.int8.product import NO_NUMBERS, PLAIN_SUMS, Finish
+from tenonnx_cpu.int8.product import NO_NUMBERS, PLAIN_SUMS, ByteFinish
 from tenonnx_cpu.int8.quantized_values import ALL, LIMITS, SCALED_PARTS
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import F32
@@ -101,7 +101,7 @@ class ScaledConv:
         origin, factor, made = _origin(x, x_zero), _by_row(unit, self.weights), None
         if origin is not None and factor is not None:
             low, high = self.limits
-            finish = Finish(F32, factor, self.summand, low=low, high=high)
+            finish = ByteFinish(F32, factor, self.summand, low=low, high=high)
             made = self.weights.launch(x, origin, finish)
         return self.plain(*given) if made is None else made
 

@@ -16,8 +16,8 @@ import numpy as np
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.layout import (
     TASKS_PER_THREAD,
-    Layout,
-    Part,
+    ConvLayout,
+    TaskPart,
     fixed,
     flattened,
     is_line,
@@ -38,7 +38,7 @@ SLACK = 64
 
 
 @dataclass(frozen=True)
-class Form:
+class ByteLayout:
     """The layout of an image's bytes.
 
     Attributes:
@@ -53,7 +53,9 @@ class Form:
 
 
 @functools.lru_cache(maxsize=1024)
-def bytes_layout(form: Form, rows: int, group: int, windows: Windows, threads: int) -> Layout:
+def bytes_layout(
+    form: ByteLayout, rows: int, group: int, windows: Windows, threads: int
+) -> ConvLayout:
     """Return how to convolve an image with ``rows`` kernels."""
     output, adjacent = (form.shape[0], rows, *windows.output), is_adjacent(windows)
     windows, _ = flattened(windows)
@@ -77,17 +79,21 @@ def bytes_layout(form: Form, rows: int, group: int, windows: Windows, threads: i
 
 
 @functools.lru_cache(maxsize=1024)
-def byte_depthwise_layout(form: Form, windows: Windows, fours: int, threads: int) -> Layout:
+def byte_depthwise_layout(
+    form: ByteLayout, windows: Windows, fours: int, threads: int
+) -> ConvLayout:
     """Return how to convolve every channel of an image by itself, with ``fours`` of weights."""
     batch, channels = form.shape[:2]
     height, width = windows.output
     pieces = -(-TASKS_PER_THREAD * threads // batch) if threads > 1 else 1
     stride_y, stride_x = windows.strides
     if is_line(windows):
-        part = Part(1, 1, max(1, min(-(-width // pieces), MAX_BAND_BYTES // (channels * stride_x))))
+        part = TaskPart(
+            1, 1, max(1, min(-(-width // pieces), MAX_BAND_BYTES // (channels * stride_x)))
+        )
     else:
         most = MAX_BAND_BYTES // (windows.size[1] * channels * stride_y)
-        part = Part(1, max(1, min(-(-height // pieces), most)), width)
+        part = TaskPart(1, max(1, min(-(-height // pieces), most)), width)
     line = _seen(windows, part)[1] * channels
     offsets = _taps(windows, line, channels).ravel()
     offsets = np.append(offsets, np.repeat(offsets[-1:], -offsets.size % 4))
@@ -104,7 +110,7 @@ def is_adjacent(windows: Windows) -> bool:
     return windows.dilations[-1] == 1 or windows.kernel[-1] == 1
 
 
-def _seen(windows: Windows, part: Part) -> tuple[int, int]:
+def _seen(windows: Windows, part: TaskPart) -> tuple[int, int]:
     """Return how many lines and columns of an image a part's windows see."""
     axes = zip(part[1:], windows.strides, windows.kernel, windows.dilations, strict=True)
     lines, columns = ((n - 1) * stride + (taps - 1) * step + 1 for n, stride, taps, step in axes)
@@ -118,18 +124,18 @@ def _taps(windows: Windows, line: int, wide: int) -> np.ndarray[tuple[int, ...],
 
 
 def _cut(
-    form: Form,
+    form: ByteLayout,
     windows: Windows,
-    part: Part,
+    part: TaskPart,
     tasks: int,
     threads: int,
     output: tuple[int, ...],
     own: dict[str, int],
     offsets: np.ndarray[tuple[int, ...], np.dtype[np.int_]],
-) -> Layout:
+) -> ConvLayout:
     """Return the layout of tasks that make such a part each."""
     whole = form.shape[1]
-    (height, width), (taps_y, taps_x) = windows.size, _seen(windows, Part(1, 1, 1))
+    (height, width), (taps_y, taps_x) = windows.size, _seen(windows, TaskPart(1, 1, 1))
     channels = whole // own["groups"]
     from_channel, from_place = (1, whole) if form.last else (height * width, 1)
     # Numbers of a panel's channels come first, then what places see in all.
@@ -144,7 +150,7 @@ def _cut(
         pixel=windows.strides[1] * (channels if own["copied"] else whole), task_rows=part.rows,
         task_height=part.height, task_width=part.width, band=band, work=work, tasks=tasks,
     )  # fmt: skip
-    return Layout(numbers, min(threads, tasks), -(-work // 4), output, fixed(offsets))
+    return ConvLayout(numbers, min(threads, tasks), -(-work // 4), output, fixed(offsets))
 
 
 def _round(size: int) -> int:

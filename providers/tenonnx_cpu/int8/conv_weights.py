@@ -10,9 +10,14 @@ from tenonnx_cpu.buffers import empty, frozen
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last
-from tenonnx_cpu.conv.layout import Layout
-from tenonnx_cpu.int8.conv_layout import PANEL_CHANNELS, Form, byte_depthwise_layout, bytes_layout
-from tenonnx_cpu.int8.product import RESULT_FORMS, Finish
+from tenonnx_cpu.conv.layout import ConvLayout
+from tenonnx_cpu.int8.conv_layout import (
+    PANEL_CHANNELS,
+    ByteLayout,
+    byte_depthwise_layout,
+    bytes_layout,
+)
+from tenonnx_cpu.int8.product import RESULT_FORMS, ByteFinish
 from tenonnx_cpu.int8.quantized_values import BYTE_DTYPES
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.runtime import JitKernel
@@ -50,7 +55,7 @@ class ByteWeights:
     zeros: NDArray
     alone: bool
     threads: int
-    _layouts: dict[Form, Layout | None] = field(default_factory=dict)
+    _layouts: dict[ByteLayout, ConvLayout | None] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -118,7 +123,7 @@ class ByteWeights:
         """The number of channels of the result."""
         return self.shape[0]
 
-    def launch(self, x: NDArray, origin: NDArray, finish: Finish) -> Launch | None:
+    def launch(self, x: NDArray, origin: NDArray, finish: ByteFinish) -> Launch | None:
         """Return what computes the convolution of an image of bytes.
 
         Args:
@@ -137,7 +142,7 @@ class ByteWeights:
         seen = np.ascontiguousarray(seen if last else x)
         signed = x.dtype == np.int8
         shape = x.shape if x.ndim == 4 else (*x.shape[:2], 1, x.shape[2])
-        cut = self._layout(x.shape, Form(shape, last, signed))
+        cut = self._layout(x.shape, ByteLayout(shape, last, signed))
         if cut is None:
             return None
         size = cut.output[2:] if x.ndim == 4 else cut.output[3:]
@@ -152,7 +157,7 @@ class ByteWeights:
         )  # fmt: skip
         return Launch(run, arguments, channels_first(y))
 
-    def _layout(self, shape: tuple[int, ...], form: Form) -> Layout | None:
+    def _layout(self, shape: tuple[int, ...], form: ByteLayout) -> ConvLayout | None:
         """Return how to cut the work for an image; ``None`` if it does not fit."""
         if form not in self._layouts:
             if len(self._layouts) > 64:

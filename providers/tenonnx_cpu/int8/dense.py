@@ -15,7 +15,7 @@ from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
 from tenonnx_cpu.int8.product import (
     BYTE_GEMM,
     NO_NUMBERS,
-    Finish,
+    ByteFinish,
     byte_launch,
     column_zeros,
     narrowed,
@@ -59,14 +59,14 @@ def _row(node: ir.Node, walk: Walk[Scope]) -> tuple[NDArray, ir.Node | None] | s
 BIAS_PART = Part("bias", ("Add",), _row, since=BROADCASTING)
 
 
-def finish_of(walk: Walk[Scope], unit: NDArray) -> Finish:
+def finish_of(walk: Walk[Scope], unit: NDArray) -> ByteFinish:
     """Return what becomes of sums in units of ``unit``, float64, one or one per column."""
     bias, _ = walk.found.get(BIAS_PART.name, (NO_NUMBERS, None))
     limits, code = walk.found.get(LIMITS.name, ALL), walk.found.get(ROUNDED.name)
     if code is None:
-        return Finish(F32, unit.astype(np.float32), bias, low=limits[0], high=limits[1])
+        return ByteFinish(F32, unit.astype(np.float32), bias, low=limits[0], high=limits[1])
     low, high = code.between(limits)
-    return Finish(
+    return ByteFinish(
         code.dtype,
         (unit / code.step).astype(np.float32),
         (bias / np.float64(code.step)).astype(np.float32),
@@ -144,7 +144,7 @@ class ByteProduct:
 
     origin: NDArray
     zeros: NDArray
-    finish: Finish
+    finish: ByteFinish
     threads: int
 
     def __call__(self, a: NDArray, b: NDArray | None = None) -> Launch | NDArray | None:

@@ -17,7 +17,7 @@ from tenonnx_cpu.int8.product import (
     BYTE_GEMM,
     NO_WORDS,
     PLAIN_SUMS,
-    Finish,
+    ByteFinish,
     byte_launch,
     column_zeros,
 )
@@ -59,7 +59,7 @@ def _origin(a: NDArray, zero: NDArray | None) -> NDArray | None:
 
 def _finished(
     zeros_of: Zeros, threads: int, a: NDArray, a_zero: NDArray | None, b: NDArray,
-    b_zero: NDArray | None, finish: Finish | None = PLAIN_SUMS,
+    b_zero: NDArray | None, finish: ByteFinish | None = PLAIN_SUMS,
 ) -> Launch | NDArray | None:  # fmt: skip
     """Return what ``byte_launch`` does; ``None`` too if zero points do not fit, or no finish."""
     origin, zeros = _origin(a, a_zero), zeros_of(b_zero, b)
@@ -104,12 +104,12 @@ def _summand(bias: NDArray | None, columns: int) -> NDArray | None:
 
 def _real(
     columns: int, scale: NDArray, bias: NDArray | None, limits: tuple[float, float] = ALL
-) -> Finish | None:
+) -> ByteFinish | None:
     """Return ``sum * scale + bias`` between limits; ``None`` if they do not fit the columns."""
     factor, summand = _by_column(scale, columns), _summand(bias, columns)
     if factor is None or summand is None:
         return None
-    return Finish(F32, factor, summand, low=limits[0], high=limits[1])
+    return ByteFinish(F32, factor, summand, low=limits[0], high=limits[1])
 
 
 @specialize("MatMulIntegerToFloat", domain=CONTRIB)
@@ -179,13 +179,13 @@ def _nothing() -> None:
 
 def rounding(
     scale: NDArray, columns: int, zero: NDArray, extra: NDArray = NO_WORDS
-) -> Finish | None:
+) -> ByteFinish | None:
     """Return how sums become bytes: times ``scale``, one number or one for every column."""
     factor = _by_column(scale, columns)
     if factor is None or zero.size != 1 or zero.dtype not in BYTE_DTYPES:
         return None
     origin, limits = int(zero.reshape(())), np.iinfo(zero.dtype)
-    return Finish(
+    return ByteFinish(
         zero.dtype,
         factor,
         extra=extra,
@@ -259,7 +259,7 @@ class QGemmCall:
             pass
         elif y_scale is None:
             factor = _by_column(scale, columns)
-            finish = None if factor is None else Finish(F32, factor, extra=extra)
+            finish = None if factor is None else ByteFinish(F32, factor, extra=extra)
         elif y_zero is not None:
             scale = np.asarray(scale / y_scale.reshape(()))
             finish = rounding(scale, columns, y_zero, np.ascontiguousarray(extra))

@@ -34,7 +34,7 @@ ONE_MATRIX = np.zeros((1, 2), np.int64)
 RESULT_FORMS = {I32: 4, np.dtype(np.float32): 5, BYTE_DTYPES[0]: 1, BYTE_DTYPES[1]: 1}
 
 
-class Finish(NamedTuple):
+class ByteFinish(NamedTuple):
     """The operations on sums: ``(sum + extra) * factor + summand``, clipped, and rounded if bytes.
 
     Attributes:
@@ -55,7 +55,7 @@ class Finish(NamedTuple):
     high: float = np.inf
     zero: int = 0
 
-    def widened(self, more: int) -> Finish:
+    def widened(self, more: int) -> ByteFinish:
         """Return the same for more columns."""
         summand, extra = (
             np.pad(each, (0, more)) if each.size else each for each in (self.summand, self.extra)
@@ -63,7 +63,7 @@ class Finish(NamedTuple):
         return self._replace(factor=_longer(self.factor, more), summand=summand, extra=extra)
 
 
-PLAIN_SUMS = Finish()
+PLAIN_SUMS = ByteFinish()
 
 
 def column_zeros(zero: NDArray | None, b: NDArray) -> NDArray | None:
@@ -100,7 +100,7 @@ def byte_launch(
     b: NDArray,
     b_zeros: NDArray,
     threads: int,
-    finish: Finish = PLAIN_SUMS,
+    finish: ByteFinish = PLAIN_SUMS,
 ) -> Launch | NDArray | None:
     """Return what computes ``matmul(a - a_zero, b - b_zeros)``, finished; or the result.
 
@@ -185,7 +185,7 @@ def _readable(b: NDArray) -> NDArray:
 
 
 def _padded(
-    a: NDArray, a_zero: NDArray, b: NDArray, b_zeros: NDArray, threads: int, finish: Finish
+    a: NDArray, a_zero: NDArray, b: NDArray, b_zeros: NDArray, threads: int, finish: ByteFinish
 ) -> Launch | NDArray | None:
     """Do without columns that are added first: fewer than a panel's are not read."""
     columns = b.shape[-1]
@@ -193,7 +193,9 @@ def _padded(
     return narrowed(byte_launch(a, a_zero, *wide[:2], threads, wide[2]), columns)
 
 
-def widened(b: NDArray, b_zeros: NDArray, finish: Finish) -> tuple[NDArray, NDArray, Finish]:
+def widened(
+    b: NDArray, b_zeros: NDArray, finish: ByteFinish
+) -> tuple[NDArray, NDArray, ByteFinish]:
     """Return a matrix, its zero points and what becomes of sums, for a panel's columns or more."""
     more = max(0, chunk_codes(16) - b.shape[-1])
     wide = np.pad(b, [(0, 0)] * (b.ndim - 1) + [(0, more)]) if more else b

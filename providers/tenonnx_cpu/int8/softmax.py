@@ -25,11 +25,11 @@ def qlinear_softmax(site: Site, plain: Call) -> Call | None:
         kernel.request()
     softmax = specialize_softmax(site, nothing)
     axis = site.attribute("axis", -1)
-    return SoftmaxCall(axis, x_code, y_code, softmax or nothing, site.threads, plain)
+    return ByteSoftmaxCall(axis, x_code, y_code, softmax or nothing, site.threads, plain)
 
 
 @dataclass(frozen=True, eq=False)
-class SoftmaxCall:
+class ByteSoftmaxCall:
     """Computes the softmax of bytes along the last axis.
 
     Attributes:

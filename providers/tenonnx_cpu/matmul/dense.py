@@ -33,7 +33,7 @@ MAX_TASK_ROWS = 56
 
 
 @dataclass(frozen=True)
-class Layer:
+class DenseLayer:
     """A dense layer: ``finish(x @ weights + bias)``, weights of any strides with one of 4."""
 
     weights: NDArray
@@ -44,7 +44,7 @@ class Layer:
 @fusion("Gemm", priority=PATTERN, takes=(ACTIVATION_PART,))
 def fuse_layers(node: ir.Node, scope: Scope) -> Fused | None:
     """Take two or more dense layers that lead to one another."""
-    layers: list[Layer] = []
+    layers: list[DenseLayer] = []
     nodes: list[ir.Node] = []
     step: ir.Node | None = node
     while step is not None and (found := _layer(step, scope)) is not None:
@@ -64,7 +64,7 @@ def fuse_layers(node: ir.Node, scope: Scope) -> Fused | None:
     )
 
 
-def _layer(node: ir.Node, scope: Scope) -> tuple[tuple[ir.Node, ...], Layer] | None:
+def _layer(node: ir.Node, scope: Scope) -> tuple[tuple[ir.Node, ...], DenseLayer] | None:
     """Return a Gemm with its activation, and the layer that they are, if it is a small one."""
     found = gemm_of(node, scope) if node.op_type == "Gemm" and not node.domain else None
     if found is None or found.cast is not None:
@@ -75,7 +75,7 @@ def _layer(node: ir.Node, scope: Scope) -> tuple[tuple[ir.Node, ...], Layer] | N
     if not weights.flags.aligned or not (bias is None or fits(bias)):
         return None
     walk = scope.follow(node)
-    return walk.nodes, Layer(weights, bias, walk.found.get("activation", NO_ACTIVATION))
+    return walk.nodes, DenseLayer(weights, bias, walk.found.get("activation", NO_ACTIVATION))
 
 
 class LayersCall:
@@ -87,7 +87,7 @@ class LayersCall:
         threads: How many threads to use at most.
     """
 
-    def __init__(self, layers: list[Layer], plain: Call, threads: int) -> None:
+    def __init__(self, layers: list[DenseLayer], plain: Call, threads: int) -> None:
         self._made_of = layers, plain, threads
         self._plain = plain
         self._threads = threads
@@ -119,7 +119,7 @@ class LayersCall:
         return Launch(run, arguments, y)
 
 
-def _line(layer: Layer) -> tuple[int, ...]:
+def _line(layer: DenseLayer) -> tuple[int, ...]:
     weights, bias = layer.weights, layer.bias
     down, across = weights.strides
     start = 0 if bias is None else bias.ctypes.data

@@ -27,7 +27,7 @@ MIN_ENCODED_NUMBERS_PER_THREAD = 1 << 14
 INT64_TYPE = 7
 
 
-class Column(NamedTuple):
+class CategoryColumn(NamedTuple):
     """The choices of a column.
 
     Attributes:
@@ -59,7 +59,7 @@ def fuse_categories(node: ir.Node, scope: Scope) -> Fused | None:
     return scope.fused([*nodes, node], sources, lambda plain: _call(columns, scope.threads, plain))
 
 
-def _column(value: ir.Value | None, scope: Scope) -> Column | None:
+def _column(value: ir.Value | None, scope: Scope) -> CategoryColumn | None:
     """Return what a column chooses whose rows are summed; ``None`` if that is not known."""
     nodes: list[ir.Node] = []
     for operator, position in (
@@ -85,10 +85,10 @@ def _column(value: ir.Value | None, scope: Scope) -> Column | None:
         return None
     if [*transpose.attribute("perm", (1, 0))] != [1, 0]:
         return None
-    return Column(tuple(nodes), value, int(place.item()), table.T)
+    return CategoryColumn(tuple(nodes), value, int(place.item()), table.T)
 
 
-def _call(columns: Sequence[Column], threads: int, plain: Call) -> CategoriesCall:
+def _call(columns: Sequence[CategoryColumn], threads: int, plain: Call) -> CategoriesCall:
     tables = np.ascontiguousarray(np.concatenate([column.table for column in columns]))
     places = [column.place for column in columns]
     counts = np.array([len(column.table) for column in columns])

@@ -32,7 +32,7 @@ MAX_DICTIONARY_WORDS = 64
 MIN_WORDS_PER_THREAD = 1 << 11
 
 
-class Column(NamedTuple):
+class WordColumn(NamedTuple):
     """The encoding of a column.
 
     Attributes:
@@ -68,7 +68,7 @@ def fuse_columns(node: ir.Node, scope: Scope) -> Fused | None:
     )
 
 
-def _column(value: ir.Value | None, scope: Scope) -> Column | None:
+def _column(value: ir.Value | None, scope: Scope) -> WordColumn | None:
     """Return how a column that is joined is encoded; ``None`` if that is not known."""
     nodes: list[ir.Node] = []
 
@@ -106,7 +106,7 @@ def _column(value: ir.Value | None, scope: Scope) -> Column | None:
             return None
         rank = 2
     number = int(place.reshape(-1)[0])
-    return Column(tuple(nodes), source, number, lookup, rank) if rank > 1 else None
+    return WordColumn(tuple(nodes), source, number, lookup, rank) if rank > 1 else None
 
 
 class ColumnsCall:
@@ -119,7 +119,7 @@ class ColumnsCall:
         plain: Computes the same from the same words.
     """
 
-    def __init__(self, columns: Sequence[Column], rank: int, threads: int, plain: Call) -> None:
+    def __init__(self, columns: Sequence[WordColumn], rank: int, threads: int, plain: Call) -> None:
         lookups = [column.lookup for column in columns]
         self._places = places = [column.place for column in columns]
         self._tables = [lookup.cells for lookup in lookups]

@@ -16,7 +16,7 @@ from tenonnx_cpu.matmul.product import kind_of, product
 from tenonnx_cpu.matmul.product import request as request_products
 from tenonnx_cpu.quantized.matrix import Quantized
 from tenonnx_cpu.quantized.product import Activations, activations_at, matmul_q, request
-from tenonnx_cpu.quantized.routed import Layer, Mixture, joined
+from tenonnx_cpu.quantized.routed import ExpertLayer, Mixture, joined
 
 
 class _NotReadyError(Exception):
@@ -86,7 +86,7 @@ def mixture_of_experts(site: Site, plain: Call) -> Call | None:
     normalize = bool(site.attribute("normalize_routing_weights", 0))
     whole = None
     if of_codes and not (sparse or three[2] or site.given(14)):
-        one, two = (Layer(layer.whole, layer.biases) for layer in three[:2])
+        one, two = (ExpertLayer(layer.whole, layer.biases) for layer in three[:2])
         experts = len(three[0].matrices)
         whole = joined((one, two), experts, count, normalize=normalize, between=activation)
     routing = count, normalize, sparse

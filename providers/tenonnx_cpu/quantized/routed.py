@@ -32,7 +32,7 @@ ACTIVATION_OPCODES = {
 GATE_LAYOUTS = {1: INTERLEAVED, 2: BESIDE}
 
 
-class Layer(NamedTuple):
+class ExpertLayer(NamedTuple):
     """A layer of every expert: their matrices side by side as one, and their biases."""
 
     matrix: Quantized
@@ -57,8 +57,8 @@ class Mixture(NamedTuple):
         numbers: Its parameters.
     """
 
-    first: Layer
-    second: Layer
+    first: ExpertLayer
+    second: ExpertLayer
     experts: int
     chosen: int
     normalize: bool
@@ -98,7 +98,12 @@ class Mixture(NamedTuple):
 
 
 def joined(
-    layers: tuple[Layer, Layer], experts: int, chosen: int, *, normalize: bool, between: Activation
+    layers: tuple[ExpertLayer, ExpertLayer],
+    experts: int,
+    chosen: int,
+    *,
+    normalize: bool,
+    between: Activation,
 ) -> Mixture | None:
     """Return a mixture that the kernel computes, and have it compiled; ``None`` if it cannot.
 

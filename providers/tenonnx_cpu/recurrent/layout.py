@@ -33,7 +33,7 @@ CACHED = 1 << 18
 MAX_UNPACKED_STEPS = 4
 
 
-class Layout(NamedTuple):
+class RecurrentLayout(NamedTuple):
     """A layer cut into tasks.
 
     Attributes:
@@ -60,7 +60,7 @@ class Sizes(NamedTuple):
 
 
 @functools.lru_cache(maxsize=256)
-def layout(sizes: Sizes) -> Layout:
+def layout(sizes: Sizes) -> RecurrentLayout:
     """Return how to run a layer."""
     kind, steps, batch, inputs, n, ways, reverse, batch_first, threads = sizes
     gates, packs = GATE_COUNTS[kind], int(steps * batch > MAX_UNPACKED_STEPS)
@@ -97,7 +97,7 @@ def layout(sizes: Sizes) -> Layout:
         kind, steps, batch, inputs, n, ways, reverse, packs, units, parts, items,
         groups, team, *strides, pitch, share, panels, *starts[:-1],
     ))  # fmt: skip
-    return Layout(numbers, starts[-1])
+    return RecurrentLayout(numbers, starts[-1])
 
 
 def up(count: int) -> int:

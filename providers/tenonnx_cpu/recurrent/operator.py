@@ -34,13 +34,13 @@ def specialize_recurrent(site: Site, plain: Call) -> Call | None:
     return None if layer is None else Capturable(functools.partial(_computed, layer, plain))
 
 
-def _computed(layer: Layer, plain: Call, *arguments: Any) -> Any:
+def _computed(layer: RecurrentLayer, plain: Call, *arguments: Any) -> Any:
     given: list[Any] = [*arguments, *[None] * (8 - len(arguments))]
     made = None if given[7] is not None else layer.launch(*given[:7])
     return plain(*arguments) if made is None else made._replace(otherwise=plain)
 
 
-def layer_of(site: Site, operator: str) -> Layer | None:
+def layer_of(site: Site, operator: str) -> RecurrentLayer | None:
     """Return the layer that a node is, if the kernel does what its attributes say."""
     direction = DIRECTIONS.get(site.attribute("direction", "forward"))
     if direction is None or site.attribute("clip", None) is not None:
@@ -54,10 +54,10 @@ def layer_of(site: Site, operator: str) -> Layer | None:
         kind = GRU_RESET_AFTER
     ways, reverse = direction
     hidden = site.attribute("hidden_size", None)
-    return Layer(kind, ways, reverse, hidden, site.attribute("layout", 0), site.threads)
+    return RecurrentLayer(kind, ways, reverse, hidden, site.attribute("layout", 0), site.threads)
 
 
-class Layer:
+class RecurrentLayer:
     """A recurrent layer of one kind."""
 
     def __init__(

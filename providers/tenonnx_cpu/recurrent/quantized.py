@@ -13,7 +13,7 @@ from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site
 from tenonnx_cpu.recurrent.few_steps import FewSteps, few_steps
-from tenonnx_cpu.recurrent.operator import DIRECTIONS, Layer, layer_of
+from tenonnx_cpu.recurrent.operator import DIRECTIONS, RecurrentLayer, layer_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -58,7 +58,7 @@ class QuantizedLayer:
         plain: Computes the operator from all of its inputs.
     """
 
-    layer: Layer
+    layer: RecurrentLayer
     w: NDArray
     r: NDArray
     few: FewSteps | None

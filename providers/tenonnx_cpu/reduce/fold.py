@@ -29,7 +29,7 @@ COMBINED = {"ReduceMax": o.MAX, "ReduceMin": o.MIN, "ReduceProd": o.MUL}
 
 
 @dataclass(frozen=True)
-class _Cut:
+class _FoldLayout:
     shape: tuple[int, ...]
     numbers: NDArray
     threads: int
@@ -86,7 +86,7 @@ def cut_of(
     axes: tuple[int, ...] | None,
     keeps: bool,
     threads: int,
-) -> _Cut | None:
+) -> _FoldLayout | None:
     """Return how to reduce an array; ``None`` if an axis is none of its, or there are none."""
     rank = len(shape)
     reduced = set(range(rank)) if axes is None else {a + rank if a < 0 else a for a in axes}
@@ -125,7 +125,7 @@ def cut_of(
     left = (
         1 if axis in reduced else n for axis, n in enumerate(shape) if keeps or axis not in reduced
     )
-    return _Cut(tuple(left), made, team)
+    return _FoldLayout(tuple(left), made, team)
 
 
 def _bits(count: int, element: int) -> int:

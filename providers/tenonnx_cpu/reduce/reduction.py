@@ -125,7 +125,7 @@ class ReductionCall:
 
 
 @dataclass(frozen=True)
-class _Cut:
+class _ReductionLayout:
     result: tuple[int, ...]
     count: int
     shape: NDArray
@@ -135,7 +135,7 @@ class _Cut:
 @functools.lru_cache(maxsize=1024)
 def cut_of(
     shape: tuple[int, ...], axes: tuple[int, ...] | None, keeps: bool, kind: int, threads: int
-) -> _Cut | None:
+) -> _ReductionLayout | None:
     """Return how to reduce an array; ``None`` if its axes do not lie side by side."""
     rank = len(shape)
     reduced = set(range(rank)) if axes is None else {a + rank if a < 0 else a for a in axes}
@@ -157,4 +157,4 @@ def cut_of(
     kept = [
         1 if axis in reduced else n for axis, n in enumerate(shape) if keeps or axis not in reduced
     ]
-    return _Cut(tuple(kept), count, numbers, team)
+    return _ReductionLayout(tuple(kept), count, numbers, team)

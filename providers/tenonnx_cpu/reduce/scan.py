@@ -30,7 +30,7 @@ def specialize_scan(site: Site, plain: Call) -> Call | None:
     if axis is None:
         return None
     SCAN.request()
-    form = Form(
+    form = ScanOrder(
         axis=int(axis.item()),
         product=site.node.op_type == "CumProd",
         exclusive=bool(site.attribute("exclusive", 0)),
@@ -40,7 +40,7 @@ def specialize_scan(site: Site, plain: Call) -> Call | None:
 
 
 @dataclass(frozen=True)
-class Form:
+class ScanOrder:
     """One way to run along an axis.
 
     Attributes:
@@ -56,7 +56,7 @@ class Form:
     reverse: bool
 
 
-def scanned(form: Form, threads: int, plain: Call, x: NDArray, *rest: Any) -> Any:
+def scanned(form: ScanOrder, threads: int, plain: Call, x: NDArray, *rest: Any) -> Any:
     """Return a launch, or the result."""
     run = SCAN.run
     fits = x.dtype.kind in "iuf" and x.itemsize in (4, 8) and -x.ndim <= form.axis < x.ndim
@@ -70,7 +70,7 @@ def scanned(form: Form, threads: int, plain: Call, x: NDArray, *rest: Any) -> An
 
 @functools.lru_cache(maxsize=256)
 def _cut(
-    form: Form, shape: tuple[int, ...], size: int, floats: bool, threads: int
+    form: ScanOrder, shape: tuple[int, ...], size: int, floats: bool, threads: int
 ) -> tuple[NDArray, int]:
     """Return the kernel's numbers, and how many threads are of use."""
     axis = form.axis % len(shape)

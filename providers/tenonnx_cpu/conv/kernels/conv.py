@@ -9,7 +9,7 @@ import numpy as np
 from tenonnx_cpu.conv.kernels import CONV_FIELDS, RUN
 from tenonnx_cpu.conv.kernels.finish import finish_of
 from tenonnx_cpu.conv.kernels.planes import pack_planes
-from tenonnx_cpu.conv.kernels.result import Result, Room, Rows, Runs
+from tenonnx_cpu.conv.kernels.result import Result, ResultRows, Room, Runs
 from tenonnx_cpu.conv.kernels.rows import place_lines
 from tenonnx_cpu.conv.kernels.signature import CONVOLUTION, WINDOWS
 from tenonnx_cpu.conv.kernels.strip import multiply_image, multiply_strip
@@ -48,7 +48,7 @@ def convolve_part(arguments: Any, task: Any, worker: Any) -> None:
     a_row, area = 4 * sizes.channels * sizes.taps, 4 * sizes.height * sizes.width
     source = x.ctypes.data + image * (sizes.channels // sizes.taps_z) * sizes.depth * area
     work = memory.ctypes.data + 4 * sizes.work * worker
-    c, packed = Rows(work, 4 * sizes.pitch), work + 4 * sizes.task_rows * sizes.pitch
+    c, packed = ResultRows(work, 4 * sizes.pitch), work + 4 * sizes.task_rows * sizes.pitch
     room = Room(work + 4 * sizes.copy, work + 4 * sizes.edge, work + 4 * sizes.panel)
     seen = taps_inside(slice_z, sizes)
     for channel in range(0, sizes.channels, sizes.block):
@@ -57,13 +57,13 @@ def convolve_part(arguments: Any, task: Any, worker: Any) -> None:
         mode, last = ADD if channel else ZERO, channel + sizes.block >= sizes.channels
         if sizes.direct:
             multiply_image(
-                part.rows, some, part.columns, Rows(start, a_row),
+                part.rows, some, part.columns, ResultRows(start, a_row),
                 source + channel * area + 4 * part.left, area, offsets.ctypes.data,
                 panel.ctypes.data, packed, c, mode, last, result, room,
             )  # fmt: skip
         else:
             pack_part(source, channel, some, slice_z, part, sizes, planes, packed)
-            a = Rows(start + 4 * seen.first * sizes.taps, a_row)
+            a = ResultRows(start + 4 * seen.first * sizes.taps, a_row)
             multiply_lines(
                 part, some, seen, a, packed, offsets.ctypes.data, c, mode, last, result, room, sizes
             )
@@ -107,9 +107,10 @@ def multiply_lines(
         place = result.place + line * sizes.out_width
         multiply_strip(
             part.rows, depth, min(sizes.together, part.lines - line) * width, a,
-            packed + 4 * line * sizes.line, offsets, Rows(c.start + 4 * line * width, c.apart),
+            packed + 4 * line * sizes.line, offsets,
+            ResultRows(c.start + 4 * line * width, c.apart),
             mode, last, Result(result.y, place, result.apart, result.channel, result.finish), room,
-            Rows(0, 0), runs,
+            ResultRows(0, 0), runs,
         )  # fmt: skip
 
 

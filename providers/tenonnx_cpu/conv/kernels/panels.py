@@ -11,7 +11,7 @@ from typing import Any
 from tenonnx_cpu.conv.kernels.edge import multiply_edge
 from tenonnx_cpu.conv.kernels.finish import activate_lines
 from tenonnx_cpu.conv.kernels.planes import pack_columns
-from tenonnx_cpu.conv.kernels.result import Rows, right_of, target_of
+from tenonnx_cpu.conv.kernels.result import ResultRows, right_of, target_of
 from tenonnx_cpu.conv.kernels.tile import KEEP, LISTED, MAX_DOT_COLUMNS, PACED, multiply_taps
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.vectors.lanes import LANES
@@ -30,7 +30,7 @@ def multiply_panels(
     """Do what ``tenonnx_cpu.conv.kernels.strip.multiply_strip`` does."""
     left, high = a, split(rows, ROWS, 1)
     if a.apart % CACHE_WAY == 0 and columns > COLUMNS:
-        left = Rows(room.copy, 4 * depth + 64)
+        left = ResultRows(room.copy, 4 * depth + 64)
         copy_lines(a.start, a.apart, left.start, left.apart, rows, depth)
     dots = columns % COLUMNS if columns % COLUMNS <= MAX_DOT_COLUMNS else 0
     for column in range(0, columns - dots, COLUMNS):
@@ -53,9 +53,9 @@ def multiply_panels(
         pack_columns(b + 4 * column, offsets, depth, dots, room.edge, pitch)
         for row in range(0, rows, high):
             target = target_of(row, c, mode, last, result)
-            own = Rows(left.start + row * left.apart, left.apart)
+            own = ResultRows(left.start + row * left.apart, left.apart)
             count = min(high, rows - row)
-            multiply_edge(count, dots, own, Rows(room.edge, pitch), depth, target, column)
+            multiply_edge(count, dots, own, ResultRows(room.edge, pitch), depth, target, column)
     if last:
         start = result.y + 4 * result.place
         activate_lines(start, 4 * result.apart, rows, columns, result.finish)

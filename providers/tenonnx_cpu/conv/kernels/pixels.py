@@ -23,7 +23,7 @@ from tenonnx_cpu.matmul.kernels.tile import COLUMNS, ROWS
 pixels_sizes = named("PixelsSizes", PIXELS_FIELDS)
 
 
-class Line(NamedTuple):
+class PixelLine(NamedTuple):
     """A line of the result, or a part of one, of one task's channels.
 
     Attributes:
@@ -65,7 +65,7 @@ def convolve_places(arguments: Any, task: Any, worker: Any) -> None:
     width, weights = part.columns // part.lines, w.ctypes.data + 4 * part.first * sizes.depth
     high = split(width, ROWS, 1)
     for row in range(part.lines):
-        line = Line(
+        line = PixelLine(
             source + row * apart + 4 * part.left * sizes.pixel, weights, part.image, part.first,
             part.rows, part.top + row, part.left, width, high,
         )  # fmt: skip

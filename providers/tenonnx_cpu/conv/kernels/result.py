@@ -10,7 +10,7 @@ from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.matmul.kernels.tile import ADD
 
 
-class Rows(NamedTuple):
+class ResultRows(NamedTuple):
     """The address of the first of some rows, and bytes from row to row."""
 
     start: Any
@@ -63,7 +63,7 @@ class Result(NamedTuple):
     finish: Any
 
 
-class Target(NamedTuple):
+class TileTarget(NamedTuple):
     """The arrays and numbers of a tile besides its factors; see ``multiply_taps``."""
 
     before: Any
@@ -79,16 +79,16 @@ class Target(NamedTuple):
 def target_of(row: Any, c: Any, mode: Any, last: Any, result: Any) -> Any:
     """Return what tiles from a row on read and write."""
     finish, ones, zeros = result.finish, result.finish.units, result.finish.units + 256
-    rows, nothing = Rows(c.start + row * c.apart, c.apart), Rows(zeros, 0)
+    rows, nothing = ResultRows(c.start + row * c.apart, c.apart), ResultRows(zeros, 0)
     before = rows if mode == ADD else nothing
     if not last:
         low, high = np.float32(-np.inf), np.float32(np.inf)
-        return Target(before, rows, nothing, ones, zeros, low, high)
+        return TileTarget(before, rows, nothing, ones, zeros, low, high)
     start, apart = 4 * (result.place + row * result.apart), 4 * result.apart
     channel = 4 * (result.channel + row)
-    return Target(
-        before, Rows(result.y + start, apart),
-        Rows(finish.residual + start, apart) if finish.residual else nothing,
+    return TileTarget(
+        before, ResultRows(result.y + start, apart),
+        ResultRows(finish.residual + start, apart) if finish.residual else nothing,
         finish.scale + channel, finish.shift + channel, finish.low, finish.high,
     )  # fmt: skip
 

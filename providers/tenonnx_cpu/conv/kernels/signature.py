@@ -14,8 +14,8 @@ AFTER = (In(f32, 1), In(f32, 1), In(f32, 1), size, f32, f32, In(f32, 1))
 * ``units``: 64 ones and 64 zeros.
 """
 
+# ``numbers``, ``offsets``, ``panel`` and ``planes`` of a ``tenonnx_cpu.conv.layout.ConvLayout``.
 LAYOUT = (In(i64, 1), In(i64, 1), In(i64, 1), In(i64, 2))
-"""``numbers``, ``offsets``, ``panel`` and ``planes`` of a ``tenonnx_cpu.conv.layout.Layout``."""
 
 CONVOLUTION = (In(f32, 1), In(f32, 1), Out(f32, 1), AFTER, LAYOUT, Out(f32, 1), size)
 """Images, weights and the result, flat; what becomes of sums; the layout; floats for every thread

@@ -9,7 +9,7 @@ from tenonnx_cpu.conv.kernels.edge import multiply_edge
 from tenonnx_cpu.conv.kernels.finish import activate_lines
 from tenonnx_cpu.conv.kernels.panels import multiply_panels
 from tenonnx_cpu.conv.kernels.planes import pack_columns, pack_panel
-from tenonnx_cpu.conv.kernels.result import Result, Rows, Runs, right_of, target_of
+from tenonnx_cpu.conv.kernels.result import Result, ResultRows, Runs, right_of, target_of
 from tenonnx_cpu.conv.kernels.rows import copy_row
 from tenonnx_cpu.conv.kernels.tile import LISTED, MAX_DOT_COLUMNS, RUNS, multiply_taps
 from tenonnx_cpu.jit.compiling import helper
@@ -57,21 +57,23 @@ def multiply_strip(
         # A tile of two rows would wait for its own sums.
         row = tile * rows // tiles
         count = (tile + 1) * rows // tiles - row
-        left = Rows(a.start + row * a.apart, a.apart)
+        left = ResultRows(a.start + row * a.apart, a.apart)
         beyond = left.start + count * a.apart if row + count < rows else a.start + 4 * depth
         if a.apart % CACHE_WAY == 0 and columns > dots:
             # Rows so far apart would share few places in the cache, where they are to stay.
             for i in range(count):
                 copy_row(left.start + i * a.apart, room.copy + i * pitch, runs.length)
-            left = Rows(room.copy, pitch)
+            left = ResultRows(room.copy, pitch)
         target = target_of(row, c, mode, last, result)
         # Shorter rows follow one another: what a tile tells is all of them.
-        ahead = Rows(beyond, max(a.apart, 64 * TOLD))
+        ahead = ResultRows(beyond, max(a.apart, 64 * TOLD))
         told = multiply_columns(
             count, columns - dots, depth, left, b, offsets, target, last, ahead, soon, told, runs
         )
         if dots:
-            multiply_edge(count, dots, left, Rows(room.edge, pitch), depth, target, columns - dots)
+            multiply_edge(
+                count, dots, left, ResultRows(room.edge, pitch), depth, target, columns - dots
+            )
         if last:
             start = result.y + 4 * (result.place + row * result.apart)
             activate_lines(start, 4 * result.apart, count, columns, result.finish)
@@ -98,9 +100,9 @@ def multiply_columns(
     for column in range(0, columns, COLUMNS):
         ahead = beyond
         if runs.each:
-            ahead = Rows(runs.each, runs.hole)
+            ahead = ResultRows(runs.each, runs.hole)
         elif column and told < depth:
-            ahead = Rows(soon.start + told * soon.apart, soon.apart)
+            ahead = ResultRows(soon.start + told * soon.apart, soon.apart)
             told += depth // TOLD
         span = columns - column
         multiply_taps(
@@ -134,12 +136,13 @@ def multiply_image(
     """
     whole, none = columns // COLUMNS * COLUMNS, Runs(0, 0, depth)
     if whole:
-        soon = Rows(0 if last else b + depth * area, area)
+        soon = ResultRows(0 if last else b + depth * area, area)
         multiply_strip(rows, depth, whole, a, b, offsets, c, mode, last, result, room, soon, none)
     if whole < columns:
         pack_panel(b + 4 * whole, area, depth, columns - whole, packed)
         rest = Result(result.y, result.place + whole, result.apart, result.channel, result.finish)
         multiply_strip(
             rows, depth, columns - whole, a, packed, panel,
-            Rows(c.start + 4 * whole, c.apart), mode, last, rest, room, Rows(0, 0), none,
+            ResultRows(c.start + 4 * whole, c.apart), mode, last, rest, room,
+            ResultRows(0, 0), none,
         )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from tenonnx_cpu.jit.compiling import helper
 
 
-class Part(NamedTuple):
+class TaskRange(NamedTuple):
     """Rows and columns of a matrix product, as ``tenonnx_cpu.conv.layout`` cuts it.
 
     Attributes:
@@ -37,7 +37,7 @@ def part_of(task: Any, sizes: Any) -> Any:
     strip, first = task // bands % strips, task % bands * sizes.task_rows
     top, left = strip // across * sizes.task_height, strip % across * sizes.task_width
     lines = min(sizes.task_height, sizes.out_height - top)
-    return Part(
+    return TaskRange(
         task // (bands * strips), first, min(sizes.task_rows, sizes.rows - first), top, lines,
         left, min(sizes.task_width, sizes.out_width - left) * lines,
     )  # fmt: skip

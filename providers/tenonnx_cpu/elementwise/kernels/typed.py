@@ -314,7 +314,7 @@ MEANINGS: Mapping[int, Meaning] = {
 """The meanings of all operations but casts, on types that ``operations.TAKES`` names."""
 
 
-class Form(NamedTuple):
+class TypedOperation(NamedTuple):
     """An operation on a type.
 
     Attributes:
@@ -330,7 +330,7 @@ class Form(NamedTuple):
     result: Element
 
 
-def forms() -> Iterator[tuple[tuple[int, int], tuple[Form]]]:
+def forms() -> Iterator[tuple[tuple[int, int], tuple[TypedOperation]]]:
     """Yield every operation and type that is computed by itself, and how."""
     for operation in (*ELEMENTS, *MEANINGS):
         for element in ELEMENTS.values():
@@ -339,21 +339,21 @@ def forms() -> Iterator[tuple[tuple[int, int], tuple[Form]]]:
                 yield key, (_form(operation, element),)
 
 
-def _form(operation: int, element: Element) -> Form:
+def _form(operation: int, element: Element) -> TypedOperation:
     if operation in ELEMENTS:
         target = ELEMENTS[operation]
-        return Form(cast(target), (element,), element, target)
+        return TypedOperation(cast(target), (element,), element, target)
     count = 1 if operation < o.ADD else 2 if operation < o.WHERE else 3
     operands = (element,) * count
     if operation == o.WHERE:
         operands = (ELEMENTS[o.BOOL], *operands[1:])
     result = ELEMENTS[o.BOOL] if operation in o.TO_BOOL else element
-    return Form(MEANINGS[operation], operands, element, result)
+    return TypedOperation(MEANINGS[operation], operands, element, result)
 
 
 @shared("tenonnx_elements", dict(forms()))
 def apply_row(
-    b: Builder, form: Form, /, x: Value, x_step: Value, y: Value, y_step: Value, z: Value,
+    b: Builder, form: TypedOperation, /, x: Value, x_step: Value, y: Value, y_step: Value, z: Value,
     z_step: Value, result: Value, count: Value,
 ) -> None:  # fmt: skip
     """Compute a row of adjacent results.
