@@ -1,4 +1,4 @@
-"""Words: the check of words finds each that is retired, where it stands."""
+"""Words: the check finds each that is retired, where it stands, and names with many meanings."""
 
 from __future__ import annotations
 
@@ -52,3 +52,40 @@ def test_other_words_are_let_through(name: str, text: str) -> None:
 
 def test_the_repository_uses_no_retired_word(capsys: pytest.CaptureFixture[str]) -> None:
     assert TOOL["main"]() == 0, capsys.readouterr().out
+
+
+def repeated(*texts: str) -> list[str]:
+    modules = {f"core/package/m{n}.py": text for n, text in enumerate(texts)}
+    return list(TOOL["repeated"](modules))
+
+
+@pytest.mark.parametrize(
+    ("texts", "complaint"),
+    [
+        (["MOST = 1", "MOST = 2", "MOST: int = 3"], "core/package/m2.py: the constant MOST of 3"),
+        (["_MOST = 1"] * 3, "core/package/m2.py: the constant _MOST of 3 files"),
+        (["class Plan: ..."] * 2, "core/package/m1.py: package has another class Plan"),
+        (["class Plan: ...", "def f():\n class Plan: ..."], "core/package/m1.py: package has"),
+    ],
+)
+def test_a_name_with_many_meanings_is_found(texts: list[str], complaint: str) -> None:
+    (found,) = repeated(*texts)
+    assert found.startswith(complaint)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["MOST = 1", "MOST = 2", "from .m0 import MOST", "def f():\n MOST = 3"],
+        ["T = TypeVar('T')"] * 3,
+        ["HELP = 'Runs a model.'"] * 3,
+        ["class Plan: ...", "from .m0 import Plan"],
+    ],
+)
+def test_names_with_one_meaning_are_let_through(texts: list[str]) -> None:
+    assert not repeated(*texts)
+
+
+def test_classes_of_two_packages_may_share_a_name() -> None:
+    modules = dict.fromkeys(["core/a/m.py", "plugins/b/m.py"], "class Plan: ...")
+    assert not list(TOOL["repeated"](modules))

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from tenonnx.operators import Array, Namespace
 from tenonnx_array.ml.post import labels_of, pair, rows, transform_of
-from tenonnx_array.ml.staged import ROWS, StagedTable
+from tenonnx_array.ml.staged import ROWS_OPERAND, StagedTable
 
 Transform: TypeAlias = Callable[[Namespace, Array], Array]
 
@@ -17,7 +17,7 @@ table = StagedTable("ai.onnx.ml")
 op = table.op
 
 
-@op("LinearRegressor", shapes=ROWS)
+@op("LinearRegressor", shapes=ROWS_OPERAND)
 def linear_regressor(
     xp: Namespace,
     *,
@@ -39,7 +39,7 @@ def _regressed(scores: Affine, transform: Transform, X: Array) -> Array:
     return transform(scores.xp, scores(X)).astype(scores.xp.float32)
 
 
-@op("LinearClassifier", host="all", multiple=True, shapes=ROWS)
+@op("LinearClassifier", host="all", multiple=True, shapes=ROWS_OPERAND)
 def linear_classifier(
     xp: Namespace,
     *,

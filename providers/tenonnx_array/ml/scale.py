@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.operators import Array, Namespace
-from tenonnx_array.ml.staged import FEATURES, ROWS, StagedTable
+from tenonnx_array.ml.staged import FEATURES, ROWS_OPERAND, StagedTable
 
 table = StagedTable("ai.onnx.ml")
 op = table.op
@@ -47,7 +47,7 @@ def _scaled(xp: Namespace, shift: Array, factor: Array, X: Array) -> Array:
     return y if y.dtype == xp.float32 else y.astype(xp.float32)
 
 
-@op("Normalizer", shapes=ROWS)
+@op("Normalizer", shapes=ROWS_OPERAND)
 def normalizer(xp: Namespace, *, norm: str = "MAX") -> Unary:
     """Make X [N, C] or [C] → each row over its largest element, L1 or L2 norm, as float32.
 

@@ -34,7 +34,7 @@ class StagedKernel(Kernel):
 
 
 # The shapes of rows, of which a vector is one.
-ROWS = "X: N F | F"
+ROWS_OPERAND = "X: N F | F"
 
 # The shapes of anything that has features.
 FEATURES = "X: N ..."

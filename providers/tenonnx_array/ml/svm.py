@@ -12,14 +12,14 @@ import numpy as np
 from tenonnx.operators import Array, Namespace
 from tenonnx_array.allocation import check_allocation
 from tenonnx_array.ml.post import labels_of, pair, rows, transform_of
-from tenonnx_array.ml.staged import ROWS, StagedTable
+from tenonnx_array.ml.staged import ROWS_OPERAND, StagedTable
 from tenonnx_array.nonlinear import sigmoid
 
 table = StagedTable("ai.onnx.ml")
 op = table.op
 
 
-@op("SVMRegressor", shapes=ROWS)
+@op("SVMRegressor", shapes=ROWS_OPERAND)
 def svm_regressor(
     xp: Namespace,
     *,
@@ -77,7 +77,7 @@ class Regression:
         return self.transform(xp, scores).astype(xp.float32)
 
 
-@op("SVMClassifier", host="all", multiple=True, shapes=ROWS)
+@op("SVMClassifier", host="all", multiple=True, shapes=ROWS_OPERAND)
 def svm_classifier(
     xp: Namespace,
     *,

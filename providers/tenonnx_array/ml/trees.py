@@ -12,7 +12,7 @@ import numpy as np
 from tenonnx.operators import Array, Namespace
 from tenonnx_array.ml.forest import AGGREGATES, MAX_INDEX, Forest, check_range
 from tenonnx_array.ml.post import TRANSFORMS, labels_of, pair, rows, transform_of
-from tenonnx_array.ml.staged import ROWS, StagedTable
+from tenonnx_array.ml.staged import ROWS_OPERAND, StagedTable
 from tenonnx_array.ml.treelist import Ints, TreeList, check_lengths, flags
 from tenonnx_array.ml.walk import Nodes, distinct
 
@@ -81,7 +81,7 @@ class Choice(NamedTuple):
         return self.labels[winner], scores.astype(np.float32)
 
 
-@op("TreeEnsemble", since=5, shapes=ROWS)
+@op("TreeEnsemble", since=5, shapes=ROWS_OPERAND)
 def tree_ensemble(
     xp: Namespace,
     *,
@@ -167,7 +167,7 @@ def listed(
     "TreeEnsembleRegressor",
     like=[listed],
     without=(*TENSORS, "target_weights_as_tensor"),
-    shapes=ROWS,
+    shapes=ROWS_OPERAND,
 )
 def tree_ensemble_regressor(
     xp: Namespace,
@@ -208,7 +208,7 @@ def tree_ensemble_regressor(
     host="all",
     multiple=True,
     without=(*TENSORS, "class_weights_as_tensor"),
-    shapes=ROWS,
+    shapes=ROWS_OPERAND,
 )
 def tree_ensemble_classifier(
     xp: Namespace,
