@@ -17,6 +17,10 @@ Headers = dict[bytes, bytes]
 # zlib's window bits for each encoding; 47 detects zlib's and gzip's headers.
 ZLIB_WINDOW_BITS = {b"gzip": 31, b"deflate": 47}
 
+# Bytes that are inflated at once: zlib leaves the interpreter to others meanwhile, but not while it
+# joins what it made.
+MAX_INFLATED_BYTES = 1 << 20
+
 # Bytes from which on an answer is compressed.
 WORTH = 1024
 
@@ -120,8 +124,8 @@ def _too_large(most: int) -> TooLarge:
     return TooLarge(f"the request's body is larger than the limit of {most} bytes")
 
 
-def decompressed(body: bytes | bytearray, encoding: bytes, most: int) -> bytes:
-    """Return a decompressed body; at most ``most`` bytes are made.
+def decompressed(body: bytes | bytearray, encoding: bytes, most: int) -> bytearray:
+    """Return a decompressed body; hardly more than ``most`` bytes are made.
 
     Raises:
         BadRequest: It is damaged, or the encoding is unknown.
@@ -129,13 +133,17 @@ def decompressed(body: bytes | bytearray, encoding: bytes, most: int) -> bytes:
     """
     if (window := ZLIB_WINDOW_BITS.get(encoding.strip().lower())) is None:
         raise BadRequest(f"Content-Encoding is {encoding!r}; expected gzip or deflate")
-    machine = zlib.decompressobj(window)
+    machine, whole, view = zlib.decompressobj(window), bytearray(), memoryview(body)
     try:
-        whole = machine.decompress(body, most + 1)
+        for start in range(0, len(body), MAX_INFLATED_BYTES):
+            left: bytes | memoryview = view[start : start + MAX_INFLATED_BYTES]
+            while len(left):
+                whole += machine.decompress(left, MAX_INFLATED_BYTES)
+                if len(whole) > most:
+                    raise _too_large(most)
+                left = machine.unconsumed_tail
     except zlib.error as error:
         raise BadRequest(f"the body is not valid {encoding.decode('ascii')}: {error}") from None
-    if len(whole) > most:
-        raise _too_large(most)
     if not machine.eof:
         raise BadRequest("the compressed body ends too early")
     return whole

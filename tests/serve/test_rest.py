@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from typing import Any
+from zlib import compress
 
 import numpy as np
 import pytest
 
 from serve.servers import Running, double, serving
+from tenonnx_serve.bodies import MAX_INFLATED_BYTES, decompressed
+from tenonnx_serve.errors import BadRequest, TooLarge
 from tenonnx_serve.settings import Limits, Settings
 
 ROW = [1.0, 2.0, 3.0, 4.0]
@@ -110,3 +114,13 @@ def test_what_is_refused(running: Running, body: Any, status: int, words: str) -
 )
 def test_paths_that_are_not_there(running: Running, method: str, path: str, status: int) -> None:
     assert running.call(method, path)[0] == status
+
+
+@pytest.mark.parametrize(("encoding", "packed"), [(b"gzip", gzip.compress), (b"deflate", compress)])
+def test_a_body_is_inflated_in_pieces(encoding: bytes, packed: Callable[[bytes], bytes]) -> None:
+    for data in (b"", bytes(3 * MAX_INFLATED_BYTES + 7), os.urandom(2 * MAX_INFLATED_BYTES)):
+        assert decompressed(packed(data), encoding, len(data)) == data
+        with pytest.raises(BadRequest):
+            decompressed(packed(data)[:-5], encoding, len(data))
+    with pytest.raises(TooLarge):
+        decompressed(packed(data), encoding, len(data) - 1)
