@@ -35,6 +35,10 @@ HALF_CLOSED_SECONDS = 2.0
 # have sent a request meanwhile.
 IDLE_SECONDS_WHILE_DRAINING = 1.0
 
+# Seconds in which the rest of a request has to come after its answer, such as that a model does not
+# exist: a request that is read has as long (Limits.body_seconds).
+UNREAD_SECONDS = 60.0
+
 
 class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees no uvicorn
     """uvicorn's protocol, with limits.
@@ -98,6 +102,10 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees n
     def _is_unread(self) -> bool:
         """Return whether the connection has its last answer before its last request's end."""
         return self._reading and (self.cycle is None or self.cycle.response_complete)
+
+    def _close_if_unread(self, cycle: Any) -> None:
+        if self.cycle is cycle and self._is_unread():
+            self.transport.close()
 
     def _close_if_idle(self) -> None:
         if self.cycle is None or self.cycle.response_complete:
@@ -210,6 +218,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees n
     def on_response_complete(self) -> None:
         """Wait for the next request, or until the client has read this answer."""
         super().on_response_complete()
+        if self._is_unread():
+            self.loop.call_later(UNREAD_SECONDS, self._close_if_unread, self.cycle)
         if self.transport.is_closing() and self.transport.get_write_buffer_size():
             self._wait_idle()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 from zlib import compress
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from serve.servers import Running, double, serving
+from tenonnx_serve import connections
 from tenonnx_serve.bodies import MAX_INFLATED_BYTES, decompressed
 from tenonnx_serve.errors import BadRequest, TooLarge
 from tenonnx_serve.settings import Limits, Settings
@@ -124,3 +126,27 @@ def test_a_body_is_inflated_in_pieces(encoding: bytes, packed: Callable[[bytes],
             decompressed(packed(data)[:-5], encoding, len(data))
     with pytest.raises(TooLarge):
         decompressed(packed(data), encoding, len(data) - 1)
+
+
+def test_an_answered_request_whose_rest_dribbles_is_given_up(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = b"POST /v2/models/none/infer HTTP/1.1\r\nHost: localhost\r\n"
+    head += b"Content-Length: 9\r\n\r\n"
+    monkeypatch.setattr(connections, "UNREAD_SECONDS", 0.1)
+    with socket.create_connection(("127.0.0.1", running.port)) as client:
+        client.settimeout(20)
+        head = (
+            b"POST /v2/models/none/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
+        )
+        client.sendall(head)
+        assert b" 404 " in client.recv(1 << 16)
+        client.sendall(b" ")
+        assert client.recv(1) == b""
+    monkeypatch.undo()
+    with socket.create_connection(("127.0.0.1", running.port)) as client:
+        client.settimeout(20)
+        for _ in range(2):  # whose rest comes in time
+            client.sendall(head)
+            assert b" 404 " in client.recv(1 << 16)
+            client.sendall(b" " * 9)
