@@ -193,6 +193,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         modules.append(module)
         from tenonnx import distributions
 
+        distributions._folders.cache_clear()
         distributions._announced.cache_clear()  # a process finds what was there before it
 
     yield put

@@ -12,6 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tenonnx.by_name import cacheable as cacheable
     from tenonnx.custom_ops import operator as operator
     from tenonnx.errors import (
         DeviceReset as DeviceReset,
@@ -157,6 +158,7 @@ if TYPE_CHECKING:
 # A module is imported when one of its names is first used, so that ``import tenonnx`` and
 # plug-ins that only need a decorator stay cheap.
 _HOMES = {
+    "by_name": "cacheable",
     "custom_ops": "operator",
     "errors": """
         DeviceReset EngineError EPFail Fail InvalidArgument InvalidGraph InvalidProtobuf

@@ -31,6 +31,8 @@ from collections.abc import Mapping, Sequence, Set
 from types import CodeType
 from typing import Any, NamedTuple, TypeAlias
 
+from tenonnx.by_name import cacheable
+
 Shape: TypeAlias = "tuple[int | None, ...]"
 """Sizes; ``None`` for one that is not known."""
 
@@ -41,10 +43,9 @@ def broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
     return len(shape) <= len(to) and all(own in (1, size) for own, size in sides)
 
 
-OF_PYTHON = {each.__name__: each for each in (all, len, sorted, tuple, zip)}
-# The names that expressions may call.
+# The names that expressions may call; no other of Python's: an operand may be called input.
 EXPRESSION_NAMES = {
-    "__builtins__": OF_PYTHON,  # no others: an operand may be called input
+    "__builtins__": {each.__name__: each for each in (all, len, sorted, tuple, zip)},
     "broadcasts": broadcasts,
     "ceil": math.ceil,
     "prod": math.prod,
@@ -205,6 +206,8 @@ def _axes_of(operand: Operand, shared: frozenset[str]) -> Axes | None:
 
 
 def _expression(text: str) -> Expression:
+    if re.search(r"\.\s*[^\W\d]|[\\#]", text):  # attributes reach more than may be called
+        raise SyntaxError(f"a declaration has no attributes: {text}")
     code = f"({text.replace('|', ',')},)" if "|" in text else text.removeprefix("*")
     return Expression(text, compile(code, f"<shape {text}>", "eval"), text.isidentifier())
 
@@ -213,6 +216,7 @@ Decisive: TypeAlias = "Sequence[tuple[float, Sequence[int]]]"
 """For each operand, a number of axes and those that decide of shapes with as many at least."""
 
 
+@cacheable
 class Requirement(NamedTuple):
     """A declaration for one node.
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from tenonnx import errors
+from tenonnx.by_name import mark_functions
 from tenonnx.errors import InvalidArgument
 
 Array: TypeAlias = Any
@@ -252,6 +253,7 @@ class OperatorTable:
         return OperatorTable(self.domain).update(self)
 
     def _add(self, kernel: Kernel) -> None:
+        mark_functions(kernel.call, self)
         key = (kernel.domain, kernel.op_type)
         versions = self._kernels.get(key, {})
         if kernel.since in versions:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from tenonnx.by_name import cacheable
 from tenonnx.digest import digest
 from tenonnx.provider import Provider, Segment
 from tenonnx.step import Step
@@ -41,6 +42,9 @@ class Executable:
 
     def __init__(self, weight: Weight, outputs: int) -> None:
         self.weight, self.outputs = weight, outputs
+
+    def __init_subclass__(cls) -> None:
+        cacheable(cls)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.weight, self.outputs)
@@ -78,6 +82,7 @@ class Executable:
         return tuple(self.run(self.loaded, inputs, _outs or (None,) * self.outputs))
 
 
+@cacheable
 @dataclass
 class SegmentOptions:
     """Options of users: ``providers=[("npu", {"min_nodes": 4})]``; a subclass may have more.
@@ -87,6 +92,9 @@ class SegmentOptions:
     """
 
     min_nodes: int = 1
+
+    def __init_subclass__(cls) -> None:
+        cacheable(cls)
 
 
 class SegmentProvider(Provider):

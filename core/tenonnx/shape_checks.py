@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tenonnx.by_name import cacheable
 from tenonnx.errors import MalformedGraph
 from tenonnx.operand_shapes import Requirement, Shape, parsed
 
@@ -129,6 +130,7 @@ def checked(
 MAX_REMEMBERED_SHAPES = 64
 
 
+@cacheable
 class Checked:
     """A step's call whose operands' shapes are compared with declarations when they are new.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.operators import Host
 from tenonnx.planning.values import GraphInfo, NodeInfo, ValueInfo, node_info, value_info
 
@@ -66,6 +67,7 @@ class HostDevice:
 HOST = HostDevice()
 
 
+@cacheable
 class Step:
     """One call on the run path: ``outputs = call(*inputs)``.
 
@@ -74,7 +76,7 @@ class Step:
     Attributes:
         call: Takes the inputs in order; returns the output, or a tuple when ``multiple``.
             A function of a module, a ``functools.partial`` of one, or an instance of a class of
-            one: a plan with a function inside another is not cached for later processes.
+            one, with ``tenonnx.cacheable``: other plans are not cached for later processes.
         inputs: Values the call takes; ``None`` is passed for an absent optional one.
         outputs: Values the call produces; unused ones are dropped.
         nodes: The nodes of the step; errors and profiles name them. Those of its parts if none are

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from tenonnx import interruption
+from tenonnx.by_name import cacheable
 from tenonnx.errors import (
     InvalidArgument,
     InvalidGraph,
@@ -177,6 +178,7 @@ class TransformContext:
         return tuple(by_value.get(output) for output in outputs)
 
 
+@cacheable
 @dataclass(frozen=True)
 class TransformReport:
     """The report of one transform.

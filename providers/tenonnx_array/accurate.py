@@ -10,7 +10,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.operators import PASSES_ON, Array, Namespace
+from tenonnx_array.legacy import elementwise
 
 SINGLE = np.dtype(np.float32)
 
@@ -22,11 +24,12 @@ def in_double(name: str) -> Callable[..., Array]:
     return call
 
 
+@cacheable
 def _in_double(name: str, xp: Namespace, *xs: Array) -> Array:
     if xp is not np or any(x.dtype != SINGLE for x in xs):
-        return getattr(xp, name)(*xs)
+        return elementwise(xp, name)(*xs)
     y = np.empty(np.broadcast_shapes(*(x.shape for x in xs)), SINGLE)
-    return getattr(np, name)(*xs, y, dtype=np.float64, casting="same_kind")
+    return elementwise(np, name)(*xs, y, dtype=np.float64, casting="same_kind")
 
 
 exp = in_double("exp")

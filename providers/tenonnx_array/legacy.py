@@ -6,15 +6,30 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from tenonnx.by_name import cacheable
 from tenonnx.operators import PASSES_ON, Array, Namespace
 
 Function = Callable[..., Array]
 
 
+def elementwise(xp: Namespace, name: str) -> Callable[..., Array]:
+    """Return a namespace's function of a name that is a ufunc of numpy's.
+
+    Raises:
+        ValueError: It is none. Others read files; the author of a cached plan decides the name.
+    """
+    if not isinstance(getattr(np, name, None), np.ufunc):
+        raise ValueError(f"{name} is no elementwise function")
+    found: Callable[..., Array] = getattr(xp, name)
+    return found
+
+
 def resolve(xp: Namespace, function: Function | str, *inputs: Array, **attributes: Any) -> Array:
     """Call what a table row names: a namespace function's name, or a kernel."""
     if isinstance(function, str):
-        return getattr(xp, function)(*inputs, **attributes)
+        return elementwise(xp, function)(*inputs, **attributes)
     return function(xp, *inputs, **attributes)
 
 
@@ -29,6 +44,7 @@ def consuming(function: Function | str) -> Function:
     return kernel
 
 
+@cacheable
 def _consuming(
     function: Function | str,
     xp: Namespace,
@@ -49,6 +65,7 @@ def limited_broadcast(function: Function | str) -> Function:
     return functools.partial(_limited_broadcast, function)
 
 
+@cacheable
 def _limited_broadcast(
     function: Function | str,
     xp: Namespace,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from tenonnx.by_name import cacheable
 from tenonnx.graph import array_of, attribute
 from tenonnx.planning.anchors import Part, Walk, other
 from tenonnx.planning.fusion import Scope, beside
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 LAST: Final = (-1, 3)
 
 
+@cacheable
 @dataclass(frozen=True)
 class Halves:
     """The halves of the last axis that are exchanged.

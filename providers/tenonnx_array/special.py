@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.interruption import pieces
 from tenonnx_array.dtypes import FLOATS
 from tenonnx_array.precision import widened
@@ -64,6 +65,7 @@ def erf(xp: Namespace, x: Array) -> Array:
     return _erf_in_pieces(x) if xp is np else _erf32(xp, x)
 
 
+@cacheable
 def erf_any(xp: Namespace, x: Array) -> Array:
     """Return the error function of numbers of any kind; integers truncate, as Erf-9 has them."""
     if x.dtype in FLOATS:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tenonnx import interruption
+from tenonnx.by_name import cacheable
 from tenonnx.operators import Array, Namespace
 from tenonnx_array.allocation import check_allocation
 from tenonnx_array.ml.staged import StagedTable
@@ -17,6 +18,7 @@ table = StagedTable()
 op = table.op
 
 
+@cacheable
 class Trie(NamedTuple):
     """The pool's n-grams. A state is a prefix; state 0 is the empty one.
 
@@ -81,6 +83,7 @@ def tfidf_vectorizer(
     return Vectorizer(trie, places, max_gram_length, max_skip_count, mode == "IDF", scale)
 
 
+@cacheable
 class Vectorizer:
     """Counts n-grams.
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.operators import Array, Namespace
 from tenonnx_array.allocation import check_allocation
 
@@ -212,6 +213,7 @@ def place(
     return Windows(size, kernel, strides, dilations, begins, ends, output)
 
 
+@cacheable
 def place_transposed(
     size: tuple[int, ...],
     kernel: tuple[int, ...],

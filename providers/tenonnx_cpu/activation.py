@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from tenonnx.by_name import cacheable
 from tenonnx.planning.anchors import Part, Walk, clip_bounds
 from tenonnx.traits import ACTIVATIONS, parameters_of
 from tenonnx_cpu.elementwise.kernels import opcodes
@@ -31,6 +32,7 @@ OPCODE_OF_NAME: Final = {
 SWISH: Final = (1 / 6, 0.5)
 
 
+@cacheable
 class Activation(NamedTuple):
     """The operation of kernels on every number of a result.
 

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tenonnx.by_name import cacheable
 from tenonnx.planning.fusion import Fused as Fused
 from tenonnx.planning.fusion import Fusions
 from tenonnx.planning.fusion import Scope as AnyScope
@@ -109,6 +110,7 @@ class Scope(AnyScope):
         return Fallback(tuple(map(self.plain, nodes)), given, value_info(output))
 
 
+@cacheable
 class Fallback:
     """Runs steps on array kernels, one after the other.
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tenonnx.by_name import cacheable
 from tenonnx.interface.enums import GraphOptimizationLevel
 from tenonnx.provider import HOST, Device, KernelState, Segment, Step
 from tenonnx_array.provider import ArrayProvider
@@ -49,6 +50,7 @@ DECLINED_PLAIN = {
 LARGEST_SHAPE = 256
 
 
+@cacheable
 @dataclass(frozen=True)
 class CpuOptions:
     """The provider's settings from a session.

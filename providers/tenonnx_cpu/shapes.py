@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tenonnx.by_name import cacheable
 from tenonnx.planning.lower import is_constant
 from tenonnx.planning.values import value_info, value_infos
 from tenonnx.provider import HOST, Step
@@ -76,6 +77,7 @@ def _step(
     )
 
 
+@cacheable
 def _fixed(compute: Compound, *inputs: Any) -> Launch:
     """Compute with shapes; the results never change."""
     results = tuple(map(fix, compute(*inputs)))

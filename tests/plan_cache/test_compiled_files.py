@@ -186,7 +186,7 @@ def another_plugin(patch: pytest.MonkeyPatch) -> dict[str, Any]:
     from tenonnx.distributions import EntryPoint
     from tenonnx.plan_cache import admitted, key
 
-    patch.setattr(key, "refuse_registered", lambda _: None)
+    patch.setattr(key, "refuse_registered", lambda: None)
     found = [*admitted.plugins(), EntryPoint("more", "json", "more", "1.0")]
     patch.setattr(admitted, "plugins", lambda **_: found)
     return {}

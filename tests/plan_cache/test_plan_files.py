@@ -8,10 +8,20 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from plan_models import answers, assert_same, is_kept, opened, saved
 
-from tenonnx.plan_cache import NotCacheable, by_reference, files
+import tenonnx_array.accurate
+import tenonnx_array.ml.maps
+from tenonnx import by_name
+from tenonnx.errors import InvalidGraph
+from tenonnx.operand_shapes import Requirement
+from tenonnx.plan_cache import NotCacheable, admitted, files
+from tenonnx.planning import codegen, codegen_control
+from tenonnx.planning.program import Block, Control, GraphInfo, Program
+from tenonnx.planning.values import NodeInfo
+from tenonnx.provider import Step
 
 
 @pytest.mark.parametrize("place", [0, 8, 70, 200, -1])
@@ -48,17 +58,8 @@ class Evil:
 
 
 def test_files_name_no_other_code(tmp_path: Path) -> None:
-    path = saved(tmp_path / "model.onnx")
-    opened(path)
-    (kept,) = files.files()
-    found = files.read(kept)
-    checks = bytes(found.checks)
-    content = bytes(found.parts)
-    evil = pickle.dumps(Evil(tmp_path / "evil"))
-    for parts in ((checks, plain_part(content) + evil), (evil, content)):
-        kept.write_bytes(b"".join(files.pieces(*parts, [])))
-        assert not is_kept(opened(path))
-        assert not (tmp_path / "evil").exists()
+    assert_refused(saved(tmp_path / "model.onnx"), pickle.dumps(Evil(tmp_path / "evil")))
+    assert not (tmp_path / "evil").exists()
 
 
 class Called:
@@ -74,19 +75,16 @@ class Called:
         """Be a function for pickle, which does not call it."""
 
 
-NUMPY = Called(by_reference.namespace, "numpy")
+NUMPY = Called(admitted.numpy)
 RUNNERS = {
-    "of_numpy": Called(by_reference.of_numpy, "testing.runstring"),
+    "of_numpy": Called(admitted.of_numpy, "testing.runstring"),
     "attrgetter": Called(Called(operator.attrgetter, "testing.runstring"), NUMPY),
 }
-"""Ways to numpy's function that runs code, by functions that files name."""
+"""Ways to numpy's function that runs code, by functions that files name or named."""
 
 
-@pytest.mark.parametrize("way", RUNNERS)
-def test_files_run_no_code_by_numpy(way: str, tmp_path: Path) -> None:
-    place = tmp_path / "written"
-    evil = pickle.dumps(Called(RUNNERS[way], f"open({str(place)!r}, 'w')", {}))
-    path = saved(tmp_path / "model.onnx")
+def assert_refused(path: Path, evil: bytes) -> None:
+    """Make sure that a plan with another pickle, and a digest that fits, is not used."""
     opened(path)
     (kept,) = files.files()
     found = files.read(kept)
@@ -94,19 +92,98 @@ def test_files_run_no_code_by_numpy(way: str, tmp_path: Path) -> None:
     for parts in ((checks, plain_part(content) + evil), (evil, content)):
         kept.write_bytes(b"".join(files.pieces(*parts, [])))
         assert not is_kept(opened(path))
-        assert not place.exists()
+
+
+@pytest.mark.parametrize("way", RUNNERS)
+def test_files_run_no_code_by_numpy(way: str, tmp_path: Path) -> None:
+    place = tmp_path / "written"
+    evil = Called(RUNNERS[way], f"open({str(place)!r}, 'w')", {})
+    assert_refused(saved(tmp_path / "model.onnx"), pickle.dumps(evil))
+    assert not place.exists()
+
+
+def calling(module: str, name: str, *given: Any) -> bytes:
+    """Return a pickle that calls what a module names."""
+    return b"\x80\x05" + f"c{module}\n{name}\n".encode() + pickle.dumps(given)[2:-1] + b"R."
+
+
+NO_CALLS = {
+    "writes": ("tenonnx.weights.trusted", "write_trusted", b"evil"),
+    "compiles": ("tenonnx.compiling", "compile_model", "evil"),
+    "deletes": ("tenonnx.weights.folder", "forget_unused"),
+    "reads": ("tenonnx.load", "load"),
+    "opens": ("tenonnx", "InferenceSession"),
+    "runs": ("tenonnx.cli", "main"),
+    "imports": ("tenonnx.session", "functools"),
+    "executes": ("tenonnx.planning.codegen", "Generator"),
+    "another's": ("tenonnx_cpu.provider", "os"),
+    "a method": ("tenonnx.step", "Step.called"),
+    "a builtin": ("builtins", "eval"),
+    "a getter": ("builtins", "getattr"),
+    "a getter of the operator module": ("operator", "attrgetter"),
+    "no plug-in's": ("json", "loads"),
+    "a module's run": ("tenonnx.__main__", "main"),
+}
+
+
+@pytest.mark.parametrize("case", NO_CALLS)
+def test_files_call_nothing_that_is_not_marked(case: str, tmp_path: Path) -> None:
+    module, name, *given = NO_CALLS[case]
+    with pytest.raises(NotCacheable):
+        admitted.global_of(str(module), str(name))
+    evil = calling(str(module), str(name), str(tmp_path / "evil"), *given)
+    assert_refused(saved(tmp_path / "model.onnx"), evil)
+    assert not (tmp_path / "evil").exists()
+
+
+def test_a_mark_is_not_inherited() -> None:
+    class Own(Step):
+        """No class that plans may name."""
+
+    assert by_name.is_cacheable(Step)
+    assert not by_name.is_cacheable(Own)
 
 
 @pytest.mark.parametrize(
     "name",
     [
         *("testing.runstring", "f2py.run_main", "ctypeslib.load_library", "lib.format.open_memmap"),
-        *("load", "savez", "test", "linalg.test", "linalg", "strings.np", "no_such", "a.b.c", "."),
+        *("load", "fromfile", "savez", "test", "linalg", "no_such", "a.b.c", ".", "memmap"),
     ],
 )
-def test_names_of_numpy_that_are_no_functions_of_steps(name: str) -> None:
+def test_names_of_numpy_that_are_no_functions_of_steps(name: str, tmp_path: Path) -> None:
     with pytest.raises(NotCacheable):
-        by_reference.of_numpy(name)
+        admitted.of_numpy(name)
+    with pytest.raises(ValueError, match="is no elementwise function"):
+        tenonnx_array.accurate._in_double(name, np, np.array(str(tmp_path)))
+
+
+HOSTILE = "().__class__", "x.shape", "f'{x.y}'", "x.\\\nshape", "x.#\nshape", "1 .real"
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_declarations_are_no_code(text: str) -> None:
+    with pytest.raises(SyntaxError, match="no attributes"):
+        Requirement(f"x: n; {text}", ("x",), ("x",), {}).decide([(1,)])
+
+
+class Label:
+    """A label whose display is code."""
+
+    def __repr__(self) -> str:
+        return "__import__('os').abort()"
+
+
+def test_text_in_a_plan_is_no_code() -> None:
+    with pytest.raises(TypeError, match="labels are integers or strings"):
+        tenonnx_array.ml.maps.ZipMap([Label()])
+    name = "x=__import__('os').abort(), y"
+    step = Step(len, (), (), bodies=(name,))
+    body = Block.of(GraphInfo("", (), ()), ())
+    node = NodeInfo(0, "", "Own", "own", None, (), (), {})
+    generator = codegen.Generator(Program.of_steps([], [], []))
+    with pytest.raises(InvalidGraph, match="no attribute is called"):
+        codegen_control.bodies(generator, Control(node, (), {}, {name: body}, step), step)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows has other rights")

@@ -50,12 +50,8 @@ CHANGES: dict[str, Callable[[Path, pytest.MonkeyPatch], dict[str, Any]]] = {
     "Python": lambda _, patch: patch.setattr(sys, "version", "another") or {},
     "Python's -O": lambda _, patch: patch.setattr("tenonnx.plan_cache.key.OPTIMIZED", 2) or {},
     "numpy": lambda _, patch: patch.setattr(np, "__version__", "0.0") or {},
-    "tenonnx": lambda _, patch: patch.setattr("tenonnx.distributions.release", lambda: "0.0") or {},
-    "plug-ins": lambda _, patch: another_plugin(patch),
-    "a version of something else": lambda _, patch: (
-        patch.setattr("tenonnx.plan_cache.key.installations", lambda _: ("onnx-0.0.dist-info",))
-        or {}
-    ),
+    "plug-ins": lambda path, patch: installed(path.parent, patch, "more-1.0"),
+    "a version of something else": lambda path, patch: installed(path.parent, patch, "onnx-0.0"),
     "code": lambda _, patch: another_code(patch),
     "the processor": lambda _, patch: another_machine(patch),
     "kernels": lambda _, patch: other_kernels(patch),
@@ -76,13 +72,13 @@ def sizes(name: str, size: int) -> dict[str, Any]:
     return {"sess_options": made}
 
 
-def another_plugin(patch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Have one more plug-in installed."""
-    from tenonnx.distributions import EntryPoint
-    from tenonnx.plan_cache import admitted
-
-    found = [*admitted.plugins(), EntryPoint("more", "json", "more", "1.0")]
-    patch.setattr(admitted, "plugins", lambda **_: found)
+def installed(folder: Path, patch: pytest.MonkeyPatch, name: str) -> dict[str, Any]:
+    """Have one more distribution installed."""
+    info = folder / f"{name}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: {}\nVersion: {}\n".format(*name.split("-")))
+    (info / "entry_points.txt").write_text("[tenonnx]\nmore = json\n")
+    patch.syspath_prepend(folder)
     return {}
 
 
@@ -90,8 +86,8 @@ def another_code(patch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Have a plug-in's file changed before the process began."""
     from tenonnx.plan_cache import key
 
-    plain = key._state_of_code
-    patch.setattr(key, "_state_of_code", lambda *which: (*plain(*which), "changed"))
+    plain = key.code_of
+    patch.setattr(key, "code_of", lambda *which: (*plain(*which), "changed"))
     return {}
 
 

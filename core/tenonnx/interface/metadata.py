@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from tenonnx.by_name import cacheable
+
 # onnxruntime's value for a model without a version.
 UNVERSIONED = 2**63 - 1
 
 
+@cacheable
 @dataclass(frozen=True)
 class ModelMetadata:
     """A model's description of itself, as onnxruntime reports it.

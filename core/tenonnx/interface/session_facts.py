@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tenonnx.by_name import cacheable
 from tenonnx.errors import NotSupported, TenonnxError
 from tenonnx.interface.signature import NodeArg, Signature, describe
 from tenonnx.options import SessionOptions
@@ -36,6 +37,7 @@ BUILD_STAGES = ("read", "transform", "place", "compile")
 LOADED_STAGES = ("open",)
 
 
+@cacheable
 class SessionParts(NamedTuple):
     """The parts of a session, compiled or loaded; providers first: they have kernels.
 

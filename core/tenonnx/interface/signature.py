@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tenonnx import errors
+from tenonnx.by_name import cacheable
 from tenonnx.errors import InvalidArgument, did_you_mean
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 STRING: Final = np.dtype(object)
 
 
+@cacheable
 @dataclass(frozen=True)
 class NodeArg:
     """A model input or output, as onnxruntime describes it.
@@ -52,6 +54,7 @@ def _shape(value: ir.Value) -> list[int | str | None]:
     return [d if isinstance(d, int) else d.value for d in value.shape.dims]
 
 
+@cacheable
 class InputCheck:
     """Checks and converts what a caller passes for one input; built once per session.
 
@@ -247,6 +250,7 @@ def _worded(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return words
 
 
+@cacheable
 class Signature:
     """The inputs and outputs of a graph.
 

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -22,11 +22,11 @@ from tenonnx.weights.mapping import State, state_from
 if TYPE_CHECKING:
     from tenonnx.options import SessionOptions
 
-PLAN_VERSION = "plan 9"
+PLAN_VERSION = "plan 10"
 
 INFO = (".dist-info", ".egg-info")
 
-PATH, STATE = 5, 6
+PATH, STATE = 4, 5
 """The indices of the facts that are the model's path, and its file's state."""
 
 # The time of this process's first import of code; clocks of file systems are a little behind.
@@ -78,13 +78,11 @@ def facts(
         NotCacheable: It depends on something that other processes do not have.
     """
     refuse(options)
-    entries = admitted.plugins()
-    refuse_registered(entries)
+    refuse_registered()
     return (
-        PLAN_VERSION, distributions.release(), sys.version, OPTIMIZED, np.__version__,
-        os.path.abspath(path), state_of(path),
+        PLAN_VERSION, sys.version, OPTIMIZED, np.__version__, os.path.abspath(path), state_of(path),
         tuple(options_of(options)), plain(requests), plain(provider_options), tuple(disabled),
-        tuple(variables()), sources(entries),
+        tuple(variables()), installations(tuple(sys.path)),
     )  # fmt: skip
 
 
@@ -105,12 +103,13 @@ def refuse(options: SessionOptions) -> None:
         raise NotCacheable("external data may lie in one of several folders")
 
 
-def refuse_registered(entries: Sequence[EntryPoint]) -> None:
+def refuse_registered() -> None:
     """Raise NotCacheable if this process has plug-ins or operators that others do not have."""
     manager = sys.modules.get("tenonnx.plugins.manager")
     plugins = getattr(manager, "_default", None)
-    known = {f"{e.distribution} {e.version}" for e in entries}
     if plugins is not None:
+        entries = admitted.plugins()
+        known = {f"{e.distribution} {e.version}" for e in entries}
         for record in plugins.records:
             if record.distribution not in known and record.error is None:
                 raise NotCacheable(f"the plug-in {record.name} was registered by the program")
@@ -170,17 +169,21 @@ def variables() -> Iterator[tuple[str, str]]:
             yield name, value
 
 
-def sources(entries: Sequence[EntryPoint]) -> tuple[Any, ...]:
-    """Return plug-ins that are installed, and what tells their code's state from others.
+Code: TypeAlias = "tuple[str | None, tuple[tuple[str, tuple[int, ...]], ...]]"
+"""The state of a package's code: the list of a distribution's files that it is in, if it is in one,
+and the states of that, or of its modules."""
 
-    Of what they import of others, such as onnx, it is the versions.
+
+def sources() -> dict[str, Code]:
+    """Return the state of the code of each package that a plan may name.
+
+    Of what they import of others, such as onnx, it is the versions: ``installations``.
 
     Raises:
         NotCacheable: It has changed since this process began, which may have imported either.
     """
-    lists: dict[str, tuple[int, ...]] = {}
-    states = tuple((root, _state_of_code(root, whose, lists)) for root, whose in packages(entries))
-    return tuple(map(tuple, entries)), states, installations(tuple(sys.path))
+    named = packages(admitted.plugins())
+    return {root: code_of(root, distributions.record(whose)) for root, whose in named}
 
 
 def packages(entries: Sequence[EntryPoint]) -> list[tuple[str, str]]:
@@ -201,35 +204,29 @@ def state_of_code(package: str) -> tuple[Any, ...]:
     if not found:
         raise NotCacheable(f"{package} is of no plug-in that is installed")
     ((root, whose),) = found
-    return whose, distributions.version(whose), _state_of_code(root, whose, {})
+    return whose, distributions.version(whose), code_of(root, distributions.record(whose))
 
 
-def _state_of_code(
-    package: str, distribution: str, lists: dict[str, tuple[int, ...]]
-) -> tuple[Any, ...] | None:
-    """Return the state of a package's files: of the list of them, if they are installed.
+def code_of(package: str, record: str | None) -> Code:
+    """Return the state of a package's code.
 
     Args:
         package: Its name.
-        distribution: Its distribution.
-        lists: The states of the lists that were looked at, by their paths.
+        record: The list of its distribution's files.
+
+    Raises:
+        NotCacheable: It has changed since this process began.
     """
-    folder = folder_of(package)
-    if folder is None:
-        return None
-    record = distributions.record(distribution)
-    found: dict[str, tuple[int, ...]] = {}
-    if record is not None and is_beside(record, folder):
-        if record not in lists:
-            lists[record] = state_of(record)
-        found["RECORD"] = lists[record]
-    elif os.path.isdir(folder):
-        found.update(_first_seen(folder))
-    else:
-        found[folder] = state_of(folder)
-    if max((state[-1] for state in found.values()), default=0) > BEGAN:
+    folder, found = folder_of(package), tuple[tuple[str, tuple[int, ...]], ...]()
+    record = record if record is not None and folder and is_beside(record, folder) else None
+    if record is not None:
+        found = ((record, state_of(record)),)
+    elif folder is not None:
+        is_package = os.path.isdir(folder)
+        found = _first_seen(folder) if is_package else ((folder, state_of(folder)),)
+    if max((state[-1] for _, state in found), default=0) > BEGAN:
         raise NotCacheable(f"{package} has changed since this process began")
-    return tuple(sorted(found.items()))
+    return record, found
 
 
 @functools.cache
@@ -247,13 +244,21 @@ def is_beside(record: str, folder: str) -> bool:
 
 
 @functools.cache
-def installations(path: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of the folders of all distributions' metadata, which have versions."""
-    names: set[str] = set()
+def installations(path: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
+    """Return the names of metadata's folders, which have versions, and when they were made.
+
+    They are made anew with each installation, which alone changes what they announce.
+    """
+    found: set[tuple[str, int]] = set()
     for folder in path:
         with contextlib.suppress(OSError):
-            names.update(n for n in os.listdir(folder or ".") if n.endswith(INFO))
-    return tuple(sorted(names))
+            try:
+                with os.scandir(folder or ".") as entries:
+                    infos = [each for each in entries if each.name.endswith(INFO)]
+                found.update((each.name, each.stat().st_mtime_ns) for each in infos)
+            except NotADirectoryError:  # an archive
+                found.add((folder, os.stat(folder).st_mtime_ns))
+    return tuple(sorted(found))
 
 
 @functools.cache

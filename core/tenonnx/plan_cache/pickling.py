@@ -1,4 +1,4 @@
-"""Plans as bytes: pickles that hold no code, and name none but that of plug-ins."""
+"""Plans as bytes: pickles that hold no code, and name none but what is admitted."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import functools
 import io
 import pickle
 from collections.abc import Sequence
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from tenonnx.later import Later
-from tenonnx.plan_cache import NotCacheable, by_reference
-from tenonnx.plan_cache.admitted import ALLOWED_NAMES, global_of, require
+from tenonnx.plan_cache import NotCacheable, admitted
 from tenonnx.plan_cache.unpickling import (
     device_of,
     host,
@@ -102,9 +100,7 @@ class Pickler(pickle.Pickler):
         if thing is self._options:
             return session_options, ()
         if isinstance(thing, type):
-            if global_of(thing.__module__, thing.__qualname__) is not thing:
-                raise NotCacheable(f"{thing!r} is not what its module calls so")
-            return NotImplemented
+            return admitted.reduced(thing)
         if kind.__module__.startswith("onnx_ir"):
             raise NotCacheable(f"something refers to an onnx_ir.{kind.__name__}")
         return NotImplemented
@@ -162,35 +158,6 @@ class _Weights:
         self.weights = weights
 
 
-def _builtin(function: Any) -> Any:
-    if function.__name__ in ALLOWED_NAMES.get(function.__module__ or "", ()):
-        return NotImplemented
-    again = getattr(function.__self__, "__kept__", None)
-    if again is not None:
-        return again()
-    if isinstance(function.__self__, ModuleType):
-        if (function.__module__ or "").startswith("numpy"):
-            return by_reference.reduced_numpy(function)
-        global_of(function.__module__, function.__qualname__)
-        return NotImplemented
-    raise NotCacheable(f"{function!r} belongs to this process")
-
-
-def _function(function: Any) -> Any:
-    if function.__name__ in ALLOWED_NAMES.get(function.__module__, ()):
-        return NotImplemented
-    if function.__module__.startswith("numpy"):
-        return by_reference.reduced_numpy(function)
-    require(function.__module__)
-    return by_reference.reduced_function(function)
-
-
-def _module(module: ModuleType) -> Any:
-    if module is not np:
-        require(module.__name__)
-    return by_reference.namespace, (module.__name__,)
-
-
 def _host(_: HostDevice) -> Any:
     return host, ()
 
@@ -202,15 +169,8 @@ def _dtype(dtype: np.dtype[Any]) -> Any:
 
 REDUCERS: dict[type, Any] = {
     **{type(np.dtype(kind)): _dtype for kind in "?bBhHiIlLqQefdFDgGO"},
-    np.ufunc: by_reference.reduced_numpy,
-    type(np.stack): by_reference.reduced_numpy,
-    BuiltinFunctionType: _builtin,
-    FunctionType: _function,
+    **admitted.REDUCERS,
     HostDevice: _host,
-    MethodType: by_reference.reduced_method,
-    ModuleType: _module,
-    by_reference.LRU: by_reference.reduced_cache,
-    object: by_reference.reduced_sentinel,
 }
 
 

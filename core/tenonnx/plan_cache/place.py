@@ -167,6 +167,9 @@ class CachePlace:
         from tenonnx.plan_cache import unpickling  # for those who find a plan
 
         checks, registry = unpickling.plain(file.checks), default_registry()
+        for package, state in checks["code"].items():
+            if key.code_of(package, state[0]) != state:
+                raise NotCacheable(f"the code of {package} is another one")
         for module, name, facts in checks["providers"]:
             if repr(global_of(module, name).depends_on()) != facts:
                 raise NotCacheable(f"{name} would compile otherwise now")

@@ -38,8 +38,8 @@ def facts(options: SessionOptions, disabled: Sequence[str]) -> dict[str, str]:
     """
     key.refuse(options)
     entries = admitted.plugins()
-    key.refuse_registered(entries)
-    key.sources(entries)  # refuses code that changed since it was imported
+    key.refuse_registered()
+    key.sources()  # refuses code that changed since it was imported
     plugs = {f"the plug-in {e.name}": f"{e.distribution} {e.version}" for e in entries}
     return {
         "tenonnx": distributions.release(),

@@ -1,8 +1,8 @@
 """Opening a session from the plan in a compiled file, for those who say that the file is theirs.
 
-Parts of a plan are objects of this package: calls, and what they were closed over. Whoever writes
-them decides what kernels read and write, so no check makes a stranger's harmless. Without a word
-of the caller's a compiled file is a model, which is read and compiled as any other.
+Parts of a plan are objects of marked classes, and none of these opens files or runs text as code.
+But whoever writes them decides what kernels read and write: no check makes a stranger's harmless.
+Without a word of the caller's a compiled file is a model, read and compiled as any other.
 """
 
 from __future__ import annotations

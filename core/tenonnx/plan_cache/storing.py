@@ -36,11 +36,12 @@ def stored(
     for path, state in states.items():
         if key.state_of(path) != state:
             raise NotCacheable(f"{path} has changed meanwhile")
-    if states.get(facts[PATH], facts[STATE]) != facts[STATE]:
+    if states.get(facts[PATH]) != facts[STATE]:
         raise NotCacheable("the model has changed meanwhile")
     named = [(type(each), each.depends_on()) for each in session._providers]
     checks = {
         "files": states,
+        "code": key.sources(),
         "providers": [(c.__module__, c.__qualname__, repr(told)) for c, told in named],
     }
     try:

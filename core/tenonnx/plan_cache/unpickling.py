@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
+from tenonnx.errors import Fail
 from tenonnx.later import Later
 from tenonnx.plan_cache import NotCacheable
 from tenonnx.plan_cache.admitted import global_of
@@ -48,17 +50,20 @@ class Surroundings(NamedTuple):
 LOADED_SURROUNDINGS: ContextVar[Surroundings] = ContextVar("tenonnx_opening")
 
 
+@cacheable
 def weight_at(kind: str, name: Any, place: tuple[Any, ...]) -> Weight:
     """Return a weight of the plan that is opened."""
     return LOADED_SURROUNDINGS.get().stores.weight(kind, name, place)
 
 
+@cacheable
 def weights_at(places: list[tuple[str, Any, tuple[Any, ...]]]) -> tuple[Weight, ...]:
     """Return weights of the plan that is opened."""
     stores = LOADED_SURROUNDINGS.get().stores
     return tuple(stores.weight(*place) for place in places)
 
 
+@cacheable
 def pooled(
     start: int, dtype: np.dtype[Any], shape: tuple[int, ...], strides: tuple[int, ...] | None
 ) -> np.ndarray[Any, Any]:
@@ -66,16 +71,19 @@ def pooled(
     return np.ndarray(shape, dtype, LOADED_SURROUNDINGS.get().stores.small, start, strides)
 
 
+@cacheable
 def session_options() -> SessionOptions:
     """Return the options of the session that opens a plan."""
     return LOADED_SURROUNDINGS.get().options
 
 
+@cacheable
 def of_weight(weight: Weight) -> np.ndarray[Any, Any]:
     """Return a weight's array."""
     return weight.array
 
 
+@cacheable
 def inside(
     weight: Weight,
     start: int,
@@ -95,22 +103,36 @@ def inside(
     return np.ndarray(shape, dtype, flat.array, first, strides)
 
 
+@cacheable
 def provider_at(number: int) -> Provider:
     """Return a provider of the plan that is opened."""
     return LOADED_SURROUNDINGS.get().providers[number]
 
 
+@cacheable
 def device_of(provider: type[Provider]) -> Device:
     """Return the device that all providers of a class have."""
     return provider.device
 
 
+@cacheable
 def later_at(number: int) -> Later:
     """Return something of the plan that is opened which is not made yet."""
     surroundings = LOADED_SURROUNDINGS.get()
-    return Later(make=lambda: loaded(*surroundings.later[number], surroundings))
+
+    def make() -> Any:
+        try:
+            return loaded(*surroundings.later[number], surroundings)
+        except Exception as error:  # of whatever class a damaged pickle likes
+            raise Fail(
+                f"the plan that was cached cannot be used: {error}",
+                hint="delete it: tenonnx cache --clear",
+            ) from error
+
+    return Later(make=make)
 
 
+@cacheable
 def host() -> HostDevice:
     """Return the host."""
     return HOST

@@ -16,10 +16,12 @@ from tenonnx.weights.storage import (
     CONTENT,
     PROCESS,
     UINT8,
+    Element,
     Memory,
     NDArray,
     Storage,
     by_content,
+    byte_size,
     element,
     padded,
 )
@@ -192,6 +194,27 @@ def _lasting(weight: Weight) -> str:
     return by_content(_bytes_of(weight.storage)) + key.removeprefix(own)
 
 
+def _require_inside(
+    storage: Storage,
+    offset: int,
+    dtype: Element,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...] | None,
+) -> None:
+    """Make sure that a weight lies in a storage, whatever a plan says.
+
+    Raises:
+        NotCacheable: It does not.
+    """
+    first, size = offset, byte_size(dtype, shape)
+    if strides is not None and size:
+        steps = [(n - 1) * stride for n, stride in zip(shape, strides, strict=True)]
+        first += sum(step for step in steps if step < 0)
+        size = sum(map(abs, steps)) + byte_size(dtype, ())
+    if min(first, size, *shape, 0) < 0 or first + size > storage.size:
+        raise NotCacheable("a weight lies outside of its file")
+
+
 class Opened:
     """The storages of a plan that is opened.
 
@@ -226,11 +249,11 @@ class Opened:
             NotCacheable: A side file is gone.
         """
         offset, number, shape, strides = place
+        storage = self._storage(kind, name)
+        _require_inside(storage, offset, element(number), shape, strides)
         if kind == "small":
-            assert self.pool is not None, "its bytes are there"
-            return self._registry._named(name, self.pool, offset, element(number), shape, strides)
+            return self._registry._named(name, storage, offset, element(number), shape, strides)
         if (found := self._weights.get((name, place))) is None:
-            storage = self._storage(kind, name)
             found = self._registry._weight(storage, offset, element(number), shape, strides)
             self._weights[name, place] = found
         return found
@@ -250,6 +273,9 @@ class Opened:
             self._storage("derived", name)
 
     def _storage(self, kind: str, name: Any) -> Storage:
+        if kind == "small":
+            assert self.pool is not None, "its bytes are there"
+            return self.pool
         if kind == "file":
             return self._files[name]
         if kind == "alone":

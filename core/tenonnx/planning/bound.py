@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.errors import InvalidArgument
 from tenonnx.planning.program import reads
 from tenonnx.provider import HOST, Device, Step
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 NDArray: TypeAlias = np.ndarray[Any, Any]
 
 
+@cacheable
 class Direct(NamedTuple):
     """An output that a step can write into a buffer.
 

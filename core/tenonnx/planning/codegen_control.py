@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tenonnx.errors import NotSupported
+from tenonnx.errors import InvalidGraph, NotSupported
 from tenonnx.planning import control
 from tenonnx.planning.program import Control
 from tenonnx.planning.values import NodeInfo, ValueInfo
@@ -157,7 +157,7 @@ def emit_scan(g: Generator, item: Control) -> None:
     assign(g, carried, [g.fetch(value, home) for value, home in initial])
     axes, reverse = ints(item, "scan_input_axes", count), ints(item, "scan_input_directions", count)
     views = [
-        g.call(control.slices, g.fetch(value, HOST), str(axes[i]), str(reverse[i]))
+        g.call(control.slices, g.fetch(value, HOST), f"{axes[i]:d}", f"{reverse[i]:d}")
         for i, value in enumerate(node.inputs[states:])
     ]
     lists = scan_loop(g, item, carried, views, homes)
@@ -204,7 +204,7 @@ def emit_batched_scan(g: Generator, item: Control) -> None:
         carried = [g.fresh("v") for _ in range(states)]
         assign(g, carried, [f"{name}[{entry}, ...]" for name in inputs[:states]])
         views = [
-            g.call(control.batch_slices, name, entry, lengths, str(reverse[i]))
+            g.call(control.batch_slices, name, entry, lengths, f"{reverse[i]:d}")
             for i, name in enumerate(inputs[states:])
         ]
         lists = scan_loop(g, item, carried, views, homes)
@@ -255,6 +255,8 @@ def bodies(g: Generator, item: Control, step: Step) -> list[str]:
             results = [g.fetch(value, device) for value in body.graph.outputs]
             g.line(f"return ({''.join(result + ', ' for result in results)})")
         g.loops = outside
+        if not name.isidentifier():
+            raise InvalidGraph(f"no attribute is called {name!r}")
         keywords.append(f"{name}={g.call(functools.partial(Body, body.graph), function)}")
     return keywords
 

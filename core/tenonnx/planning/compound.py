@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+from tenonnx.by_name import cacheable
 from tenonnx.interruption import lines
 from tenonnx.planning.bound import Direct, direct_outputs
 from tenonnx.planning.codegen import Generator
@@ -18,6 +19,7 @@ from tenonnx.provider import HOST, Device, Step
 _numbers = itertools.count()
 
 
+@cacheable
 class Compound:
     """Steps as one call, whose errors have the step that failed as their attribute ``step``.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tenonnx import graph as graphs
 from tenonnx import interruption
+from tenonnx.by_name import cacheable
 from tenonnx.errors import EPFail, InvalidGraph, MalformedGraph, UnknownOperator, page
 from tenonnx.planning.units import Unit, Units
 from tenonnx.planning.values import NodeInfo, node_info
@@ -25,6 +26,7 @@ RUNTIME = "runtime"
 MAX_LISTED = 20
 
 
+@cacheable
 class Assignment(NamedTuple):
     """One node's place: who runs it, and what the providers before that one said."""
 
@@ -33,6 +35,7 @@ class Assignment(NamedTuple):
     reasons: Mapping[str, str]
 
 
+@cacheable
 @dataclass(frozen=True)
 class Placement:
     """The provider of each node, and the reasons.

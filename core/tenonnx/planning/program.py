@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.planning.values import GraphInfo, NodeInfo, ValueInfo
 from tenonnx.step import HOST, Device, Step
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from tenonnx.planning.bound import Direct
 
 
+@cacheable
 class Control(NamedTuple):
     """A node with graphs inside, compiled.
 
@@ -38,6 +40,7 @@ class Control(NamedTuple):
         return self.node.outputs if self.step is None else self.step.outputs
 
 
+@cacheable
 class Block(NamedTuple):
     """A graph as steps in order. ``last_use[i]`` are the values that item ``i`` reads last."""
 
@@ -77,6 +80,7 @@ class Block(NamedTuple):
         return value in self.graph.outputs or any(value in last for last in self.last_use)
 
 
+@cacheable
 class Program:
     """The steps of a graph.
 

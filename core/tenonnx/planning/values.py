@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
+
 if TYPE_CHECKING:
     import onnx_ir as ir
 
@@ -25,6 +27,7 @@ Dims: TypeAlias = "tuple[int | str | None, ...]"
 """Sizes; a string names a symbolic one, and ``None`` is an unknown one."""
 
 
+@cacheable
 class ValueInfo:
     """A value of a plan, equal to another of its number: parts of a plan are cached by themselves.
 
@@ -77,6 +80,7 @@ class ValueInfo:
         return f"'{self.name}' {dtype}[{shape}]"
 
 
+@cacheable
 class NodeInfo:
     """A node of a plan, equal to another of its number.
 
@@ -140,6 +144,7 @@ class NodeInfo:
         return labeled(self.op_type, name, self.domain, self.version, self.origin)
 
 
+@cacheable
 class GraphInfo(NamedTuple):
     """A graph of a plan: the model's, or one inside it.
 

@@ -35,6 +35,9 @@ MAP_FIXED = 0x10  # Linux, the BSDs and macOS agree on it; the mmap module does 
 State: TypeAlias = "tuple[int, int, int, int, int]"
 """A state of a file: its device, inode, size, and the times of its last writes, in nanoseconds."""
 
+# A state that no file has: a path that named several files is in it.
+NO_FILE: State = (0, 0, 0, 0, 0)
+
 # The collector of mapped files, while there is one.
 NOTED: ContextVar[dict[str, State] | None] = ContextVar("NOTED", default=None)
 
@@ -47,6 +50,14 @@ def noted() -> Iterator[dict[str, State]]:
         yield found
     finally:
         NOTED.reset(token)
+
+
+def note(path: str | os.PathLike[str], state: State) -> None:
+    """Tell whoever collects them of a file that was mapped, and of its state then."""
+    if (found := NOTED.get()) is not None:
+        place = os.path.abspath(path)
+        if found.setdefault(place, state) != state:
+            found[place] = NO_FILE
 
 
 def state_from(status: os.stat_result) -> State:

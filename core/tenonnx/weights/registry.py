@@ -19,7 +19,7 @@ from tenonnx.digest import digest
 from tenonnx.errors import Fail, InvalidArgument
 from tenonnx.weak import WeakTable
 from tenonnx.weights.locks import Locks
-from tenonnx.weights.mapping import NOTED, Identity, Mapping, copy_into, state_from
+from tenonnx.weights.mapping import Identity, Mapping, copy_into, note, state_from
 from tenonnx.weights.sidefile import SideFiles
 from tenonnx.weights.storage import (
     PROCESS,
@@ -94,8 +94,7 @@ class WeightRegistry:
             else:
                 made = Mapping(path)
                 mapping, state = self._share(made.identity, made), made.state
-        if (noted := NOTED.get()) is not None:
-            noted[os.path.abspath(path)] = state
+        note(path, state)
         return mapping
 
     def from_buffer(self, buffer: Any) -> Storage:

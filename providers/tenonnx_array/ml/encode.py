@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.operators import Array, Namespace
 from tenonnx_array.ml.staged import StagedTable
 
@@ -24,6 +25,7 @@ LOOKED_UP = 64
 MAX_TABLE_CATEGORIES = 512
 
 
+@cacheable
 class Rows(dict[Any, Any]):
     """Rows by key, and the one of whatever is no key."""
 
@@ -35,6 +37,7 @@ class Rows(dict[Any, Any]):
         return self._otherwise
 
 
+@cacheable
 class Keys:
     """Finds where values are among a node's keys.
 
@@ -85,6 +88,7 @@ class Keys:
         return Lookup(self, table)
 
 
+@cacheable
 class Lookup:
     """Makes values → the rows of a table at their keys, or the last if they are none.
 
@@ -152,6 +156,7 @@ def _either_way(
     return functools.partial(_mapped, to_int, to_string)
 
 
+@cacheable
 def _mapped(to_int: Unary, to_string: Unary, X: Array) -> Array:
     return to_int(X) if X.dtype == object else to_string(X)
 
@@ -218,6 +223,7 @@ def one_hot_encoder(
     return functools.partial(_one_hot, keys, rows, bool(cats_strings), bool(zeros))
 
 
+@cacheable
 def _one_hot(keys: Keys, rows: Unary | None, are_words: bool, zeros: bool, X: Array) -> Array:
     X = np.asarray(X)
     values = X if are_words else X.astype(np.int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
+from tenonnx.by_name import cacheable
 from tenonnx.operators import Array, Namespace
 from tenonnx_array.axes import merged
 from tenonnx_array.ml.staged import FEATURES, StagedTable
@@ -19,6 +20,7 @@ def array_feature_extractor(xp: Namespace) -> Callable[[Array, Array], Array]:
     return functools.partial(_extracted, xp)
 
 
+@cacheable
 def _extracted(xp: Namespace, X: Array, Y: Array) -> Array:
     X = X if X.ndim > 1 else X.reshape(1, -1)
     return xp.take(X, xp.reshape(Y, (-1,)), axis=-1)
@@ -39,6 +41,7 @@ def feature_vectorizer(
     return functools.partial(_joined, xp, tuple(inputdimensions))
 
 
+@cacheable
 def _joined(xp: Namespace, sizes: tuple[int, ...], *X: Array) -> Array:
     for number, x in enumerate(X, 1):
         if not x.ndim:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tenonnx import interruption
+from tenonnx.by_name import cacheable
 from tenonnx.operators import Array, Namespace
 from tenonnx_array.ml.walk import IN_SET, Nodes, Walk, distinct
 
@@ -26,6 +27,7 @@ MAX_INDEX = 1 << 31
 MAX_WALKS = 1 << 15
 
 
+@cacheable
 class Forest:
     """Scores rows by the leaves they reach.
 

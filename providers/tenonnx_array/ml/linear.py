@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tenonnx.by_name import cacheable
 from tenonnx.operators import Array, Namespace
 from tenonnx_array.ml.post import labels_of, pair, rows, transform_of
 from tenonnx_array.ml.staged import ROWS_OPERAND, StagedTable
@@ -35,6 +36,7 @@ def linear_regressor(
     return functools.partial(_regressed, scores, transform_of(post_transform))
 
 
+@cacheable
 def _regressed(scores: Affine, transform: Transform, X: Array) -> Array:
     return transform(scores.xp, scores(X)).astype(scores.xp.float32)
 
@@ -61,6 +63,7 @@ def linear_classifier(
     return functools.partial(_classified, scores, labels, post_transform)
 
 
+@cacheable
 def _classified(
     scores_of: Affine, labels: Array, post_transform: str, X: Array
 ) -> tuple[Array, Array]:
@@ -92,6 +95,7 @@ def _affine(
     return Affine(xp, weights, xp.asarray(intercepts, dtype=xp.float32), count)
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class Affine:
     """Scores rows of features.

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.operators import Array, Namespace
 from tenonnx_array.ml.post import labels_of
 from tenonnx_array.ml.staged import StagedTable
@@ -32,6 +33,7 @@ def dict_vectorizer(
     return functools.partial(_vectorized, vocabulary)
 
 
+@cacheable
 def _vectorized(vocabulary: list[Any], X: Mapping[Any, Any]) -> Array:
     first = next(iter(X.values()), 0.0)
     dtype, absent = _dtype_of(first), "" if isinstance(first, str) else 0
@@ -67,6 +69,7 @@ def cast_map(
     return functools.partial(_cast, cast_to, None if map_form == "DENSE" else max_map)
 
 
+@cacheable
 def _cast(cast_to: str, width: int | None, X: Mapping[int, Any]) -> Array:
     """Return a map's values, of all keys or of those below a width."""
     cast, gap, dtype = CASTS[cast_to]
@@ -99,6 +102,7 @@ def zip_map(
     return ZipMap(keys)
 
 
+@cacheable
 class ZipMap:
     """Makes maps from labels to numbers of rows.
 
@@ -107,6 +111,8 @@ class ZipMap:
     """
 
     def __init__(self, keys: list[Any]) -> None:
+        if not all(type(key) in (int, str) for key in keys):  # their display becomes code
+            raise TypeError("labels are integers or strings")
         self._keys = keys
 
     def __reduce__(self) -> tuple[Any, ...]:

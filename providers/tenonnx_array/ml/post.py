@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.operators import Array, Namespace
 from tenonnx_array.ml.probit import probit
 from tenonnx_array.softmax import softmax
@@ -39,6 +40,7 @@ def labels_of(ints: Sequence[int] | None, strings: Sequence[str] | None) -> Arra
     return np.array(strings, object) if strings else np.array(ints, np.int64)
 
 
+@cacheable
 def softmax_zero(xp: Namespace, scores: Array) -> Array:
     """Return the softmax of each row's nonzero scores; zeros stay zero, alone or together.
 
@@ -58,6 +60,7 @@ def logistic(xp: Namespace, scores: Array) -> Array:
     return xp.where(scores < 0, small, 1) / (1 + small)
 
 
+@cacheable
 def _unchanged(xp: Namespace, scores: Array) -> Array:  # noqa: ARG001 - others need it
     return scores
 

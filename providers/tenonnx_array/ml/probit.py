@@ -5,6 +5,7 @@ Source: M. J. Wichura, Algorithm AS 241, PPND16, Applied Statistics 37 (1988), 4
 
 from __future__ import annotations
 
+from tenonnx.by_name import cacheable
 from tenonnx.operators import Array, Namespace
 
 # Numerator and denominator in 0.425² − (p − ½)², where |p − ½| ≤ 0.425.
@@ -50,6 +51,7 @@ TAIL = (
 )  # fmt: skip
 
 
+@cacheable
 def probit(xp: Namespace, p: Array) -> Array:
     """Return the x below which a standard normal variable falls with probability ``p``.
 

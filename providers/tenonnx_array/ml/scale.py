@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.operators import Array, Namespace
 from tenonnx_array.ml.staged import FEATURES, ROWS_OPERAND, StagedTable
 
@@ -23,6 +24,7 @@ def binarizer(xp: Namespace, *, threshold: float = 0.0) -> Unary:
     return functools.partial(_binarized, xp, threshold)
 
 
+@cacheable
 def _binarized(xp: Namespace, threshold: float, x: Array) -> Array:
     x = xp.asarray(x)
     return (x > threshold).astype(x.dtype)
@@ -36,6 +38,7 @@ def scaler(xp: Namespace, *, offset: Sequence[float] = (), scale: Sequence[float
     return functools.partial(_scaled, xp, shift, factor)
 
 
+@cacheable
 def _scaled(xp: Namespace, shift: Array, factor: Array, X: Array) -> Array:
     features = X.shape[-1] if X.ndim else 1
     if len(shift) not in (1, features) or len(factor) not in (1, features):
@@ -64,6 +67,7 @@ def normalizer(xp: Namespace, *, norm: str = "MAX") -> Unary:
 NORM_KINDS = ("MAX", "L1", "L2")
 
 
+@cacheable
 def _normalized(xp: Namespace, norm: str, X: Array) -> Array:
     X = X.astype(xp.result_type(X.dtype, xp.float32), copy=False)
     x = X.astype(xp.float32, copy=False)
@@ -95,6 +99,7 @@ def imputer(
     return Imputer(xp, whole, real)
 
 
+@cacheable
 class Imputer:
     """Replaces one value of arrays.
 

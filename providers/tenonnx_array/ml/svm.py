@@ -9,6 +9,7 @@ from itertools import combinations
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.operators import Array, Namespace
 from tenonnx_array.allocation import check_allocation
 from tenonnx_array.ml.post import labels_of, pair, rows, transform_of
@@ -46,6 +47,7 @@ def svm_regressor(
     return Regression(xp, similarity if n_supports else None, weights, offset, transform)
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class Regression:
     """Sums weighted similarities, or features.
@@ -122,6 +124,7 @@ def svm_classifier(
     )
 
 
+@cacheable
 class Decisions:
     """One-versus-one decisions, and the data for their labels and scores.
 
@@ -189,6 +192,7 @@ def _linear(
     return functools.partial(_decided, labels, weights, rho[0] if rho else 0.0, transform)
 
 
+@cacheable
 def _decided(
     labels: Array,
     weights: Array,
@@ -224,6 +228,7 @@ def _similarity(
     return Similarity(xp, kernel_type, vectors, gamma, coef0, degree)
 
 
+@cacheable
 class Similarity:
     """The similarity of rows to support vectors.
 
@@ -307,6 +312,7 @@ def _one_versus_one(coefficients: Sequence[float], counts: Sequence[int]) -> Arr
     return weights
 
 
+@cacheable
 def coupled(chances: Array, classes: int) -> Array:
     """Return class probabilities from pairwise ones.
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.operators import Array, Namespace
 from tenonnx_array.ml.forest import AGGREGATES, MAX_INDEX, Forest, check_range
 from tenonnx_array.ml.post import TRANSFORMS, labels_of, pair, rows, transform_of
@@ -27,6 +28,7 @@ Floats = Sequence[float]
 NO_BASE: Array = np.zeros(0, np.float32)
 
 
+@cacheable
 class Scores:
     """A forest's scores after a transform, [N, E]; a vector is one row.
 
@@ -62,6 +64,7 @@ class Scores:
         return scores.astype(X.dtype if self.keeps_dtype else xp.float32)
 
 
+@cacheable
 class Choice(NamedTuple):
     """A forest's choice of a class: labels [N] and scores [N, E] float32; a vector is one row.
 
@@ -263,6 +266,7 @@ def _decision(
     return OneVoted(int(voted[0]), base, bool((weights < 0).any()), post_transform)
 
 
+@cacheable
 def _greatest(
     standing: Array,
     base: Array,
@@ -275,6 +279,7 @@ def _greatest(
     return standing[seen.argmax(axis=1)], transform(np, scores)
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class OneVoted:
     """Decides for one of two classes, of which one has all the votes.

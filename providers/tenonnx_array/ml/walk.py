@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.operators import Array, Namespace
 
 LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(7)
@@ -31,6 +32,7 @@ def distinct(numbers: Array) -> Array:
     return ordered[np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))]
 
 
+@cacheable
 @dataclass(frozen=True)
 class Nodes:
     """Interior nodes of all trees, as numpy arrays of one length.

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.attention.attention import NO_MASK, NO_SINKS, Rule, adjacent, shares
 from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.capture.cached_step import CachedStep
@@ -46,6 +47,7 @@ class Taken(NamedTuple):
     cache: tuple[int, int, int, int]
 
 
+@cacheable
 @dataclass(frozen=True)
 class GroupQueryAttributes:
     """A node's attributes.
@@ -273,6 +275,7 @@ def group_query_attention(site: Site, plain: Call) -> Call | None:
     return CachedStep(call, in_place=call.in_place, joins=not form.window)
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class GroupQueryCall:
     """Attends, and makes new caches.

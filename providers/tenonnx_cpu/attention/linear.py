@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_array.linear_attention import UPDATE_RULES
 from tenonnx_cpu.attention.attention import adjacent
 from tenonnx_cpu.buffers import F32, contiguous, empty
@@ -27,6 +28,7 @@ NO_STATE = np.empty((0, 0, 0, 0), np.float32)
 MIN_STATE_ELEMENTS_PER_THREAD = 1 << 14
 
 
+@cacheable
 @dataclass(frozen=True)
 class LinearAttributes:
     """A node's attributes.
@@ -99,6 +101,7 @@ def linear_attention(site: Site, plain: Call) -> Call | None:
     return Capturable(functools.partial(_attended, form, plain))
 
 
+@cacheable
 def _attended(form: LinearAttributes, plain: Call, *inputs: Any) -> Any:
     made = form.launch(*inputs, *(None,) * (6 - len(inputs)))
     return plain(*inputs) if made is None else made

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_array.attention import fits
 from tenonnx_cpu.attention.attention import ATTEND, Rule, attend_launch
 from tenonnx_cpu.buffers import F32, is_half
@@ -47,6 +48,7 @@ def specialize_attention(site: Site, plain: Call) -> Call | None:
     return dynamic(functools.partial(_of_any_rank, call, plain) if any_rank else call)
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class AttentionCall:
     """Attends to keys.
@@ -110,6 +112,7 @@ class AttentionCall:
         return made._replace(result=(y, *joined, None), otherwise=self.plain)
 
 
+@cacheable
 def _of_any_rank(attend: Call, plain: Call, q: Any, k: Any, v: Any, *rest: Any) -> Any:
     """Attend to heads without a batch, too: (heads, length, size), as nodes do."""
     if q.ndim != 3:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+from tenonnx.by_name import cacheable
 from tenonnx_array.rotary_halves import ROTARY_PARTS, Halves, find_rotary_halves
 from tenonnx_cpu.buffers import F32, empty
 from tenonnx_cpu.capture.capturable import Capturable
@@ -35,6 +36,7 @@ def fuse_rotary(node: ir.Node, scope: Scope) -> Fused | None:
     return Fused(found.nodes, found.inputs, (output,), Capturable(call))
 
 
+@cacheable
 def _rotated(
     halves: Halves, threads: int, plain: Call, x: Any, cos: Any, sin: Any, *computed: Any
 ) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
@@ -23,6 +24,7 @@ MIN_ROTATED_ELEMENTS_PER_THREAD = 1 << 15
 EACH_ITS_OWN = np.empty((0, 0), np.int64)
 
 
+@cacheable
 @dataclass(frozen=True)
 class Turn:
     """The turning of heads.
@@ -91,6 +93,7 @@ def rotary_embedding(site: Site, plain: Call) -> Call | None:
     return Capturable(functools.partial(_turned, Turn.of(site), plain))
 
 
+@cacheable
 def _turned(turn: Turn, plain: Call, x: Any, cos: Any, sin: Any, positions: Any = None) -> Any:
     made = turn(x, cos, sin, positions)
     if made is None:

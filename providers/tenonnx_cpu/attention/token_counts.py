@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.later import Later
 
 NDArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -23,6 +24,7 @@ def counted(place: int, rest: Later) -> Callable[..., Any]:
     return functools.partial(_counted, place, rest)
 
 
+@cacheable
 def _counted(
     place: int, rest: Later, mask: NDArray, axes: NDArray, less: NDArray, place_: NDArray
 ) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
 
@@ -21,6 +22,7 @@ LENGTHS = 5, 6
 """The inputs that say how many tokens there are; they are read by the kernel."""
 
 
+@cacheable
 @dataclass(frozen=True)
 class CachedStep(Capturable):
     """A captured step with a capture of its own for caches that are bound to their outputs.

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.later import Later
 from tenonnx_cpu.buffers import COUNTED
 from tenonnx_cpu.capture.launch import Launch, done, is_fixed, launched
@@ -44,6 +45,7 @@ first. A launch takes some 600 bytes."""
 _keeping = threading.RLock()  # a signal's handler may capture, too
 
 
+@cacheable
 @dataclass(frozen=True)
 class Capturable:
     """A step's function that returns a ``Launch``, or results where no kernel is to be called.
@@ -250,6 +252,7 @@ class Cell(list[Any]):
         self.scratch = max((int(words[at.SCRATCH]) for words, _ in restored), default=0)
 
 
+@cacheable
 def attached(tracer: Later) -> Callable[..., Any]:
     """Return what replays a tracer's captures, of which there are none yet."""
     unopened = _Unopened(tracer)
@@ -298,6 +301,7 @@ def key_of(x: Any) -> Any:
     return x.shape, x.strides, x.dtype, x.dtype.num  # two numbers where C's long is long long
 
 
+@cacheable
 class _Tracer:
     """The call for inputs that no capture of a step fits.
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.plan_cache import NotCacheable
 from tenonnx.weights.storage import root
 from tenonnx.weights.weight import Weight
@@ -28,6 +29,7 @@ RUN, ARGUMENTS = 1, 5
 """The offsets of a launch's entry into its kernel, and of its arguments."""
 
 
+@cacheable
 class Packed(NamedTuple):
     """An array among others.
 
@@ -42,6 +44,7 @@ class Packed(NamedTuple):
     strides: tuple[int, ...]
 
 
+@cacheable
 class Within(NamedTuple):
     """A view of a large array, whose elements a kernel may reach beyond what the view has.
 
@@ -62,12 +65,14 @@ class Within(NamedTuple):
         return np.ndarray(self.shape, self.dtype, memory, self.offset, self.strides)
 
 
+@cacheable
 class Named(NamedTuple):
     """An array with a name in the plan's code."""
 
     name: str
 
 
+@cacheable
 class KeptRun(NamedTuple):
     """A captured run as ``jit.layout`` says, but for addresses.
 

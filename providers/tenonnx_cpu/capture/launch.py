@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.weak import WeakTable
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
@@ -91,6 +92,7 @@ def done(made: Any, inputs: Sequence[Any] = ()) -> Any:
     return made
 
 
+@cacheable
 def launched(call: Callable[..., Any], *inputs: Any) -> Any:
     """Return the results of a step's function, whose launches are not captured."""
     return done(call(*inputs), inputs)

@@ -14,6 +14,7 @@ import operator
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tenonnx.by_name import cacheable
 from tenonnx.planning import spans
 from tenonnx.planning.compound import Compound
 from tenonnx.planning.program import constant_on
@@ -286,6 +287,7 @@ class Tracer:
         self._parted = True
 
 
+@cacheable
 def _again(
     steps: Iterable[tuple[Any, ...]], inputs: Sequence[ValueInfo], outputs: Sequence[ValueInfo]
 ) -> Tracer:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tenonnx.by_name import cacheable
 from tenonnx_array.windows import Windows, place
 from tenonnx_cpu.kernel_selection import Site
 
 
+@cacheable
 @dataclass(frozen=True)
 class Attributes:
     """A convolution's attributes."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_array.boxes import select
 from tenonnx_cpu.buffers import F32
 from tenonnx_cpu.jit.runtime import JitKernel
@@ -22,6 +23,7 @@ def specialize_boxes(site: Site, plain: Call) -> Call | None:
     return functools.partial(_selected, site.attribute("center_point_box", 0), plain)
 
 
+@cacheable
 def _selected(
     center: int, plain: Call, boxes: NDArray, scores: NDArray, limit: Any = None,
     overlap: Any = None, floor: Any = None,

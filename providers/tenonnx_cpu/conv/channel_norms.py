@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
@@ -32,6 +33,7 @@ def specialize_norm(site: Site, plain: Call) -> Call | None:
     return Capturable(functools.partial(_normalized, *given))
 
 
+@cacheable
 def _normalized(
     groups: int | None, epsilon: float, threads: int, plain: Call,
     x: NDArray, scale: NDArray, bias: NDArray,

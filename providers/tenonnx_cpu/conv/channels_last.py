@@ -10,14 +10,17 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.kernel_selection import Call, NDArray
 
 
+@cacheable
 def channels_first(x: NDArray) -> NDArray:
     """Return an image ``(N, D1, ..., C)`` as ``(N, C, D1, ...)``."""
     return x.transpose(0, -1, *range(1, x.ndim - 1))
 
 
+@cacheable
 def channels_last(x: NDArray) -> NDArray:
     """Return an image ``(N, C, D1, ...)`` as ``(N, D1, ..., C)``."""
     return x.transpose(0, *range(2, x.ndim), 1)
@@ -45,6 +48,7 @@ def taking_first(call: Call, *images: int) -> Call:
     return functools.partial(_turned, call, channels_last, channels_first, images)
 
 
+@cacheable
 def _turned(call: Call, before: Call, after: Call, images: tuple[int, ...], *given: Any) -> Any:
     arrays = list(given)
     for place in images:

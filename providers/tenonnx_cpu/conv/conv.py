@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import empty, frozen
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
@@ -121,6 +122,7 @@ Bound: TypeAlias = tuple[NDArray, "NDArray | None", "Attempt | None"]
 MOST_FORMS = 128
 
 
+@cacheable
 class ConvCall:
     """Calls the kernel that fits, or the array kernels.
 

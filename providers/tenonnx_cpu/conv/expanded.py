@@ -10,6 +10,7 @@ import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tenonnx.by_name import cacheable
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.capture.capturable import Capturable
@@ -52,6 +53,7 @@ SUITED = cpu().lanes == 8
 MAX_BAND_FLOATS = 12 << 10
 
 
+@cacheable
 class PairedConv(NamedTuple):
     """One of the two convolutions.
 
@@ -182,6 +184,7 @@ class PairPlan:
     sliding: NDArray
 
 
+@cacheable
 class ExpandedCall:
     """Calls the kernel, or the array kernels.
 

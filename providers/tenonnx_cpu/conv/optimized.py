@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.provider import HOST
 from tenonnx_cpu.activation import NO_ACTIVATION, named
 from tenonnx_cpu.buffers import F32
@@ -59,6 +60,7 @@ def fuse_channels_last(node: ir.Node, scope: Scope) -> Fused | None:
     return Fused((node,), inputs, (node.outputs[0],), NhwcCall(conv, known))
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class NhwcCall:
     """Convolves images that have their channels last.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.capture.launch import done
 from tenonnx_cpu.fuse import PATTERN, Fused, Scope, fusion
 from tenonnx_cpu.matmul.bfloat16 import Panels, panels_of, tile_launch
@@ -51,6 +52,7 @@ def fuse_patches(node: ir.Node, scope: Scope) -> Fused | None:
     return Fused((node,), inputs, (output,), call)
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class PatchesCall:
     """Multiplies the windows of images by weights.

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_array.windows import Windows, place
 from tenonnx_cpu.buffers import F32, empty, frozen
 from tenonnx_cpu.capture.capturable import Capturable
@@ -68,6 +69,7 @@ def _numbers(site: Site, name: str) -> tuple[int, ...] | None:
     return None if value is None else tuple(value)
 
 
+@cacheable
 def _pooled(attributes: PoolAttributes, plain: Call, x: NDArray) -> Any:
     planned = _planned(attributes, x.shape)
     run = None if planned is None else planned.kernel.run
@@ -79,6 +81,7 @@ def _pooled(attributes: PoolAttributes, plain: Call, x: NDArray) -> Any:
     return Launch(run, arguments, y if attributes.means else (y,))
 
 
+@cacheable
 @dataclass(frozen=True)
 class PoolAttributes:
     """A node's attributes.
@@ -213,6 +216,7 @@ def global_average_pool(site: Site, plain: Call) -> Call | None:
     return Capturable(functools.partial(_averaged_image, site.threads, plain))
 
 
+@cacheable
 def _averaged_image(threads: int, plain: Call, x: NDArray) -> Any:
     shape = (*x.shape[:2], *(1,) * (x.ndim - 2))
     made = averaged(x, shape, threads) if x.ndim >= 3 else None
@@ -232,6 +236,7 @@ def mean_of_channels(site: Site, plain: Call) -> Call | None:
     return Capturable(functools.partial(_mean, tuple(axes), keeps, site.threads, other))
 
 
+@cacheable
 def _mean(
     axes: tuple[int, ...], keeps: bool, threads: int, other: Call, x: NDArray, *rest: NDArray
 ) -> Any:

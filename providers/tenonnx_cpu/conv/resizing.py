@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_array.resize import Readings, readings_of
 from tenonnx_cpu.buffers import F32, UNREAD, contiguous, empty, frozen
 from tenonnx_cpu.capture.capturable import where_constant
@@ -76,6 +77,7 @@ def specialize_resize(site: Site, plain: Call) -> Call | None:
     return where_constant(site, (2, 3), call)
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class ResizeCall:
     """Resizes images.

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tenonnx.by_name import cacheable
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.depthwise import channels_layout, depthwise_layout, is_narrow, variant_of
@@ -75,6 +76,7 @@ Form: TypeAlias = tuple[tuple[int, ...], bool, bool]
 """An image's shape, whether its channels are last in memory, and whether the result's may be."""
 
 
+@cacheable
 @dataclass(frozen=True)
 class Choice:
     """Chooses for a convolution.

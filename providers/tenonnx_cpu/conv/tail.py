@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tenonnx.affine import Affine, affine_of, channels_of
+from tenonnx.by_name import cacheable
 from tenonnx.planning.anchors import BROADCASTING, Part, Walk
 from tenonnx_cpu.activation import ACTIVATION_PART, NO_ACTIVATION, Activation
 from tenonnx_cpu.buffers import frozen
@@ -27,6 +28,7 @@ def per_channel(count: int) -> tuple[NDArray, NDArray]:
     return frozen(np.ones(count, np.float32)), frozen(np.zeros(count, np.float32))
 
 
+@cacheable
 @dataclass(eq=False)
 class Tail:
     """The operations on a convolution's result: ``activate(conv * scale + shift + residual)``.

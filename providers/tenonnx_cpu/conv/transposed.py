@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.provider import HOST
 from tenonnx_array.windows import place_transposed
 from tenonnx_cpu.buffers import F32, empty, frozen
@@ -104,6 +105,7 @@ def _numbers(site: Site, name: str) -> tuple[int, ...] | None:
     return tuple(value) if value else None
 
 
+@cacheable
 @dataclass(frozen=True)
 class Phases:
     """The weights of a transposed convolution as those of a convolution.
@@ -131,6 +133,7 @@ class Phases:
         return math.prod(self.strides)
 
 
+@cacheable
 class TransposedCall:
     """Calls the convolution and the kernel that puts phases together, or the array kernels.
 

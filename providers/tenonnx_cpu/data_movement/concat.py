@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import MIN_POOLED_BYTES, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.data_movement.moving import (
@@ -60,6 +61,7 @@ def specialize_concat(site: Site, plain: Call) -> Call | None:
     return Capturable(mover.call, functools.partial(_of_any_length, mover, axis, plain))
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class ConcatCall:
     """Puts arrays side by side.
@@ -105,6 +107,7 @@ class ConcatCall:
         return traced(self.plain(*(numbers_of(array, n) for n, array in enumerate(arrays))))
 
 
+@cacheable
 def _of_any_length(mover: Mover, axis: int, plain: Call, *arrays: Any) -> Any:
     """Return a launch that is alike for arrays of any length."""
     if not mover.takes(arrays) or not all(array.flags.c_contiguous for array in arrays):

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import UNREAD, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
@@ -62,6 +63,7 @@ def _way(site: Site) -> int | None:
     return WAYS.get(site.attribute("reduction", "none"))
 
 
+@cacheable
 def _elements(
     way: int, axis: int, threads: int, plain: Call, data: NDArray, places: NDArray, *rest: NDArray
 ) -> Any:
@@ -160,6 +162,7 @@ def specialize_slices(site: Site, plain: Call) -> Call | None:
     return Capturable(functools.partial(_slices, way, batch, site.threads, plain))
 
 
+@cacheable
 def _slices(way: int, batch: int, threads: int, plain: Call, *given: NDArray) -> Any:
     """Return a launch, or the result."""
     made = _sliced(way, batch, threads, plain, given)
@@ -194,6 +197,7 @@ def gather_rows(site: Site, plain: Call) -> Call:
     return Capturable(functools.partial(_rows, site.threads, plain))
 
 
+@cacheable
 def _rows(threads: int, plain: Call, data: NDArray, places: NDArray) -> Any:
     if not data.ndim or not places.ndim:
         return plain(data, places)

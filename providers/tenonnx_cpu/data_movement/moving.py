@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import empty, frozen
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, is_fixed
@@ -97,6 +98,7 @@ def specialize_moves(site: Site, plain: Call) -> Call | None:
     return Capturable(mover(plain, parameters, site.threads, fill).call)
 
 
+@cacheable
 def _one(plain: Call, data: NDArray, index: NDArray) -> Any:
     """Return one slice, as a body of Loop takes in each turn: a view, as the array kernel's is."""
     try:
@@ -105,6 +107,7 @@ def _one(plain: Call, data: NDArray, index: NDArray) -> Any:
         return plain(data, index)
 
 
+@cacheable
 class Repeating:
     """Repeats an array as often as shapes say.
 
@@ -141,6 +144,7 @@ class FindsMoves(Protocol):
         """Return the moves for such arrays; ``None`` if the kernel is not for them."""
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class ConstantMoves:
     """The moves of an array kernel whose inputs are constants but for the first.
@@ -162,6 +166,7 @@ class ConstantMoves:
         return VIEW if np.may_share_memory(moved, numbers) else traced(moved)
 
 
+@cacheable
 class Mover:
     """Moves elements of arrays whose shapes come again.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from tenonnx.by_name import cacheable
 from tenonnx.planning.lower import is_constant
 from tenonnx.sizes import ANY, rank_of, sizes_of
 from tenonnx.traits import VIEWS
@@ -100,10 +101,12 @@ def leaves_graph(site: Site) -> bool:
     return value is not None and not is_constant(value)
 
 
+@cacheable
 def _as_view(plain: Call, x: NDArray) -> Launch:
     return Launch(None, (), plain(x))
 
 
+@cacheable
 def _in_new_order(least: int, threads: int, plain: Call, x: NDArray) -> Launch:
     """Copy elements in their new order, if there are at least so many."""
     y = plain(x)

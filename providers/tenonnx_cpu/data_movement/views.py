@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.traits import VIEWS
 from tenonnx_cpu.capture.capturable import Capturable, dynamic
 from tenonnx_cpu.capture.launch import Launch, fix, is_fixed
@@ -57,6 +58,7 @@ def specialize_view(site: Site, plain: Call) -> Call:
     return Capturable(functools.partial(_joined, call, site.threads), call)
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class ViewCall:
     """Changes a shape.
@@ -86,6 +88,7 @@ class ViewCall:
         return Launch(None, (), result)
 
 
+@cacheable
 def _leaving(call: ViewCall, threads: int, *given: Any) -> Any:
     """Change a shape, and have a kernel copy what leaves the graph."""
     made = call(*given)
@@ -95,6 +98,7 @@ def _leaving(call: ViewCall, threads: int, *given: Any) -> Any:
     return (ordered(x, threads) if x.nbytes <= MAX_COPIED_VIEW_BYTES else None) or made
 
 
+@cacheable
 def _joined(call: ViewCall, threads: int, x: Any, *rest: Any) -> Any:
     """Join axes, whose elements a kernel copies if they lie apart."""
     made = call(x, *rest)
@@ -148,6 +152,7 @@ def fuse_split(node: ir.Node, scope: Scope) -> Fused | None:
     return Fused((node, *readers), (x, *sizes), outputs, Capturable(call))
 
 
+@cacheable
 def _picked(wanted: tuple[int, ...], constant: bool, plain: Call, *given: Any) -> Any:
     """Split an array, and return the wanted pieces."""
     pieces = plain(*given)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tenonnx.affine import affine_of
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import F32
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
@@ -29,6 +30,7 @@ def specialize_batch_norm(site: Site, plain: Call) -> Call | None:
     return Capturable(BatchNormCall(affine[0], affine[1], program_call, plain))
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class BatchNormCall:
     """Multiplies each channel by a factor, and adds a number.
@@ -59,6 +61,7 @@ class BatchNormCall:
         return made._replace(result=(made.result,)) if isinstance(made, Launch) else (made,)
 
 
+@cacheable
 def _in_two_passes(x: NDArray, factor: NDArray, shift: NDArray) -> NDArray:
     y = x * factor
     y += shift

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_array.dtypes import dtype_of
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import done, is_fixed
@@ -104,6 +105,7 @@ def specialize_typed(site: Site, plain: Call) -> Call | None:
     return typed(site, plain)
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class TypedCall:
     """Applies an operation to operands of one type.
@@ -149,6 +151,7 @@ def specialize_where(site: Site, plain: Call) -> Call | None:
     return Capturable(WhereCall(site.threads, plain))
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class WhereCall:
     """Takes elements of one array or of another.
@@ -180,6 +183,7 @@ def specialize_cast(site: Site, plain: Call) -> Call | None:
     return Capturable(CastCall(dtype_of(to), site.threads, plain))
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class CastCall:
     """Converts numbers.

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import F32, contiguous, empty, frozen, is_half
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last, is_last
@@ -125,6 +126,7 @@ class Program:
         return code
 
 
+@cacheable
 class ProgramCall:
     """Runs a program on float32 arrays of any shapes that broadcast.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import frozen
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import done
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 
+@cacheable
 @dataclass(frozen=True)
 class ByteConv:
     """A convolution of bytes that gives bytes, all constants known.

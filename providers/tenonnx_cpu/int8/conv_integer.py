@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.planning.anchors import BROADCASTING, Part, Walk
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.conv.attributes import Attributes
@@ -38,6 +39,7 @@ def conv_integer(site: Site, plain: Call) -> Call | None:
     return None if weights is None else Capturable(functools.partial(_summed, weights, plain))
 
 
+@cacheable
 def _summed(
     weights: ByteWeights, plain: Call, x: NDArray, w: NDArray, x_zero: NDArray | None = None,
     *rest: Any,
@@ -76,6 +78,7 @@ def fuse_scaled(node: ir.Node, scope: Scope) -> Fused | None:
     return Fused(walk.nodes, inputs, (walk.value,), Capturable(call))
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class ScaledConv:
     """Convolves bytes, and multiplies sums by scales.

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.layout import (
     TASKS_PER_THREAD,
@@ -37,6 +38,7 @@ MAX_BAND_BYTES = 48 << 10
 SLACK = 64
 
 
+@cacheable
 @dataclass(frozen=True)
 class ByteLayout:
     """The layout of an image's bytes.

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import empty, frozen
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.conv.attributes import Attributes
@@ -31,6 +32,7 @@ VECTOR_LANES = cpu().lanes
 NO_ZERO = frozen(np.zeros(1, np.int32))
 
 
+@cacheable
 @dataclass(frozen=True)
 class ByteWeights:
     """Constant weights, and how windows move.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.planning.anchors import BROADCASTING, Part, Walk
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
@@ -107,6 +108,7 @@ def fuse_weights(node: ir.Node, scope: Scope) -> Fused | None:
     return _fused(walk, (x,), (x.inputs[0],), call)
 
 
+@cacheable
 def _by_matrix(
     product: ByteProduct, b: NDArray, columns: int, a: NDArray
 ) -> Launch | NDArray | None:
@@ -131,6 +133,7 @@ def fuse_matmul(node: ir.Node, scope: Scope) -> Fused | None:
     return _fused(walk, tuple(found), inputs, call)
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class ByteProduct:
     """Multiplies matrices of bytes.
@@ -167,5 +170,6 @@ def _fused(
     return walk.scope.fused(walk.nodes, inputs, make, sources)
 
 
+@cacheable
 def _or_plain(call: Call, plain: Call, *given: NDArray) -> Any:
     return plain(*given) if (made := call(*given)) is None else made

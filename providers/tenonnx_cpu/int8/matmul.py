@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.planning.anchors import BROADCASTING, Part, Walk
 from tenonnx_cpu.capture.capturable import Capturable, where_constant
 from tenonnx_cpu.capture.launch import Launch, done, fix
@@ -46,6 +47,7 @@ def _zeros_of(site: Site, b: int, zero: int, turned: bool = False) -> Zeros:
     return functools.partial(_known, column_zeros(given, matrix.T if turned else matrix))
 
 
+@cacheable
 def _known(zeros: NDArray | None, _: NDArray | None, __: NDArray) -> NDArray | None:
     return zeros
 
@@ -75,6 +77,7 @@ def matmul_integer(site: Site, plain: Call) -> Call | None:
     return Capturable(functools.partial(_summed, _zeros_of(site, 1, 3), site.threads, plain))
 
 
+@cacheable
 def _summed(
     zeros_of: Zeros, threads: int, plain: Call, a: NDArray, b: NDArray,
     a_zero: NDArray | None = None, b_zero: NDArray | None = None,
@@ -122,6 +125,7 @@ def matmul_integer_to_float(site: Site, plain: Call) -> Call | None:
     return where_constant(site, (2, 3), call)
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class RealProduct:
     """Multiplies matrices of integers, and sums by scales.
@@ -159,6 +163,7 @@ def dynamic_quantize_matmul(site: Site, plain: Call) -> Call | None:
     return functools.partial(_quantized, _zeros_of(site, 1, 3), site.threads, plain)
 
 
+@cacheable
 def _quantized(
     zeros_of: Zeros, threads: int, plain: Call, a: NDArray, b: NDArray, b_scale: NDArray, *rest: Any
 ) -> Any:
@@ -203,6 +208,7 @@ def qlinear_matmul(site: Site, plain: Call) -> Call | None:
     return functools.partial(_product_of_bytes, _zeros_of(site, 3, 5), site.threads, plain)
 
 
+@cacheable
 def _product_of_bytes(
     zeros_of: Zeros, threads: int, plain: Call,
     a: NDArray, a_scale: NDArray, a_zero: NDArray, b: NDArray, b_scale: NDArray,
@@ -226,6 +232,7 @@ def q_gemm(site: Site, plain: Call) -> Call | None:
     return QGemmCall(turned, alpha, _zeros_of(site, 3, 5, turned), site.threads, plain)
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class QGemmCall:
     """Multiplies matrices of bytes and adds C.
@@ -296,6 +303,7 @@ def fuse_scaled(node: ir.Node, scope: Scope) -> Fused | None:
     return Fused(walk.nodes, inputs, (walk.value,), Capturable(call))
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class ScaledProduct:
     """Multiplies matrices of integers, and sums by scales; adds a bias.

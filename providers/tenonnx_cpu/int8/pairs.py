@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
@@ -68,6 +69,7 @@ def _of_bytes(pair: PairCall, x: NDArray, _: Any, __: Any, z: NDArray, *___: Any
     return pair.launch(x, z)
 
 
+@cacheable
 class PairCall:
     """Adds or multiplies bytes.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
@@ -63,6 +64,7 @@ def max_pool_of_bytes(site: Site, plain: Call) -> Call:
     return Capturable(functools.partial(_greatest, attributes, kernel, site.threads, plain))
 
 
+@cacheable
 def _greatest(
     attributes: Attributes, kernel: tuple[int, ...], threads: int, plain: Call, x: NDArray
 ) -> Any:
@@ -132,6 +134,7 @@ def average_of_bytes(
     return Capturable(functools.partial(_averaged, code, made, limits, plain))
 
 
+@cacheable
 def _averaged(
     code: QuantizedType, made: QuantizedType, limits: tuple[float, float], plain: Call, x: NDArray
 ) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import contiguous, empty, frozen
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.layout import fixed
@@ -34,6 +35,7 @@ ONE_MATRIX = np.zeros((1, 2), np.int64)
 RESULT_FORMS = {I32: 4, np.dtype(np.float32): 5, BYTE_DTYPES[0]: 1, BYTE_DTYPES[1]: 1}
 
 
+@cacheable
 class ByteFinish(NamedTuple):
     """The operations on sums: ``(sum + extra) * factor + summand``, clipped, and rounded if bytes.
 
@@ -66,6 +68,7 @@ class ByteFinish(NamedTuple):
 PLAIN_SUMS = ByteFinish()
 
 
+@cacheable
 def column_zeros(zero: NDArray | None, b: NDArray) -> NDArray | None:
     """Return B's zero point, or one per column, from where its bytes are signed.
 

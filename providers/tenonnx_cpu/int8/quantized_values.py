@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.planning.anchors import BROADCASTING, Part, Walk, clip_bounds, other
 from tenonnx_cpu.fuse import Scope
 from tenonnx_cpu.kernel_selection import NDArray, Site
@@ -28,6 +29,7 @@ ALL = (-np.inf, np.inf)
 MIN_STEP, MAX_STEP = np.float32(1e-18), np.float32(1e10)
 
 
+@cacheable
 @dataclass(frozen=True)
 class QuantizedType:
     """The numbers that bytes stand for: ``(byte - zero) * scale``.

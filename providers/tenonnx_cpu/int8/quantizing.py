@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.capture.capturable import Capturable, where_constant
 from tenonnx_cpu.capture.launch import Launch, done
@@ -116,6 +117,7 @@ def dynamic_quantize_linear(site: Site, plain: Call) -> Call | None:
     return Capturable(functools.partial(_by_range, site.threads, plain))
 
 
+@cacheable
 def _by_range(threads: int, plain: Call, x: NDArray) -> Any:
     made = dynamic_quantize(x, threads)
     return plain(x) if made is None else made._replace(otherwise=plain)
@@ -141,6 +143,7 @@ def quantize_linear(site: Site, plain: Call) -> Call | None:
     return where_constant(site, (1, 2), call)
 
 
+@cacheable
 def _quantized(
     absent: np.dtype[Any], threads: int, plain: Call,
     x: NDArray, scale: NDArray, zero: NDArray | None = None,
@@ -164,6 +167,7 @@ def dequantize_linear(site: Site, plain: Call) -> Call | None:
     return where_constant(site, (1, 2), functools.partial(_dequantized, site.threads, plain))
 
 
+@cacheable
 def _dequantized(
     threads: int, plain: Call, x: NDArray, scale: NDArray, zero: NDArray | None = None
 ) -> Any:

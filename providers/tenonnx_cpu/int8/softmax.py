@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.int8.quantized_values import QuantizedType, quantized_type_at
 from tenonnx_cpu.int8.quantizing import DEQUANTIZE, QUANTIZE, dequantize, quantize
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
@@ -28,6 +29,7 @@ def qlinear_softmax(site: Site, plain: Call) -> Call | None:
     return ByteSoftmaxCall(axis, x_code, y_code, softmax or nothing, site.threads, plain)
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class ByteSoftmaxCall:
     """Computes the softmax of bytes along the last axis.

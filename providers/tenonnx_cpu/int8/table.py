@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.planning.lower import is_constant
 from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.capture.capturable import Capturable
@@ -111,6 +112,7 @@ def fuse_concat(node: ir.Node, scope: Scope) -> Fused | None:
     return requantize(node, len(node.inputs), scope, LOOK_UP, make)
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class ByteConcat:
     """Puts arrays of bytes side by side.
@@ -166,6 +168,7 @@ def _between(code: QuantizedType, made: QuantizedType) -> NDArray:
     return table.astype(made.dtype)
 
 
+@cacheable
 class TableCall:
     """Looks up the results of all bytes.
 

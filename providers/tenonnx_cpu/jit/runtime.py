@@ -23,6 +23,7 @@ from contextvars import ContextVar
 from importlib.util import find_spec
 from typing import Any, TypeAlias
 
+from tenonnx.by_name import cacheable
 from tenonnx.errors import InvalidArgument
 from tenonnx_cpu.jit.code import code_object
 from tenonnx_cpu.jit.code.cache import cache_folder, code_path, compiler, forget_unused
@@ -235,6 +236,7 @@ class JitKernel:
         return f"{self.module}.{self.name}"
 
 
+@cacheable
 def handle(module: str, name: str, file: str = "") -> JitKernel:
     """Return a handle on a kernel by its name, and by that of its code object."""
     if file:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.planning.anchors import BROADCASTING, Part, Walk
 from tenonnx.planning.fusion import inputs_of
 from tenonnx_cpu.activation import ACTIVATION_PART, NO_ACTIVATION
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 FLOAT_TYPE = 1
 
 
+@cacheable
 @dataclass(frozen=True)
 class Affine:
     """A product by a constant matrix, and what it adds to its rows itself.
@@ -89,6 +91,7 @@ def _call(found: Affine, walk: Walk[Scope], threads: int, plain: Call) -> Captur
     )
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class AffineCall:
     """Computes a product by a constant matrix, its bias and its activation.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
@@ -30,6 +31,7 @@ GEMM_TILES = JitKernel("matmul.bfloat16", "gemm_tiles")
 ROW_GAP_BYTES = 64
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class Panels:
     """A constant matrix as ``bfloat16_panels`` has it.

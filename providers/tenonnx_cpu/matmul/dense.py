@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.planning.fusion import inputs_of
 from tenonnx_cpu.activation import ACTIVATION_PART, NO_ACTIVATION, Activation
 from tenonnx_cpu.buffers import F32, contiguous, empty
@@ -32,6 +33,7 @@ SMALL, WIDE = 1 << 16, 1024
 MAX_TASK_ROWS = 56
 
 
+@cacheable
 @dataclass(frozen=True)
 class DenseLayer:
     """A dense layer: ``finish(x @ weights + bias)``, weights of any strides with one of 4."""
@@ -78,6 +80,7 @@ def _layer(node: ir.Node, scope: Scope) -> tuple[tuple[ir.Node, ...], DenseLayer
     return walk.nodes, DenseLayer(weights, bias, walk.found.get("activation", NO_ACTIVATION))
 
 
+@cacheable
 class LayersCall:
     """Runs dense layers.
 

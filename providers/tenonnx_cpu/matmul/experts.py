@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.activation import NO_ACTIVATION
 from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.fuse import CHOSEN, Fused, Scope, fusion
@@ -57,6 +58,7 @@ def _fused(node: ir.Node, matmul: ir.Node, scope: Scope, *, is_left: bool) -> Fu
     return Fused((node, matmul), inputs, (matmul.outputs[0],), call)
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class ChoiceCall:
     """Computes a product with matrices that are chosen from a stack.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.fuse import WIDENED, Fused, Scope, fusion
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
@@ -32,6 +33,7 @@ def _matmul_call(site: Site, plain: Call) -> Capturable:
     return Capturable(functools.partial(_multiplied, site.threads, plain))
 
 
+@cacheable
 def _multiplied(threads: int, plain: Call, a: NDArray, b: NDArray) -> Any:
     if a.dtype == F32:
         made = product_launch(a, b, threads)
@@ -69,6 +71,7 @@ def _gemm_call(site: Site, plain: Call) -> Capturable:
     return Capturable(call)
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class GemmCall:
     """Computes Gemm: ``alpha * A @ B + beta * C``.

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.activation import NO_ACTIVATION, Activation
 from tenonnx_cpu.buffers import empty, frozen, is_half
 from tenonnx_cpu.capture.launch import Launch, done
@@ -50,6 +51,7 @@ NO_RESIDUAL = np.empty((0, 0), np.float32)
 ONE_BATCH = frozen(np.zeros((1, 2), np.int64))
 
 
+@cacheable
 @dataclass(frozen=True)
 class Epilogue:
     """The operations on a product before it is written: ``activation(alpha * A @ B + ...)``."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.fuse import PATTERN, Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
@@ -65,6 +66,7 @@ def _buckets(product: ir.Node, scatter: ir.Node, scope: Scope) -> int:
     return len(zeros)
 
 
+@cacheable
 def _summed(
     buckets: int, threads: int, plain: Call, places: NDArray, numbers: NDArray, shape: NDArray
 ) -> Any:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.fuse import LOOKED_UP, Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
@@ -96,6 +97,7 @@ def _call(columns: Sequence[CategoryColumn], threads: int, plain: Call) -> Categ
     return CategoriesCall(table, tables, threads, plain)
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class CategoriesCall:
     """Sums the rows of tables that columns of categories choose.

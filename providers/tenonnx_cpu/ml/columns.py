@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.interruption import pieces
 from tenonnx_array.ml.encode import Lookup
 from tenonnx_cpu.buffers import empty
@@ -109,6 +110,7 @@ def _column(value: ir.Value | None, scope: Scope) -> WordColumn | None:
     return WordColumn(tuple(nodes), source, number, lookup, rank) if rank > 1 else None
 
 
+@cacheable
 class ColumnsCall:
     """Encodes columns of words, and joins them.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
@@ -42,6 +43,7 @@ def specialize_distances(site: Site, plain: Call) -> Call | None:
     return Capturable(functools.partial(_distances, *given))
 
 
+@cacheable
 def _distances(
     columns: NDArray, root: int, threads: int, plain: Call, x: NDArray, same: NDArray
 ) -> Any:

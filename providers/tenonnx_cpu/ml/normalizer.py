@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
@@ -30,6 +31,7 @@ def specialize_normalizer(site: Site, plain: Call) -> Call | None:
     return Capturable(functools.partial(_normalized, norm, site.threads, plain))
 
 
+@cacheable
 def _normalized(norm: int, threads: int, plain: Call, x: NDArray) -> Any:
     run = NORMALIZER.run
     if run is None or x.dtype != F32 or not x.size or not x.ndim:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_array.ml.svm import Decisions, coupled
 from tenonnx_cpu.buffers import contiguous
 from tenonnx_cpu.jit.runtime import JitKernel
@@ -22,6 +23,7 @@ def specialize_classes(site: Site, plain: Any) -> None:  # noqa: ARG001 - of the
         plain.couple = couple
 
 
+@cacheable
 def couple(chances: NDArray, classes: int) -> NDArray:
     """Do what ``coupled`` does."""
     run = COUPLE.run

@@ -6,6 +6,7 @@ import functools
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_array.allocation import check_bytes
 from tenonnx_array.tfidf import Vectorizer
 from tenonnx_cpu.buffers import empty
@@ -21,6 +22,7 @@ MIN_TOKENS_PER_THREAD = 1 << 14
 MOST_SKIPPED = 1 << 32
 
 
+@cacheable
 class Counts:
     """Counts n-grams of tokens that are numbered, on the kernel.
 
@@ -67,6 +69,7 @@ def specialize_tfidf(site: Site, plain: Call) -> Call | None:
     return functools.partial(_counted, Counts(plain, site.threads))
 
 
+@cacheable
 def _counted(counts: Counts, x: NDArray) -> NDArray:
     rows, length = (1, *x.shape)[-2:] if x.ndim in (1, 2) else (0, 0)
     if not counts.takes(rows, length):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_array.tfidf import Vectorizer
 from tenonnx_cpu.fuse import LOOKED_UP, Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
@@ -85,6 +86,7 @@ def _letters(tokenizer: Site, normalizer: Site | None) -> NDArray | None:
     return np.array([ord(c) if is_letter(c) else BETWEEN for c in changed], np.uint8)
 
 
+@cacheable
 class Texts:
     """Counts n-grams of texts.
 
@@ -134,6 +136,7 @@ class Texts:
         return self._counts(numbers)
 
 
+@cacheable
 def _call(texts: Texts, is_flat: bool, plain: Call, x: NDArray) -> Any:
     if is_flat or x.ndim == 1:
         y = texts(x.reshape(-1))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_array.ml.forest import Forest
 from tenonnx_array.ml.trees import Scores
 from tenonnx_array.ml.walk import numbered
@@ -65,6 +66,7 @@ def specialize_trees(site: Site, plain: Any) -> Call | None:
     return Capturable(functools.partial(_scored, walks, base, plain))
 
 
+@cacheable
 def _scored(walks: Walks, base: NDArray, plain: Scores, x: NDArray) -> Any:
     if x.dtype != F32 and plain.keeps_dtype:
         return plain(x)
@@ -72,6 +74,7 @@ def _scored(walks: Walks, base: NDArray, plain: Scores, x: NDArray) -> Any:
     return plain(x) if made is None else made
 
 
+@cacheable
 class Table(NamedTuple):
     """A forest as ``ml.kernels.trees.score`` reads it; it says what is in the arrays."""
 
@@ -82,6 +85,7 @@ class Table(NamedTuple):
     interior: int
 
 
+@cacheable
 class Walks:
     """Walks down the trees of a forest that adds up votes.
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import NDArray
 
@@ -103,6 +104,7 @@ def slots_of(keys: Sequence[str]) -> NDArray | None:
     return None if refused[0] else slots
 
 
+@cacheable
 class WordTable:
     """Makes columns of words → bytes.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.planning.lower import is_constant
 from tenonnx_array.residual_norm import RESIDUAL_NORMS, find_sum
 from tenonnx_cpu.buffers import F32, contiguous, empty, is_half
@@ -42,6 +43,7 @@ def specialize_softmax(site: Site, plain: Call) -> Call | None:
     return Capturable(SoftmaxCall(axis, old, logarithm, site.threads, plain))
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class SoftmaxCall:
     """Computes a softmax, or its logarithm.
@@ -75,6 +77,7 @@ class SoftmaxCall:
         return Launch(run, (*both, self.logarithm, grain, team), y)
 
 
+@cacheable
 class Normalize:
     """Normalizes the last axis of float32 arrays.
 
@@ -160,6 +163,7 @@ def specialize_norm(site: Site, plain: Call) -> Call | None:
     return Capturable(functools.partial(_normalized, norm, axis, plain))
 
 
+@cacheable
 def _normalized(norm: Normalize, axis: int, plain: Call, x: Any, scale: Any, *bias: Any) -> Any:
     last = axis in (-1, x.ndim - 1)
     made = norm(x, None, scale, *(bias or (None,))) if last else None
@@ -180,6 +184,7 @@ def fuse_skip(norm: ir.Node, scope: Scope) -> Fused | None:
     return Fused((add, norm), inputs, (norm.outputs[0], add.outputs[0]), Capturable(call))
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class SkipCall:
     """Adds two arrays, and normalizes the sum.

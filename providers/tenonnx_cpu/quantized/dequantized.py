@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import F32
@@ -25,6 +26,7 @@ def dequantize_matmul(site: Site, plain: Call) -> Call | None:
     return Capturable(functools.partial(_product, weights, activations, site.threads, plain))
 
 
+@cacheable
 def _product(
     weights: Quantized, activations: Activations, threads: int, plain: Call,
     x: NDArray, *constants: NDArray | None,

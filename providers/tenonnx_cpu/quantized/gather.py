@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
@@ -46,6 +47,7 @@ def gather_block_quantized(site: Site, plain: Call) -> Call | None:
     return Capturable(GatherCall(codes, scales, zeros, bits, block, width, site.threads, plain))
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class GatherCall:
     """Takes rows of a table of codes.

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.jit.runtime import has_kernels
 from tenonnx_cpu.kernel_selection import NDArray
 
@@ -17,6 +18,7 @@ NO_ZEROS = np.empty(0, np.uint8)
 FLIP = {2: 0xAA, 4: 0x88, 8: 0x80}
 
 
+@cacheable
 @dataclass(frozen=True)
 class Quantized:
     """A matrix of ``depth`` rows and ``columns``: ``(codes - zeros) * scales``.

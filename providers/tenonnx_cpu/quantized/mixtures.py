@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_array.experts import Activation, mixture, route
 from tenonnx_cpu.buffers import F32, contiguous
 from tenonnx_cpu.capture.capturable import Capturable
@@ -94,6 +95,7 @@ def mixture_of_experts(site: Site, plain: Call) -> Call | None:
     return Capturable(call)
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class MixtureCall:
     """Computes a mixture of experts.

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import done
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
@@ -35,6 +36,7 @@ def matmul_nbits(site: Site, plain: Call) -> Call | None:
     return Capturable(NBitsCall(weights, bias, offsets, activations, site.threads, plain))
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class NBitsCall:
     """Multiplies by a matrix of codes.

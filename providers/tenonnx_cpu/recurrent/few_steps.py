@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import F32
 from tenonnx_cpu.capture.launch import done
 from tenonnx_cpu.kernel_selection import NDArray
@@ -23,6 +24,7 @@ from tenonnx_cpu.quantized.product import MAX_GEMV_ROWS, matmul_q, request
 MIN_WEIGHT_BYTES = 1 << 20
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class FewSteps:
     """An LSTM's weights for runs whose steps times items are ``MAX_GEMV_ROWS`` at most.

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import F32, contiguous, empty, frozen
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
@@ -34,6 +35,7 @@ def specialize_recurrent(site: Site, plain: Call) -> Call | None:
     return None if layer is None else Capturable(functools.partial(_computed, layer, plain))
 
 
+@cacheable
 def _computed(layer: RecurrentLayer, plain: Call, *arguments: Any) -> Any:
     given: list[Any] = [*arguments, *[None] * (8 - len(arguments))]
     made = None if given[7] is not None else layer.launch(*given[:7])
@@ -57,6 +59,7 @@ def layer_of(site: Site, operator: str) -> RecurrentLayer | None:
     return RecurrentLayer(kind, ways, reverse, hidden, site.attribute("layout", 0), site.threads)
 
 
+@cacheable
 class RecurrentLayer:
     """A recurrent layer of one kind."""
 

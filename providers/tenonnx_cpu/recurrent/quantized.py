@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import F32
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.fuse import Fused, Scope, fusion
@@ -44,6 +45,7 @@ def fuse_quantized(node: ir.Node, scope: Scope) -> Fused | None:
     return Fused((node,), inputs, tuple(node.outputs), Capturable(call))
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class QuantizedLayer:
     """Computes an LSTM whose weights are bytes.

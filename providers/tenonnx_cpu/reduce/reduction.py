@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import F32, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
@@ -76,6 +77,7 @@ def reduction(site: Site, plain: Call) -> Callable[..., Any] | None:
     return ReductionCall(operator, axes, keeps, apart, site.threads, plain)
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class ReductionCall:
     """Reduces axes.

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
@@ -39,6 +40,7 @@ def specialize_scan(site: Site, plain: Call) -> Call | None:
     return Capturable(functools.partial(scanned, form, site.threads, plain))
 
 
+@cacheable
 @dataclass(frozen=True)
 class ScanOrder:
     """One way to run along an axis.

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import UNREAD, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done, is_fixed
@@ -48,6 +49,7 @@ def specialize_top_k(site: Site, plain: Call) -> Call | None:
     return Capturable(TopKCall(axis, largest, site.constant(1) is not None, site.threads, plain))
 
 
+@cacheable
 @dataclass(frozen=True, eq=False)
 class TopKCall:
     """Selects the greatest elements of rows, or the least.
