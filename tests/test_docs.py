@@ -123,7 +123,9 @@ def hook_signatures() -> dict[str, str]:
     return {
         node.name: f"def {node.name}({ast.unparse(node.args)}) -> {ast.unparse(node.returns)}"
         for node in tree.body
-        if isinstance(node, ast.FunctionDef) and node.decorator_list and node.returns
+        if isinstance(node, ast.FunctionDef)
+        and node.returns
+        and "hookspec" in map(ast.unparse, node.decorator_list)
     }
 
 
