@@ -37,15 +37,16 @@ class Store:
         if scale is not None and scale.ndim == 3:
             self.scale = scale[None]
 
-    def require_scales(self, heads: int, size: int) -> None:
-        """Refuse scales of another number than there are channels.
+    def encode_heads(self, xp: Namespace, values: Array) -> Array:
+        """Return keys or values (batch, heads, length, size) as the cache keeps them.
 
         Raises:
-            ValueError: There is not one for each.
+            ValueError: There is not one scale for each channel.
         """
-        wanted = heads * size if self.kind == "PER_CHANNEL" else 1
+        wanted = values.shape[1] * values.shape[3] if self.kind == "PER_CHANNEL" else 1
         if self.scale is not None and self.scale.size != wanted:
             raise ValueError(f"expected {wanted} scales of a cache, found {self.scale.shape}")
+        return self.encode(xp, values)
 
     def encode(self, xp: Namespace, values: Array) -> Array:
         """Return keys or values as the cache keeps them."""

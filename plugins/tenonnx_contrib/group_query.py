@@ -100,9 +100,7 @@ def group_query_attention(
         Store(k_quant_type, k_scale, kv_cache_bit_width, past_key),
         Store(v_quant_type, v_scale, kv_cache_bit_width, past_value),
     )
-    for store, heads in zip(stores, (k, v), strict=True):
-        store.require_scales(heads.shape[1], heads.shape[3])
-    new = [store.encode(xp, heads) for store, heads in zip(stores, (k, v), strict=True)]
+    new = [store.encode_heads(xp, heads) for store, heads in zip(stores, (k, v), strict=True)]
     if sliding_window_cache:
         window = Window(past_key, local_window_size, before, totals)
         held, present, places = window.step(xp, (past_key, past_value), new)

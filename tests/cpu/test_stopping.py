@@ -28,7 +28,9 @@ pytest.importorskip("numba")
 pytestmark = pytest.mark.skipif(not code_object.SUPPORTED, reason="numba calls kernels here")
 
 SOON = 1.0
-"""Seconds after which a run that should have stopped has failed the test; it takes 0.1."""
+"""Seconds of CPU time after which a run that should have stopped has failed the test; it takes 0.1.
+
+Of CPU time: on a machine that does other things, too, wall time says what these take."""
 
 LATER = 0.05
 """Seconds after which runs are stopped."""
@@ -78,7 +80,7 @@ def after(seconds: float, act: Callable[[], None]) -> Iterator[list[float]]:
     when: list[float] = []
 
     def go() -> None:
-        when.append(time.perf_counter())
+        when.append(time.process_time())
         act()
 
     timer = threading.Timer(seconds, go)
@@ -107,7 +109,7 @@ def test_terminate_acts_within_a_kernel(name: str, threads: int) -> None:
     with after(LATER, lambda: setattr(options, "terminate", True)) as when:
         with pytest.raises(tenonnx.Fail, match="terminate is set"):
             given.run(None, feeds, options)
-        assert time.perf_counter() - when[0] < SOON
+        assert time.process_time() - when[0] < SOON
 
 
 BYTES = np.random.default_rng(0).integers(0, 256, (30_000, 2048), np.uint8)
@@ -150,12 +152,12 @@ def test_others_are_stopped_and_the_next_run_is_right(name: str) -> None:
     with after(LATER, lambda: setattr(options, "terminate", True)) as when:
         with pytest.raises(tenonnx.Fail, match="terminate is set"):
             given.run(None, feeds, options)
-        assert time.perf_counter() - when[0] < SOON
+        assert time.process_time() - when[0] < SOON
     given._options.time_limit = LATER
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(tenonnx.Fail, match="takes longer than"):
         given.run(None, feeds)
-    assert time.perf_counter() - start < LATER + SOON
+    assert time.process_time() - start < LATER + SOON
     given._options.time_limit = None
     np.testing.assert_array_equal(given.run(None, few)[0], wanted)
 
@@ -176,10 +178,10 @@ MATRIX = floats(1000, 1500)
 def test_a_time_limit_acts_within_a_kernel_and_the_next_run_is_right() -> None:
     given = product(time_limit=LATER)
     for _ in range(3):
-        start = time.perf_counter()
+        start = time.process_time()
         with pytest.raises(tenonnx.Fail, match="takes longer than"):
             given.run(None, {"x": LARGE})
-        assert time.perf_counter() - start < LATER + SOON
+        assert time.process_time() - start < LATER + SOON
         (y,) = given.run(None, {"x": SMALL})
         np.testing.assert_allclose(y, SMALL @ MATRIX, rtol=1e-3, atol=1e-3)
 

@@ -32,6 +32,11 @@ VECTOR_LANES = cpu().lanes
 NO_ZERO = frozen(np.zeros(1, np.int32))
 
 
+def _are_bytes_of_kernels(array: NDArray) -> bool:
+    """Return whether an array may be the weights of a convolution of lines or images in bytes."""
+    return array.dtype in BYTE_DTYPES and array.size > 0 and array.ndim in (3, 4)
+
+
 @cacheable
 @dataclass(frozen=True)
 class ByteWeights:
@@ -74,12 +79,7 @@ class ByteWeights:
         """
         array, given = site.constant(position), site.constant(zero)
         inputs, group = site.node.inputs, attributes.group
-        if (
-            array is None
-            or array.dtype not in BYTE_DTYPES
-            or not array.size
-            or array.ndim not in (3, 4)
-        ):
+        if array is None or not _are_bytes_of_kernels(array):
             return None
         if given is None and zero < len(inputs) and inputs[zero] is not None:
             return None
@@ -92,10 +92,8 @@ class ByteWeights:
         frozen(zeros)
         if alone := array.shape[1] == 1 and len(array) == group > 1:
             DEPTHWISE.request()
-            positions, name = (
-                (position,) if given is None else (position, zero),
-                f"1:{VECTOR_LANES}",
-            )
+            positions = (position,) if given is None else (position, zero)
+            name = f"1:{VECTOR_LANES}"
             packed = site.derived(
                 f"byte-words:{name}", positions, lambda: weight_words(array, zeros)
             )

@@ -97,6 +97,13 @@ def _stacked(a: NDArray, b: NDArray) -> tuple[tuple[int, ...], NDArray] | None:
     return (*batch, a.shape[-2], b.shape[-1]), offsets
 
 
+def _are_matrices_of_bytes(a: NDArray, b: NDArray) -> bool:
+    """Return whether the kernel can multiply two arrays by their dtypes and shapes."""
+    if any(x.dtype not in BYTE_DTYPES or x.ndim < 2 or not x.size for x in (a, b)):
+        return False
+    return bool(a.shape[-1] == b.shape[-2])
+
+
 def byte_launch(
     a: NDArray,
     a_zero: NDArray,
@@ -119,17 +126,9 @@ def byte_launch(
         ``None`` if the kernel is not ready or does not take these arrays.
     """
     run = BYTE_GEMM.run
-    if (
-        run is None
-        or a.dtype not in BYTE_DTYPES
-        or b.dtype not in BYTE_DTYPES
-        or a.ndim < 2
-        or b.ndim < 2
-    ):
+    if run is None or not _are_matrices_of_bytes(a, b):
         return None
     depth, columns = b.shape[-2:]
-    if a.shape[-1] != depth or not a.size or not b.size:
-        return None
     b = b if b.ndim == 2 else _readable(b)
     stacked = _stacked(a, b)
     if stacked is None:

@@ -80,6 +80,15 @@ class RecurrentLayer:
         self._threads = threads
         RUN_LAYER.request()
 
+    def _takes_weights(self, w: Any, r: Any, b: Any, inputs: int) -> bool:
+        """Return whether the kernel multiplies by weights of these shapes."""
+        ways, width, n = r.shape
+        if self._hidden not in (None, n) or ways != self._ways:
+            return False
+        if width != GATE_COUNTS[self._kind] * n or w.shape != (ways, width, inputs):
+            return False
+        return b is None or b.shape == (ways, 2 * width)
+
     def launch(self, x: Any, w: Any, r: Any, b: Any, lengths: Any, h: Any, c: Any) -> Launch | None:
         """Return what computes the operator's outputs; ``None`` where numpy must.
 
@@ -94,15 +103,7 @@ class RecurrentLayer:
         shape = (batch, ways, n) if self._batch_first else (ways, batch, n)
         if any(state is not None and state.shape != shape for state in (h, c)):
             return None
-        if self._hidden not in (None, n):
-            return None
-        if (
-            width != GATE_COUNTS[self._kind] * n
-            or ways != self._ways
-            or w.shape != (ways, width, inputs)
-        ):
-            return None
-        if b is not None and b.shape != (ways, 2 * width):
+        if not self._takes_weights(w, r, b, inputs):
             return None
         if lengths is not None and (lengths.shape != (batch,) or lengths.dtype != np.int32):
             return None
