@@ -8,9 +8,10 @@ first needed.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import pluggy
 
 from tenonnx.operators import OperatorTable
 from tenonnx.provider import LaterProvider, Provider
@@ -28,35 +29,8 @@ NAMESPACE = "tenonnx"
 # A plug-in with ``tenonnx_api = 1`` is disabled by a tenonnx with another version.
 API_VERSION = 1
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-SPECIFICATION, IMPLEMENTATION = "tenonnx_hook", "tenonnx_hook_options"
-"""The attributes of functions that are hooks, and that implement some. ``plugins.manager`` tells
-pluggy, which a process that opens a cached plan does not import."""
-
-
-def hookspec(function: F) -> F:
-    """Mark a hook."""
-    setattr(function, SPECIFICATION, True)
-    return function
-
-
-@overload
-def hookimpl(function: F, **options: Any) -> F: ...
-@overload
-def hookimpl(function: None = None, **options: Any) -> Callable[[F], F]: ...
-def hookimpl(function: Any = None, **options: Any) -> Any:
-    """Mark a function that implements a hook: ``@tenonnx.hookimpl``.
-
-    Args:
-        function: It, of the hook's name.
-        options: Those of ``pluggy.HookimplMarker``, such as ``tryfirst=True``.
-    """
-    if function is None:
-        return functools.partial(hookimpl, **options)
-    setattr(function, IMPLEMENTATION, options)
-    return function
-
+hookspec = pluggy.HookspecMarker(NAMESPACE)
+hookimpl = pluggy.HookimplMarker(NAMESPACE)
 
 RegisterCommands: TypeAlias = "Callable[[typer.Typer | Callable[[], typer.Typer]], Any]"
 

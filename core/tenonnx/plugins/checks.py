@@ -37,9 +37,7 @@ def check_hooks(plugin: Any, record: PluginRecord) -> None:
     Raises:
         PluginError: Which, and what it may have meant.
     """
-    known = [
-        name for name, spec in vars(hookspecs).items() if hasattr(spec, hookspecs.SPECIFICATION)
-    ]
+    known = [name for name, spec in vars(hookspecs).items() if hasattr(spec, "tenonnx_spec")]
     for name in record.hooks:
         if name not in known:
             raise PluginError(f"there is no hook {name!r}{did_you_mean(name, known)}")
@@ -54,7 +52,7 @@ def refused(plugin: Any, error: pluggy.PluginValidationError) -> PluginError:
     """Return pluggy's complaint in words; it is about parameters, if nothing else is found."""
     for name, spec in vars(hookspecs).items():
         function = getattr(plugin, name, None)
-        if not hasattr(spec, hookspecs.SPECIFICATION) or not callable(function):
+        if not hasattr(spec, "tenonnx_spec") or not callable(function):
             continue
         taken, given = (inspect.signature(f).parameters for f in (function, spec))
         if unknown := [parameter for parameter in taken if parameter not in given]:

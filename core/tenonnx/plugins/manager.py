@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import inspect
 import logging
 import os
 import sys
@@ -54,22 +53,12 @@ class _Manager(pluggy.PluginManager):
     """
 
     def parse_hookimpl_opts(self, plugin: Any, name: str) -> Any:
-        if not _may_be_hook(plugin, name):
-            return None
-        found = inspect.getattr_static(plugin, name, None)
-        for each in (found, getattr(found, "__func__", None)):
-            options = getattr(each, "__dict__", {}).get(hookspecs.IMPLEMENTATION)
-            if options is not None:
-                pluggy.HookimplMarker(hookspecs.NAMESPACE)(each, **options)
-        return super().parse_hookimpl_opts(plugin, name)
+        return super().parse_hookimpl_opts(plugin, name) if _may_be_hook(plugin, name) else None
 
     def parse_hookspec_opts(self, module_or_class: Any, name: str) -> Any:
-        found = vars(module_or_class).get(name)
-        if not isinstance(found, FunctionType) or not hasattr(found, hookspecs.SPECIFICATION):
+        if not _may_be_hook(module_or_class, name):
             return None
-        return super().parse_hookspec_opts(
-            module_or_class, pluggy.HookspecMarker(hookspecs.NAMESPACE)(found).__name__
-        )
+        return super().parse_hookspec_opts(module_or_class, name)
 
 
 def _may_be_hook(plugin: Any, name: str) -> bool:
