@@ -162,13 +162,18 @@ def affine_grid(xp: Namespace, theta: Array, size: Array, *, align_corners: int 
         raise ValueError(
             f"expected theta of shape {(int(size[0]), rank, rank + 1)}, found {theta.shape}"
         )
-    check_allocation(xp, (len(theta), *shape, rank + 1), np.float64)
+    check_allocation(xp, (len(theta), *shape, rank + 1), theta.dtype)
+    mapped = xp.empty((len(theta), *shape, rank), theta.dtype)
     steps = []
-    for length in reversed(shape):
+    for axis, length in enumerate(shape):
         step = 2 / max(length - 1, 1) if align_corners else 2 / length
         start = -1.0 if align_corners else step / 2 - 1
-        steps.append(start + np.arange(length) * step)
-    grids = np.meshgrid(*reversed(steps), indexing="ij")[::-1]
-    places = np.stack([*grids, np.ones(shape)], axis=-1).reshape(-1, rank + 1)
-    mapped = xp.matmul(xp.asarray(places.astype(theta.dtype)), theta.swapaxes(1, 2))
-    return mapped.reshape(len(theta), *shape, rank)
+        places = (start + np.arange(length) * step).astype(theta.dtype)
+        steps.append(xp.asarray(places).reshape(-1, *(1,) * (rank - 1 - axis)))
+    # Only the last axis' sum is of all places.
+    for row in range(rank):
+        total = theta[:, row, rank].reshape(-1, *(1,) * rank)
+        for axis, places in enumerate(steps):
+            total = total + theta[:, row, rank - 1 - axis].reshape(-1, *(1,) * rank) * places
+        mapped[..., row] = total
+    return mapped

@@ -158,6 +158,10 @@ def unique(
         ranks = xp.unique(keys, return_inverse=True)[1].reshape(x.shape)
         ranks = xp.moveaxis(ranks, axis, 0)
         keys = ranks.reshape((len(ranks), math.prod(ranks.shape[1:])))
+        # Rows of many numbers are compared sooner than joined: measured from 4 rows a column.
+        if xp is np and len(keys) >= 4 * keys.shape[1] > 0:
+            first, *rest = _unique_of_row(_joined(keys), bool(sorted))[1:]
+            return xp.take(x, first, axis), first, *rest
     _, first, inverse, counts = xp.unique(
         keys,
         return_index=True,
@@ -171,6 +175,19 @@ def unique(
         first, counts, inverse = first[order], counts[order], xp.argsort(order)[inverse]
     values = keys.take(first) if axis is None else xp.take(x, first, axis)
     return values, *(a.astype(xp.int64) for a in (first, inverse, counts))
+
+
+def _joined(ranks: Array) -> Array:
+    """Return a number for each row of ranks, in whose order rows come."""
+    base = int(ranks.max()) + 1
+    total, most = ranks[:, 0], base
+    for column in ranks.T[1:]:
+        if most > np.iinfo(np.int64).max // base:
+            total = np.unique(total, return_inverse=True)[1]
+            if (most := int(total.max()) + 1) == len(total):
+                break
+        total, most = total * base + column, most * base
+    return total
 
 
 def _unique_of_row(keys: Array, by_value: bool) -> tuple[Array, ...]:

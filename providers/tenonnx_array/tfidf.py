@@ -18,6 +18,10 @@ table = StagedTable()
 op = table.op
 
 
+MOST_WHOLE = 1 << 18
+"""Numbers of a table of tokens, which has 8 bytes for each: as many as wide vocabularies have."""
+
+
 @cacheable
 class Trie(NamedTuple):
     """The pool's n-grams. A state is a prefix; state 0 is the empty one.
@@ -106,10 +110,17 @@ class Vectorizer:
         self.is_binary = is_binary
         self.scale = scale
         self.width = int(places.max()) + 1
+        self._whole = _numbers_of_whole(trie.numbers)
 
     def numbers(self, x: Array) -> Array:
         """Return the number of each token in rows, [N, C], -1 for one that is in no n-gram."""
         rows = x.reshape((1, -1)) if x.ndim == 1 else x
+        if (known := self._whole) is not None and x.dtype.kind == "i" and x.size:
+            least, numbers = known
+            # What is before the first is beyond the end, too, as a number without a sign.
+            places = rows.astype(np.int64, copy=False) - least
+            ends = np.minimum(places.view(np.uint64), len(numbers) - 1)
+            return numbers.take(ends.view(np.int64))
         found = map(self.trie.numbers.get, rows.reshape(-1).tolist(), repeat(-1))
         return np.fromiter(found, np.intp, rows.size).reshape(rows.shape)
 
@@ -125,6 +136,21 @@ class Vectorizer:
         if self.scale is not None:
             result = result * self.scale
         return result[0] if x.ndim == 1 else result
+
+
+def _numbers_of_whole(tokens: dict[Any, int]) -> tuple[int, Array] | None:
+    """Return the least of tokens that are close whole numbers, and a table from there on.
+
+    The table says the number of each token, -1 where there is none and at its end.
+    """
+    if not tokens or not all(isinstance(token, int) for token in tokens):
+        return None
+    least, most = min(tokens), max(tokens)
+    if most - least >= MOST_WHOLE:
+        return None
+    numbers = np.full(most - least + 2, -1, np.intp)
+    numbers[np.array(list(tokens)) - least] = list(tokens.values())
+    return least, numbers
 
 
 def _trie(pool: Sequence[Any], starts: Sequence[int], shortest: int, longest: int) -> Trie:

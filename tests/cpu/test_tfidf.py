@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from running import Watch, session
 
 import tenonnx
 from models import INT64, node
-from tenonnx_array.tfidf import table
+from tenonnx_array.tfidf import MOST_WHOLE, table
 from tenonnx_cpu.ml import tfidf, tokens
 
 
@@ -68,6 +69,25 @@ def test_ngrams_without_columns_are_refused(indexes: list[int]) -> None:
     layer = node("TfIdfVectorizer", "x", "y", **GRAMS | {"ngram_indexes": indexes})
     with pytest.raises(Exception, match=r"ngram_indexes"):
         session([layer], {"x": np.zeros((1, 3), np.int64)}, "y", kinds={"x": INT64})
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("pool", [[-3, 0, 4], [0, MOST_WHOLE], [2**31 - 2, 2**31 - 1]], ids=str)
+def test_whole_tokens_have_the_numbers_of_the_dictionary(pool: list[int], dtype: str) -> None:
+    kernel = table.find("", "TfIdfVectorizer", 9)
+    assert kernel is not None
+    grams = {"pool_int64s": pool, "ngram_counts": [0], "ngram_indexes": [*range(len(pool))]}
+    own = kernel.bind(np, GRAMS | grams | {"max_gram_length": 1}, 1)
+    limits = np.iinfo(dtype)
+    near = [min(each + n, limits.max) for each in pool for n in (-1, 0, 1)]
+    x = np.array([near, [limits.min, limits.max, *near[2:]]], dtype)
+    expected = [[own.trie.numbers.get(each, -1) for each in row] for row in x.tolist()]
+    for layout in (x, np.asfortranarray(x), x[:, ::-1][:, ::-1], x.repeat(2, 1)[:, ::2]):
+        found = own.numbers(layout)
+        assert found.flags.c_contiguous
+        assert found.tolist() == expected
+    again = pickle.loads(pickle.dumps(own))  # as the file of a plan does
+    np.testing.assert_array_equal(again(x), own(x))
 
 
 def test_as_many_tokens_as_there_are_may_be_skipped() -> None:

@@ -136,6 +136,17 @@ def test_unique_rebuilds_its_input(x: np.ndarray, data: st.DataObject, in_order:
         assert (np.diff(first) > 0).all()
 
 
+@pytest.mark.parametrize("most", [1, 2, 1000, 2**40])
+def test_unique_rows_are_numpys(most: int) -> None:
+    x = np.random.default_rng(0).integers(-most, most, (300, 50))
+    x[200:] = x[:100]
+    for rows in (x, x[:, :3], x[:, :1]):
+        y, first, inverse, counts = run("Unique", rows, axis=0, outputs=4)
+        own = np.unique(rows, return_index=True, return_inverse=True, return_counts=True, axis=0)
+        for found, expected in zip((y, first, inverse, counts), own, strict=True):
+            np.testing.assert_array_equal(found, expected.reshape(found.shape))
+
+
 @pytest.mark.parametrize(
     ("op", "inputs", "attributes", "message"),
     [
