@@ -22,6 +22,6 @@ def warn_of_precision() -> None:
     if not _warned:
         _warned.append(True)
         log.warning(
-            "precision='bf16' changes nothing: kernels multiply bfloat16 in AMX's tiles, which "
-            "this processor, its system or the kernels' target CPU lacks"
+            "precision='bf16' changes nothing: kernels multiply bfloat16 with AMX or AVX512-BF16, "
+            "which this processor, its system or the kernels' target CPU lacks"
         )

@@ -1,12 +1,14 @@
 """AMX's tiles in numpy, for the kernels' LLVM code on processors that have none.
 
 Calls of the instructions become calls of functions here, from Intel's description of them; a tile
-that is used otherwise than it is configured is an error.
+that is used otherwise than it is configured is an error. AVX512-BF16's product becomes a function
+of LLVM's, on any x86.
 """
 
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,6 +28,28 @@ SIGNATURES = {
     "tdpbusd": (NUMBER, NUMBER, NUMBER),
     "tdpbf16ps": (NUMBER, NUMBER, NUMBER),
 }
+
+PRODUCT = "llvm.x86.avx512bf16.dpbf16ps.512"
+EMULATED_PRODUCT = """
+define <16 x float> @emulated.dpbf16ps(<16 x float> %sums, <32 x bfloat> %x, <32 x bfloat> %y) {
+  %xs = bitcast <32 x bfloat> %x to <16 x i32>
+  %ys = bitcast <32 x bfloat> %y to <16 x i32>
+  %x0 = shl <16 x i32> %xs, splat (i32 16)
+  %y0 = shl <16 x i32> %ys, splat (i32 16)
+  %x1 = and <16 x i32> %xs, splat (i32 -65536)
+  %y1 = and <16 x i32> %ys, splat (i32 -65536)
+  %fx0 = bitcast <16 x i32> %x0 to <16 x float>
+  %fy0 = bitcast <16 x i32> %y0 to <16 x float>
+  %fx1 = bitcast <16 x i32> %x1 to <16 x float>
+  %fy1 = bitcast <16 x i32> %y1 to <16 x float>
+  %z1 = fmul <16 x float> %fx1, %fy1
+  %z0 = fmul <16 x float> %fx0, %fy0
+  %s1 = fadd <16 x float> %sums, %z1
+  %s0 = fadd <16 x float> %s1, %z0
+  ret <16 x float> %s0
+}
+"""
+"""The sum of two products of bfloat16 in each lane: those of the upper halves are added first."""
 
 
 class Tiles:
@@ -54,6 +78,9 @@ class Tiles:
         text = str(module)
         for name in SIGNATURES:
             text = text.replace(f"llvm.x86.{name}", f"emulated.{name}")
+        if PRODUCT in text:
+            text = re.sub(f"^declare .*{PRODUCT}.*$", EMULATED_PRODUCT, text, flags=re.MULTILINE)
+            text = text.replace(PRODUCT, "emulated.dpbf16ps")
         machine = llvm.Target.from_default_triple().create_target_machine()
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
         engine.finalize_object()

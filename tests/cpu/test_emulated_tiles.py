@@ -14,7 +14,7 @@ import llvmlite.binding as llvm
 from emulated_tiles import SIZE, Tiles
 
 from tenonnx_cpu.jit.code.cpu import architecture
-from tenonnx_cpu.jit.vectors import amx, shared
+from tenonnx_cpu.jit.vectors import amx, dot16, shared
 from tenonnx_cpu.jit.vectors.vector import I64
 from tenonnx_cpu.matmul.bfloat16 import bfloat16_panels, rounded
 from tenonnx_cpu.matmul.kernels import bfloat16 as kernels
@@ -66,6 +66,38 @@ def test_products_of_bfloat16(
     right = narrow(a) @ narrow(w) + (before[:, :columns] if adds else 0)
     assert np.abs(sums[:, :columns] - right).max() < 1e-4
     np.testing.assert_array_equal(sums[:, columns:], before[:, columns:])
+
+
+@pytest.mark.parametrize("vectors", [1, 2])
+@pytest.mark.parametrize("rows", range(1, dot16.TALLEST_PAIRS + 1))
+@pytest.mark.parametrize("adds", [False, True])
+def test_products_of_bfloat16_in_registers(
+    vectors: int, rows: int, adds: bool, tiles: Tiles
+) -> None:
+    jump = 3  # pairs after which others follow
+    a, w = floats(rows, 50), floats(50, 16 * vectors, seed=1)
+    panels = bfloat16_panels(w)
+    pairs = panels.shape[1]
+    left = np.zeros((rows, 2 * (pairs + jump)), np.uint16)
+    left[:, :12], left[:, 12 + 2 * jump :][:, :38] = rounded(a[:, :12]), rounded(a[:, 12:])
+    offsets = np.where(np.arange(pairs) < 6, 0, 4 * jump) + np.arange(0, 4 * pairs, 4)
+    before = floats(rows, 32, seed=2)
+    made = before.copy()
+
+    def write(b: Any, values: Any) -> None:
+        a, a_row, offset, panel, pairs, c, c_row, adds = values
+        sums = dot16.sum_pairs(b, vectors, rows, a, a_row, offset, panel, pairs, panel)
+        is_added = b.icmp_signed("!=", adds, I64(0))
+        dot16.store_pairs(b, vectors, sums, c, c_row, I64(64), is_added)
+
+    function = shared.Shared("test", "test_pairs", [I64] * 8, write)
+    tiles.compiled([function], *[SIZE] * 8)(
+        left.ctypes.data, left.strides[0], offsets.ctypes.data, panels.ctypes.data, pairs,
+        made.ctypes.data, made.strides[0], int(adds),
+    )  # fmt: skip
+    right = narrow(a) @ narrow(w) + (before[:, : 16 * vectors] if adds else 0)
+    assert np.abs(made[:, : 16 * vectors] - right).max() < 1e-4
+    np.testing.assert_array_equal(made[:, 16 * vectors :], before[:, 16 * vectors :])
 
 
 @pytest.mark.parametrize(("tall", "deep"), [(16, 16), (7, 11), (4, 5)])

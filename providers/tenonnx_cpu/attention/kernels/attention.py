@@ -40,7 +40,8 @@ from tenonnx_cpu.jit.compiling import (
 )
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vmath
-from tenonnx_cpu.jit.vectors.amx import HAS_TILES, end_tiles
+from tenonnx_cpu.jit.vectors.amx import end_tiles
+from tenonnx_cpu.jit.vectors.bfloat16 import NARROWS
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.memory import load_float, store_float
 from tenonnx_cpu.jit.vectors.views import floats
@@ -120,7 +121,7 @@ def attend_blocks(arguments: Any, task: Any, worker: Any) -> None:
     begin_rows(count, sums, wide, states, sinks, head)
     own_queries = query + top * q.strides[2], q.strides[2]
     tiles = Tiles(0, 0, 0, 0, 0)
-    if HAS_TILES and narrows and width >= LEAST_WIDTH:
+    if NARROWS and narrows and width >= LEAST_WIDTH:
         tiles = begin_attention(own_queries, count, width, *room)
     start, _ = seen_by(spans, batch, top, left, right)
     _, limit = seen_by(spans, batch, bottom - 1, left, right)

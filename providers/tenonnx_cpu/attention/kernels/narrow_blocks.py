@@ -1,4 +1,4 @@
-"""Some queries of a head against a block of keys in AMX's tiles of bfloat16, summed in float32.
+"""Some queries of a head against a block of keys in tiles of bfloat16, summed in float32.
 
 The same as ``blocks``: queries are rounded once, keys and values as they are packed, and weights
 where they lie.
@@ -22,7 +22,7 @@ from tenonnx_cpu.attention.kernels.scores import (
 )
 from tenonnx_cpu.int8.kernels.band import fill_bytes
 from tenonnx_cpu.jit.compiling import helper
-from tenonnx_cpu.jit.vectors.amx import CACHE_LINE, TALL, begin_tiles
+from tenonnx_cpu.jit.vectors.amx import CACHE_LINE, begin_tiles
 from tenonnx_cpu.jit.vectors.bfloat16 import (
     narrow_exponentials,
     narrow_pairs,
@@ -34,7 +34,7 @@ from tenonnx_cpu.jit.vectors.memory import load_float, store_float, store_int
 from tenonnx_cpu.jit.vectors.reductions import greatest_at
 from tenonnx_cpu.jit.vectors.views import floats
 from tenonnx_cpu.matmul.kernels import TILE_STEP
-from tenonnx_cpu.matmul.kernels.bfloat16 import WORDS, multiply_narrow_panel
+from tenonnx_cpu.matmul.kernels.bfloat16 import TALLEST, WORDS, multiply_narrow_panel
 from tenonnx_cpu.matmul.kernels.tile import ADD, COLUMNS, ZERO
 
 LEAST_WIDTH = 16
@@ -81,7 +81,7 @@ def begin_attention(queries: Any, count: Any, width: Any, packed: Any, room: Any
     offsets = room + QUERIES * line
     for pair in range(max(padded, KEYS) // 2):
         store_int(4 * pair, offsets + 8 * pair)
-    number = -(-count // TALL)
+    number = -(-count // TALLEST)
     tall = -(-count // number)
     begin_tiles(tall, WORDS)
     return Tiles(tall, number * tall, room, offsets, packed)

@@ -1,4 +1,4 @@
-"""Convolution in AMX's tiles: bfloat16, summed in float32, as products of places by channels.
+"""Convolution in tiles: bfloat16, summed in float32, as products of places by channels.
 
 Images are rounded once for all their readers. What a place sees of one tap, or of a line of them,
 is a run of a row of A as it lies.
@@ -19,7 +19,7 @@ from tenonnx_cpu.int8.kernels.band import fill_bytes
 from tenonnx_cpu.jit.compiling import helper, kernel
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.amx import TALL, TILE_ROW, begin_tiles, end_tiles
+from tenonnx_cpu.jit.vectors.amx import TILE_ROW, begin_tiles, end_tiles
 from tenonnx_cpu.jit.vectors.bfloat16 import narrow_row, narrow_square
 from tenonnx_cpu.jit.vectors.lanes import (
     KIND,
@@ -33,7 +33,7 @@ from tenonnx_cpu.jit.vectors.lanes import (
 from tenonnx_cpu.jit.vectors.named import named
 from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
-from tenonnx_cpu.matmul.kernels.bfloat16 import multiply_narrow_tiles
+from tenonnx_cpu.matmul.kernels.bfloat16 import TALLEST, multiply_narrow
 from tenonnx_cpu.matmul.kernels.block import split
 from tenonnx_cpu.matmul.kernels.tile import COLUMNS, VECTORS, ZERO
 
@@ -121,7 +121,7 @@ def convolve_in_tiles(arguments: Any, task: Any, worker: Any) -> None:
     width = part.columns // part.lines
     span = split(width, TILE_PLACES, 1)
     least = width - (-(-width // span) - 1) * span
-    tall = -(-least // -(-least // TALL))
+    tall = -(-least // -(-least // TALLEST))
     together = max(1, TILE_PLACES // width)
     begin_tiles(tall, sizes.deep)
     for channel in range(part.first, part.first + part.rows, COLUMNS):
@@ -159,8 +159,8 @@ def multiply_places(
         other = min(tile + 1, count - 1)
         line, place = tile // each, min(tile % each * tall, width - tall)
         line_next, place_next = other // each, min(other % each * tall, width - tall)
-        multiply_narrow_tiles(
-            -(-some // LANES), other - tile + 1,
+        multiply_narrow(
+            -(-some // LANES), other - tile + 1, tall,
             places.source + line * apart + place * sizes.step,
             places.source + line_next * apart + place_next * sizes.step, sizes.step, offsets, panel,
             sizes.words // sizes.deep, sizes.deep, sums + TILE_ROW * (line * width + place),

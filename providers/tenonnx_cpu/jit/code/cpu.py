@@ -67,6 +67,7 @@ CAPABILITIES = {"asimddp": (16, 20), "i8mm": (26, 13)}
 
 KINDS = (
     "x86-64-v4+avx512vnni+avx512vbmi+avx512bf16+amx-int8+amx-bf16",
+    "x86-64-v4+avx512vnni+avx512vbmi+avx512bf16",
     "x86-64-v4+avx512vnni+avx512vbmi",
     "x86-64-v4+avx512vnni",
     "x86-64-v4",
@@ -221,12 +222,19 @@ class Cpu(NamedTuple):
         vnni: Instructions for sums in int32 of products of uint8 by int8: ``"avx512"``, ``"avx"``,
             ``"i8mm"``, ``"dotprod"`` (of int8 alone) or ``""``.
         amx: Whether it has AMX's tiles, of bytes and of bfloat16, and the system lends them.
+        bf16: Whether it has vectors' sums of products of bfloat16 in float32.
     """
 
     lanes: int
     registers: int
     vnni: str
     amx: bool = False
+    bf16: bool = False
+
+    @property
+    def narrow_products(self) -> bool:
+        """Whether it multiplies bfloat16."""
+        return self.amx or self.bf16
 
     @property
     def pairs(self) -> bool:
@@ -240,7 +248,8 @@ def cpu() -> Cpu:
     features = _features()
     if {"avx512f", "avx512bw", "avx512vl"} <= features:
         vnni = "avx512" if "avx512vnni" in features else ""
-        return Cpu(16, 32, vnni, bool(vnni) and features >= TILES)
+        amx, bf16 = bool(vnni) and features >= TILES, "avx512bf16" in features
+        return Cpu(16, 32, vnni, amx, bf16)
     if {"avx2", "fma"} <= features:
         return Cpu(8, 16, "avx" if "avxvnni" in features else "")
     if compiled_architecture() in ("aarch64", "arm64"):

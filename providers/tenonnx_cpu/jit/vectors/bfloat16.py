@@ -8,10 +8,11 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils
 
+from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.amx import HAS_TILES
+from tenonnx_cpu.jit.vectors.dot16 import BF16
 from tenonnx_cpu.jit.vectors.lanes import (
     KIND,
     LANES,
@@ -35,21 +36,15 @@ POWERS = (0.99992808, 0.69326102, 0.24261111, 0.05517148)
 LEAST_POWER = -200.0
 """A power of two that is 0."""
 
+NARROWS = cpu().narrow_products
+"""Whether there are instructions for bfloat16."""
 
-class _BFloat16(ir.types.Type):
-    """LLVM's bfloat16, which llvmlite has no name for."""
-
-    def _to_string(self) -> str:
-        return "bfloat"
-
-
-BF16 = _BFloat16()
 WORDS, PAIRS = v.vector(I16, LANES), v.vector(I32, LANES)
 
 
 def narrowed(b: Builder, x: Value) -> Value:
-    """Return a vector of float32 as the bits of bfloat16; of NaN, some if there are no tiles."""
-    if not HAS_TILES:  # LLVM would call a function that no kernel has
+    """Return a vector of float32 as the bits of bfloat16; of NaN, some unless ``NARROWS``."""
+    if not NARROWS:  # LLVM would call a function that no kernel has
         bits = b.bitcast(x, PAIRS)
         half, one, most = (ir.Constant(PAIRS, [n] * LANES) for n in (16, 1, 0x7FFF))
         odd = b.and_(b.lshr(bits, half), one)
@@ -204,7 +199,7 @@ def narrow_exponentials(
         scale: The factor.
         top: What is subtracted, so that no result is over 1.
     """
-    if not HAS_TILES:
+    if not NARROWS:
         return
     log2e = v.constant(F32, math.log2(math.e))
     factor = v.splat(b, b.fmul(scale, log2e), LANES)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.dot8 import BYTE_VECTOR, dot
-from tenonnx_cpu.jit.vectors.lanes import KIND, LANES
+from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.vector import F32, I32, I64, Builder, Value
 
 ROW_GROUP = 3
@@ -89,7 +89,7 @@ def store_sums(b: Builder, sums: Sequence[Value], places: Sequence[Value], adds:
     with b.if_else(adds) as (add, overwrite):
         with add:
             for place, value in zip(places, sums, strict=True):
-                v.store(b, b.fadd(v.load(b, KIND, place, 4), value), place, 4)
+                v.store(b, b.fadd(v.load(b, value.type, place, 4), value), place, 4)
         with overwrite:
             for place, value in zip(places, sums, strict=True):
                 v.store(b, value, place, 4)

@@ -1,4 +1,4 @@
-"""Products by a matrix of bfloat16 in AMX's tiles, summed in float32.
+"""Products by a matrix of bfloat16 in AMX's tiles or in registers, summed in float32.
 
 Rows of A are rounded once, and stay in the second-level cache while panels of B come by.
 """
@@ -24,6 +24,7 @@ from tenonnx_cpu.jit.vectors.amx import (
     sum_tiles,
 )
 from tenonnx_cpu.jit.vectors.bfloat16 import narrow_rows
+from tenonnx_cpu.jit.vectors.dot16 import HAS_PAIRS, TALLEST_PAIRS, store_pairs, sum_pairs
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.vector import I64, Builder, Value
@@ -35,6 +36,12 @@ from tenonnx_cpu.matmul.kernels.tile import ADD, COLUMNS, VECTORS, ZERO
 
 WORDS = TILE_STEP // 2
 """Words of a row of a tile: pairs of bfloat16."""
+
+TALLEST = TALL if HAS_TILES else TALLEST_PAIRS
+"""Rows of a tile at most."""
+
+KEYS = [(vectors, rows) for vectors in range(1, VECTORS + 1) for rows in range(1, TALLEST + 1)]
+"""Of functions that sum in registers."""
 
 HELD = 1 << 20
 """Bytes of rows of A, which a task reads for every panel, and of their results before they are
@@ -76,6 +83,41 @@ def multiply_narrow_tiles(
     store_tiles(b, vectors, places, c_row, c_vector)
 
 
+@shared("tenonnx_narrow_rows", KEYS if HAS_PAIRS else KEYS[:1])
+def multiply_narrow_rows(
+    b: Builder, vectors: int, rows: int, /, a: Value, a_row: Value, offsets: Value, panel: Value,
+    pairs: Value, c: Value, c_row: Value, c_vector: Value, mode: Value, ahead: Value,
+) -> None:  # fmt: skip
+    """Compute some rows of ``A @ B``, of so many vectors of columns, with sums in registers.
+
+    The arguments are those of ``multiply_narrow_tiles``, but ``pairs``: how many there are.
+    """
+    if not HAS_PAIRS:
+        return
+    sums = sum_pairs(b, vectors, rows, a, a_row, offsets, panel, pairs, ahead)
+    store_pairs(b, vectors, sums, c, c_row, c_vector, b.icmp_signed("==", mode, I64(ADD)))
+
+
+@helper
+def multiply_narrow(
+    vectors: Any, tiles: Any, tall: Any, a: Any, a_next: Any, a_row: Any, offsets: Any, panel: Any,
+    steps: Any, deep: Any, c: Any, c_next: Any, c_row: Any, c_vector: Any, mode: Any, ahead: Any,
+) -> None:  # fmt: skip
+    """Compute a tile or two of ``tall`` rows each: see ``multiply_narrow_tiles``."""
+    if HAS_TILES:
+        multiply_narrow_tiles(
+            vectors, tiles, a, a_next, a_row, offsets, panel, steps, deep, c, c_next, c_row,
+            c_vector, mode, ahead,
+        )  # fmt: skip
+    else:
+        pairs = steps * deep
+        for tile in range(tiles):
+            multiply_narrow_rows(
+                vectors, tall, a_next if tile else a, a_row, offsets, panel, pairs,
+                c_next if tile else c, c_row, c_vector, mode, panel if tile else ahead,
+            )  # fmt: skip
+
+
 @helper
 def multiply_narrow_panel(
     rows: Any, tall: Any, a: Any, a_row: Any, offsets: Any, panel: Any, steps: Any, c: Any,
@@ -108,9 +150,9 @@ def multiply_narrow_panel(
         both = 2 if row + tall < rows else 1
         target, target_next, target_row = c + one * c_row, c + two * c_row, c_row
         if columns % LANES:
-            target, target_next, target_row = edge, edge + TALL * PANEL_ROW, PANEL_ROW
-        multiply_narrow_tiles(
-            vectors, both, a + one * a_row, a + two * a_row, a_row, offsets, panel, steps,
+            target, target_next, target_row = edge, edge + TALLEST * PANEL_ROW, PANEL_ROW
+        multiply_narrow(
+            vectors, both, tall, a + one * a_row, a + two * a_row, a_row, offsets, panel, steps,
             WORDS, target, target_next, target_row, TILE_ROW, mode, ahead,
         )  # fmt: skip
         if columns % LANES:
@@ -125,11 +167,11 @@ def multiply_narrow_panel(
 @helper
 def tile_task_shape(rows: Any, columns: Any, depth: Any, threads: Any) -> Any:
     """Return the rows and columns of the result that a task computes."""
-    high = split(rows, max(2 * TALL, HELD // (2 * depth + 4 * WIDEST)), 2 * TALL)
+    high = split(rows, max(2 * TALLEST, HELD // (2 * depth + 4 * WIDEST)), 2 * TALLEST)
     bands = -(-rows // high)
     wanted = -(-TASKS_PER_THREAD * threads // bands) if threads > 1 else 1
     width = split(columns, max(2 * COLUMNS, min(WIDEST, columns // wanted)), COLUMNS)
-    return min(high, max(2 * TALL, MAX_TASK_PRODUCTS // (depth * width))), width
+    return min(high, max(2 * TALLEST, MAX_TASK_PRODUCTS // (depth * width))), width
 
 
 @parallel
@@ -141,7 +183,7 @@ def multiply_narrow_block(arguments: Any, task: Any, worker: Any) -> None:
     top, left = task // across * shape[0], task % across * shape[1]
     high, right = min(shape[0], count - top), min(columns, left + shape[1])
     steps = offsets.size // WORDS
-    tall = -(-high // -(-high // TALL))
+    tall = -(-high // -(-high // TALLEST))
     edge = memory.ctypes.data + 4 * share * worker
     begin_tiles(tall, WORDS)
     for column in range(left, right, COLUMNS):
