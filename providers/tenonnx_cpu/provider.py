@@ -116,7 +116,7 @@ class CPUExecutionProvider(ArrayProvider):
             return False
         from tenonnx_cpu.jit.code.cpu import cpu  # few sessions want it
 
-        if has_kernels() and cpu().narrow_products:
+        if has_kernels() and cpu().bf16:
             return True
         warn_of_precision()
         return False

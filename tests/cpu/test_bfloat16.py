@@ -23,7 +23,7 @@ from tenonnx_cpu.precision import FAST_PRODUCTS
 
 require_kernels()
 
-tiles = pytest.mark.skipif(not cpu().amx, reason="kernels are for a processor without AMX")
+narrows = pytest.mark.skipif(not cpu().bf16, reason="kernels are for a processor without bfloat16")
 
 ACTIVATIONS: dict[str, Any] = {
     "none": lambda z: z,
@@ -64,7 +64,7 @@ def test_panels_have_pairs_of_rows_side_by_side() -> None:
     assert not whole[:, 45:].any()
 
 
-@tiles
+@narrows
 @pytest.mark.parametrize("name", ACTIVATIONS)
 @pytest.mark.parametrize(
     ("rows", "depth", "columns"),
@@ -102,7 +102,7 @@ def test_factors_are_rounded_and_sums_are_not(
     assert kernel.calls == 4
 
 
-@tiles
+@narrows
 def test_rows_of_stacks_are_rows() -> None:
     x, w = floats(2, 3, 5, 40), floats(40, 50, seed=1)
     y = opened([node("MatMul", "x w", "y")], {"w": w}).run(None, {"x": x})[0]
@@ -110,7 +110,7 @@ def test_rows_of_stacks_are_rows() -> None:
     assert np.abs(y - narrow(x) @ narrow(w)).max() < 1e-4
 
 
-@tiles
+@narrows
 def test_what_is_not_finite_stays_in_its_row() -> None:
     x, w = floats(40, 40), floats(40, 50, seed=1)
     x[3, 5], x[4, 6], x[5, 7] = np.nan, np.inf, 3.4e38
@@ -122,7 +122,7 @@ def test_what_is_not_finite_stays_in_its_row() -> None:
     assert np.isfinite(np.delete(y, [3, 4, 5], 0)).all()
 
 
-@tiles
+@narrows
 def test_panels_are_derived_once(tmp_path: Path) -> None:
     registry = tenonnx.WeightRegistry(SideFiles(tmp_path / "cache"))
     w = floats(512, 512)
@@ -137,7 +137,7 @@ def test_panels_are_derived_once(tmp_path: Path) -> None:
     assert registry.report().private == 0
 
 
-@tiles
+@narrows
 def test_without_copies_of_weights_there_are_no_panels() -> None:
     options = tenonnx.SessionOptions()
     options.add_session_config_entry("session.disable_prepacking", "1")
@@ -146,7 +146,7 @@ def test_without_copies_of_weights_there_are_no_panels() -> None:
     assert np.abs(y - x.astype(np.float64) @ w).max() < 1e-4
 
 
-@tiles
+@narrows
 def test_onnxruntimes_entry_asks_for_the_same() -> None:
     x, w = floats(9, 40), floats(40, 50, seed=1)
     options = tenonnx.SessionOptions()
@@ -178,7 +178,7 @@ assert all(np.array_equal(made[0], y) for y in made)
 """
 
 
-def test_a_processor_without_tiles_says_so_once(tmp_path: Path) -> None:
+def test_a_processor_without_bfloat16_says_so_once(tmp_path: Path) -> None:
     w, x = floats(40, 50), value("x", FLOAT, [None, 40])
     proto = model([node("MatMul", "x w", "y")], [x], [value("y")], {"w": w})
     path = tmp_path / "product.onnx"

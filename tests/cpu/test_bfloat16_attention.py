@@ -13,7 +13,9 @@ from tenonnx_cpu.jit.code.cpu import cpu
 
 require_kernels()
 
-pytestmark = pytest.mark.skipif(not cpu().amx, reason="kernels are for a processor without AMX")
+pytestmark = pytest.mark.skipif(
+    not cpu().bf16, reason="kernels are for a processor without bfloat16"
+)
 
 SHAPES = {
     "one block": (1, 2, 40, 50, 64, 64),

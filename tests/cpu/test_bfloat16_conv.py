@@ -17,7 +17,9 @@ from tenonnx_cpu.matmul.bfloat16 import GEMM_TILES
 
 require_kernels()
 
-pytestmark = pytest.mark.skipif(not cpu().amx, reason="kernels are for a processor without AMX")
+pytestmark = pytest.mark.skipif(
+    not cpu().bf16, reason="kernels are for a processor without bfloat16"
+)
 
 
 class Case(NamedTuple):

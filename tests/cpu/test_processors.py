@@ -56,6 +56,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
         ("x86-64-v3", NEWER, Cpu(8, 16, "")),
         ("x86-64-v4", NEWER, Cpu(16, 32, "")),
         ("x86-64-v4+avx512vnni", NEWER, Cpu(16, 32, "avx512")),
+        (KINDS[1], f"{NEWER} avx512vbmi avx512_bf16", Cpu(16, 32, "avx512", bf16=True)),
+        ("", f"{NEWER} avx512_bf16", Cpu(16, 32, "avx512", bf16=True)),
         ("x86-64-v3+avxvnni", f"{OLDER} avx_vnni", Cpu(8, 16, "avx")),
     ],
 )
@@ -75,7 +77,7 @@ def test_tiles_are_used_where_the_system_lends_them(
         (folder / kind).mkdir()
     monkeypatch.setattr(processor, "_lends_tiles", lambda: lent)
     machine.become(asked, NEWEST)
-    assert cpu() == Cpu(16, 32, "avx512", amx=lent)
+    assert cpu() == Cpu(16, 32, "avx512", amx=lent, bf16=True)
     if not asked:
         assert processor.installed() == str(folder / KINDS[not lent])
     own = cache.machine_stamp("1")

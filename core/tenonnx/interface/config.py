@@ -168,7 +168,7 @@ SESSION_KEYS: dict[str, ConfigKey] = {
     "mlas.disable_kleidiai": _ITS_KERNELS,
     "mlas.kleidiai.conv_igemm_max_work": _ITS_KERNELS,
     "mlas.enable_gemm_fastmath_arm64_bfloat16": ConfigKey(
-        "same", "1: as precision='bf16' of the CPU provider, on x86 with AMX"
+        "same", "1: as precision='bf16' of the CPU provider, on x86 with AMX or AVX512-BF16"
     ),
     "mlas.nchwc_depthwise_sliding": _ITS_KERNELS,
     "mlas.nchwc_pointwise_conv_max_input_channel_batch": _ITS_KERNELS,

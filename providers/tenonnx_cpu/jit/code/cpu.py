@@ -222,7 +222,7 @@ class Cpu(NamedTuple):
         vnni: Instructions for sums in int32 of products of uint8 by int8: ``"avx512"``, ``"avx"``,
             ``"i8mm"``, ``"dotprod"`` (of int8 alone) or ``""``.
         amx: Whether it has AMX's tiles, of bytes and of bfloat16, and the system lends them.
-        bf16: Whether it has vectors' sums of products of bfloat16 in float32.
+        bf16: Whether it converts to bfloat16, and sums its products in float32; with AMX, always.
     """
 
     lanes: int
@@ -230,11 +230,6 @@ class Cpu(NamedTuple):
     vnni: str
     amx: bool = False
     bf16: bool = False
-
-    @property
-    def narrow_products(self) -> bool:
-        """Whether it multiplies bfloat16."""
-        return self.amx or self.bf16
 
     @property
     def pairs(self) -> bool:
@@ -248,8 +243,8 @@ def cpu() -> Cpu:
     features = _features()
     if {"avx512f", "avx512bw", "avx512vl"} <= features:
         vnni = "avx512" if "avx512vnni" in features else ""
-        amx, bf16 = bool(vnni) and features >= TILES, "avx512bf16" in features
-        return Cpu(16, 32, vnni, amx, bf16)
+        bf16 = "avx512bf16" in features
+        return Cpu(16, 32, vnni, bool(vnni) and bf16 and features >= TILES, bf16)
     if {"avx2", "fma"} <= features:
         return Cpu(8, 16, "avx" if "avxvnni" in features else "")
     if compiled_architecture() in ("aarch64", "arm64"):

@@ -36,7 +36,7 @@ POWERS = (0.99992808, 0.69326102, 0.24261111, 0.05517148)
 LEAST_POWER = -200.0
 """A power of two that is 0."""
 
-NARROWS = cpu().narrow_products
+NARROWS = cpu().bf16
 """Whether there are instructions for bfloat16."""
 
 WORDS, PAIRS = v.vector(I16, LANES), v.vector(I32, LANES)

@@ -24,7 +24,7 @@ LANES = 16
 """Pairs of a vector."""
 
 PAIRS_PER_LINE = 2
-"""Pairs of a row that bring a line of the cache along, as many as tiles bring: see ``amx.AHEAD``."""
+"""Pairs of a row that bring a line of the cache along: as many lines as ``amx.AHEAD`` says."""
 
 
 class _BFloat16(ir.types.Type):
