@@ -34,6 +34,9 @@ OFTEN = 256
 ORIGIN = "tenonnx.origin"
 """Metadata of nodes from a schema's body: the label of the node that the body replaced."""
 
+FACTORS = "tenonnx.factors"
+"""Metadata of products in float32 that were in bfloat16: ``bfloat16``, which they may round to."""
+
 
 def is_control_flow(node: ir.Node) -> bool:
     """Return whether the runtime, not a provider, runs a node."""

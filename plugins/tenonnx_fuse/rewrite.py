@@ -11,12 +11,16 @@ import onnx
 import onnx_ir as ir
 
 from tenonnx import TransformContext
-from tenonnx.graph import graphs, operators
+from tenonnx.graph import FACTORS, graphs, operators
 from tenonnx.interruption import check
 from tenonnx_fuse.pattern import Found, Op
 
 if TYPE_CHECKING:
     from tenonnx.near_misses import NearMisses
+
+
+PRODUCTS = frozenset({"Attention", "Conv", "ConvTranspose", "FusedMatMul", "Gemm", "MatMul"})
+"""Operators whose ``FACTORS`` are noted, which what takes their place inherits if all agree."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,10 @@ class Rewriting:
         """
         values = [output or last.outputs[0]], new[-1].outputs[:1]
         new[-1].name = last.name
+        notes = {node.metadata_props.get(FACTORS) for node in old if node.op_type in PRODUCTS}
+        if len(notes) == 1 and (note := notes.pop()):
+            for node in new:
+                node.metadata_props[FACTORS] = note
         ir.convenience.replace_nodes_and_values(graph, last, old, new, *values)
         for node in new:
             if node.domain:

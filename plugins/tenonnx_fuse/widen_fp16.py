@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext
 from tenonnx.dtypes import binding, dtype_of, said_type
-from tenonnx.graph import graphs, replace_input
+from tenonnx.graph import FACTORS, graphs, replace_input
 from tenonnx.sizes import operand
 from tenonnx.traits import ELEMENTWISE, VIEWS
 from tenonnx_fuse.bypass import bypass
@@ -40,7 +40,8 @@ def widen_fp16(model: ir.Model, context: TransformContext) -> bool:
     """Compute in float32 what is computed in 16 bits, where few values must be cast for it.
 
     Matrices stay narrow behind a Cast of their own, which providers take together with the product.
-    Convolutions are widened at any price, and their weights with them.
+    Convolutions are widened at any price, and their weights with them. What was in bfloat16 is
+    noted (``FACTORS``): its operands are no more precise than that.
     """
     if not _has_narrow(model):
         return False
@@ -225,6 +226,8 @@ def _widen(
     for node in subgraph:
         output = node.outputs[0]
         output.type = ir.TensorType(ir.DataType.FLOAT)
+        if kinds[node] is ir.DataType.BFLOAT16:
+            node.metadata_props[FACTORS] = "bfloat16"
         for use in tuple(output.uses()):
             if use.node not in subgraph and _widens(use.node):
                 bypass(use.node, output)

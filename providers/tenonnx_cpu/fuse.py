@@ -54,7 +54,7 @@ class Scope(AnyScope):
         threads: How many threads a kernel may use.
         plain: Returns a node's step on array kernels.
         packs: Whether a kernel may have a copy made of weights.
-        narrows: Whether kernels may round the factors of products to bfloat16.
+        narrows: Returns whether a node's kernel may round the factors of products to bfloat16.
     """
 
     def __init__(
@@ -64,8 +64,8 @@ class Scope(AnyScope):
         escaping: frozenset[ir.Value],
         threads: int,
         plain: Callable[[ir.Node], Step],
-        packs: bool = True,
-        narrows: bool = False,
+        packs: bool,
+        narrows: Callable[[ir.Node], bool],
     ) -> None:
         super().__init__(nodes, free, escaping)
         self.threads = threads
@@ -75,7 +75,7 @@ class Scope(AnyScope):
 
     def site(self, node: ir.Node) -> Site:
         """Return a node as specializations see it."""
-        return Site(node, self.threads, self.narrows)
+        return Site(node, self.threads, self.narrows(node))
 
     def fused(
         self,

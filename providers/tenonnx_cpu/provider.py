@@ -110,16 +110,22 @@ class CPUExecutionProvider(ArrayProvider):
 
     @functools.cached_property
     def narrows(self) -> bool:
-        """Whether products may round their factors to bfloat16, as the session wants."""
+        """Whether all products may round their factors to bfloat16, as the session wants."""
         asked = self.options is not None and self.options.precision == BF16
         if not asked and self.session_options.entry(FAST_PRODUCTS) != "1":
             return False
-        from tenonnx_cpu.jit.code.cpu import cpu  # few sessions want it
+        if not multiplies_bfloat16():
+            warn_of_precision()
+            return False
+        return True
 
-        if has_kernels() and cpu().bf16:
-            return True
-        warn_of_precision()
-        return False
+    def _narrows(self, node: ir.Node) -> bool:
+        """Return whether a node may round its factors: if the session wants it, or the model."""
+        from tenonnx.graph import FACTORS  # for who compiles
+
+        if self.narrows:
+            return self.packs
+        return self.packs and FACTORS in node.metadata_props and multiplies_bfloat16()
 
     @functools.cached_property
     def _requested(self) -> Requested:
@@ -187,7 +193,7 @@ class CPUExecutionProvider(ArrayProvider):
         fusible = tuple(free) if level != GraphOptimizationLevel.ORT_DISABLE_ALL else ()
         scope = Scope(
             segment.nodes, fusible, segment.escaping, self.threads, self._step, self.packs,
-            self.narrows and self.packs,
+            self._narrows,
         )  # fmt: skip
         fused = FUSIONS.find(scope)
         asked = on_shapes(filter(_is_inner, filter(scope.has, fusible)), LARGEST_SHAPE)
@@ -256,7 +262,7 @@ class CPUExecutionProvider(ArrayProvider):
     def _site(self, node: ir.Node) -> Site:
         from tenonnx_cpu.kernel_selection import Site
 
-        return Site(node, self.threads, self.narrows and self.packs)
+        return Site(node, self.threads, self._narrows(node))
 
     def _fused_step(self, fused: Fused) -> Step:
         several = len(fused.outputs) > 1
@@ -289,6 +295,13 @@ class CPUExecutionProvider(ArrayProvider):
         if (plain := TABLE.find(*place)) is None:
             return place[:2] in SPECIALIZATIONS or FUSIONS.start_at(place[:2])
         return self.table.find(*place) is plain
+
+
+def multiplies_bfloat16() -> bool:
+    """Return whether there are kernels that multiply bfloat16."""
+    from tenonnx_cpu.jit.code.cpu import cpu  # few sessions ask
+
+    return has_kernels() and cpu().bf16
 
 
 def _is_inner(node: ir.Node) -> bool:

@@ -160,6 +160,25 @@ def test_onnxruntimes_entry_asks_for_the_same() -> None:
     assert np.abs(y - x.astype(np.float64) @ w).max() > 1e-3
 
 
+@narrows
+@pytest.mark.parametrize("form", ["model", "weights"])
+def test_models_of_bfloat16_are_multiplied_in_it(form: str, monkeypatch: Any) -> None:
+    """Not those that store weights so and widen them."""
+    kernel = Watch(GEMM_TILES, monkeypatch)
+    x, w = floats(20, 40), floats(40, 50, seed=1)
+    if form == "model":
+        nodes = [node("Cast", "x", "n", to=16), node("MatMul", "n w", "m"), node("Relu", "m", "r")]
+        nodes.append(node("Cast", "r", "y", to=FLOAT))
+    else:
+        nodes = [node("Cast", "w", "v", to=FLOAT), node("MatMul", "x v", "m")]
+        nodes.append(node("Relu", "m", "y"))
+    one = opened(nodes, {"w": w.astype(ml_dtypes.bfloat16)}, provider="cpu")
+    y = one.run(None, {"x": x})[0]
+    left = narrow(x) if form == "model" else x.astype(np.float64)
+    assert np.abs(y - np.maximum(left @ narrow(w), 0)).max() < 1e-4
+    assert kernel.calls == (form == "model")
+
+
 def test_another_precision_is_refused() -> None:
     with pytest.raises(tenonnx.InvalidArgument, match="precision is 'fp8'; expected model or bf16"):
         opened([node("Relu", "x", "y")], {}, provider=("cpu", {"precision": "fp8"}))

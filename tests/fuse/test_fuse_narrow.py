@@ -11,6 +11,8 @@ import onnx
 import pytest
 
 from fusing import fused, normal, notes, parse, session
+from tenonnx.graph import FACTORS
+from tenonnx_fuse.rewrite import PRODUCTS
 
 
 def test_subgraphs_of_narrow_floats() -> None:
@@ -130,6 +132,27 @@ def test_what_is_16_bits_wide_is_computed_in_float32(kind: Any) -> None:
     unit = 2.0**-10 if kind == np.float16 else 2.0**-7
     np.testing.assert_allclose(y.astype(np.float64), expected, rtol=unit, atol=unit / 4)
     np.testing.assert_allclose(k.astype(np.float64), h, rtol=unit, atol=unit / 4)
+
+
+@pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16])
+def test_products_of_bfloat16_are_noted(kind: Any) -> None:
+    """Also what takes their place; those in float32 are not."""
+    narrow, number = ("float16", 10) if kind == np.float16 else ("bfloat16", 16)
+    text = f"""(float[1,2,5,8] x) => (float[1,2,5,8] y) {{
+        n = Cast<to={number}>(x)  q = MatMul(n, w)  t = Transpose<perm=[0,1,3,2]>(n)
+        p = MatMul(q, t)  s = Softmax(p)  o = MatMul(s, n)  u = Cast<to=1>(o)
+        y = MatMul(u, v) }}"""
+    weights = {"w": normal(8, 8, dtype=kind, seed=1), "v": normal(8, 8, seed=2)}
+    _, done = fused(parse(text, **weights), {"x": normal(1, 2, 5, 8)}, rtol=5e-2, atol=5e-2)
+    noted = {
+        node.op_type: node.metadata_props.get(FACTORS)
+        for node in done.model.graph
+        if node.op_type in PRODUCTS
+    }
+    factors = "bfloat16" if narrow == "bfloat16" else None
+    assert noted == {"Attention": factors, "MatMul": None}
+    first = next(node for node in done.model.graph if node.op_type == "MatMul")
+    assert first.metadata_props.get(FACTORS) == factors
 
 
 def test_chains_are_rounded_once() -> None:

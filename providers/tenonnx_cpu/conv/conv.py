@@ -63,13 +63,13 @@ def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
     if weight is not None and weight.dtype != F32:
         return None
     nodes, output, residual, tail = find_tail(node, scope)
-    request(weight, scope.narrows)
+    request(weight, site.narrows)
     inputs = (*node.inputs[:2], node.inputs[2] if len(node.inputs) > 2 else None, residual)
     plain = scope.fallback(nodes, inputs, output)
     handle = site.weight(1) if scope.packs else None
     last = better_last(output, scope)
     call = ConvCall(
-        Attributes.of(site), tail, scope.threads, plain, handle, last, narrows=scope.narrows
+        Attributes.of(site), tail, scope.threads, plain, handle, last, narrows=site.narrows
     )
     return Fused(nodes, inputs, (output,), Capturable(call.launch))
 

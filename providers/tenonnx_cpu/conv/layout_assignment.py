@@ -39,7 +39,7 @@ def better_last(value: ir.Value, scope: Scope, further: int = FURTHEST) -> bool:
     uses = tuple(value.uses())
     if not SUITED or not uses or scope.escapes(value):
         return False
-    if not scope.narrows and not _has_depthwise(scope):
+    if not _has_depthwise(scope) and not _narrows_any(scope):
         return False
     return all(_takes(use.node, use.idx, scope, further) for use in uses)
 
@@ -50,6 +50,16 @@ def reads_last(node: ir.Node, place: int) -> bool:
         return False
     site = Site(node, 1)
     return site.weight(1) is not None and _is_depthwise(site) and _convolves(site)
+
+
+def _narrows_any(scope: Scope) -> bool:
+    found = scope.known.get("narrow")
+    if found is None:
+        found = {
+            node: True for node in scope.nodes if node.op_type == "Conv" and scope.narrows(node)
+        }
+        scope.known["narrow"] = found
+    return bool(found)
 
 
 def _has_depthwise(scope: Scope) -> bool:

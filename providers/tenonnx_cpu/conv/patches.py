@@ -45,7 +45,7 @@ def fuse_patches(node: ir.Node, scope: Scope) -> Fused | None:
     inputs = tuple(node.inputs)
     plain = scope.fallback((node,), inputs, output)
     panels = None
-    if scope.narrows:
+    if site.narrows:
         shape = len(weight), -1
         panels = panels_of(site, 1, lambda w: w.reshape(shape).T, "patches")
     call = PatchesCall(weight, bias, scope.threads, plain, panels)

@@ -63,9 +63,10 @@ def fuse_affine(node: ir.Node, scope: Scope) -> Fused | None:
     """
     found = gemm_of(node, scope) if node.op_type == "Gemm" else _product_of(node, scope)
     walk = None if found is None else scope.follow(node, found)
-    if found is None or walk is None or len(walk.nodes) < (1 if scope.narrows else 2):
+    narrows = scope.narrows(node)
+    if found is None or walk is None or len(walk.nodes) < (1 if narrows else 2):
         return None
-    if scope.narrows:
+    if narrows:
         found = replace(found, panels=_panels_of(node, found.cast, scope))
     sources = () if found.cast is None else (found.cast,)
     inputs = dict.fromkeys((node.inputs[0], *inputs_of([*sources, *walk.nodes])))
