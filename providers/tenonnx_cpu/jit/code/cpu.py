@@ -77,7 +77,7 @@ KINDS = (
     "armv8-a+dotprod",
     "armv8-a",
 )
-"""The target CPUs that wheels have kernels for, of each architecture the best first."""
+"""The target CPUs to choose from, of each architecture the best first: wheels may lack some."""
 
 
 class Target(NamedTuple):

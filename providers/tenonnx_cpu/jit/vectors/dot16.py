@@ -10,7 +10,7 @@ from numba.core import cgutils
 
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.amx import CACHE_LINE, HAS_TILES, PANEL_ROW
+from tenonnx_cpu.jit.vectors.amx import CACHE_LINE, HAS_TILES, PANEL_ROW, TILE_ROW
 from tenonnx_cpu.jit.vectors.tiles import Rows, add_products, addresses, store_sums
 from tenonnx_cpu.jit.vectors.vector import F32, I32, I64, Builder, Value
 
@@ -20,7 +20,7 @@ HAS_PAIRS = cpu().bf16 and not HAS_TILES
 TALLEST_PAIRS = 14
 """Rows of sums at most: they, two vectors of B and one of A fill the 32 registers."""
 
-LANES = 16
+VECTOR_PAIRS = 16
 """Pairs of a vector."""
 
 PAIRS_PER_LINE = 2
@@ -36,7 +36,8 @@ class _BFloat16(ir.types.Type):
 
 BF16 = _BFloat16()
 SUMS, FACTORS, WORDS = (
-    v.vector(kind, lanes) for kind, lanes in ((F32, LANES), (BF16, 2 * LANES), (I32, LANES))
+    v.vector(kind, lanes)
+    for kind, lanes in ((F32, VECTOR_PAIRS), (BF16, 2 * VECTOR_PAIRS), (I32, VECTOR_PAIRS))
 )
 
 
@@ -49,7 +50,7 @@ def dot(b: Builder, left: Value, right: Value, sums: Value) -> Value:
 
 def _pair(b: Builder, address: Value) -> Value:
     """Load a pair into every lane."""
-    return b.bitcast(v.splat(b, v.load(b, I32, address, 2), LANES), FACTORS)
+    return b.bitcast(v.splat(b, v.load(b, I32, address, 2), VECTOR_PAIRS), FACTORS)
 
 
 def sum_pairs(
@@ -82,7 +83,7 @@ def sum_pairs(
         line, sums = carried[0], carried[1:]
         v.prefetch(b, b.add(ahead, b.mul(index, I64(CACHE_LINE // PAIRS_PER_LINE))))
         place = v.load(b, I64, b.add(offsets, b.mul(index, I64(8))), 8)
-        rights = [v.load(b, FACTORS, b.add(line, I64(4 * LANES * n)), 4) for n in range(vectors)]
+        rights = [v.load(b, FACTORS, b.add(line, I64(TILE_ROW * n)), 4) for n in range(vectors)]
         lefts = (_pair(b, address) for address in left.at(b, left.pointers, place))
         return [b.add(line, I64(PANEL_ROW)), *add_products(b, dot, lefts, rights, sums)]
 
