@@ -5,14 +5,90 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 
 from tenonnx_cpu.jit.compiling import Contract, In, Out, helper, i64, inlined, kernel, size, u8
 from tenonnx_cpu.jit.threads.parallel_for import parallel
+from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.named import named
-from tenonnx_cpu.jit.vectors.views import elements
+from tenonnx_cpu.jit.vectors.shared import shared
+from tenonnx_cpu.jit.vectors.vector import I64, Builder, Value
+from tenonnx_cpu.jit.vectors.views import elements, on_stack
 from tenonnx_cpu.reduce.kernels import COLUMNS, FLOATING, TOP_K_FIELDS, UNSIGNED
 
 top_k_sizes = named("TopKSizes", TOP_K_FIELDS)
+
+COMPARED_BYTES = 64
+"""Bytes of elements that are compared with the worst of those that are found at a time."""
+
+DIGITS = {2: 10, 4: 23, 8: 52}
+"""Bits of a float's fraction, by its bytes."""
+
+
+@shared(
+    "tenonnx_first_better",
+    {
+        **{(size, 0): (size, None) for size in (1, 2, 4, 8)},
+        **{(size, 1): (size, digits) for size, digits in DIGITS.items()},
+    },
+)
+def first_better(
+    b: Builder, size: int, digits: int | None, /, x: Value, vectors: Value, worst: Value,
+    flip: Value, found: Value,
+) -> None:  # fmt: skip
+    """Find the first of some vectors that has an element whose key is greater than the worst.
+
+    Keys are those of ``key_of``.
+
+    Args:
+        x: Address of the elements.
+        vectors: How many vectors of ``COMPARED_BYTES`` bytes.
+        worst: The key.
+        flip: Bits that turn an element, or the key of a float in ascending order, into a key.
+        found: Address of the vector's number, ``vectors`` if there is none, and of bits that say
+            which of its elements are better.
+    """
+    element, lanes = ir.IntType(8 * size), COMPARED_BYTES // size
+    kind = v.vector(element, lanes)
+    flips, bound = (v.splat(b, _narrow(b, each, element), lanes) for each in (flip, worst))
+    before = b.block
+    head, inside, after = (b.append_basic_block(name) for name in ("head", "vector", "after"))
+    b.branch(head)
+    b.position_at_end(head)
+    index = b.phi(I64)
+    index.add_incoming(I64(0), before)
+    b.cbranch(b.icmp_signed("<", index, vectors), inside, after)
+    b.position_at_end(inside)
+    keys = v.load(b, kind, b.add(x, b.mul(index, I64(COMPARED_BYTES))))
+    if digits is not None:
+        keys = _ascending(b, keys, digits)
+    better = b.icmp_signed(">", b.xor(keys, flips), bound)
+    bits = b.bitcast(better, ir.IntType(lanes))
+    index.add_incoming(b.add(index, I64(1)), inside)
+    b.cbranch(b.icmp_unsigned("!=", bits, bits.type(0)), after, head)
+    b.position_at_end(after)
+    which = b.phi(bits.type)
+    which.add_incoming(bits.type(0), head)
+    which.add_incoming(bits, inside)
+    v.store(b, index, found)
+    v.store(b, which if lanes == 64 else b.zext(which, I64), b.add(found, I64(8)))
+
+
+def _narrow(b: Builder, x: Value, kind: ir.IntType) -> Value:
+    return x if kind == x.type else b.trunc(x, kind)
+
+
+def _ascending(b: Builder, bits: Value, digits: int) -> Value:
+    """Return integers in whose order floats come, as ``key_of`` does."""
+    kind = bits.type
+    width = kind.element.width
+    most = (1 << (width - 1)) - 1
+    infinity = most >> digits << digits
+    magnitude = b.and_(bits, v.constant(kind, most))
+    sign = b.ashr(bits, v.constant(kind, width - 1))
+    key = b.sub(b.xor(magnitude, sign), sign)
+    is_nan = b.icmp_signed(">", magnitude, v.constant(kind, infinity))
+    return b.select(is_nan, v.constant(kind, infinity + 1), key)
 
 
 @inlined
@@ -81,7 +157,9 @@ def rise(keys: Any, places: Any, at: Any) -> None:
 
 
 @inlined
-def select(x: Any, values: Any, places: Any, order: Any, largest: Any, most: Any) -> None:
+def select(
+    x: Any, values: Any, places: Any, size: Any, order: Any, largest: Any, most: Any
+) -> None:
     """Find the first of a row in order, the first of equals first.
 
     ``values`` holds a heap of keys before, whose first is the worst.
@@ -90,6 +168,7 @@ def select(x: Any, values: Any, places: Any, order: Any, largest: Any, most: Any
         x: The row, as signed integers of its elements' size.
         values: The elements that are found, likewise; as many as there are ``places``.
         places: Where they are.
+        size: Bytes of an element.
         order: One of ``reduce.kernels``.
         largest: Whether the greatest come first.
         most: The greatest integer of the type.
@@ -98,12 +177,29 @@ def select(x: Any, values: Any, places: Any, order: Any, largest: Any, most: Any
     for i in range(count):
         values[i], places[i] = key_of(x[i], order, largest, most), i
         rise(values, places, i)
-    for i in range(count, x.size):
-        key = key_of(x[i], order, largest, most)
-        # Of equals the one that is there comes first.
-        if key > values[0]:
-            values[0], places[0] = key, i
-            sink(values, places, count)
+    flip = ((i64(-1) - i64(most)) if order == UNSIGNED else i64(0)) ^ (
+        i64(0) if largest else i64(-1)
+    )
+    lanes, found = COMPARED_BYTES // size, on_stack(2, np.int64)
+    start = count
+    while start < x.size:
+        vectors = (x.size - start) // lanes
+        found[0], found[1] = 0, -1
+        if vectors:
+            at, kind = x.ctypes.data + start * size, int(order == FLOATING)
+            first_better(size, kind, at, vectors, i64(values[0]), flip, found.ctypes.data)
+            start += found[0] * lanes
+            if found[0] == vectors:
+                continue
+        for i in range(start, min(start + lanes, x.size)):
+            if not (found[1] >> (i - start)) & 1:
+                continue
+            key = key_of(x[i], order, largest, most)
+            # Of equals the one that is there comes first.
+            if key > values[0]:
+                values[0], places[0] = key, i
+                sink(values, places, count)
+        start += lanes
     for last in range(count - 1, 0, -1):
         worst, place = values[0], places[0]
         values[0], places[0] = values[last], places[last]
@@ -144,7 +240,7 @@ def select_columns(
     for i in range(width):
         row = elements(own + i * length * sizes.size, length, dtype)
         some, where = elements(found, count, dtype), elements(numbers, count, np.int64)
-        select(row, some, where, sizes.order, sizes.largest, most)
+        select(row, some, where, sizes.size, sizes.order, sizes.largest, most)
         first = stack * count * inner + left + i
         out = elements(values + first * sizes.size, (count - 1) * inner + 1, dtype)
         to = elements(places + first * 8, (count - 1) * inner + 1, np.int64)
@@ -164,7 +260,7 @@ def select_some(
             line = elements(x + row * length * sizes.size, length, dtype)
             out = elements(values + row * count * sizes.size, count, dtype)
             to = elements(places + row * count * 8, count, np.int64)
-            select(line, out, to, sizes.order, sizes.largest, most)
+            select(line, out, to, sizes.size, sizes.order, sizes.largest, most)
         else:
             select_columns(x, values, places, row, sizes, own, dtype, most)
 
