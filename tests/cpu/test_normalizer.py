@@ -10,7 +10,7 @@ from tenonnx_cpu.ml import normalizer
 
 
 @pytest.mark.parametrize("norm", normalizer.NORM_CODES)
-@pytest.mark.parametrize("shape", [(1, 1), (5, 33), (300, 40), (7,), (2, 3, 4), (0, 3)])
+@pytest.mark.parametrize("shape", [(1, 1), (5, 33), (300, 40), (7,), (0, 3)])
 @pytest.mark.parametrize("threads", [1, 4])
 def test_quotients_are_numpys_to_the_bit(
     norm: str, shape: tuple[int, ...], threads: int, monkeypatch: pytest.MonkeyPatch

@@ -36,7 +36,8 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     SOFTMAX.compile()
     memory = parallel_for.start()
     before = memory[thread_pool.SIZE], memory[thread_pool.SPINS]
-    monkeypatch.setattr(pool_memory, "_helpers", lambda: 3)
+    monkeypatch.setattr(pool_memory, "available_cores", lambda: 4)
+    monkeypatch.setattr(pool_memory.threading_config, "most_threads", lambda: 4)
     memory[thread_pool.SIZE] = 3
     yield memory
     memory[thread_pool.SIZE], memory[thread_pool.SPINS] = before

@@ -18,6 +18,7 @@ import importlib
 import logging
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from importlib.util import find_spec
@@ -219,12 +220,14 @@ class JitKernel:
             if not self.load():
                 raise OSError("what a process has compiled is not there")
             return
-        module = importlib.import_module(module_of(self.module))
-        self.run = module.__dict__[self.name].compile(self.name)
+        # Of two threads that import numba at once, one sees modules that are not complete.
+        with _importing:
+            module = importlib.import_module(module_of(self.module))
+            self.run = module.__dict__[self.name].compile(self.name)
         self.state, self.reason = COMPILED, ""
 
     def fail(self, reason: object) -> None:
-        """Leave what the kernel is for to numpy, and says so."""
+        """Leave what the kernel is for to numpy, and log why."""
         self.state, self.reason = NUMPY, str(reason)
         if self.is_put_off:
             self.is_put_off, self.run = False, None
@@ -260,12 +263,15 @@ def reopen(requested: Mapping[JitKernel, bool]) -> str | None:
     return None
 
 
+_importing = threading.RLock()  # a signal's handler may compile, too
+
 _forked = False
 """Whether another thread may have had numba's locks when this process was forked."""
 
 
 def _after_fork() -> None:
-    global _forked
+    global _forked, _importing
+    _importing = threading.RLock()
     _forked = code_object.SUPPORTED and "numba" in sys.modules
 
 
