@@ -48,6 +48,7 @@ PLACES = {
     "plugins/tenonnx_fold/fold.py": "what reads numbers that are stored as codes",
     "plugins/tenonnx_fuse/__init__.py": "what a transform needs in a model",
     "plugins/tenonnx_fuse/conv.py": ANSWERS,
+    "plugins/tenonnx_fuse/rewrite.py": "whose notes are passed on",
     "plugins/tenonnx_fuse/last_row.py": "what may come between the last product and its output",
     "plugins/tenonnx_fuse/widen_fp16.py": "what is faster in float32, and takes what it gives",
     "plugins/tenonnx_fuse/microsoft.py": "what onnxruntime ends a FusedGemm with",

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx_cpu.attention.kernels import MAX_UNPACKED_QUERIES, QUERIES, workspace
 from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.capture.launch import Launch
@@ -30,6 +31,7 @@ MOST_SEEN = 1 << 20
 Pair: TypeAlias = tuple[Any, Any]
 
 
+@cacheable
 @dataclass(frozen=True)
 class Rule:
     """The computation of scores, and the keys that a query sees.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.later import Later
 from tenonnx_cpu.capture.cached_step import is_memory_of
 from tenonnx_cpu.capture.capturable import Cell
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tenonnx_cpu.capture.kept_run import KeptRun
 
 
+@cacheable
 class CachedSpan:
     """The call of a span's steps.
 

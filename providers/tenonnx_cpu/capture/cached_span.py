@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
+from tenonnx.by_name import cacheable
 from tenonnx.later import Later
 from tenonnx.planning import spans
 from tenonnx.planning.values import ValueInfo
@@ -45,6 +46,7 @@ class Apart(Tracer):
         return self._returned(program.run_into(inputs, given))
 
 
+@cacheable
 def _again(
     steps: Iterable[tuple[Any, ...]], inputs: Sequence[ValueInfo], outputs: Sequence[ValueInfo]
 ) -> Apart:

@@ -42,7 +42,7 @@ ROOM = (
 def share_out(scores: Any, normalize: Any, values: Any, experts: Any) -> None:
     """Find a token's experts, and what each counts: the softmax over all, or over those found."""
     bits, keys = scores.view(np.int32), values.view(np.int32)
-    select(bits, keys, experts, FLOATING, True, np.int32(0x7FFFFFFF))
+    select(bits, keys, experts, 4, FLOATING, True, np.int32(0x7FFFFFFF))
     highest = values[0]
     for score in scores:
         highest = score if score != score else highest
