@@ -102,7 +102,7 @@ def model_of(case: Case, inputs: Inputs, *, wide: bool = False) -> onnx.ModelPro
 
 @contextmanager
 def kernels(mode: str) -> Iterator[None]:
-    """Have sessions wait for kernels, or do without."""
+    """Have sessions compile the kernels that are missing, or do without any."""
     before = os.environ.get("TENONNX_JIT")
     os.environ["TENONNX_JIT"] = mode
     try:

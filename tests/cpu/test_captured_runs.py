@@ -133,7 +133,7 @@ def test_spans_of_many_inputs_and_outputs_are_halved(count: int) -> None:
 
 def test_spans_without_room_for_their_memory_are_halved(monkeypatch: pytest.MonkeyPatch) -> None:
     plain, one = uncaptured(monkeypatch), opened()
-    monkeypatch.setattr(captured_run, "LARGEST", 1024)
+    monkeypatch.setattr(captured_run, "MAX_ARENA_BYTES", 1024)
     traced: list[int] = []
     original = span.Tracer._capture
     monkeypatch.setattr(span.Tracer, "_capture", lambda *a: traced.append(1) or original(*a))

@@ -43,8 +43,8 @@ NDArray: TypeAlias = np.ndarray[Any, Any]
 
 BYTES = np.dtype(np.uint8)
 
-LARGEST = MAX_POOLED_BYTES // 2
-"""Bytes of an arena at most: a larger one would not be kept from run to run."""
+# A larger arena would not stay in the pool from run to run.
+MAX_ARENA_BYTES = MAX_POOLED_BYTES // 2
 
 
 class CapturedRun:
@@ -262,7 +262,7 @@ class CapturedRun:
     @property
     def fits(self) -> bool:
         """Return whether there is room for it on the stack, and for its arena among buffers."""
-        if self._arena > LARGEST:
+        if self._arena > MAX_ARENA_BYTES:
             return False
         return len(self._stores) <= at.MOST_OUTPUTS and len(self.forms) < at.MOST_ARGUMENTS
 

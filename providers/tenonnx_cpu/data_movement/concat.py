@@ -64,7 +64,7 @@ def specialize_concat(site: Site, plain: Call) -> Call | None:
 @cacheable
 @dataclass(frozen=True, eq=False)
 class ConcatCall:
-    """Puts arrays side by side.
+    """The call of Concat: arrays side by side.
 
     Attributes:
         axis: Along which.

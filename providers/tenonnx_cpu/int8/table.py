@@ -115,7 +115,7 @@ def fuse_concat(node: ir.Node, scope: Scope) -> Fused | None:
 @cacheable
 @dataclass(frozen=True, eq=False)
 class ByteConcat:
-    """Puts arrays of bytes side by side.
+    """The call of a quantized Concat: arrays of bytes side by side.
 
     Attributes:
         axis: Along which.

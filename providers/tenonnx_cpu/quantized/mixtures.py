@@ -20,8 +20,8 @@ from tenonnx_cpu.quantized.product import Activations, activations_at, matmul_q,
 from tenonnx_cpu.quantized.routed import ExpertLayer, Mixture, joined
 
 
-class _NotReadyError(Exception):
-    """Says that a kernel does not take some rows, or is still being compiled."""
+class _NoKernelError(Exception):
+    """No kernel takes some rows, or it is missing."""
 
 
 class Dense(NamedTuple):
@@ -36,7 +36,7 @@ class Dense(NamedTuple):
         bias = None if self.biases is None else self.biases[expert]
         y = product(x, self.stack[expert].T, self.threads, bias)
         if y is None:
-            raise _NotReadyError
+            raise _NoKernelError
         return y  # type: ignore[no-any-return]  # what a launch computes
 
 
@@ -56,7 +56,7 @@ class DenseOfCodes(NamedTuple):
             contiguous(x), self.matrices[expert], self.threads, bias, activations=self.activations
         )
         if made is None:
-            raise _NotReadyError
+            raise _NoKernelError
         return done(made)  # type: ignore[no-any-return]  # likewise
 
 
@@ -135,7 +135,7 @@ class MixtureCall:
         )
         try:
             return mixture(np, x, experts, shares, self.layers, self.activation)
-        except _NotReadyError:
+        except _NoKernelError:
             return self.plain(*inputs)
 
 
