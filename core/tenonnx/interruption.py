@@ -45,20 +45,6 @@ def check() -> None:
         limit.check()
 
 
-def pieces(length: int, work: int, longest: int) -> Iterator[slice]:
-    """Yield slices that an axis of some length is done in, having looked whether to stop.
-
-    Args:
-        length: Of the axis.
-        work: The work along the whole axis.
-        longest: The most work of a piece, unless a single element of the axis has more.
-    """
-    step = max(1, length * longest // max(work, longest))
-    for start in range(0, length, step):
-        check()
-        yield slice(start, start + step)
-
-
 def enter(stage: str) -> None:
     """Enter a stage of this thread's work, after checking whether it may still run.
 

@@ -5,12 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tenonnx import Array, Namespace, OperatorTable
-from tenonnx.interruption import pieces
 from tenonnx_array.dtypes import dtype_of
 from tenonnx_contrib.block_formats import FORMATS, Format, decoded
-
-# Elements that are decoded between two checks for interruption: some hundredths of a second.
-MAX_DECODED_ELEMENTS = 1 << 20
 
 FLOAT, FLOAT16, BFLOAT16 = 1, 10, 16
 
@@ -44,10 +40,8 @@ def gather_packed(
     if indices.size and not len(data):
         raise ValueError("expected data of at least one row, found none")
     rows = np.where((indices >= 0) & (indices < len(data)), indices, 0).reshape(-1)
-    y = np.empty((len(rows), K), dtype_of(output_dtype))
     with np.errstate(invalid="ignore", over="ignore"):
-        for some in pieces(len(rows), y.size, MAX_DECODED_ELEMENTS):
-            y[some] = decoded(data[rows[some]], form).astype(y.dtype)
+        y = decoded(data[rows], form).astype(dtype_of(output_dtype))
     return y.reshape(*indices.shape, K)
 
 

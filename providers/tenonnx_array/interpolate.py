@@ -14,9 +14,6 @@ import numpy as np
 from tenonnx.operators import Array, Namespace
 from tenonnx_array.dtypes import FLOATS, accumulator
 
-# Elements that are read between two checks for interruption: some hundredths of a second.
-MAX_READ_ELEMENTS = 1 << 21
-
 
 class Axis(NamedTuple):
     """The change of one axis: its lengths, and the scale and region that the node gives."""

@@ -9,10 +9,6 @@ import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
 
-# Elements that are sorted between two checks for interruption, if rows are no longer: some
-# hundredths of a second.
-MAX_SORTED_ELEMENTS = 1 << 19
-
 table = OperatorTable()
 op = table.op
 

@@ -6,15 +6,9 @@ import functools
 import math
 from typing import Any
 
-import numpy as np
-
-from tenonnx.interruption import pieces
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.allocation import check_allocation
 from tenonnx_array.dtypes import accumulator, dtype_of
-
-# Samples of frames that are transformed between two checks for interruption.
-MAX_TRANSFORMED_SAMPLES = 1 << 18
 
 table = OperatorTable()
 op = table.op
@@ -149,23 +143,11 @@ def stft(
     count = (signal.shape[1] - length) // step + 1
     check_allocation(xp, (signal.shape[0], count, length), "complex64")
     fourier = pick(xp, signal, False, bool(onesided))
+    starts = xp.arange(count)[:, None] * step
+    frames = to_complex(xp, signal)[:, starts + xp.arange(length)]
     if window is not None:
-        window = window.astype(accumulator(window.dtype), copy=False)
-    samples = to_complex(xp, signal)
-
-    def spectra(some: slice) -> Array:
-        starts = xp.arange(count)[some, None] * step
-        frames = samples[:, starts + xp.arange(length)]
-        frames = frames if window is None else frames * window
-        return to_pairs(xp, fourier(frames, axis=-1), signal.dtype)
-
-    work = len(signal) * count * length
-    if xp is not np or work <= MAX_TRANSFORMED_SAMPLES:
-        return spectra(slice(None))
-    y = np.empty((len(signal), count, length // 2 + 1 if onesided else length, 2), signal.dtype)
-    for some in pieces(count, work, MAX_TRANSFORMED_SAMPLES):
-        y[:, some] = spectra(some)
-    return y
+        frames = frames * window.astype(accumulator(window.dtype), copy=False)
+    return to_pairs(xp, fourier(frames, axis=-1), signal.dtype)
 
 
 def cosine_window(*coefficients: float) -> Any:

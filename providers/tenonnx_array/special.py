@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tenonnx.by_name import cacheable
-from tenonnx.interruption import pieces
 from tenonnx_array.dtypes import FLOATS
 from tenonnx_array.precision import widened
 
@@ -91,7 +90,8 @@ def _erf_in_pieces(x: Array) -> Array:
     out, flat = np.empty(x.shape, x.dtype), np.ascontiguousarray(x).reshape(-1)
     into, size = out.reshape(-1), min(PIECE_ELEMENTS, x.size)
     floats, chosen = np.empty((3, size), x.dtype), np.empty(size, np.int32)
-    for some in pieces(x.size, x.size, PIECE_ELEMENTS):
+    for start in range(0, x.size, PIECE_ELEMENTS):
+        some = slice(start, start + PIECE_ELEMENTS)
         near, data = into[some], flat[some]
         clipped, a, far = floats[:, : len(data)]
         np.minimum(np.maximum(data, -3.95, out=clipped), 3.95, out=clipped)

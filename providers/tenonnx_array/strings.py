@@ -10,13 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.interruption import pieces
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.allocation import check_bytes
 from tenonnx_array.re2 import compile_fullmatch
-
-# Characters that are matched between two checks for interruption.
-MAX_MATCHED_CHARACTERS = 1 << 16
 
 table = OperatorTable()
 op = table.op
@@ -106,8 +102,4 @@ def regex_full_match(_xp: Namespace, x: Array, *, pattern: str) -> Array:
     """Say of each string whether all of it matches ``pattern``, in RE2's syntax."""
     match = compile_fullmatch(pattern)
     strings: list[Any] = np.asarray(x, object).reshape(-1).tolist()
-    work = len(strings) + sum(map(len, strings))
-    found: list[bool] = []
-    for some in pieces(len(strings), work, MAX_MATCHED_CHARACTERS):
-        found.extend(map(match, strings[some]))
-    return np.array(found, bool).reshape(np.shape(x))
+    return np.array([*map(match, strings)], bool).reshape(np.shape(x))

@@ -19,7 +19,6 @@ ML = "ai.onnx.ml"
 def test_columns_are_encoded_as_one_by_one(
     rows: int, chosen: tuple[int, ...], is_hot: bool, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(columns, "WORDS_PER_CHECK", 15)
     monkeypatch.setattr(columns, "MAX_DICTIONARY_WORDS", few)
     x = np.random.default_rng(0).choice(["a", "b", "c", "?"], (rows, 3))
     nodes, weights = [], {}

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tenonnx.by_name import cacheable
-from tenonnx.interruption import pieces
 from tenonnx_array.ml.encode import Lookup
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.fuse import LOOKED_UP, Fused, Scope, fusion
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 ML = "ai.onnx.ml"
-
-# Words that are encoded between two checks for interruption.
-WORDS_PER_CHECK = 1 << 14
 
 # Words up to which dictionaries find them before a kernel has been called.
 MAX_DICTIONARY_WORDS = 64
@@ -144,12 +140,7 @@ class ColumnsCall:
         grain, used = shared_out(len(x), len(x) * len(places), MIN_WORDS_PER_THREAD, self._threads)
         if self._known.look_up(x, y.view(np.uint8).reshape(len(x), -1), grain, used):
             return y
-        at_once = max(1, WORDS_PER_CHECK // len(places))
-        if len(x) <= at_once:
-            return self._encoded(x)
-        for some in pieces(len(x), len(x), at_once):
-            y[some] = self._encoded(x[some])
-        return y
+        return self._encoded(x)
 
     def _encoded(self, x: NDArray) -> NDArray:
         places = self._places

@@ -7,16 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.interruption import pieces
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.ml.words import addresses, layout
 
 MURMUR3 = JitKernel("ml.hashing", "murmur3")
 MURMUR3_WORDS = JitKernel("ml.hashing", "murmur3_words")
-
-# Keys that are hashed between two checks for interruption.
-KEYS_PER_CHECK = 1 << 16
 
 
 @specialize("MurmurHash3", domain="com.microsoft")
@@ -35,9 +31,8 @@ def _hashed(seed: int, dtype: np.dtype[Any], plain: Call, x: NDArray) -> NDArray
         return plain(x)  # type: ignore[no-any-return]  # an array kernel's result
     y = np.empty(x.size, np.uint32)
     keys = x.reshape(-1)
-    for some in pieces(x.size, x.size, KEYS_PER_CHECK):
-        if not _hash_words(keys[some], seed, y[some]):
-            run(*_bytes_of(keys[some]), seed, y[some])
+    if not _hash_words(keys, seed, y):
+        run(*_bytes_of(keys), seed, y)
     return y.reshape(x.shape).view(dtype)
 
 
