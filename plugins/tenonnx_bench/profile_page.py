@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.cli.output import count, duration, size
@@ -39,29 +40,17 @@ def as_html(found: Profile) -> str:
             "colors": {name: min(at, COLORS - 1) for at, name in enumerate(names)},
         }
     ).replace("</", "<\\/")
-    title = escape(Path(found.model).name)
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}: profile</title>
-<meta name="viewport" content="width=device-width">
-<style>{_file("profile.css")}</style></head><body>
-<h1>{title}</h1>
-<p class="soft">{_summary(found)}</p>
-<div class="tiles">{_tiles(found)}</div>
-<h2>One run over time</h2>
-<p class="soft">Nodes in the order in which they ran, one after the other, in the watched run of
-median length, without the time between them. Scroll to zoom, drag to move, double-click to show
-all.</p><p class="soft"><button id="perfetto">Open in Perfetto</button>
-<button id="save">Save the trace</button> <span id="told"></span></p>
-<div id="timeline"><canvas></canvas><div id="tip" hidden></div></div>
-<h2>Operators</h2>
-{_operators(found)}
-<h2>Nodes</h2>
-<p class="soft"><input id="search" type="search" placeholder="Search nodes, operators, kernels">
-{_left_out(found.nodes)}</p>
-{_nodes(found)}
-<script type="application/json" id="data">{data}</script><script>{_file("profile.js")}</script>
-</body></html>
-"""
+    return Template(_file("profile.html")).substitute(
+        title=escape(Path(found.model).name),
+        style=_file("profile.css"),
+        summary=_summary(found),
+        tiles=_tiles(found),
+        operators=_operators(found),
+        left_out=_left_out(found.nodes),
+        nodes=_nodes(found),
+        data=data,
+        script=_file("profile.js"),
+    )
 
 
 def _file(name: str) -> str:

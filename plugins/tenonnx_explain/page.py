@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from html import escape
 from importlib.resources import files
+from string import Template
 from typing import Any
 
 from tenonnx_explain.boxes import Box, Boxes, boxes_of, shapes
@@ -25,29 +26,22 @@ def as_page(report: dict[str, Any]) -> str:
     drawn = boxes_of(report)
     names = dict.fromkeys(node["provider"] for node in report["nodes"])
     colors = {name: COLORS[n % len(COLORS)] for n, name in enumerate(names)} | ENDS
-    title = escape(report["model"].rsplit("/", 1)[-1] or "model")
     listed = report["nodes"][:MAX_LISTED]
     # A model's names must not contain the end of a script element.
     data = json.dumps([_details(node) for node in listed]).replace("</", "<\\/")
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}: explained</title>
-<meta name="viewport" content="width=device-width">
-<style>{_file("graph.css")}</style></head><body>
-<header><h1>{title}</h1><p>{_summary(report)}</p>
-<p class="legend">{_legend(report, colors)}</p></header>
-<main><section class="graph"><div class="bar">
-<input id="search" type="search" placeholder="Search operators, names, providers" autofocus>
-<span id="found"></span><button id="smaller" title="Smaller">−</button>
-<button id="larger" title="Larger">+</button><button id="fit" title="Fit the width">fit</button>
-</div>{_left_out(drawn, len(report["nodes"]) - len(listed))}
-<div id="canvas">{_svg(drawn, colors)}</div></section>
-<aside><div id="details"><p class="hint">Click a box to see its nodes.</p></div>
-<h2>Transforms</h2>{_transforms(report["transforms"])}
-<h2>Nodes that run in one call</h2>{_calls(report["calls"])}
-<h2>Operators</h2>{_operators(report)}</aside></main>
-<script type="application/json" id="nodes">{data}</script><script>{_file("graph.js")}</script>
-</body></html>
-"""
+    return Template(_file("page.html")).substitute(
+        title=escape(report["model"].rsplit("/", 1)[-1] or "model"),
+        style=_file("graph.css"),
+        summary=_summary(report),
+        legend=_legend(report, colors),
+        left_out=_left_out(drawn, len(report["nodes"]) - len(listed)),
+        graph=_svg(drawn, colors),
+        transforms=_transforms(report["transforms"]),
+        calls=_calls(report["calls"]),
+        operators=_operators(report),
+        data=data,
+        script=_file("graph.js"),
+    )
 
 
 def _file(name: str) -> str:
