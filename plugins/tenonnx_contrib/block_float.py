@@ -10,7 +10,7 @@ import numpy as np
 from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_array.dtypes import accumulator
 from tenonnx_array.packed import flattened
-from tenonnx_contrib.tiles import strips, tiled
+from tenonnx_array.packed_products import tiled
 
 table = OperatorTable("com.microsoft")
 op = table.op
@@ -58,11 +58,7 @@ def matmul_bnb4(
         flat = flat * absmax[xp.arange(first, last) // block_size]
         return flat.reshape(-1, K).astype(wide, copy=False)
 
-    x = A.astype(wide, copy=False)
-    if transB:
-        y = tiled(xp, x, tile, (N, K))
-    else:
-        y = sum((x[..., rows] @ tile(rows) for rows in strips(N, K)), start=wide.type(0))
+    y = tiled(xp, A.astype(wide, copy=False), tile, (N, K), transposed=bool(transB))
     return y.astype(A.dtype, copy=False)
 
 

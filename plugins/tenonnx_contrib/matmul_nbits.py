@@ -7,8 +7,7 @@ from typing import Final
 from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_array.dtypes import accumulator
 from tenonnx_array.packed import check, levels, unpack
-from tenonnx_contrib.planes import by_planes
-from tenonnx_contrib.tiles import tiled
+from tenonnx_array.packed_products import by_columns, tiled
 
 table = OperatorTable("com.microsoft")
 op = table.op
@@ -69,7 +68,7 @@ def matmul_nbits(
 
     x = A.astype(wide, copy=False)
     if g_idx is None:
-        y = by_planes(xp, x.reshape(-1, K), B, scales, offsets, bits).reshape(*A.shape[:-1], N)
+        y = by_columns(xp, x.reshape(-1, K), B, scales, offsets, bits).reshape(*A.shape[:-1], N)
         if bias is not None:
             y += bias.astype(wide, copy=False)
         return y.astype(A.dtype, copy=False)

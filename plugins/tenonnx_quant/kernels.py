@@ -7,15 +7,12 @@ from typing import Final
 
 from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_array.packed import unpack as packed_elements
-from tenonnx_quant.planes import by_planes
+from tenonnx_array.packed_products import by_rows, tiled
 
 # The domain of the fused operator; the transform makes it, and no file has it.
 FUSED_DOMAIN = "ai.tenonnx"
 
 table = OperatorTable(FUSED_DOMAIN)
-
-# Dequantized weights that exist at a time: they stay in a core's cache.
-DEQUANTIZED_TILE_BYTES: Final = 1 << 20
 
 # Rows of the weight that must share their scales for that to pay.
 LEAST_GROUP: Final = 8
@@ -69,25 +66,22 @@ def dequantize_matmul(
     group = _group(rows, axis, block_size)
     whole_bytes = columns % (8 // bits) == 0
     if group >= LEAST_GROUP and whole_bytes and not transposed:
-        out = by_planes(xp, x, weight, scales, zero_points, bits=bits, signed=signed, group=group)
+        out = by_rows(xp, x, weight, scales, zero_points, bits=bits, signed=signed, group=group)
         return out.astype(dtype, copy=False)
     if zero_points is not None:
         zero_points = unpack(xp, zero_points, bits, signed, scales.size).reshape(scales.shape)
-    step = max(1, DEQUANTIZED_TILE_BYTES // max(1, 4 * columns))
-    if axis == 0 and block_size:
-        step = max(block_size, step - step % block_size)
-    out = xp.zeros((*x.shape[:-1], rows if transposed else columns), x.dtype)
-    for start in range(0, rows, step):
-        stop = min(start + step, rows)
-        tile = unpack(xp, weight, bits, signed, (stop - start) * columns, start * columns)
-        tile = tile.reshape(stop - start, columns).astype(x.dtype)
+
+    def tile(some: slice) -> Array:
+        count = some.stop - some.start
+        found = unpack(xp, weight, bits, signed, count * columns, some.start * columns)
+        found = found.reshape(count, columns).astype(x.dtype)
         if zero_points is not None:
-            tile -= spread(xp, zero_points, axis, block_size, start, stop, columns)
-        tile *= spread(xp, scales, axis, block_size, start, stop, columns).astype(x.dtype)
-        if transposed:
-            out[..., start:stop] = x @ tile.T
-        else:
-            out += x[..., start:stop] @ tile
+            found -= spread(xp, zero_points, axis, block_size, some, columns)
+        found *= spread(xp, scales, axis, block_size, some, columns).astype(x.dtype)
+        return found
+
+    block, shape = max(block_size, 1) if axis == 0 else 1, (rows, columns)
+    out = tiled(xp, x, tile, shape, transposed=bool(transposed), multiple=block)
     return out.astype(dtype, copy=False)
 
 
@@ -113,14 +107,13 @@ def unpack(
     return (parts.view(xp.int8) << gap) >> gap
 
 
-def spread(
-    xp: Namespace, values: Array, axis: int, block: int, start: int, stop: int, columns: int
-) -> Array:
-    """Return scales or zero points so that they broadcast over rows ``start`` to ``stop``."""
+def spread(xp: Namespace, values: Array, axis: int, block: int, rows: slice, columns: int) -> Array:
+    """Return scales or zero points so that they broadcast over some rows."""
     if axis < 0:
         return values.reshape(1, 1)
     if not block:
-        return values[start:stop, None] if axis == 0 else values[None, :]
-    if axis == 0:
-        return xp.repeat(values[start // block : -(-stop // block)], block, axis=0)[: stop - start]
-    return xp.repeat(values[start:stop], block, axis=1)[:, :columns]
+        return values[rows, None] if axis == 0 else values[None, :]
+    if axis == 1:
+        return xp.repeat(values[rows], block, axis=1)[:, :columns]
+    first, last = rows.start // block, -(-rows.stop // block)
+    return xp.repeat(values[first:last], block, axis=0)[: rows.stop - rows.start]
