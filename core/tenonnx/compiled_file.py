@@ -2,10 +2,11 @@
 
 ::
 
-    header | weights | model, as ONNX has it | weights of the plan alone | the plan | index
+    header | weights | model, as ONNX has it | weights of the plan alone | the plan
 
 Weights of the model are external data at a location that stands for the file itself, so it is read
-as any model is. The plan is for those who trust the file; see ``tenonnx.plan_cache.shipped``.
+as any model is. The plan is as ``tenonnx.plan_cache.files`` has it, and for those who trust the
+file; see ``tenonnx.plan_cache.shipped``.
 """
 
 from __future__ import annotations
@@ -13,11 +14,10 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from tenonnx.digest import DIGEST_BYTES, digest
 from tenonnx.errors import InvalidProtobuf
 from tenonnx.loading.wire import COMPILED as MAGIC
 
-COMPILED_VERSION = 1
+COMPILED_VERSION = 2
 PAGE = 4096
 # Alignment of weights and arrays in the file.
 ALIGNMENT_BYTES = 64
@@ -25,7 +25,8 @@ ALIGNMENT_BYTES = 64
 # The location of external data that stands for the file itself.
 LOCATION = "tenonnx.weights"
 
-COMPILED_HEADER = struct.Struct(f"<16s6Q{2 * DIGEST_BYTES}s")
+# Magic, version, and the numbers of ``Header``.
+COMPILED_HEADER = struct.Struct("<16s5Q")
 
 
 class Header(NamedTuple):
@@ -34,22 +35,17 @@ class Header(NamedTuple):
     Attributes:
         size: The file's bytes.
         model: Where the model begins and ends.
-        contents: Where the index begins and ends; nowhere if the file has no plan yet.
-        plan: Where the digest's bytes begin, which end with the file.
-        digest: Of the plan and the index.
+        plan: Where the plan begins, which ends with the file; there if it has none yet.
     """
 
     size: int
     model: tuple[int, int]
-    contents: tuple[int, int]
     plan: int
-    digest: str
 
     def packed(self) -> bytes:
         """Return the page that a file begins with."""
-        places = self.size, *self.model, self.contents[0], self.plan
-        whole = COMPILED_HEADER.pack(MAGIC, COMPILED_VERSION, *places, self.digest.encode())
-        return whole.ljust(PAGE, b"\0")
+        places = self.size, *self.model, self.plan
+        return COMPILED_HEADER.pack(MAGIC, COMPILED_VERSION, *places).ljust(PAGE, b"\0")
 
 
 def is_compiled(content: bytes | memoryview) -> bool:
@@ -70,7 +66,7 @@ def header_of(content: memoryview, name: str) -> Header:
     hint = "Write it again: `tenonnx compile` of the version that opens it."
     if len(content) < COMPILED_HEADER.size:
         raise InvalidProtobuf(f"{name} is a compiled file that ends in its header", hint=hint)
-    _, version, size, start, stop, index, plan, told = COMPILED_HEADER.unpack_from(content)
+    _, version, size, start, stop, plan = COMPILED_HEADER.unpack_from(content)
     if version != COMPILED_VERSION:
         raise InvalidProtobuf(
             f"{name} is a compiled file of version {version}; expected {COMPILED_VERSION}",
@@ -81,11 +77,6 @@ def header_of(content: memoryview, name: str) -> Header:
             f"{name} has {len(content):,} bytes; expected {size:,}",
             hint="Was the download or copy of the file completed?",
         )
-    if not PAGE <= start <= stop <= plan <= index <= size:
+    if not PAGE <= start <= stop <= plan <= size:
         raise InvalidProtobuf(f"{name} is a compiled file whose parts overlap", hint=hint)
-    return Header(size, (start, stop), (index, size), plan, told.decode("ascii", "replace"))
-
-
-def plan_digest(content: memoryview, header: Header) -> str:
-    """Return the digest of a file's plan and index as they are."""
-    return digest(content[header.plan : header.size])
+    return Header(size, (start, stop), plan)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -13,13 +12,12 @@ import onnx
 
 from tenonnx.compiled_file import ALIGNMENT_BYTES, LOCATION, PAGE, Header, header_of
 from tenonnx.convert import Layout, save_onnx
-from tenonnx.digest import digest
 from tenonnx.errors import Fail, NotSupported, TenonnxError
 from tenonnx.formats import load_model
 from tenonnx.loading.protos import graphs
 from tenonnx.options import SessionOptions, checked, effective
-from tenonnx.plan_cache import NotCacheable, portable, shipped
-from tenonnx.plan_cache.pickling import pickled
+from tenonnx.plan_cache import NotCacheable, files, portable, shipped
+from tenonnx.plan_cache.pickling import pickled, plain
 from tenonnx.plan_cache.storing import refuse
 from tenonnx.plan_cache.weights import Gathered
 from tenonnx.plugins.choosing import plugins_of
@@ -115,7 +113,7 @@ def _write_model(source: Any, draft: Path, options: SessionOptions, roots: Seque
         file.write(content)
         end = start + len(content)
         file.seek(0)
-        file.write(Header(end, (start, end), (end, end), end, "").packed())
+        file.write(Header(end, (start, end), end).packed())
 
 
 def _copy(source: Path, file: Any) -> None:
@@ -160,31 +158,21 @@ def _add_plan(
     parts, buffers = pickled(session._parts, stores, session._options)
     names = [provider.name for provider in session._providers]
     wanted = shipped.asked(requests[0] or names, requests[1])
-    asked = [(name, given) for name, (_, given) in zip(names, wanted, strict=True)]
+    asked = [[name, given] for name, (_, given) in zip(names, wanted, strict=True)]
     classes = [(c.__module__, c.__qualname__) for c in map(type, session._providers)]
     for each in classes:
         told = told | portable.provider_facts(*each)
+    checks = plain({"facts": told, "asked": asked, "providers": classes})
     plan = stores.end + -stores.end % ALIGNMENT_BYTES
-    content, places = bytearray(parts), []
-    for buffer in (each.raw() for each in buffers):
-        content += bytes(-len(content) % ALIGNMENT_BYTES)
-        places.append((plan + len(content), plan + len(content) + buffer.nbytes))
-        content += buffer
-    whole = {
-        "facts": told, "asked": asked, "providers": classes,
-        "parts": (plan, plan + len(parts)), "apart": places,
-    }  # fmt: skip
-    index = plan + len(content)
-    content += json.dumps(whole).encode()
     with draft.open("r+b") as file:
         for place, weights in stores.more:
             file.seek(place)
             file.write(weights)
         file.seek(plan)
-        file.write(content)
+        file.writelines(files.pieces(checks, parts, [each.raw() for each in buffers]))
         size = file.tell()
         file.seek(0)
-        file.write(Header(size, model, (index, size), plan, digest(content)).packed())
+        file.write(Header(size, model, plan).packed())
     return told
 
 

@@ -58,8 +58,22 @@ def read(path: str | os.PathLike[str]) -> File:
         OSError: It is not there, or not trusted.
         ValueError: It is damaged.
     """
-    mapping = Mapping(path, kind="derived", opening=open_trusted)
-    whole = mapping.buffer
+    file = content_of(Mapping(path, kind="derived", opening=open_trusted))
+    note_use(path, file.mapping.identity.mtime_ns)
+    return file
+
+
+def content_of(mapping: Mapping, begin: int = 0) -> File:
+    """Return the content of a plan that ends with a file.
+
+    Args:
+        mapping: The file.
+        begin: Where the plan begins.
+
+    Raises:
+        ValueError: It is damaged.
+    """
+    whole = mapping.buffer[begin:]
     if len(whole) < PLAN_HEADER.size:
         raise ValueError("it is shorter than its header")
     magic, told, checks, parts, count = PLAN_HEADER.unpack_from(whole)
@@ -75,7 +89,6 @@ def read(path: str | os.PathLike[str]) -> File:
         place += -place % ARRAY_ALIGNMENT_BYTES
         apart.append(whole[place : place + length])
         place += length
-    note_use(path, mapping.identity.mtime_ns)
     return File(whole[start:middle], whole[middle : middle + parts], apart, mapping)
 
 

@@ -7,15 +7,15 @@ Without a word of the caller's a compiled file is a model, read and compiled as 
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.compiled_file import Header, header_of, is_compiled, plan_digest
+from tenonnx.compiled_file import header_of, is_compiled
 from tenonnx.errors import Fail
-from tenonnx.plan_cache import NotCacheable, key, portable
+from tenonnx.plan_cache import NotCacheable, files, key, portable
 from tenonnx.plan_cache.admitted import global_of
+from tenonnx.plan_cache.unpickling import plain, revived
 from tenonnx.provider import resolve_provider_name
 from tenonnx.weights.mapping import Identity
 from tenonnx.weights.trusted import Untrusted, open_trusted
@@ -70,7 +70,11 @@ def loaded(
     here = portable.facts(options, disabled)
     file = _mapped(path, registry)
     header = header_of(file.buffer, path)
-    index = _index(file, header, path)
+    try:
+        plan = files.content_of(file, header.plan)
+    except ValueError as error:
+        raise Fail(f"the plan in {path} is damaged: {error}", hint=AGAIN) from error
+    index = plain(plan.checks)
     for module, name in index["providers"]:
         here.update(portable.provider_facts(module, name))
     unlike = portable.differences(index["facts"], here)
@@ -79,7 +83,7 @@ def loaded(
         lines = "".join(f"\n  {line}" for line in unlike)
         raise Fail(f"{path} was compiled for something else:{lines}", hint=AGAIN)
     try:
-        return _parts(file, index, options, registry)
+        return revived(plan.parts, plan.apart, {"": file}, options, registry)[0]
     except Exception as error:  # of whatever class a provider's object likes
         raise Fail(
             f"the plan in {path} cannot be used: {type(error).__name__}: {error}", hint=AGAIN
@@ -105,12 +109,6 @@ def _mapped(path: str, registry: WeightRegistry) -> File:
     if file.identity != seen:
         raise Fail(f"{path} has changed while it was opened")
     return file
-
-
-def _index(file: File, header: Header, path: str) -> Any:
-    if header.plan == header.size or plan_digest(file.buffer, header) != header.digest:
-        raise Fail(f"the plan in {path} is damaged: its digest is another one", hint=AGAIN)
-    return json.loads(bytes(file.buffer[slice(*header.contents)]))
 
 
 def _other_providers(
@@ -145,14 +143,3 @@ def asked(
         name, given = (request, more) if isinstance(request, str) else request
         found.append((name, {key: str(value) for key, value in sorted(given.items())}))
     return found
-
-
-def _parts(
-    file: File, index: Any, options: SessionOptions, registry: WeightRegistry
-) -> SessionParts:
-    from tenonnx.plan_cache.unpickling import revived
-
-    whole = file.buffer
-    start, stop = index["parts"]
-    apart = [whole[first:last] for first, last in index["apart"]]
-    return revived(whole[start:stop], apart, {"": file}, options, registry)[0]
