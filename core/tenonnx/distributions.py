@@ -31,6 +31,11 @@ class EntryPoint(NamedTuple):
     distribution: str
     version: str
 
+    @property
+    def package(self) -> str:
+        """The package that the object is in."""
+        return self.value.partition(":")[0].partition(".")[0]
+
     def load(self) -> Any:
         """Import the object."""
         from importlib import metadata

@@ -38,27 +38,16 @@ CPU_PACKAGES = frozenset(
     {"tenonnx", "tenonnx_array", "tenonnx_contrib", "tenonnx_cpu", "tenonnx_quant"}
 )
 
-_known: list[EntryPoint] = []
-_packages: set[str] = set()
 
-
-def plugins(*, anew: bool = True) -> list[EntryPoint]:
-    """Return the plug-ins that are installed now, or were when it was last asked."""
-    if anew or not _packages:
-        _known[:] = entry_points(PLUGIN_GROUP)
-        found = {e.value.partition(":")[0].partition(".")[0] for e in _known}
-        found |= {"tenonnx", "tenonnx_array"}
-        _packages.update(found)
-        _packages.intersection_update(found)
-    return list(_known)
+def plugins() -> list[EntryPoint]:
+    """Return the plug-ins that are installed."""
+    return entry_points(PLUGIN_GROUP)
 
 
 def _module(name: str) -> ModuleType:
     """Return a module of tenonnx or of an installed plug-in: no other is imported for a plan."""
     root = name.partition(".")[0]
-    if not _packages and root not in CPU_PACKAGES:
-        plugins()
-    if root not in _packages | CPU_PACKAGES:
+    if root not in CPU_PACKAGES and all(root != each.package for each in plugins()):
         raise NotCacheable(f"{name} is not of tenonnx, nor of a plug-in that is installed")
     return sys.modules.get(name) or importlib.import_module(name)
 

@@ -189,7 +189,7 @@ def sources() -> dict[str, Code]:
 def packages(entries: Sequence[EntryPoint]) -> list[tuple[str, str]]:
     """Return the packages of code that plans name, and the distributions that they are of."""
     roots = {"tenonnx": "tenonnx", "tenonnx_array": "tenonnx"}
-    roots.update((e.value.partition(":")[0].partition(".")[0], e.distribution) for e in entries)
+    roots.update((each.package, each.distribution) for each in entries)
     return sorted(roots.items())
 
 
@@ -200,11 +200,10 @@ def state_of_code(package: str) -> tuple[Any, ...]:
         NotCacheable: It is of no plug-in that is installed, or has changed since this process
             began.
     """
-    found = [entry for entry in packages(admitted.plugins()) if entry[0] == package]
-    if not found:
+    whose = dict(packages(admitted.plugins())).get(package)
+    if whose is None:
         raise NotCacheable(f"{package} is of no plug-in that is installed")
-    ((root, whose),) = found
-    return whose, distributions.version(whose), code_of(root, distributions.record(whose))
+    return whose, distributions.version(whose), code_of(package, distributions.record(whose))
 
 
 def code_of(package: str, record: str | None) -> Code:

@@ -108,8 +108,8 @@ def _sources(root: str, distribution: str) -> Iterator[str]:
     above = os.path.dirname(place)
     record = distributions.record(distribution)
     if record is not None and key.is_beside(record, place):
-        listed = _listed(record)
-        yield from (line for top in (root, f"{root}.py") for line in listed.get(top, ()))
+        tops = f"{root}/", f"{root}.py,"
+        yield from (line for line in _lines(record) if line.startswith(tops) and ".py," in line)
         return
     from hashlib import sha256
 
@@ -123,13 +123,7 @@ def _sources(root: str, distribution: str) -> Iterator[str]:
 
 
 @functools.cache
-def _listed(record: str) -> dict[str, list[str]]:
-    """Return the modules that a list of installed files names, by what their path begins with."""
-    found: dict[str, list[str]] = {}
+def _lines(record: str) -> list[str]:
+    """Return the lines of a list of installed files."""
     with open(record, encoding="utf-8") as file:
-        lines = file.read().splitlines()
-    for line in lines:
-        path = line.partition(",")[0]
-        if path.endswith(".py"):
-            found.setdefault(path.partition("/")[0], []).append(line)
-    return found
+        return file.read().splitlines()
