@@ -33,7 +33,7 @@ WRITTEN = {
     "Rfft": EXPORTER,
     "SkipGroupNorm": TRANSFORMERS,
 }
-"""What writes the operators that onnxruntime's CPU does not run."""
+"""The writers of the operators that onnxruntime's CPU does not run."""
 
 
 def test_operators_are_run_by_onnxruntime_or_written_by_something() -> None:
