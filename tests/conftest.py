@@ -94,7 +94,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     is_worker = hasattr(config, "workerinput")  # which is told of no number
     shares = whole and not is_worker and config.pluginmanager.hasplugin("xdist")
     if shares and option.numprocesses is None:
-        from tenonnx.cores import available_cores
+        from tenonnx.process.cores import available_cores
 
         option.numprocesses = available_cores()
         option.dist = "loadfile"
@@ -191,7 +191,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         (info / "METADATA").write_text(f"Name: {distribution}\nVersion: {version}\n")
         (info / "entry_points.txt").write_text(f"[tenonnx]\n{name} = {module}\n")
         modules.append(module)
-        from tenonnx import distributions
+        from tenonnx.process import distributions
 
         distributions._folders.cache_clear()
         distributions._announced.cache_clear()  # a process finds what was there before it

@@ -142,8 +142,8 @@ def kept_folder() -> Path:
     What it holds is of the same sources, compiler, Python and processor.
     """
     _import_packages()
-    from tenonnx.digest import digest
-    from tenonnx.distributions import version
+    from tenonnx.process.distributions import version
+    from tenonnx.weights.digest import digest
     from tenonnx_cpu.jit.code.cache import machine_stamp
     from tenonnx_cpu.jit.code.sources import INDEX, write_index
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from bench.operators.declared import Operator, dtype_of
-from tenonnx.operand_shapes import EXPRESSION_NAMES, parsed
+from tenonnx.graph.operand_shapes import EXPRESSION_NAMES, parsed
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Shape: TypeAlias = tuple[int, ...]

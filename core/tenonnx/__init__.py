@@ -29,7 +29,7 @@ __all__ = sorted(_MODULE_OF)
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from tenonnx.distributions import release
+        from tenonnx.process.distributions import release
 
         return release()
     if name not in _MODULE_OF:

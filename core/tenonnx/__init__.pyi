@@ -112,7 +112,7 @@ from tenonnx.planning.plan import (
     Observer as Observer,
     Plan as Plan,
 )
-from tenonnx.planning.values import (
+from tenonnx.graph.values import (
     NodeInfo as NodeInfo,
     ValueInfo as ValueInfo,
 )
@@ -128,7 +128,7 @@ from tenonnx.provider import (
     Segment as Segment,
     Step as Step,
 )
-from tenonnx.seeds import set_seed as set_seed
+from tenonnx.process.seeds import set_seed as set_seed
 from tenonnx.session import InferenceSession as InferenceSession
 from tenonnx.transforms import (
     Transform as Transform,

@@ -70,7 +70,7 @@ class Kernel:
     """Keyword-only parameters: name to default (``inspect.Parameter.empty`` when required)."""
 
     shapes: str = ""
-    """The shapes that its operands must have, in the language of ``tenonnx.operand_shapes``."""
+    """The shapes of its operands, in the language of ``tenonnx.graph.operand_shapes``."""
 
     def bind(
         self, xp: Namespace, attributes: Mapping[str, Any], outputs: int
@@ -201,8 +201,8 @@ class OperatorTable:
             like: Functions that it passes ``**attributes`` on to, so that it has what these have;
                 for whatever else the function is registered for, too.
             shapes: What the shapes of its operands must be, in the language of
-                ``tenonnx.operand_shapes``, for whatever else the function is registered for, too.
-                They are checked before it is called.
+                ``tenonnx.graph.operand_shapes``, for whatever else the function is registered
+                for, too. They are checked before it is called.
 
         Raises:
             PluginError: No name is given, or the table has the kernel already.

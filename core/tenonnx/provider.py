@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from tenonnx.operators import Kernel, OperatorTable
 from tenonnx.options import SessionOptions
-from tenonnx.step import HOST as HOST
-from tenonnx.step import Body as Body
-from tenonnx.step import Device as Device
-from tenonnx.step import HostDevice as HostDevice
-from tenonnx.step import Step as Step
+from tenonnx.planning.step import HOST as HOST
+from tenonnx.planning.step import Body as Body
+from tenonnx.planning.step import Device as Device
+from tenonnx.planning.step import HostDevice as HostDevice
+from tenonnx.planning.step import Step as Step
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -205,7 +205,7 @@ class Provider(ABC):
         Without groups it runs every node that ``supports`` accepts, and consecutive ones are a
         segment. The runtime cuts a group that would wait for itself, and reorders the graph so that
         a group's nodes are together. All nodes as one group give as few segments as there can be;
-        ``tenonnx.grouping`` has groups by pattern.
+        ``tenonnx.segments.grouping`` has groups by pattern.
 
         Args:
             nodes: Those of one graph that it supports and that no provider before it runs, in an

@@ -8,8 +8,6 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tenonnx import interruption, memory, sympy_later
-from tenonnx.cores import bound
 from tenonnx.interface.recipes import kept, rebuilt, recipe, refuse_unkept
 from tenonnx.interface.run_options import (
     Deadline,
@@ -19,10 +17,12 @@ from tenonnx.interface.run_options import (
     wants_embedded_options,
 )
 from tenonnx.interface.session_facts import Session, SessionParts
-from tenonnx.interruption import Limit
-from tenonnx.later import Later
 from tenonnx.options import SessionOptions, checked, effective
 from tenonnx.plan_cache.place import MAY_SAY_OPTIONS, CachePlace, is_large
+from tenonnx.process import interruption, memory, sympy_later
+from tenonnx.process.cores import bound
+from tenonnx.process.interruption import Limit
+from tenonnx.process.later import Later
 from tenonnx.provider import HOST, Device
 from tenonnx.weights.mapping import noted
 from tenonnx.weights.registry import default_registry

@@ -12,30 +12,31 @@ from typing import Any, NamedTuple
 
 import onnx_ir as ir
 
-from tenonnx import functions, interruption
 from tenonnx import graph as graphs
-from tenonnx.element_types import check_types
 from tenonnx.errors import Fail, InvalidArgument, NotSupported
 from tenonnx.formats import Format, load_model
+from tenonnx.formats.declared import forget_unknown_sizes
+from tenonnx.formats.supplied import Supplied
+from tenonnx.graph import functions
+from tenonnx.graph.element_types import check_types
+from tenonnx.graph.values import described
+from tenonnx.graph.wellformed import check_names
 from tenonnx.interface import config
 from tenonnx.interface.metadata import metadata_of
 from tenonnx.interface.session_facts import SessionParts, is_typed
 from tenonnx.interface.signature import Signature
-from tenonnx.later import Later
-from tenonnx.loading.declared import forget_unknown_sizes
-from tenonnx.loading.supplied import Supplied
 from tenonnx.options import SessionOptions
 from tenonnx.planning.placement import PlacedGraph, Placement, place
 from tenonnx.planning.program import Program
-from tenonnx.planning.values import described
 from tenonnx.plugins.choosing import host_providers, plugins_of
 from tenonnx.plugins.manager import PluginSet
+from tenonnx.process import interruption
+from tenonnx.process.later import Later
+from tenonnx.process.weak import when_gone
 from tenonnx.provider import HOST, Provider
 from tenonnx.transforms import Transform, TransformContext, TransformReport, run_transforms, select
-from tenonnx.weak import when_gone
 from tenonnx.weights.registry import WeightRegistry, default_registry
 from tenonnx.weights.weight import weight_in
-from tenonnx.wellformed import check_names
 
 # The key under which a model's main graph has the reference that sees the model go.
 PARTING = "tenonnx.parting"
@@ -139,7 +140,7 @@ def program_of(
 def save_contexts(made: PlacedModel, options: SessionOptions, source: str | None) -> None:
     """Write the model with its compiled segments, if the options say so."""
     if options.entry(config.CONTEXT) == "1":
-        from tenonnx import contexts  # few are
+        from tenonnx.segments import contexts  # few are
 
         interruption.enter("compiled segments were written")
         contexts.save_contexts(made.model, made.placed, options, source)
@@ -230,7 +231,7 @@ def transform(
 def _infer_open_types(model: ir.Model) -> None:
     made = (value for node in graphs.nodes(model.graph) for value in node.outputs)
     if any(value.type is None or value.shape is None for value in made):
-        from tenonnx.inference import infer_types  # most sessions do without
+        from tenonnx.graph.inference import infer_types  # most sessions do without
 
         infer_types(model)
 
@@ -245,7 +246,7 @@ def save_optimized(model: ir.Model, options: SessionOptions, formats: Mapping[st
     """
     if not options.optimized_model_filepath:
         return
-    from tenonnx.convert import Layout, save_onnx  # sessions seldom write models
+    from tenonnx.formats.convert import Layout, save_onnx  # sessions seldom write models
 
     interruption.enter("the optimized model was written")
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from tenonnx import interruption
 from tenonnx.by_name import cacheable
 from tenonnx.errors import (
     InvalidArgument,
@@ -18,12 +17,13 @@ from tenonnx.errors import (
     TenonnxError,
     did_you_mean,
 )
-from tenonnx.interruption import Stopped
-from tenonnx.memory import at_most
+from tenonnx.graph.values import described, value_info, value_infos
 from tenonnx.options import GraphOptimizationLevel, SessionOptions
-from tenonnx.planning.values import described, value_info, value_infos
+from tenonnx.planning.reference import results, step_on_host
+from tenonnx.process import interruption
+from tenonnx.process.interruption import Stopped
+from tenonnx.process.memory import at_most
 from tenonnx.provider import Provider
-from tenonnx.reference import results, step_on_host
 
 if TYPE_CHECKING:
     import numpy as np
@@ -231,7 +231,7 @@ def run_transforms(
         TenonnxError: A required transform's own, if it refuses the model.
     """
     from tenonnx import graph as graphs
-    from tenonnx.shape_checks import check_model
+    from tenonnx.graph.shape_checks import check_model
 
     check_model(model, context.providers)
     reports: list[TransformReport] = []
@@ -265,7 +265,7 @@ def _apply(
 ) -> list[ir.Node] | None:
     """Return the nodes that a transform leaves; ``None`` if it changed nothing."""
     from tenonnx import graph as graphs
-    from tenonnx.wellformed import misfit
+    from tenonnx.graph.wellformed import misfit
 
     try:
         return graphs.check_and_sort(model) if transform.apply(model, context) else None

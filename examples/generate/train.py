@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn import functional
 
 import tenonnx_quant
-from tenonnx.convert import Layout
+from tenonnx.formats.convert import Layout
 
 HERE = Path(__file__).parent
 HELD_OUT = 0.03

@@ -27,7 +27,7 @@ from tenonnx.cli.output import (
     title,
 )
 from tenonnx.cli.state import State, state_of
-from tenonnx.differences import Difference, differences
+from tenonnx.planning.differences import Difference, differences
 from tenonnx_bench.bench import (
     RUN_COLUMNS,
     as_data,

@@ -13,7 +13,7 @@ import numpy as np
 from tenonnx import TenonnxError
 from tenonnx.cli import timing
 from tenonnx.cli.smoke import tiny_model
-from tenonnx.differences import differences, largest
+from tenonnx.planning.differences import differences, largest
 from tenonnx_bench.peers import Open, Run
 
 MIN_RUNS = 5

@@ -68,8 +68,8 @@ def described_inputs(whole: Whole, number: int, values: dict[str, Any]) -> list[
     """Return name, dtype, shape and range of each input of a node, as rows of a table."""
     import numpy as np
 
-    from tenonnx.differences import range_of
     from tenonnx.graph import array_of
+    from tenonnx.planning.differences import range_of
 
     rows: list[tuple[str, ...]] = []
     for value in whole.nodes[number].inputs:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tenonnx.differences import differences
 from tenonnx.errors import TenonnxError
+from tenonnx.planning.differences import differences
 
 
 class Kind(enum.StrEnum):

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from tenonnx.functions import inline_functions
 from tenonnx.graph import check_and_sort, inputs, label, resolve_versions
+from tenonnx.graph.functions import inline_functions
 
 
 @dataclass(frozen=True)

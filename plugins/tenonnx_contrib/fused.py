@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tenonnx import Array, Namespace, OperatorTable
-from tenonnx.traits import ACTIVATIONS
+from tenonnx.graph.traits import ACTIVATIONS
 from tenonnx_array import nonlinear
 from tenonnx_array.conv import conv
 from tenonnx_array.linalg import gemm, matmul

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tenonnx import Array, Namespace, OperatorTable
-from tenonnx.interruption import check
+from tenonnx.process.interruption import check
 from tenonnx_array import generate, index, pad
 from tenonnx_array.dtypes import accumulator
 

@@ -53,7 +53,7 @@ def compile(  # noqa: A001 - the subcommand's name
     as_json: arguments.Json = False,
 ) -> None:
     """Compile a model into a file."""
-    from tenonnx.compiling import ENDING, compile_model
+    from tenonnx.plan_cache.compiling import ENDING, compile_model
 
     state = state_of(context)
     if state.files:

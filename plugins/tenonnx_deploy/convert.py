@@ -51,8 +51,8 @@ def convert(
 ) -> None:
     """Convert a model."""
     from tenonnx import default_registry
-    from tenonnx.convert import Layout
-    from tenonnx.convert import convert as write
+    from tenonnx.formats.convert import Layout
+    from tenonnx.formats.convert import convert as write
 
     check_targets(target, force=force)
     if target.endswith(".onnx") and not inline:

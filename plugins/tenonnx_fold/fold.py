@@ -15,10 +15,10 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext, Weight, WeightTensor
-from tenonnx.digest import digest
 from tenonnx.graph import constant_of, graphs, has_bodies, label, python_attributes, replace_uses
-from tenonnx.interruption import Stopped
-from tenonnx.traits import RANDOM
+from tenonnx.graph.traits import RANDOM
+from tenonnx.process.interruption import Stopped
+from tenonnx.weights.digest import digest
 from tenonnx_fold.pieces import in_pieces
 
 # Random operators draw anew in every run; kernels read quantized weights as they are.

@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx.graph import attribute
-from tenonnx.traits import ELEMENTWISE
+from tenonnx.graph.traits import ELEMENTWISE
 
 
 def predicted_bytes(node: ir.Node, inputs: Sequence[np.ndarray[Any, Any] | None]) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext, Weight
-from tenonnx.traits import ELEMENTWISE
+from tenonnx.graph.traits import ELEMENTWISE
 
 FOLDED_PIECE_BYTES: Final = 2 << 20
 

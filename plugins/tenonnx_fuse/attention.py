@@ -10,9 +10,9 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext
-from tenonnx.dtypes import dtype_of
 from tenonnx.graph import graphs
-from tenonnx.sizes import operand, rank_of
+from tenonnx.graph.dtypes import dtype_of
+from tenonnx.graph.sizes import operand, rank_of
 from tenonnx_fuse.bypass import sweep
 from tenonnx_fuse.heads import size_of, unrepeated, unturned
 from tenonnx_fuse.known import array_of, attribute, permutation

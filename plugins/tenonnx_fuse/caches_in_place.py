@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from tenonnx import TransformContext
 from tenonnx.graph import attribute, nodes, replace_uses
-from tenonnx.sizes import integers_of, last_of, operand, rank_of
+from tenonnx.graph.sizes import integers_of, last_of, operand, rank_of
 from tenonnx_fuse import MICROSOFT
 
 # The session entry that asks for it.

@@ -7,9 +7,9 @@ from collections import Counter
 import onnx_ir as ir
 
 from tenonnx import TransformContext
-from tenonnx.dtypes import cast_type, dtype_of
 from tenonnx.graph import graphs
-from tenonnx.sizes import operand
+from tenonnx.graph.dtypes import cast_type, dtype_of
+from tenonnx.graph.sizes import operand
 from tenonnx_fuse.bypass import bypass, tell
 
 # By type, those that have all its values.

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from tenonnx.dtypes import dtype_of
-from tenonnx.sizes import integers_of, last_of, operand, rank_of
+from tenonnx.graph.dtypes import dtype_of
+from tenonnx.graph.sizes import integers_of, last_of, operand, rank_of
 from tenonnx_fuse.constants import Array
 from tenonnx_fuse.known import array_of, attribute, number_of
 from tenonnx_fuse.writing import Made, Writer, Writers, writing_out

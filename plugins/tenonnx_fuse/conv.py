@@ -9,15 +9,15 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext, Weight
-from tenonnx.digest import digest
 from tenonnx.graph import graphs
-from tenonnx.sizes import operand
+from tenonnx.graph.sizes import operand
+from tenonnx.weights.digest import digest
 from tenonnx_fuse.constants import Array, derived
 from tenonnx_fuse.known import attribute, weight_of
 from tenonnx_fuse.rewrite import Rewriting, has_any
 
 if TYPE_CHECKING:
-    from tenonnx.affine import Affine
+    from tenonnx.graph.affine import Affine
 
 FLOAT_TYPES = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE)
 SCALING = ("BatchNormalization", "Mul", "Div")
@@ -65,7 +65,7 @@ def _follow(node: ir.Node, work: Rewriting, types: tuple[str, ...]) -> ir.Node |
     if operand(node, 2) is not None and bias is None:
         work.miss(name, after, "the bias is no constant")
         return None
-    from tenonnx.affine import affine_of, channels_of  # most models have folded theirs
+    from tenonnx.graph.affine import affine_of, channels_of  # most models have folded theirs
 
     channels = channels_of(node, weight.shape)
     affine = affine_of(after, node.outputs[0], channels, len(weight.shape))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from tenonnx import TransformContext
-from tenonnx.dtypes import dtype_of
 from tenonnx.graph import graphs, subgraphs
-from tenonnx.sizes import ANY, integers_of, rank_of, sizes_of
+from tenonnx.graph.dtypes import dtype_of
+from tenonnx.graph.sizes import ANY, integers_of, rank_of, sizes_of
 from tenonnx_fuse.known import attribute
 from tenonnx_fuse.rewrite import Rewriting
 

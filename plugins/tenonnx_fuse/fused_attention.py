@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from tenonnx.dtypes import dtype_of
-from tenonnx.sizes import operand, rank_of
+from tenonnx.graph.dtypes import dtype_of
+from tenonnx.graph.sizes import operand, rank_of
 from tenonnx_fuse.known import attribute, weight_of
 from tenonnx_fuse.writing import NUMPY_FLOATS, Made, Refusal, Writer, is_read
 

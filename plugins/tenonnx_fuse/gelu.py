@@ -7,8 +7,8 @@ import math
 import onnx_ir as ir
 
 from tenonnx import TransformContext
-from tenonnx.dtypes import dtype_of
-from tenonnx.sizes import rank_of
+from tenonnx.graph.dtypes import dtype_of
+from tenonnx.graph.sizes import rank_of
 from tenonnx_fuse.known import attribute, number_of, weight_of
 from tenonnx_fuse.pattern import AnyNumber, Found, Like, Op, Pattern, either, op
 from tenonnx_fuse.rewrite import Rule, rewriting

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import onnx_ir as ir
 
-from tenonnx.sizes import integers_of, operand, rank_of
+from tenonnx.graph.sizes import integers_of, operand, rank_of
 from tenonnx_fuse.known import attribute
 
 Size: TypeAlias = int | str | tuple[ir.Value, int] | None

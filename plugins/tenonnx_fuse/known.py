@@ -1,4 +1,4 @@
-"""Constants among values; ``tenonnx.sizes`` and ``tenonnx.dtypes`` know of others."""
+"""Constants among values; ``tenonnx.graph.sizes`` and ``tenonnx.graph.dtypes`` know of others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import onnx_ir as ir
 from tenonnx import HOST, Weight, WeightTensor
 from tenonnx.graph import attribute as attribute
 from tenonnx.graph import constant_of
-from tenonnx.sizes import operand, rank_of
+from tenonnx.graph.sizes import operand, rank_of
 
 
 def weight_of(value: ir.Value | None) -> Weight | None:

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx import TransformContext
-from tenonnx.sizes import rank_of
+from tenonnx.graph.sizes import rank_of
 
 # The session entry that names the output.
 LAST_ROW_ENTRY = "tenonnx.last_row"

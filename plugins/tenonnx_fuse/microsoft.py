@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from tenonnx.dtypes import dtype_of
-from tenonnx.sizes import operand, rank_of
-from tenonnx.traits import ACTIVATIONS
+from tenonnx.graph.dtypes import dtype_of
+from tenonnx.graph.sizes import operand, rank_of
+from tenonnx.graph.traits import ACTIVATIONS
 from tenonnx_fuse import MICROSOFT
 from tenonnx_fuse.fused_attention import attention, multi_head_attention, q_attention
 from tenonnx_fuse.known import attribute, weight_of

@@ -16,8 +16,8 @@ import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext
 from tenonnx.graph import graphs
-from tenonnx.sizes import operand
-from tenonnx.traits import ACTIVATIONS
+from tenonnx.graph.sizes import operand
+from tenonnx.graph.traits import ACTIVATIONS
 from tenonnx_fuse.constants import Array, derived
 from tenonnx_fuse.known import attribute, weight_of
 

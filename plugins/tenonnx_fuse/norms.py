@@ -5,8 +5,8 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from tenonnx import TransformContext
-from tenonnx.dtypes import dtype_of
-from tenonnx.sizes import integers_of, last_of, operand, rank_of
+from tenonnx.graph.dtypes import dtype_of
+from tenonnx.graph.sizes import integers_of, last_of, operand, rank_of
 from tenonnx_fuse.known import attribute, weight_of
 from tenonnx_fuse.pattern import AnyNumber, Found, Like, Pattern, Vector, either, let, op, optional
 from tenonnx_fuse.rewrite import Rule, rewriting

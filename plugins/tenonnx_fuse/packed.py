@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from tenonnx import TransformContext
-from tenonnx.sizes import operand
+from tenonnx.graph.sizes import operand
 from tenonnx_fuse.known import permutation
 from tenonnx_fuse.pattern import Found, Pattern, let, op
 from tenonnx_fuse.rewrite import Rule, rewriting

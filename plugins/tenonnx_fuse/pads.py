@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from tenonnx import TransformContext
 from tenonnx.graph import graphs
-from tenonnx.sizes import integers_of, operand
+from tenonnx.graph.sizes import integers_of, operand
 from tenonnx_fuse.bypass import tell
 from tenonnx_fuse.known import attribute, number_of
 

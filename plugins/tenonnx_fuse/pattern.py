@@ -15,7 +15,7 @@ from typing import TypeAlias
 import onnx_ir as ir
 
 from tenonnx.graph import label
-from tenonnx.traits import COMMUTATIVE
+from tenonnx.graph.traits import COMMUTATIVE
 from tenonnx_fuse.known import number_of, weight_of
 
 # The relative error of a constant that stands for a number: as far as its type rounds it.

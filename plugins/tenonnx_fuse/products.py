@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from tenonnx import TransformContext
-from tenonnx.sizes import last_of, operand, rank_of
+from tenonnx.graph.sizes import last_of, operand, rank_of
 from tenonnx_fuse.known import attribute, permutation, weight_of
 from tenonnx_fuse.pattern import Found, Vector, op
 from tenonnx_fuse.rewrite import Rule, rewriting

@@ -10,8 +10,8 @@ import onnx_ir as ir
 
 from tenonnx import TransformContext, WeightTensor
 from tenonnx.graph import graphs
-from tenonnx.sizes import ANY, integers_of, operand, rank_of, sizes_of
-from tenonnx.traits import BROADCASTING
+from tenonnx.graph.sizes import ANY, integers_of, operand, rank_of, sizes_of
+from tenonnx.graph.traits import BROADCASTING
 from tenonnx_fuse.bypass import bypass, tell
 from tenonnx_fuse.known import array_of, attribute, permutation, weight_of
 

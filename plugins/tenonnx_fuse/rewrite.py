@@ -12,11 +12,11 @@ import onnx_ir as ir
 
 from tenonnx import TransformContext
 from tenonnx.graph import FACTORS, graphs, operators
-from tenonnx.interruption import check
+from tenonnx.process.interruption import check
 from tenonnx_fuse.pattern import Found, Op
 
 if TYPE_CHECKING:
-    from tenonnx.near_misses import NearMisses
+    from tenonnx.graph.near_misses import NearMisses
 
 
 PRODUCTS = frozenset({"Attention", "Conv", "ConvTranspose", "FusedMatMul", "Gemm", "MatMul"})
@@ -150,7 +150,7 @@ class Rewriting:
 
     def miss(self, name: str, node: ir.Node, why: str) -> None:
         """Remember what nearly matched."""
-        from tenonnx.near_misses import NearMisses  # most models have none
+        from tenonnx.graph.near_misses import NearMisses  # most models have none
 
         self._misses = self._misses or NearMisses()
         self._misses.add(name, node, why)

@@ -6,7 +6,7 @@ import onnx_ir as ir
 
 from tenonnx import TransformContext
 from tenonnx.graph import array_of
-from tenonnx.sizes import rank_of
+from tenonnx.graph.sizes import rank_of
 
 # The session entry that asks for it.
 ROW_MATRICES_ENTRY = "tenonnx.row_matrices"

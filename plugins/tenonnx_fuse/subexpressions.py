@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from tenonnx import TransformContext
 from tenonnx.graph import array_of, graphs, is_control_flow, replace_uses
-from tenonnx.traits import RANDOM
+from tenonnx.graph.traits import RANDOM
 from tenonnx_fuse.known import weight_of
 
 # Domains whose other operators are functions of their inputs; of strangers' that is not known.

@@ -10,8 +10,8 @@ import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext
 from tenonnx.graph import graphs
-from tenonnx.sizes import forget, integers_of, operand, rank_of
-from tenonnx.traits import BROADCASTING, REDUCTIONS, UNARY
+from tenonnx.graph.sizes import forget, integers_of, operand, rank_of
+from tenonnx.graph.traits import BROADCASTING, REDUCTIONS, UNARY
 from tenonnx_fuse.bypass import bypass, tell
 from tenonnx_fuse.constants import derived
 from tenonnx_fuse.known import attribute, permutation, weight_of

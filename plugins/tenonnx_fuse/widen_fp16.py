@@ -6,10 +6,10 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext
-from tenonnx.dtypes import binding, dtype_of, said_type
 from tenonnx.graph import FACTORS, graphs, replace_input
-from tenonnx.sizes import operand
-from tenonnx.traits import ELEMENTWISE, VIEWS
+from tenonnx.graph.dtypes import binding, dtype_of, said_type
+from tenonnx.graph.sizes import operand
+from tenonnx.graph.traits import ELEMENTWISE, VIEWS
 from tenonnx_fuse.bypass import bypass
 from tenonnx_fuse.constants import derived
 from tenonnx_fuse.known import attribute, weight_of

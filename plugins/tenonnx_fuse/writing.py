@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from tenonnx import TransformContext
 from tenonnx.graph import graphs
-from tenonnx.shape_checks import inherit
+from tenonnx.graph.shape_checks import inherit
 from tenonnx_fuse.constants import Array
 from tenonnx_fuse.rewrite import Rewriting
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx import RuntimeException
-from tenonnx.lending import lends
+from tenonnx.planning.lending import lends
 from tenonnx.provider import HOST, Device
 
 NDArray = np.ndarray[Any, np.dtype[Any]]

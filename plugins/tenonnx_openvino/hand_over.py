@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.delegate import SegmentModel
+from tenonnx.segments.delegate import SegmentModel
 
 
 def model_of(given: SegmentModel) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 
 from tenonnx import Provider, Segment, Step
 from tenonnx import graph as graphs
-from tenonnx.delegate import SegmentModel, Type, inputs_of, segment_model, type_of
+from tenonnx.segments.delegate import SegmentModel, Type, inputs_of, segment_model, type_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from tenonnx.inference import infer_types
+from tenonnx.graph.inference import infer_types
 
 
 def infer_ranks(model: ir.Model) -> bool:

@@ -10,9 +10,9 @@ import onnx_ir as ir
 from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
 from tenonnx import InvalidGraph, NotSupported
-from tenonnx.functions import expand_unsupported, inline_functions, schema_of
 from tenonnx.graph import captures, nodes, resolve_versions
-from tenonnx.inference import infer_types
+from tenonnx.graph.functions import expand_unsupported, inline_functions, schema_of
+from tenonnx.graph.inference import infer_types
 from tenonnx_ort_format.build import Later, Tables
 from tenonnx_ort_format.schema import SCHEMA, TYPE_KINDS
 

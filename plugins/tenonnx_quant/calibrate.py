@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx import InferenceSession, InvalidArgument
-from tenonnx.convert import Progress
+from tenonnx.formats.convert import Progress
 from tenonnx_quant.feeds import Feeds
 from tenonnx_quant.histogram import Histogram
 

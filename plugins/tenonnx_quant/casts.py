@@ -14,9 +14,9 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx import TransformContext, Weight, WeightTensor
-from tenonnx.dtypes import cast_type
 from tenonnx.graph import attribute, constant_of, graphs
-from tenonnx.sizes import operand
+from tenonnx.graph.dtypes import cast_type
+from tenonnx.graph.sizes import operand
 from tenonnx_quant.fuse import is_row
 
 # The smallest and the largest number of each type.

@@ -10,7 +10,7 @@ import typer
 from tenonnx import InvalidArgument
 from tenonnx.cli.arguments import NO_VALUES, Force, Json, Model, Roots
 from tenonnx.cli.output import check_targets, emit_json, lines, progress, size
-from tenonnx.convert import Layout
+from tenonnx.formats.convert import Layout
 from tenonnx_quant import quantize as api
 from tenonnx_quant.dynamic import DynamicScheme
 from tenonnx_quant.selection import Selection

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from tenonnx import InvalidArgument
 from tenonnx.graph import attribute
-from tenonnx.sizes import operand
+from tenonnx.graph.sizes import operand
 from tenonnx_quant.opset import at_least
 from tenonnx_quant.selection import Selection, is_scaled, weights
 from tenonnx_quant.stored import StoredWeight, by_channel, constant

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from tenonnx import TransformContext, Weight, WeightTensor
 from tenonnx.graph import attribute, constant_of, graphs
-from tenonnx.sizes import operand
+from tenonnx.graph.sizes import operand
 from tenonnx_quant.kernels import FUSED_DOMAIN
 
 # Bits and signedness of the element types that the fused operator reads.

@@ -9,8 +9,8 @@ import onnx_ir as ir
 
 from tenonnx import TransformContext
 from tenonnx.graph import array_of, attribute, constant_of, graphs, replace_uses
-from tenonnx.sizes import operand
-from tenonnx.traits import VIEWS
+from tenonnx.graph.sizes import operand
+from tenonnx.graph.traits import VIEWS
 
 # Every element of the result is one of the first input's.
 MOVING = VIEWS | {"DepthToSpace", "Expand", "Gather", "Slice", "SpaceToDepth", "Tile", "Transpose"}

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx.graph import attribute
-from tenonnx.sizes import operand
+from tenonnx.graph.sizes import operand
 from tenonnx_quant.rounding import Blocks, Integers, NDArray, packed
 from tenonnx_quant.selection import depth_axis, is_scaled, product_uses
 from tenonnx_quant.stored import constant, deferred

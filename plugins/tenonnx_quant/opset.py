@@ -7,7 +7,7 @@ import onnx_ir as ir
 from onnx import version_converter
 
 from tenonnx import NotSupported, default_registry
-from tenonnx.load import load
+from tenonnx.formats.load import load
 
 # Smaller constants take part in the conversion: axes, sizes, and the like.
 INLINE_BYTES = 4096

@@ -15,9 +15,9 @@ from onnx_ir.passes.common import (
 )
 
 from tenonnx import WeightRegistry, default_registry
-from tenonnx.convert import Layout, Progress, write
-from tenonnx.functions import inline_functions
-from tenonnx.load import load
+from tenonnx.formats.convert import Layout, Progress, write
+from tenonnx.formats.load import load
+from tenonnx.graph.functions import inline_functions
 from tenonnx_quant.accuracy import Accuracy, compare
 from tenonnx_quant.dynamic import DynamicScheme
 from tenonnx_quant.dynamic import quantize_dynamic as rewrite_dynamic
@@ -97,7 +97,7 @@ def quantize_weights(
     Weights are read from the mapped file, and written, one after the other.
 
     Args:
-        source: ONNX in any form that ``tenonnx.load.load`` takes.
+        source: ONNX in any form that ``tenonnx.formats.load.load`` takes.
         target: The ``.onnx`` file to write; it may be the source.
         scheme: How; blocks of 32 numbers in 4 bits if ``None``.
         **job: Fields of ``Job``.

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx import InvalidArgument
-from tenonnx.convert import Progress
+from tenonnx.formats.convert import Progress
 from tenonnx.graph import attribute
 from tenonnx_quant.calibrate import Method, Range, calibrate
 from tenonnx_quant.choosing import ALSO_QUANTIZED, ALWAYS_QUANTIZED, MOVERS, Choice, choose

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.interruption import Stopped
+from tenonnx.process.interruption import Stopped
 from tenonnx_serve.errors import BadRequest
 from tenonnx_serve.model import Model
 from tenonnx_serve.requests import Array, Request

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from tenonnx import InvalidArgument, TenonnxError
-from tenonnx.interruption import Stopped
+from tenonnx.process.interruption import Stopped
 
 
 class ServeError(Exception):

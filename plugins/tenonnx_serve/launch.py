@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from tenonnx.cores import available_cores
 from tenonnx.errors import EPFail
+from tenonnx.process.cores import available_cores
 from tenonnx_serve import access, layout, logs, sockets
 from tenonnx_serve.settings import Settings
 from tenonnx_serve.supervisor import Deployment, Supervisor

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tenonnx import InferenceSession, InvalidArgument, NodeArg, NotSupported, interruption
+from tenonnx import InferenceSession, InvalidArgument, NodeArg, NotSupported
 from tenonnx.errors import did_you_mean
-from tenonnx.interruption import Limit
+from tenonnx.process import interruption
+from tenonnx.process.interruption import Limit
 from tenonnx_serve import config
 from tenonnx_serve.config import ModelConfig
 from tenonnx_serve.errors import BadRequest

@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tenonnx.interruption import Stopped
+from tenonnx.process.interruption import Stopped
 from tenonnx_serve.model import Model
 from tenonnx_serve.requests import Array, Request
 from tenonnx_serve.statistics import Execution, Spent

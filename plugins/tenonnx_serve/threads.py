@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tenonnx.interruption import Stopped
+from tenonnx.process.interruption import Stopped
 
 
 class Stop:

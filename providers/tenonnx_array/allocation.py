@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.cores import GROUPS, OWN_GROUPS, Path, control_groups, text_of
-from tenonnx.memory import allowed
 from tenonnx.operators import Namespace
+from tenonnx.process.cores import GROUPS, OWN_GROUPS, Path, control_groups, text_of
+from tenonnx.process.memory import allowed
 
 # Bytes below which the operating system is not asked what is free.
 _UNQUESTIONED = 1 << 26

@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tenonnx import interruption
 from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx.process import interruption
 
 table = OperatorTable()
 op = table.op

@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from tenonnx import interruption
 from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx.process import interruption
 from tenonnx_array.nonlinear import swish
 from tenonnx_array.precision import widened
 from tenonnx_array.products import CHAIN, matmul

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from tenonnx.graph.traits import ACTIVATIONS
 from tenonnx.operators import Array, Namespace
-from tenonnx.traits import ACTIVATIONS
 from tenonnx_array import nonlinear
 
 Function: TypeAlias = Callable[[Array], Array]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections import deque
 
-from tenonnx import interruption
 from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx.process import interruption
 from tenonnx_array.attention import unpack
 
 table = OperatorTable()

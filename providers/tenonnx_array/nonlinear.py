@@ -201,7 +201,7 @@ def tanh(xp: Namespace, x: Array) -> Array:
     return xp.tanh(x)
 
 
-# Functions of activations; ``tenonnx.traits.ACTIVATIONS`` has their parameters.
+# Functions of activations; ``tenonnx.graph.traits.ACTIVATIONS`` has their parameters.
 ACTIVATIONS: dict[str, Callable[..., Array]] = NAMED | {
     "Celu": celu,
     "Gelu": gelu,

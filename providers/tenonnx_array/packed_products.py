@@ -12,8 +12,8 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from tenonnx import interruption
 from tenonnx.operators import Array, Namespace
+from tenonnx.process import interruption
 from tenonnx_array.packed import centred_planes, planes
 
 # Bytes of a matrix as floats that exist at a time: they stay in a core's cache.

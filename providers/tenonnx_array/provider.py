@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from tenonnx import interruption
+from tenonnx.graph.shape_checks import checked
 from tenonnx.operators import Kernel, Namespace, OperatorTable
 from tenonnx.options import SessionOptions
+from tenonnx.process import interruption
 from tenonnx.provider import HOST, Device, Provider, Segment, Step
-from tenonnx.shape_checks import checked
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -139,7 +139,7 @@ class ArrayProvider(Provider):
     def lacks(self, node: ir.Node) -> str | None:
         """Return why the library cannot run a node whose kernel there is; ``None`` if it can."""
         if self.elements is not None:
-            from tenonnx.dtypes import dtype_of
+            from tenonnx.graph.dtypes import dtype_of
 
             for value in (*node.inputs, *node.outputs):
                 element = dtype_of(value)

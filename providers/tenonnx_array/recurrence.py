@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tenonnx import interruption
 from tenonnx.operators import Array, Namespace
+from tenonnx.process import interruption
 from tenonnx_array.dtypes import accumulator
 from tenonnx_array.linalg import product
 

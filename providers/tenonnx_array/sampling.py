@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
-from tenonnx.seeds import next_seed
+from tenonnx.process.seeds import next_seed
 from tenonnx_array.allocation import check_allocation
 from tenonnx_array.dtypes import dtype_of
 from tenonnx_array.legacy import consuming

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenonnx import interruption
 from tenonnx.by_name import cacheable
 from tenonnx.operators import Array, Namespace
+from tenonnx.process import interruption
 from tenonnx_array.allocation import check_allocation
 from tenonnx_array.ml.staged import StagedTable
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tenonnx.by_name import cacheable
+from tenonnx.graph.traits import ACTIVATIONS, parameters_of
 from tenonnx.planning.anchors import Part, Walk, clip_bounds
-from tenonnx.traits import ACTIVATIONS, parameters_of
 from tenonnx_cpu.elementwise.kernels import opcodes
 from tenonnx_cpu.kernel_selection import Site
 

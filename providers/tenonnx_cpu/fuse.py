@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.by_name import cacheable
+from tenonnx.graph.values import ValueInfo, value_info
 from tenonnx.planning.fusion import Fused as Fused
 from tenonnx.planning.fusion import Fusions
 from tenonnx.planning.fusion import Scope as AnyScope
-from tenonnx.planning.values import ValueInfo, value_info
 from tenonnx.provider import HOST, Step
 from tenonnx_cpu.kernel_selection import Call, Site
 

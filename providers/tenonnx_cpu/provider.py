@@ -181,8 +181,8 @@ class CPUExecutionProvider(ArrayProvider):
 
     def _compile(self, segment: Segment) -> Sequence[Step]:
         # For those who have kernels.
+        from tenonnx.graph.values import value_infos
         from tenonnx.planning.shape_arithmetic import on_shapes
-        from tenonnx.planning.values import value_infos
         from tenonnx_cpu.capture.span import alone, captured
         from tenonnx_cpu.fuse import FUSIONS, Scope
         from tenonnx_cpu.lazy_import import import_for
@@ -273,7 +273,7 @@ class CPUExecutionProvider(ArrayProvider):
         self, step: Step, nodes: Iterable[ir.Node], inputs: Sequence[ir.Value | None]
     ) -> Step:
         """Return a step that checks the shapes of its operands: while it is traced, if it is."""
-        from tenonnx.shape_checks import Checked, checked
+        from tenonnx.graph.shape_checks import Checked, checked
         from tenonnx_cpu.capture.capturable import Capturable
 
         guarded = checked(step.call, nodes, inputs, self.kernel_of)

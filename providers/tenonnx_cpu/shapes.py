@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.by_name import cacheable
+from tenonnx.graph.values import value_info, value_infos
 from tenonnx.planning.lower import is_constant
-from tenonnx.planning.values import value_info, value_infos
 from tenonnx.provider import HOST, Step
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, fix

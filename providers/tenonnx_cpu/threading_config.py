@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from tenonnx.cores import available_cores
+from tenonnx.process.cores import available_cores
 
 if TYPE_CHECKING:
     from tenonnx.options import SessionOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.lending import Lender
+from tenonnx.planning.lending import Lender
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,11 +7,11 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from tenonnx.graph.values import ValueInfo, value_info, value_infos
 from tenonnx.planning.fusion import Fused as Fused
 from tenonnx.planning.fusion import Fusions
 from tenonnx.planning.fusion import Scope as AnyScope
 from tenonnx.planning.spans import Span
-from tenonnx.planning.values import ValueInfo, value_info, value_infos
 from tenonnx.provider import Device, Step
 from tenonnx_cuda.capture.dynamic_length import DynamicCall
 from tenonnx_cuda.capture.program import DeviceProgram

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, cast
 
 import numpy as np
 
+from tenonnx.graph.traits import VIEWS
 from tenonnx.provider import HOST, Device
-from tenonnx.traits import VIEWS
 from tenonnx_array.provider import ArrayProvider
 from tenonnx_cuda.device import CudaDevice
 from tenonnx_cuda.options import CudaOptions
@@ -112,7 +112,7 @@ class CUDAExecutionProvider(ArrayProvider):
 
     def compile(self, segment: Segment) -> Sequence[Step]:
         """Return a step per node, each on the session's stream; or graphs of many."""
-        from tenonnx.planning.values import value_infos
+        from tenonnx.graph.values import value_infos
         from tenonnx_cuda.capture.step_fusion import fuse_steps
 
         escaping = frozenset(value_infos(segment.escaping))
@@ -164,7 +164,7 @@ class CUDAExecutionProvider(ArrayProvider):
 
     def _chosen(self, node: ir.Node) -> Step:
         """Return the step of a node, with a kernel of the provider's own if there is one."""
-        from tenonnx.planning.values import value_info
+        from tenonnx.graph.values import value_info
         from tenonnx_cuda.capture.dynamic_length import DynamicCall
         from tenonnx_cuda.capture.replay import Replayed
         from tenonnx_cuda.kernel_selection import Instead, Site, choices

@@ -15,7 +15,7 @@ from small import Cli
 
 from models import FLOAT, model, node, value
 from tenonnx import NotSupported
-from tenonnx.differences import differences, largest
+from tenonnx.planning.differences import differences, largest
 
 QUICK = ("--repeat", 3, "--settle", 0, "--no-memory")
 

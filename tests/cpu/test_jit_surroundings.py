@@ -133,7 +133,7 @@ def test_after_a_warmup_nothing_is_compiled(softmax: Path, warm: Path, expected:
 
 
 WITHOUT_NUMBA = """
-from tenonnx import distributions
+from tenonnx.process import distributions
 for name in ("numba", "llvmlite", "tbb"): sys.modules[name] = None
 version = distributions.version
 distributions.version = lambda name: None if name == "numba" else version(name)

@@ -14,7 +14,7 @@ import pytest
 
 import tenonnx
 from fusing import ELEMENTWISE, GELUS, NUMBERS, fused, normal, notes, parse, session
-from tenonnx import sizes
+from tenonnx.graph import sizes
 from tenonnx_fuse.pattern import Found, op
 
 X = {"x": normal(2, 3, 8)}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusing import parse
-from tenonnx.sizes import sizes_of
+from tenonnx.graph.sizes import sizes_of
 
 
 def found(text: str, **weights: Any) -> tuple[int | None, ...]:

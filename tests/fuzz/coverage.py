@@ -19,8 +19,8 @@ import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
 
-READERS = ["tenonnx.loading", "tenonnx.load", "tenonnx.graph", "tenonnx.functions"]
-READERS += ["tenonnx.inlining", "tenonnx.formats", "tenonnx_ort_format"]
+READERS = ["tenonnx.formats", "tenonnx.graph", "tenonnx.graph.functions"]
+READERS += ["tenonnx.graph.inlining", "tenonnx.formats", "tenonnx_ort_format"]
 GROUPS = {"onnx": ["graphs", "operators"], "ort": ["ort"], "words": []}
 PATTERNS = ["(a+)+$", r"\d{2,3}", "[a-z]*?x", "a|b|", "(?i)é", r"\bw\b", "^$", "[^\\d]"]
 

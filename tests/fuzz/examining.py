@@ -20,7 +20,7 @@ from fusing import Plain
 from fuzz.corpus import Feeds
 from fuzz.drawing import Drawn
 from fuzz.feeds import rounds
-from tenonnx.interruption import Stopped
+from tenonnx.process.interruption import Stopped
 
 TIME_LIMIT = 0.5
 """Seconds that a run may take by its own session's option; loops may be endless."""

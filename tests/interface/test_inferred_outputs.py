@@ -106,7 +106,7 @@ def test_of_an_operator_that_onnx_has_not_nothing_is_known() -> None:
 
 
 def test_inference_waits_until_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tenonnx import inference
+    from tenonnx.graph import inference
 
     asked: list[Any] = []
     found = inference.infer_types

@@ -9,7 +9,7 @@ import pytest
 
 import tenonnx
 from models import FLOAT, model, node, value
-from tenonnx import seeds
+from tenonnx.process import seeds
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from tenonnx.operand_shapes import Requirement, parsed
+from tenonnx.graph.operand_shapes import Requirement, parsed
 from tenonnx_array import TABLE
 
 KERNELS = (

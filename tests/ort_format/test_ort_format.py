@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import tenonnx
 from models import BOOL, FLOAT, graph, model, node, value
-from tenonnx.convert import convert
+from tenonnx.formats.convert import convert
 from tenonnx_ort_format.build import Tables
 from tenonnx_ort_format.flat import Row
 from tenonnx_ort_format.schema import SCHEMA

@@ -30,8 +30,8 @@ from plan_models import (
 )
 
 import tenonnx
-from tenonnx.compiled_file import header_of
-from tenonnx.compiling import compile_model
+from tenonnx.formats.compiled_file import header_of
+from tenonnx.plan_cache.compiling import compile_model
 
 
 def compiled(folder: Path, text: str = LAYERS, **how: Any) -> Path:
@@ -140,7 +140,7 @@ def test_a_model_is_a_model_whoever_is_trusted(tmp_path: Path) -> None:
 CHANGES: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], dict[str, Any]]]] = {
     "tenonnx": (
         "tenonnx: .* when it was compiled, 0.0 here",
-        lambda patch: patch.setattr("tenonnx.distributions.release", lambda: "0.0") or {},
+        lambda patch: patch.setattr("tenonnx.process.distributions.release", lambda: "0.0") or {},
     ),
     "numpy": ("numpy: ", lambda patch: patch.setattr(np, "__version__", "0.0") or {}),
     "Python's -O": (
@@ -183,8 +183,8 @@ def another_code(patch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def another_plugin(patch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Have one more plug-in installed."""
-    from tenonnx.distributions import EntryPoint
     from tenonnx.plan_cache import admitted, key
+    from tenonnx.process.distributions import EntryPoint
 
     patch.setattr(key, "refuse_registered", lambda: None)
     found = [*admitted.plugins(), EntryPoint("more", "json", "more", "1.0")]
@@ -285,7 +285,7 @@ def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tenonnx.compiling._copy", full)
+    monkeypatch.setattr("tenonnx.plan_cache.compiling._copy", full)
     with pytest.raises(tenonnx.Fail, match=r"cannot write .*No space left on device"):
         compiled(tmp_path)
     assert not (tmp_path / "model.tenonnx").exists()
@@ -341,7 +341,7 @@ def test_other_processes(tmp_path: Path) -> None:
 
 
 def test_models_are_read_from_it_by_others(tmp_path: Path) -> None:
-    from tenonnx.convert import convert
+    from tenonnx.formats.convert import convert
     from tenonnx.weights.registry import default_registry
 
     path = compiled(tmp_path)

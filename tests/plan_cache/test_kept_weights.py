@@ -14,7 +14,7 @@ import pytest
 from plan_models import MODELS, X, answers, assert_same, is_kept, opened, saved
 
 import tenonnx
-from tenonnx.compiling import uncached
+from tenonnx.plan_cache.compiling import uncached
 from tenonnx.weights.registry import default_registry
 
 COUNT = 50

@@ -16,11 +16,11 @@ import tenonnx_array.accurate
 import tenonnx_array.ml.maps
 from tenonnx import by_name
 from tenonnx.errors import InvalidGraph
-from tenonnx.operand_shapes import Requirement
+from tenonnx.graph.operand_shapes import Requirement
+from tenonnx.graph.values import NodeInfo
 from tenonnx.plan_cache import NotCacheable, admitted, files
 from tenonnx.planning import codegen, codegen_control
 from tenonnx.planning.program import Block, Control, GraphInfo, Program
-from tenonnx.planning.values import NodeInfo
 from tenonnx.provider import Step
 
 
@@ -109,15 +109,15 @@ def calling(module: str, name: str, *given: Any) -> bytes:
 
 NO_CALLS = {
     "writes": ("tenonnx.weights.trusted", "write_trusted", b"evil"),
-    "compiles": ("tenonnx.compiling", "compile_model", "evil"),
+    "compiles": ("tenonnx.plan_cache.compiling", "compile_model", "evil"),
     "deletes": ("tenonnx.weights.folder", "forget_unused"),
-    "reads": ("tenonnx.load", "load"),
+    "reads": ("tenonnx.formats.load", "load"),
     "opens": ("tenonnx", "InferenceSession"),
     "runs": ("tenonnx.cli", "main"),
     "imports": ("tenonnx.session", "functools"),
     "executes": ("tenonnx.planning.codegen", "Generator"),
     "another's": ("tenonnx_cpu.provider", "os"),
-    "a method": ("tenonnx.step", "Step.called"),
+    "a method": ("tenonnx.planning.step", "Step.called"),
     "a builtin": ("builtins", "eval"),
     "a getter": ("builtins", "getattr"),
     "a getter of the operator module": ("operator", "attrgetter"),

@@ -7,7 +7,7 @@ from typing import Any
 import onnx_ir as ir
 import pytest
 
-from tenonnx.near_misses import NearMisses
+from tenonnx.graph.near_misses import NearMisses
 from tenonnx.planning.anchors import Part, Walk, follow
 from tenonnx.planning.fusion import MISSES, Scope
 

@@ -18,7 +18,7 @@ import pytest
 import tenonnx
 from hooks import Providers
 from tenonnx import OrtValue, Provider, Step
-from tenonnx.lending import Lender
+from tenonnx.planning.lending import Lender
 
 PATIENCE_SECONDS = 60.0
 """Longer than any wait of a test that passes."""

@@ -16,9 +16,9 @@ import onnx
 import pytest
 
 import tenonnx
-from tenonnx.cores import available_cores
 from tenonnx.planning import blas
 from tenonnx.planning.quiet import quietly
+from tenonnx.process.cores import available_cores
 
 OPENBLAS = blas.openblas()
 pytestmark = pytest.mark.skipif(

@@ -11,7 +11,7 @@ from onnx import helper
 
 import tenonnx
 from models import BOOL, FLOAT, INT64, graph, model, node, value
-from tenonnx import interruption
+from tenonnx.process import interruption
 
 X = np.array([1, -2, 3, 4], np.float32)
 

@@ -18,8 +18,8 @@ from onnx.reference import ReferenceEvaluator
 import tenonnx
 from models import FLOAT, model, node, value
 from tenonnx import EPFail, Provider, Step
-from tenonnx.grouping import chains
 from tenonnx.planning.units import Units
+from tenonnx.segments.grouping import chains
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Add": np.add,

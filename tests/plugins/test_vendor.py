@@ -240,7 +240,7 @@ def test_compiled_segments_are_cached(site: Path, model: Path) -> None:
 def test_compiled_segments_are_shipped(site: Path, model: Path) -> None:
     target = model.with_suffix(".tenonnx")
     child(site, f"""
-from tenonnx.compiling import compile_model
+from tenonnx.plan_cache.compiling import compile_model
 compile_model({str(model)!r}, {str(target)!r}, providers=[("vec", {{"min_nodes": 1}})])
 print(0)
 """, TENONNX_CACHE_DIR=model.parent / "first")  # fmt: skip

@@ -21,7 +21,7 @@ from encoders import sweep, write_encoded, write_wave
 
 from generation.folders import write_folder
 from serve.servers import Running, serving
-from tenonnx import interruption
+from tenonnx.process import interruption
 from tenonnx_generate import Audios, Model
 from tenonnx_generate.transcribing import Transcriber
 from tenonnx_serve.openai.errors import Wrong

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tenonnx.cli import memory
 from tenonnx.cli.output import count, grouped, size
-from tenonnx.cores import available_cores
 from tenonnx.errors import NotSupported, TenonnxError
+from tenonnx.process.cores import available_cores
 from tenonnx.provider import why_unusable
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ import onnx_ir as ir
 from tenonnx import graph as graphs
 from tenonnx import session_builder
 from tenonnx.cli.facts import of_placement, operators
-from tenonnx.inference import infer_types
-from tenonnx.near_misses import NEARLY, NearMisses
+from tenonnx.graph.inference import infer_types
+from tenonnx.graph.near_misses import NEARLY, NearMisses
+from tenonnx.graph.values import NodeInfo, described
 from tenonnx.options import SessionOptions
 from tenonnx.planning.fusion import MISSES
 from tenonnx.planning.placement import PlacedGraph, place
 from tenonnx.planning.plan import Plan
-from tenonnx.planning.values import NodeInfo, described
 from tenonnx.plugins.choosing import ProviderRequest, choose_providers, host_providers
 from tenonnx.transforms import Transform, TransformContext, run_transforms
 

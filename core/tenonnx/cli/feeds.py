@@ -12,8 +12,8 @@ import onnx_ir as ir
 
 from tenonnx.cli.output import shape_text
 from tenonnx.errors import InvalidArgument, did_you_mean
+from tenonnx.graph.type_names import SCALAR
 from tenonnx.interface.signature import describe
-from tenonnx.type_names import SCALAR
 
 RANDOM = "random"
 INPUT_FORMS = "NAME=FILE.npy, NAME=FILE.npz, NAME=random, NAME=VALUE, FILE.npz or random"

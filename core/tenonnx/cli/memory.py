@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from pathlib import Path
 
-from tenonnx.cores import GROUPS, OWN_GROUPS, control_groups
+from tenonnx.process.cores import GROUPS, OWN_GROUPS, control_groups
 
 try:
     import resource

@@ -13,7 +13,7 @@ from tenonnx.interface.named_devices import find_device
 from tenonnx.interface.ort_value import OrtValue, OrtValueVector
 from tenonnx.interface.repeated_run import RepeatedRun
 from tenonnx.interface.value_types import element_dtype
-from tenonnx.lending import lends
+from tenonnx.planning.lending import lends
 from tenonnx.provider import HOST, Device
 
 if TYPE_CHECKING:

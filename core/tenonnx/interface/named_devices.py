@@ -6,8 +6,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import EPFail, InvalidArgument, did_you_mean
+from tenonnx.process.weak import WeakTable
 from tenonnx.provider import HOST, Device, why_unusable
-from tenonnx.weak import WeakTable
 
 if TYPE_CHECKING:
     from tenonnx.interface.devices import OrtDevice

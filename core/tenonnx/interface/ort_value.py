@@ -10,7 +10,7 @@ import numpy as np
 from tenonnx.errors import InvalidArgument, NotSupported
 from tenonnx.interface.named_devices import find_device
 from tenonnx.interface.value_types import describe_value, element_dtype, is_sparse, onnx_type
-from tenonnx.lending import downloaded, lends, wait_for
+from tenonnx.planning.lending import downloaded, lends, wait_for
 from tenonnx.provider import HOST, Device
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tenonnx.errors import Fail
+from tenonnx.graph.type_names import element_name
 from tenonnx.interface.value_types import onnx_type
 from tenonnx.provider import HOST, Step
-from tenonnx.type_names import element_name
 
 if TYPE_CHECKING:
+    from tenonnx.graph.values import ValueInfo
     from tenonnx.planning.plan import Plan
-    from tenonnx.planning.values import ValueInfo
     from tenonnx.plugins.manager import PluginSet
 
 Event = dict[str, Any]

@@ -8,8 +8,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from tenonnx.cores import available_cores
 from tenonnx.interface.run_options import RunOptions
+from tenonnx.process.cores import available_cores
 
 
 class RunFuture(Future[list[Any]]):

@@ -6,10 +6,11 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from tenonnx import errors, interruption
+from tenonnx import errors
 from tenonnx.errors import InvalidArgument
 from tenonnx.interface.config import RUN_KEYS, check_entry, found_entry
-from tenonnx.interruption import Stopped
+from tenonnx.process import interruption
+from tenonnx.process.interruption import Stopped
 
 if TYPE_CHECKING:
     from tenonnx.options import SessionOptions

@@ -10,11 +10,11 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
-from tenonnx.distributions import release
 from tenonnx.errors import InvalidArgument, NotSupported, PluginError, page
 from tenonnx.interface.devices import OrtEpDevice, ep_devices
 from tenonnx.operators import Kernel
 from tenonnx.options import PROCESS_DEFAULTS
+from tenonnx.process.distributions import release
 from tenonnx.provider import why_unusable
 
 LogCallback: TypeAlias = Callable[[int, str, str, str, str], object]

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from tenonnx.interface.metadata import ModelMetadata
     from tenonnx.interface.ort_value import OrtValue
     from tenonnx.interface.profiling import Profiler
-    from tenonnx.later import Later
     from tenonnx.planning.placement import Placement
     from tenonnx.planning.plan import Plan
     from tenonnx.planning.program import Program
+    from tenonnx.process.later import Later
     from tenonnx.provider import Device, KernelState, Provider
     from tenonnx.transforms import TransformReport
     from tenonnx.weights.registry import Weight, WeightRegistry
@@ -142,7 +142,7 @@ class Session:
         of the model as it runs, if the other is not there any more.
         """
         from tenonnx import session_builder  # most sessions do without
-        from tenonnx.inference import infer_types
+        from tenonnx.graph.inference import infer_types
 
         plugins = session_builder.surroundings(self._options)[0]
         try:
@@ -218,7 +218,7 @@ class Session:
 
         A run neither copies nor moves inputs and outputs that are bound there, such as caches.
         """
-        from tenonnx.lending import lends
+        from tenonnx.planning.lending import lends
         from tenonnx.provider import HOST
 
         device = self._providers[0].device

@@ -36,7 +36,11 @@ class NodeArg:
 
 def describe(value: ir.Value) -> NodeArg:
     """Return a graph input or output as a :class:`NodeArg`."""
-    from tenonnx.type_names import TYPE, proto_type_name, type_name  # a cached plan has the names
+    from tenonnx.graph.type_names import (  # a cached plan has the names
+        TYPE,
+        proto_type_name,
+        type_name,
+    )
 
     noted = value.meta.get(TYPE)
     name = type_name(value.type) if noted is None else proto_type_name(noted)
@@ -178,7 +182,7 @@ class InputCheck:
         try:
             return np.asarray(given, dtype)
         except (TypeError, ValueError, OverflowError) as error:
-            from tenonnx.blame import shown  # for mistakes only
+            from tenonnx.process.exceptions import shown  # for mistakes only
 
             why = shown(error) or "its elements do not fit"
             raise self._wrong(f"{what} that is no such array ({why})") from error

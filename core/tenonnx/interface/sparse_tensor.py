@@ -9,9 +9,9 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx.errors import InvalidArgument, NotSupported
+from tenonnx.graph.type_names import type_name
 from tenonnx.interface.device_enums import OrtSparseFormat
 from tenonnx.interface.devices import OrtDevice
-from tenonnx.type_names import type_name
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 

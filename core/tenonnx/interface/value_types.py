@@ -60,6 +60,6 @@ def describe_value(value: Any) -> str:
         key, item = next(iter(value.items()), ("", np.float32(0)))
         kind = "string" if isinstance(key, str) else "int64"
         return f"map({kind},{describe_value(np.asarray(item))})"
-    from tenonnx.type_names import element_name
+    from tenonnx.graph.type_names import element_name
 
     return f"tensor({element_name(onnx_type(value).name)})"

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tenonnx.by_name import cacheable, is_cacheable
-from tenonnx.distributions import EntryPoint, entry_points
 from tenonnx.plan_cache import NotCacheable
+from tenonnx.process.distributions import EntryPoint, entry_points
 from tenonnx.provider import Provider
 
 PLUGIN_GROUP = "tenonnx"

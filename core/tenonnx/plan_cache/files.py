@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from tenonnx.digest import DIGEST_BYTES, digest
+from tenonnx.weights.digest import DIGEST_BYTES, digest
 from tenonnx.weights.folder import PLANS, cache_room, cache_root, note_use
 from tenonnx.weights.mapping import Mapping
 from tenonnx.weights.trusted import is_trusted, open_trusted, write_trusted

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from tenonnx import distributions
-from tenonnx.distributions import EntryPoint
 from tenonnx.interface import config
 from tenonnx.plan_cache import NotCacheable, admitted
+from tenonnx.process import distributions
+from tenonnx.process.distributions import EntryPoint
 from tenonnx.weights.mapping import State, state_from
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from tenonnx.later import Later
+from tenonnx.graph.values import ValueInfo
 from tenonnx.plan_cache import NotCacheable, admitted
 from tenonnx.plan_cache.unpickling import (
     device_of,
@@ -25,7 +25,7 @@ from tenonnx.plan_cache.unpickling import (
     weights_at,
 )
 from tenonnx.plan_cache.weights import Stores
-from tenonnx.planning.values import ValueInfo
+from tenonnx.process.later import Later
 from tenonnx.provider import HOST, HostDevice
 from tenonnx.weights.storage import is_packed, root
 from tenonnx.weights.weight import Weight

@@ -8,12 +8,12 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.digest import digest
 from tenonnx.errors import Fail
-from tenonnx.later import Later
 from tenonnx.plan_cache import NotCacheable, captures, files, key
 from tenonnx.plan_cache.admitted import global_of
 from tenonnx.plan_cache.key import PATH, STATE, TRUST_VARIABLE
+from tenonnx.process.later import Later
+from tenonnx.weights.digest import digest
 from tenonnx.weights.mapping import noted
 from tenonnx.weights.registry import default_registry
 

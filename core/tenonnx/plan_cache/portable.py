@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tenonnx import distributions
-from tenonnx.digest import digest
-from tenonnx.distributions import EntryPoint
 from tenonnx.plan_cache import NotCacheable, admitted, key
 from tenonnx.plan_cache.admitted import global_of
+from tenonnx.process import distributions
+from tenonnx.process.distributions import EntryPoint
+from tenonnx.weights.digest import digest
 
 if TYPE_CHECKING:
     from tenonnx.options import SessionOptions

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tenonnx import distributions
-from tenonnx.digest import digest
 from tenonnx.graph import array_of
 from tenonnx.plan_cache import NotCacheable, key
+from tenonnx.process import distributions
+from tenonnx.weights.digest import digest
 from tenonnx.weights.storage import PROCESS
 from tenonnx.weights.weight import weight_in
 

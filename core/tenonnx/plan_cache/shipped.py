@@ -11,8 +11,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.compiled_file import header_of, is_compiled
 from tenonnx.errors import Fail
+from tenonnx.formats.compiled_file import header_of, is_compiled
 from tenonnx.plan_cache import NotCacheable, files, key, portable
 from tenonnx.plan_cache.admitted import global_of
 from tenonnx.plan_cache.unpickling import plain, revived

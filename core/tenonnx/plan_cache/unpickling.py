@@ -14,10 +14,10 @@ import numpy as np
 
 from tenonnx.by_name import cacheable
 from tenonnx.errors import Fail
-from tenonnx.later import Later
 from tenonnx.plan_cache import NotCacheable
 from tenonnx.plan_cache.admitted import global_of
 from tenonnx.plan_cache.weights import Opened
+from tenonnx.process.later import Later
 from tenonnx.provider import HOST, HostDevice
 from tenonnx.weights.storage import UINT8
 from tenonnx.weights.weight import Weight

@@ -20,7 +20,7 @@ from tenonnx.planning.lower import is_constant
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from tenonnx.near_misses import NearMisses
+    from tenonnx.graph.near_misses import NearMisses
 
 # The opset version from which on arithmetic broadcasts as numpy does.
 BROADCASTING = 7

@@ -16,8 +16,8 @@ from tenonnx.planning.program import reads
 from tenonnx.provider import HOST, Device, Step
 
 if TYPE_CHECKING:
+    from tenonnx.graph.values import ValueInfo
     from tenonnx.planning.program import Program
-    from tenonnx.planning.values import ValueInfo
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 

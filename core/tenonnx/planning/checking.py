@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.differences import differences, range_of
 from tenonnx.errors import CheckFailed, TenonnxError
 from tenonnx.graph import has_bodies
-from tenonnx.lending import downloaded
+from tenonnx.graph.traits import RANDOM
+from tenonnx.graph.values import ValueInfo, node_info
+from tenonnx.planning.differences import differences, range_of
+from tenonnx.planning.lending import downloaded
 from tenonnx.planning.placement import PlacedControl, PlacedGraph
 from tenonnx.planning.program import Block, Control, Program, constant_on
-from tenonnx.planning.values import ValueInfo, node_info
+from tenonnx.planning.reference import results, step_on_host
 from tenonnx.provider import HOST, Device, Provider, Step
-from tenonnx.reference import results, step_on_host
-from tenonnx.traits import RANDOM
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from tenonnx.errors import InvalidGraph, NotSupported
-from tenonnx.lending import downloaded, wait_for
+from tenonnx.graph.values import NodeInfo, ValueInfo
+from tenonnx.planning.lending import downloaded, wait_for
 from tenonnx.planning.plan import GeneratedCode
 from tenonnx.planning.program import Block, Control, Program, constant_on
-from tenonnx.planning.values import NodeInfo, ValueInfo
 from tenonnx.provider import HOST, Device, Step
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tenonnx.errors import InvalidGraph, NotSupported
+from tenonnx.graph.values import NodeInfo, ValueInfo
 from tenonnx.planning import control
 from tenonnx.planning.program import Control
-from tenonnx.planning.values import NodeInfo, ValueInfo
 from tenonnx.provider import HOST, Body, Device, Step
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from tenonnx.by_name import cacheable
-from tenonnx.interruption import lines
+from tenonnx.graph.values import ValueInfo
 from tenonnx.planning.bound import Direct, direct_outputs
 from tenonnx.planning.codegen import Generator
 from tenonnx.planning.plan import GeneratedCode
 from tenonnx.planning.program import Program
-from tenonnx.planning.values import ValueInfo
+from tenonnx.process.interruption import lines
 from tenonnx.provider import HOST, Device, Step
 
 _numbers = itertools.count()
@@ -71,7 +71,7 @@ class Compound:
         except Exception as error:
             for code, line in lines(error):
                 if code.co_filename == self._filename and "step" not in vars(error):
-                    from tenonnx.blame import note_arguments  # for mistakes only
+                    from tenonnx.planning.blame import note_arguments  # for mistakes only
 
                     vars(error)["step"] = program.origin.get(line)
                     note_arguments(error, self._filename, program.source)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from tenonnx import interruption
+from tenonnx.process import interruption
 from tenonnx.provider import Device
 
 if TYPE_CHECKING:
-    from tenonnx.planning.values import ValueInfo
+    from tenonnx.graph.values import ValueInfo
 
 Item = TypeVar("Item")
 

@@ -19,7 +19,7 @@ from tenonnx.planning.lower import is_constant
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from tenonnx.near_misses import NearMisses
+    from tenonnx.graph.near_misses import NearMisses
     from tenonnx.planning.anchors import Part, Walk
 
 # The collector of fusions' near misses, while there is one.

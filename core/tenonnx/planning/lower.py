@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenonnx import graph as graphs
 from tenonnx.errors import EPFail, InvalidGraph, NodeRefused
-from tenonnx.interruption import Stopped
-from tenonnx.planning.placement import PlacedGraph, PlacedSegment, Placement
-from tenonnx.planning.program import Block, Control, Program, homes_of
-from tenonnx.planning.values import (
+from tenonnx.graph.values import (
     GraphInfo,
     ValueInfo,
     described,
@@ -18,9 +15,12 @@ from tenonnx.planning.values import (
     value_info,
     value_infos,
 )
+from tenonnx.graph.wellformed import misfit
+from tenonnx.planning.placement import PlacedGraph, PlacedSegment, Placement
+from tenonnx.planning.program import Block, Control, Program, homes_of
+from tenonnx.process.interruption import Stopped
 from tenonnx.provider import HOST, Device, Provider, Segment, Step
 from tenonnx.weights.weight import weight_in
-from tenonnx.wellformed import misfit
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -118,7 +118,7 @@ def compile_segment(provider: Provider, segment: Segment) -> Sequence[Step]:
         nodes = [node_info(node) for node in segment.nodes]
         if wrong := next(filter(None, map(misfit, nodes)), None):
             raise InvalidGraph(wrong) from error
-        from tenonnx.blame import blame  # for mistakes only
+        from tenonnx.planning.blame import blame  # for mistakes only
 
         kind = NodeRefused if isinstance(error, (ValueError, TypeError)) else EPFail
         said = blame(nodes, error)

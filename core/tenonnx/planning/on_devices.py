@@ -6,13 +6,13 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.lending import lends
+from tenonnx.planning.lending import lends
 from tenonnx.provider import HOST, Device
 
 if TYPE_CHECKING:
+    from tenonnx.graph.values import ValueInfo
     from tenonnx.planning.bound import Direct
     from tenonnx.planning.plan import GeneratedCode
-    from tenonnx.planning.values import ValueInfo
 
 
 class RunOnDevices:

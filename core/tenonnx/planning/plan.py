@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from tenonnx import errors
-from tenonnx.interruption import Stopped, check, lines, raised_by_handler
-from tenonnx.later import Later
 from tenonnx.planning import bound as binding
 from tenonnx.planning.quiet import quietly
+from tenonnx.process.interruption import Stopped, check, lines, raised_by_handler
+from tenonnx.process.later import Later
 from tenonnx.provider import Device, Step
 
 if TYPE_CHECKING:
+    from tenonnx.graph.values import NodeInfo
     from tenonnx.planning.on_devices import RunOnDevices
     from tenonnx.planning.placement import PlacedGraph, Placement
     from tenonnx.planning.program import Program
-    from tenonnx.planning.values import NodeInfo
 
 _numbers = itertools.count()
 
@@ -244,7 +244,7 @@ class Plan:
     def _for_devices(
         self, sources: Sequence[Device], targets: Sequence[Device], *, bound: bool
     ) -> RunOnDevices:
-        from tenonnx.lending import lends  # for those who have devices
+        from tenonnx.planning.lending import lends  # for those who have devices
         from tenonnx.planning.on_devices import RunOnDevices
 
         there = [device if lends(device) else None for device in targets]
@@ -282,8 +282,8 @@ class Plan:
                 culprit = failed.origin.get(line)
         if culprit is None:
             return error
-        from tenonnx.blame import blame, misgiven, note_arguments  # for mistakes only
-        from tenonnx.wellformed import misfit
+        from tenonnx.graph.wellformed import misfit
+        from tenonnx.planning.blame import blame, misgiven, note_arguments  # for mistakes only
 
         if isinstance(part := vars(error).get("step"), Step):
             culprit = part

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tenonnx.by_name import cacheable
-from tenonnx.planning.values import GraphInfo, NodeInfo, ValueInfo
-from tenonnx.step import HOST, Device, Step
+from tenonnx.graph.values import GraphInfo, NodeInfo, ValueInfo
+from tenonnx.planning.step import HOST, Device, Step
 
 if TYPE_CHECKING:
     from tenonnx.planning.bound import Direct

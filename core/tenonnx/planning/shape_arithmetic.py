@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from tenonnx.graph.traits import SHAPE_ARITHMETIC
 from tenonnx.planning.lower import is_constant
-from tenonnx.traits import SHAPE_ARITHMETIC
 
 if TYPE_CHECKING:
     import onnx_ir as ir

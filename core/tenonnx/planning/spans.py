@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Self, TypeVar
 
-from tenonnx.planning.values import ValueInfo
+from tenonnx.graph.values import ValueInfo
 from tenonnx.provider import HOST, Step
 
 # Steps from which on one call for all of them saves time.

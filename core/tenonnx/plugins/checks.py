@@ -8,9 +8,9 @@ from typing import Any
 import pluggy
 
 from tenonnx import hookspecs
-from tenonnx.distributions import release
 from tenonnx.errors import PluginError, did_you_mean
 from tenonnx.plugins.catalogue import DISTRIBUTION, PluginRecord
+from tenonnx.process.distributions import release
 
 
 def check_api(plugin: Any, record: PluginRecord) -> None:

@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 import pluggy
 
-from tenonnx import distributions, hookspecs
+from tenonnx import hookspecs
 from tenonnx.errors import InvalidArgument, PluginError, did_you_mean
 from tenonnx.plugins.catalogue import DISTRIBUTION, Catalogue, PluginRecord, one_line
 from tenonnx.plugins.checks import check_api, check_hooks, refused
+from tenonnx.process import distributions
 
 if TYPE_CHECKING:
     from tenonnx.planning.plan import Observer, Plan

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Hashable
 from contextlib import AbstractContextManager
 
-from tenonnx.weak import WeakTable
+from tenonnx.process.weak import WeakTable
 
 
 class Locks:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from tenonnx.errors import Fail, InvalidArgument
-from tenonnx.memory import keep_room
+from tenonnx.process.memory import keep_room
 from tenonnx.weights.trusted import OPEN_FLAGS
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from tenonnx.digest import digest
 from tenonnx.errors import Fail, InvalidArgument
-from tenonnx.weak import WeakTable
+from tenonnx.process.weak import WeakTable
+from tenonnx.weights.digest import digest
 from tenonnx.weights.locks import Locks
 from tenonnx.weights.mapping import Identity, Mapping, copy_into, note, state_from
 from tenonnx.weights.sidefile import SideFiles

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tenonnx.digest import digest
-from tenonnx.distributions import release
+from tenonnx.process.distributions import release
+from tenonnx.weights.digest import digest
 from tenonnx.weights.folder import WEIGHTS, Room, cache_room, note_use
 from tenonnx.weights.mapping import Identity, Mapping
 from tenonnx.weights.storage import (

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from tenonnx.digest import digest
 from tenonnx.errors import InvalidArgument
-from tenonnx.memory import keep_room
+from tenonnx.process.memory import keep_room
+from tenonnx.weights.digest import digest
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from tenonnx.digest import digest
 from tenonnx.errors import InvalidArgument
+from tenonnx.weights.digest import digest
 from tenonnx.weights.storage import (
     PROCESS,
     UINT8,

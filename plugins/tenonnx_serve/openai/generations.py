@@ -10,8 +10,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import cached_property, partial
 from typing import TypeAlias, TypeVar
 
-from tenonnx import interruption
-from tenonnx.interruption import Stopped
+from tenonnx.process import interruption
+from tenonnx.process.interruption import Stopped
 from tenonnx_generate import Generator
 from tenonnx_generate.engine_values import EngineLoad
 from tenonnx_generate.errors import Unsupported

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tenonnx import interruption
+from tenonnx.process import interruption
 from tenonnx_generate import Generator, GeneratorParams
 from tenonnx_generate.files import TOKENIZER_LIMIT, read_text
 from tenonnx_generate.tokenizer import open_tokenizer

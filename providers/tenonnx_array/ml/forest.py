@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tenonnx import interruption
 from tenonnx.by_name import cacheable
 from tenonnx.operators import Array, Namespace
+from tenonnx.process import interruption
 from tenonnx_array.ml.walk import IN_SET, Nodes, Walk, distinct
 
 # The result of no votes, and how two are combined, in TreeEnsemble-5's enumeration.

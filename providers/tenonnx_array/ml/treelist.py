@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tenonnx.loading.long_lists import LongList
+from tenonnx.formats.long_lists import LongList
 from tenonnx.operators import Array
 from tenonnx_array.ml.walk import EQ, GT, GTE, LEQ, LT, NEQ, Nodes, distinct
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.dtypes import dtype_of
 from tenonnx.graph import subgraphs
+from tenonnx.graph.dtypes import dtype_of
 from tenonnx.operators import Namespace
 from tenonnx.provider import HOST, Device
 from tenonnx_array.dtypes import dtype_of as element_dtype

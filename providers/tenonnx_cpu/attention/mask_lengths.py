@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tenonnx.later import Later
+from tenonnx.process.later import Later
 from tenonnx_cpu.attention.token_counts import counted
 from tenonnx_cpu.fuse import PATTERN, Fused, Scope, fusion
 

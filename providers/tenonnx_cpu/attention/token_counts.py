@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tenonnx.by_name import cacheable
-from tenonnx.later import Later
+from tenonnx.process.later import Later
 
 NDArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 

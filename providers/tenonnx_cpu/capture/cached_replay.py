@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.by_name import cacheable
-from tenonnx.later import Later
+from tenonnx.process.later import Later
 from tenonnx_cpu.capture.cached_step import is_memory_of
 from tenonnx_cpu.capture.capturable import Cell
 from tenonnx_cpu.capture.launch import is_fixed
 
 if TYPE_CHECKING:
-    from tenonnx.step import Step
+    from tenonnx.planning.step import Step
     from tenonnx_cpu.capture.kept_run import KeptRun
 
 

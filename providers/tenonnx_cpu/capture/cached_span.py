@@ -15,9 +15,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from tenonnx.by_name import cacheable
-from tenonnx.later import Later
+from tenonnx.graph.values import ValueInfo
 from tenonnx.planning import spans
-from tenonnx.planning.values import ValueInfo
+from tenonnx.process.later import Later
 from tenonnx.provider import Step
 from tenonnx_cpu.capture.cached_replay import CachedSpan
 from tenonnx_cpu.capture.cached_step import CACHES, LENGTHS, CachedStep

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.by_name import cacheable
-from tenonnx.later import Later
+from tenonnx.process.later import Later
 from tenonnx_cpu.buffers import COUNTED
 from tenonnx_cpu.capture.launch import Launch, done, is_fixed, launched
 from tenonnx_cpu.capture.recent import Recent
@@ -31,7 +31,7 @@ from tenonnx_cpu.jit.scratch import ROOMS, scratch
 from tenonnx_cpu.jit.threads import memory as pool_memory
 
 if TYPE_CHECKING:
-    from tenonnx.step import Step
+    from tenonnx.planning.step import Step
     from tenonnx_cpu.capture.captured_run import CapturedRun
     from tenonnx_cpu.capture.kept_run import KeptRun
     from tenonnx_cpu.kernel_selection import Site

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from tenonnx.by_name import cacheable
-from tenonnx.weak import WeakTable
+from tenonnx.process.weak import WeakTable
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 

@@ -15,10 +15,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.by_name import cacheable
+from tenonnx.graph.values import ValueInfo
 from tenonnx.planning import spans
 from tenonnx.planning.compound import Compound
 from tenonnx.planning.program import constant_on
-from tenonnx.planning.values import ValueInfo
 from tenonnx.provider import HOST, Step
 from tenonnx_cpu.buffers import drop_idle
 from tenonnx_cpu.capture.capturable import (

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tenonnx.graph import attribute
+from tenonnx.graph.sizes import ANY, sizes_of
 from tenonnx.planning.lower import is_constant
-from tenonnx.sizes import ANY, sizes_of
 from tenonnx_cpu.buffers import F32
 from tenonnx_cpu.conv.kernels import UNROLLED_WINDOWS
 from tenonnx_cpu.conv.kernels.winograd_matrices import KERNEL

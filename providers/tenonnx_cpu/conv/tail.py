@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tenonnx.affine import Affine, affine_of, channels_of
 from tenonnx.by_name import cacheable
+from tenonnx.graph.affine import Affine, affine_of, channels_of
 from tenonnx.planning.anchors import BROADCASTING, Part, Walk
 from tenonnx_cpu.activation import ACTIVATION_PART, NO_ACTIVATION, Activation
 from tenonnx_cpu.buffers import frozen

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tenonnx.cores import available_cores
+from tenonnx.process.cores import available_cores
 from tenonnx.provider import HOST
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.kernels import WINOGRAD_FIELDS

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tenonnx.by_name import cacheable
+from tenonnx.graph.sizes import ANY, rank_of, sizes_of
+from tenonnx.graph.traits import VIEWS
 from tenonnx.planning.lower import is_constant
-from tenonnx.sizes import ANY, rank_of, sizes_of
-from tenonnx.traits import VIEWS
 from tenonnx_cpu.buffers import F32, empty, frozen
 from tenonnx_cpu.capture.capturable import Capturable, dynamic
 from tenonnx_cpu.capture.launch import Launch

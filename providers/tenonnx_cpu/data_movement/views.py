@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.by_name import cacheable
-from tenonnx.traits import VIEWS
+from tenonnx.graph.traits import VIEWS
 from tenonnx_cpu.capture.capturable import Capturable, dynamic
 from tenonnx_cpu.capture.launch import Launch, fix, is_fixed
 from tenonnx_cpu.data_movement.transpose import (

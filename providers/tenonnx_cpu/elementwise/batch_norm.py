@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tenonnx.affine import affine_of
 from tenonnx.by_name import cacheable
+from tenonnx.graph.affine import affine_of
 from tenonnx_cpu.buffers import F32
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from tenonnx.graph.traits import COSTLY
 from tenonnx.planning.fusion import inputs_of
 from tenonnx.planning.lower import is_constant
-from tenonnx.traits import COSTLY
 from tenonnx_cpu.activation import OPCODE_OF_NAME as ACTIVATIONS
 from tenonnx_cpu.activation import activation_of
 from tenonnx_cpu.buffers import F32
@@ -241,6 +241,6 @@ def fuse_chain(node: ir.Node, scope: Scope) -> Fused | None:
 
 def _pays_alone(node: ir.Node) -> bool:
     """Return whether a node is worth a program: what is not float32 only costs it a look."""
-    from tenonnx.dtypes import dtype_of
+    from tenonnx.graph.dtypes import dtype_of
 
     return node.op_type in COSTLY or dtype_of(node.outputs[0]) == FLOAT

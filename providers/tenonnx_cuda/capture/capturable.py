@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from tenonnx.graph.traits import RANDOM
 from tenonnx.provider import Step
-from tenonnx.traits import RANDOM
 from tenonnx_cuda.capture.replay import dynamic_of
 
 # Operators whose work cannot be repeated as it was: random ones would draw the same numbers.

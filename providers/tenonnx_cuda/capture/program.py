@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from tenonnx.graph.values import ValueInfo
 from tenonnx.planning.compound import Compound
 from tenonnx.planning.program import constant_on
-from tenonnx.planning.values import ValueInfo
 from tenonnx.provider import HOST, Device, Step
 from tenonnx_cuda.capture.captured_call import shared
 from tenonnx_cuda.capture.dynamic_length import Limit, Limits

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from tenonnx.graph.values import ValueInfo
 from tenonnx.planning import spans
-from tenonnx.planning.values import ValueInfo
 from tenonnx.provider import Step
 from tenonnx_cuda.capture.dynamic_length import DynamicCall, Limit
 from tenonnx_cuda.capture.program import DeviceProgram

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tenonnx.graph import attribute
+from tenonnx.graph.traits import ACTIVATIONS, parameters_of
 from tenonnx.operators import Array
 from tenonnx.planning.anchors import BROADCASTING, Part, Walk, clip_bounds
 from tenonnx.planning.lower import is_constant
 from tenonnx.provider import HOST
-from tenonnx.traits import ACTIVATIONS, parameters_of
 from tenonnx_array.conv import check_weights
 from tenonnx_array.windows import Windows, place, place_transposed
 from tenonnx_cuda.conv import layouts

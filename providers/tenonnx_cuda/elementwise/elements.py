@@ -11,7 +11,7 @@ from typing import Final
 
 import onnx_ir as ir
 
-from tenonnx.dtypes import type_source
+from tenonnx.graph.dtypes import type_source
 
 # The element types that cupy has.
 ON_DEVICE: Final = frozenset(

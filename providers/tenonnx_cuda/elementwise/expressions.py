@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tenonnx.traits import ACTIVATIONS
+from tenonnx.graph.traits import ACTIVATIONS
 from tenonnx_cuda.elementwise.formulas import COMPOUND, MICROSOFTS, SIMPLE
 from tenonnx_cuda.kernel_selection import attribute
 

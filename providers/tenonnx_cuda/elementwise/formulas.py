@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tenonnx.traits import ACTIVATIONS
+from tenonnx.graph.traits import ACTIVATIONS
 
 # Those that the array library computes at once, too.
 SIMPLE: Final = {

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tenonnx.digest import digest
+from tenonnx.weights.digest import digest
 from tenonnx.weights.mapping import Mapping
 from tenonnx_cuda.platform import Block, Platform
 from tenonnx_cuda.weights.allocations import Allocation

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from tenonnx.cores import available_cores
+from tenonnx.process.cores import available_cores
 from tenonnx.weights.mapping import Mapping
 from tenonnx_cuda.platform import Block, Event, NDArray, Platform
 from tenonnx_cuda.weights.allocations import Stretch

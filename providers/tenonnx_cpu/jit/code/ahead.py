@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from tenonnx.cores import available_cores
+from tenonnx.process.cores import available_cores
 from tenonnx_cpu.jit.code.child import VARIABLES, Child, Died, Process
 
 MODULE = "tenonnx_cpu.jit.code.worker"

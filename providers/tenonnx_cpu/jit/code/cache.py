@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tenonnx.digest import digest
-from tenonnx.distributions import record, version
+from tenonnx.process.distributions import record, version
+from tenonnx.weights.digest import digest
 from tenonnx.weights.folder import cache_root
 from tenonnx.weights.folder import forget_unused as unused_forgotten
 from tenonnx.weights.trusted import is_trusted, open_trusted, read_trusted

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tenonnx.digest import digest
+from tenonnx.weights.digest import digest
 from tenonnx.weights.trusted import read_trusted, write_trusted
 from tenonnx_cpu.jit.code.cpu import PACKAGE, own_code
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from tenonnx import interruption
+from tenonnx.process import interruption
 from tenonnx_cpu.jit import scratch
 from tenonnx_cpu.jit.threads.memory import KEY, LOCAL, LOOK, ROOMS, system_function
 

@@ -10,7 +10,7 @@ import threading
 import time
 from typing import Any
 
-from tenonnx.cores import available_cores
+from tenonnx.process.cores import available_cores
 from tenonnx_cpu import threading_config
 from tenonnx_cpu.jit.code import code_object
 

@@ -1,0 +1,1 @@
+"""The process around sessions: its processors, memory, distributions, interruptions and seeds."""

@@ -1,0 +1,130 @@
+"""Calls of model-local functions become the nodes of their bodies."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import itertools
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+
+import tenonnx
+from tenonnx.errors import NotSupported
+from tenonnx.graph.functions import inline_functions
+
+CALLS = """
+    <ir_version: 10, opset_import: ["": 21, "f": 1]>
+    test (float[n] x) => (float[n] y) {{ {calls} }}
+    <domain: "f", opset_import: ["": 21]> Twice (a) => (c) {{ b = Neg(a)  c = Sub(a, b) }}
+    <domain: "f", opset_import: ["": 21, "f": 1]> Choose (a) => (c) {{
+        zero = Constant <value = float {{0}}> ()
+        s = ReduceSum <keepdims = 0> (a)
+        positive = Greater(s, zero)
+        c = If (positive) <
+            then_branch = yes () => (t) {{ b = f.Twice(a)  t = f.Twice(b) }},
+            else_branch = no () => (e) {{ e = Neg(a) }}
+        >
+    }}
+"""
+
+
+def calling(function: str, times: int) -> ir.Model:
+    names = ["x", *(f"b_{number}" for number in range(times - 1)), "y"]
+    calls = " ".join(f"{y} = f.{function}({x})" for x, y in itertools.pairwise(names))
+    return ir.from_onnx_text(CALLS.format(calls=calls))
+
+
+def names_of(model: ir.Model) -> list[str | None]:
+    nodes = list(model.graph.all_nodes())
+    return [each.name for node in nodes for each in (node, *node.outputs)]
+
+
+def test_bodies_of_one_function_have_names_of_their_own() -> None:
+    model = calling("Choose", 4)
+    inline_functions(model)
+    names = names_of(model)
+    assert not model.functions
+    assert None not in names
+    assert len(names) == len(set(names))
+
+
+def test_calls_in_branches_of_functions_compute_what_they_say() -> None:
+    session = tenonnx.InferenceSession(ir.to_proto(calling("Choose", 3)), providers=["cpu"])
+    x = np.array([-3, 1], np.float32)
+    (y,) = session.run(None, {"x": x})
+    assert y.tolist() == (-4 * 4 * x).tolist()
+
+
+@contextlib.contextmanager
+def collector_off() -> Iterator[None]:
+    """Stop the garbage collector within the block.
+
+    Its passes grow with all objects of the process, those of other tests too: they are not the
+    work that is compared.
+    """
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def seconds(calls: int) -> Any:
+    model = calling("Twice", calls)
+    with collector_off():
+        start = time.thread_time()
+        inline_functions(model)
+        return time.thread_time() - start
+
+
+def test_time_grows_with_the_calls_and_not_with_their_square() -> None:
+    # Eight times the calls; the square would be 64 times the work.
+    assert min(seconds(4000) for _ in range(2)) < 24 * min(seconds(500) for _ in range(3))
+
+
+def opening_seconds(text: str, count: int) -> float:
+    outputs = ", ".join(f"float[n] y{number}" for number in range(count))
+    nodes = " ".join(text.format(y=f"y{number}") for number in range(count))
+    model = ir.from_onnx_text(
+        f"""<ir_version: 10, opset_import: ["": 21, "f": 1]>
+        test (float[n] x) => ({outputs}) <float[1] c = {{1}}> {{ {nodes} }}
+        <domain: "f", opset_import: ["": 21]> Minus (a) => (b) {{ b = Neg(a) }}"""
+    )
+    with collector_off():
+        start = time.thread_time()
+        session = tenonnx.InferenceSession(model, providers=["cpu"])
+        spent = time.thread_time() - start
+    assert [arg.name for arg in session.get_outputs()] == [f"y{n}" for n in range(count)]
+    (last,) = session.run(["y3"], {"x": np.ones(1, np.float32)})
+    assert last.tolist() == [-1]
+    return spent
+
+
+@pytest.mark.parametrize("text", ["{y} = f.Minus(x)", "{y} = Neg(c)"])
+def test_time_grows_with_the_outputs_and_not_with_their_square(text: str) -> None:
+    # Eight times the outputs, each of a call or of a constant.
+    few, many = (min(opening_seconds(text, count) for _ in range(3)) for count in (400, 3200))
+    assert many < 16 * few
+
+
+@pytest.mark.parametrize("kind", [onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS])
+def test_a_graph_that_a_call_is_to_give_is_not_supported(kind: int) -> None:
+    function = onnx.FunctionProto(domain="f", name="F", input=["c"], output=["y"], attribute=["b"])
+    function.opset_import.append(onnx.helper.make_opsetid("", 21))
+    node = function.node.add(op_type="If", input=["c"], output=["y"])
+    for name in ("then_branch", "else_branch"):
+        node.attribute.add(name=name, type=kind, ref_attr_name="b")
+    made = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 21, "f": 1]> g (bool c) => (float y) {'
+        "y = f.F <b = body () => (float k) { k = Constant <value_float = 3.0> () }> (c) }"
+    )
+    made.functions.append(function)
+    with pytest.raises(NotSupported, match=r"If 'y'.*then_branch is a graph that calls of f::F"):
+        tenonnx.InferenceSession(made, providers=["cpu"])
