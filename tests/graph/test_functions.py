@@ -15,7 +15,7 @@ import onnx_ir as ir
 import pytest
 
 import tenonnx
-from tenonnx.errors import NotSupported
+from tenonnx.errors import InvalidGraph, NotSupported
 from tenonnx.graph.functions import inline_functions
 
 CALLS = """
@@ -114,17 +114,91 @@ def test_time_grows_with_the_outputs_and_not_with_their_square(text: str) -> Non
     assert many < 16 * few
 
 
-@pytest.mark.parametrize("kind", [onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS])
-def test_a_graph_that_a_call_is_to_give_is_not_supported(kind: int) -> None:
-    function = onnx.FunctionProto(domain="f", name="F", input=["c"], output=["y"], attribute=["b"])
-    function.opset_import.append(onnx.helper.make_opsetid("", 21))
-    node = function.node.add(op_type="If", input=["c"], output=["y"])
-    for name in ("then_branch", "else_branch"):
-        node.attribute.add(name=name, type=kind, ref_attr_name="b")
+def taking_graphs(text: str, **parameters: str) -> onnx.FunctionProto:
+    """Return a function whose ``If`` with output a takes then_branch from parameter ``a_then``."""
+    function = onnx.parser.parse_function(text)
+    for node in function.node:
+        for key, parameter in parameters.items():
+            output, _, name = key.partition("_")
+            if output == node.output[0]:
+                node.attribute.add(
+                    name=name, type=onnx.AttributeProto.GRAPH, ref_attr_name=parameter
+                )
+    function.attribute.extend(dict.fromkeys(parameters.values()))
+    return function
+
+
+FUNCTIONS = [
+    taking_graphs(
+        '<domain: "f", opset_import: ["": 21]> When (c, x) => (y) { r = If (c)  y = Add (r, x) }',
+        r_then_branch="yes",
+        r_else_branch="no",
+    ),
+    taking_graphs(
+        '<domain: "f", opset_import: ["": 21, "f": 1]> Twice (c, x) => (z) '
+        "{ a = f.When (c, x)  n = Not (c)  b = f.When (n, a)  z = Sub (b, x) }",
+        a_yes="yes",
+        a_no="no",
+        b_yes="no",
+        b_no="yes",
+    ),
+]
+GIVEN = """
+    yes = t () => (float[1] k) { one = Constant <value_float = 1.0> ()  k = Mul (outer, one) },
+    no = e () => (float[1] j) { j = Neg (x) }
+"""
+"""Graphs that read values of the graph around the call."""
+
+
+def giving(body: str) -> onnx.ModelProto:
     made = onnx.parser.parse_model(
-        '<ir_version: 10, opset_import: ["": 21, "f": 1]> g (bool c) => (float y) {'
-        "y = f.F <b = body () => (float k) { k = Constant <value_float = 3.0> () }> (c) }"
+        '<ir_version: 10, opset_import: ["": 21, "f": 1]> '
+        f"g (bool c, float[1] x) => (float[1] y) {{ outer = Exp (x)  {body} }}"
     )
-    made.functions.append(function)
-    with pytest.raises(NotSupported, match=r"If 'y'.*then_branch is a graph that calls of f::F"):
+    made.functions.extend(FUNCTIONS)
+    return made
+
+
+@pytest.mark.parametrize("condition", [True, False])
+@pytest.mark.parametrize(
+    ("body", "yes", "no"),
+    [
+        (f"y = f.When <{GIVEN}> (c, x)", lambda x: np.exp(x) + x, lambda x: 0 * x),
+        (f"y = f.Twice <{GIVEN}> (c, x)", lambda x: 2 * np.exp(x), lambda x: -2 * x),
+        (
+            f"a = f.When <{GIVEN}> (c, x)  y = f.When <{GIVEN}> (c, a)",
+            lambda x: 2 * np.exp(x) + x,
+            lambda x: -x,
+        ),
+    ],
+    ids=["reads what is around", "handed on", "two calls"],
+)
+def test_calls_give_graphs(body: str, yes: Any, no: Any, condition: bool) -> None:
+    x = np.array([0.5], np.float32)
+    session = tenonnx.InferenceSession(giving(body), providers=["cpu"])
+    (y,) = session.run(None, {"c": np.array(condition), "x": x})
+    np.testing.assert_allclose(y, (yes if condition else no)(x), rtol=1e-6)
+
+
+def test_calls_that_give_each_other_graphs_are_bounded() -> None:
+    options = tenonnx.SessionOptions()
+    options.add_session_config_entry("session.function_expansion_node_limit", "8")
+    with pytest.raises(InvalidGraph, match="more than 8 nodes, since calls give each other"):
+        tenonnx.InferenceSession(
+            giving(f"y = f.Twice <{GIVEN}> (c, x)"), options, providers=["cpu"]
+        )
+
+
+def test_a_graph_that_refers_to_an_attribute_around_it_is_refused() -> None:
+    made = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 21, "f": 1]> '
+        "g (bool c, float[1] x) => (float[1] y) { y = f.Outer <k = 2.0> (c, x) }"
+    )
+    outer = onnx.parser.parse_function(
+        '<domain: "f", opset_import: ["": 21, "f": 1]> Outer <k> (c, x) => (y) { y = f.When <'
+        "yes = t () => (float[1] a) { a = Constant <value_float: float = @k> () }, "
+        "no = e () => (float[1] b) { b = Neg (x) }> (c, x) }"
+    )
+    made.functions.extend([*FUNCTIONS, outer])
+    with pytest.raises(NotSupported, match=r"'y'.*gives a graph whose Constant 'a'"):
         tenonnx.InferenceSession(made, providers=["cpu"])

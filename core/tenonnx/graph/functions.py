@@ -35,13 +35,13 @@ def inline_functions(model: ir.Model, limit: int | None = None) -> None:
     Raises:
         InvalidGraph: Functions that call each other in a cycle, or so often that their nodes are
             too many, or do not fit their calls.
-        NotSupported: A function has a graph as an attribute.
+        NotSupported: A graph that a call gives refers to an attribute of the function around it.
     """
     if not model.functions:
         return
-    from tenonnx.graph.inlining import Inliner  # few models have functions
+    from tenonnx.graph.function_graphs import write_out_graphs  # few models have functions
+    from tenonnx.graph.inlining import Inliner
 
-    _refuse_graph_parameters(model)
     graphs.resolve_versions(model)
     for function in model.functions.values():
         # Every node carries its version already, so a function's imports need not agree with
@@ -49,30 +49,18 @@ def inline_functions(model: ir.Model, limit: int | None = None) -> None:
         function.opset_imports.clear()
     inliner = Inliner()
     try:
+        write_out_graphs(model, limit or MAX_EXPANDED_NODES)
         inliner.requires(model)  # there are no cycles
         _refuse_explosion(model, limit)
         with _outputs_aside(model.graph):
             inliner(model)
-    except InvalidGraph:
+    except (InvalidGraph, NotSupported):
         raise
     except (ValueError, ir.passes.InvariantError, ir.passes.PassError) as error:
         raise InvalidGraph(f"the model's functions cannot be inlined: {error}") from error
     except RuntimeError as error:  # what onnx_ir makes of any exception, with its own insides
         why = next(_unmade(model), "they do not fit their calls")
         raise InvalidGraph(f"the model's functions cannot be inlined: {why}") from error
-
-
-def _refuse_graph_parameters(model: ir.Model) -> None:
-    """Refuse functions that get a graph from their calls, which onnx_ir's inliner cannot do."""
-    for function in model.functions.values():
-        for node in graphs.nodes(function):
-            for attribute in node.attributes.data.values():
-                if attribute.is_ref() and attribute.type in graphs.BODIES:
-                    raise NotSupported(
-                        f"{graphs.label(node)}: its {attribute.name} is a graph that calls of "
-                        f"{function.domain}::{function.name} are to give as the attribute "
-                        f"'{attribute.ref_attr_name}', which is not supported"
-                    )
 
 
 def _unmade(model: ir.Model) -> Iterator[str]:
