@@ -13,6 +13,7 @@ import pytest
 from onnx import helper
 
 import tenonnx
+from clocks import collector_off
 from models import BOOL, FLOAT, INT64, graph, model, node, value
 
 X = np.ones(4, np.float32)
@@ -215,9 +216,11 @@ def test_many_functions() -> None:
     bodies = [helper.make_function("f", name, ["a"], ["b"], step, imports) for name in names]
     calls = [node(name, f"v{i}", f"v{i + 1}", domain="f") for i, name in enumerate(names)]
     proto = model(calls, [value("v0")], [value("v4000")], functions=bodies, domains={"f": 1})
-    start = time.process_time()
-    (y,) = tenonnx.InferenceSession(proto).run(None, {"v0": X})
-    assert time.process_time() - start < SOON
+    with collector_off():
+        start = time.process_time()
+        (y,) = tenonnx.InferenceSession(proto).run(None, {"v0": X})
+        spent = time.process_time() - start
+    assert spent < SOON
     np.testing.assert_array_equal(y, X)
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import itertools
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +12,7 @@ import onnx_ir as ir
 import pytest
 
 import tenonnx
+from clocks import collector_off
 from tenonnx.errors import InvalidGraph, NotSupported
 from tenonnx.graph.functions import inline_functions
 
@@ -59,21 +57,6 @@ def test_calls_in_branches_of_functions_compute_what_they_say() -> None:
     x = np.array([-3, 1], np.float32)
     (y,) = session.run(None, {"x": x})
     assert y.tolist() == (-4 * 4 * x).tolist()
-
-
-@contextlib.contextmanager
-def collector_off() -> Iterator[None]:
-    """Stop the garbage collector within the block.
-
-    Its passes grow with all objects of the process, those of other tests too: they are not the
-    work that is compared.
-    """
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def seconds(calls: int) -> Any:
