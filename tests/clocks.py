@@ -1,4 +1,4 @@
-"""What tests of time hold still."""
+"""A garbage collector that stands still, for tests of time."""
 
 from __future__ import annotations
 
