@@ -1,14 +1,13 @@
-"""Common parts of the attention operators: heads, visibility, scores, and a softmax with sinks."""
+"""Common parts of the attention operators: visibility, scores, and a softmax with sinks."""
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import NamedTuple
 
 from tenonnx import Array, Namespace
-from tenonnx_array.attention import joined as joined
-from tenonnx_array.attention import scaled_scores, softmax
+from tenonnx_array.attention import capped, mixed, scaled_scores, softmax
+from tenonnx_array.attention import visible as bounded
 
 
 class Attended(NamedTuple):
@@ -37,19 +36,13 @@ def attend(
     is False a key gets no weight; a query that sees none gives zeros. ``sinks`` are one score per
     head that takes its share of the softmax and gives no value.
     """
-    scores = scaled_scores(xp, q, k, scale)
-    if softcap:
-        scores = xp.tanh(scores * scores.dtype.type(1 / softcap)) * scores.dtype.type(softcap)
+    scores = capped(xp, scaled_scores(xp, q, k, scale), softcap)
     if bias is not None:
         scores = scores + bias.astype(scores.dtype, copy=False)
     if seen is not None:
         scores = xp.where(seen, scores, scores.dtype.type(-math.inf))
     weights = softmax(xp, scores) if sinks is None else softmax_with_sinks(xp, scores, sinks)
-    batch, heads, queries, keys = weights.shape
-    rows = weights.reshape(batch, k.shape[1], heads // k.shape[1] * queries, keys)
-    values = xp.matmul(rows, v.astype(rows.dtype, copy=False))
-    values = values.reshape(batch, heads, queries, v.shape[-1]).astype(q.dtype, copy=False)
-    return Attended(values, scores, weights)
+    return Attended(mixed(xp, weights, v, q.dtype), scores, weights)
 
 
 def softmax_with_sinks(xp: Namespace, scores: Array, sinks: Array) -> Array:
@@ -80,23 +73,6 @@ def visible(
         window: So many keys up to the query's own are seen; -1 for any number.
         totals: Positions from here on are hidden, (batch,).
     """
-    rows = queries[:, None, :, None]
     columns = keys.reshape(-1, 1, 1, keys.shape[-1])
-    bounds = []
-    if causal:
-        bounds.append(columns <= rows)
-    if window > 0:
-        bounds.append(columns > rows - window)
-    if totals is not None:
-        bounds.append(columns < totals.reshape(-1, 1, 1, 1))
-    return functools.reduce(xp.logical_and, bounds) if bounds else None
-
-
-def in_heads(x: Array, heads: int) -> Array:
-    """Return (batch, length, heads * size) as a view (batch, heads, length, size)."""
-    if x.shape[-1] % heads:
-        raise ValueError(
-            f"expected the number of heads to divide the last axis, found {heads} heads for "
-            f"shape {x.shape}"
-        )
-    return x.reshape(*x.shape[:-1], heads, x.shape[-1] // heads).swapaxes(1, 2)
+    left, right = window - 1 if window > 0 else -1, 0 if causal else -1
+    return bounded(xp, queries[:, None, :, None], columns, left, right, totals)

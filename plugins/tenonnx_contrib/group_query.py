@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from tenonnx import Array, Namespace, OperatorTable
+from tenonnx_array.attention import in_heads, joined
 from tenonnx_array.dtypes import accumulator
-from tenonnx_contrib.attend import attend, in_heads, joined, visible
+from tenonnx_contrib.attend import attend, visible
 from tenonnx_contrib.cache import Store, extended
 from tenonnx_contrib.rotary import turned
 from tenonnx_contrib.skip_norm import by_root_mean_square, weighted

@@ -6,11 +6,12 @@ import itertools
 from typing import Any, NamedTuple
 
 from tenonnx import Array, Namespace, OperatorTable
+from tenonnx_array.attention import in_heads, joined
 from tenonnx_array.axes import split_last
 from tenonnx_array.dtypes import accumulator
 from tenonnx_array.linalg import matmul
 from tenonnx_contrib import masks
-from tenonnx_contrib.attend import Attended, attend, in_heads, joined
+from tenonnx_contrib.attend import Attended, attend
 from tenonnx_contrib.cache import extended
 from tenonnx_contrib.integer_product import dequantized_product
 from tenonnx_contrib.rotary import turned

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tenonnx import Array, Namespace, OperatorTable
-from tenonnx_contrib.attend import attend, joined, visible
+from tenonnx_array.attention import joined
+from tenonnx_contrib.attend import attend, visible
 from tenonnx_contrib.cache import appended
 from tenonnx_contrib.group_query import rotated, split
 

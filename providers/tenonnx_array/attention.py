@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -73,16 +73,16 @@ def attention(
     # Heads without a batch are what nodes had, where nobody says how many there are.
     packed, dtype = Q.ndim == 3 and (_written is None or q_num_heads is not None), Q.dtype
     if packed:
-        Q, K, V = unpack(Q, q_num_heads), unpack(K, kv_num_heads), unpack(V, kv_num_heads)
+        Q, K, V = in_heads(Q, q_num_heads), in_heads(K, kv_num_heads), in_heads(V, kv_num_heads)
     if _written is not None and not fits(Q.shape, K.shape, V.shape, attn_mask, _written[0]):
         scale = 1 / math.sqrt(Q.shape[-1] or 1) if scale is None else scale
         Y = broadcast(xp, Q, K, V, attn_mask, scale, softcap, _written, _fill)
         Y = Y.astype(dtype, copy=False)
         return (joined(Y) if packed else Y), K, V, None
-    (batch, heads, queries, _), groups = Q.shape, K.shape[1]
+    heads, groups = Q.shape[1], K.shape[1]
     if heads % groups:
         raise ValueError(f"expected {groups} key heads to divide the query heads, found {heads}")
-    offset = count_before(queries, past_key, past_value, nonpad_kv_seqlen)
+    offset = count_before(Q.shape[2], past_key, past_value, nonpad_kv_seqlen)
     if past_key is not None:
         K, V = xp.concatenate((past_key, K), axis=2), xp.concatenate((past_value, V), axis=2)
 
@@ -91,7 +91,8 @@ def attention(
         keys, values, attn_mask = filled(K, V, attn_mask, nonpad_kv_seqlen)
     scores = scaled_scores(xp, Q, keys, scale)
     right = 0 if is_causal else right_window_size
-    seen = visible(xp, scores.shape[-2:], offset, left_window_size, right, nonpad_kv_seqlen)
+    places, columns = xp.arange(Q.shape[2])[:, None] + offset, xp.arange(scores.shape[-1])
+    seen = visible(xp, places, columns, left_window_size, right, nonpad_kv_seqlen)
     taken = None
     zeros = _written is None or bool(_written[1])
     all_stages = stages(
@@ -101,9 +102,7 @@ def attention(
         if _outputs > 3 and mode == qk_matmul_output_mode:
             taken = stage.astype(dtype, copy=False)
         scores = stage
-    rows = scores.reshape(batch, groups, heads // groups * queries, keys.shape[2])
-    Y = matmul(xp, rows, values.astype(rows.dtype, copy=False)).astype(dtype, copy=False)
-    Y = Y.reshape(batch, heads, queries, V.shape[-1])
+    Y = mixed(xp, scores, values, dtype)
     return (joined(Y) if packed else Y), K, V, taken
 
 
@@ -159,9 +158,7 @@ def broadcast(
         K, V = xp.repeat(K, times, axis=1), xp.repeat(V, times, axis=1)
     wide = accumulator(Q.dtype)
     rows = Q.astype(wide) * wide.type(scale)
-    scores = matmul(xp, rows, K.astype(wide, copy=False).swapaxes(-1, -2))
-    if softcap:
-        scores = xp.tanh(scores * wide.type(1 / softcap)) * wide.type(softcap)
+    scores = capped(xp, matmul(xp, rows, K.astype(wide, copy=False).swapaxes(-1, -2)), softcap)
     if mask is not None:
         scores = masked(xp, scores, mask, fill)
     return matmul(xp, softmax(xp, scores, zeros=bool(zeros)), V.astype(wide, copy=False))
@@ -173,12 +170,12 @@ def masked(xp: Namespace, scores: Array, mask: Array, fill: float | None) -> Arr
     return added if fill is None else xp.where(xp.isneginf(mask), scores.dtype.type(fill), added)
 
 
-def unpack(x: Array, heads: int | None) -> Array:
+def in_heads(x: Array, heads: int | None) -> Array:
     """Return (batch, length, heads * size) as a view of shape (batch, heads, length, size)."""
     if not heads or x.shape[-1] % heads:
         raise ValueError(
-            "expected q_num_heads and kv_num_heads to divide the last axis of 3-D inputs, "
-            f"found {heads} heads for shape {x.shape}"
+            f"expected the number of heads to divide the last axis, found {heads} heads for "
+            f"shape {x.shape}"
         )
     return x.reshape(*x.shape[:-1], heads, x.shape[-1] // heads).swapaxes(1, 2)
 
@@ -223,30 +220,44 @@ def scaled_scores(xp: Namespace, Q: Array, K: Array, scale: float | None) -> Arr
     return scores.reshape(batch, heads, queries, K.shape[2])
 
 
+def capped(xp: Namespace, scores: Array, softcap: float) -> Array:
+    """Return scores between ``-softcap`` and ``softcap``, or as they are if that is 0."""
+    if not softcap:
+        return scores
+    cap = scores.dtype.type
+    return xp.tanh(scores * cap(1 / softcap)) * cap(softcap)
+
+
+def mixed(xp: Namespace, weights: Array, values: Array, dtype: Any) -> Array:
+    """Return ``weights @ values`` (batch, heads, queries, size), a divisor of the heads in values.
+
+    ``weights`` is (batch, heads, queries, keys).
+    """
+    batch, heads, queries, keys = weights.shape
+    groups = values.shape[1]
+    rows = weights.reshape(batch, groups, heads // groups * queries, keys)
+    y = matmul(xp, rows, values.astype(rows.dtype, copy=False)).astype(dtype, copy=False)
+    return y.reshape(batch, heads, queries, values.shape[-1])
+
+
 def visible(
-    xp: Namespace,
-    shape: tuple[int, int],
-    offset: int | Array,
-    left: int,
-    right: int,
-    lengths: Array | None,
+    xp: Namespace, queries: Array, keys: Array, left: int, right: int, lengths: Array | None
 ) -> Array | None:
     """Return which keys each query may see, or None for all.
 
     Args:
         xp: The array namespace.
-        shape: Numbers of queries and keys.
-        offset: Keys before the first query.
+        queries: Their positions, (queries, 1) or (batch, 1, queries, 1).
+        keys: Their positions, (keys,) or (batch, 1, 1, keys).
         left: So many keys before a query's own are seen; -1 for any number.
         right: So many keys after a query's own are seen; -1 for any number.
-        lengths: Numbers of keys that are not padding, per batch.
+        lengths: Positions from here on are hidden, per batch.
     """
-    queries, keys = xp.arange(shape[0])[:, None], xp.arange(shape[1])
     bounds = []
     if left >= 0:
-        bounds.append(keys >= queries + offset - left)
+        bounds.append(keys >= queries - left)
     if right >= 0:
-        bounds.append(keys <= queries + offset + right)
+        bounds.append(keys <= queries + right)
     if lengths is not None:
         bounds.append(keys < lengths.reshape(-1, 1, 1, 1))
     return functools.reduce(xp.logical_and, bounds) if bounds else None
@@ -269,8 +280,7 @@ def stages(
     """
     dtype = scores.dtype
     yield scores
-    if softcap:
-        scores = xp.tanh(scores * dtype.type(1 / softcap)) * dtype.type(softcap)
+    scores = capped(xp, scores, softcap)
     yield scores
     if mask is not None:
         mask = pad(xp, mask, scores.shape[-1])
@@ -345,7 +355,7 @@ def rotary_embedding(
     Raises:
         ValueError: A position that is not in the caches, or 3-D X comes without num_heads.
     """
-    x = unpack(X, num_heads).swapaxes(1, 2) if X.ndim == 3 else X
+    x = in_heads(X, num_heads).swapaxes(1, 2) if X.ndim == 3 else X
     turned = rotary_embedding_dim or x.shape[-1]
     wide = accumulator(X.dtype)
     if position_ids is not None:

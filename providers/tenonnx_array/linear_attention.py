@@ -7,7 +7,7 @@ from collections import deque
 
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx.process import interruption
-from tenonnx_array.attention import unpack
+from tenonnx_array.attention import in_heads
 
 table = OperatorTable()
 op = table.op
@@ -57,7 +57,7 @@ def recur(
 
 def by_token(x: Array, heads: int) -> Array:
     """Return (batch, length, heads * size) as float32 of shape (length, batch, heads, size)."""
-    return unpack(x, heads).transpose(2, 0, 1, 3).astype("float32")
+    return in_heads(x, heads).transpose(2, 0, 1, 3).astype("float32")
 
 
 def repeated(xp: Namespace, x: Array, heads: int) -> Array:

@@ -153,7 +153,7 @@ GROUPS = {"q_num_heads": 1, "kv_num_heads": 1}
     [
         ("MatMul", {}, [WEIGHT, ROW], r"found shapes \(512, 768\) and \(2, 768\)"),
         ("Gemm", {}, [WEIGHT, WEIGHT.T, ROW], "broadcast"),
-        ("Attention", {}, [np.zeros((1, 2, 6))] * 3, "q_num_heads and kv_num_heads"),
+        ("Attention", {}, [np.zeros((1, 2, 6))] * 3, "number of heads to divide"),
         ("Attention", {}, [HEADS[:, [0, 1, 1]], HEADS, HEADS], "divide"),
         ("Attention", {}, [HEADS, HEADS, HEADS, None, HEADS], "together"),
         ("LSTM", {"direction": "sideways"}, [ONE] * 3, "forward, reverse"),
