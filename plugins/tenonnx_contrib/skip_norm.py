@@ -6,7 +6,7 @@ import math
 
 from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_array.dtypes import accumulator, dtype_of
-from tenonnx_array.norm import mean_square, standardize, wide_scalar
+from tenonnx_array.norm import mean_square, scale_and_shift, standardize, wide_scalar
 from tenonnx_array.quant import dequantize_linear
 
 default = OperatorTable()
@@ -22,10 +22,7 @@ def by_root_mean_square(xp: Namespace, x: Array, epsilon: float) -> tuple[Array,
 
 def weighted(y: Array, scale: Array, bias: Array | None, dtype: Array) -> Array:
     """Return ``y * scale + bias`` computed in y's type and rounded to ``dtype``; y is lost."""
-    y *= scale.astype(y.dtype, copy=False)
-    if bias is not None:
-        y += bias.astype(y.dtype, copy=False)
-    return y.astype(dtype, copy=False)
+    return scale_and_shift(y, scale, bias).astype(dtype, copy=False)
 
 
 @default.op(
