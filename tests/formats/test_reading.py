@@ -1,4 +1,4 @@
-"""A model is read as onnx_ir reads it, but for its tensors, which are weights."""
+"""A model is what onnx_ir reads, but for its tensors, which are weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
-from fuzz import corpus
 from models import FLOAT, graph, model, node, value
 from tenonnx.formats.load import load
 from tenonnx.weights.registry import WeightRegistry
@@ -112,22 +111,8 @@ MODELS = {
 
 
 @pytest.mark.parametrize("proto", MODELS.values(), ids=MODELS)
-def test_it_agrees_with_onnx_ir(proto: onnx.ModelProto) -> None:
+def test_all_else_is_as_onnx_ir_reads_it(proto: onnx.ModelProto) -> None:
     agree(proto)
-
-
-@pytest.mark.parametrize("group", ["operators", "graphs", "files"])
-def test_it_agrees_on_models_of_other_tests(group: str) -> None:
-    read = 0
-    for seed in corpus.GROUPS[group][0]():
-        proto = seed.proto()
-        try:
-            ir.serde.deserialize_model(proto)
-        except ir.serde.SerdeError:  # maps and sparse tensors, which onnx_ir has none of
-            continue
-        agree(proto)
-        read += 1
-    assert read > 5
 
 
 def test_equal_weights_are_one_and_small_ones_lie_together() -> None:
@@ -159,4 +144,4 @@ def test_an_initializer_without_a_name_is_left(caplog: pytest.LogCaptureFixture)
     proto = model([node("Neg", "x", "y")], [value("x")], [value("y")])
     proto.graph.initializer.append(helper.make_tensor("", FLOAT, [1], [1.0]))
     assert not load(proto, WeightRegistry()).graph.initializers
-    assert "has no name" in caplog.text
+    assert "must have a name" in caplog.text

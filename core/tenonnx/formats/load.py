@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import logging
 import os
@@ -26,12 +25,11 @@ from tenonnx.errors import (
 )
 from tenonnx.formats.map_types import has_maps, note_map_types, take_map_types
 from tenonnx.formats.paths import DataFolders, missing
-from tenonnx.formats.reading import read_model, refuse_references
 from tenonnx.formats.sparse import densify, has_sparse
 from tenonnx.formats.supplied import NO_DATA, Supplied
 from tenonnx.formats.tensors import TensorReader
 from tenonnx.formats.wire import COMPILED, skim
-from tenonnx.graph import nodes
+from tenonnx.graph import label, nodes
 from tenonnx.graph.protos import graphs, read_quietly
 from tenonnx.process import interruption
 
@@ -163,7 +161,8 @@ def _read(proto: onnx.ModelProto, reader: TensorReader) -> ir.Model:
         inside = graphs(proto)
         densify(proto, inside, reader)
         maps = take_map_types(inside)
-        model = read_quietly(functools.partial(read_model, tensors=reader), proto)
+        model = read_quietly(ir.serde.deserialize_model, proto)
+        _say_inputs_again(model.graph, proto.graph, inner=len(inside) > 1)
     except TenonnxError:
         raise
     except Exception as error:  # what onnx_ir raises depends on what is malformed
@@ -171,7 +170,7 @@ def _read(proto: onnx.ModelProto, reader: TensorReader) -> ir.Model:
 
         why = shown(_root_cause(error)) or "a field of it says what it cannot mean"
         raise MalformedGraph(f"the model is not well-formed: {why}") from error
-    _convert_functions(model, reader)
+    _convert(model, reader)
     note_map_types(model, maps)
     return model
 
@@ -190,27 +189,51 @@ def _refuse_incomplete(proto: onnx.ModelProto) -> None:
             raise MalformedGraph(f"the name {name!r} is not UTF-8, as all names are")
 
 
+def _say_inputs_again(graph: ir.Graph, proto: onnx.GraphProto, *, inner: bool) -> None:
+    """Give inputs that are outputs, too, the types that they have as inputs.
+
+    Args:
+        graph: A graph.
+        proto: The same as protobuf has it.
+        inner: Whether there are graphs in nodes.
+    """
+    for value, info in zip(graph.inputs, proto.input, strict=True):
+        if value.is_graph_output():
+            ir.serde.deserialize_value_info_proto(info, value)
+    for node, written in zip(graph, proto.node, strict=True) if inner else ():
+        for attribute in written.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH and not attribute.ref_attr_name:
+                body = node.attributes[attribute.name].as_graph()
+                _say_inputs_again(body, attribute.g, inner=inner)
+
+
 def _convert(model: ir.Model, reader: TensorReader) -> None:
     """Replace every tensor of a model by a tensor over the registry."""
     _convert_initializers(model.graph, reader)
     for node in nodes(model.graph):
         interruption.check()
-        refuse_references(node)
-        _convert_attributes(node, reader)
-    _convert_functions(model, reader)
-
-
-def _convert_functions(model: ir.Model, reader: TensorReader) -> None:
+        if node.attributes:
+            _refuse_references(node)
+            _convert_attributes(node, reader)
     for function in model.functions.values():
         _convert_attributes(function, reader)
         for node in nodes(function):
             _convert_attributes(node, reader)
 
 
+def _refuse_references(node: ir.Node) -> None:
+    for name, attribute in node.attributes.data.items():
+        if attribute.is_ref():
+            raise InvalidGraph(
+                f"{label(node)}: attribute {name} refers to {attribute.ref_attr_name}, an "
+                "attribute of a function, outside any function"
+            )
+
+
 def _convert_initializers(graph: ir.Graph, reader: TensorReader) -> None:
-    for name, value in graph.initializers.items():
-        if value.const_value is not None:
-            value.const_value = reader.read(value.const_value, name)
+    given = {n: v.const_value for n, v in graph.initializers.items() if v.const_value is not None}
+    for name, tensor in zip(given, reader.read_all(given), strict=True):
+        graph.initializers[name].const_value = tensor
 
 
 def _convert_attributes(owner: ir.Node | ir.Function, reader: TensorReader) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -18,8 +18,6 @@ from tenonnx.weights.tensors import WeightTensor
 from tenonnx.weights.weight import Weight
 
 if TYPE_CHECKING:
-    import onnx
-
     from tenonnx.weights.constants import Constant
     from tenonnx.weights.registry import WeightRegistry
 
@@ -90,30 +88,25 @@ class TensorReader:
             metadata_props=dict(tensor.metadata_props),
         )
 
-    def of_proto(self, proto: onnx.TensorProto, name: str) -> ir.TensorProtocol:
-        """Return a tensor of the model, which errors call by the name given, as ``read`` does."""
-        return self.read(ir.serde.deserialize_tensor(proto), name)
+    def read_all(self, tensors: Mapping[str, ir.TensorProtocol]) -> Iterator[ir.TensorProtocol]:
+        """Yield what ``read`` returns for each of a graph's initializers, by name.
 
-    def initializers(
-        self, protos: Iterable[onnx.TensorProto]
-    ) -> Iterator[tuple[str, ir.TensorProtocol]]:
-        """Yield the names and tensors of a graph's initializers, in order.
-
-        There may be a hundred thousand small ones, so these are looked at once, and lie together.
+        Small ones, of which there may be a hundred thousand, lie together.
         """
         supplied = self.supplied.initializers
-        given = [(p, None if p.name in supplied else _small_numbers(p)) for p in protos]
-        small = [numbers for _, numbers in given if numbers is not None]
-        weights = iter(constants(self.registry, small))
-        for proto, numbers in given:
-            name = proto.name
-            if numbers is None:
-                yield name, self.of_proto(proto, name)
+        small = {
+            name: numbers
+            for name, tensor in tensors.items()
+            if name not in supplied and (numbers := _small_numbers(tensor)) is not None
+        }
+        weights = dict(zip(small, constants(self.registry, [*small.values()]), strict=True))
+        for name, tensor in tensors.items():
+            if (weight := weights.get(name)) is None:
+                yield self.read(tensor, name)
                 continue
-            about, props = proto.doc_string, proto.metadata_props
-            tensor = WeightTensor(next(weights), name=name, doc_string=about)
-            tensor.metadata_props.update(ir.serde.deserialize_metadata_props(props) or {})
-            yield name, tensor
+            made = WeightTensor(weight, name=tensor.name, doc_string=tensor.doc_string)
+            made.metadata_props.update(tensor.metadata_props)
+            yield made
 
     def weight(self, tensor: ir.TensorProtocol, name: str) -> Weight:
         """Return the weight of a tensor, which errors call by the name given.
@@ -181,8 +174,11 @@ class TensorReader:
         return storage
 
 
-def _small_numbers(proto: onnx.TensorProto) -> Constant | None:
+def _small_numbers(tensor: ir.TensorProtocol) -> Constant | None:
     """Return the parts of a plain, small and well-formed tensor; ``None`` for others."""
+    if type(tensor) is not ir.serde.TensorProtoTensor:
+        return None
+    proto = tensor.raw
     content, number = proto.raw_data, proto.data_type
     if not 0 < len(content) <= MAX_PACKED_BYTES or number not in NUMPY_TYPES or proto.data_location:
         return None
