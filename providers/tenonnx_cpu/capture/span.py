@@ -47,6 +47,7 @@ MOST_DYNAMIC = 16
 """Captured runs of any of some lengths that a span keeps."""
 
 
+@cacheable
 class Tracer:
     """The call for inputs that no capture of a span fits.
 
