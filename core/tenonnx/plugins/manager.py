@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pluggy
@@ -47,26 +46,6 @@ log = logging.getLogger("tenonnx")
 trace = logging.getLogger("tenonnx.hooks")
 
 
-class _Manager(pluggy.PluginManager):
-    """Looks for hooks among a module's functions alone.
-
-    pluggy would inspect all names of it, which takes longer than importing it.
-    """
-
-    def parse_hookimpl_opts(self, plugin: Any, name: str) -> Any:
-        return super().parse_hookimpl_opts(plugin, name) if _may_be_hook(plugin, name) else None
-
-    def parse_hookspec_opts(self, module_or_class: Any, name: str) -> Any:
-        if not _may_be_hook(module_or_class, name):
-            return None
-        return super().parse_hookspec_opts(module_or_class, name)
-
-
-def _may_be_hook(plugin: Any, name: str) -> bool:
-    callables = FunctionType, MethodType, classmethod, staticmethod
-    return not isinstance(plugin, ModuleType) or isinstance(vars(plugin).get(name), callables)
-
-
 class PluginSet(Catalogue):
     """The plug-ins in use and what they registered.
 
@@ -84,7 +63,7 @@ class PluginSet(Catalogue):
         block: Iterable[str] = (),
     ) -> None:
         super().__init__()
-        self._manager = _Manager(hookspecs.NAMESPACE)
+        self._manager = pluggy.PluginManager(hookspecs.NAMESPACE)
         self._manager.add_hookspecs(hookspecs)
         self._allow, self._block = None if allow is None else set(allow), set(block)
         self._undiscovered = [COMMANDS] if autoload else []
