@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DIST = "tenonnx-0.1.0.dist-info"
-KERNELS = ("reduce.reduction.reduce", "reduce.topk.top_k")
+KERNELS = ("reduce.fold.fold", "reduce.topk.top_k")
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ LISTING: Final = {
         "com.microsoft::NhwcMaxPool"
     ),
     "conv.patches": "Conv",
-    "conv.pooling": "AveragePool GlobalAveragePool MaxPool ReduceMean",
+    "conv.pooling": "AveragePool GlobalAveragePool MaxPool",
     "conv.resizing": "Resize",
     "conv.transposed": "ConvTranspose",
     "data_movement.concat": "Concat",
@@ -85,7 +85,8 @@ LISTING: Final = {
     "recurrent.operator": "GRU LSTM RNN",
     "recurrent.quantized": "com.microsoft::DynamicQuantizeLSTM",
     "reduce.reduction": (
-        "ReduceL1 ReduceL2 ReduceMax ReduceMin ReduceProd ReduceSum ReduceSumSquare"
+        "ArgMax ArgMin ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum "
+        "ReduceSumSquare"
     ),
     "reduce.scan": "CumProd CumSum",
     "reduce.topk": "TopK",

@@ -11,6 +11,7 @@ from running import require_kernels
 
 from tenonnx_array.cumulative import cumprod, cumsum
 from tenonnx_array.reduce import REDUCTION_FUNCTIONS
+from tenonnx_array.search import extreme
 from tenonnx_cpu.capture.launch import done
 from tenonnx_cpu.reduce.fold import FOLD, folded
 from tenonnx_cpu.reduce.scan import SCAN, ScanOrder, scanned
@@ -43,7 +44,7 @@ def test_reductions(dtype: str) -> None:
         for x, axes in itertools.product((whole, whole[..., ::-1]), axes_of(len(shape))):
             made = folded(operator, x, axes, True, 2)
             if made is None:
-                assert dtype == "bool" or operator == "ReduceMean"
+                assert dtype == "bool" or operator == "ReduceMean"  # of too many int8
                 continue
             found, expected = (
                 done(made),
@@ -65,6 +66,28 @@ def test_nan_is_the_greatest_and_the_least() -> None:
         np.testing.assert_array_equal(
             done(made), REDUCTION_FUNCTIONS[operator](np, x, (axis,), False)
         )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("operator", ["ArgMax", "ArgMin"])
+def test_places(operator: str, dtype: str) -> None:
+    """The first or the last of equals; NaN is the greatest and the least."""
+    FOLD.compile()
+    for shape in [*SHAPES, (3, 130), (130, 3), (70, 70), (2, 1, 64)]:
+        x = drawn(shape, dtype)
+        holed = x.copy()
+        if x.dtype.kind == "f":
+            holed[x == x.flat[x.size // 2]] = np.nan
+        for each, axis, last in itertools.product((x, holed), range(-1, len(shape)), (0, 1)):
+            given = np.asfortranarray(each) if axis else each
+            made = folded(operator, given, (axis,), False, 2, bool(last))
+            if made is None:
+                assert given is not each
+                continue
+            expected = extreme(operator.lower())(
+                np, each, axis=axis, keepdims=0, select_last_index=last
+            )
+            np.testing.assert_array_equal(done(made), expected)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint32"])

@@ -112,16 +112,10 @@ def test_global_average_pool(shape: Any, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("keepdims", [0, 1])
-@pytest.mark.parametrize(
-    ("axes", "calls"), [([2, 3], 1), ([-1, 2], 1), ([3], 0), ([1, 2, 3], 0), ([-2, -1], 1)]
-)
-def test_means_over_images(
-    axes: list[int], calls: int, keepdims: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kernel = Watch(AVERAGE, monkeypatch)
+@pytest.mark.parametrize("axes", [[2, 3], [-1, 2], [3], [1, 2, 3], [-2, -1]])
+def test_means_over_images(axes: list[int], keepdims: int) -> None:
     x = floats(2, 5, 7, 9)
     one = node("ReduceMean", "x axes", "y", keepdims=keepdims)
     y = run([one], {"x": x}, "y", {"axes": np.array(axes)})
     expected = x.astype(np.float64).mean(tuple(axes), keepdims=bool(keepdims))
     np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
-    assert kernel.calls == calls

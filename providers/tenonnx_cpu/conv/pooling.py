@@ -16,14 +16,12 @@ from tenonnx_cpu.buffers import F32, empty, frozen
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.conv.attributes import as_image
-from tenonnx_cpu.conv.channels_last import channels_last, is_last
 from tenonnx_cpu.conv.depthwise import depthwise_layout
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import worker_floats
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import fits
-from tenonnx_cpu.reduce.kernels import SUM
-from tenonnx_cpu.reduce.reduction import REDUCE, cut_of, reduction
+from tenonnx_cpu.reduce.fold import FOLD, folded
 
 POOL = JitKernel("conv.pool", "pool_f32")
 POOL_VOLUME = JitKernel("conv.pool_volume", "pool_volume_f32")
@@ -212,64 +210,17 @@ def _counts(windows: Windows, padding: bool) -> tuple[NDArray, Counts]:
 def global_average_pool(site: Site, plain: Call) -> Call | None:
     """The mean of each channel, in float32."""
     AVERAGE.request()
-    REDUCE.request()
+    FOLD.request()
     return Capturable(functools.partial(_averaged_image, site.threads, plain))
 
 
 @cacheable
 def _averaged_image(threads: int, plain: Call, x: NDArray) -> Any:
-    shape = (*x.shape[:2], *(1,) * (x.ndim - 2))
-    made = averaged(x, shape, threads) if x.ndim >= 3 else None
-    return plain(x) if made is None else made
-
-
-@specialize("ReduceMean")
-def mean_of_channels(site: Site, plain: Call) -> Call | None:
-    """The same, as exporters write it: a mean over all axes behind the channels'."""
-    given = site.constant(1) if len(site.node.inputs) > 1 else None
-    axes = site.attribute("axes", None) if given is None else given.reshape(-1).tolist()
-    other = reduction(site, plain)
-    if other is None or not axes:
-        return None if other is None else Capturable(other)
-    AVERAGE.request()
-    keeps = bool(site.attribute("keepdims", 1))
-    return Capturable(functools.partial(_mean, tuple(axes), keeps, site.threads, other))
-
-
-@cacheable
-def _mean(
-    axes: tuple[int, ...], keeps: bool, threads: int, other: Call, x: NDArray, *rest: NDArray
-) -> Any:
-    made = None
-    rank = x.ndim
-    places = sorted(axis + rank if axis < 0 else axis for axis in axes)
-    if rank >= 3 and places == list(range(2, rank)):
-        shape = (*x.shape[:2], *(1,) * (rank - 2 if keeps else 0))
-        made = averaged(x, shape, threads)
-    return other(x, *rest) if made is None else made
-
-
-def averaged(x: NDArray, shape: tuple[int, ...], threads: int) -> Launch | None:
-    """Return what computes the mean of each channel; ``None`` where numpy must do it."""
-    if is_last(x) and x.dtype == F32:
-        return _averaged_places(x, shape, threads)
+    if x.ndim < 3 or x.dtype != F32:
+        return plain(x)
     run = AVERAGE.run
     if run is None or not x.size or not fits(x):
-        return None
-    y = empty(shape)
+        return folded("ReduceMean", x, tuple(range(2, x.ndim)), True, threads) or plain(x)
+    y = empty((*x.shape[:2], *(1,) * (x.ndim - 2)))
     team = threads if x.size > MAX_SERIAL_POOLED_ELEMENTS else 1
     return Launch(run, (x.reshape(y.size, -1), y.reshape(-1), team), y)
-
-
-def _averaged_places(x: NDArray, shape: tuple[int, ...], threads: int) -> Launch | None:
-    """Return what computes the mean of all places of an image that has its channels last."""
-    batch, channels, height, width = x.shape
-    cut = cut_of((batch, height * width, channels), (1,), False, SUM, threads)
-    run = REDUCE.run
-    if run is None or cut is None:
-        return None
-    y = empty(shape)
-    arguments = (
-        channels_last(x).reshape(-1), y.reshape(-1), cut.shape, 1 / cut.count, 0, cut.threads,
-    )  # fmt: skip
-    return Launch(run, arguments, y)

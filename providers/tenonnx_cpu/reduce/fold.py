@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
-from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.buffers import empty, frozen
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.elementwise.kernels import operations as o
 from tenonnx_cpu.elementwise.typed import DTYPES, OF_SIZE, code_of, first_of
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces, worker_shares
 from tenonnx_cpu.kernel_selection import NDArray
-from tenonnx_cpu.reduce.kernels import NOTHING, PIECE, SQUARED
+from tenonnx_cpu.reduce.kernels import (
+    GREATEST,
+    LEAST,
+    MAGNITUDES,
+    PIECE,
+    PRODUCT,
+    REAL_SQUARES,
+    SQUARES,
+    SUM,
+    total_of,
+)
 from tenonnx_cpu.threading_config import shared_out
 
 FOLD = JitKernel("reduce.fold", "fold")
@@ -23,9 +35,21 @@ FOLD = JitKernel("reduce.fold", "fold")
 # Elements that are worth a second thread.
 MIN_ELEMENTS_PER_THREAD = 1 << 15
 
-MAPS = {"ReduceL1": o.ABS, "ReduceL2": SQUARED, "ReduceSumSquare": SQUARED}
-# Operations on each element, if there is one, and on two, if they are not added.
-COMBINED = {"ReduceMax": o.MAX, "ReduceMin": o.MIN, "ReduceProd": o.MUL}
+REDUCTION_CODES = {
+    "ArgMax": GREATEST,
+    "ArgMin": LEAST,
+    "ReduceL1": MAGNITUDES,
+    "ReduceL2": SQUARES,
+    "ReduceMax": GREATEST,
+    "ReduceMean": SUM,
+    "ReduceMin": LEAST,
+    "ReduceProd": PRODUCT,
+    "ReduceSum": SUM,
+    "ReduceSumSquare": SQUARES,
+}
+
+Axis: TypeAlias = "tuple[int, int]"
+"""A length, and the bytes between elements along it."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +60,12 @@ class _FoldLayout:
 
 
 def folded(
-    operator: str, x: NDArray, axes: tuple[int, ...] | None, keeps: bool, threads: int
+    operator: str,
+    x: NDArray,
+    axes: tuple[int, ...] | None,
+    keeps: bool,
+    threads: int,
+    last: bool = False,
 ) -> Launch | None:
     """Return a launch that reduces an array; ``None`` if the kernel does not.
 
@@ -46,86 +75,84 @@ def folded(
         axes: The axes; ``None`` for all.
         keeps: Whether they stay, of length 1.
         threads: How many to use at most.
+        last: Whether the last place of equals is wanted, not the first.
     """
     run, source = FOLD.run, code_of(x.dtype)
     if run is None or source is None or not x.size or not x.ndim or not x.flags.aligned:
         return None
-    element = _element(operator, source)
-    if element is None or len(axes or ()) > x.ndim:
+    if len(axes or ()) > x.ndim:
         return None
-    cut = cut_of(operator, source, element, x.shape, x.strides, axes, keeps, threads)
+    cut = cut_of(operator, source, x.shape, x.strides, axes, keeps, threads, last)
     if cut is None:
         return None
-    y = empty(cut.shape, x.dtype)
-    (memory,) = pieces(worker_shares(16 * PIECE, cut.threads, np.uint8))
+    y = empty(cut.shape, np.dtype(np.int64) if operator.startswith("Arg") else x.dtype)
+    (memory,) = pieces(worker_shares(8 * PIECE, cut.threads, np.uint8))
     arguments = first_of(x), y.reshape(-1).view(np.uint8), memory, cut.numbers, cut.threads
     return Launch(run, arguments, y)
 
 
-def _element(operator: str, source: int) -> int | None:
-    """Return the type that elements are combined in; ``None`` if that is left to numpy.
-
-    It is that of numpy's form, but for sums of float32, which are of float64.
-    """
-    if operator in ("ReduceMax", "ReduceMin"):
-        return o.UINT8 if source == o.BOOL else o.FLOAT32 if source in o.HALVES else source
-    if source == o.BOOL or (operator == "ReduceL2" and source == o.UINT64):
-        return None
-    if operator == "ReduceL2" or source == o.FLOAT32:
-        return o.FLOAT32 if source in o.HALVES else o.FLOAT64
-    return o.FLOAT32 if source in o.HALVES else source
+def _typed(operator: str, source: int) -> tuple[int, int]:
+    """Return the kind of an operator's reduction, and the type that elements are read as."""
+    kind = REDUCTION_CODES[operator]
+    if kind in (GREATEST, LEAST):
+        return kind, o.UINT8 if source == o.BOOL else source
+    if operator == "ReduceL2" and source in o.INTEGERS:
+        return REAL_SQUARES, source
+    if source in o.SIGNED and source != o.BOOL:
+        return SUM if kind == MAGNITUDES else kind, o.SIGNED[source]
+    return kind, source
 
 
 @functools.lru_cache(maxsize=1024)
 def cut_of(
     operator: str,
     source: int,
-    element: int,
     shape: tuple[int, ...],
     strides: tuple[int, ...],
     axes: tuple[int, ...] | None,
     keeps: bool,
     threads: int,
+    last: bool,
 ) -> _FoldLayout | None:
     """Return how to reduce an array; ``None`` if an axis is none of its, or there are none."""
     rank = len(shape)
     reduced = set(range(rank)) if axes is None else {a + rank if a < 0 else a for a in axes}
     if not reduced or not reduced <= set(range(rank)):
         return None
-    *outer, last = _merged(shape, strides, reduced)
-    kept = [axis for axis in reversed(outer) if not axis[2]]
-    over = [axis for axis in reversed(outer) if axis[2]]
-    (width, step, is_reduced), rows = last, math.prod(n for n, _, _ in over)
-    piece = min(PIECE, width)
-    pieces = 0 if is_reduced else -(-width // piece)
-    units = math.prod(n for n, _, _ in kept) * max(pieces, 1)
-    grain, team = shared_out(units, math.prod(shape), MIN_ELEMENTS_PER_THREAD, threads)
-    count, divides = math.prod(shape[axis] for axis in reduced), operator == "ReduceMean"
-    if divides and element in o.INTEGERS and count > np.iinfo(DTYPES[element]).max:
+    kind, read = _typed(operator, source)
+    element = total_of(kind, read)
+    if element is None:
         return None
-    mapped = MAPS.get(operator, NOTHING)
-    if element in o.INTEGERS and o.SIGNED.get(element):
-        mapped = mapped if mapped == SQUARED else NOTHING
+    every = list(zip(shape, strides, strict=True))
+    kept = _merged(every[axis] for axis in range(rank) if axis not in reduced)
+    # Results do not depend on the order of these.
+    over = _merged(sorted((every[axis] for axis in reduced), key=lambda axis: -abs(axis[1])))
+    finds, count = operator.startswith("Arg"), math.prod(shape[axis] for axis in reduced)
+    is_reduced = not kept or (over and _inner(over, source) <= _inner(kept, source))
+    width, step = (over or [(1, 0)]).pop() if is_reduced else kept.pop()
+    if finds and (count >= 1 << 31 or (is_reduced and step != o.SIZES[source])):
+        return None
+    divides, divided = operator == "ReduceMean", source if element in o.INTEGERS else element
+    if divides and divided in o.INTEGERS and count > np.iinfo(DTYPES[divided]).max:
+        return None
+    rows, row_step = over.pop() if over else (1, 0)
+    piece = min(PIECE, width)
+    parts = 0 if is_reduced else -(-width // piece)
+    units = math.prod(n for n, _ in kept) * max(parts, 1)
+    grain, team = shared_out(units, math.prod(shape), MIN_ELEMENTS_PER_THREAD, threads)
     size = o.SIZES[element]
-    same = source == element or (source == o.BOOL and element == o.UINT8)
     numbers = [
-        *(len(kept), len(over), rows, width, step, piece, pieces, units, grain),
-        -(-units // grain),
-        *((NOTHING, NOTHING) if same else o.variant(element, source)),
-        *(size, OF_SIZE[size]),
-        *(mapped, o.variant(o.MUL if mapped == SQUARED else mapped, element)[1]),
-        *o.variant(COMBINED.get(operator, o.ADD), element),
-        *(divides, operator == "ReduceL2", element),
-        *((OF_SIZE[size],) * 2 if same else o.variant(source, element)),
-        *(o.SIZES[source], _bits(count, element)),
-        *(number for length, apart, _ in (*kept, *over) for number in (length, apart)),
+        *(len(kept), len(over), math.prod(n for n, _ in over), rows, row_step, width, step),
+        *(piece, parts, units, grain, -(-units // grain), kind, read, divided, size),
+        *(finds, last, divides, operator == "ReduceL2"),
+        *((OF_SIZE[size],) * 2 if read == element else o.variant(source, element)),
+        *(8 if finds else o.SIZES[source], _bits(count, element)),
+        *(number for axis in (*kept[::-1], *over[::-1]) for number in axis),
     ]
-    made = np.array(numbers, np.int64)
-    made.flags.writeable = False
     left = (
         1 if axis in reduced else n for axis, n in enumerate(shape) if keeps or axis not in reduced
     )
-    return _FoldLayout(tuple(left), made, team)
+    return _FoldLayout(tuple(left), frozen(np.array(numbers, np.int64)), team)
 
 
 def _bits(count: int, element: int) -> int:
@@ -136,17 +163,21 @@ def _bits(count: int, element: int) -> int:
     return int(words[0])
 
 
-def _merged(
-    shape: tuple[int, ...], strides: tuple[int, ...], reduced: set[int]
-) -> list[tuple[int, int, bool]]:
-    """Return the fewest axes: lengths, bytes between elements, and whether they are reduced."""
-    axes: list[tuple[int, int, bool]] = []
-    for axis, (length, step) in enumerate(zip(shape, strides, strict=True)):
+def _inner(axes: list[Axis], source: int) -> tuple[bool, int]:
+    """Return what is the less, the better the last of some axes is to go along."""
+    step = axes[-1][1]
+    return step != o.SIZES[source], abs(step)
+
+
+def _merged(given: Iterable[Axis]) -> list[Axis]:
+    """Return the fewest axes that are the same, none of length 1."""
+    axes: list[Axis] = []
+    for length, step in given:
         if length == 1:
             continue
-        above, apart, kind = axes[-1] if axes else (0, 0, False)
-        if axes and kind == (axis in reduced) and apart == step * length:
-            axes[-1] = (above * length, step, kind)
+        above, apart = axes[-1] if axes else (0, 0)
+        if axes and apart == step * length:
+            axes[-1] = (above * length, step)
         else:
-            axes.append((length, step, axis in reduced))
-    return axes or [(1, 0, True)]
+            axes.append((length, step))
+    return axes

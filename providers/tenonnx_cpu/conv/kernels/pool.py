@@ -15,8 +15,6 @@ from tenonnx_cpu.conv.kernels.tasks import channels_of
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.named import named
-from tenonnx_cpu.reduce.kernels import SUM
-from tenonnx_cpu.reduce.kernels.reduction import total
 
 depthwise_sizes = named("DepthwiseSizes", DEPTHWISE_FIELDS)
 
@@ -130,7 +128,10 @@ def average_rows(arguments: Any, task: Any, worker: Any) -> None:
 @helper
 def average(row: Any) -> Any:
     """Return the mean of a row."""
-    return np.float32(total(SUM, row) / np.float64(row.size))
+    whole = 0.0
+    for i in range(row.size):
+        whole += np.float64(row[i])
+    return np.float32(whole / np.float64(row.size))
 
 
 @kernel((In(f32, 2), Out(f32, 1), size), WINDOWS)

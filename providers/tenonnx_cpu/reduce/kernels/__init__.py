@@ -5,8 +5,28 @@ What they and their callers agree on is here, which is imported without numba.
 
 from __future__ import annotations
 
-SUM, SQUARES, GREATEST, LEAST, PRODUCT = range(5)
-"""The kinds of reductions."""
+from tenonnx_cpu.elementwise.kernels import operations as o
+
+SUM, MAGNITUDES, SQUARES, REAL_SQUARES, GREATEST, LEAST, PRODUCT = range(7)
+"""The kinds of reductions; squares are added in the elements' own precision, or as float64."""
+
+
+def total_of(kind: int, source: int) -> int | None:
+    """Return the type that elements are combined in; ``None`` if there is no such reduction.
+
+    It is that of numpy's form, but for float32, which is combined as float64. What is the same on
+    integers with a sign and without is on those with one.
+    """
+    if source == o.BOOL or (kind == REAL_SQUARES and source not in o.INTEGERS):
+        return None
+    if kind in (GREATEST, LEAST):
+        return o.FLOAT32 if source in o.HALVES else source
+    if kind == REAL_SQUARES or source == o.FLOAT32:
+        return o.FLOAT64
+    if source in o.SIGNED:
+        return None
+    return o.FLOAT32 if source in o.HALVES else source
+
 
 SPAN = 1024
 """Columns of a task: they stay in the cache from row to row."""
@@ -20,26 +40,24 @@ bytes of an element, and whether it is a float; whether there are products inste
 before each one only, and elements from the end on; rows of a task if ``inner`` is 1, and tasks.
 """
 
-PIECE = 512
-"""Elements of a row that are folded at a time; their sums stay in the first cache."""
+PIECE = 256
+"""Columns that are folded at a time; their sums stay in the first cache."""
 
 FOLD_FIELDS = (
-    "kept", "reduced", "rows", "width", "step", "piece", "pieces", "units", "grain", "tasks",
-    "read", "read_of", "size", "copy", "map", "map_of", "combine", "combine_of", "divides", "root",
-    "element", "write", "write_of", "result_size",
+    "kept", "reduced", "outer", "rows", "row_step", "width", "step", "piece", "pieces", "units",
+    "grain", "tasks", "kind", "source", "element", "size", "finds", "last", "divides", "root",
+    "write", "write_of", "result_size",
 )  # fmt: skip
-"""The names of a fold's numbers. There are ``kept`` and ``reduced`` axes but for the last one, and
-``rows`` along the reduced ones; a row has ``width`` elements, ``step`` bytes apart. If rows are
-kept, they are cut into ``pieces`` of ``piece``, else ``pieces`` is 0. There are ``units`` of
-results, of which ``grain`` are one of ``tasks``. To ``read`` makes elements of ``size`` bytes, on
-which the operation ``map`` and then ``combine`` are done; then to ``write`` makes results of them.
-Each operation is ``of`` a type; ``copy`` is the cast from a type to itself. A number behind these
-is the divisor of sums, in their own type ``element``, if it ``divides``. The square ``root`` may be
-taken. Then come each axis' length and bytes, kept ones first, the last of them first.
+"""The names of a fold's numbers. A row has ``width`` elements, ``step`` bytes apart. There are
+``rows``, ``row_step`` bytes apart, and as many again for each of ``outer`` steps along ``reduced``
+axes; that all are combined for each step along ``kept`` axes. If rows are kept, they are cut into
+``pieces`` of ``piece`` columns, else ``pieces`` is 0. There are ``units`` of results, of which
+``grain`` are one of ``tasks``. The ``kind`` of reduction makes elements of ``size`` bytes of those
+of type ``source``; then to ``write`` makes results of them, an operation ``write_of`` a type. If it
+``finds`` a place, that is the result, the ``last`` of equals or the first. A number behind these is
+the divisor of sums, of type ``element``, if it ``divides``. The square ``root`` may be taken. Then
+come each axis' length and bytes, kept ones first, the last of them first.
 """
-
-NOTHING, SQUARED = -1, -2
-"""Maps that are no operation on one operand."""
 
 COLUMNS = 16
 """Adjacent rows of another axis than the last that are sorted together: a cache line of them."""

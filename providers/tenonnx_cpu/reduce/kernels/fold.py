@@ -1,15 +1,17 @@
-"""Reductions of elements of any type over any axes, by operations on rows."""
+"""Reductions of elements of any type over any axes, and the places of extremes along one."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tenonnx_cpu.elementwise.kernels.operations import DIV, MUL, SQRT
+from tenonnx_cpu.elementwise.kernels.operations import DIV, SQRT
 from tenonnx_cpu.elementwise.kernels.typed import apply_row
 from tenonnx_cpu.jit.compiling import Contract, In, Out, helper, i64, kernel, size, u8
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.named import named
-from tenonnx_cpu.reduce.kernels import FOLD_FIELDS, NOTHING, PIECE, SQUARED
+from tenonnx_cpu.reduce.kernels import FOLD_FIELDS, PIECE
+from tenonnx_cpu.reduce.kernels.places import place_in_columns, place_in_row
+from tenonnx_cpu.reduce.kernels.row_reductions import reduce_columns, reduce_row
 
 fold_sizes = named("FoldSizes", FOLD_FIELDS)
 
@@ -28,50 +30,6 @@ def offset_of(number: Any, axes: Any, count: Any) -> Any:
 
 
 @helper
-def fold_row(sizes: Any, x: Any, count: Any, sums: Any, spare: Any, is_first: Any) -> None:
-    """Combine a row's elements with those of others, or begin with them.
-
-    Args:
-        sizes: The fold's numbers.
-        x: Address of the first element.
-        count: How many, at most ``PIECE``.
-        sums: Address of what other rows came to.
-        spare: Address of as much memory.
-        is_first: Whether there are no others.
-    """
-    step = sizes.step
-    if sizes.read != NOTHING:
-        apply_row(sizes.read, sizes.read_of, x, step, 0, 0, 0, 0, spare, count)
-        x, step = spare, sizes.size
-    target = sums if is_first else spare
-    if sizes.map == SQUARED:
-        apply_row(MUL, sizes.map_of, x, step, x, step, 0, 0, target, count)
-        x, step = target, sizes.size
-    elif sizes.map != NOTHING:
-        apply_row(sizes.map, sizes.map_of, x, step, 0, 0, 0, 0, target, count)
-        x, step = target, sizes.size
-    elif is_first:
-        apply_row(sizes.copy, sizes.copy, x, step, 0, 0, 0, 0, sums, count)
-    if not is_first:
-        apply_row(
-            sizes.combine, sizes.combine_of, sums, sizes.size, x, step, 0, 0, sums, count
-        )  # fmt: skip
-
-
-@helper
-def fold_together(sizes: Any, sums: Any, count: Any) -> None:
-    """Combine adjacent elements to one, by halves."""
-    while count > 1:
-        half = count // 2
-        rest = sums + (count - half) * sizes.size
-        step = sizes.size
-        apply_row(
-            sizes.combine, sizes.combine_of, sums, step, rest, step, 0, 0, sums, half
-        )  # fmt: skip
-        count -= half
-
-
-@helper
 def finish(sizes: Any, numbers: Any, sums: Any, count: Any, to: Any) -> None:
     """Write results of what rows came to."""
     element, step = sizes.element, sizes.size
@@ -87,29 +45,37 @@ def finish(sizes: Any, numbers: Any, sums: Any, count: Any, to: Any) -> None:
 def fold_units(arguments: Any, task: Any, worker: Any) -> None:
     """Compute some results, or pieces of rows of them."""
     x, y, memory, sizes, numbers = arguments
-    sums = memory + 2 * 8 * PIECE * worker
-    spare = sums + 8 * PIECE
+    sums = memory + 8 * PIECE * worker
     kept, reduced = numbers[AXES_AT:], numbers[AXES_AT + 2 * sizes.kept :]
     for unit in range(task * sizes.grain, min(sizes.units, (task + 1) * sizes.grain)):
+        row, left, count = unit, i64(0), i64(1)
         if sizes.pieces:
             row, left = unit // sizes.pieces, unit % sizes.pieces * sizes.piece
-            start = x + offset_of(row, kept, sizes.kept) + left * sizes.step
             count = min(sizes.piece, sizes.width - left)
-            for n in range(sizes.rows):
-                at = start + offset_of(n, reduced, sizes.reduced)
-                fold_row(sizes, at, count, sums, spare, n == 0)
-            to = y + (row * sizes.width + left) * sizes.result_size
-            finish(sizes, numbers, sums, count, to)
+        start = x + offset_of(row, kept, sizes.kept) + left * sizes.step
+        to = y + (row * sizes.width + left if sizes.pieces else unit) * sizes.result_size
+        if sizes.pieces and sizes.finds:
+            place_in_columns(
+                sizes.kind, sizes.source, start, sizes.step, count, sizes.rows, sizes.row_step,
+                sizes.last, to,
+            )  # fmt: skip
             continue
-        start = x + offset_of(unit, kept, sizes.kept)
-        for n in range(sizes.rows):
-            at = start + offset_of(n, reduced, sizes.reduced)
-            for left in range(0, sizes.width, sizes.piece):
-                count = min(sizes.piece, sizes.width - left)
-                is_first = n == 0 and left == 0
-                fold_row(sizes, at + left * sizes.step, count, sums, spare, is_first)
-        fold_together(sizes, sums, sizes.piece)
-        finish(sizes, numbers, sums, 1, y + unit * sizes.result_size)
+        for n in range(sizes.outer):
+            at, is_first = start + offset_of(n, reduced, sizes.reduced), i64(n == 0)
+            if sizes.pieces:
+                reduce_columns(
+                    sizes.kind, sizes.source, at, sizes.step, count, sizes.rows, sizes.row_step,
+                    sums, is_first,
+                )  # fmt: skip
+            else:
+                reduce_row(
+                    sizes.kind, sizes.source, at, sizes.step, sizes.width, sizes.rows,
+                    sizes.row_step, sums, is_first,
+                )  # fmt: skip
+        if sizes.finds:
+            place_in_row(sizes.source, start, sizes.width, sums, sizes.last, to)
+        else:
+            finish(sizes, numbers, sums, count, to)
 
 
 @kernel(
@@ -122,7 +88,7 @@ def fold(x, y, memory, numbers, threads):  # type: ignore[no-untyped-def] # the 
     Args:
         x: The bytes of the first element; the others lie as the numbers say.
         y: The results' bytes.
-        memory: Two times ``PIECE`` numbers of 8 bytes for each thread.
+        memory: ``PIECE`` numbers of 8 bytes for each thread.
         numbers: As ``tenonnx_cpu.reduce.kernels.FOLD_FIELDS`` says.
         threads: How many threads to use.
     """
