@@ -113,15 +113,17 @@ def test_casts_are_numpys(target: int) -> None:
         same(done(made), expected)
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.float16, np.float32, np.int64])
-def test_copies_have_any_strides(dtype: Any) -> None:
-    x = drawn(np.dtype(dtype), (5, 8, 33), 0)
-    views = [
-        x[:, ::-1, ::2],
-        x[..., ::-1].transpose(1, 0, 2),
-        np.broadcast_to(x[:, :1, :1], (4, 5, 8, 33)),
-        drawn(np.dtype(dtype), (5, 8, 600), 0).transpose(1, 0, 2),
-    ]
-    for view in views:
-        same(done(typed.copied(view, 2)), view)
-    assert typed.copied(x.transpose(1, 0, 2), 2) is None  # numpy copies short rows
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64])
+@pytest.mark.parametrize("operation", [o.DIV, o.MOD])
+def test_quotients_of_long_integers_are_exact(operation: int, dtype: Any) -> None:
+    """Also beside a whole number, where a quotient of floats would be rounded to it."""
+    rng = np.random.default_rng(0)
+    for bits in (20, 51, 52, 53, 62):
+        y = rng.integers(1, 1 << bits // 2, (9, 64)).astype(dtype)
+        x = rng.integers(1, 1 << bits - bits // 2, (9, 64)).astype(dtype) * y
+        x += rng.integers(0, 3, x.shape).astype(dtype) - dtype(x.dtype.kind == "i")
+        if x.dtype.kind == "i":
+            x *= rng.choice([-1, 1], x.shape)
+            y *= rng.choice([-1, 1], y.shape)
+        made = typed.launch(operation, typed.CODE_OF_DTYPE[x.dtype], [x, y], x.dtype, 1)
+        same(done(made), BINARY[operation](x, y))

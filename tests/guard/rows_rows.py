@@ -87,6 +87,23 @@ ROWS = [
     one("ArgMax columns", "ArgMax", [f32(30, 40, 53)], axis=1, keepdims=0),
     one("ArgMin bytes", "ArgMin", [BYTES], axis=0, select_last_index=1),
     one("ArgMin rows", "ArgMin", [BYTES], axis=1, select_last_index=1),
+    *(
+        one(
+            f"Transpose runs {x.dtype}",
+            "Transpose",
+            [x.reshape(-1, 3, x.shape[-1])],
+            perm=[1, 0, 2],
+        )
+        for x in (BYTES[:66], DOUBLES, f32(300, 300))
+    ),
+    one("Transpose long runs", "Transpose", [f32(3, 2, 20000)], perm=[1, 0, 2]),
+    one(
+        "Slice steps",
+        "Slice",
+        [BYTES, i64(0, -1), i64(70, -98), i64(0, 1), i64(2, -3)],
+        constants=(1, 2, 3, 4),
+    ),
+    one("Expand middle", "Expand", [f32(70, 1, 33), i64(70, 9, 33)], constants=(1,)),
     one("CumSum", "CumSum", [f32(300, 300), i64(-1)], constants=(1,)),
     one("CumSum back", "CumSum", [ids(-9, 9, 3, 7, 33), i64(1)], constants=(1,), reverse=1),
     one("CumSum others", "CumSum", [DOUBLES, i64(0)], constants=(1,), exclusive=1),

@@ -14,11 +14,12 @@ from tenonnx.by_name import cacheable
 from tenonnx.graph.sizes import ANY, rank_of, sizes_of
 from tenonnx.graph.traits import VIEWS
 from tenonnx.planning.lower import is_constant
-from tenonnx_cpu.buffers import F32, empty, frozen
+from tenonnx_cpu.buffers import empty, frozen
 from tenonnx_cpu.capture.capturable import Capturable, dynamic
 from tenonnx_cpu.capture.launch import Launch
+from tenonnx_cpu.data_movement.copies import COPY, copied
 from tenonnx_cpu.data_movement.kernels import AXES, TOGETHER
-from tenonnx_cpu.elementwise.typed import APPLY, OF_SIZE, copied, first_of
+from tenonnx_cpu.elementwise.typed import APPLY, OF_SIZE, first_of
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.threading_config import shared_out
@@ -85,7 +86,8 @@ def specialize_transpose(site: Site, plain: Call) -> Call | None:
 def request_copies(site: Site) -> None:
     """Have the kernels of ``ordered`` loaded that a node may need."""
     TRANSPOSE.request()
-    if site.dtype(0) != F32:
+    COPY.request()
+    if site.node.op_type == "Expand":
         APPLY.request()
 
 
@@ -118,9 +120,9 @@ def _in_new_order(least: int, threads: int, plain: Call, x: NDArray) -> Launch:
 def ordered(x: NDArray, threads: int) -> Launch | None:
     """Return what puts an array's elements in order, side by side, if a kernel does."""
     run = TRANSPOSE.run
-    if run is None or not x.size or not x.flags.aligned or x.dtype.hasobject:
+    if not x.size or not x.flags.aligned or x.dtype.hasobject:
         return None
-    cut = cut_of(x.shape, x.strides, x.itemsize, threads)
+    cut = None if run is None else cut_of(x.shape, x.strides, x.itemsize, threads)
     if cut is None:
         return copied(x, threads)
     made = empty(x.shape, x.dtype)
@@ -234,11 +236,9 @@ def cut_of(
         threads: How many to use at most.
     """
     axes = _axes(shape, strides, size)
-    if size not in OF_SIZE or (size != F32.itemsize and axes[-1][SOURCE] == 1):
+    if size not in OF_SIZE or axes[-1][SOURCE] == 1 or any(step <= 0 for _, step, _ in axes):
         return None
-    if any(step <= 0 for _, step, _ in axes):
-        return None
-    lines = _side_by_side(axes) if axes[-1][1] == 1 else _transposed(axes)
+    lines = _transposed(axes)
     if lines is None or len(axes) > AXES:
         return None
     outer = [*[UNIT_AXIS] * (AXES - len(axes)), *axes]
@@ -262,15 +262,6 @@ class _Lines:
 
     count: int
     numbers: list[int]
-
-
-def _side_by_side(axes: list[Axis]) -> _Lines:
-    """Take the axes of lines out of others: elements are side by side in both arrays."""
-    run, _, _ = axes.pop()
-    runs, run_apart, _ = axes.pop() if axes and run < MIN_AXIS_ELEMENTS else UNIT_AXIS
-    lines, line_apart, line = axes.pop() if axes else UNIT_AXIS
-    numbers = [run * runs, 1, run, run_apart, lines, line_apart, line, lines, 0, 0]
-    return _Lines(lines, numbers)
 
 
 def _transposed(axes: list[Axis]) -> _Lines | None:

@@ -15,7 +15,6 @@ from tenonnx_cpu.capture.launch import Launch, fix, is_fixed
 from tenonnx_cpu.data_movement.transpose import (
     MAX_COPIED_VIEW_BYTES,
     STRIDED_VIEWS,
-    TRANSPOSE,
     leaves_graph,
     ordered,
     request_copies,
@@ -54,7 +53,7 @@ def specialize_view(site: Site, plain: Call) -> Call:
         return Capturable(functools.partial(_leaving, call, site.threads))
     if site.node.op_type not in JOINS_AXES or not _may_lie_apart(inputs[0]):
         return dynamic(call)
-    TRANSPOSE.request()
+    request_copies(site)
     return Capturable(functools.partial(_joined, call, site.threads), call)
 
 

@@ -26,9 +26,6 @@ MIN_ELEMENTS_PER_THREAD = 1 << 15
 # Elements of a row that are computed at a time: several pieces share a long row among threads.
 ROW_PIECE_ELEMENTS = 1 << 13
 
-# Adjacent bytes from which on rows are copied as fast as numpy copies them.
-MIN_BYTES_OF_RUN = 512
-
 # Types of elements by dtype, but for bfloat16, whose dtype takes long to import.
 CODE_OF_DTYPE = {
     np.dtype(name): code
@@ -82,19 +79,6 @@ def launch(
     given = [first_of(x) for x in arrays] + [UNREAD] * (3 - len(arrays))
     arguments = (*given, result.reshape(-1).view(np.uint8), laid.numbers, laid.threads)
     return Launch(run, arguments, result)
-
-
-def copied(x: NDArray, threads: int) -> Launch | None:
-    """Return what puts an array's elements side by side; ``None`` if the kernel cannot."""
-    element = None if x.dtype.hasobject else OF_SIZE.get(x.dtype.itemsize)
-    run = x.itemsize
-    for length, step in zip(reversed(x.shape), reversed(x.strides), strict=True):
-        if step != run:
-            break
-        run *= length
-    if x.itemsize < run < MIN_BYTES_OF_RUN:
-        return None
-    return None if element is None else launch(element, element, (x,), x.dtype, threads)
 
 
 def first_of(x: NDArray) -> NDArray:

@@ -27,6 +27,17 @@ TOGETHER = 32
 """Lines of a unit: a line of the source's cache lines, if they begin anywhere in one, is read by
 few units."""
 
+COPY_FIELDS = (
+    "rank", "run", "part", "parts", "count", "source_step", "target_step", "piece", "cuts", "units",
+    "grain", "tasks",
+)  # fmt: skip
+"""The names of a copy's numbers. A run has ``run`` adjacent bytes, in ``parts`` of ``part``. There
+are ``count`` of them, ``source_step`` bytes apart in the source and ``target_step`` in the result,
+in ``cuts`` of ``piece``, along each step of ``rank`` outer axes. There are ``units`` of one part of
+one cut, of which ``grain`` are one of ``tasks``. Then come each outer axis' length, and the bytes
+along it in the source and in the result, the last axis first.
+"""
+
 GATHERED, WRITTEN, ADDED, MULTIPLIED, GREATEST, LEAST = range(6)
 """The ways elements go: out of an array, or into one, where they may meet others."""
 

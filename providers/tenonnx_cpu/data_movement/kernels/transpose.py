@@ -8,13 +8,11 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils
 
-from tenonnx_cpu.conv.kernels.rows import copy_row
 from tenonnx_cpu.data_movement.kernels import AXES, TOGETHER, TRANSPOSE_FIELDS
 from tenonnx_cpu.jit.compiling import Contract, In, Out, helper, i64, kernel, size, u8
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.lanes import LANES, lanes_below, load_masked, store_masked
-from tenonnx_cpu.jit.vectors.memory import load_float, store_float
 from tenonnx_cpu.jit.vectors.named import named
 from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.vector import I32, I64, VOID, Builder, Value
@@ -174,22 +172,6 @@ def _reads(
     return addresses, list(at)
 
 
-@helper
-def copy_lines(source: Any, target: Any, sizes: Any, lines: Any) -> None:
-    """Write lines whose elements are side by side in both arrays, or runs of them are."""
-    run = sizes.run
-    for line in range(lines):
-        read, write = source + 4 * line * sizes.line_apart, target + 4 * line * sizes.target_line
-        if run == sizes.columns:
-            copy_row(read, write, run)
-            continue
-        for _ in range(0, sizes.columns, run):
-            for i in range(run):
-                store_float(load_float(read + 4 * i), write + 4 * i)
-            read += 4 * sizes.run_apart
-            write += 4 * run
-
-
 @parallel
 def transpose_part(arguments: Any, task: Any, worker: Any) -> None:
     """Write some lines of the result."""
@@ -200,10 +182,6 @@ def transpose_part(arguments: Any, task: Any, worker: Any) -> None:
         row, first = unit // sizes.bands, unit % sizes.bands * TOGETHER
         read, write = places_of(row, numbers[len(TRANSPOSE_FIELDS) :])
         read, end = read + first * sizes.line_apart, min(sizes.lines, first + TOGETHER)
-        if sizes.apart == 1:
-            write += first * sizes.target_line
-            copy_lines(source + 4 * read, target + 4 * write, sizes, end - first)
-            continue
         for line in range(first, end, side):
             block, place = line // sizes.block, line % sizes.block
             start = write + block * sizes.target_block + place * sizes.target_line
@@ -230,7 +208,7 @@ def places_of(row: Any, axes: Any) -> Any:
 
 @kernel(
     (In(u8, 1), Out(u8, 1), In(i64, 1), size),
-    Contract(launch="strides are positive; elements have 4 bytes, or lines lie side by side"),
+    Contract(launch="strides are positive; lines lie side by side"),
 )
 def transpose(x, y, numbers, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Write ``y = x.transpose(...)``.
