@@ -108,6 +108,8 @@ ROWS = [
     one("CumSum back", "CumSum", [ids(-9, 9, 3, 7, 33), i64(1)], constants=(1,), reverse=1),
     one("CumSum others", "CumSum", [DOUBLES, i64(0)], constants=(1,), exclusive=1),
     one("TopK", "TopK", [f32(300, 300), i64(7)], outputs=2),
+    one("TopK many", "TopK", [f32(30, 300), i64(70)], outputs=2, constants=(1,)),
+    one("TopK columns", "TopK", [f32(100, 33), i64(70)], outputs=2, constants=(1,), axis=0),
     one("TopK const", "TopK", [f32(300, 300), i64(7)], outputs=2, constants=(1,)),
     one("Where", "Where", [ids(0, 2, 3, 1, 33).astype(bool), f32(40, 33), f32(3, 40, 1)]),
     one("Where number", "Where", [ids(0, 2, 50, 70).astype(bool), f32(), f32(50, 70)]),

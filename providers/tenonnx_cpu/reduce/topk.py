@@ -28,9 +28,11 @@ ORDERS = {
     for name in names
 }
 
-SHARE, FEW = 4, 1 << 14
-"""The least ratio of a row's elements to those that are wanted, unless there are so few: numpy
-sorts others as fast."""
+# Elements that are wanted at least, and as a share of a row's, where that is sorted.
+MIN_SORTED_COUNT, MIN_SORTED_SHARE = 32, 1 / 64
+
+# Bytes that sorting needs for each element.
+SORTED_BYTES = 32
 
 # Elements that are worth a second thread.
 MIN_SORTED_ELEMENTS_PER_THREAD = 1 << 15
@@ -75,8 +77,7 @@ class TopKCall:
         if run is None or order is None or not -x.ndim <= self.axis < x.ndim or not x.size:
             return self.plain(x, k)
         length = x.shape[self.axis]
-        most = length if x.size <= FEW else length // SHARE
-        if not 0 < count <= most or not (x.flags.c_contiguous and x.flags.aligned):
+        if not 0 < count <= length or not (x.flags.c_contiguous and x.flags.aligned):
             return self.plain(x, k)
         numbers, share, team = cut_of(
             x.shape, self.axis, count, order, x.itemsize, bool(self.largest), self.threads
@@ -108,10 +109,10 @@ def cut_of(
     cost = LEVEL * count.bit_length()
     work = outer * length * inner * cost
     grain, team = shared_out(rows, work, MIN_SORTED_ELEMENTS_PER_THREAD * cost, threads)
-    share = 0
-    if inner > 1:
-        share = share_of(-(-COLUMNS * length * size // 8) * 8 + 2 * 8 * count, np.uint8)
-    numbers = [size, order, largest, count, outer, length, inner, share, grain, -(-rows // grain)]
-    made = np.array(numbers, np.int64)
+    sorts = count >= max(MIN_SORTED_COUNT, MIN_SORTED_SHARE * length)
+    own = (-(-COLUMNS * length * size // 8) * 8 + 2 * 8 * count) if inner > 1 else 0
+    share = share_of(own + SORTED_BYTES * length * sorts, np.uint8)
+    numbers = [size, order, largest, count, outer, length, inner, sorts, share, grain]
+    made = np.array([*numbers, -(-rows // grain)], np.int64)
     made.flags.writeable = False
     return made, share, team

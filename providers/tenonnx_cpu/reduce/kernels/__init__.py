@@ -66,9 +66,11 @@ WHOLE, UNSIGNED, FLOATING = range(3)
 """The orders of elements: of signed and unsigned whole numbers, and of floats, NaN the greatest."""
 
 TOP_K_FIELDS = (
-    "size", "order", "largest", "count", "outer", "length", "inner", "share", "grain", "tasks",
+    "size", "order", "largest", "count", "outer", "length", "inner", "sorts", "share", "grain",
+    "tasks",
 )  # fmt: skip
 """The names of a selection's numbers: bytes of an element; their order; whether the greatest are
-first; how many of a row's ``length`` elements there are; rows in the two axes around; bytes of each
-worker's memory; rows of a task, or blocks of ``COLUMNS`` of them if ``inner`` is not 1; and tasks.
+first; how many of a row's ``length`` elements there are; rows in the two axes around; whether rows
+are sorted; bytes of each worker's memory; rows of a task, or blocks of ``COLUMNS`` of them if
+``inner`` is not 1; and tasks.
 """

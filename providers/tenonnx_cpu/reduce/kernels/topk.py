@@ -1,4 +1,7 @@
-"""The k greatest or least of each row, of any type and along any axis, kept in a heap."""
+"""The k greatest or least of each row, of any type and along any axis.
+
+They are kept in a heap, or the row is sorted if they are many.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,9 @@ top_k_sizes = named("TopKSizes", TOP_K_FIELDS)
 
 COMPARED_BYTES = 64
 """Bytes of elements that are compared with the worst of those that are found at a time."""
+
+RADIX = 256
+"""Values of a digit of keys."""
 
 DIGITS = {2: 10, 4: 23, 8: 52}
 """Bits of a float's fraction, by its bytes."""
@@ -210,6 +216,56 @@ def select(
 
 
 @inlined
+def sort(
+    x: Any, values: Any, places: Any, size: Any, order: Any, largest: Any, most: Any, spare: Any
+) -> None:
+    """Find the first of a row in order, as ``select`` does, by sorting all of it.
+
+    Elements are put in order of their keys' last digits, then of those before.
+
+    Args:
+        spare: Address of 32 bytes for each element.
+        others: As of ``select``.
+    """
+    length = x.size
+    keys, numbers = elements(spare, 2 * length, np.int64), spare + 16 * length
+    numbers = elements(numbers, 2 * length, np.int64)
+    counts = on_stack(RADIX, np.int64)
+    for i in range(length):
+        keys[i], numbers[i] = ~i64(key_of(x[i], order, largest, most)), i
+    source, target = i64(0), i64(length)
+    for digit in range(size):
+        # The first digit has the sign.
+        flip = RADIX // 2 if digit == size - 1 else 0
+        for i in range(RADIX):
+            counts[i] = 0
+        for i in range(length):
+            counts[((keys[source + i] >> (8 * digit)) & (RADIX - 1)) ^ flip] += 1
+        start = target
+        for i in range(RADIX):
+            count, counts[i] = counts[i], start
+            start += count
+        for i in range(length):
+            key = keys[source + i]
+            at = ((key >> (8 * digit)) & (RADIX - 1)) ^ flip
+            keys[counts[at]], numbers[counts[at]] = key, numbers[source + i]
+            counts[at] += 1
+        source, target = target, source
+    for i in range(places.size):
+        places[i] = numbers[source + i]
+        values[i] = x[places[i]]
+
+
+@inlined
+def first_of_row(x: Any, values: Any, places: Any, sizes: Any, most: Any, spare: Any) -> None:
+    """Find the first of a row in order."""
+    if sizes.sorts:
+        sort(x, values, places, sizes.size, sizes.order, sizes.largest, most, spare)
+    else:
+        select(x, values, places, sizes.size, sizes.order, sizes.largest, most)
+
+
+@inlined
 def select_columns(
     x: Any, values: Any, places: Any, block: Any, sizes: Any, own: Any, dtype: Any, most: Any
 ) -> None:
@@ -221,7 +277,8 @@ def select_columns(
         places: Of their places.
         block: The block's number.
         sizes: The numbers.
-        own: Of the worker's memory: rows, then what is found, then its places.
+        own: Of the worker's memory: rows, then what is found, then its places, then what sorting
+            needs.
         dtype: Integers of the elements' size.
         most: The greatest of them.
     """
@@ -240,7 +297,7 @@ def select_columns(
     for i in range(width):
         row = elements(own + i * length * sizes.size, length, dtype)
         some, where = elements(found, count, dtype), elements(numbers, count, np.int64)
-        select(row, some, where, sizes.size, sizes.order, sizes.largest, most)
+        first_of_row(row, some, where, sizes, most, numbers + count * 8)
         first = stack * count * inner + left + i
         out = elements(values + first * sizes.size, (count - 1) * inner + 1, dtype)
         to = elements(places + first * 8, (count - 1) * inner + 1, np.int64)
@@ -260,7 +317,7 @@ def select_some(
             line = elements(x + row * length * sizes.size, length, dtype)
             out = elements(values + row * count * sizes.size, count, dtype)
             to = elements(places + row * count * 8, count, np.int64)
-            select(line, out, to, sizes.size, sizes.order, sizes.largest, most)
+            first_of_row(line, out, to, sizes, most, own)
         else:
             select_columns(x, values, places, row, sizes, own, dtype, most)
 
@@ -293,7 +350,7 @@ def top_k(x, values, places, memory, numbers, threads):  # type: ignore[no-untyp
         x: The rows' bytes.
         values: The elements' bytes, at least one of each row.
         places: Where they are.
-        memory: A share of each worker, if rows are not of the last axis.
+        memory: A share of each worker, if rows are sorted or not of the last axis.
         numbers: As ``tenonnx_cpu.reduce.kernels.TOP_K_FIELDS`` says.
         threads: How many threads to use.
     """
