@@ -28,7 +28,7 @@ LISTING: Final = {
     "conv.transposed": "ConvTranspose",
     "data_movement.concat": "Concat",
     "data_movement.indexed": "GatherElements GatherND ScatterElements ScatterND",
-    "data_movement.moving": "DepthToSpace Gather Pad ReverseSequence SpaceToDepth Tile",
+    "data_movement.moving": "DepthToSpace Gather Pad ReverseSequence SpaceToDepth Tile Trilu",
     "data_movement.transpose": "Transpose",
     "data_movement.views": "Expand Flatten Reshape Slice Split SplitToSequence Squeeze Unsqueeze",
     "elementwise.batch_norm": "BatchNormalization",

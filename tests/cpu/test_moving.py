@@ -53,6 +53,7 @@ OTHERS = {
         np.array([1, 2, -1, 9]),
         X[..., [1, 2, -1, 9]],
     ),
+    "Trilu": ([node("Trilu", "x c", "y", upper=0)], np.array(2), np.tril(X, 2)),
 }
 
 

@@ -104,6 +104,7 @@ ROWS = [
         constants=(1, 2, 3, 4),
     ),
     one("Expand middle", "Expand", [f32(70, 1, 33), i64(70, 9, 33)], constants=(1,)),
+    one("Trilu", "Trilu", [f32(3, 40, 53), np.array(-3)], constants=(1,)),
     one("CumSum", "CumSum", [f32(300, 300), i64(-1)], constants=(1,)),
     one("CumSum back", "CumSum", [ids(-9, 9, 3, 7, 33), i64(1)], constants=(1,), reverse=1),
     one("CumSum others", "CumSum", [DOUBLES, i64(0)], constants=(1,), exclusive=1),

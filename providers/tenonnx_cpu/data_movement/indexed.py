@@ -205,6 +205,28 @@ def _rows(threads: int, plain: Call, data: NDArray, places: NDArray) -> Any:
     return plain(data, places) if made is None else made
 
 
+def gather_columns(site: Site, plain: Call, axis: int) -> Call:
+    """Return what picks along the last axis, at places that all rows have in common."""
+    MOVE_ELEMENTS.request()
+    return Capturable(functools.partial(_columns, axis, site.threads, plain))
+
+
+@cacheable
+def _columns(axis: int, threads: int, plain: Call, data: NDArray, places: NDArray) -> Any:
+    made = None
+    if data.ndim and axis in (-1, data.ndim - 1) and type(places) is np.ndarray and places.ndim:
+        every = np.broadcast_to(places.reshape(-1), (*data.shape[:-1], places.size))
+        made = _elements(GATHERED, -1, threads, _nothing, data, every)
+    if made is None:
+        return plain(data, places)
+    shape = (*data.shape[:-1], *places.shape)
+    return made._replace(result=made.result.reshape(shape), otherwise=plain)
+
+
+def _nothing(*_: NDArray) -> None:
+    return None
+
+
 @dataclass(frozen=True)
 class _SlicesCut:
     shape: tuple[int, ...]

@@ -65,20 +65,20 @@ class Moves:
     runs: NDArray
 
 
-@specialize("DepthToSpace", "Gather", "Pad", "ReverseSequence", "SpaceToDepth", "Tile")
+@specialize("DepthToSpace", "Gather", "Pad", "ReverseSequence", "SpaceToDepth", "Tile", "Trilu")
 def specialize_moves(site: Site, plain: Call) -> Call | None:
     """Take nodes whose inputs are constants but for the first; Tile's may be of shapes alone."""
     node = site.node
     if node.op_type == "Gather" and (site.constant(1) is None or site.dtype(0) == TEXT):
         index = node.inputs[1]
         is_one = index is not None and index.shape is not None and index.shape.rank() == 0
-        if site.attribute("axis", 0):
-            return None
+        axis = site.attribute("axis", 0)
         if is_one or site.dtype(0) == TEXT:
-            return functools.partial(_one, plain) if is_one else None
-        from tenonnx_cpu.data_movement.indexed import gather_rows  # for places that are computed
+            return functools.partial(_one, plain) if is_one and not axis else None
+        # For places that are computed.
+        from tenonnx_cpu.data_movement.indexed import gather_columns, gather_rows
 
-        return gather_rows(site, plain)
+        return gather_columns(site, plain, axis) if axis else gather_rows(site, plain)
     parameters = [site.constant(n) for n in range(1, len(node.inputs))]
     given = zip(parameters, node.inputs[1:], strict=True)
     if any(value is not None and constant is None for constant, value in given):
@@ -283,7 +283,7 @@ def _numbers_of(shape: tuple[int, ...], steps: tuple[int, ...], source: int) -> 
 
 
 def traced(numbers: NDArray) -> Moves | None:
-    """Return the moves that put elements where their numbers are; -1 is the fill.
+    """Return the moves that put elements where their numbers are; none above 0 is the fill.
 
     Only from adjacent elements, in either direction, and from one again and again.
     """
@@ -297,7 +297,7 @@ def traced(numbers: NDArray) -> Moves | None:
 @functools.lru_cache(maxsize=ALIKE)
 def _traced(numbers: bytes) -> NDArray | None:
     flat = np.frombuffer(numbers, np.int64)
-    flat = np.where(flat < 0, place_in(FILL), flat)
+    flat = np.where(flat <= 0, place_in(FILL), flat)
     steps = np.diff(flat)
     near = np.abs(steps) <= 1
     within = np.append(False, near)
