@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tenonnx_array.dtypes import FLOATS, INTEGERS, accumulator
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def to_strings(x: Any) -> np.ndarray[Any, np.dtype[np.object_]]:
@@ -19,15 +16,24 @@ def to_strings(x: Any) -> np.ndarray[Any, np.dtype[np.object_]]:
     smaller), never with an exponent; infinities are ``INF`` and ``-INF``; booleans ``1`` and ``0``.
     """
     x = np.asarray(x)
-    write: Callable[[Any], str] = str
     if x.dtype in FLOATS:
-        write = _decimal
-        x = x.astype(accumulator(x.dtype), copy=False)
-    elif x.dtype == np.bool_:
-        x = x.astype(np.int8)
-    strings = np.empty(x.shape, object)
-    strings[...] = np.reshape([write(number) for number in x.ravel()], x.shape)
-    return strings
+        texts = _decimals(x.astype(accumulator(x.dtype), copy=False).ravel())
+    else:
+        whole = x.astype(np.int8) if x.dtype == np.bool_ else x
+        texts = list(map(str, whole.ravel().tolist()))
+    strings = np.empty(x.size, object)
+    strings[:] = texts
+    return strings.reshape(x.shape)
+
+
+def _decimals(x: np.ndarray[Any, Any]) -> list[str]:
+    texts: list[str] = x.astype("U32").tolist()
+    for place, text in enumerate(texts):
+        if text.endswith(".0"):
+            texts[place] = text[:-2]
+        elif "e" in text or text[-1] in "nf":
+            texts[place] = _decimal(x[place])
+    return texts
 
 
 def _decimal(number: Any) -> str:
