@@ -223,9 +223,11 @@ CALLS: dict[str, tuple[Any, tuple[Any, ...], int]] = {
     "normalize_all": (
         norms.normalize_all,
         (
-            floats(40, 48), floats(40, 48)[::-1].copy(), floats(48), floats(0),
-            np.float32(1e-3), np.int64(1), np.zeros((40, 48), np.float32),
-            np.zeros((40, 48), np.float32), 8, 2,
+            *(
+                x.view(np.uint8)
+                for x in (floats(40, 48), floats(40, 48)[::-1].copy(), floats(48), floats(0))
+            ),
+            1e-3, np.int64(1), *(np.zeros((40, 192), np.uint8) for _ in range(2)), 0, 8, 2,
         ),
         6,
     ),

@@ -197,3 +197,21 @@ def test_a_lone_sum_belongs_to_its_norm() -> None:
     ]
     steps = session(nodes, feeds, "y", {"s": np.ones(20, np.float32)}).plan.steps
     assert [len(step.nodes) for step in steps] == [1, 2]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_doubles(width: int, norm: Watch) -> None:
+    x, scale, bias = (
+        floats(*shape).astype(np.float64) for shape in ((9, width), (width,), (width,))
+    )
+    x += 100
+    kinds = dict.fromkeys("xsby", 11)
+    for op, given, answer in (
+        ("LayerNormalization", "x s b", layer_norm(x, scale, bias)),
+        ("RMSNormalization", "x s", rms_norm(x, scale)),
+    ):
+        feeds = dict(zip("xsb", (x, scale, bias)[: len(given.split())], strict=False))
+        one = session([node(op, given, "y")], feeds, "y", kinds=kinds, opset=23)
+        for _ in range(3):
+            np.testing.assert_allclose(one.run(None, feeds)[0], answer, rtol=1e-6, atol=1e-6)
+    assert norm.calls == 6

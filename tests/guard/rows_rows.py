@@ -66,6 +66,7 @@ ROWS = [
         constants=(1, 2),
     ),
     one("LayerNormalization fed", "LayerNormalization", [f32(300, 300), f32(300), f32(300)]),
+    one("LayerNormalization doubles", "LayerNormalization", [DOUBLES, DOUBLES[0], DOUBLES[1]]),
     one("RMSNormalization", "RMSNormalization", [f32(7, 33), f32(33)], constants=(1,), opset=23),
     one(
         "SkipLayerNormalization",

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 SOFTMAX = JitKernel("norm.norms", "softmax")
 NORMALIZE = JitKernel("norm.norms", "normalize_all")
 
-NO_NUMBERS = np.zeros(0, np.float32)
-NO_ROWS = np.zeros((0, 0), np.float32)
+NO_NUMBERS = np.zeros(0, np.uint8)
+NO_ROWS = np.zeros((0, 0), np.uint8)
+WIDE_BY_DTYPE = {F32: 0, np.dtype(np.float64): 1}
 
 # Elements that are worth a second thread.
 MIN_NORMALIZED_ELEMENTS_PER_THREAD = 1 << 14
@@ -79,7 +80,7 @@ class SoftmaxCall:
 
 @cacheable
 class Normalize:
-    """Normalizes the last axis of float32 arrays.
+    """Normalizes the last axis of float32 and float64 arrays.
 
     Args:
         epsilon: The summand of the mean square.
@@ -103,27 +104,28 @@ class Normalize:
         """Return a launch that normalizes ``x + other``, or results; ``None`` for numpy."""
         if is_half(x.dtype):
             return self._of_halves(x, other, scale, bias)
-        run = NORMALIZE.run
-        if run is None or x.dtype != F32 or scale.dtype != F32 or not x.ndim or not x.size:
+        run, wide, dtype = NORMALIZE.run, WIDE_BY_DTYPE.get(x.dtype), x.dtype
+        if run is None or wide is None or scale.dtype != dtype or not x.ndim or not x.size:
             return None
         width = x.shape[-1]
         if scale.shape != (width,):
             return None
-        if bias is not None and (bias.shape != (width,) or bias.dtype != F32):
+        if bias is not None and (bias.shape != (width,) or bias.dtype != dtype):
             return None
-        if other is not None and (other.shape != x.shape or other.dtype != F32):
+        if other is not None and (other.shape != x.shape or other.dtype != dtype):
             return None
         shape = (x.size // width, width)
         grain, team = shared_out(
             shape[0], x.size, MIN_NORMALIZED_ELEMENTS_PER_THREAD, self._threads
         )
-        y = empty(x.shape)
-        total = y if other is None else empty(x.shape)
+        y = empty(x.shape, dtype)
+        total = y if other is None else empty(x.shape, dtype)
+        rows = [contiguous(each).reshape(shape).view(np.uint8) for each in (x, y, total)]
         arguments = (
-            contiguous(x).reshape(shape),
-            NO_ROWS if other is None else contiguous(other).reshape(shape),
-            contiguous(scale), NO_NUMBERS if bias is None else contiguous(bias),
-            self._epsilon, self._centred, y.reshape(shape), total.reshape(shape), grain, team,
+            rows[0], NO_ROWS if other is None else contiguous(other).reshape(shape).view(np.uint8),
+            contiguous(scale).view(np.uint8),
+            NO_NUMBERS if bias is None else contiguous(bias).view(np.uint8),
+            float(np.float32(self._epsilon)), self._centred, *rows[1:], wide, grain, team,
         )  # fmt: skip
         return Launch(run, arguments, self._results(y, total))
 

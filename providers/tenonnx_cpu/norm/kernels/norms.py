@@ -6,10 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, kernel, size
+from tenonnx_cpu.jit.compiling import (
+    Contract,
+    In,
+    Out,
+    f32,
+    f64,
+    helper,
+    inlined,
+    kernel,
+    size,
+    u8,
+)
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vmath
 from tenonnx_cpu.jit.vectors.reductions import exponentials, greatest
+from tenonnx_cpu.jit.vectors.views import elements
 
 F = np.float32
 
@@ -52,25 +64,27 @@ def softmax(x, y, logarithm, grain, threads):  # type: ignore[no-untyped-def] # 
     softmax_rows((x, y, logarithm, grain), -(-x.shape[0] // grain), threads)
 
 
-@helper
-def normalize(x: Any, scale: Any, bias: Any, epsilon: Any, centered: Any, y: Any) -> None:
+@inlined
+def normalize(
+    x: Any, scale: Any, bias: Any, epsilon: Any, centered: Any, y: Any, dtype: Any
+) -> None:
     """Write a row normalized by its deviation, or root mean square, into ``y`` (maybe ``x``)."""
-    mean, rest = F(0), F(0)
+    mean, rest = dtype(0), dtype(0)
     if centered:
         for i in range(x.size):
             mean += x[i]
-        mean /= F(x.size)
-    square = F(0)
+        mean /= dtype(x.size)
+    square = dtype(0)
     for i in range(x.size):
         d = x[i] - mean
         square += d * d
         rest += d
     # What the mean was rounded by: an element close to the mean has not much more than that left.
-    rest = rest / F(x.size) if centered else F(0)
+    rest = rest / dtype(x.size) if centered else dtype(0)
     # Once in a row, and each of its elements has what this is off by.
     variance = np.float64(square) / np.float64(x.size) - np.float64(rest) * np.float64(rest)
     variance = np.float64(0) if variance < 0.0 else variance
-    factor = F(1.0 / np.sqrt(variance + np.float64(epsilon)))
+    factor = dtype(1.0 / np.sqrt(variance + epsilon))
     if bias.size:
         for i in range(x.size):
             y[i] = less(x[i], mean, rest) * factor * scale[i] + bias[i]
@@ -79,41 +93,52 @@ def normalize(x: Any, scale: Any, bias: Any, epsilon: Any, centered: Any, y: Any
             y[i] = less(x[i], mean, rest) * factor * scale[i]
 
 
+@helper
+def normalize_row(arguments: Any, row: Any, dtype: Any, size: Any) -> None:
+    """Do a row of one type."""
+    x, other, scale, bias, epsilon, centered, y, total = arguments
+    width, start = x.shape[1] // size, row * x.shape[1]
+    gain = elements(scale.ctypes.data, width, dtype)
+    shift = elements(bias.ctypes.data, bias.size // size, dtype)
+    line = elements(x.ctypes.data + start, width, dtype)
+    out = elements(y.ctypes.data + start, width, dtype)
+    if other.size:
+        summand = elements(other.ctypes.data + start, width, dtype)
+        both = elements(total.ctypes.data + start, width, dtype)
+        for i in range(width):
+            both[i] = line[i] + summand[i]
+        line = both
+    normalize(line, gain, shift, epsilon, centered, out, dtype)
+
+
 @parallel
 def normalize_rows(arguments: Any, task: Any, worker: Any) -> None:
     """Do some rows."""
-    x, other, scale, bias, epsilon, centered, y, total, grain = arguments
-    for row in range(task * grain, min(x.shape[0], (task + 1) * grain)):
-        if not other.size:
-            normalize(x[row], scale, bias, epsilon, centered, y[row])
-            continue
-        one, two, both = x[row], other[row], total[row]
-        for i in range(both.size):
-            both[i] = one[i] + two[i]
-        normalize(both, scale, bias, epsilon, centered, y[row])
+    given, wide, grain = arguments
+    for row in range(task * grain, min(given[0].shape[0], (task + 1) * grain)):
+        if wide:
+            normalize_row(given, row, np.float64, 8)
+        else:
+            normalize_row(given, row, np.float32, 4)
 
 
 @kernel(
     (
-        In(f32, 2), In(f32, 2), In(f32, 1), In(f32, 1), f32, size,
-        Out(f32, 2), Out(f32, 2), size, size,
+        (In(u8, 2), In(u8, 2), In(u8, 1), In(u8, 1), f64, size, Out(u8, 2), Out(u8, 2)),
+        size, size, size,
     ),
-    Contract(launch="scale and bias have a number per normalized element, or channel"),
+    Contract(launch="scale and bias have a number per normalized element, of one type"),
 )  # fmt: skip
-def normalize_all(x, other, scale, bias, epsilon, centered, y, total, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
+def normalize_all(given, wide, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Normalize the rows of ``x``, or of ``x + other``.
 
     Args:
-        x: The rows.
-        other: What is added first, or of no size.
-        scale: What the columns are multiplied by.
-        bias: What is added to them, or of no size.
-        epsilon: What is added to the mean square.
-        centered: Whether the mean is subtracted: layer normalization, not root mean square.
-        y: The result.
-        total: ``x + other``, if there is such.
+        given: The bytes of the rows ``x``; what is added first, or of no size; what the columns are
+            multiplied by; what is added to them, or of no size; what is added to the mean square;
+            whether the mean is subtracted, as of layer normalization; the result; and
+            ``x + other``, if there is such.
+        wide: Whether the elements are float64, not float32.
         grain: Rows in a task.
         threads: How many threads to use.
     """
-    arguments = (x, other, scale, bias, epsilon, centered, y, total, grain)
-    normalize_rows(arguments, -(-x.shape[0] // grain), threads)
+    normalize_rows((given, wide, grain), -(-given[0].shape[0] // grain), threads)
