@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from sources import PRODUCTS, ROOT, modules
 from tenonnx import hookspecs
 
-ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted(
     path
     for path in ROOT.rglob("*.md")
@@ -142,14 +142,15 @@ def test_there_is_a_page_for_every_hook_and_no_other() -> None:
 
 
 def dependencies() -> set[str]:
-    lists = [
-        PROJECT["build-system"]["requires"],
-        PROJECT["project"]["dependencies"],
-        *PROJECT["project"].get("optional-dependencies", {}).values(),
-        *PROJECT["dependency-groups"].values(),
-    ]
+    """Return what this tree's distributions require of others."""
+    products = [tomllib.loads((product / "pyproject.toml").read_text()) for product in PRODUCTS]
+    lists = list(PROJECT["dependency-groups"].values())
+    for project in (PROJECT, *products):
+        lists += [project["build-system"]["requires"], project["project"]["dependencies"]]
+        lists += project["project"].get("optional-dependencies", {}).values()
     requirements = [entry for found in lists for entry in found if isinstance(entry, str)]
-    return {re.split(r"[^\w.-]", requirement)[0] for requirement in requirements}
+    names = {re.split(r"[^\w.-]", requirement)[0] for requirement in requirements}
+    return {name for name in names if not name.startswith("tenonnx")}
 
 
 def test_every_dependency_has_its_line_and_no_other_has() -> None:
@@ -203,17 +204,16 @@ def test_python_in_documents_fits_the_width() -> None:
 def code_messages() -> str:
     """Return the code's literal strings, with … for what is filled in, each on a line."""
     lines = []
-    for folder in ("core", "providers", "plugins"):
-        for path in (ROOT / folder).rglob("*.py"):
-            text = path.read_text()
-            if "raise " not in text and "warn" not in text:
-                continue  # it says nothing to users
-            for node in ast.walk(ast.parse(text)):
-                if isinstance(node, ast.JoinedStr):
-                    parts = [getattr(value, "value", "…") for value in node.values]
-                    lines.append("".join(p if isinstance(p, str) else "…" for p in parts))
-                elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    lines.append(re.sub(r"%(\.\d+f|[sdr])", "…", node.value))
+    for path in modules():
+        text = path.read_text()
+        if "raise " not in text and "warn" not in text:
+            continue  # it says nothing to users
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.JoinedStr):
+                parts = [getattr(value, "value", "…") for value in node.values]
+                lines.append("".join(p if isinstance(p, str) else "…" for p in parts))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                lines.append(re.sub(r"%(\.\d+f|[sdr])", "…", node.value))
     return "\n".join(lines)
 
 

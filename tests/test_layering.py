@@ -11,20 +11,18 @@ import re
 import statistics
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tenonnx
+from sources import PACKAGES, PRODUCTS, ROOT, SOURCES
 
-ROOT = Path(__file__).parents[1]
-ROOTS = ("core", "providers", "plugins")
-PACKAGES = {
-    path.parent.name: path.parent for r in ROOTS for path in ROOT.glob(f"{r}/*/__init__.py")
-}
-PLUGINS = {name for name, path in PACKAGES.items() if path.parent.name == "plugins"}
+PLUGINS = {name for name, path in PACKAGES.items() if (ROOT / "plugins") in path.parents}
 
 LAYERS = {
     "tenonnx": set[str](),
@@ -178,7 +176,25 @@ def test_nothing_behind_lowering_imports_onnx_ir() -> None:
 
 
 def test_every_package_has_a_layer() -> None:
-    assert PACKAGES.keys() <= LAYERS.keys()
+    assert PACKAGES.keys() == LAYERS.keys()
+
+
+def project_of(folder: Path) -> dict[str, Any]:
+    project: dict[str, Any] = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))
+    return project["project"]
+
+
+@pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.name)
+def test_products_require_the_distributions_of_their_layer(product: Path) -> None:
+    project = project_of(product)
+    assert project["name"].replace("-", "_") == product.name
+    assert project["version"] == project_of(ROOT)["version"]
+    extras = project.get("optional-dependencies", {}).values()
+    listed = [entry for found in (project["dependencies"], *extras) for entry in found]
+    names = {re.split(r"[^\w.-]", entry)[0].replace("-", "_") for entry in listed}
+    packages = {path.parent.name for path in product.glob("src/*/__init__.py")}
+    below = set[str]().union(*(LAYERS[package] for package in packages))
+    assert names & LAYERS.keys() == below - packages
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -193,11 +209,11 @@ def test_packages_import_downwards_only(package: str) -> None:
 def imports() -> dict[str, set[str]]:
     """Return the modules that each module imports, inside functions and for type checkers too."""
     paths = {
-        ".".join(path.relative_to(ROOT / root).with_suffix("").parts).removesuffix(
+        ".".join(path.relative_to(folder.parent).with_suffix("").parts).removesuffix(
             ".__init__"
         ): path
-        for root in ROOTS
-        for path in (ROOT / root).rglob("*.py")
+        for folder in PACKAGES.values()
+        for path in folder.rglob("*.py")
     }
     found = {}
     for module, path in paths.items():
@@ -284,7 +300,7 @@ def modules_after(code: str) -> set[str]:
     """Return the top-level modules that a fresh process has after some code."""
     code += "\nimport json, sys; print(json.dumps([m.split('.')[0] for m in sys.modules]))"
     # An editable install misses a package that was added after it.
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / root) for root in ROOTS)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, SOURCES))}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment)
     assert done.returncode == 0, done.stderr.decode()
     return set(json.loads(done.stdout.splitlines()[-1]))
@@ -387,7 +403,8 @@ def test_tests_lie_with_the_package_that_they_are_of() -> None:
 
 def test_no_two_files_of_tests_have_one_name() -> None:
     """Their folders are no packages: pytest imports each by its name alone."""
-    names = Counter(path.name for path in ROOT.glob("tests/**/test_*.py"))
+    folders = [ROOT / "tests", *(product / "tests" for product in PRODUCTS)]
+    names = Counter(path.name for folder in folders for path in folder.rglob("test_*.py"))
     assert [name for name, count in names.items() if count > 1] == []
 
 

@@ -16,10 +16,10 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from sources import ROOT, SOURCES, modules
 from tenonnx import graph
 from tenonnx.planning import blas, quiet
 
-ROOT = Path(__file__).parents[1]
 LIST = tomllib.loads((ROOT / "docs" / "private_parts.toml").read_text("utf-8"))
 
 PROMISED = ("_", "_asdict", "_fields", "_make", "_replace")
@@ -78,10 +78,9 @@ def is_listed(module: str) -> bool:
 @pytest.fixture(scope="module")
 def survey() -> Survey:
     found = Survey()
-    for folder in ("core", "providers", "plugins"):
-        for file in (ROOT / folder).rglob("*.py"):
-            for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-                found.note(node)
+    for file in modules():
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            found.note(node)
     return found
 
 
@@ -167,7 +166,7 @@ print({{kernel.state for kernel in session.kernels.values()}})
 """
     own = {"TENONNX_CACHE_DIR": str(tmp_path / "cache"), "TENONNX_JIT": "compile"}
     own["NUMBA_CACHE_DIR"] = str(tmp_path / "kernels")
-    own["PYTHONPATH"] = os.pathsep.join(str(ROOT / n) for n in ("core", "providers", "plugins"))
+    own["PYTHONPATH"] = os.pathsep.join(map(str, SOURCES))
     done = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, **own}, capture_output=True, text=True, timeout=120, check=False,

@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[1]
-STATED = ("pyproject.toml", "CITATION.cff", "CHANGELOG.md")
+PRODUCT = "plugins/tenonnx_ray"
+STATED = (
+    *("CITATION.cff", "pyproject.toml", "CHANGELOG.md"),
+    *(f"{PRODUCT}/pyproject.toml", f"{PRODUCT}/CHANGELOG.md"),
+)
 
 
 @pytest.fixture
@@ -21,9 +25,9 @@ def release(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     import tools.release
 
     here = tmp_path / "here"
-    here.mkdir()
+    here.joinpath(PRODUCT).mkdir(parents=True)
     for name in STATED:
-        shutil.copy(ROOT / name, here)
+        shutil.copy(ROOT / name, here / name)
     monkeypatch.setattr(tools.release, "ROOT", here)
     for variable in ("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"):
         monkeypatch.setenv(variable, "A Maintainer")

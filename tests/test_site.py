@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from sources import modules
 from tenonnx import errors
 
 HOOKS = runpy.run_path(str(Path(__file__).parents[1] / "tools" / "mkdocs_hooks.py"))
@@ -53,9 +54,8 @@ def test_pages_that_messages_name_are_there() -> None:
     project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text())["project"]
     assert project["urls"]["Documentation"] == errors.DOCUMENTATION
     assert f"site_url: {errors.DOCUMENTATION}/\n" in (DOCS.parent / "mkdocs.yml").read_text()
-    folders = [DOCS.parent / name for name in ("core", "plugins", "providers")]
     found = set()
-    for path in (path for folder in folders for path in folder.rglob("*.py")):
+    for path in modules():
         source = path.read_text()
         found |= set(re.findall(r"\bpage\(['\"]([\w/-]+)['\"]\)", source))
         for text in re.findall(r"(?m)^.*\bdocs/\w+.*$", source):

@@ -1,7 +1,7 @@
-"""Installs the least versions that pyproject.toml allows: ``python tools/lowest.py install ...``.
+"""Installs the least versions that may be: ``python tools/lowest.py install ...``.
 
-``tox -e oldest`` installs with it, in place of ``pip install``. The package itself, its extras and
-the tests' group all have their least versions, in each of tox's calls of pip alike.
+``tox -e oldest`` installs with it, in place of ``pip install``. This tree's distributions, their
+extras and the tests' group all have their least versions, in each of tox's calls of pip alike.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import tempfile
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).parents[1]
 
@@ -21,13 +20,15 @@ REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)(?:\[.*?\])?\s*>=\s*(?P<least>[\w.]+
 """A requirement with a least version, up to it."""
 
 
-def requirements(pyproject: dict[str, Any]) -> Iterator[str]:
-    """Yield the requirements of a project, of its extras and of its group ``test``."""
-    project = pyproject["project"]
-    yield from project["dependencies"]
-    for extra in project["optional-dependencies"].values():
-        yield from extra
-    yield from pyproject["dependency-groups"]["test"]
+def requirements() -> Iterator[str]:
+    """Yield what this tree's distributions, their extras and groups ``test`` require of others."""
+    for file in (ROOT / "pyproject.toml", *ROOT.glob("plugins/*/pyproject.toml")):
+        pyproject = tomllib.loads(file.read_text("utf-8"))
+        project = pyproject["project"]
+        extras = project.get("optional-dependencies", {}).values()
+        group = pyproject.get("dependency-groups", {}).get("test", [])
+        for found in (project["dependencies"], *extras, group):
+            yield from (entry for entry in found if not entry.startswith("tenonnx"))
 
 
 def constraints(listed: Iterable[str]) -> list[str]:
@@ -54,10 +55,9 @@ def _numbers(version: str) -> list[int]:
 
 def main() -> None:
     """Run pip with its arguments and with the constraints."""
-    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "lowest.txt")
-        file.write_text("\n".join(constraints(requirements(pyproject))), "utf-8")
+        file.write_text("\n".join(constraints(requirements())), "utf-8")
         pip = [sys.executable, "-m", "pip", *sys.argv[1:], "--constraint", str(file)]
         sys.exit(subprocess.run(pip).returncode)
 

@@ -45,7 +45,7 @@ class Release(NamedTuple):
 
     def files(self) -> list[Path]:
         """Return what was built."""
-        return sorted(self.output.glob(f"tenonnx-{self.version}*"))
+        return sorted(self.output.glob(f"tenonnx*-{self.version}*"))
 
 
 def main() -> None:
@@ -88,7 +88,7 @@ def refuse_unready(version: str, output: Path, *, rehearsal: bool) -> None:
     """End if a version cannot be released from what is here."""
     require(VERSION.fullmatch(version) is not None, f"expected a version as 1.2.3, found {version}")
     require(f"v{version}" not in _git("tag", "--list").split(), f"v{version} is tagged already")
-    left = [] if not output.is_dir() else sorted(output.glob(f"tenonnx-{version}*"))
+    left = [] if not output.is_dir() else sorted(output.glob(f"tenonnx*-{version}*"))
     require(not left, f"{output} has files of {version} already: remove them")
     if not rehearsal:
         branch = _git("rev-parse", "--abbrev-ref", "HEAD")
@@ -110,15 +110,16 @@ def state_version(release: Release) -> None:
     require(bool(found), f"CHANGELOG.md lacks the line {UNRELEASED.strip()!r}")
     require(bool(notes.split("\n## [")[0].strip()), "CHANGELOG.md says nothing of this release")
     heading = f"{UNRELEASED}\n## [{release.version}] - {today}\n"
-    for name, pattern, text in (
-        ("pyproject.toml", r'(?m)^version = ".*"$', f'version = "{release.version}"'),
-        ("CITATION.cff", r"(?m)^version: .*$", f"version: {release.version}"),
-        ("CITATION.cff", r"(?m)^date-released: .*$", f"date-released: {today}"),
-        ("CHANGELOG.md", re.escape(UNRELEASED), heading),
-    ):
-        file = release.clone / name
+    products = [file.parent for file in release.clone.glob("plugins/*/pyproject.toml")]
+    stated = [(release.clone / "CITATION.cff", r"(?m)^version: .*$", f"version: {release.version}")]
+    stated += [(stated[0][0], r"(?m)^date-released: .*$", f"date-released: {today}")]
+    for folder in (release.clone, *products):
+        version = (r'(?m)^version = ".*"$', f'version = "{release.version}"')
+        stated += [(folder / "pyproject.toml", *version)]
+        stated += [(folder / "CHANGELOG.md", re.escape(UNRELEASED), heading)]
+    for file, pattern, text in stated:
         content, count = re.subn(pattern, text, file.read_text(), count=1)
-        require(count == 1, f"{name} states no version where it is looked for")
+        require(count == 1, f"{file} states no version where it is looked for")
         file.write_text(content)
 
 
@@ -142,13 +143,13 @@ def check(release: Release) -> None:
 
 
 def try_plain(release: Release) -> None:
-    """Install the wheel for any machine and answer with it, where no source tree is."""
-    (wheel,) = release.output.glob(f"tenonnx-{release.version}-py3-none-any.whl")
+    """Install the wheels for any machine and answer with them, where no source tree is."""
+    wheels = [str(wheel) for wheel in release.output.glob(f"tenonnx*-{release.version}-*-any.whl")]
     with tempfile.TemporaryDirectory() as folder:
         python = Path(folder, "bin", "python")
         for command in (
             [sys.executable, "-m", "venv", folder],
-            [str(python), "-m", "pip", "install", "--quiet", str(wheel)],
+            [str(python), "-m", "pip", "install", "--quiet", *wheels],
             [str(python), "-P", str(release.clone / CLASSIFY)],
         ):
             subprocess.run(command, cwd=folder, check=True)

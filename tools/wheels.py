@@ -1,7 +1,8 @@
 """Builds and checks what is released: ``python -m tools.wheels --output dist``.
 
 A source distribution; from that, a wheel for any machine; from that, one with kernels for each
-architecture, whose kernels are compiled here, whatever machine this is.
+architecture, whose kernels are compiled here, whatever machine this is. Then the source and the
+wheel of each distribution in ``plugins``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -91,7 +92,7 @@ def main() -> None:
         source = build_source(given.output)
         plain = build_plain(source, Path(folder))
         wheels = [plain, *build_compiled(plain, Path(folder), given.kind)]
-    for wheel in wheels:
+    for wheel in (*wheels, *build_products(given.output)):
         check(wheel)
     for wheel in wheels[1:]:
         if platform.machine() in wheel.name:
@@ -104,12 +105,25 @@ def main() -> None:
 
 def build_source(output: Path) -> Path:
     """Build the source distribution, and make sure of its size."""
-    build = "import sys; from tools import backend; print(backend.build_sdist(sys.argv[1]))"
-    run = [sys.executable, "-c", build, str(output.absolute())]
-    name = subprocess.run(run, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
-    source = output / name.splitlines()[-1]
+    source = _source_of(ROOT, "from tools import backend", output)
     check_size(source, MOST_SOURCE_BYTES)
     return source
+
+
+def _source_of(project: Path, backend: str, output: Path) -> Path:
+    build = f"import sys; {backend}; print(backend.build_sdist(sys.argv[1]))"
+    run = [sys.executable, "-c", build, str(output.absolute())]
+    name = subprocess.run(run, cwd=project, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return output / name.splitlines()[-1]
+
+
+def build_products(output: Path) -> Iterator[Path]:
+    """Yield the wheel of each distribution beside the runtime, built from its source alone."""
+    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(output)]
+    for file in sorted(ROOT.glob("plugins/*/pyproject.toml")):
+        source = _source_of(file.parent, "from setuptools import build_meta as backend", output)
+        subprocess.run([*pip, str(source)], check=True)
+        yield from output.glob(f"{source.name.removesuffix('.tar.gz')}-*.whl")
 
 
 def build_plain(source: Path, folder: Path) -> Path:

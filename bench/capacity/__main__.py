@@ -25,7 +25,7 @@ SERVERS = {
     "MLServer": (87, 8),
     "FastAPI under uvicorn": (39, 9),
 }
-"""MiB of a replica without a model, and more with a matrix of 134 MB: measured by tests/engines."""
+"""MiB of a replica without a model, and more with a matrix of 134 MB: tests measure it."""
 
 COPIED = 237
 """MiB that the same matrix takes in each worker of onnxruntime's."""

@@ -15,17 +15,16 @@ import onnx.defs
 import pytest
 from small import Cli
 
+from sources import ROOT, SOURCES
 from tenonnx_scaffold.command import Kind, checking
 
-ROOT = Path(__file__).parents[2]
-SOURCES = [str(ROOT / root) for root in ("core", "providers", "plugins")]
 LONG = "as-long-as-names-may-be"
 
 
 def run(command: Sequence[object], folder: Path, *path: Path) -> str:
     environment = {
         **{k: v for k, v in os.environ.items() if not k.startswith("PIP_")},
-        "PYTHONPATH": os.pathsep.join([*map(str, path), *SOURCES]),
+        "PYTHONPATH": os.pathsep.join([*map(str, [*path, *SOURCES])]),
         "MYPYPATH": checking().removeprefix("MYPYPATH=").removesuffix(" mypy"),
     }
     done = subprocess.run(

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from held import LARGE, settled
 from programs import free_port, posted, running
 

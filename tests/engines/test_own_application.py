@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from held import LARGE, descendants, settled, unshared_mib
 from programs import free_port, posted, running
 

@@ -11,13 +11,13 @@ import numpy as np
 import onnx
 import pytest
 
+from sources import ROOT, modules
 from tenonnx.graph import traits
 from tenonnx_array import TABLE
 from tenonnx_array.nonlinear import ACTIVATIONS
 from tenonnx_cpu.activation import OPCODE_OF_NAME
 from tenonnx_cuda.elementwise.formulas import ENDINGS
 
-ROOT = Path(__file__).parents[2]
 LATEST = onnx.defs.onnx_opset_version()
 OPERATORS = {s.name for s in onnx.defs.get_all_schemas() if s.domain in ("", "ai.onnx.ml")}
 
@@ -92,8 +92,7 @@ def tables(path: Path) -> Iterator[int]:
 
 
 def test_operators_are_listed_where_there_is_a_reason() -> None:
-    files = [p for root in ("core", "providers", "plugins") for p in (ROOT / root).rglob("*.py")]
-    found = {str(path.relative_to(ROOT)): [*tables(path)] for path in files}
+    found = {str(path.relative_to(ROOT)): [*tables(path)] for path in modules()}
     written = "listing.py"  # by tools/kernel_listing.py
     listed = {name: lines for name, lines in found.items() if lines and not name.endswith(written)}
     assert listed.keys() == PLACES.keys(), (

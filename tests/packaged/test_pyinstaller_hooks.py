@@ -12,18 +12,16 @@ from pathlib import Path
 
 import pytest
 
+from sources import PACKAGES
 from tenonnx_deploy import pyinstaller
-
-ROOT = Path(__file__).parents[2]
-FOLDERS = [ROOT / name for name in ("core", "providers", "plugins")]
 
 
 def own_modules() -> dict[str, Path]:
     """The modules in this tree by name."""
     found = {}
-    for folder in FOLDERS:
-        for file in folder.rglob("*.py"):
-            parts = file.relative_to(folder).with_suffix("").parts
+    for package in PACKAGES.values():
+        for file in package.rglob("*.py"):
+            parts = file.relative_to(package.parent).with_suffix("").parts
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
     return found
 

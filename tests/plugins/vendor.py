@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from sources import SOURCES
 from tenonnx_scaffold.command import write
 
-ROOT = Path(__file__).parents[2]
 NAME = "vec"
 
 
@@ -27,11 +27,10 @@ def installed(folder: Path) -> Path:
 
 def child(site: Path, script: str, **variables: object) -> Any:
     """Run a script in a process with the distribution; return what it prints, as JSON."""
-    sources = [str(ROOT / root) for root in ("core", "providers", "plugins")]
     given = {name: str(value) for name, value in variables.items()}
     done = subprocess.run(
         [sys.executable, "-c", script],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *sources]), **given},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [site, *SOURCES])), **given},
         capture_output=True,
         text=True,
     )

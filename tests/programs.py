@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
-PATHS = [str(ROOT / name) for name in ("core", "providers", "plugins")]
+from sources import SOURCES
+
+PATHS = [str(folder) for folder in SOURCES]
 
 
 def free_port() -> int:

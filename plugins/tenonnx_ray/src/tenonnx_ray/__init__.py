@@ -1,6 +1,6 @@
 """Models on Ray: ``Predictor`` for Ray Data, ``OnnxDeployment`` and others for Ray Serve.
 
-Ray is imported when it is needed: the extra ``ray`` installs it.
+Ray is imported when it is needed: the extra ``ray`` of tenonnx-ray installs it.
 """
 
 from __future__ import annotations

@@ -175,4 +175,4 @@ def test_without_ray_it_is_said_what_to_install() -> None:
     places = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | places)
-    assert "pip install 'tenonnx[ray]'" in done.stdout, done.stderr
+    assert "pip install 'tenonnx-ray[ray]'" in done.stdout, done.stderr

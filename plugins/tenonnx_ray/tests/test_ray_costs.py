@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+
 from held import LARGE, private_mib, titled
 
 pytest.importorskip("ray.serve", reason="ray is not installed; tox -e ray")

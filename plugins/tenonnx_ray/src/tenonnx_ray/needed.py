@@ -1,11 +1,11 @@
-"""Libraries that the extra ``ray`` installs."""
+"""Libraries that the extra ``ray`` of tenonnx-ray installs."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-EXTRA = "pip install 'tenonnx[ray]'"
+EXTRA = "pip install 'tenonnx-ray[ray]'"
 
 
 def needed(module: str) -> Any:

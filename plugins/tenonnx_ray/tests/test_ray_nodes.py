@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from programs import PATHS, ROOT
+
+from programs import PATHS
+from sources import ROOT
 
 pytest.importorskip("ray.cluster_utils", reason="ray is not installed; tox -e ray")
 
