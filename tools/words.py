@@ -28,7 +28,6 @@ CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 # Modules whose names are not retired, because of their subjects.
 ABOUT = {
     "plugins/tenonnx_contrib/images.py": "operators on images",
-    "plugins/tenonnx_generate/stream.py": "a stream of text",
     "providers/tenonnx_array/images.py": "operators on images",
 }
 

@@ -7,7 +7,7 @@ import pytest
 from small import Cli
 from typer.testing import CliRunner
 
-from tenonnx.cli.app import app
+from tenonnx.cli.app import COMMAND_DISTRIBUTIONS, app
 from tenonnx.cli.failures import EXIT_CODE_MEANINGS
 from tenonnx.cli.usage import _broken
 
@@ -129,6 +129,20 @@ def test_a_plugin_that_is_left_out_says_who_left_it_out(cli: Cli, mlp: str) -> N
     refused = cli("--no-plugin", "cpu", "run", mlp, "-i", "random")
     assert refused.exit_code == 4
     assert "plug-ins not in use: cpu (blocked by --no-plugin cpu)" in refused.stderr
+
+
+def test_a_command_whose_distribution_is_not_installed_names_it(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for command, product in COMMAND_DISTRIBUTIONS.items():
+        without = ("--no-plugin", command, command, "model")
+        assert "No such command" in cli(*without).stderr
+        with monkeypatch.context() as patch:
+            patch.setattr("tenonnx.cli.app.version", lambda _: None)
+            refused = cli(*without)
+        assert refused.exit_code == 4
+        assert f"of {product}, which is not installed" in refused.stderr
+        assert f"pip install ./plugins/{product.replace('-', '_')}" in refused.stderr
 
 
 @pytest.mark.parametrize("command", ["convert", "quantize"])

@@ -11,8 +11,8 @@ import pytest
 from kernel_calls import needs_compiler
 from typer.testing import CliRunner
 
-from generation.encoders import START, write_encoded
-from generation.folders import write_folder
+from encoders import START, write_encoded
+from folders import write_folder
 from tenonnx import PluginSet
 from tenonnx.cli.app import app
 from tenonnx.plugins import manager
@@ -155,7 +155,7 @@ def test_a_model_with_an_encoder_says_the_same(tmp_path: Path, beams: int) -> No
 
 
 def test_the_command_names_a_provider(tmp_path: Path) -> None:
-    pytest.importorskip("tokenizers", reason="the extra generate is not installed")
+    pytest.importorskip("tokenizers", reason="tenonnx-generate is not installed")
     folder = write_folder(tmp_path / "folder")
     how = ["generate", str(folder), "--prompt", "one", "-n", "6"]
     expected = CliRunner().invoke(app, how).stdout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,17 +11,14 @@ import pytest
 
 pytest.importorskip("openai", reason="openai is not installed; tox -e openai")
 pytest.importorskip("msgspec", reason="the extra serve is not installed")
-pytest.importorskip("tokenizers", reason="the extra generate is not installed")
-pytest.importorskip("llguidance", reason="the extra generate is not installed")
+pytest.importorskip("tokenizers", reason="tenonnx-generate is not installed")
+pytest.importorskip("llguidance", reason="tenonnx-generate is not installed")
 
 import openai
 from pydantic import BaseModel
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "generation"))
-
 from encoders import sweep, write_encoded, write_wave
-
-from generation.folders import TEMPLATE, write_folder
+from folders import TEMPLATE, write_folder
 from serve.servers import serving
 from tenonnx_serve.access import Access
 from tenonnx_serve.settings import Limits, Settings

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,11 +9,8 @@ import onnx
 import pytest
 
 import tenonnx
-from tenonnx_fuse.caches_in_place import CACHES_IN_PLACE_ENTRY
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "generation"))
-
 from encoders import HEAD, HEADS, LAYERS, PLACES, decoder, random_weights
+from tenonnx_fuse.caches_in_place import CACHES_IN_PLACE_ENTRY
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from generation.folders import TEMPLATE, write_folder
+from folders import TEMPLATE, write_folder
 from serve.servers import Running
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"

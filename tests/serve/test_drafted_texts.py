@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 pytest.importorskip("msgspec", reason="the extra serve is not installed")
-pytest.importorskip("tokenizers", reason="the extra generate is not installed")
+pytest.importorskip("tokenizers", reason="tenonnx-generate is not installed")
 
-from generation.folders import write_hybrid
+from folders import write_hybrid
 from serve.language import CHAT, COMPLETIONS, MESSAGES, events, folder_with
 from serve.servers import Running, serving
 from tenonnx_generate import Generator, GeneratorParams, Model, Tokenizer

@@ -13,9 +13,9 @@ import onnx
 import pytest
 
 pytest.importorskip("msgspec", reason="the extra serve is not installed")
-pytest.importorskip("tokenizers", reason="the extra generate is not installed")
+pytest.importorskip("tokenizers", reason="tenonnx-generate is not installed")
 
-from generation.folders import decoder, tokenizer, write_folder
+from folders import decoder, tokenizer, write_folder
 from models import FLOAT, INT64, model, node, value
 from serve.language import MESSAGES
 from serve.servers import Running, double, serving

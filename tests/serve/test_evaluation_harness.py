@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("msgspec", reason="the extra serve is not installed")
-pytest.importorskip("tokenizers", reason="the extra generate is not installed")
+pytest.importorskip("tokenizers", reason="tenonnx-generate is not installed")
 pytest.importorskip("lm_eval", reason="lm-eval[api] is not installed")
 
 from serve.language import folder_with

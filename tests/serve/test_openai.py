@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 pytest.importorskip("msgspec", reason="the extra serve is not installed")
-pytest.importorskip("tokenizers", reason="the extra generate is not installed")
-pytest.importorskip("jinja2", reason="the extra generate is not installed")
-pytest.importorskip("llguidance", reason="the extra generate is not installed")
+pytest.importorskip("tokenizers", reason="tenonnx-generate is not installed")
+pytest.importorskip("jinja2", reason="tenonnx-generate is not installed")
+pytest.importorskip("llguidance", reason="tenonnx-generate is not installed")
 
-from generation.folders import TEMPLATE, VOCABULARY, write_folder
+from folders import TEMPLATE, VOCABULARY, write_folder
 from serve.language import CHAT, COMPLETIONS, MESSAGES, events, folder_with
 from serve.servers import Running, double, serving
 from tenonnx_generate.engine import Engine

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 pytest.importorskip("msgspec", reason="the extra serve is not installed")
-pytest.importorskip("tokenizers", reason="the extra generate is not installed")
-pytest.importorskip("llguidance", reason="the extra generate is not installed")
+pytest.importorskip("tokenizers", reason="tenonnx-generate is not installed")
+pytest.importorskip("llguidance", reason="tenonnx-generate is not installed")
 
-from generation.folders import write_adapter, write_folder
+from folders import write_adapter, write_folder
 from serve.language import CHAT, COMPLETIONS, MESSAGES, events, folder_with
 from serve.servers import Running, serving
 from tenonnx.cli import memory

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 pytest.importorskip("msgspec", reason="the extra serve is not installed")
-pytest.importorskip("tokenizers", reason="the extra generate is not installed")
-pytest.importorskip("llguidance", reason="the extra generate is not installed")
+pytest.importorskip("tokenizers", reason="tenonnx-generate is not installed")
+pytest.importorskip("llguidance", reason="tenonnx-generate is not installed")
 
-from generation.folders import TEMPLATE
+from folders import TEMPLATE
 from serve.language import CHAT, folder_with
 from serve.servers import Running, serving
 from tenonnx_serve.settings import Limits, Settings

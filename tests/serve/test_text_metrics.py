@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("msgspec", reason="the extra serve is not installed")
-pytest.importorskip("tokenizers", reason="the extra generate is not installed")
+pytest.importorskip("tokenizers", reason="tenonnx-generate is not installed")
 
 import grpc
 from prometheus_client.parser import text_string_to_metric_families

@@ -13,13 +13,11 @@ from typing import Any
 import pytest
 
 pytest.importorskip("msgspec", reason="the extra serve is not installed")
-pytest.importorskip("tokenizers", reason="the extra generate is not installed")
+pytest.importorskip("tokenizers", reason="tenonnx-generate is not installed")
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "generation"))
 
 from encoders import sweep, write_encoded, write_wave
-
-from generation.folders import write_folder
+from folders import write_folder
 from serve.servers import Running, serving
 from tenonnx.process import interruption
 from tenonnx_generate import Audios, Model

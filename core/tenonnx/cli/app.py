@@ -15,6 +15,8 @@ from tenonnx.cli.failures import EXIT_CODE_MEANINGS, explained, quiet_end
 from tenonnx.cli.output import UNLIMITED, say
 from tenonnx.cli.state import State, state_of
 from tenonnx.cli.usage import Command, FittingHelp, plain_error
+from tenonnx.errors import EPFail
+from tenonnx.process.distributions import version
 
 EXIT_CODE_LINES = "\n".join(
     f"  {code.value:>3}  {meaning}" for code, meaning in EXIT_CODE_MEANINGS.items()
@@ -33,6 +35,9 @@ Examples:
 Exit codes:
 {EXIT_CODE_LINES}
 """
+
+COMMAND_DISTRIBUTIONS = {"generate": "tenonnx-generate"}
+"""Subcommands of distributions beside the runtime."""
 
 
 class Group(FittingHelp, TyperGroup):
@@ -61,10 +66,22 @@ class Group(FittingHelp, TyperGroup):
                 raise
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a subcommand; plug-ins are asked when it is none of the built-in ones."""
+        """Return a subcommand; plug-ins are asked when it is none of the built-in ones.
+
+        Raises:
+            EPFail: It is of a distribution that is not installed.
+        """
         if cmd_name not in self.commands:
             self._merge(ctx)
-        return super().get_command(ctx, cmd_name)
+        found = super().get_command(ctx, cmd_name)
+        product = COMMAND_DISTRIBUTIONS.get(cmd_name)
+        if found is None and product is not None and version(product) is None:
+            folder = f"./plugins/{product.replace('-', '_')}"
+            raise EPFail(
+                f"tenonnx {cmd_name} is a command of {product}, which is not installed",
+                hint=f"pip install {product}; in a clone of tenonnx: pip install {folder}",
+            )
+        return found
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the subcommands' names."""

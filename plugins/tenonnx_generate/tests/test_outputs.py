@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from folders import LAYERS, WIDTH, write_folder
-from test_generator import PROMPT, generator
 
+from folders import LAYERS, WIDTH, write_folder
 from models import FLOAT, value
 from tenonnx_generate import Model
 from tenonnx_generate.errors import Refused
+from test_generator import PROMPT, generator
 
 
 @pytest.fixture(scope="module")

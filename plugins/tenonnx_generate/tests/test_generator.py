@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from folders import CONTEXT, HEAD, KEY_HEADS, PAD, VOCABULARY, write_folder
-from processes import in_a_process_of_its_own
 
 import tenonnx
+from folders import CONTEXT, HEAD, KEY_HEADS, PAD, VOCABULARY, write_folder
+from processes import in_a_process_of_its_own
 from tenonnx_generate import Generator, GeneratorParams, Model, Tensor
 from tenonnx_generate.cache import reserve
 from tenonnx_generate.errors import Refused

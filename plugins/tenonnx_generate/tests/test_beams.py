@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from folders import EOS, VOCABULARY, write_adapter, write_folder
 
 import tenonnx
+from folders import EOS, VOCABULARY, write_adapter, write_folder
+from sources import ROOT
 from tenonnx_generate import (
     Adapters,
     Config,
@@ -29,7 +30,7 @@ from tenonnx_generate import (
 from tenonnx_generate.decoder import Decoder
 from tenonnx_generate.errors import Refused, Unsupported
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "generate" / "model"
+EXAMPLE = ROOT / "examples" / "generate" / "model"
 ENDS = 264
 """A token that the example model writes often; here it ends texts."""
 
@@ -228,7 +229,7 @@ def test_penalties_hold_for_each_beam(
 
 
 def test_texts_keep_to_what_they_are_held_to(prompts: list[list[int]]) -> None:
-    pytest.importorskip("llguidance", reason="the extra generate is not installed")
+    pytest.importorskip("llguidance", reason="tenonnx-generate is not installed")
     example = Model(EXAMPLE)
     params = GeneratorParams(example)
     params.set_search_options(num_beams=4, num_return_sequences=4, max_length=40)

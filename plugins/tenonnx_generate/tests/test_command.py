@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
+
 from encoders import (
     BANDS,
     CONTEXT,
@@ -24,17 +26,17 @@ from encoders import (
     write_wave,
 )
 from folders import PAD, write_adapter, write_folder
-from typer.testing import CliRunner
+from sources import ROOT
 
-pytest.importorskip("tokenizers", reason="the extra generate is not installed")
-pytest.importorskip("jinja2", reason="the extra generate is not installed")
-pytest.importorskip("llguidance", reason="the extra generate is not installed")
+pytest.importorskip("tokenizers", reason="tenonnx-generate is not installed")
+pytest.importorskip("jinja2", reason="tenonnx-generate is not installed")
+pytest.importorskip("llguidance", reason="tenonnx-generate is not installed")
 
 from tenonnx.cli.app import app
 from tenonnx_generate import Audios, Generator, GeneratorParams, Model, Tokenizer
 from tenonnx_generate.mel import RATE, Mel, features
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "generate"
+EXAMPLE = ROOT / "examples" / "generate"
 SAID = ' is executed in the "else" clause, and the exception is'
 
 pytestmark = pytest.mark.skipif(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from generation.folders import BOS, EOS, PAD, tokenizer
+from folders import BOS, EOS, PAD, tokenizer
 from models import FLOAT, INT64, model, node, value
 
 NDArray = np.ndarray[Any, np.dtype[Any]]

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from folders import CONTEXT, VOCABULARY, write_folder
 from processes import in_a_process_of_its_own
-
 from tenonnx_generate import (
     Engine,
     EngineEvent,

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "generation"))
-
 from encoders import sweep, write_encoded, write_wave
 from folders import write_folder  # the graph has nothing of the builder's but its operators
 

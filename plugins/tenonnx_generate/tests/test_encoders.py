@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+
+import tenonnx
 from encoders import (
     CONTEXT,
     START,
@@ -22,10 +24,6 @@ from encoders import (
     write_wave,
 )
 from folders import EOS, PAD
-from test_beams import found, reference
-from test_generator import generator
-
-import tenonnx
 from tenonnx_generate import (
     Audios,
     Config,
@@ -36,8 +34,10 @@ from tenonnx_generate import (
     NamedTensors,
 )
 from tenonnx_generate.errors import Missing, Refused, Unsupported
+from test_beams import found, reference
+from test_generator import generator
 
-pytest.importorskip("tokenizers", reason="the extra generate is not installed")
+pytest.importorskip("tokenizers", reason="tenonnx-generate is not installed")
 
 PROMPT = "<s>ab"
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import onnx
 import pytest
-from folders import write_folder
 
 import tenonnx
 import tenonnx_array
 import tenonnx_cpu
 import tenonnx_generate
+from folders import write_folder
 from tenonnx_cpu.jit.code import code_object
 from tenonnx_cpu.jit.runtime import has_numba
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from folders import HEAD, HEADS, KEY_HEADS, WIDTH, write_adapter, write_folder
 
 import tenonnx
+from folders import HEAD, HEADS, KEY_HEADS, WIDTH, write_adapter, write_folder
 from tenonnx_generate import (
     Adapters,
     Engine,

@@ -9,10 +9,10 @@ from typing import Any
 
 import onnx
 import pytest
-from encoders import write_encoded
-from folders import configuration, decoder, write_folder
 
 import tenonnx
+from encoders import write_encoded
+from folders import configuration, decoder, write_folder
 from tenonnx_generate import Config, GeneratorParams, Model
 from tenonnx_generate.errors import Missing, Refused, Unsupported
 from tenonnx_generate.files import CONFIG_LIMIT

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from folders import write_folder
 
-pytest.importorskip("tokenizers", reason="the extra generate is not installed")
-pytest.importorskip("llguidance", reason="the extra generate is not installed")
+pytest.importorskip("tokenizers", reason="tenonnx-generate is not installed")
+pytest.importorskip("llguidance", reason="tenonnx-generate is not installed")
 
 import tenonnx
 from tenonnx_generate import Generator, GeneratorParams, Model, Tokenizer

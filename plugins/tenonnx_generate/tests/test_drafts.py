@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from folders import VOCABULARY, write_adapter, write_folder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from folders import VOCABULARY, write_adapter, write_folder
 from tenonnx_generate import Adapters, Config, Generator, GeneratorParams, Model
 from tenonnx_generate.errors import Refused
 
@@ -198,7 +198,7 @@ def test_what_is_drawn_has_its_chance(
 def test_a_text_that_is_held_to_an_expression(
     model: Model, drafts: dict[str, Model | None]
 ) -> None:
-    pytest.importorskip("llguidance", reason="the extra generate is not installed")
+    pytest.importorskip("llguidance", reason="tenonnx-generate is not installed")
     texts = []
     for speculative, draft in [
         ({}, None), ({"max_draft_tokens": 6}, "itself"), ({}, "random"), ({"ngram_size": 2}, None),

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from folders import BOS, EOS, PAD, tokenizer, write_folder
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("tokenizers", reason="the extra generate is not installed")
-pytest.importorskip("jinja2", reason="the extra generate is not installed")
+from folders import BOS, EOS, PAD, tokenizer, write_folder
+
+pytest.importorskip("tokenizers", reason="tenonnx-generate is not installed")
+pytest.importorskip("jinja2", reason="tenonnx-generate is not installed")
 
 from tenonnx_generate import Model, Tokenizer
 from tenonnx_generate.errors import Missing, Refused

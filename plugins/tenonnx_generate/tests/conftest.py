@@ -3,8 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from folders import write_folder
 
+from folders import write_folder
 from tenonnx_generate import Model
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from folders import write_hybrid
 
+from folders import write_hybrid
 from tenonnx import InferenceSession
 from tenonnx_generate import Generator, GeneratorParams, Model
 from tenonnx_generate.engine import Engine

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from encoders import BANDS, processing, sweep, write_encoded, write_wave
 
+from encoders import BANDS, processing, sweep, write_encoded, write_wave
 from tenonnx_generate import Audios, Model
 from tenonnx_generate.audio import MOST_SECONDS, Clip
 from tenonnx_generate.errors import Missing, NotInstalled, Refused, Unsupported
@@ -195,7 +195,7 @@ def test_a_file_that_is_cut_off_meanwhile(tmp_path: Path) -> None:
     ({"n_fft": 401}, "n_fft in .* is 401; expected an even number"),
 ])  # fmt: skip
 def test_processors_that_cannot_be(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
-    pytest.importorskip("tokenizers", reason="the extra generate is not installed")
+    pytest.importorskip("tokenizers", reason="tenonnx-generate is not installed")
     import json
 
     folder = write_encoded(tmp_path / "folder")
@@ -212,7 +212,7 @@ def test_processors_that_cannot_be(tmp_path: Path, changes: dict[str, Any], said
 
 
 def test_what_a_processor_is_asked_for(tmp_path: Path) -> None:
-    pytest.importorskip("tokenizers", reason="the extra generate is not installed")
+    pytest.importorskip("tokenizers", reason="tenonnx-generate is not installed")
     processor = Model(write_encoded(tmp_path / "folder")).create_multimodal_processor()
     short = write_wave(tmp_path / "short.wav", sweep(0.5)).read_bytes()
     long = write_wave(tmp_path / "long.wav", sweep(1.5)).read_bytes()

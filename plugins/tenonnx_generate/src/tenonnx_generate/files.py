@@ -15,11 +15,11 @@ CONFIG_LIMIT = 4 << 20
 # Bytes of a tokenizer: the largest published one has 34 MB.
 TOKENIZER_LIMIT = 256 << 20
 
-EXTRA = "pip install 'tenonnx[generate]'"
+INSTALL = "pip install tenonnx-generate"
 
 
 def needed(module: str) -> Any:
-    """Return a library of the extra.
+    """Return a library that tenonnx-generate requires.
 
     Raises:
         NotInstalled: It is not there; the hint says what installs it.
@@ -29,7 +29,7 @@ def needed(module: str) -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] != module.split(".")[0]:
             raise
-        raise NotInstalled(f"{module} is not installed", hint=EXTRA) from error
+        raise NotInstalled(f"{module} is not installed", hint=INSTALL) from error
 
 
 def inside(folder: str, name: str) -> str:
