@@ -55,7 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--serve-all",
         action="store_true",
-        help="all of what tests/serve proves of servers, at length",
+        help="all of what the tests of tenonnx-serve prove, at length",
     )
     parser.addoption("--guard-rows", metavar="FILE", help="run one rows_*.py of tests/guard alone")
 

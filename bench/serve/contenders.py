@@ -18,6 +18,7 @@ from bench.measure import kernels
 from bench.serve.report import BARE, KSERVE, MINE
 
 ROOT = Path(__file__).parents[2]
+PRODUCTS = sorted(ROOT.glob("plugins/*/src"))
 START_SECONDS = 60
 READY = re.compile(r"REST on http://[^:]+:(\d+), gRPC on [^:]+:(\d+)")
 
@@ -40,7 +41,8 @@ class Contender:
 @contextlib.contextmanager
 def process(command: list[str], name: str) -> Iterator[Contender]:
     """Run a server that says in its first lines which ports it has."""
-    path = os.pathsep.join(str(ROOT / part) for part in ("core", "providers", "plugins", "."))
+    folders = [*(ROOT / part for part in ("core", "providers", "plugins")), *PRODUCTS, ROOT]
+    path = os.pathsep.join(map(str, folders))
     environment = {**os.environ, "TENONNX_JIT": "compile", "NUMBA_CACHE_DIR": kernels()}
     if name != KSERVE:
         environment["PYTHONPATH"] = path

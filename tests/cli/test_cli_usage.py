@@ -135,7 +135,7 @@ def test_a_command_whose_distribution_is_not_installed_names_it(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for command, product in COMMAND_DISTRIBUTIONS.items():
-        without = ("--no-plugin", command, command, "model")
+        without = ("--no-plugin", command, command, "model.onnx")
         assert "No such command" in cli(*without).stderr
         with monkeypatch.context() as patch:
             patch.setattr("tenonnx.cli.app.version", lambda _: None)

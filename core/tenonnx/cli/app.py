@@ -36,7 +36,7 @@ Exit codes:
 {EXIT_CODE_LINES}
 """
 
-COMMAND_DISTRIBUTIONS = {"generate": "tenonnx-generate"}
+COMMAND_DISTRIBUTIONS = {"generate": "tenonnx-generate", "serve": "tenonnx-serve"}
 """Subcommands of distributions beside the runtime."""
 
 
