@@ -67,7 +67,6 @@ PUBLIC_MODULES = {
     "tenonnx.planning.differences",
     "tenonnx.planning.lending",
     "tenonnx.process.cores",
-    "tenonnx.process.distributions",
     "tenonnx.process.interruption",
     "tenonnx.provider",
     "tenonnx.segments",

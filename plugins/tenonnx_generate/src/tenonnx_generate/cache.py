@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx import RuntimeException
+from tenonnx import HOST, Device, RuntimeException
 from tenonnx.planning.lending import lends
-from tenonnx.provider import HOST, Device
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 

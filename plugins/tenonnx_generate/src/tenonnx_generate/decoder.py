@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx import InferenceSession, IOBinding, OrtValue
-from tenonnx.provider import HOST
+from tenonnx import HOST, InferenceSession, IOBinding, OrtValue
 from tenonnx_generate.adapter_inputs import RowAdapters
 from tenonnx_generate.cache import give_back, reserve, write
 from tenonnx_generate.errors import Unsupported
