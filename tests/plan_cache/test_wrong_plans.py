@@ -184,6 +184,16 @@ def test_plug_ins_that_the_program_registers(
     assert is_kept(opened(path))
     seen = []
 
+    class Commands:
+        """Has subcommands alone."""
+
+        @tenonnx.hookimpl
+        def register_commands(self, register: Any) -> None:
+            del register
+
+    plugins.register(Commands(), "commands")
+    assert is_kept(opened(path))
+
     class Plugin:
         """Observes plans."""
 

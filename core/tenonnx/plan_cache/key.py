@@ -51,6 +51,9 @@ WITHOUT_EFFECT = frozenset(
     | {"trust_compiled_plan"}
 )
 
+# Hooks of a plug-in that changes no plan.
+ONLY_COMMANDS = ("register_commands",)
+
 # Options that mean nothing to another process.
 OF_THE_PROCESS = ("weights", "plugins", "operators", "_initializers", "_files")
 
@@ -111,7 +114,8 @@ def refuse_registered() -> None:
         entries = admitted.plugins()
         known = {f"{e.distribution} {e.version}" for e in entries}
         for record in plugins.records:
-            if record.distribution not in known and record.error is None:
+            harmless = record.error is not None or record.hooks == ONLY_COMMANDS
+            if not harmless and record.distribution not in known:
                 raise NotCacheable(f"the plug-in {record.name} was registered by the program")
         if {e.name for e in entries}.difference(record.name for record in plugins.records):
             raise NotCacheable("plug-ins were installed since this process began")
