@@ -12,6 +12,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from tenonnx.process import interruption
 from tenonnx_generate.containers import Container, Decoded, opened
 from tenonnx_generate.errors import Missing, Refused
 from tenonnx_generate.resampling import resampled
@@ -94,7 +95,7 @@ class Clip:
             container = opened(file, self.name)
             if isinstance(container, Decoded):
                 self._decoded = container
-                weakref.finalize(self, stack.pop_all().close)
+                weakref.finalize(self, interruption.finish, stack.pop_all().close)
             yield container
 
     def _file(self) -> IO[bytes]:
