@@ -7,7 +7,6 @@ and is read once. Where it is computed piece by piece, no memory has more than a
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tenonnx.by_name import cacheable
@@ -169,8 +168,7 @@ def expanded_layout(
     return ConvLayout(numbers, min(threads, tasks), work, output, offsets)
 
 
-@dataclass(frozen=True)
-class PairPlan:
+class PairPlan(NamedTuple):
     """Both convolutions of images of a shape.
 
     Attributes:
@@ -197,6 +195,9 @@ class ExpandedCall:
 
     def __init__(self, first: PairedConv, second: PairedConv, threads: int, plain: Any) -> None:
         self._parts, self._threads, self._plain = (first, second), threads, plain
+        # The weights in panels, by whether images have their channels last: a registry keeps
+        # what somebody has.
+        self._panels: dict[bool, tuple[NDArray, NDArray]] = {}
 
     def launch(
         self, x: NDArray, w: NDArray, b: NDArray | None, kernels: NDArray, bias: NDArray | None
@@ -230,8 +231,8 @@ class ExpandedCall:
         if windows is None:
             return None
         last = is_last(x)
-        return PairPlan(
-            expanded_layout(x.shape, w[0], windows, self._threads, last),
-            packed(first.weight, PANEL_CHANNELS, (), last),
-            packed(second.weight, cpu().lanes),
-        )
+        cut = expanded_layout(x.shape, w[0], windows, self._threads, last)
+        if (panels := self._panels.get(last)) is None:
+            expanding = packed(first.weight, PANEL_CHANNELS, (), last)
+            panels = self._panels[last] = expanding, packed(second.weight, cpu().lanes)
+        return PairPlan(cut, *panels)
