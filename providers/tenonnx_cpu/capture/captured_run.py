@@ -74,6 +74,39 @@ class CapturedRun:
         self.launches = Launches()
         self._room, self._rooms = np.empty(0, np.uint8), list[Extent]()
 
+    def mark(self) -> tuple[int, ...]:
+        """Return how far it is, as ``repeat`` takes it."""
+        return (*self.launches.mark(), len(self._stores))
+
+    def repeat(
+        self, other: CapturedRun, begin: Sequence[int], end: Sequence[int], given: Sequence[int]
+    ) -> None:
+        """Add what a step of another run said of the same arrays.
+
+        Args:
+            other: The run.
+            begin: Its mark before the step, at which this one is.
+            end: That behind it.
+            given: The slots of the step's results.
+        """
+        self.launches.repeat(other.launches, begin, end)
+        self._stores += other._stores[begin[-1] : end[-1]]
+        self._sizes += other._sizes[begin[-1] : end[-1]]
+        self.scratch = max(self.scratch, other.scratch)
+        self.adopt(other, given)
+
+    def places(self, slots: Iterable[int]) -> list[Any]:
+        """Return where values lie, or the arrays that they always are."""
+        return [self._values.get(slot) for slot in slots]
+
+    def adopt(self, other: CapturedRun, slots: Iterable[int]) -> None:
+        """Have another run's arrays as values, which lie in the same places."""
+        for slot in slots:
+            if slot in other._values:
+                self._values[slot] = other._values[slot]
+            if slot in other._regions:
+                self._regions[slot] = other._regions[slot]
+
     def add(
         self,
         made: Any,
@@ -162,16 +195,25 @@ class CapturedRun:
         """
         launches, loose = self.launches, []
         launches.begin(made.run, made.arguments, self._refusal(made, own))
-        for n, x in enumerate(made.arguments):
+        array, constants = np.ndarray, launches.constants
+        # Most arguments are numbers, or known to be constants, which the launches keep.
+        others = [
+            n
+            for n, x in enumerate(made.arguments)
+            if isinstance(x, array) and id(x) not in constants
+        ]
+        for n in others:
+            x = made.arguments[n]
             if (region := known.get(id(x))) is not None:
                 launches.place(n, region.source, region.number, region.offset, x)
                 continue
-            if id(x) in launches.constants or not isinstance(x, np.ndarray) or not x.size:
+            if not x.size:
+                constants.add(id(x))
                 continue
             low, high, address = extent(x)
             if (region := extent_around(low, high, address, own)) is None:
                 if is_frozen(x):
-                    launches.constants.add(id(x))
+                    constants.add(id(x))
                 else:
                     loose.append(n)
                 continue

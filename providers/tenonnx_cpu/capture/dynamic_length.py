@@ -13,29 +13,66 @@ about each length.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tenonnx_cpu.buffers import apart
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.captured_run import CapturedRun
 from tenonnx_cpu.capture.dynamic_run import DynamicRun
+from tenonnx_cpu.capture.encoding import View
 from tenonnx_cpu.capture.extents import form_of
 from tenonnx_cpu.capture.growth import Form, Growth, Varies, slope_of
 from tenonnx_cpu.capture.launch import Launch, is_fixed
 
 
 class Said(NamedTuple):
-    """The answer of a step.
+    """The answers of a span's steps for inputs of some lengths.
 
     Attributes:
-        forms: Of its inputs.
-        fixed: The results that never change.
+        run: Of all of them.
+        inputs: Of each step.
+        made: What each returned: a ``Launch``, or a result.
+        marks: Those of the run before each step, and behind the last one.
     """
 
-    forms: Sequence[Form]
-    fixed: Sequence[Any]
+    run: CapturedRun
+    inputs: list[tuple[Any, ...]]
+    made: list[Any]
+    marks: list[tuple[int, ...]]
+
+    def forms(self, n: int) -> Sequence[Form]:
+        """Return those of a step's inputs."""
+        return list(map(form_of, self.inputs[n]))
+
+    def fixed(self, n: int) -> Sequence[Any]:
+        """Return a step's results that never change."""
+        return [x for x in _results_of(self.made[n]) if is_fixed(x)]
+
+    def is_asked_as(self, other: Said, n: int) -> bool:
+        """Return whether a step's inputs are the same arrays, and its run is as far, as another."""
+        same = all(map(operator.is_, self.inputs[n], other.inputs[n]))
+        return same and self.marks[n] == other.marks[n]
+
+    def is_result_as(self, other: Said, n: int, given: Sequence[int]) -> bool:
+        """Return whether a step's results are as others, which readers then have in their place."""
+        places, before = self.run.places(given), other.run.places(given)
+        if any(type(place) not in (int, View) for place in (*places, *before)) or places != before:
+            return False
+        results = zip(given, _results_of(self.made[n]), _results_of(other.made[n]), strict=False)
+        return all(form_of(one) == form_of(two) for _, one, two in results)
+
+
+def _result_of(made: Any) -> Any:
+    return made.result if type(made) is Launch else made
+
+
+def _results_of(made: Any) -> tuple[Any, ...]:
+    result = _result_of(made)
+    return result if isinstance(result, tuple) else (result,)
 
 
 class Asked:
@@ -79,39 +116,53 @@ class Asked:
     def _run(self, growth: Growth, most: int, inputs: Sequence[Any]) -> DynamicRun:
         if most < 2:
             raise Varies
-        given = {step: growth.at(step, inputs) for step in (0, 1, most)}
-        said: dict[int, Sequence[Said]] = {}
-        runs: dict[int, CapturedRun] = {}
-        for step, each in given.items():
-            runs[step], said[step] = self._said(each)
-            if step == 1:
-                self._check(said, most)
-        longest, several = runs[most], len(self._results) > 1
+        with apart():  # nobody writes to the results
+            first = self._said(growth.at(0, inputs))
+            second = self._said(growth.at(1, inputs), first)
+            self._check(first, second, most)
+            longest = self._said(growth.at(most, inputs), first).run
+        several = len(self._results) > 1
         longest.finish(self._results, several=several)
         if not longest.fits:
             raise Varies
+        runs = {0: first.run, 1: second.run}
         try:
-            for step in (0, 1):
-                runs[step].finish(self._results, several=several, longest=longest)
+            for run in runs.values():
+                run.finish(self._results, several=several, longest=longest)
         except ValueError as error:
             raise Varies from error
+        runs[most] = longest
         return DynamicRun(growth, {step: run.encoded() for step, run in runs.items()})
 
-    def _said(self, inputs: Sequence[Any]) -> tuple[CapturedRun, Sequence[Said]]:
-        """Return what the steps would launch for inputs that have anything in them."""
-        run, said, missing = CapturedRun(inputs), list[Said](), set[int]()
+    def _said(self, inputs: Sequence[Any], before: Said | None = None) -> Said:
+        """Return what the steps would launch for inputs that have anything in them.
+
+        Args:
+            inputs: The span's.
+            before: What they said of others. A step with the same arrays as there is not asked.
+        """
+        run, missing = CapturedRun(inputs), set[int]()
+        said = Said(run, [], [], [run.mark()])
 
         def visit(n: int, arguments: tuple[Any, ...]) -> Any:
             """Return a step's results, which nobody need have written to."""
-            call = self._calls[n]
-            function = call.dynamic or call.function
+            taken, given = self._slots[n]
+            said.inputs.append(arguments)
+            if before is not None and said.is_asked_as(before, n):
+                run.repeat(before.run, before.marks[n], before.marks[n + 1], given)
+                said.made.append(before.made[n])
+                said.marks.append(before.marks[n + 1])
+                return _result_of(before.made[n])
+            function = self._calls[n].dynamic or self._calls[n].function
             made = function(*arguments)
-            if not run.add(made, function, arguments, *self._slots[n]):
+            said.made.append(made)
+            if not run.add(made, function, arguments, taken, given):
                 missing.add(n)
-            result = made.result if type(made) is Launch else made
-            fixed = [x for x in (result if isinstance(result, tuple) else [result]) if is_fixed(x)]
-            said.append(Said(list(map(form_of, arguments)), fixed))
-            return result
+            said.marks.append(run.mark())
+            if before is not None and said.is_result_as(before, n, given):
+                run.adopt(before.run, given)
+                return _result_of(before.made[n])
+            return _result_of(made)
 
         try:
             self._follow(visit, inputs)
@@ -119,9 +170,9 @@ class Asked:
             raise Varies from error
         if missing or not run.clear:
             raise Varies(missing)
-        return run, said
+        return said
 
-    def _check(self, samples: Mapping[int, Sequence[Said]], most: int) -> None:
+    def _check(self, first: Said, second: Said, most: int) -> None:
         """Check that steps say at all lengths what some of them tell.
 
         Raises:
@@ -129,11 +180,10 @@ class Asked:
         """
         bad = set()
         for n, call in enumerate(self._calls):
-            first, second = samples[0][n], samples[1][n]
-            if is_alike(first.forms, second.forms):
+            if first.made[n] is second.made[n] or is_alike(first.forms(n), second.forms(n)):
                 continue
             if call.dynamic is None or (
-                call.each_length and not _is_on_line(call.dynamic, first, second, most)
+                call.each_length and not _is_on_line(call.dynamic, n, first, second, most)
             ):
                 bad.add(n)
         if bad:
@@ -150,11 +200,11 @@ def is_alike(first: Sequence[Form], second: Sequence[Form]) -> bool:
     )
 
 
-def _is_on_line(function: Callable[..., Any], first: Said, second: Said, most: int) -> bool:
+def _is_on_line(function: Callable[..., Any], n: int, first: Said, second: Said, most: int) -> bool:
     """Ask arithmetic on shapes about every length; return whether its results are on one line."""
-    forms = [(form[0], np.array(form[1])) for form in first.forms]
-    longer = [np.array(form[1]) - own[1] for form, own in zip(second.forms, forms, strict=True)]
-    results, later = first.fixed, second.fixed
+    forms = [(form[0], np.array(form[1])) for form in first.forms(n)]
+    longer = [np.array(x.shape) - own[1] for x, own in zip(second.inputs[n], forms, strict=True)]
+    results, later = first.fixed(n), second.fixed(n)
     if not results or len(results) != len(later):
         return False
     try:
@@ -164,8 +214,7 @@ def _is_on_line(function: Callable[..., Any], first: Said, second: Said, most: i
     for step in range(2, most + 1):
         shapes = zip(forms, longer, strict=True)
         made = function(*(np.empty(shape + more * step, dtype) for (dtype, shape), more in shapes))
-        found = made.result if isinstance(made.result, tuple) else (made.result,)
         wanted = (one + slope * step for one, slope in zip(results, slopes, strict=True))
-        if not all(map(np.array_equal, found, wanted)):
+        if not all(map(np.array_equal, _results_of(made), wanted)):
             return False
     return True

@@ -100,10 +100,11 @@ def _on_line(found: Mapping[int, NDArray]) -> NDArray:
 def _made(samples: Mapping[int, Encoded]) -> Iterator[_Made]:
     """Return what makes the things that are not the same at all lengths."""
     words = dict(enumerate(samples[0].pointers))
-    for number, thing in enumerate(samples[0].things):
-        every = {step: each.things[number] for step, each in samples.items()}
-        if all(_is_same(thing, other) for other in every.values()):
+    columns = zip(*(each.things for each in samples.values()), strict=True)
+    for number, (thing, *others) in enumerate(columns):
+        if all(other is thing or _is_same(thing, other) for other in others):
             continue
+        every = dict(zip(samples, (thing, *others), strict=True))
         if (make := _maker(every, given=number in words)) is not None:
             yield _Made(number, words.get(number), make)
 

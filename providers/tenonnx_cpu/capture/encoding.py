@@ -99,6 +99,27 @@ class Launches:
         self.count += 1
         return code[begin + 2] <= at.MOST_ARGUMENTS and code[begin + 4] <= at.MOST_HEADERS
 
+    def mark(self) -> tuple[int, int, int, int]:
+        """Return how far the entries are, as ``repeat`` takes it."""
+        return len(self.code), len(self.arguments), len(self._placed), self.count
+
+    def repeat(self, other: Launches, begin: Sequence[int], end: Sequence[int]) -> None:
+        """Add entries of other launches, which were as far as these are when they began.
+
+        Args:
+            other: The launches.
+            begin: Their mark before the entries.
+            end: That behind them.
+        """
+        self.code += other.code[begin[0] : end[0]]
+        self.arguments += other.arguments[begin[1] : end[1]]
+        self.words += other.words[begin[1] : end[1]]
+        for word in other._placed[begin[2] : end[2]]:
+            self._placed.append(word)
+            number = self.code[word]
+            self.moments[number] = self.moments.get(number, (self.count,))[0], self.count
+        self.count = end[3]
+
     def move(self, places: Mapping[int, tuple[int, int]]) -> None:
         """Put stores where they are: a store, and bytes from where that begins."""
         code = self.code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import types
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -56,22 +57,23 @@ class Encoded(NamedTuple):
 
     def addressed(self) -> tuple[NDArray, NDArray]:
         """Return words and things; numbers lie behind the code, as integers and as floats."""
-        code, values, places = self.code.copy(), [], []
-        for word, thing in zip(self.pointers, self.things, strict=False):
-            if isinstance(thing, np.ndarray):
-                code[word] = id(thing)
-            elif thing is not None:
-                values.append(thing)
-                places.append(word)
-        end = len(code)
-        words = np.zeros(end + 2 * len(values), np.int64)
-        words[:end] = code
-        if values:
+        things, end = self.things, len(self.code)
+        objects = np.fromiter(things, object, len(things))
+        arguments = things[: len(self.pointers)]
+        kinds = np.ndarray, types.NoneType
+        numbers = [n for n, x in enumerate(arguments) if not isinstance(x, kinds)]
+        words = np.zeros(end + 2 * len(numbers), np.int64)
+        words[:end] = self.code
+        addresses = np.fromiter(map(id, arguments), np.int64, len(arguments))
+        if numbers:
+            values = [arguments[n] for n in numbers]
             words[end::2] = list(map(_integer, values))
             words[end:].view(np.float64)[1::2] = values
             start: int = words.__array_interface__["data"][0] + 8 * end
-            words[places] = np.arange(start, start + 16 * len(places), 16)
-        return words, np.fromiter(self.things, object, len(self.things))
+            addresses[numbers] = np.arange(start, start + 16 * len(numbers), 16)
+        given = addresses != id(None)
+        words[np.array(self.pointers, np.intp)[given]] = addresses[given]
+        return words, objects
 
 
 def done(made: Any, inputs: Sequence[Any] = ()) -> Any:

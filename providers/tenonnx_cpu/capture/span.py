@@ -102,6 +102,7 @@ class Tracer:
             return again(cell, inputs)
         for run in self._dynamic:
             if run.takes(inputs):
+                self._shapes = []  # what comes next has not grown from the last that was compared
                 return run(inputs, functools.partial(self._call, cell))
         return self._call(cell, *inputs)
 
@@ -146,10 +147,7 @@ class Tracer:
 
     @functools.cached_property
     def _order(self) -> list[tuple[Any, ...]]:
-        """The steps, their inputs' and outputs' slots, constants, and slots that nobody reads then.
-
-        Constants are in the places of their slots.
-        """
+        """The steps, slots and constants of inputs, outputs' slots, and slots nobody reads then."""
         numbers, results = self._numbers
         last = {slot: n for n, each in enumerate(numbers) for slots in each for slot in slots}
         order = []
@@ -160,7 +158,7 @@ class Tracer:
             ]
             read = {*taken, *given}.difference(results)
             done = [slot for slot in read if slot is not None and last[slot] == n]
-            order.append((step, taken, given, known, done))
+            order.append((step, list(zip(taken, known, strict=True)), given, done))
         return order
 
     def _followed(
@@ -173,16 +171,18 @@ class Tracer:
             inputs: The span's.
         """
         memory: dict[int | None, Any] = dict(enumerate(inputs))
-        for n, (step, taken, given, known, done) in enumerate(self._order):
-            each = zip(taken, known, strict=True)
-            arguments = [own if slot is None else memory[slot] for slot, own in each]
+        for n, (step, taken, given, done) in enumerate(self._order):
+            arguments = [own if slot is None else memory[slot] for slot, own in taken]
             try:
                 made = visit(n, tuple(arguments))
             except Exception as error:
                 if "step" not in vars(error):
                     vars(error).update(step=step, arguments=arguments)
                 raise
-            memory.update(zip(given, made if step.multiple else (made,), strict=False))
+            if step.multiple:
+                memory.update(zip(given, made, strict=False))
+            else:
+                memory[given[0]] = made
             del made
             for slot in done:
                 del memory[slot]
@@ -219,8 +219,9 @@ class Tracer:
         return found
 
     def _without_constants(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        known = itertools.chain.from_iterable(known for *_, known, _ in self._order)
-        return without_constants(inputs, constants=known)
+        pairs = itertools.chain.from_iterable(taken for _, taken, _, _ in self._order)
+        known = {id(own): own for slot, own in pairs if slot is None}
+        return without_constants(inputs, constants=known.values())
 
     def _compare(self, shapes: list[Any], inputs: tuple[Any, ...]) -> None:
         """Look which steps' inputs are others in every run, if they are the fewer ones.
@@ -246,14 +247,14 @@ class Tracer:
         growth = growth_of(before, self._forms)
         if any(run.takes(inputs) for run in self._dynamic):
             return differ
-        if growth is None:  # as where another cache begins
-            return () if self._dynamic else differ
         calls: list[Any] = [step.call for step in self._steps]
         try:
+            if growth is None:
+                raise Varies
             own = self._without_constants(inputs)
             run = Asked(calls, self._followed, *self._numbers).run(growth, own)
-        except Varies as varies:
-            return varies.steps or differ
+        except Varies as varies:  # as where another cache begins
+            return () if self._dynamic else varies.steps or differ
         self._dynamic = (run, *self._dynamic)[:MOST_DYNAMIC]
         return ()
 
