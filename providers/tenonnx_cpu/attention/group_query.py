@@ -12,7 +12,7 @@ import numpy as np
 
 from tenonnx.by_name import cacheable
 from tenonnx_cpu.attention.attention import NO_MASK, NO_SINKS, Rule, adjacent, shares
-from tenonnx_cpu.buffers import F32, contiguous, empty
+from tenonnx_cpu.buffers import F32, contiguous, empty, frozen
 from tenonnx_cpu.capture.cached_step import CachedStep
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.jit.runtime import JitKernel
@@ -245,7 +245,7 @@ def _last(cache: NDArray, count: int, shape: tuple[int, ...]) -> NDArray:
 
 @functools.cache
 def _zeros(count: int) -> NDArray:
-    return np.zeros(count, np.float32)
+    return frozen(np.zeros(count, np.float32))
 
 
 def _are_caches(past_k: Any, past_v: Any, shape: tuple[int, ...]) -> bool:

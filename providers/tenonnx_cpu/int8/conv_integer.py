@@ -10,6 +10,7 @@ import numpy as np
 
 from tenonnx.by_name import cacheable
 from tenonnx.planning.anchors import BROADCASTING, Part, Walk
+from tenonnx_cpu.buffers import frozen
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
@@ -22,7 +23,7 @@ from tenonnx_cpu.matmul.product import F32
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-NO_ORIGIN = {np.dtype(kind): np.zeros(1, kind) for kind in (np.uint8, np.int8)}
+NO_ORIGIN = {np.dtype(kind): frozen(np.zeros(1, kind)) for kind in (np.uint8, np.int8)}
 
 
 def _origin(x: NDArray, zero: NDArray | None) -> NDArray | None:

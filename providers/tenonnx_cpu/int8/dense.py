@@ -10,8 +10,9 @@ import numpy as np
 
 from tenonnx.by_name import cacheable
 from tenonnx.planning.anchors import BROADCASTING, Part, Walk
+from tenonnx_cpu.buffers import frozen
 from tenonnx_cpu.capture.capturable import Capturable
-from tenonnx_cpu.capture.launch import Launch
+from tenonnx_cpu.capture.launch import Launch, fix
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
 from tenonnx_cpu.int8.product import (
     BYTE_GEMM,
@@ -65,12 +66,13 @@ def finish_of(walk: Walk[Scope], unit: NDArray) -> ByteFinish:
     bias, _ = walk.found.get(BIAS_PART.name, (NO_NUMBERS, None))
     limits, code = walk.found.get(LIMITS.name, ALL), walk.found.get(ROUNDED.name)
     if code is None:
-        return ByteFinish(F32, unit.astype(np.float32), bias, low=limits[0], high=limits[1])
+        factor = frozen(unit.astype(np.float32))
+        return ByteFinish(F32, factor, bias, low=limits[0], high=limits[1])
     low, high = code.between(limits)
     return ByteFinish(
         code.dtype,
-        (unit / code.step).astype(np.float32),
-        (bias / np.float64(code.step)).astype(np.float32),
+        frozen((unit / code.step).astype(np.float32)),
+        frozen((bias / np.float64(code.step)).astype(np.float32)),
         low=low,
         high=high,
         zero=code.origin,
@@ -103,7 +105,7 @@ def fuse_weights(node: ir.Node, scope: Scope) -> Fused | None:
     walk = scope.follow(node, weights.columns)
     finish = finish_of(walk, np.float64(code.step) * weights.scales.reshape(-1))
     b, zeros, finish = widened(b, zeros, finish)
-    product = ByteProduct(code.zero.reshape(1), zeros, finish, scope.threads)
+    product = ByteProduct(code.zero.reshape(1), fix(zeros), finish, scope.threads)
     call = functools.partial(_by_matrix, product, b, weights.columns)
     return _fused(walk, (x,), (x.inputs[0],), call)
 
@@ -129,7 +131,7 @@ def fuse_matmul(node: ir.Node, scope: Scope) -> Fused | None:
     assert zeros is not None, "one zero point fits any matrix"
     inputs = tuple(dict.fromkeys(source.inputs[0] for source in found))
 
-    call = ByteProduct(left.zero.reshape(1), zeros, finish, scope.threads)
+    call = ByteProduct(left.zero.reshape(1), fix(zeros), finish, scope.threads)
     return _fused(walk, tuple(found), inputs, call)
 
 

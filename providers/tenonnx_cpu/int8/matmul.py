@@ -11,6 +11,7 @@ import numpy as np
 
 from tenonnx.by_name import cacheable
 from tenonnx.planning.anchors import BROADCASTING, Part, Walk
+from tenonnx_cpu.buffers import frozen
 from tenonnx_cpu.capture.capturable import Capturable, where_constant
 from tenonnx_cpu.capture.launch import Launch, done, fix
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 CONTRIB = "com.microsoft"
-NO_ORIGIN = np.zeros(1, np.uint8)
+NO_ORIGIN = frozen(np.zeros(1, np.uint8))
 
 Zeros: TypeAlias = Callable[["NDArray | None", NDArray], Any]
 """Return ``column_zeros`` of a zero point and a matrix."""
@@ -44,7 +45,8 @@ def _zeros_of(site: Site, b: int, zero: int, turned: bool = False) -> Zeros:
     absent = zero >= len(inputs) or inputs[zero] is None
     if matrix is None or (given is None and not absent):
         return column_zeros
-    return functools.partial(_known, column_zeros(given, matrix.T if turned else matrix))
+    zeros = column_zeros(given, matrix.T if turned else matrix)
+    return functools.partial(_known, None if zeros is None else fix(zeros))
 
 
 @cacheable

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.by_name import cacheable
-from tenonnx_cpu.buffers import contiguous, empty
+from tenonnx_cpu.buffers import contiguous, empty, frozen
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.channels_last import memory_order
@@ -98,7 +98,7 @@ class PairCall:
         self._threads, self._plain = threads, plain
         self._numbers = [_numbers(kind, *pair, made, limits) for pair in ((a, b), (b, a))]
         self._zeros = [
-            np.array([made.origin, first.flip, second.flip], np.int32)
+            frozen(np.array([made.origin, first.flip, second.flip], np.int32))
             for first, second in ((a, b), (b, a))
         ]
 
@@ -148,9 +148,10 @@ def _numbers(
     """Return what the kernel takes besides bytes."""
     first, second = a.origin + a.flip, b.origin + b.flip
     if kind == "Mul":
-        return np.array([first, second, a.step * b.step / made.step, *limits], np.float32)
+        return frozen(np.array([first, second, a.step * b.step / made.step, *limits], np.float32))
     left, right = a.step / made.step, b.step / made.step
-    return np.array([left, right, -(first * left + second * right), *limits], np.float32)
+    shift = -(first * left + second * right)
+    return frozen(np.array([left, right, shift, *limits], np.float32))
 
 
 def _fits(short: tuple[int, ...], long: tuple[int, ...]) -> bool:

@@ -30,7 +30,7 @@ ONE = frozen(np.ones(1, np.float32))
 # Words of tiles that are as good as more words, of which some are zeros in a copy.
 ENOUGH_WORDS = 12
 
-ONE_MATRIX = np.zeros((1, 2), np.int64)
+ONE_MATRIX = frozen(np.zeros((1, 2), np.int64))
 # The kernel's names of its results, by type.
 RESULT_FORMS = {I32: 4, np.dtype(np.float32): 5, BYTE_DTYPES[0]: 1, BYTE_DTYPES[1]: 1}
 

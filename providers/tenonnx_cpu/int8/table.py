@@ -11,7 +11,7 @@ import numpy as np
 
 from tenonnx.by_name import cacheable
 from tenonnx.planning.lower import is_constant
-from tenonnx_cpu.buffers import contiguous, empty
+from tenonnx_cpu.buffers import contiguous, empty, frozen
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.channels_last import memory_order
@@ -165,7 +165,7 @@ def _between(code: QuantizedType, made: QuantizedType) -> NDArray:
     numbers = (bytes_of - np.float32(code.origin)) * np.float32(code.step)
     rounded = np.rint(numbers / np.float32(made.step))
     table: NDArray = np.clip(rounded, *made.bounds) + np.float32(made.origin)
-    return table.astype(made.dtype)
+    return frozen(table.astype(made.dtype))
 
 
 @cacheable
@@ -187,7 +187,7 @@ class TableCall:
         if LOOK_UP.run is None or x.dtype not in BYTE_DTYPES or not x.ndim:
             return self._plain(x)
         if x.dtype not in self._tables:
-            self._tables[x.dtype] = self._plain(ALL_BYTES.view(x.dtype))
+            self._tables[x.dtype] = frozen(self._plain(ALL_BYTES.view(x.dtype)))
         table = self._tables[x.dtype]
         if table.dtype not in BYTE_DTYPES or table.shape != ALL_BYTES.shape:
             return self._plain(x)

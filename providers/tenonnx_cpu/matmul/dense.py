@@ -10,7 +10,7 @@ import numpy as np
 from tenonnx.by_name import cacheable
 from tenonnx.planning.fusion import inputs_of
 from tenonnx_cpu.activation import ACTIVATION_PART, NO_ACTIVATION, Activation
-from tenonnx_cpu.buffers import F32, contiguous, empty
+from tenonnx_cpu.buffers import F32, contiguous, empty, frozen
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, mark_addresses
 from tenonnx_cpu.fuse import PATTERN, Fused, Scope, fusion
@@ -94,9 +94,9 @@ class LayersCall:
         self._made_of = layers, plain, threads
         self._plain = plain
         self._threads = threads
-        self._table = mark_addresses(np.array([_line(layer) for layer in layers], np.int64))
+        self._table = mark_addresses(frozen(np.array([*map(_line, layers)], np.int64)))
         parameters = [(layer.finish.first, layer.finish.second) for layer in layers]
-        self._numbers = np.array(parameters, np.float32)
+        self._numbers = frozen(np.array(parameters, np.float32))
         self._inner = layers[0].weights.shape[0]
         self._outer = layers[-1].weights.shape[1]
         self._widest = 2 * max(layer.weights.shape[1] for layer in layers)

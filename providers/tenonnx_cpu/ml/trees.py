@@ -12,7 +12,7 @@ from tenonnx.by_name import cacheable
 from tenonnx_array.ml.forest import Forest
 from tenonnx_array.ml.trees import Scores
 from tenonnx_array.ml.walk import numbered
-from tenonnx_cpu.buffers import F32, contiguous, empty
+from tenonnx_cpu.buffers import F32, contiguous, empty, frozen
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
@@ -63,7 +63,7 @@ def specialize_trees(site: Site, plain: Any) -> Call | None:
         return None
     base = np.zeros(forest.targets)
     base += plain.base if plain.base.size else 0
-    return Capturable(functools.partial(_scored, walks, base, plain))
+    return Capturable(functools.partial(_scored, walks, frozen(base), plain))
 
 
 @cacheable
@@ -177,7 +177,8 @@ def _table(forest: Forest, dtype: np.dtype[Any]) -> Table:
     only = np.full(len(nodes.roots), -1) if forest.only is None else forest.only
     trees = np.stack([numbered(nodes.roots, count), forest.depths * steps, only])
     values = forest.values / len(only) if forest.aggregate == "AVERAGE" else forest.values
-    return Table(trees.astype(np.int32), table.reshape(-1), tracks, values, count)
+    numbers = frozen(trees.astype(np.int32)), frozen(table.reshape(-1)), frozen(tracks)
+    return Table(*numbers, frozen(values), count)
 
 
 def _rounded_down(split: NDArray) -> NDArray:

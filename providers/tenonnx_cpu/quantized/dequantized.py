@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.by_name import cacheable
+from tenonnx_cpu.buffers import frozen
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import F32
@@ -52,7 +53,7 @@ def quantized_weights(site: Site) -> Quantized | None:
             zero = int(zeros.reshape(-1)[0]) & (1 << bits) - 1
             zero -= signed * (zero >> bits - 1) << bits
             zeros = None
-        scales = np.full(width, scales.reshape(()))
+        scales = frozen(np.full(width, scales.reshape(())))
     elif along_depth != bool(block):  # a scale for every row, or blocks of columns
         return None
     block = block or depth
