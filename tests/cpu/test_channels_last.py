@@ -158,6 +158,19 @@ def test_expanded_band_by_band(
     np.testing.assert_allclose(z, wanted, rtol=1e-4, atol=1e-5 * np.abs(wanted).max())
 
 
+@pytest.mark.skipif(not expanded.SUITED, reason="both convolutions are steps of their own")
+def test_other_shapes_take_the_same_panels(monkeypatch: pytest.MonkeyPatch) -> None:
+    block = BLOCKS[1]
+    nodes, weights = graph(block)
+    one = session(nodes, {"x": floats(*block.x)}, "y", weights)
+    one.run(None, {"x": floats(*block.x)})
+    monkeypatch.setattr(expanded, "packed", None)
+    for seed, height in enumerate((9, 16)):
+        x = floats(1, 16, height, 19, seed=seed)
+        (y,) = one.run(None, {"x": x})
+        np.testing.assert_allclose(y, expected(block, x, None, weights), rtol=1e-4, atol=2e-5)
+
+
 def test_what_others_read_has_its_channels_first(monkeypatch: pytest.MonkeyPatch) -> None:
     places, each = Watch(PIXELS, monkeypatch), Watch(DEPTHWISE, monkeypatch)
     block = BLOCKS[1]
