@@ -169,15 +169,15 @@ def extreme(sign: str) -> Meaning:
 
     def meaning(b: Builder, e: Element, x: Value, y: Value) -> Value:
         if e.is_float:
-            takes = b.or_(b.fcmp_ordered(sign, x, y), b.fcmp_unordered("uno", x, x))
-        else:
-            takes = (b.icmp_signed if e.is_signed else b.icmp_unsigned)(sign, x, y)
-        return b.select(takes, x, y)
+            # One instruction, which keeps y beside NaN: nothing else waits for the result before.
+            one = b.select(b.fcmp_ordered(sign, x, y), x, y)
+            return b.select(b.fcmp_unordered("uno", x, x), x, one)
+        return b.select((b.icmp_signed if e.is_signed else b.icmp_unsigned)(sign, x, y), x, y)
 
     return meaning
 
 
-greater, lesser = extreme(">="), extreme("<=")
+greater, lesser = extreme(">"), extreme("<")
 
 
 def arithmetic(whole: str, floating: str) -> Meaning:
