@@ -18,6 +18,7 @@ LISTING: Final = {
     "conv.channel_norms": "GroupNormalization InstanceNormalization",
     "conv.conv": "Conv",
     "conv.expanded": "Conv",
+    "conv.grid": "GridSample",
     "conv.optimized": (
         "com.microsoft::FusedConv com.microsoft::NhwcConv com.microsoft::NhwcFusedConv "
         "com.microsoft::NhwcMaxPool"
@@ -25,6 +26,7 @@ LISTING: Final = {
     "conv.patches": "Conv",
     "conv.pooling": "AveragePool GlobalAveragePool MaxPool",
     "conv.resizing": "Resize",
+    "conv.roi_align": "RoiAlign",
     "conv.transposed": "ConvTranspose",
     "data_movement.concat": "Concat",
     "data_movement.indexed": "GatherElements GatherND ScatterElements ScatterND",

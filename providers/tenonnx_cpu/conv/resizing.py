@@ -17,7 +17,7 @@ from tenonnx_array.resize import Readings, readings_of
 from tenonnx_cpu.buffers import F32, UNREAD, contiguous, empty, frozen
 from tenonnx_cpu.capture.capturable import where_constant
 from tenonnx_cpu.capture.launch import Launch
-from tenonnx_cpu.data_movement.moving import Mover, mover
+from tenonnx_cpu.data_movement.indexed import MOVE_ELEMENTS, pick_columns
 from tenonnx_cpu.elementwise.kernels.operations import (
     FLOAT32,
     FLOAT64,
@@ -67,13 +67,9 @@ def specialize_resize(site: Site, plain: Call) -> Call | None:
     RESIZE.request()
     if site.dtype(0) != F32 or attributes.get("mode") == "cubic" or attributes.get("antialias"):
         RESAMPLE.request()
-    inputs = site.node.inputs
-    constants = [site.constant(place) for place in range(1, len(inputs))]
-    moves = None
-    known = all(x is None or c is not None for x, c in zip(inputs[1:], constants, strict=True))
-    if known and site.dtype(0) != F32:
-        moves = mover(plain, constants, site.threads)
-    call = ResizeCall(tuple(attributes.items()), moves, site.threads, plain)
+    if site.dtype(0) != F32 and attributes.get("mode", "nearest") == "nearest":
+        MOVE_ELEMENTS.request()
+    call = ResizeCall(tuple(attributes.items()), site.threads, plain)
     return where_constant(site, (2, 3), call)
 
 
@@ -84,13 +80,11 @@ class ResizeCall:
 
     Attributes:
         attributes: The node's, by name.
-        moves: Moves elements to where they are nearest, if it is known by how much.
         threads: How many to use at most.
         plain: Computes the same from the same inputs.
     """
 
     attributes: Attributes
-    moves: Mover | None
     threads: int
     plain: Call
 
@@ -105,15 +99,25 @@ class ResizeCall:
         x = contiguous(x) if not x.dtype.hasobject else x
         found = _cut(self.attributes, x.shape, by, to) if run is not None and fits(x) else None
         if found is None:
-            if self.moves is not None and dict(self.attributes).get("mode", "nearest") == "nearest":
-                return self.moves.call(x, roi, scales, sizes)
-            made = self._others(x, by, to)
+            is_nearest = dict(self.attributes).get("mode", "nearest") == "nearest"
+            made = self._nearest(x, by, to) if is_nearest else self._others(x, by, to)
             return self.plain(x, roi, scales, sizes) if made is None else made
         y = empty(found.output)
         team = self.threads if y.size > MAX_SERIAL_RESIZED_ELEMENTS else 1
         memory = floats(2 * found.output[-1] * team)
         arguments = x.reshape(-1), y.reshape(-1), *found.places, found.numbers, memory, team
         return Launch(run, arguments, y)
+
+    def _nearest(self, x: NDArray, by: tuple[float, ...], to: tuple[int, ...]) -> Any:
+        """Return a launch that picks elements; ``None`` if numpy does it."""
+        found = nearest_places(self.attributes, x.shape, by, to)
+        if found is None:
+            return None
+        output, first, places = found
+        made = pick_columns(x.reshape(math.prod(x.shape[:first]), -1), places, self.threads)
+        if made is None:
+            return None
+        return made._replace(result=made.result.reshape(output), otherwise=self.plain)
 
     def _others(self, x: NDArray, by: tuple[float, ...], to: tuple[int, ...]) -> Any:
         """Return a launch for other types and modes; ``None`` if numpy does it."""
@@ -132,18 +136,54 @@ class ResizeCall:
 
 
 @functools.lru_cache(maxsize=64)
+def nearest_places(
+    attributes: Attributes,
+    shape: tuple[int, ...],
+    scales: tuple[float, ...],
+    sizes: tuple[int, ...],
+) -> tuple[tuple[int, ...], int, NDArray] | None:
+    """Return where elements of the result come from; ``None`` if that is numpy's.
+
+    Returns:
+        The result's shape; the first axis that changes; and places in what an array has from that
+        axis on.
+    """
+    along = _along(attributes, shape, scales, sizes)
+    if along is None or not along or 0 in shape:
+        return None
+    first = min(along)
+    places = np.zeros((), np.int64)
+    for axis in range(first, len(shape)):
+        own = along[axis][0] if axis in along else np.arange(shape[axis])
+        places = places[..., None] * shape[axis] + own
+    return (*shape[:first], *places.shape), first, frozen(places.reshape(-1))
+
+
+def _along(
+    attributes: Attributes,
+    shape: tuple[int, ...],
+    scales: tuple[float, ...],
+    sizes: tuple[int, ...],
+) -> Readings | None:
+    """Return what is read along axes; ``None`` if it is wrong, or something is outside."""
+    asked = np.array(scales, np.float32) if scales else None, np.array(sizes) if sizes else None
+    try:
+        image = np.ndarray(shape, np.float32, UNREAD, strides=(0,) * len(shape))
+        along, outside = readings_of(np, image, None, *asked, **dict(attributes))
+    except ValueError:
+        return None
+    return None if outside else along
+
+
+@functools.lru_cache(maxsize=64)
 def _cut(
     attributes: Attributes,
     shape: tuple[int, ...],
     scales: tuple[float, ...],
     sizes: tuple[int, ...],
 ) -> ResizeLayout | None:
-    asked = np.array(scales, np.float32) if scales else None, np.array(sizes) if sizes else None
-    try:
-        image = np.ndarray(shape, np.float32, UNREAD, strides=(0,) * len(shape))
-        return cut_of(shape, readings_of(np, image, None, *asked, **dict(attributes))[0])
-    except ValueError:
-        return None
+    along = _along(attributes, shape, scales, sizes)
+    return None if along is None else cut_of(shape, along)
 
 
 @dataclass(frozen=True)
@@ -221,13 +261,8 @@ def taps_cut(
     threads: int,
 ) -> TapsCut | None:
     """Return how arrays of a type and a shape are resized; ``None`` if that is numpy's."""
-    asked = np.array(scales, np.float32) if scales else None, np.array(sizes) if sizes else None
-    try:
-        image = np.ndarray(shape, np.float32, UNREAD, strides=(0,) * len(shape))
-        along, outside = readings_of(np, image, None, *asked, **dict(attributes))
-    except ValueError:
-        return None
-    if outside or not along or any(weight is None for _, weight in along.values()):
+    along = _along(attributes, shape, scales, sizes)
+    if not along or any(weight is None for _, weight in along.values()):
         return None
     if 0 in shape or any(0 in each[0].shape for each in along.values()):
         return None

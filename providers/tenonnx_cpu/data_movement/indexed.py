@@ -215,12 +215,18 @@ def gather_columns(site: Site, plain: Call, axis: int) -> Call:
 def _columns(axis: int, threads: int, plain: Call, data: NDArray, places: NDArray) -> Any:
     made = None
     if data.ndim and axis in (-1, data.ndim - 1) and type(places) is np.ndarray and places.ndim:
-        every = np.broadcast_to(places.reshape(-1), (*data.shape[:-1], places.size))
-        made = _elements(GATHERED, -1, threads, _nothing, data, every)
+        made = pick_columns(data, places.reshape(-1), threads)
     if made is None:
         return plain(data, places)
     shape = (*data.shape[:-1], *places.shape)
     return made._replace(result=made.result.reshape(shape), otherwise=plain)
+
+
+def pick_columns(data: NDArray, places: NDArray, threads: int) -> Launch | None:
+    """Return what picks columns of all rows; ``None`` if the kernel does not."""
+    every = np.broadcast_to(places, (*data.shape[:-1], places.size))
+    made: Launch | None = _elements(GATHERED, -1, threads, _nothing, data, every)
+    return made
 
 
 def _nothing(*_: NDArray) -> None:

@@ -164,3 +164,31 @@ one place of it, and how long it becomes; how many elements make each result, an
 of their places is; where in memory the results are, or -1 for the last ones; ``grain`` of
 ``lines`` are one of ``tasks``.
 """
+
+GRID_FIELDS = (
+    "images", "channels", "points", "blocks", "rank", "depth", "height", "width", "elements",
+    "taps", "reads", "aligned", "border",
+)  # fmt: skip
+"""The names of a grid's numbers: images, channels of each, and points that are sampled in each, in
+``blocks``; axes of an image and their lengths, ``depth`` being 1 if there are two, and elements of
+a channel; elements that are read along an axis and in all; whether corners are those of the first
+and last elements; and whether the border's elements count outside, or 0 does.
+"""
+
+GRID_POINTS = 256
+"""Points that are sampled at a time."""
+
+MAX_GRID_TAPS = 16
+"""Elements at most that are read at a point."""
+
+REGION_FIELDS = (
+    "images", "channels", "height", "width", "rows", "columns", "ratio", "aligned", "share",
+)  # fmt: skip
+"""The names of the numbers of regions: of the images, of a region's bins, of the samples of a bin
+along an axis, or 0 for as many as it has elements, whether elements' middles have whole numbers and
+a half, and of floats of each worker's memory: the weights of each element in each bin along both
+axes, a line, and where each bin begins and ends.
+"""
+
+MAX_REGION_SAMPLES = 1 << 12
+"""Samples of a bin along an axis at most."""

@@ -1,0 +1,37 @@
+"""Images that are read at places of their own: between elements, in regions, the nearest."""
+
+from __future__ import annotations
+
+import numpy as np
+from arrays import f32, ids
+from trial import one
+
+ROIS = np.abs(f32(7, 4)) * np.float32([9, 9, 20, 20])
+PIXELS = ids(0, 99, 1, 3, 30, 20).astype(np.uint8)
+SCALES = np.float32([1, 1, 1.5, 2])
+
+ROWS = [
+    *(
+        one(f"GridSample {mode}", "GridSample", [f32(2, 3, 9, 11), f32(2, 23, 19, 2)], mode=mode)
+        for mode in ("linear", "nearest", "cubic")
+    ),
+    one(
+        "GridSample volumes",
+        "GridSample",
+        [f32(1, 2, 4, 5, 6), f32(1, 9, 8, 7, 3)],
+        align_corners=1,
+        padding_mode="border",
+    ),
+    *(
+        one(
+            f"RoiAlign {ratio}",
+            "RoiAlign",
+            [f32(2, 3, 19, 23), ROIS, ids(0, 2, 7)],
+            output_height=5,
+            output_width=3,
+            sampling_ratio=ratio,
+        )
+        for ratio in (0, 2)
+    ),
+    one("Resize nearest bytes", "Resize", [PIXELS, None, SCALES], constants=(1,)),
+]
