@@ -76,18 +76,6 @@ ROWS = [
         constants=(2, 3, 4),
     ),
     one("Softmax", "Softmax", [f32(300, 300)]),
-    one("ReduceSum", "ReduceSum", [f32(30, 40, 50), i64(1)], constants=(1,)),
-    one("ReduceMax", "ReduceMax", [f32(30, 40, 50), i64(-1)]),
-    one("ReduceMean apart", "ReduceMean", [f32(30, 40, 50), i64(0, 2)], constants=(1,)),
-    one("ReduceL1 rows", "ReduceL1", [f32(3, 1700), i64(1)], constants=(1,)),
-    one("ReduceMax bytes", "ReduceMax", [BYTES, i64(0)], constants=(1,)),
-    one("ReduceSum int32", "ReduceSum", [WORDS, i64(1)], constants=(1,)),
-    one("ReduceL2 int32", "ReduceL2", [WORDS, i64(0, 2)], constants=(1,)),
-    one("ReduceProd", "ReduceProd", [DOUBLES, i64(0)], constants=(1,)),
-    one("ArgMax", "ArgMax", [f32(30, 40, 53)], axis=-1),
-    one("ArgMax columns", "ArgMax", [f32(30, 40, 53)], axis=1, keepdims=0),
-    one("ArgMin bytes", "ArgMin", [BYTES], axis=0, select_last_index=1),
-    one("ArgMin rows", "ArgMin", [BYTES], axis=1, select_last_index=1),
     *(
         one(
             f"Transpose runs {x.dtype}",

@@ -41,41 +41,67 @@ def finish(sizes: Any, numbers: Any, sums: Any, count: Any, to: Any) -> None:
     apply_row(sizes.write, sizes.write_of, sums, step, 0, 0, 0, 0, to, count)
 
 
+@helper
+def fold_piece(x: Any, y: Any, sums: Any, sizes: Any, numbers: Any, unit: Any) -> None:
+    """Compute results of adjacent columns."""
+    kept, reduced = numbers[AXES_AT:], numbers[AXES_AT + 2 * sizes.kept :]
+    row, left = unit // sizes.pieces, unit % sizes.pieces * sizes.piece
+    count = min(sizes.piece, sizes.width - left)
+    start = x + offset_of(row, kept, sizes.kept) + left * sizes.step
+    to = y + (row * sizes.width + left) * sizes.result_size
+    if sizes.finds:
+        place_in_columns(
+            sizes.kind, sizes.source, start, sizes.step, count, sizes.rows, sizes.row_step,
+            sizes.last, to,
+        )  # fmt: skip
+        return
+    for n in range(sizes.outer):
+        reduce_columns(
+            sizes.kind, sizes.source, start + offset_of(n, reduced, sizes.reduced), sizes.step,
+            count, sizes.rows, sizes.row_step, sums, i64(n == 0),
+        )  # fmt: skip
+    finish(sizes, numbers, sums, count, to)
+
+
+@helper
+def fold_rows(
+    x: Any, y: Any, sums: Any, sizes: Any, numbers: Any, unit: Any, count: Any, apart: Any
+) -> None:
+    """Compute results that follow each other, of rows that are ``apart``."""
+    kept, reduced = numbers[AXES_AT:], numbers[AXES_AT + 2 * sizes.kept :]
+    start, to = x + offset_of(unit, kept, sizes.kept), y + unit * sizes.result_size
+    for n in range(sizes.outer):
+        reduce_row(
+            sizes.kind, sizes.source, start + offset_of(n, reduced, sizes.reduced), sizes.step,
+            sizes.width, sizes.rows, sizes.row_step, count, apart, sums, i64(n == 0),
+        )  # fmt: skip
+    if not sizes.finds:
+        finish(sizes, numbers, sums, count, to)
+        return
+    for n in range(count):
+        place_in_row(
+            sizes.source, start + n * apart, sizes.width, sums + n * sizes.size, sizes.last,
+            to + 8 * n,
+        )  # fmt: skip
+
+
 @parallel
 def fold_units(arguments: Any, task: Any, worker: Any) -> None:
     """Compute some results, or pieces of rows of them."""
     x, y, memory, sizes, numbers = arguments
     sums = memory + 8 * PIECE * worker
-    kept, reduced = numbers[AXES_AT:], numbers[AXES_AT + 2 * sizes.kept :]
-    for unit in range(task * sizes.grain, min(sizes.units, (task + 1) * sizes.grain)):
-        row, left, count = unit, i64(0), i64(1)
+    unit, stop = task * sizes.grain, min(sizes.units, (task + 1) * sizes.grain)
+    length, apart = i64(1), i64(0)
+    if sizes.kept:
+        length, apart = numbers[AXES_AT], numbers[AXES_AT + 1]
+    while unit < stop:
+        count = i64(1)
         if sizes.pieces:
-            row, left = unit // sizes.pieces, unit % sizes.pieces * sizes.piece
-            count = min(sizes.piece, sizes.width - left)
-        start = x + offset_of(row, kept, sizes.kept) + left * sizes.step
-        to = y + (row * sizes.width + left if sizes.pieces else unit) * sizes.result_size
-        if sizes.pieces and sizes.finds:
-            place_in_columns(
-                sizes.kind, sizes.source, start, sizes.step, count, sizes.rows, sizes.row_step,
-                sizes.last, to,
-            )  # fmt: skip
-            continue
-        for n in range(sizes.outer):
-            at, is_first = start + offset_of(n, reduced, sizes.reduced), i64(n == 0)
-            if sizes.pieces:
-                reduce_columns(
-                    sizes.kind, sizes.source, at, sizes.step, count, sizes.rows, sizes.row_step,
-                    sums, is_first,
-                )  # fmt: skip
-            else:
-                reduce_row(
-                    sizes.kind, sizes.source, at, sizes.step, sizes.width, sizes.rows,
-                    sizes.row_step, sums, is_first,
-                )  # fmt: skip
-        if sizes.finds:
-            place_in_row(sizes.source, start, sizes.width, sums, sizes.last, to)
+            fold_piece(x, y, sums, sizes, numbers, unit)
         else:
-            finish(sizes, numbers, sums, count, to)
+            count = min(PIECE, stop - unit, length - unit % length)
+            fold_rows(x, y, sums, sizes, numbers, unit, count, apart)
+        unit += count
 
 
 @kernel(

@@ -100,53 +100,66 @@ def _some(b: Builder, rest: Value, lanes: int, beside: Value) -> Value:
 @shared("tenonnx_reduce_row", dict(reductions()))
 def reduce_row(
     b: Builder, form: Reduction, /, x: Value, step: Value, count: Value, rows: Value,
-    row_step: Value, total: Value, is_first: Value,
+    row_step: Value, units: Value, unit_step: Value, totals: Value, is_first: Value,
 ) -> None:  # fmt: skip
-    """Combine all elements of some rows, and what is at an address.
+    """Combine all elements of some rows, and what is at an address; several times.
 
     Args:
         x: Address of the first row's first element.
         step: Bytes from one to the next; vectors are for elements side by side.
         count: How many a row has.
-        rows: How many rows there are.
+        rows: How many rows are combined.
         row_step: Bytes from one to the next.
-        total: Address of the result, of the type that elements are combined in.
+        units: How many results there are.
+        unit_step: Bytes from the first row of one to that of the next.
+        totals: Address of the results, of the type that elements are combined in.
         is_first: Whether there is nothing at it yet.
     """
-    size, lanes, element = I64(form.source.size), form.lanes, form.total
-    beside = b.icmp_signed("==", step, size)
-    begun = b.select(
-        b.icmp_signed("!=", is_first, I64(0)), form.start(0), v.load(b, element.computed, total)
-    )
+    begins, kind = b.icmp_signed("!=", is_first, I64(0)), form.total.computed
+    beside = b.icmp_signed("==", step, I64(form.source.size))
 
-    def row(number: Value, carried: list[Value]) -> list[Value]:
-        at, rest = b.add(x, b.mul(number, row_step)), count
-        sums = [form.start(lanes)] * COMBINED_CHAINS
-        for chains in (COMBINED_CHAINS, 1):
-            wide = lanes * chains
-            vectors = b.select(beside, b.sdiv(rest, I64(wide)), I64(0))
-            more = functools.partial(_vectors, b, form, at, lanes)
-            sums[:chains] = v.loop(b, vectors, sums[:chains], more)
-            done = b.mul(vectors, I64(wide))
-            at, rest = b.add(at, b.mul(done, size)), b.sub(rest, done)
-        (sum_,) = _joined(b, form, sums)
-        for half in halves_of(lanes):
-            low, high = (v.shuffle(b, sum_, sum_, range(n, n + half)) for n in (0, half))
-            some = _some(b, rest, half, beside)
-            more = functools.partial(_vectors, b, form, at, half)
-            (sum_,) = v.loop(b, some, [form.combine(b, low, high)], more)
-            done = b.mul(some, I64(half))
-            at, rest = b.add(at, b.mul(done, size)), b.sub(rest, done)
-        two = [b.extract_element(sum_, I32(n)) for n in (0, 1)]
+    def unit(number: Value, carried: list[Value]) -> list[Value]:
+        to = b.add(totals, b.mul(number, I64(form.total.size)))
+        start = b.add(x, b.mul(number, unit_step))
 
-        def one(index: Value, carried: list[Value]) -> list[Value]:
-            return [form.combine(b, carried[0], form.load(b, b.add(at, b.mul(index, step)), 0))]
+        def row(index: Value, carried: list[Value]) -> list[Value]:
+            at = b.add(start, b.mul(index, row_step))
+            return [form.combine(b, carried[0], _row(b, form, at, step, count, beside))]
 
-        (alone,) = v.loop(b, rest, [form.combine(b, *two)], one)
-        return [form.combine(b, carried[0], alone)]
+        begun = b.select(begins, form.start(0), v.load(b, kind, to))
+        (result,) = v.loop(b, rows, [begun], row)
+        v.store(b, result, to)
+        return carried
 
-    (result,) = v.loop(b, rows, [begun], row)
-    v.store(b, result, total)
+    v.loop(b, units, [], unit)
+
+
+def _row(b: Builder, form: Reduction, at: Value, step: Value, rest: Value, beside: Value) -> Value:
+    """Return what a row's elements come to."""
+    size, lanes = I64(form.source.size), form.lanes
+    sums = [form.start(lanes)] * COMBINED_CHAINS
+    for chains in (COMBINED_CHAINS, 1):
+        wide = lanes * chains
+        vectors = b.select(beside, b.sdiv(rest, I64(wide)), I64(0))
+        more = functools.partial(_vectors, b, form, at, lanes)
+        sums[:chains] = v.loop(b, vectors, sums[:chains], more)
+        done = b.mul(vectors, I64(wide))
+        at, rest = b.add(at, b.mul(done, size)), b.sub(rest, done)
+    (sum_,) = _joined(b, form, sums)
+    for half in halves_of(lanes):
+        low, high = (v.shuffle(b, sum_, sum_, range(n, n + half)) for n in (0, half))
+        some = _some(b, rest, half, beside)
+        more = functools.partial(_vectors, b, form, at, half)
+        (sum_,) = v.loop(b, some, [form.combine(b, low, high)], more)
+        done = b.mul(some, I64(half))
+        at, rest = b.add(at, b.mul(done, size)), b.sub(rest, done)
+    two = [b.extract_element(sum_, I32(n)) for n in (0, 1)]
+
+    def one(index: Value, carried: list[Value]) -> list[Value]:
+        return [form.combine(b, carried[0], form.load(b, b.add(at, b.mul(index, step)), 0))]
+
+    (alone,) = v.loop(b, rest, [form.combine(b, *two)], one)
+    return alone
 
 
 def _vectors(
