@@ -115,3 +115,9 @@ def test_what_lies_apart_is_put_in_order_in_the_run(steps: list[Any], size: int)
     for _ in range(3):
         np.testing.assert_array_equal(one.run(None, {"x": x}), wanted)
     assert captures(one) == [1]
+
+
+def test_all_of_a_split_in_one_part_leaves_the_graph() -> None:
+    x = floats(5, 7)
+    nodes = [node("Transpose", "x", "t"), node("Split", "t", "y", axis=0, num_outputs=1)]
+    np.testing.assert_array_equal(run(nodes, {"x": x}, "y"), x.T)

@@ -93,8 +93,9 @@ def request_copies(site: Site) -> None:
 
 def leaves_graph(site: Site) -> bool:
     """Return whether a node's result leaves the graph as a view of an input: then it is copied."""
-    outputs, value = site.node.outputs, site.node.inputs[0]
-    if len(outputs) > 1 or not outputs[0].is_graph_output():
+    node, value = site.node, site.node.inputs[0]
+    # Split's results are a tuple, also if it has one.
+    if node.op_type == "Split" or not node.outputs[0].is_graph_output():
         return False
     while value is not None and (maker := value.producer()) is not None:
         if maker.op_type not in VIEWS | STRIDED_VIEWS:
