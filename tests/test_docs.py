@@ -28,6 +28,7 @@ DOCUMENTS = sorted(
 FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECTS = [PROJECT, *(tomllib.loads((each / "pyproject.toml").read_text()) for each in PRODUCTS)]
 
 
 @dataclass(frozen=True)
@@ -143,9 +144,8 @@ def test_there_is_a_page_for_every_hook_and_no_other() -> None:
 
 def dependencies() -> set[str]:
     """Return what this tree's distributions require of others."""
-    products = [tomllib.loads((product / "pyproject.toml").read_text()) for product in PRODUCTS]
     lists = list(PROJECT["dependency-groups"].values())
-    for project in (PROJECT, *products):
+    for project in PROJECTS:
         lists += [project["build-system"]["requires"], project["project"]["dependencies"]]
         lists += project["project"].get("optional-dependencies", {}).values()
     requirements = [entry for found in lists for entry in found if isinstance(entry, str)]

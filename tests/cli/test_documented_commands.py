@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from tenonnx.cli.app import app
-from test_docs import DOCUMENTS, FENCE, PROJECT, commands, name_of
+from test_docs import DOCUMENTS, FENCE, PROJECTS, commands, name_of
 
 INLINE = re.compile(r"`(tenonnx [^`]+)`")
 SEPARATORS = re.compile(r" && | \| |; |`| # ")
@@ -24,8 +24,8 @@ def options_of(command: Any) -> set[str]:
 def known_options() -> dict[str, set[str]]:
     """Return the options of every subcommand, those of the built-in plug-ins among them."""
     given: list[Any] = [app]
-    for group in ("tenonnx", "tenonnx.commands"):
-        for module in PROJECT["project"]["entry-points"][group].values():
+    for found in (project["project"].get("entry-points", {}) for project in PROJECTS):
+        for module in (found.get("tenonnx", {}) | found.get("tenonnx.commands", {})).values():
             register = getattr(importlib.import_module(module), "register_commands", None)
             if register is not None:
                 register(given.append)

@@ -28,7 +28,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> str:
     with zipfile.ZipFile(path, "w") as packed:
         for folder in map(Path, SOURCES):
             for package in ("tenonnx", "tenonnx_array", "tenonnx_cpu"):
-                for file in folder.glob(f"{package}/**/*.py"):
+                for file in folder.glob(f"{package}/**/*.py*"):
                     packed.write(file, file.relative_to(folder))
         packed.writestr("tenonnx-1.dist-info/METADATA", "Name: tenonnx\nVersion: 1\n")
         packed.writestr("tenonnx-1.dist-info/entry_points.txt", "[tenonnx]\ncpu = tenonnx_cpu\n")
