@@ -26,9 +26,6 @@ from tenonnx_cpu.jit.vectors.vector import (
 # Bytes of the widest operand that are computed at a time.
 MAX_OPERAND_BYTES = 64
 
-DIGITS_REACH = 1 << 52
-"""Integers up to it, and all between, are exact as float64, and their quotients' whole parts."""
-
 BITS = (I8, I16, I32, I64)
 """Types by the logarithm of their size."""
 
@@ -198,45 +195,15 @@ def quotient(b: Builder, e: Element, x: Value, y: Value) -> Value:
         return b.fdiv(x, y)
     y = b.select(b.icmp_signed("==", y, v.constant(y.type, 0)), v.constant(y.type, 1), y)
     if e.size == 8:
-        return _long_quotient(b, e, x, y)
+        if not e.is_signed:
+            return b.udiv(x, y)
+        negative = b.icmp_signed("==", y, v.constant(y.type, -1))
+        safe = b.select(negative, v.constant(y.type, 1), y)
+        return b.select(negative, b.neg(x), b.sdiv(x, safe))
     wide, whole = (F64, I64) if e.size == 4 else (F32, I32)
     convert = b.sitofp if e.is_signed else b.uitofp
     ratio = b.fdiv(convert(x, _like(x, wide)), convert(y, _like(y, wide)))
     return b.trunc(b.fptosi(ratio, _like(x, whole)), x.type)
-
-
-def _long_quotient(b: Builder, e: Element, x: Value, y: Value) -> Value:
-    """Divide integers of 64 bits, none by 0; as float64 if none of them has more than 53 bits.
-
-    The quotient is rounded then, but to a whole number only if it is one.
-    """
-    if not isinstance(x.type, ir.VectorType):
-        return _whole_quotient(b, e, x, y)
-    reach = v.constant(x.type, DIGITS_REACH)
-    low = reach if e.is_signed else v.constant(x.type, 0)
-    limit = v.constant(x.type, 2 * DIGITS_REACH if e.is_signed else DIGITS_REACH)
-    inside = [b.icmp_unsigned("<", b.add(each, low), limit) for each in (x, y)]
-    every = b.bitcast(b.and_(*inside), ir.IntType(x.type.count))
-    with b.if_else(b.icmp_signed("==", every, every.type(-1)), likely=True) as (short, long):
-        with short:
-            to = _like(x, F64)
-            whole = b.fptosi(b.fdiv(b.sitofp(x, to), b.sitofp(y, to)), x.type)
-            short_end = b.block
-        with long:
-            other = _whole_quotient(b, e, x, y)
-            long_end = b.block
-    found = b.phi(x.type)
-    found.add_incoming(whole, short_end)
-    found.add_incoming(other, long_end)
-    return found
-
-
-def _whole_quotient(b: Builder, e: Element, x: Value, y: Value) -> Value:
-    if not e.is_signed:
-        return b.udiv(x, y)
-    negative = b.icmp_signed("==", y, v.constant(y.type, -1))
-    safe = b.select(negative, v.constant(y.type, 1), y)
-    return b.select(negative, b.neg(x), b.sdiv(x, safe))
 
 
 def remainder(b: Builder, e: Element, x: Value, y: Value) -> Value:
