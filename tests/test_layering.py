@@ -65,7 +65,7 @@ PUBLIC_MODULES = {
     "tenonnx.hookspecs",
     "tenonnx.plan_cache.compiling",
     "tenonnx.planning.differences",
-    "tenonnx.planning.lending",
+    "tenonnx.planning.device_arrays",
     "tenonnx.process.cores",
     "tenonnx.process.interruption",
     "tenonnx.provider",
@@ -104,7 +104,7 @@ BEHIND_LOWERING = (
         for name in (
             *(
                 "arena",
-                "blame",
+                "node_errors",
                 "blas",
                 "bound",
                 "codegen",

@@ -34,7 +34,7 @@ class TenonnxBackendRep(BackendRep):
 
 
 class TenonnxBackend(Backend):
-    """Runs on the provider whose alias is the device's name in lower case.
+    """A backend over the provider whose alias is the device's name in lower case.
 
     Keyword arguments ``providers`` and ``sess_options`` go to the session instead.
     """

@@ -36,7 +36,7 @@ RegisterCommands: TypeAlias = "Callable[[typer.Typer | Callable[[], typer.Typer]
 
 
 class RegisterOperators(Protocol):
-    """Adds kernels to one provider by its name, or to every provider that takes kernels."""
+    """A function that adds kernels to one provider by its name, or to all that take kernels."""
 
     def __call__(self, table: OperatorTable, *, provider: str | None = None) -> None:
         """Add a table's kernels."""

@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.interface.recipes import kept, rebuilt, recipe, refuse_unkept
 from tenonnx.interface.run_options import (
     Deadline,
     LoadLimit,
@@ -16,7 +15,8 @@ from tenonnx.interface.run_options import (
     Terminator,
     wants_embedded_options,
 )
-from tenonnx.interface.session_facts import Session, SessionParts
+from tenonnx.interface.session_info import Session, SessionParts
+from tenonnx.interface.session_pickling import kept, rebuilt, recipe, refuse_unkept
 from tenonnx.options import SessionOptions, checked, effective
 from tenonnx.plan_cache.place import MAY_SAY_OPTIONS, CachePlace, is_large
 from tenonnx.process import interruption, memory, sympy_later
@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # imported when first used: the others save the time
 
 
 class InferenceSession(Session):
-    """Runs a model. Safe to use from any number of threads.
+    """A model that is ready to run. Safe to use from any number of threads.
 
     Args:
         path_or_bytes: A path, a buffer, an ``onnx.ModelProto`` or an ``onnx_ir.Model``. Weights

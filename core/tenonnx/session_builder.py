@@ -15,15 +15,15 @@ import onnx_ir as ir
 from tenonnx import graph as graphs
 from tenonnx.errors import Fail, InvalidArgument, NotSupported
 from tenonnx.formats import Format, load_model
-from tenonnx.formats.declared import forget_unknown_sizes
-from tenonnx.formats.supplied import Supplied
+from tenonnx.formats.declared_shapes import forget_unknown_sizes
+from tenonnx.formats.in_memory_data import Supplied
 from tenonnx.graph import functions
 from tenonnx.graph.element_types import check_types
+from tenonnx.graph.validation import check_names
 from tenonnx.graph.values import described
-from tenonnx.graph.wellformed import check_names
 from tenonnx.interface import config
 from tenonnx.interface.metadata import metadata_of
-from tenonnx.interface.session_facts import SessionParts, is_typed
+from tenonnx.interface.session_info import SessionParts, is_typed
 from tenonnx.interface.signature import Signature
 from tenonnx.options import SessionOptions
 from tenonnx.planning.placement import PlacedGraph, Placement, place

@@ -265,7 +265,7 @@ def _apply(
 ) -> list[ir.Node] | None:
     """Return the nodes that a transform leaves; ``None`` if it changed nothing."""
     from tenonnx import graph as graphs
-    from tenonnx.graph.wellformed import misfit
+    from tenonnx.graph.validation import misfit
 
     try:
         return graphs.check_and_sort(model) if transform.apply(model, context) else None

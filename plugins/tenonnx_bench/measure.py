@@ -1,4 +1,4 @@
-"""Measures contenders in turn, so that a disturbance affects all of them."""
+"""Measurements of contenders in turn, so that a disturbance affects all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the memory of processes while they open and run a model."""
+"""The memory of processes while they open and run a model."""
 
 from __future__ import annotations
 

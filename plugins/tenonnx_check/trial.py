@@ -91,7 +91,7 @@ def settings(
 
 
 class Trial:
-    """Runs parts of one model.
+    """A trial of parts of one model.
 
     Attributes:
         whole: The model.

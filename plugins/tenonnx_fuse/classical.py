@@ -27,7 +27,7 @@ TREES = ("treeids", "nodeids", "ids", "weights", "weights_as_tensor")
 
 
 class _Writer(Writer):
-    """Writes what classifiers have in common."""
+    """The writer of what classifiers have in common."""
 
     def transform(self, scores: ir.Value, name: str) -> ir.Value:
         """Add a post transform of ``TRANSFORMS``."""

@@ -19,7 +19,7 @@ HIDDEN = -10000.0
 
 
 class _Heads(Writer):
-    """Writes what operators of attention have in common.
+    """The writer of what operators of attention have in common.
 
     Args:
         node: The one in whose place it is.

@@ -34,7 +34,7 @@ MISFITS = (LookupError, AttributeError, TypeError, ValueError, ArithmeticError)
 
 
 class Refusal(Exception):
-    """Says why a node is left as it is."""
+    """The reason why a node is left as it is."""
 
 
 NUMPY_FLOATS: dict[ir.DataType | None, np.dtype[Any]] = {
@@ -93,7 +93,7 @@ def _replace(graph: ir.Graph | ir.Function, node: ir.Node, made: Made) -> None:
 
 
 class Writer:
-    """Writes nodes one after the other."""
+    """The writer of nodes, one after the other."""
 
     def __init__(self) -> None:
         self.nodes: list[ir.Node] = []

@@ -34,7 +34,7 @@ class JaxDevice(ArrayDevice):
 
 
 class JaxExecutionProvider(TracingProvider):
-    """Compiles segments with XLA for jax's default device."""
+    """A provider that compiles segments with XLA for jax's default device."""
 
     name: ClassVar[str] = "JaxExecutionProvider"
     aliases: ClassVar[tuple[str, ...]] = ("jax",)

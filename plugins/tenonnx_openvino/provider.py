@@ -54,7 +54,7 @@ def _read(given: SegmentModel) -> Any:
 
 
 class OpenVINOExecutionProvider(Provider):
-    """Runs segments on one of OpenVINO's devices."""
+    """A provider of segments on one of OpenVINO's devices."""
 
     name: ClassVar[str] = "OpenVINOExecutionProvider"
     aliases: ClassVar[tuple[str, ...]] = ("openvino",)

@@ -1,4 +1,4 @@
-"""Reads and writes onnxruntime's ``.ort`` files; weights are viewed in the mapped file."""
+"""onnxruntime's ``.ort`` files, read and written; weights are viewed in the mapped file."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def quantize_static(
 
 
 class Writer:
-    """Adds the nodes and constants.
+    """The writer of the nodes and constants.
 
     Args:
         graph: The graph.

@@ -82,7 +82,7 @@ class TorchDevice(ArrayDevice):
 
 
 class TorchExecutionProvider(StandardProvider, TracingProvider):
-    """Runs nodes with torch on one of its devices, or compiles them with torch.compile."""
+    """A provider of nodes on one of torch's devices, one by one or by torch.compile."""
 
     name: ClassVar[str] = "TorchExecutionProvider"
     aliases: ClassVar[tuple[str, ...]] = ("torch",)

@@ -55,7 +55,7 @@ class ArrayDevice:
 
 
 class ArrayProvider(Provider):
-    """Runs nodes one by one with the operator table, bound to a namespace with numpy's names.
+    """A provider that runs nodes one by one by the operator table, over numpy's names.
 
     A subclass sets ``name`` and ``namespace``, and what its library does not have.
     """

@@ -37,7 +37,7 @@ TRANSLATED = {"$": r"\Z", r"\z": r"\Z", r"\s": f"[{SPACE}]", r"\S": f"[^{SPACE}]
 
 
 class Search:
-    """Finds the matches of a pattern that are not empty, from left to right."""
+    """A search for matches of a pattern that are not empty, from left to right."""
 
     def __init__(self, compiled: Any) -> None:
         self._compiled = compiled

@@ -89,7 +89,7 @@ def tfidf_vectorizer(
 
 @cacheable
 class Vectorizer:
-    """Counts n-grams.
+    """Counts of n-grams.
 
     Args:
         trie: The n-grams.

@@ -44,7 +44,7 @@ class Known(NamedTuple):
 
 
 class TracingProvider(ArrayProvider):
-    """Makes one function of each segment, weights among its arguments, and has it compiled.
+    """A provider whose segments are compiled functions, weights among their arguments.
 
     A subclass says in ``jit`` how. Values that a kernel needs on the host, such as a shape, are
     known while a function is traced: there is one function for all that it depends on, made when

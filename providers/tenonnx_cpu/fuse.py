@@ -112,7 +112,7 @@ class Scope(AnyScope):
 
 @cacheable
 class Fallback:
-    """Runs steps on array kernels, one after the other.
+    """Steps on array kernels, one after the other.
 
     Args:
         steps: In order.

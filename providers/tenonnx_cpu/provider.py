@@ -74,7 +74,7 @@ class CpuOptions:
 
 
 class CPUExecutionProvider(ArrayProvider):
-    """Runs on the host, reading weights where they are mapped."""
+    """The provider of the host, which reads weights where they are mapped."""
 
     name: ClassVar[str] = "CPUExecutionProvider"
     aliases: ClassVar[tuple[str, ...]] = ("cpu",)

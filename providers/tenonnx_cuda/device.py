@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.planning.lending import Lender
+from tenonnx.planning.device_arrays import ExposesArrays
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tenonnx_cuda.weights.uploads import Upload
 
 
-class CudaDevice(Lender):
+class CudaDevice(ExposesArrays):
     """A device, as the runtime's interface. All that have one ``id`` share its weights.
 
     Args:

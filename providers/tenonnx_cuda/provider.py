@@ -37,7 +37,7 @@ LARGEST_SHAPE: Final = 64
 
 
 class CUDAExecutionProvider(ArrayProvider):
-    """Runs on an NVIDIA GPU, on a stream of the session's own."""
+    """The provider of an NVIDIA GPU, on a stream of the session's own."""
 
     name: ClassVar[str] = "CUDAExecutionProvider"
     aliases: ClassVar[tuple[str, ...]] = ("cuda", "gpu")

@@ -10,8 +10,8 @@ from scipy import special
 from test_byte_products import KINDS, TYPES, bytes_of, exact, rounded
 
 from models import node
-from tenonnx_cpu.int8.pairs import ADD, MULTIPLY
 from tenonnx_cpu.int8.product import BYTE_GEMM
+from tenonnx_cpu.int8.qlinear_binary import ADD, MULTIPLY
 from tenonnx_cpu.norm.norms import SOFTMAX
 
 # Scales are powers of two, so that nothing but the last rounding rounds.

@@ -18,7 +18,7 @@ pytest.importorskip("llvmlite", reason="it calls a function of AVX2's kernels by
 
 from models import node
 from tenonnx_cpu.int8.conv_weights import pairs_fit
-from tenonnx_cpu.int8.kernels.fitting import see_pairs
+from tenonnx_cpu.int8.kernels.saturation import see_pairs
 from tenonnx_cpu.jit.code import code_object
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.vectors import shared

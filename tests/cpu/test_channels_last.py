@@ -11,8 +11,8 @@ from scipy import special
 from windows_oracle import convolve
 
 from models import node
-from tenonnx_cpu.conv import conv, expanded, layout_assignment
-from tenonnx_cpu.conv.expanded import EXPANDED
+from tenonnx_cpu.conv import conv, inverted_residual, layout_assignment
+from tenonnx_cpu.conv.inverted_residual import EXPANDED
 from tenonnx_cpu.conv.layout_assignment import SUITED
 from tenonnx_cpu.conv.select import CHANNELS, CONV, DEPTHWISE, PIXELS
 from tenonnx_cpu.data_movement.transpose import TRANSPOSE
@@ -115,7 +115,7 @@ def test_block(block: Block, threads: int, monkeypatch: pytest.MonkeyPatch) -> N
     feeds = {"x": x} | ({"r": r} if block.residual else {})
     y = run(nodes, feeds, "y", weights, threads=threads)
     # The last one's result is the graph's, and has its channels first.
-    fused = block.expands and expanded.SUITED
+    fused = block.expands and inverted_residual.SUITED
     calls = 1 + (block.expands and not fused), 1 - fused, fused
     assert (places.calls, channels.calls, both.calls) == calls
     assert y.flags.c_contiguous
@@ -134,10 +134,12 @@ def test_expanded_band_by_band(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """Lines that two bands see are kept, and windows may see padding alone."""
-    both, panel = Watch(EXPANDED, monkeypatch), expanded.PANEL_CHANNELS
-    monkeypatch.setattr(expanded, "MAX_BAND_FLOATS", panel * 17 * ((lines - 1) * stride + kernel))
-    monkeypatch.setattr(expanded, "MAX_TASK_PRODUCTS", 1 << 17)
-    expanded.expanded_layout.cache_clear()
+    both, panel = Watch(EXPANDED, monkeypatch), inverted_residual.PANEL_CHANNELS
+    monkeypatch.setattr(
+        inverted_residual, "MAX_BAND_FLOATS", panel * 17 * ((lines - 1) * stride + kernel)
+    )
+    monkeypatch.setattr(inverted_residual, "MAX_TASK_PRODUCTS", 1 << 17)
+    inverted_residual.expanded_layout.cache_clear()
     x, w, b = floats(2, 6, 23, 17), floats(43, 6, 1, 1, seed=1), floats(43, seed=2)
     v, c = floats(43, 1, kernel, kernel, seed=3), floats(43, seed=4)
     slid = {"group": 43, "strides": [stride] * 2, "pads": pads}
@@ -150,21 +152,21 @@ def test_expanded_band_by_band(
     t = floats(6, 6, 1, 1, seed=6)
     weights = {"w": w, "b": b, "v": v, "c": c, "u": u} | ({"t": t} if last else {})
     z = run(nodes, {"i" if last else "x": x}, "z", weights, threads=threads)
-    expanded.expanded_layout.cache_clear()
-    assert both.calls == expanded.SUITED
+    inverted_residual.expanded_layout.cache_clear()
+    assert both.calls == inverted_residual.SUITED
     made = convolve(convolve(x, t) if last else x, w) + b[:, None, None]
     made = convolve(np.where(made < 0, 0.1 * made, made), v, **slid) + c[:, None, None]
     wanted = convolve(np.maximum(made, 0), u)
     np.testing.assert_allclose(z, wanted, rtol=1e-4, atol=1e-5 * np.abs(wanted).max())
 
 
-@pytest.mark.skipif(not expanded.SUITED, reason="both convolutions are steps of their own")
+@pytest.mark.skipif(not inverted_residual.SUITED, reason="both convolutions are steps of their own")
 def test_other_shapes_take_the_same_panels(monkeypatch: pytest.MonkeyPatch) -> None:
     block = BLOCKS[1]
     nodes, weights = graph(block)
     one = session(nodes, {"x": floats(*block.x)}, "y", weights)
     one.run(None, {"x": floats(*block.x)})
-    monkeypatch.setattr(expanded, "packed", None)
+    monkeypatch.setattr(inverted_residual, "packed", None)
     for seed, height in enumerate((9, 16)):
         x = floats(1, 16, height, 19, seed=seed)
         (y,) = one.run(None, {"x": x})

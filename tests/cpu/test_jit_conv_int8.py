@@ -11,8 +11,8 @@ from windows_oracle import convolve, seen
 
 from models import node
 from tenonnx_cpu.int8.conv_weights import CONV, DEPTHWISE
-from tenonnx_cpu.int8.pairs import ADD, MULTIPLY
 from tenonnx_cpu.int8.pooling import AVERAGE, MAX_POOL
+from tenonnx_cpu.int8.qlinear_binary import ADD, MULTIPLY
 
 KINDS = {"x": TensorProto.UINT8, "y": TensorProto.UINT8}
 BYTE_KINDS = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8}

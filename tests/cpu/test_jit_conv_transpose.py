@@ -12,7 +12,7 @@ from running import Watch, floats, run, session
 
 from models import node
 from tenonnx_array.conv_transpose import conv_transpose
-from tenonnx_cpu.conv.phases import phases_of
+from tenonnx_cpu.conv.polyphase import phases_of
 from tenonnx_cpu.conv.transposed import CONV_TRANSPOSED, INTERLEAVE
 
 ALONG = st.fixed_dictionaries(

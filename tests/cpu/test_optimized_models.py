@@ -17,8 +17,8 @@ from models import node
 from tenonnx_cpu.conv.layout_assignment import SUITED
 from tenonnx_cpu.conv.pixels import PANEL_CHANNELS
 from tenonnx_cpu.conv.select import CHANNELS, CONV, DEPTHWISE, PIXELS, WINOGRAD
-from tenonnx_cpu.int8.pairs import ADD
 from tenonnx_cpu.int8.pooling import AVERAGE, MAX_POOL
+from tenonnx_cpu.int8.qlinear_binary import ADD
 
 DOMAIN = "com.microsoft"
 MICROSOFT = {DOMAIN: 1}

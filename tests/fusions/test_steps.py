@@ -24,7 +24,7 @@ from test_transforms import ROWS as TRANSFORMED
 
 from tenonnx.planning.fusion import Fusions
 from tenonnx_cpu import fuse
-from tenonnx_cpu.conv import expanded
+from tenonnx_cpu.conv import inverted_residual
 from tenonnx_cpu.lazy_import import import_all
 
 ROWS: dict[str, Row] = {**step_rows.ROWS, **byte_rows.ROWS}
@@ -88,7 +88,7 @@ def test_every_fusion_has_a_row() -> None:
 @pytest.mark.parametrize("name", ROWS)
 def test_what_exporters_write_is_fused(name: str, taken: set[str]) -> None:
     session(drawn(ROWS[name], base), "cpu", ALL, off(name))
-    assert (name in taken) == (name != EXPANDED or expanded.SUITED)
+    assert (name in taken) == (name != EXPANDED or inverted_residual.SUITED)
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -19,7 +19,7 @@ from driver import Job, Report, contracts, run
 
 pytest.importorskip("numba")
 
-from tenonnx_cpu.conv import expanded
+from tenonnx_cpu.conv import inverted_residual
 from tenonnx_cpu.jit.code.cpu import cpu
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pages are guarded by mprotect")
@@ -92,7 +92,7 @@ def test_every_kernel_has_rows(
 ) -> None:
     if file or not launched or not captured:
         pytest.skip("not all rows have run")
-    absent = set() if expanded.SUITED else {"conv.expanded.conv_expanded"}
+    absent = set() if inverted_residual.SUITED else {"conv.expanded.conv_expanded"}
     narrow = {"conv.tiles.conv_tiles", "matmul.bfloat16.gemm_tiles"}
     absent |= set() if cpu().bf16 else narrow
     known = {name: each for name, each in contracts().items() if each and name not in absent}

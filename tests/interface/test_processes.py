@@ -182,7 +182,7 @@ def test_unpickling_calls_nothing_but_what_builds_a_session(path: Path) -> None:
         "tenonnx.interface.enums.ExecutionMode",
         "tenonnx.interface.enums.ExecutionOrder",
         "tenonnx.interface.enums.GraphOptimizationLevel",
-        "tenonnx.interface.recipes.rebuilt",
+        "tenonnx.interface.session_pickling.rebuilt",
         "tenonnx.operators.OperatorTable",
         "tenonnx.options.SessionOptions",
         "tenonnx.session.InferenceSession",

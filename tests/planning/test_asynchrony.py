@@ -18,7 +18,7 @@ import pytest
 import tenonnx
 from hooks import Providers
 from tenonnx import OrtValue, Provider, Step
-from tenonnx.planning.lending import Lender
+from tenonnx.planning.device_arrays import ExposesArrays
 
 PATIENCE_SECONDS = 60.0
 """Longer than any wait of a test that passes."""
@@ -52,7 +52,7 @@ class Later:
         self.memory.fill(77)
 
 
-class Simulated(Lender):
+class Simulated(ExposesArrays):
     """A device: a thread does one piece of work after the other, after a while."""
 
     def __init__(self, name: str) -> None:

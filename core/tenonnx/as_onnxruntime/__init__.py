@@ -1,4 +1,4 @@
-"""Lets programs that import onnxruntime have tenonnx instead.
+"""A stand-in for onnxruntime, for programs that import that.
 
 ``python -m tenonnx.as_onnxruntime script.py`` or ``-m module`` runs one; ``install()`` does it for
 the process that calls it. The folder ``stand_ins`` holds a package ``onnxruntime`` whose attributes

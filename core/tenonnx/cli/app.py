@@ -142,7 +142,7 @@ def _take_observers(context: typer.Context, values: list[str]) -> list[str]:
 
 
 class _Told(logging.Handler):
-    """Writes to whatever standard error is by then: a handler may outlive a stream."""
+    """A handler for whatever standard error is by then: it may outlive a stream."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line."""

@@ -76,7 +76,7 @@ def explain_model(
 
 
 class History:
-    """Runs transforms one by one and keeps what each changes.
+    """The changes of each transform, run one by one.
 
     Args:
         model: Changed in place.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import NotSupported, PluginError, TenonnxError
-from tenonnx.formats.supplied import NO_DATA, Supplied
+from tenonnx.formats.in_memory_data import NO_DATA, Supplied
 
 if TYPE_CHECKING:
     import onnx_ir as ir

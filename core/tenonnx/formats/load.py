@@ -1,4 +1,4 @@
-"""Reads ONNX models: a graph whose every tensor is a weight of the registry, nothing copied."""
+"""The reader of ONNX models: a graph whose every tensor is a weight of the registry, not copied."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tenonnx.errors import (
     TenonnxError,
     WithoutGraph,
 )
+from tenonnx.formats.in_memory_data import NO_DATA, Supplied
 from tenonnx.formats.map_types import has_maps, note_map_types, take_map_types
 from tenonnx.formats.paths import DataFolders, missing
 from tenonnx.formats.sparse import densify, has_sparse
-from tenonnx.formats.supplied import NO_DATA, Supplied
 from tenonnx.formats.tensors import TensorReader
 from tenonnx.formats.wire import COMPILED, skim
 from tenonnx.graph import label, nodes

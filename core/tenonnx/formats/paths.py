@@ -12,7 +12,7 @@ from tenonnx.errors import InvalidGraph, NoSuchFile
 
 @dataclass(frozen=True)
 class DataFolders:
-    """Finds the files that the locations of external data name, and refuses all others.
+    """The folders in which files of external data may lie; all others are refused.
 
     A location is relative to the folder the model was opened in or, if the model is a link, to
     the folder of the file behind it. Links are followed; the file at their end must lie in one

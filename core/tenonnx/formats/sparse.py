@@ -66,7 +66,7 @@ def _sparse_constants(
 
 
 class _Densifier:
-    """Makes the sparse tensors of a model dense, as long as they are not too many bytes for it."""
+    """The dense forms of a model's sparse tensors, up to a number of bytes."""
 
     def __init__(self, reader: TensorReader) -> None:
         self._reader = reader

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from tenonnx.errors import InvalidGraph, NoSuchFile
+from tenonnx.formats.in_memory_data import NO_DATA, Supplied
 from tenonnx.formats.paths import DataFolders
-from tenonnx.formats.supplied import NO_DATA, Supplied
 from tenonnx.weights.constants import constants
 from tenonnx.weights.storage import NUMPY_TYPES, Storage, byte_size
 from tenonnx.weights.tensors import WeightTensor
@@ -35,7 +35,7 @@ OF_FILES = (ir.serde.TensorProtoTensor, ir.ExternalTensor)
 
 
 class TensorReader:
-    """Reads the tensors of a model.
+    """The reader of a model's tensors.
 
     Args:
         registry: Where the weights are.

@@ -1,4 +1,4 @@
-"""Finds the weights in a serialized model without parsing them.
+"""The places of weights in a serialized model, found without parsing them.
 
 A model's bytes are mostly tensors. ``skim`` walks the protobuf wire format, steps over whatever
 is short, and copies all but the tensors' contents into a skeleton: the same model, in which a

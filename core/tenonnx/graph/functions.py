@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from tenonnx import graph as graphs
 from tenonnx.errors import InvalidGraph, NotSupported
-from tenonnx.graph.wellformed import schema_of as schema_of
+from tenonnx.graph.validation import schema_of as schema_of
 
 # Bodies nest a few levels deep at most; more means that they expand into themselves.
 MAX_ROUNDS = 32

@@ -24,7 +24,7 @@ QUOTED_NAME: Final = re.compile(r"'[^']*'")
 
 
 class NearMisses:
-    """Remembers what nearly matched."""
+    """Near misses of one session, and why they did not match."""
 
     def __init__(self) -> None:
         self._found: dict[str, list[str]] = {}

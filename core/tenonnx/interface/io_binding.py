@@ -13,11 +13,11 @@ from tenonnx.interface.named_devices import find_device
 from tenonnx.interface.ort_value import OrtValue, OrtValueVector
 from tenonnx.interface.repeated_run import RepeatedRun
 from tenonnx.interface.value_types import element_dtype
-from tenonnx.planning.lending import lends
+from tenonnx.planning.device_arrays import exposes_arrays
 from tenonnx.provider import HOST, Device
 
 if TYPE_CHECKING:
-    from tenonnx.interface.session_facts import Session
+    from tenonnx.interface.session_info import Session
     from tenonnx.interface.signature import Signature
     from tenonnx.planning.plan import Plan
 
@@ -224,7 +224,7 @@ class IOBinding:
             raise InvalidArgument(
                 f"output '{name}' is bound to {bound.data_type()}, not to a tensor"
             )
-        if device is HOST or lends(device):
+        if device is HOST or exposes_arrays(device):
             return None if bound is None else bound.value, device
         return None, HOST
 
@@ -272,7 +272,7 @@ class IOBinding:
     def _delivered(self, name: str, bound: OrtValue | None, output: Any) -> OrtValue:
         """Return an output where it is to be: in the value that is bound, or in one of its own."""
         device = self._target(name)
-        if not isinstance(output, np.ndarray) and lends(device):
+        if not isinstance(output, np.ndarray) and exposes_arrays(device):
             there = OrtValue(output, device)
             if bound is None:
                 return there
@@ -325,7 +325,7 @@ def _array_at(
     dtype = element_dtype(element_type)
     if dtype.hasobject:
         raise InvalidArgument("strings are no memory to be bound", hint="bind an array instead")
-    if lends(device):
+    if exposes_arrays(device):
         return OrtValue(device.at(address, dtype, tuple(shape)), device)
     if device is not HOST:
         raise InvalidArgument(

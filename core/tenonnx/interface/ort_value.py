@@ -10,7 +10,7 @@ import numpy as np
 from tenonnx.errors import InvalidArgument, NotSupported
 from tenonnx.interface.named_devices import find_device
 from tenonnx.interface.value_types import describe_value, element_dtype, is_sparse, onnx_type
-from tenonnx.planning.lending import downloaded, lends, wait_for
+from tenonnx.planning.device_arrays import downloaded, exposes_arrays, wait_for
 from tenonnx.provider import HOST, Device
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class OrtValue:
             if int(kind) != CUDA:
                 return OrtValue(np.from_dlpack(data))
             device = find_device("cuda", int(number))
-        if not lends(device):
+        if not exposes_arrays(device):
             return OrtValue(np.from_dlpack(data), device)
         return OrtValue(device.adopt(data), device)
 
@@ -225,7 +225,7 @@ class OrtValue:
             if not array.flags.c_contiguous:
                 array = self.value = np.ascontiguousarray(array)
             return int(array.ctypes.data)
-        if not lends(self.device):
+        if not exposes_arrays(self.device):
             raise NotSupported(f"memory of {self.device.id} has no addresses")
         wait_for(array)
         array = self.value = self.device.contiguous(array)
@@ -363,7 +363,7 @@ def device_inputs(feeds: Mapping[str, Any]) -> dict[str, OrtValue]:
     return {
         name: given
         for name, given in feeds.items()
-        if isinstance(given, OrtValue) and lends(given.device) and given.is_tensor()
+        if isinstance(given, OrtValue) and exposes_arrays(given.device) and given.is_tensor()
     }
 
 

@@ -121,7 +121,7 @@ def _check_severity(severity: int) -> None:
 
 
 class _ToCallback(logging.Handler):
-    """Gives messages to a function as onnxruntime does; a message of its own goes past it."""
+    """A handler that gives a function messages as onnxruntime does, but not those of its own."""
 
     def __init__(self, callback: LogCallback) -> None:
         super().__init__()

@@ -60,7 +60,7 @@ def _shape(value: ir.Value) -> list[int | str | None]:
 
 @cacheable
 class InputCheck:
-    """Checks and converts what a caller passes for one input; built once per session.
+    """The check and conversion of what a caller passes for one input; built once per session.
 
     Args:
         value: The graph input.

@@ -20,7 +20,7 @@ from tenonnx.plan_cache import NotCacheable, files
 from tenonnx.weights.mapping import Identity
 
 if TYPE_CHECKING:
-    from tenonnx.interface.session_facts import Session
+    from tenonnx.interface.session_info import Session
     from tenonnx.plan_cache.unpickling import Surroundings
     from tenonnx.plan_cache.weights import Pool
     from tenonnx.planning.plan import GeneratedCode, Plan

@@ -31,7 +31,7 @@ from tenonnx.weights.storage import is_packed, root
 from tenonnx.weights.weight import Weight
 
 if TYPE_CHECKING:
-    from tenonnx.interface.session_facts import SessionParts
+    from tenonnx.interface.session_info import SessionParts
     from tenonnx.options import SessionOptions
     from tenonnx.provider import Provider
 

@@ -18,7 +18,7 @@ from tenonnx.weights.mapping import noted
 from tenonnx.weights.registry import default_registry
 
 if TYPE_CHECKING:
-    from tenonnx.interface.session_facts import Session, SessionParts
+    from tenonnx.interface.session_info import Session, SessionParts
     from tenonnx.options import SessionOptions
     from tenonnx.plan_cache.unpickling import Surroundings
     from tenonnx.plan_cache.weights import Pool

@@ -21,7 +21,7 @@ from tenonnx.weights.mapping import Identity
 from tenonnx.weights.trusted import Untrusted, open_trusted
 
 if TYPE_CHECKING:
-    from tenonnx.interface.session_facts import SessionParts
+    from tenonnx.interface.session_info import SessionParts
     from tenonnx.options import SessionOptions
     from tenonnx.weights.mapping import Mapping as File
     from tenonnx.weights.registry import WeightRegistry

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tenonnx.formats import HEADER_BYTES
-from tenonnx.interface.session_facts import Session
+from tenonnx.interface.session_info import Session
 from tenonnx.plan_cache import NotCacheable, files, key, pickling
 from tenonnx.plan_cache.key import PATH, STATE
 from tenonnx.plan_cache.weights import Pool, Stores

@@ -23,7 +23,7 @@ from tenonnx.weights.storage import UINT8
 from tenonnx.weights.weight import Weight
 
 if TYPE_CHECKING:
-    from tenonnx.interface.session_facts import SessionParts
+    from tenonnx.interface.session_info import SessionParts
     from tenonnx.operators import OperatorTable
     from tenonnx.options import SessionOptions
     from tenonnx.provider import Device, Provider
@@ -173,7 +173,7 @@ def _operators(provider: Provider, options: SessionOptions) -> OperatorTable:
 
 
 class Unpickler(pickle.Unpickler):
-    """Makes the parts of a plan; finds only names that ``admitted`` admits."""
+    """An unpickler of a plan's parts that finds only names which ``admitted`` admits."""
 
     def find_class(self, module: str, name: str) -> Any:
         """Return a class or function."""

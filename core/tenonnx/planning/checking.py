@@ -11,8 +11,8 @@ from tenonnx.errors import CheckFailed, TenonnxError
 from tenonnx.graph import has_bodies
 from tenonnx.graph.traits import RANDOM
 from tenonnx.graph.values import ValueInfo, node_info
+from tenonnx.planning.device_arrays import downloaded
 from tenonnx.planning.differences import differences, range_of
-from tenonnx.planning.lending import downloaded
 from tenonnx.planning.placement import PlacedControl, PlacedGraph
 from tenonnx.planning.program import Block, Control, Program, constant_on
 from tenonnx.planning.reference import results, step_on_host

@@ -16,14 +16,14 @@ from typing import Any
 
 from tenonnx.errors import InvalidGraph, NotSupported
 from tenonnx.graph.values import NodeInfo, ValueInfo
-from tenonnx.planning.lending import downloaded, wait_for
+from tenonnx.planning.device_arrays import downloaded, wait_for
 from tenonnx.planning.plan import GeneratedCode
 from tenonnx.planning.program import Block, Control, Program, constant_on
 from tenonnx.provider import HOST, Device, Step
 
 
 class Generator:
-    """Writes the function ``run(*inputs)`` of a program.
+    """The writer of a program's function ``run(*inputs)``.
 
     Args:
         program: The program.

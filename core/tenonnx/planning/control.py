@@ -123,7 +123,7 @@ def stacker(device: Device, value: ValueInfo, axis: int = 0, reverse: bool = Fal
 
 @dataclass(frozen=True, eq=False)
 class Stacker:
-    """Makes one scan output of the values of all iterations.
+    """One scan output, of the values of all iterations.
 
     Attributes:
         device: Where the values live.

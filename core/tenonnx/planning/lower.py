@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenonnx import graph as graphs
 from tenonnx.errors import EPFail, InvalidGraph, NodeRefused
+from tenonnx.graph.validation import misfit
 from tenonnx.graph.values import (
     GraphInfo,
     ValueInfo,
@@ -15,7 +16,6 @@ from tenonnx.graph.values import (
     value_info,
     value_infos,
 )
-from tenonnx.graph.wellformed import misfit
 from tenonnx.planning.placement import PlacedGraph, PlacedSegment, Placement
 from tenonnx.planning.program import Block, Control, Program, homes_of
 from tenonnx.process.interruption import Stopped
@@ -38,7 +38,7 @@ def lower(placed: PlacedGraph) -> tuple[Program, Placement]:
 
 
 class Lowering:
-    """Compiles a placed graph and those inside it.
+    """The lowering of a placed graph, and of those inside it, to a program.
 
     Attributes:
         homes: Where each value appears first that does not on the host.
@@ -118,10 +118,10 @@ def compile_segment(provider: Provider, segment: Segment) -> Sequence[Step]:
         nodes = [node_info(node) for node in segment.nodes]
         if wrong := next(filter(None, map(misfit, nodes)), None):
             raise InvalidGraph(wrong) from error
-        from tenonnx.planning.blame import blame  # for mistakes only
+        from tenonnx.planning.node_errors import describe_failure  # for mistakes only
 
         kind = NodeRefused if isinstance(error, (ValueError, TypeError)) else EPFail
-        said = blame(nodes, error)
+        said = describe_failure(nodes, error)
         raise kind(f"{provider.name} cannot compile {said}") from error
     if not all(isinstance(step, Step) for step in steps):
         raise EPFail(

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.planning.lending import lends
+from tenonnx.planning.device_arrays import exposes_arrays
 from tenonnx.provider import HOST, Device
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ class RunOnDevices:
         self.code = code
         self._direct = direct
         self._sources, self._targets = sources, targets
-        self._lenders = [device if lends(device) else None for device in targets]
+        self._lenders = [device if exposes_arrays(device) else None for device in targets]
         self._there = [i for i, device in enumerate(sources) if device is not HOST]
-        self._waited = [device for device in waited if lends(device)]
+        self._waited = [device for device in waited if exposes_arrays(device)]
         self._last: tuple[list[weakref.ref[Any] | None], list[int | None]] = ([], [])
 
     def choose(self, inputs: Sequence[Any], buffers: Sequence[Any]) -> list[Any]:

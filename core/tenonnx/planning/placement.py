@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from tenonnx import graph as graphs
 from tenonnx.by_name import cacheable
 from tenonnx.errors import EPFail, InvalidGraph, MalformedGraph, UnknownOperator, page
+from tenonnx.graph.validation import check_bodies, misfit
 from tenonnx.graph.values import NodeInfo, node_info
-from tenonnx.graph.wellformed import check_bodies, misfit
 from tenonnx.planning.units import Unit, Units
 from tenonnx.process import interruption
 from tenonnx.provider import Provider, Segment
@@ -248,7 +248,7 @@ def _claims(provider: Provider, able: Sequence[ir.Node]) -> list[Sequence[ir.Nod
         if found is not None:
             groups = [list(group) for group in found]
     except Exception as error:  # a stranger's code may raise anything
-        from tenonnx.planning.blame import place_in_plugin  # for mistakes only
+        from tenonnx.planning.node_errors import place_in_plugin  # for mistakes only
 
         place = f" ({found_at})" if (found_at := place_in_plugin(error)) else ""
         said = f"{type(error).__name__}: {error}{place}"
@@ -268,9 +268,9 @@ def _verdict(provider: Provider, node: ir.Node) -> Literal[True] | str:
     try:
         return provider.supports(node) or "it says no reason"
     except Exception as error:  # a stranger's code may raise anything
-        from tenonnx.planning.blame import blame  # for mistakes only
+        from tenonnx.planning.node_errors import describe_failure  # for mistakes only
 
-        said = blame([node_info(node)], error)
+        said = describe_failure([node_info(node)], error)
         raise EPFail(f"{provider.name} failed when asked whether it supports {said}") from error
 
 

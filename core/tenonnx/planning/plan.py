@@ -44,7 +44,7 @@ class GeneratedCode(NamedTuple):
 
 
 class Observer(Protocol):
-    """Watches a plan run. Exceptions it raises stop the run and reach its caller."""
+    """An observer of a plan's runs. Exceptions it raises stop the run and reach its caller."""
 
     def on_step(self, step: Step | None, start_ns: int, outputs: tuple[Any, ...]) -> None:
         """Called after a step; with ``None`` in every iteration of a loop.
@@ -57,7 +57,7 @@ class Observer(Protocol):
 
 
 class Plan:
-    """Runs a program. Any number of threads may run one plan at once.
+    """A program that runs. Any number of threads may run one plan at once.
 
     Args:
         program: The steps.
@@ -244,10 +244,10 @@ class Plan:
     def _for_devices(
         self, sources: Sequence[Device], targets: Sequence[Device], *, bound: bool
     ) -> RunOnDevices:
-        from tenonnx.planning.lending import lends  # for those who have devices
+        from tenonnx.planning.device_arrays import exposes_arrays  # for those who have devices
         from tenonnx.planning.on_devices import RunOnDevices
 
-        there = [device if lends(device) else None for device in targets]
+        there = [device if exposes_arrays(device) else None for device in targets]
         direct = tuple(
             output
             for output in (binding.direct_outputs(self.program, targets) if bound else ())
@@ -282,8 +282,12 @@ class Plan:
                 culprit = failed.origin.get(line)
         if culprit is None:
             return error
-        from tenonnx.graph.wellformed import misfit
-        from tenonnx.planning.blame import blame, misgiven, note_arguments  # for mistakes only
+        from tenonnx.graph.validation import misfit
+        from tenonnx.planning.node_errors import (  # for mistakes only
+            describe_failure,
+            misgiven,
+            note_arguments,
+        )
 
         if isinstance(part := vars(error).get("step"), Step):
             culprit = part
@@ -304,7 +308,7 @@ class Plan:
                     f"for which {nodes[0].label} failed"
                 )
         who = "" if step is None else self._provider_of(step)
-        return failure_class(error)(blame(nodes, error, step, who))
+        return failure_class(error)(describe_failure(nodes, error, step, who))
 
     def _provider_of(self, step: Step) -> str:
         nodes = {node.id for node in step.nodes}

@@ -20,7 +20,7 @@ class Stopped(Fail):
 
 
 class Limit(Protocol):
-    """Says when to stop."""
+    """A limit of what a thread does: when to stop, and with which error."""
 
     def check(self) -> None:
         """Raise ``Stopped`` if it is time."""
@@ -61,7 +61,7 @@ def stage() -> str:
 
 
 class limited:  # noqa: N801 - it is called like a function, and as a generator takes twice as long
-    """Puts what this thread does within a ``with`` under limits, beside those that there are."""
+    """A context in which this thread has further limits, beside those that there are."""
 
     __slots__ = ("_before", "_more")
 

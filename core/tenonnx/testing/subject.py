@@ -23,7 +23,7 @@ FALLBACK = "CPUExecutionProvider"
 
 
 class Fallback(Provider):
-    """Runs what the operator that nobody has stands for: nothing."""
+    """A provider for the operator that nobody has, which does nothing."""
 
     name = "FallbackExecutionProvider"
     calls: ClassVar[Mapping[str, Callable[..., Any]]] = {

@@ -47,7 +47,7 @@ class Careful(BackendTest):
 
 
 class Recording(TenonnxBackend):
-    """Opens models by the caller's function and tells it of the session."""
+    """An opener of models by the caller's function, which is given each session."""
 
     @classmethod
     def prepare(
@@ -93,7 +93,7 @@ def run_suite(
 
 
 class _Opened:
-    """Opens the models of a case, and keeps the last one and its session."""
+    """The models of a case; the last one and its session stay."""
 
     def __init__(self, subject: Subject, *, alone: bool = False) -> None:
         self.subject, self.alone = subject, alone

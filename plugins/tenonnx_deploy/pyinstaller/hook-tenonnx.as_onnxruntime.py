@@ -1,4 +1,4 @@
-"""Collects the packages that stand for onnxruntime, for PyInstaller."""
+"""PyInstaller's hook for the packages that stand for onnxruntime."""
 
 from PyInstaller.utils.hooks import collect_submodules
 

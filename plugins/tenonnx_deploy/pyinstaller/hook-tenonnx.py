@@ -1,4 +1,4 @@
-"""Collects what sessions import by name, for PyInstaller."""
+"""PyInstaller's hook for what sessions import by name."""
 
 from PyInstaller.utils.hooks import collect_data_files, copy_metadata
 

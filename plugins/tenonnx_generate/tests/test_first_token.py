@@ -31,7 +31,7 @@ print(json.dumps(sorted(new)))
 """
 
 COMPILING = {
-    *("tenonnx.graph.functions", "tenonnx.graph.wellformed", "tenonnx.planning.fusion"),
+    *("tenonnx.graph.functions", "tenonnx.graph.validation", "tenonnx.planning.fusion"),
     *("tenonnx.planning.lower", "tenonnx.planning.placement", "tenonnx_array.elementwise"),
     *("tenonnx_array.reduce", "tenonnx_cpu.capture.captured_run", "tenonnx_cpu.capture.span"),
 }

@@ -39,7 +39,7 @@ class Rows(dict[Any, Any]):
 
 @cacheable
 class Keys:
-    """Finds where values are among a node's keys.
+    """The places of values among a node's keys.
 
     Args:
         keys: [K], strings or numbers. The last of equal keys counts; NaN equals NaN.
@@ -90,7 +90,7 @@ class Keys:
 
 @cacheable
 class Lookup:
-    """Makes values → the rows of a table at their keys, or the last if they are none.
+    """A table's rows at the keys that values are, or its last row for others.
 
     Args:
         keys: The keys.

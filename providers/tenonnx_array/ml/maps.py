@@ -104,7 +104,7 @@ def zip_map(
 
 @cacheable
 class ZipMap:
-    """Makes maps from labels to numbers of rows.
+    """Maps from labels to the numbers of rows.
 
     Args:
         keys: The labels.

@@ -101,7 +101,7 @@ def imputer(
 
 @cacheable
 class Imputer:
-    """Replaces one value of arrays.
+    """A replacement of one value of arrays.
 
     Args:
         xp: The array namespace.

@@ -282,7 +282,7 @@ def _greatest(
 @cacheable
 @dataclass(frozen=True, eq=False)
 class OneVoted:
-    """Decides for one of two classes, of which one has all the votes.
+    """The decision for one of two classes, of which one has all the votes.
 
     Attributes:
         voted: That class.

@@ -155,7 +155,7 @@ def _before(values: Array) -> Array:
 
 
 class Walk:
-    """Takes rows to the leaves.
+    """A walk of rows to the leaves.
 
     Args:
         xp: The array namespace.

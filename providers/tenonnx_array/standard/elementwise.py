@@ -34,7 +34,7 @@ Kind = np.dtype[Any] | type
 
 
 class Elementwise:
-    """Computes element by element, in the types that numpy would.
+    """A function of elements, in the types that numpy would compute in.
 
     Args:
         xp: The namespace.

@@ -43,7 +43,7 @@ class StandardDevice(ArrayDevice):
 
 
 class StandardProvider(ArrayProvider):
-    """Runs nodes on a library that has the array API standard's names, as ``ArrayProvider`` does.
+    """An ``ArrayProvider`` over a library that has the array API standard's names.
 
     ``overrides`` are written in the library's own terms: their ``xp`` is the library, and arrays
     are its own.

@@ -218,7 +218,7 @@ def _refuse_results(code: Sequence[int], things: Sequence[Any]) -> None:
 
 
 class _Packer:
-    """Takes small arrays together.
+    """Small arrays, packed together.
 
     A kernel may be given the first element of an array alone, and find the others by strides of
     its own. So it is whole arrays that are taken, and once each, not what their views have.

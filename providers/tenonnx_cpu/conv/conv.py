@@ -15,10 +15,7 @@ from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last, is_last
-from tenonnx_cpu.conv.layout import CHAIN_DEPTH
-from tenonnx_cpu.conv.layout_assignment import better_last
-from tenonnx_cpu.conv.select import WINOGRAD, Choice, ConvPlan, Form, request
-from tenonnx_cpu.conv.tail import (
+from tenonnx_cpu.conv.epilogue import (
     ACTIVATED,
     PER_CHANNEL,
     TAIL_RESIDUAL,
@@ -26,6 +23,9 @@ from tenonnx_cpu.conv.tail import (
     find_tail,
     per_channel,
 )
+from tenonnx_cpu.conv.layout import CHAIN_DEPTH
+from tenonnx_cpu.conv.layout_assignment import better_last
+from tenonnx_cpu.conv.select import WINOGRAD, Choice, ConvPlan, Form, request
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.scratch import worker_floats
 from tenonnx_cpu.kernel_selection import NDArray
@@ -124,7 +124,7 @@ MOST_FORMS = 128
 
 @cacheable
 class ConvCall:
-    """Calls the kernel that fits, or the array kernels.
+    """A convolution on the kernel that fits, or on the array kernels.
 
     Args:
         attributes: The convolution's.

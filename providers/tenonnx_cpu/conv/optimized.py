@@ -16,9 +16,9 @@ from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last, taking_first, taking_last
 from tenonnx_cpu.conv.conv import ConvCall
+from tenonnx_cpu.conv.epilogue import Tail
 from tenonnx_cpu.conv.pooling import pool
 from tenonnx_cpu.conv.select import request
-from tenonnx_cpu.conv.tail import Tail
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.int8.pooling import max_pool_of_bytes
 from tenonnx_cpu.int8.quantized_values import BYTE_DTYPES

@@ -16,7 +16,7 @@ from tenonnx.provider import HOST
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.kernels import PIXELS_FIELDS
 from tenonnx_cpu.conv.layout import ConvLayout, fixed, flattened, is_line, numbers_of, split_tasks
-from tenonnx_cpu.conv.reach import named_taps
+from tenonnx_cpu.conv.padding_taps import named_taps
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.kernel_selection import NDArray
 

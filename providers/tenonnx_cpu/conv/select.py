@@ -13,8 +13,8 @@ from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.depthwise import channels_layout, depthwise_layout, is_narrow, variant_of
 from tenonnx_cpu.conv.layout import CHAIN_DEPTH, COLUMNS_PER_TASK, ConvLayout, layout
 from tenonnx_cpu.conv.layout_assignment import SUITED
+from tenonnx_cpu.conv.padding_taps import kept, reached, without_others
 from tenonnx_cpu.conv.pixels import PANEL_CHANNELS, packed, pixels_layout
-from tenonnx_cpu.conv.reach import kept, reached, without_others
 from tenonnx_cpu.conv.tiles import tile_weights, tiles_layout
 from tenonnx_cpu.conv.winograd import tile_size, tiled, winograd_layout
 from tenonnx_cpu.jit.code.cpu import cpu

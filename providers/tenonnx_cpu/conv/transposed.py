@@ -21,9 +21,9 @@ from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.conv import ConvCall
-from tenonnx_cpu.conv.phases import PhaseLayout, cut_of, phases_of
+from tenonnx_cpu.conv.epilogue import ACTIVATED, PER_CHANNEL, Tail, find_tail
+from tenonnx_cpu.conv.polyphase import PhaseLayout, cut_of, phases_of
 from tenonnx_cpu.conv.select import CONV, request
-from tenonnx_cpu.conv.tail import ACTIVATED, PER_CHANNEL, Tail, find_tail
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
@@ -135,7 +135,7 @@ class Phases:
 
 @cacheable
 class TransposedCall:
-    """Calls the convolution and the kernel that puts phases together, or the array kernels.
+    """A transposed convolution: phases on a kernel that puts them together, or the array kernels.
 
     Args:
         phases: The weights.

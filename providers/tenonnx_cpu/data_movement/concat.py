@@ -16,7 +16,7 @@ import numpy as np
 from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import MIN_POOLED_BYTES, empty
 from tenonnx_cpu.capture.capturable import Capturable
-from tenonnx_cpu.data_movement.moving import (
+from tenonnx_cpu.data_movement.pad_tile import (
     ALIKE,
     LARGE,
     MAX_RUNS,

@@ -149,7 +149,7 @@ def scalar_of(value: ir.Value) -> _Constant | None:
 
 
 class ProgramCompiler:
-    """Makes programs of nodes; what nodes and constants are it finds out once.
+    """A compiler of nodes to programs; what nodes and constants are it finds out once.
 
     Long chains ask hundreds of times.
 

@@ -154,7 +154,7 @@ def specialize_where(site: Site, plain: Call) -> Call | None:
 @cacheable
 @dataclass(frozen=True, eq=False)
 class WhereCall:
-    """Takes elements of one array or of another.
+    """The elements of one array or of another, by a condition.
 
     Attributes:
         threads: How many to use at most.

@@ -128,7 +128,7 @@ class Program:
 
 @cacheable
 class ProgramCall:
-    """Runs a program on float32 arrays of any shapes that broadcast.
+    """A program on float32 arrays of any shapes that broadcast.
 
     Args:
         program: What to run.

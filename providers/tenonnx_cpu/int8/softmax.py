@@ -32,7 +32,7 @@ def qlinear_softmax(site: Site, plain: Call) -> Call | None:
 @cacheable
 @dataclass(frozen=True, eq=False)
 class ByteSoftmaxCall:
-    """Computes the softmax of bytes along the last axis.
+    """The softmax of bytes along the last axis.
 
     Attributes:
         axis: Along which it is computed.

@@ -199,7 +199,7 @@ def inlined(function: Callable[..., Any]) -> Any:
 
 
 class _Locator(caching._CacheLocator):
-    """Puts a kernel into ``cache_folder``, and knows it again by all of its source.
+    """A kernel's place in ``cache_folder``, under the digest of all of its source.
 
     numba's own locators look at the file of the function alone, not at what it calls.
     """

@@ -95,7 +95,7 @@ def _call(found: Affine, walk: Walk[Scope], threads: int, plain: Call) -> Captur
 @cacheable
 @dataclass(frozen=True, eq=False)
 class AffineCall:
-    """Computes a product by a constant matrix, its bias and its activation.
+    """A product by a constant matrix, with its bias and its activation.
 
     Attributes:
         weights: The matrix.

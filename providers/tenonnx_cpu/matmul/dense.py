@@ -82,7 +82,7 @@ def _layer(node: ir.Node, scope: Scope) -> tuple[tuple[ir.Node, ...], DenseLayer
 
 @cacheable
 class LayersCall:
-    """Runs dense layers.
+    """A chain of dense layers.
 
     Args:
         layers: What to run.

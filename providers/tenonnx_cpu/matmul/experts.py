@@ -61,7 +61,7 @@ def _fused(node: ir.Node, matmul: ir.Node, scope: Scope, *, is_left: bool) -> Fu
 @cacheable
 @dataclass(frozen=True, eq=False)
 class ChoiceCall:
-    """Computes a product with matrices that are chosen from a stack.
+    """A product with matrices that are chosen from a stack.
 
     Attributes:
         is_left: Whether the chosen matrices are the left operand.

@@ -74,7 +74,7 @@ def _gemm_call(site: Site, plain: Call) -> Capturable:
 @cacheable
 @dataclass(frozen=True, eq=False)
 class GemmCall:
-    """Computes Gemm: ``alpha * A @ B + beta * C``.
+    """Gemm: ``alpha * A @ B + beta * C``.
 
     Attributes:
         transposes_a: Whether A is transposed.

@@ -14,7 +14,7 @@ from tenonnx_array.ml.encode import Lookup
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.fuse import LOOKED_UP, Fused, Scope, fusion
 from tenonnx_cpu.kernel_selection import Call, NDArray
-from tenonnx_cpu.ml.words import WordTable
+from tenonnx_cpu.ml.string_arrays import WordTable
 from tenonnx_cpu.threading_config import shared_out
 
 if TYPE_CHECKING:

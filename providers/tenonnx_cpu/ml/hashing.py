@@ -9,7 +9,7 @@ import numpy as np
 
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
-from tenonnx_cpu.ml.words import addresses, layout
+from tenonnx_cpu.ml.string_arrays import addresses, layout
 
 MURMUR3 = JitKernel("ml.hashing", "murmur3")
 MURMUR3_WORDS = JitKernel("ml.hashing", "murmur3_words")

@@ -24,7 +24,7 @@ MOST_SKIPPED = 1 << 32
 
 @cacheable
 class Counts:
-    """Counts n-grams of tokens that are numbered, on the kernel.
+    """Counts of n-grams of numbered tokens, on the kernel.
 
     Args:
         made: Counts them on numpy.

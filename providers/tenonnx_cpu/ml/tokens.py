@@ -13,8 +13,8 @@ from tenonnx_array.tfidf import Vectorizer
 from tenonnx_cpu.fuse import LOOKED_UP, Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site
+from tenonnx_cpu.ml.string_arrays import PLACE, addresses, layout, slots_of
 from tenonnx_cpu.ml.tfidf import Counts
-from tenonnx_cpu.ml.words import PLACE, addresses, layout, slots_of
 from tenonnx_cpu.threading_config import shared_out
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _letters(tokenizer: Site, normalizer: Site | None) -> NDArray | None:
 
 @cacheable
 class Texts:
-    """Counts n-grams of texts.
+    """Counts of n-grams of texts.
 
     Args:
         made: Counts those of tokens.

@@ -47,7 +47,7 @@ def specialize_softmax(site: Site, plain: Call) -> Call | None:
 @cacheable
 @dataclass(frozen=True, eq=False)
 class SoftmaxCall:
-    """Computes a softmax, or its logarithm.
+    """A softmax, or its logarithm.
 
     Attributes:
         axis: Along which.
@@ -189,7 +189,7 @@ def fuse_skip(norm: ir.Node, scope: Scope) -> Fused | None:
 @cacheable
 @dataclass(frozen=True, eq=False)
 class SkipCall:
-    """Adds two arrays, and normalizes the sum.
+    """The normalized sum of two arrays.
 
     Attributes:
         norm: Does both.

@@ -50,7 +50,7 @@ def gather_block_quantized(site: Site, plain: Call) -> Call | None:
 @cacheable
 @dataclass(frozen=True, eq=False)
 class GatherCall:
-    """Takes rows of a table of codes.
+    """Rows of a table of codes.
 
     Attributes:
         codes: The table, packed.

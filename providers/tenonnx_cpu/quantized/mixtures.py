@@ -98,7 +98,7 @@ def mixture_of_experts(site: Site, plain: Call) -> Call | None:
 @cacheable
 @dataclass(frozen=True, eq=False)
 class MixtureCall:
-    """Computes a mixture of experts.
+    """A mixture of experts.
 
     Attributes:
         whole: All of it as one launch, if there is one.

@@ -48,7 +48,7 @@ def fuse_quantized(node: ir.Node, scope: Scope) -> Fused | None:
 @cacheable
 @dataclass(frozen=True, eq=False)
 class QuantizedLayer:
-    """Computes an LSTM whose weights are bytes.
+    """An LSTM whose weights are bytes.
 
     Attributes:
         layer: The layer.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx import HOST, Device, RuntimeException
-from tenonnx.planning.lending import lends
+from tenonnx.planning.device_arrays import exposes_arrays
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -31,7 +31,7 @@ def reserve(shape: Sequence[int], dtype: np.dtype[Any], device: Device = HOST) -
     """
     count = math.prod(shape)
     try:
-        if lends(device):
+        if exposes_arrays(device):
             made = device.upload(np.zeros(tuple(shape), dtype))
             device.synchronize()  # sessions of other streams read it, too
             return made
@@ -52,7 +52,7 @@ def reserve(shape: Sequence[int], dtype: np.dtype[Any], device: Device = HOST) -
 
 def write(device: Device, target: Any, source: Any) -> None:
     """Overwrite a part of a cache with another one that it has nothing in common with."""
-    if lends(device):
+    if exposes_arrays(device):
         device.write(target, source)
     else:
         target[...] = source

@@ -160,7 +160,7 @@ def _allowed(tokens: list[int], guide: Guide) -> list[int]:
 
 
 class Clock:
-    """Adds the milliseconds of a ``with`` block to a count."""
+    """A clock that adds the milliseconds of a ``with`` block to a count."""
 
     def __init__(self, statistics: Statistics, name: str) -> None:
         self._statistics, self._name = statistics, name

@@ -37,7 +37,7 @@ SCHEDULED = 512
 
 
 class Engine:
-    """Runs the turns of many requests, a token of each in one step of the model.
+    """The turns of many requests, a token of each in one step of the model.
 
     Any thread may begin, cancel and close at any time. One runs the engine at a time; others that
     would wait.

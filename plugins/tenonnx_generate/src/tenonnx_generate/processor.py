@@ -54,7 +54,7 @@ class NamedTensors(MutableMapping[str, Tensor]):
 
 
 class MultiModalProcessor:
-    """Makes a model's inputs of prompts and sounds.
+    """The maker of a model's inputs from prompts and sounds.
 
     Args:
         model: The model.

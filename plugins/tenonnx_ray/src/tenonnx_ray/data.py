@@ -15,7 +15,7 @@ Batch = Mapping[str, Array]
 
 
 class Predictor:
-    """Runs a model on batches in an actor of Ray Data.
+    """A model that runs on batches in an actor of Ray Data.
 
     ``dataset.map_batches(Predictor, fn_constructor_args=("model.onnx",), batch_size=64,
     compute=ActorPoolStrategy(size=2))`` opens it once per actor; actors of one node map the

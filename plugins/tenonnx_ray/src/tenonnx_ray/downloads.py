@@ -38,7 +38,7 @@ class Download:
 
 
 class Site:
-    """Reads the file: the one method of pyarrow's file systems that is needed.
+    """A reader of the file: the one method of pyarrow's file systems that is needed.
 
     Args:
         address: The file's address.

@@ -1,4 +1,4 @@
-"""Opens a model in a Ray worker, with as many threads as the worker has CPUs."""
+"""Models in a Ray worker, with as many threads as the worker has CPUs."""
 
 from __future__ import annotations
 

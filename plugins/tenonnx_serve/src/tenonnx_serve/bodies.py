@@ -1,4 +1,4 @@
-"""Reads the body of an HTTP request, within limits of size and time."""
+"""Bodies of HTTP requests, within limits of size and time."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ its whole time in nanoseconds."""
 
 
 class Control(Protocol):
-    """Loads and unloads models for clients, and sums the counts of all processes."""
+    """The loading and unloading of models for clients, and the sums of all processes' counts."""
 
     async def load(self, name: str) -> None:
         """Load a model, or load its present files again."""

@@ -1,4 +1,4 @@
-"""Opens sessions with the server's settings."""
+"""Sessions with the server's settings."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Brief:
 
 
 class Quick:
-    """Knows which runs of a model are short.
+    """The judgment of which runs of a model are short.
 
     Attributes:
         hopeful: Whether any signature is short.

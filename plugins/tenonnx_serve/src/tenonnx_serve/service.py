@@ -27,7 +27,7 @@ NS = 1e-9
 
 
 class Shared:
-    """Loads and unloads models in all workers, for a client of one of them."""
+    """The loading and unloading of models in all workers, for a client of one of them."""
 
     def __init__(self, control: SupervisorControl) -> None:
         self._control = control

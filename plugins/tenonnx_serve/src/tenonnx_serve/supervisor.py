@@ -56,7 +56,7 @@ class Deployment:
 
 
 class Supervisor:
-    """Runs workers until a signal or ``stop`` ends them.
+    """Workers that run until a signal or ``stop`` ends them.
 
     Args:
         deployment: The deployment.

@@ -18,7 +18,7 @@ CARRIED = ("traceparent", "tracestate", "baggage")
 
 
 class Tracing:
-    """Makes a span of each request.
+    """Spans of requests.
 
     Raises:
         EPFail: OpenTelemetry or the exporter is not installed.

@@ -32,7 +32,7 @@ DIRECT = cpu().lanes >= 8
 
 
 class _Stencil:
-    """Writes the function for a square kernel and a stride.
+    """The writer of the function for a square kernel and a stride.
 
     A step makes one line. It reads as many rows as the stride; they are the last ones of this
     line's windows, and earlier ones of those of the next lines.
@@ -164,7 +164,7 @@ class _Stencil:
 
 
 class _Maxima(_Stencil):
-    """Writes maxima of windows."""
+    """The writer of maxima of windows."""
 
     start = float("-inf")
 

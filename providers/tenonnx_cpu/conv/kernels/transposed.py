@@ -6,7 +6,7 @@ import numpy as np
 
 from tenonnx_cpu.conv.kernels.conv import conv_sizes, convolve_part
 from tenonnx_cpu.conv.kernels.finish import finish_of
-from tenonnx_cpu.conv.kernels.phases import interleave_lines, phase_sizes
+from tenonnx_cpu.conv.kernels.polyphase import interleave_lines, phase_sizes
 from tenonnx_cpu.conv.kernels.signature import AFTER, LAYOUT, WINDOWS
 from tenonnx_cpu.jit.compiling import In, Out, f32, i64, kernel, size
 

@@ -9,8 +9,8 @@ import numpy as np
 from tenonnx_cpu.int8.kernels import MAX_GEMV_ROWS
 from tenonnx_cpu.int8.kernels.band import copy_bytes, fill_bytes
 from tenonnx_cpu.int8.kernels.finishing import NUMBERS_BYTES, ROUNDED, SCALED, pack_numbers
-from tenonnx_cpu.int8.kernels.fitting import see_pairs
 from tenonnx_cpu.int8.kernels.gemv import PANEL_COLUMNS, gemv_span, span_of
+from tenonnx_cpu.int8.kernels.saturation import see_pairs
 from tenonnx_cpu.int8.kernels.tile import multiply_bytes
 from tenonnx_cpu.int8.kernels.tiles import begin_products, multiply_in_tiles
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, kernel, size, u8

@@ -36,7 +36,7 @@ have no such instructions."""
 
 
 class _Codegen(codegen.AOTCPUCodegen):
-    """Makes such libraries, for the processor that kernels are compiled for."""
+    """The maker of such libraries, for the processor that kernels are compiled for."""
 
     _library_class = Library
 

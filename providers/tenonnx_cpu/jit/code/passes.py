@@ -25,7 +25,7 @@ OWN = {typed_passes.NativeLowering: Lowering}
 
 
 class Compiler(compiler.CompilerBase):
-    """Compiles one function of a kernel."""
+    """The compiler of one function of a kernel."""
 
     def define_pipelines(self) -> list[Any]:
         """Return numba's pipeline, shortened."""

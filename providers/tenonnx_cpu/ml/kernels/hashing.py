@@ -8,7 +8,7 @@ import numpy as np
 
 from tenonnx_cpu.jit.compiling import Contract, In, Out, helper, i64, inlined, kernel, size, u8, u32
 from tenonnx_cpu.jit.vectors.memory import load_byte, load_word
-from tenonnx_cpu.ml.kernels.words import LAYOUT, word_at
+from tenonnx_cpu.ml.kernels.string_arrays import LAYOUT, word_at
 
 # numba makes 64 bits of two of 32: every product and shift is cut.
 

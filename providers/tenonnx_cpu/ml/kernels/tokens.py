@@ -7,7 +7,7 @@ from typing import Any
 from tenonnx_cpu.jit.compiling import Contract, In, Out, helper, i64, kernel, size, u8
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.memory import load_byte
-from tenonnx_cpu.ml.kernels.words import LAYOUT, digest, slot_of, word_at
+from tenonnx_cpu.ml.kernels.string_arrays import LAYOUT, digest, slot_of, word_at
 
 BETWEEN = 255
 """Stands among letters for what is part of no token."""

@@ -21,7 +21,7 @@ EVENTS = 64
 
 
 class EngineThread:
-    """Runs an engine while there are texts to generate.
+    """A thread that runs an engine while there are texts to generate.
 
     Args:
         model: The model.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tenonnx.as_onnxruntime import attributes_of
 from tenonnx.errors import page
 from tenonnx.interface.named_devices import DEVICE_TYPES
-from tenonnx.interface.session_facts import Session
+from tenonnx.interface.session_info import Session
 
 __all__ = ["Session", "get_ort_device_type"]
 

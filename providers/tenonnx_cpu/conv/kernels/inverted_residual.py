@@ -55,7 +55,7 @@ class Band(NamedTuple):
 
 @parallel
 def convolve_bands(arguments: Any, task: Any, worker: Any) -> None:
-    """Make some lines of some channels; see ``tenonnx_cpu.conv.expanded``."""
+    """Make some lines of some channels; see ``tenonnx_cpu.conv.inverted_residual``."""
     x, w, kernels, y, before, after, sizes, offsets, memory = arguments
     work = memory.ctypes.data + 4 * sizes.work * worker
     groups = -(-sizes.channels // sizes.task_channels)
@@ -152,7 +152,7 @@ def activate_places(start: Any, apart: Any, places: Any, channels: Any, finish: 
     WINDOWS,
 )
 def conv_expanded(x, w, kernels, y, before, after, layout, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Convolve as ``tenonnx_cpu.conv.expanded.expanded_layout`` says.
+    """Convolve as ``tenonnx_cpu.conv.inverted_residual.expanded_layout`` says.
 
     Weights are packed: panels of channels, and a vector of channels for each tap of the kernels.
     """

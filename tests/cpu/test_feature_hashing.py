@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from running import Watch, require_kernels, session
 
 from models import INT64, node
-from tenonnx_cpu.ml.buckets import BUCKETS
+from tenonnx_cpu.ml.feature_hashing import BUCKETS
 
 require_kernels()
 

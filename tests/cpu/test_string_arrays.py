@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenonnx_cpu.ml import words
-from tenonnx_cpu.ml.words import WordTable
+from tenonnx_cpu.ml import string_arrays
+from tenonnx_cpu.ml.string_arrays import WordTable
 
 LONG = ["x" * length + end for length in (3, 4, 7, 8, 9, 15, 16, 17, 40) for end in "ab"]
 KEYS = ["", "a", "\0", "a\0", "é", "éé", "ł", "łé", "😀", "😀a", "\ud800", *LONG]
@@ -19,7 +19,7 @@ def looked_up(keys: list[list[str]], x: np.ndarray, places: list[int]) -> np.nda
     """Return the number of each word among a column's keys, by the kernel."""
     cells = [np.arange(len(each) + 1).reshape(-1, 1).view(np.uint8) for each in keys]
     table = pickle.loads(pickle.dumps(WordTable(places, keys, cells)))
-    for kernel in (words.PLACE, words.LOOK_UP):
+    for kernel in (string_arrays.PLACE, string_arrays.LOOK_UP):
         if not kernel.run:
             pytest.skip(kernel.reason)
     y = np.empty((len(x), 8 * len(places)), np.uint8)
@@ -52,8 +52,8 @@ def test_columns_have_keys_of_their_own() -> None:
 def test_digests_are_spread() -> None:
     keys = [f"word{number}" for number in range(4000)]
     table = WordTable([0], [keys], [np.zeros((4001, 1), np.uint8)])
-    if not words.PLACE.run or not words.LOOK_UP.run:
-        pytest.skip(words.PLACE.reason)
+    if not string_arrays.PLACE.run or not string_arrays.LOOK_UP.run:
+        pytest.skip(string_arrays.PLACE.reason)
     assert table._columns is not None
     slots = table._columns[1]
     taken = np.flatnonzero(slots[:, 1])
@@ -70,13 +70,13 @@ def test_what_is_no_word_is_refused(odd: object) -> None:
 
 
 def test_layout_is_known() -> None:
-    assert words.layout()
+    assert string_arrays.layout()
 
 
 def test_states_that_are_not_as_expected_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for state in (lambda _: 0, lambda _: 0xFF, len):
-        monkeypatch.setattr(words, "_state", state)
-        assert words.layout.__wrapped__() is None
+        monkeypatch.setattr(string_arrays, "_state", state)
+        assert string_arrays.layout.__wrapped__() is None
     monkeypatch.undo()
-    monkeypatch.setattr(words, "LENGTH", words.LENGTH + 8)
-    assert words.layout.__wrapped__() is None
+    monkeypatch.setattr(string_arrays, "LENGTH", string_arrays.LENGTH + 8)
+    assert string_arrays.layout.__wrapped__() is None

@@ -12,7 +12,7 @@ from running import Watch, floats, session
 
 import tenonnx
 from models import node
-from tenonnx_cpu.data_movement.moving import MOVE, SMALL, numbers_of, traced
+from tenonnx_cpu.data_movement.pad_tile import MOVE, SMALL, numbers_of, traced
 
 X = floats(2, 3, 20, 30)
 INT64 = 7

@@ -106,7 +106,7 @@ def slots_of(keys: Sequence[str]) -> NDArray | None:
 
 @cacheable
 class WordTable:
-    """Makes columns of words → bytes.
+    """A table from columns of words to bytes.
 
     Args:
         places: Which columns of a row, in the order of what is made.

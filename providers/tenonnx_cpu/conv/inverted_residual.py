@@ -18,11 +18,7 @@ from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last, is_last
 from tenonnx_cpu.conv.conv import NO_RESIDUAL, UNITS, flat
 from tenonnx_cpu.conv.depthwise import MAX_TASK_PRODUCTS, variant_of
-from tenonnx_cpu.conv.kernels import EXPANDED_FIELDS, UNROLLED_WINDOWS
-from tenonnx_cpu.conv.layout import TASKS_PER_THREAD, ConvLayout, fixed, numbers_of
-from tenonnx_cpu.conv.layout_assignment import better_last
-from tenonnx_cpu.conv.pixels import PANEL_CHANNELS, packed
-from tenonnx_cpu.conv.tail import (
+from tenonnx_cpu.conv.epilogue import (
     ACTIVATED,
     PER_CHANNEL,
     TAIL_RESIDUAL,
@@ -31,6 +27,10 @@ from tenonnx_cpu.conv.tail import (
     find_tail,
     per_channel,
 )
+from tenonnx_cpu.conv.kernels import EXPANDED_FIELDS, UNROLLED_WINDOWS
+from tenonnx_cpu.conv.layout import TASKS_PER_THREAD, ConvLayout, fixed, numbers_of
+from tenonnx_cpu.conv.layout_assignment import better_last
+from tenonnx_cpu.conv.pixels import PANEL_CHANNELS, packed
 from tenonnx_cpu.fuse import PAIRED, Fused, Scope, fusion
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.runtime import JitKernel
@@ -184,7 +184,7 @@ class PairPlan(NamedTuple):
 
 @cacheable
 class ExpandedCall:
-    """Calls the kernel, or the array kernels.
+    """An inverted residual block on its kernel, or on the array kernels.
 
     Args:
         first: The convolution of single places.

@@ -23,7 +23,7 @@ CALL = re.compile(r"= \w+\((.*)\)$")
 MAX_NAMED_NODES = 3
 
 
-def blame(
+def describe_failure(
     nodes: Sequence[NodeInfo], error: Exception, step: Step | None = None, provider: str = ""
 ) -> str:
     """Return a message that names the nodes which an exception came from, and return why.
@@ -159,7 +159,7 @@ def _operands(node: NodeInfo, error: Exception, step: Step | None) -> str:
 
 def _formal_names(node: NodeInfo, step: Step | None) -> Iterator[str]:
     """Yield the names of a node's operands: its schema's, its kernel's, or numbers."""
-    from tenonnx.graph.wellformed import schema_of
+    from tenonnx.graph.validation import schema_of
 
     names: Sequence[str] = ()
     if (schema := schema_of(node)) is not None:

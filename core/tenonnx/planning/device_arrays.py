@@ -48,7 +48,7 @@ class DeviceArray:
         self.nbytes = math.prod(shape) * dtype.itemsize
 
 
-class Lender(ABC):
+class ExposesArrays(ABC):
     """A device whose arrays callers may have, as values, bound inputs and bound outputs.
 
     Subclass it and define ``upload``, ``download`` and, for outputs in callers' buffers, ``write``;
@@ -146,6 +146,6 @@ def wait_for(array: Any) -> None:
         event.wait()
 
 
-def lends(device: Any) -> TypeGuard[Lender]:
+def exposes_arrays(device: Any) -> TypeGuard[ExposesArrays]:
     """Return whether a device lends its arrays; the host does not."""
-    return device is not HOST and isinstance(device, Lender)  # every run asks
+    return device is not HOST and isinstance(device, ExposesArrays)  # every run asks

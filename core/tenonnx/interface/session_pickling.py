@@ -17,7 +17,7 @@ MAX_PICKLED_MODEL_BYTES = 16 << 20
 
 
 class Unkept:
-    """Stands for a source that a session keeps no reference to."""
+    """A source that a session keeps no reference to."""
 
 
 def kept(source: Any) -> Any:

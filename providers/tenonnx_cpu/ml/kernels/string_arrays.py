@@ -1,6 +1,6 @@
 """Words as CPython keeps them: what an array of str points to is read and looked up.
 
-A layout says where in a ``str`` what lies; ``tenonnx_cpu.ml.words`` finds it out.
+A layout says where in a ``str`` what lies; ``tenonnx_cpu.ml.string_arrays`` finds it out.
 """
 
 from __future__ import annotations

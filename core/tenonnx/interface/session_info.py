@@ -218,11 +218,11 @@ class Session:
 
         A run neither copies nor moves inputs and outputs that are bound there, such as caches.
         """
-        from tenonnx.planning.lending import lends
+        from tenonnx.planning.device_arrays import exposes_arrays
         from tenonnx.provider import HOST
 
         device = self._providers[0].device
-        return device if lends(device) else HOST
+        return device if exposes_arrays(device) else HOST
 
     def create_ortvalue_from_shape_and_type(
         self,

@@ -71,7 +71,7 @@ def _of_bytes(pair: PairCall, x: NDArray, _: Any, __: Any, z: NDArray, *___: Any
 
 @cacheable
 class PairCall:
-    """Adds or multiplies bytes.
+    """A sum or product of bytes.
 
     Args:
         kind: ``"Add"`` or ``"Mul"``.
