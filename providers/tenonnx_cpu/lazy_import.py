@@ -11,9 +11,9 @@ from tenonnx_cpu.listing import LISTING
 QUANTIZED: Final = ("Quantize", "Dequantize", "QLinear")
 # Modules about nodes beside operators whose names begin so; nothing for other graphs.
 BESIDE: Final = {
-    **dict.fromkeys(["int8.dense", "int8.pooling", "int8.pairs", "int8.conv"], QUANTIZED),
+    **dict.fromkeys(["int8.dense", "int8.pooling", "int8.qlinear_binary", "int8.conv"], QUANTIZED),
     "matmul.experts": ("Gather",),
-    "ml.buckets": ("ScatterElements",),
+    "ml.feature_hashing": ("ScatterElements",),
     "ml.categories": ("Gather",),
     "ml.columns": ("LabelEncoder", "OneHotEncoder"),
 }

@@ -17,20 +17,20 @@ LISTING: Final = {
     "conv.boxes": "NonMaxSuppression",
     "conv.channel_norms": "GroupNormalization InstanceNormalization",
     "conv.conv": "Conv",
-    "conv.expanded": "Conv",
     "conv.grid": "GridSample",
+    "conv.inverted_residual": "Conv",
     "conv.optimized": (
         "com.microsoft::FusedConv com.microsoft::NhwcConv com.microsoft::NhwcFusedConv "
         "com.microsoft::NhwcMaxPool"
     ),
-    "conv.patches": "Conv",
+    "conv.patch_embedding": "Conv",
     "conv.pooling": "AveragePool GlobalAveragePool MaxPool",
     "conv.resizing": "Resize",
     "conv.roi_align": "RoiAlign",
     "conv.transposed": "ConvTranspose",
     "data_movement.concat": "Concat",
     "data_movement.indexed": "GatherElements GatherND ScatterElements ScatterND",
-    "data_movement.moving": "DepthToSpace Gather Pad ReverseSequence SpaceToDepth Tile Trilu",
+    "data_movement.pad_tile": "DepthToSpace Gather Pad ReverseSequence SpaceToDepth Tile Trilu",
     "data_movement.transpose": "Transpose",
     "data_movement.views": "Expand Flatten Reshape Slice Split SplitToSequence Squeeze Unsqueeze",
     "elementwise.batch_norm": "BatchNormalization",
@@ -49,8 +49,8 @@ LISTING: Final = {
         "MatMulInteger QLinearMatMul com.microsoft::DynamicQuantizeMatMul "
         "com.microsoft::MatMulIntegerToFloat com.microsoft::QGemm com.microsoft::QLinearMatMul"
     ),
-    "int8.pairs": "Add Mul com.microsoft::QLinearAdd com.microsoft::QLinearMul",
     "int8.pooling": "GlobalAveragePool MaxPool com.microsoft::QLinearGlobalAveragePool",
+    "int8.qlinear_binary": "Add Mul com.microsoft::QLinearAdd com.microsoft::QLinearMul",
     "int8.quantizing": (
         "DequantizeLinear DynamicQuantizeLinear QuantizeLinear com.microsoft::DequantizeLinear "
         "com.microsoft::QuantizeLinear"
@@ -63,10 +63,10 @@ LISTING: Final = {
     "matmul.dense": "Gemm",
     "matmul.experts": "MatMul",
     "matmul.matmul": "Gemm MatMul",
-    "ml.buckets": "ReduceSum",
     "ml.categories": "Sum",
     "ml.columns": "Concat",
     "ml.distances": "com.microsoft::CDist",
+    "ml.feature_hashing": "ReduceSum",
     "ml.hashing": "com.microsoft::MurmurHash3",
     "ml.normalizer": "ai.onnx.ml::Normalizer",
     "ml.svm": "ai.onnx.ml::SVMClassifier",

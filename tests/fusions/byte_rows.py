@@ -165,7 +165,7 @@ ROWS = {
     "int8.pooling:fuse_max_pool": max_pool,
     "int8.pooling:fuse_average": average,
     "int8.table:fuse_concat": concat,
-    "int8.pairs:fuse_pair": pairs,
+    "int8.qlinear_binary:fuse_pair": pairs,
     "int8.dense:fuse_matmul": product,
     "int8.dense:fuse_weights": weights,
     "int8.conv:fuse_conv": conv,

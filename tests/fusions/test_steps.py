@@ -38,7 +38,7 @@ OFF = [
 KEPT = {"int8.dense:fuse_weights": "fuse-dequantize-matmul"}
 """Rows whose fusion starts from what a transform makes."""
 
-EXPANDED = "conv.expanded:fuse_expanded"
+EXPANDED = "conv.inverted_residual:fuse_expanded"
 """A fusion that only some processors have."""
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from tenonnx.weights.weight import Weight
 
-EXPANDED = JitKernel("conv.expanded", "conv_expanded")
+EXPANDED = JitKernel("conv.inverted_residual", "conv_expanded")
 
 # Whether it has been measured to pay: with AVX2, whose second-level caches are small.
 SUITED = cpu().lanes == 8

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from tenonnx.weights.weight import Weight
 
-INTERLEAVE = JitKernel("conv.phases", "interleave_f32")
+INTERLEAVE = JitKernel("conv.polyphase", "interleave_f32")
 CONV_TRANSPOSED = JitKernel("conv.transposed", "conv_transposed_f32")
 
 # Floats of phases up to which they are in the memory that a thread keeps.

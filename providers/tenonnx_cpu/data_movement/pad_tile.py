@@ -21,7 +21,7 @@ from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.threading_config import shared_out
 
-MOVE = JitKernel("data_movement.moving", "move")
+MOVE = JitKernel("data_movement.pad_tile", "move")
 
 TEXT = np.dtype(object)
 

@@ -18,7 +18,7 @@ from tenonnx_cpu.threading_config import shared_out
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-BUCKETS = JitKernel("ml.buckets", "sum_buckets")
+BUCKETS = JitKernel("ml.feature_hashing", "sum_buckets")
 
 # Numbers and sums that are worth a second thread.
 MIN_HASHED_NUMBERS_PER_THREAD = 1 << 16

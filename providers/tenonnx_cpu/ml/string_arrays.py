@@ -13,8 +13,8 @@ from tenonnx.by_name import cacheable
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import NDArray
 
-PLACE = JitKernel("ml.words", "place_keys")
-LOOK_UP = JitKernel("ml.words", "look_up")
+PLACE = JitKernel("ml.string_arrays", "place_keys")
+LOOK_UP = JitKernel("ml.string_arrays", "look_up")
 
 OBJECT_BYTES = object.__basicsize__
 LENGTH, STATE = OBJECT_BYTES, OBJECT_BYTES + 16
