@@ -15,6 +15,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
+
 NDArray: TypeAlias = np.ndarray[Any, Any]
 Buffer: TypeAlias = tuple[NDArray, tuple[int, int]]
 """Memory; where an aligned array begins in it, and how many bytes it has."""
@@ -114,6 +116,7 @@ def size_class(nbytes: int) -> int:
     return -(-nbytes // step) * step
 
 
+@cacheable
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any] = F32) -> NDArray:
     """Return a new C-contiguous array, with anything in it; aligned to a cache line if large."""
     count = math.prod(shape)

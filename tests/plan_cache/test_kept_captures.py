@@ -134,6 +134,18 @@ def test_a_plan_that_was_opened_before_it_ran(path: Path) -> None:
     assert held(opened(path)) > 0
 
 
+def test_large_results_are_captured_for_later_processes(tmp_path: Path) -> None:
+    """Pooled memory is made by a function of its own, which their captures name."""
+    text = """<ir_version: 10, opset_import: ["": 21]>
+        g (float[1024, 1024] x) => (float[1024, 1024] y) { a = Exp (x)  y = Softmax (a) }"""
+    onnx.save(onnx.parser.parse_model(text), path := tmp_path / "large.onnx")
+    x = np.ones((1024, 1024), np.float32)
+    (wanted,) = opened(path).run(None, {"x": x})
+    again = opened(path)
+    assert held(again) > 0
+    np.testing.assert_array_equal(again.run(None, {"x": x})[0], wanted)
+
+
 def test_captures_are_of_one_plan(path: Path) -> None:
     answers(opened(path))
     (plan,) = files.files()
