@@ -185,3 +185,15 @@ def test_a_graph_that_refers_to_an_attribute_around_it_is_refused() -> None:
     made.functions.extend([*FUNCTIONS, outer])
     with pytest.raises(NotSupported, match=r"'y'.*gives a graph whose Constant 'a'"):
         tenonnx.InferenceSession(made, providers=["cpu"])
+
+
+def test_copies_replace_no_function_of_the_model() -> None:
+    made = giving(f"y = f.When <{GIVEN}> (c, x)")
+    for number in range(2, 6):
+        named = onnx.FunctionProto()
+        named.CopyFrom(made.functions[1])
+        named.name, named.overload = "When", f".graphs{number}"
+        made.functions.append(named)
+    x = np.array([0.5], np.float32)
+    (y,) = tenonnx.InferenceSession(made).run(None, {"c": np.array(True), "x": x})
+    np.testing.assert_allclose(y, np.exp(x) + x, rtol=1e-6)

@@ -7,6 +7,7 @@ around the call becomes an input of the copy.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Iterator
 
@@ -38,7 +39,7 @@ def write_out_graphs(model: ir.Model, limit: int) -> None:
             function = model.functions.get(call.op_identifier())
             if function is None or call.op_identifier() not in takers:
                 continue
-            copy = _with_graphs(function, call, f"{function.overload}.graphs{made}")
+            copy = _with_graphs(function, call, _free_overload(model, function))
             model.functions[copy.identifier()] = copy
             waiting.append(copy)
             made += sum(1 for _ in graphs.nodes(copy))
@@ -50,6 +51,14 @@ def write_out_graphs(model: ir.Model, limit: int) -> None:
                 )
     for name in takers:
         del model.functions[name]
+
+
+def _free_overload(model: ir.Model, function: ir.Function) -> str:
+    """Return an overload that no function of the model has; a stranger's may have any name."""
+    numbers = itertools.count(len(model.functions))
+    names = (f"{function.overload}.graphs{number}" for number in numbers)
+    taken = model.functions
+    return next(n for n in names if (function.domain, function.name, n) not in taken)
 
 
 def _parameters(function: ir.Function) -> Iterator[tuple[ir.Node, ir.Attr]]:
