@@ -35,8 +35,9 @@ LISTING: Final = {
     "data_movement.views": "Expand Flatten Reshape Slice Split SplitToSequence Squeeze Unsqueeze",
     "elementwise.batch_norm": "BatchNormalization",
     "elementwise.elementwise": (
-        "Abs Add Ceil Clip Div Erf Exp Floor Gelu HardSigmoid HardSwish LeakyRelu Max Min Mul Neg "
-        "PRelu Pow Reciprocal Relu Sigmoid Softsign Sqrt Sub Swish Tanh ThresholdedRelu"
+        "Abs Acos Acosh Add Asin Asinh Atan Atanh Ceil Celu Clip Cos Cosh Div Elu Erf Exp Floor "
+        "Gelu HardSigmoid HardSwish LeakyRelu Log Max Min Mish Mul Neg PRelu Pow Reciprocal Relu "
+        "Selu Shrink Sigmoid Sin Sinh Softplus Softsign Sqrt Sub Swish Tan Tanh ThresholdedRelu"
     ),
     "elementwise.operators": (
         "And BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Equal Greater "

@@ -41,6 +41,8 @@ def normal(x: Any) -> Any:
     return x * special.ndtr(x)
 
 
+ALPHA_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875
+
 UNARY = {
     "Relu": (lambda x: np.maximum(x, 0), 0),
     "Neg": (np.negative, 0),
@@ -56,7 +58,26 @@ UNARY = {
     "Softsign": (lambda x: x / (1 + np.abs(x)), 2),
     "LeakyRelu": (lambda x: np.where(x < 0, np.float32(0.01) * np.float64(x), x), 1),
     "ThresholdedRelu": (lambda x: np.where(x > 1, x, 0), 0),
+    "Acos": (np.arccos, 2),
+    "Acosh": (np.arccosh, 3),
+    "Asin": (np.arcsin, 3),
+    "Asinh": (np.arcsinh, 2),
+    "Atan": (np.arctan, 2),
+    "Atanh": (np.arctanh, 2),
+    "Celu": (lambda x: np.where(x < 0, np.expm1(x), x), 2),
+    "Cos": (np.cos, 2),
+    "Cosh": (np.cosh, 2),
+    "Elu": (lambda x: np.where(x < 0, np.expm1(x), x), 2),
+    "Log": (np.log, 1),
+    "Mish": (lambda x: x * np.tanh(np.log1p(np.exp(x))), 4),
+    "Selu": (lambda x: ALPHA_GAMMA[1] * np.where(x < 0, ALPHA_GAMMA[0] * np.expm1(x), x), 3),
+    "Shrink": (lambda x: np.where(abs(x) > 0.5, x, 0), 0),
+    "Sin": (np.sin, 2),
+    "Sinh": (np.sinh, 2),
+    "Softplus": (lambda x: np.logaddexp(x, 0), 2),
+    "Tan": (np.tan, 4),
 }
+FUNCTIONS = [*UNARY][[*UNARY].index("Acos") :]
 
 
 @pytest.mark.parametrize("name", UNARY)
@@ -83,6 +104,52 @@ def test_special_values_are_numpys(
     monkeypatch.setattr(RUN_PROGRAM, "run", None)
     plain = one.run(None, {"x": SPECIAL})[0]
     np.testing.assert_allclose(fused, plain, rtol=1e-6, atol=1e-38)
+
+
+EDGES = [0.0, np.inf, 1e-45, 1e-40, 1.2e-38, 0.25, 0.5, 1 - 2**-24, 1, 1 + 2**-23, 88.7, 89.4, 2e19]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_all_magnitudes(name: str, kernel: Watch) -> None:
+    """Denormal results of Mish have the digits of e**x, to which numpy rounds as well."""
+    function, ulps = UNARY[name]
+    bits = np.random.default_rng(5).integers(0, 2**32, 50_000, np.uint32)
+    drawn = bits.view(np.float32)[~np.isnan(bits.view(np.float32))]
+    edges = np.array(EDGES, np.float32)
+    x = np.concatenate([drawn, edges, -edges, [np.float32(np.nan)]])
+    with np.errstate(all="ignore"):
+        expected = wide(function, x)
+        if name == "Mish":
+            x, expected = x[x > -87], expected[x > -87]
+        rounded = expected.astype(np.float32)
+    y = run([node(name, "x", "y")], {"x": x}, "y")
+    assert kernel.calls == 1
+    finite = np.isfinite(rounded)
+    np.testing.assert_array_equal(y[~finite], rounded[~finite])
+    np.testing.assert_array_equal(np.signbit(y[finite]), np.signbit(rounded[finite]))
+    apart = np.abs(y[finite] - expected[finite]) / np.spacing(np.abs(rounded[finite]))
+    assert apart.max() <= ulps + 0.51
+
+
+def test_parameters_of_exponential_units(kernel: Watch) -> None:
+    x = floats(40, 50, scale=3)
+    wide_x = x.astype(np.float64)
+    below = np.minimum(wide_x, 0)
+    above = np.maximum(wide_x, 0)
+    for name, attributes, expected in (
+        ("Elu", {"alpha": 0.75}, 0.75 * np.expm1(below) + above),
+        ("Celu", {"alpha": 0.75}, 0.75 * np.expm1(below / 0.75) + above),
+        ("Celu", {"alpha": -0.75}, np.minimum(-0.75 * np.expm1(wide_x / -0.75), 0) + above),
+        ("Selu", {"alpha": 0.75, "gamma": 1.5}, 1.5 * (0.75 * np.expm1(below) + above)),
+        (
+            "Shrink",
+            {"lambd": 0.75, "bias": 0.5},
+            np.sign(x) * (abs(wide_x) - 0.5) * (abs(x) > 0.75),
+        ),
+    ):
+        y = run([node(name, "x", "y", **attributes)], {"x": x}, "y")
+        np.testing.assert_allclose(y, expected, rtol=5e-7, atol=1e-30)
+    assert kernel.calls == 4  # of a negative alpha it has none
 
 
 @pytest.mark.parametrize("name", ["Max", "Min", "Add", "Sub", "Mul", "Div"])

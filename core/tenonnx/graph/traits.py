@@ -67,7 +67,11 @@ COMMUTATIVE: Final = _named(
 )
 
 # Elementwise operators that take an array library several passes, or a function.
-COSTLY: Final = frozenset(ACTIVATIONS) - {"Relu"} | _named("Erf Exp PRelu Pow")
+COSTLY: Final = frozenset(ACTIVATIONS) - {"Relu"} | _named(
+    """
+    Acos Acosh Asin Asinh Atan Atanh Cos Cosh Erf Exp Log PRelu Pow Shrink Sin Sinh Tan
+    """
+)
 
 # Operators with the same ``axes`` and ``keepdims``.
 REDUCTIONS: Final = _named(

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from tenonnx.graph.traits import COSTLY
+from tenonnx.graph.traits import COSTLY, parameters_of
 from tenonnx.planning.fusion import inputs_of
 from tenonnx.planning.lower import is_constant
 from tenonnx_cpu.activation import OPCODE_OF_NAME as ACTIVATIONS
 from tenonnx_cpu.activation import activation_of
 from tenonnx_cpu.buffers import F32
 from tenonnx_cpu.capture.capturable import Capturable
-from tenonnx_cpu.elementwise.kernels import opcodes
+from tenonnx_cpu.elementwise.kernels import functions, opcodes
 from tenonnx_cpu.elementwise.kernels.opcodes import MAX_INPUTS
 from tenonnx_cpu.elementwise.program import Instruction, Program, ProgramCall
 from tenonnx_cpu.fuse import ELEMENTWISE, Fused, Scope, fusion
@@ -61,6 +61,24 @@ def _power(site: Site) -> Instruction | None:
     return None if code is None else Instruction(code, operands=1)
 
 
+def _elu(site: Site) -> Instruction | None:
+    """Return an exponential unit; the constants of the first Selu are others."""
+    name = site.node.op_type
+    if (site.node.version or 1) < 6:
+        return None
+    alpha, gamma = (*parameters_of(name), 1.0)[:2]
+    alpha, gamma = site.attribute("alpha", alpha), site.attribute("gamma", gamma)
+    if name != "Celu":
+        return Instruction(functions.ELU, (alpha * gamma, gamma))
+    return Instruction(functions.CELU, (alpha, 0.0)) if alpha > 0 else None
+
+
+def _shrink(site: Site) -> Instruction | None:
+    return Instruction(
+        functions.SHRINK, (site.attribute("lambd", 0.5), site.attribute("bias", 0.0))
+    )
+
+
 def _variadic(code: int) -> Meaning:
     def meaning(site: Site) -> Instruction | None:
         wanted = (site.node.version or 1) >= 8 and len(site.node.inputs) == 2
@@ -73,22 +91,40 @@ def _variadic(code: int) -> Meaning:
 PROGRAMS: Mapping[str, Meaning] = {
     **dict.fromkeys(ACTIVATIONS, _activation),
     "Abs": _since(6, opcodes.ABS),
+    "Acos": _since(7, functions.ACOS),
+    "Acosh": _since(9, functions.ACOSH),
     "Add": _since(7, opcodes.ADD),
+    "Asin": _since(7, functions.ASIN),
+    "Asinh": _since(9, functions.ASINH),
+    "Atan": _since(7, functions.ATAN),
+    "Atanh": _since(9, functions.ATANH),
     "Ceil": _since(6, opcodes.CEIL),
+    "Celu": _elu,
+    "Cos": _since(7, functions.COS),
+    "Cosh": _since(9, functions.COSH),
     "Div": _since(7, opcodes.DIV),
+    "Elu": _elu,
     "Erf": _since(9, opcodes.ERF),
     "Exp": _since(6, opcodes.EXP),
     "Floor": _since(6, opcodes.FLOOR),
+    "Log": _since(6, functions.LOG),
     "Max": _variadic(opcodes.MAX),
     "Min": _variadic(opcodes.MIN),
+    "Mish": _since(18, functions.MISH),
     "Mul": _since(7, opcodes.MUL),
     "Neg": _since(6, opcodes.NEG),
     "PRelu": _since(7, opcodes.PRELU),
     "Pow": _power,
     "Reciprocal": _since(6, opcodes.RECIPROCAL),
+    "Selu": _elu,
+    "Shrink": _shrink,
+    "Sin": _since(7, functions.SIN),
+    "Sinh": _since(9, functions.SINH),
+    "Softplus": _since(1, functions.SOFTPLUS),
     "Sqrt": _since(6, opcodes.SQRT),
     "Sub": _since(7, opcodes.SUB),
     "Swish": _swish,
+    "Tan": _since(7, functions.TAN),
 }
 
 
@@ -116,7 +152,7 @@ def line_of(node: ir.Node, threads: int) -> Instruction | None:
 
 
 def _operands(line: Instruction) -> int:
-    return line.operands or (2 if line.code >= opcodes.ADD else 1)
+    return line.operands or (2 if opcodes.ADD <= line.code < functions.FUNCTIONS else 1)
 
 
 def _may_be_float(value: ir.Value | None) -> bool:

@@ -12,6 +12,8 @@ import numpy as np
 
 from tenonnx_cpu.elementwise.kernels import opcodes
 from tenonnx_cpu.elementwise.kernels.activate import activate
+from tenonnx_cpu.elementwise.kernels.apply_functions import apply_function
+from tenonnx_cpu.elementwise.kernels.functions import FUNCTIONS
 from tenonnx_cpu.elementwise.kernels.opcodes import BLOCK_ELEMENTS, MAX_AXES, MAX_INPUTS, MEMORY
 from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.threads.parallel_for import parallel
@@ -88,7 +90,9 @@ def apply_binary(op: Any, x: Any, z: Any, y: Any) -> None:
 @helper
 def apply(op: Any, x: Any, z: Any, y: Any, first: Any, second: Any) -> None:
     """Compute ``y = op(x, z)`` for adjacent elements; unary operators do without ``z``."""
-    if op >= opcodes.ADD:
+    if op >= FUNCTIONS:
+        apply_function(op, x, y, first, second)
+    elif op >= opcodes.ADD:
         apply_binary(op, x, z, y)
     elif op >= opcodes.RELU:
         activate(op, x, y, first, second)

@@ -1,0 +1,12 @@
+"""Codes of functions that programs alone apply, beyond those of ``opcodes``."""
+
+from __future__ import annotations
+
+LOG, SIN, COS, TAN, ASIN, ACOS, ATAN, SINH, COSH, ASINH, ACOSH, ATANH = range(30, 42)
+"""Functions without parameters."""
+
+ELU, CELU, SOFTPLUS, MISH, SHRINK = range(42, 47)
+"""Activations, most of them with parameters."""
+
+# The first of the codes.
+FUNCTIONS = LOG
