@@ -118,12 +118,20 @@ def size_class(nbytes: int) -> int:
 
 @cacheable
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any] = F32) -> NDArray:
-    """Return a new C-contiguous array, with anything in it; aligned to a cache line if large."""
+    """Return a new C-contiguous array, with anything in it; aligned to a cache line if large.
+
+    Raises:
+        MemoryError: There is no room for it.
+    """
     count = math.prod(shape)
     nbytes = count * dtype.itemsize
     if nbytes < MIN_POOLED_BYTES or not COUNTED:
         return np.empty(shape, dtype)
-    memory, (start, _) = _pool.take(size_class(nbytes + BUFFER_ALIGNMENT_BYTES))
+    try:
+        memory, (start, _) = _pool.take(size_class(nbytes + BUFFER_ALIGNMENT_BYTES))
+    except MemoryError:  # which has the buffer's shape and type
+        found = f"a {dtype.name} tensor of shape {list(shape)}"
+        raise MemoryError(f"{found} takes {nbytes / 2**30:.1f} GiB, which there are not") from None
     return np.ndarray(shape, dtype, memory, start)
 
 

@@ -30,7 +30,8 @@ def describe_failure(
 
     What an operator raises says what was expected. What numpy or Python raised where nobody
     expected it names no operand: then it is the inputs that are said, and the exception is to be
-    the message's cause. What a plug-in's code raised comes with its class, file and line.
+    the message's cause. Want of memory names the inputs that asked for so much. What a plug-in's
+    code raised comes with its class, file and line.
 
     Args:
         nodes: The nodes.
@@ -54,6 +55,8 @@ def describe_failure(
     if isinstance(error, ValueError):
         names_one = any(re.search(rf"\b{n}\b", said) for n in _formal_names(nodes[0], step))
         said += "" if names_one else f" (of {_operands(nodes[0], error, step)})"
+    elif isinstance(error, MemoryError) and nodes[0].inputs:
+        said += f" (of {_operands(nodes[0], error, step)})"
     return f"{names}: {type(error).__name__}: {said}"
 
 
