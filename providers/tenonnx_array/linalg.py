@@ -5,12 +5,14 @@ Operands are multiplied where they lie: a transposed or strided view goes to BLA
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.dtypes import SMALL_FLOATS, accumulator
+from tenonnx_array.integer_products import summed_terms, through_floats
 from tenonnx_array.products import CHAIN
 from tenonnx_array.products import matmul as multiply
 
@@ -55,7 +57,7 @@ def matmul(xp: Namespace, A: Array, B: Array) -> Array:
     if A.dtype in SMALL_FLOATS:
         wide = accumulator(A.dtype)
         return product(xp, A.astype(wide), B.astype(wide)).astype(A.dtype)
-    return product(xp, A, B)
+    return through_floats(xp, (A, B), A.shape[-1] if A.ndim else 1, functools.partial(product, xp))
 
 
 @op(
@@ -248,8 +250,11 @@ def einsum(xp: Namespace, *Inputs: Array, equation: str) -> Array:
     dtype, wide = Inputs[0].dtype, accumulator(Inputs[0].dtype)
     operands = [x.astype(wide, copy=False) for x in Inputs]
     # Without optimize no operand ever reaches BLAS; with it a lone operand pays for the planning.
-    y = xp.einsum(equation, *operands, optimize=len(operands) > 1)
-    return y.astype(dtype, copy=False)
+    several = len(operands) > 1
+    sums = functools.partial(xp.einsum, equation, optimize=several)
+    if several and dtype.kind in "iu":
+        return through_floats(xp, operands, summed_terms(equation, operands), sums)
+    return sums(*operands).astype(dtype, copy=False)
 
 
 @op("Det", since=11, shapes="X: ... M M")

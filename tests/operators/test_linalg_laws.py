@@ -56,6 +56,28 @@ def test_weights_are_multiplied_where_they_lie(call: Any, inputs: list[Any]) -> 
     assert peak(call, *inputs) < WEIGHT.nbytes / 4
 
 
+WHOLE = [np.int8, np.uint8, np.int32, np.int64, np.uint64]
+EQUATIONS = ["ij,jk->ik", "...ij, ...jk", "ij,jk,kl->li", "bij,bkj->bik", "ij,jk->k", "ij,kl->"]
+
+
+@pytest.mark.parametrize("dtype", WHOLE)
+@pytest.mark.parametrize("bits", [4, 11, 20, 31, 40])
+@pytest.mark.parametrize("equation", EQUATIONS)
+def test_products_of_integers_wrap(equation: str, bits: int, dtype: type) -> None:
+    """Through floats or not: where BLAS's sums would not be exact, integers are multiplied."""
+    rng = np.random.default_rng(bits)
+    ranks = [len(part.replace("...", "xy").strip()) for part in equation.split("->")[0].split(",")]
+    shapes = [(3, 24, 24, 24)[-rank:] if rank < 4 else (2, 3, 24, 24) for rank in ranks]
+    drawn = [rng.integers(-(1 << bits), 1 << bits, shape).astype(dtype) for shape in shapes]
+    exact = np.einsum(equation, *(x.astype(object) for x in drawn))
+    wrapped = np.vectorize(lambda n: int(n) % 2**64, otypes=[np.uint64])(exact).astype(dtype)
+    np.testing.assert_array_equal(kernel("Einsum", equation=equation)(*drawn), wrapped)
+    if equation == "ij,jk->ik":
+        y = kernel("MatMul")(*drawn)
+        np.testing.assert_array_equal(y, wrapped)
+        assert y.dtype == dtype
+
+
 @given(SEEDS, SIZES, st.integers(1, 600), SIZES)
 def test_matmul_integer_is_exact(seed: int, m: int, k: int, n: int) -> None:
     rng = np.random.default_rng(seed)
