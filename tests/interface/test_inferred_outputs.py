@@ -105,6 +105,15 @@ def test_of_an_operator_that_onnx_has_not_nothing_is_known() -> None:
     assert outputs(proto)[0][0] == "tensor(float)"
 
 
+def test_ranks_that_contradict_each_other_end_no_process() -> None:
+    """onnx before 1.22 reads beyond its lists where weights have more axes than what is padded."""
+    nodes = [node("Pad", "x p", "h"), node("Conv", "h w", "y")]
+    weights = {"w": WEIGHTS, "p": np.zeros(6, np.int64)}
+    proto = model(nodes, [value("x", FLOAT, [1, 3, 7])], [value("y", FLOAT, None)], weights)
+    proto.graph.output[0].type.Clear()
+    assert outputs(proto) == [("tensor(float)", [])]
+
+
 def test_inference_waits_until_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     from tenonnx.graph import inference
 
