@@ -52,12 +52,12 @@ def fuse_table(node: ir.Node, scope: Scope) -> Fused | None:
     if zero is None or zero.dtype not in BYTE_DTYPES:
         return None
     known = _dependent(source, scope)
-    for last in reversed(known):
+    for last in reversed([each for each in known if each.op_type in (QUANTIZE, *OF_BYTES)]):
         needed = upstream(last, known.__contains__)
         taken = (*scope.unread(needed[:-1], needed), last)
         # Nodes that widen the byte may stay for other readers, and are computed again.
         left = [each for each in needed if each not in taken]
-        if last.op_type in (QUANTIZE, *OF_BYTES) and all(each.inputs[0] is source for each in left):
+        if all(each.inputs[0] is source for each in left):
             LOOK_UP.request()
             plain = scope.fallback(needed, (source,), last.outputs[0])
             call = Capturable(TableCall(plain, scope.threads))
