@@ -10,7 +10,7 @@ from tenonnx_cpu.jit.compiling import Contract, In, Out, helper, i64, inlined, k
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vmath
 from tenonnx_cpu.jit.vectors.named import named
-from tenonnx_cpu.jit.vectors.views import elements
+from tenonnx_cpu.jit.vectors.views import elements, on_stack
 from tenonnx_cpu.reduce.kernels import SCAN_FIELDS, SPAN
 
 scan_sizes = named("ScanSizes", SCAN_FIELDS)
@@ -26,18 +26,21 @@ def joined(product: Any, x: Any, y: Any) -> Any:
 
 
 @inlined
-def scan_rows(product: Any, x: Any, y: Any, rows: Any, sizes: Any, first: Any) -> None:
+def scan_rows(product: Any, x: Any, y: Any, rows: Any, sizes: Any, first: Any, dtype: Any) -> None:
     """Go over adjacent rows, ``ROWS_TOGETHER`` of them at most, of which a row is an axis."""
     count, by = sizes.count, 1 - 2 * sizes.reverse
-    start = (count - 1) * sizes.reverse
+    start, before = (count - 1) * sizes.reverse, by * sizes.exclusive
+    totals = on_stack(ROWS_TOGETHER, dtype)
     for row in range(rows):
         own = row * count + start
-        y[own] = first if sizes.exclusive else x[own]
+        totals[row] = first if sizes.exclusive else x[own]
+        y[own] = totals[row]
     for n in range(1, count):
         at = start + by * n
         for row in range(rows):
             own = row * count + at
-            y[own] = joined(product, y[own - by], x[own - by * sizes.exclusive])
+            totals[row] = joined(product, totals[row], x[own - before])
+            y[own] = totals[row]
 
 
 @inlined
@@ -70,9 +73,9 @@ def scan_part(x: Any, y: Any, sizes: Any, task: Any, dtype: Any) -> None:
             start, total = row * sizes.count * sizes.size, rows * sizes.count
             given, out = elements(x + start, total, dtype), elements(y + start, total, dtype)
             if rows == ROWS_TOGETHER:
-                scan_rows(sizes.product, given, out, ROWS_TOGETHER, sizes, first)
+                scan_rows(sizes.product, given, out, ROWS_TOGETHER, sizes, first, dtype)
             else:
-                scan_rows(sizes.product, given, out, rows, sizes, first)
+                scan_rows(sizes.product, given, out, rows, sizes, first, dtype)
         return
     pieces = -(-sizes.inner // SPAN)
     stack, left = task // pieces, task % pieces * SPAN
