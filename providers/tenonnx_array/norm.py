@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.accurate import inverse_root, summed
 from tenonnx_array.dtypes import accumulator, dtype_of
@@ -53,6 +55,12 @@ def scale_and_shift(y: Array, scale: Array, bias: Array | None) -> Array:
     return y
 
 
+def _stashed(x: Array, stash_type: int) -> Array:
+    """Return x in the dtype of the first stage: float64 stays, as in onnxruntime."""
+    wide = np.promote_types(accumulator(dtype_of(stash_type)), accumulator(x.dtype))
+    return x.astype(wide, copy=False)
+
+
 # Since 17 in ONNX; onnxruntime's optimizer writes it into models that import less.
 @op(
     "LayerNormalization",
@@ -72,11 +80,11 @@ def layer_normalization(
 ) -> tuple[Array, ...]:
     """Normalize over the axes from ``axis`` on; return Y, the means and 1 / deviations.
 
-    ``stash_type`` is the dtype of the first stage and of the last two results. Small dtypes compute
-    in float32 and are rounded at the end, Y after scale and bias.
+    ``stash_type`` is the dtype of the last two results and, unless x has more digits, of the first
+    stage. Small dtypes compute in float32 and are rounded at the end, Y after scale and bias.
     """
     stash = dtype_of(stash_type)
-    wide = x.astype(accumulator(stash), copy=False)
+    wide = _stashed(x, stash_type)
     y, mean, inverse = standardize(xp, wide, axis % x.ndim, epsilon)
     y = scale_and_shift(y.astype(accumulator(x.dtype), copy=False), scale, bias)
     return (
@@ -102,7 +110,7 @@ def rms_normalization(
     """
     axis %= x.ndim
     flat = x.reshape(*x.shape[:axis], math.prod(x.shape[axis:]))
-    flat = flat.astype(accumulator(dtype_of(stash_type)), copy=False)
+    flat = _stashed(flat, stash_type)
     root = xp.sqrt(mean_square(xp, flat) + wide_scalar(epsilon, flat.dtype))
     y = (flat / root).reshape(x.shape).astype(accumulator(scale.dtype), copy=False)
     return scale_and_shift(y, scale, None).astype(scale.dtype, copy=False)
@@ -147,7 +155,7 @@ def group_normalization(
     epsilon: float = 1e-5,
     stash_type: int = 1,
 ) -> Array:
-    wide = x.astype(accumulator(dtype_of(stash_type)), copy=False)
+    wide = _stashed(x, stash_type)
     y = in_groups(xp, wide, num_groups, epsilon).astype(accumulator(x.dtype), copy=False)
     y = scale_and_shift(y, per_channel(scale, x.ndim), per_channel(bias, x.ndim))
     return y.astype(x.dtype, copy=False)

@@ -75,8 +75,16 @@ def sum_square(xp: Namespace, x: Array, axis: Axes, keepdims: bool) -> Array:
 
 
 def l2(xp: Namespace, x: Array, axis: Axes, keepdims: bool) -> Array:
-    """Return the square root of the sum of squares."""
-    return xp.sqrt(sum_square(xp, _real(x), axis, keepdims))
+    """Return the square root of the sum of squares; what no integer holds is the greatest one."""
+    root = xp.sqrt(sum_square(xp, _real(x), axis, keepdims))
+    return xp.minimum(root, greatest_float(x.dtype)) if x.dtype in INTEGERS else root
+
+
+@functools.cache
+def greatest_float(dtype: np.dtype[Any]) -> float:
+    """Return the greatest float64 that a type of integers holds."""
+    most = int(np.iinfo(dtype).max)
+    return float(most) if float(most) <= most else float(np.nextafter(float(most), 0))
 
 
 def log_sum(xp: Namespace, x: Array, axis: Axes, keepdims: bool) -> Array:

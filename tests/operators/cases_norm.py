@@ -78,6 +78,7 @@ ROUNDED = {"rtol": 2**-7, "atol": 2**-7}
 STEEP = {"alpha": 2.0, "beta": 1.5, "bias": 0.5}
 SHIFTED = X + np.float32(100)
 WIDE = X.astype(np.float64)
+EXACT = {"rtol": 1e-10, "atol": 1e-10}  # models have epsilons of float32
 
 CASES = [
     Case("LayerNormalization", 17, [X, THREE], layer(-1), name="no-bias"),
@@ -87,7 +88,17 @@ CASES = [
         "LayerNormalization", 17, [SHIFTED, THREE], layer(-1), name="shifted", rtol=1e-4, atol=1e-4
     ),
     Case("LayerNormalization", 17, [X[:0], THREE], layer(-1), name="empty"),
-    Case("LayerNormalization", 17, [WIDE, WIDE[0, 0, 0]], layer(-1), name="double"),
+    Case("LayerNormalization", 17, [WIDE, WIDE[0, 0, 0]], layer(-1), name="double", **EXACT),
+    Case("RMSNormalization", 23, [WIDE, WIDE[0, 0, 0]], rms(-1), name="double", **EXACT),
+    Case(
+        "GroupNormalization",
+        21,
+        [WIDE, SIX.astype(np.float64), SIX_MORE.astype(np.float64)],
+        group(2),
+        {"num_groups": 2},
+        name="double",
+        **EXACT,
+    ),
     Case(
         "LayerNormalization",
         17,

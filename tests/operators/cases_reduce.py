@@ -95,6 +95,16 @@ CASES = [
     integers("ReduceProd", 24),
     integers("ReduceMean", 2),
     integers("ReduceL2", 5),
+    *(
+        Case("ReduceL2", 13, [np.full(4, most, dtype)], np.full(1, most, dtype), name=dtype)
+        for dtype in ("int32", "uint32")
+        for most in [np.iinfo(dtype).max]
+    ),
+    *(
+        Case("ReduceL2", 13, [np.full(4, most, dtype)], np.full(1, most - lost, dtype), name=dtype)
+        for dtype, lost in (("int64", 1023), ("uint64", 2047))
+        for most in [np.iinfo(dtype).max]
+    ),
     integers("ReduceSumSquare", 30),
     integers("ReduceLogSum", 2),
     integers("ReduceLogSumExp", 4),

@@ -193,6 +193,8 @@ SMOOTH = (
     + [
         scaled("Resize", 11, X, UP, LINEAR, "half_pixel", mode="linear"),
         scaled("Resize", 13, X, DOWN, smooth(KEYS), "half_pixel", mode="cubic"),
+        # As many elements as before, between the others: onnxruntime returns them as they are.
+        scaled("Resize", 13, X, [1.0, 1.0, 1.1, 1.1], smooth(KEYS), "half_pixel", mode="cubic"),
         sized(13, X, LARGER, smooth(SHARP), "half_pixel", mode="cubic", cubic_coeff_a=-0.5),
         sized(
             13, X, LARGER, smooth(KEYS, exclude=True), "half_pixel", mode="cubic", exclude_outside=1

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from tenonnx_array.reduce import greatest_float
 from tenonnx_cpu.buffers import empty, frozen
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.elementwise.kernels import operations as o
@@ -146,7 +147,7 @@ def cut_of(
         *(piece, parts, units, grain, -(-units // grain), kind, read, divided, size),
         *(finds, last, divides, operator == "ReduceL2"),
         *((OF_SIZE[size],) * 2 if read == element else o.variant(source, element)),
-        *(8 if finds else o.SIZES[source], _bits(count, element)),
+        *(8 if finds else o.SIZES[source], _bits(_operand(operator, source, count), element)),
         *(number for axis in (*kept[::-1], *over[::-1]) for number in axis),
     ]
     left = (
@@ -155,11 +156,18 @@ def cut_of(
     return _FoldLayout(tuple(left), frozen(np.array(numbers, np.int64)), team)
 
 
-def _bits(count: int, element: int) -> int:
+def _operand(operator: str, source: int, count: int) -> float:
+    """Return the divisor of sums, or the greatest root of a sum of squares that a type holds."""
+    if operator != "ReduceL2":
+        return count
+    return greatest_float(DTYPES[source]) if source in o.INTEGERS else np.inf
+
+
+def _bits(number: float, element: int) -> int:
     """Return a number in a type of elements, as the first bytes of an int64."""
     words = np.zeros(1, np.int64)
     dtype = DTYPES[element]
-    words.view(dtype)[0] = np.array(count).astype(dtype)
+    words.view(dtype)[0] = np.array(number).astype(dtype)
     return int(words[0])
 
 

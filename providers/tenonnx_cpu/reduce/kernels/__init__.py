@@ -55,8 +55,9 @@ axes; that all are combined for each step along ``kept`` axes. If rows are kept,
 ``grain`` are one of ``tasks``. The ``kind`` of reduction makes elements of ``size`` bytes of those
 of type ``source``; then to ``write`` makes results of them, an operation ``write_of`` a type. If it
 ``finds`` a place, that is the result, the ``last`` of equals or the first. A number behind these is
-the divisor of sums, of type ``element``, if it ``divides``. The square ``root`` may be taken. Then
-come each axis' length and bytes, kept ones first, the last of them first.
+the divisor of sums, of type ``element``, if it ``divides``; if the square ``root`` is taken, it is
+the greatest one that there may be. Then come each axis' length and bytes, kept ones first, the last
+of them first.
 """
 
 COLUMNS = 16

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenonnx_cpu.elementwise.kernels.operations import DIV, SQRT
+from tenonnx_cpu.elementwise.kernels.operations import DIV, MIN, SQRT
 from tenonnx_cpu.elementwise.kernels.typed import apply_row
 from tenonnx_cpu.jit.compiling import Contract, In, Out, helper, i64, kernel, size, u8
 from tenonnx_cpu.jit.threads.parallel_for import parallel
@@ -33,11 +33,12 @@ def offset_of(number: Any, axes: Any, count: Any) -> Any:
 def finish(sizes: Any, numbers: Any, sums: Any, count: Any, to: Any) -> None:
     """Write results of what rows came to."""
     element, step = sizes.element, sizes.size
+    operand = numbers.ctypes.data + 8 * len(FOLD_FIELDS)
     if sizes.divides:
-        divisor = numbers.ctypes.data + 8 * len(FOLD_FIELDS)
-        apply_row(DIV, element, sums, step, divisor, 0, 0, 0, sums, count)
+        apply_row(DIV, element, sums, step, operand, 0, 0, 0, sums, count)
     if sizes.root:
         apply_row(SQRT, element, sums, step, 0, 0, 0, 0, sums, count)
+        apply_row(MIN, element, sums, step, operand, 0, 0, 0, sums, count)
     apply_row(sizes.write, sizes.write_of, sums, step, 0, 0, 0, 0, to, count)
 
 
