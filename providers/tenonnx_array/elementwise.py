@@ -16,6 +16,9 @@ from tenonnx_array.special import erf_any
 table = OperatorTable()
 op = table.op
 
+# Powers of integers that squares and products make sooner than numpy does.
+MAX_SQUARED_POWER = 1 << 6
+
 UNARY_FUNCTIONS: dict[str, Function | str] = {
     "Abs": "absolute",
     "Ceil": "ceil",
@@ -79,27 +82,28 @@ def power(xp: Namespace, x: Array, y: Array) -> Array:
     """Raise ``x`` to ``y``, which may be of another dtype; the result has that of ``x``."""
     if x.dtype in INTEGERS:
         return _integer_power(xp, x, y)
-    if _is_cube(x, y):
-        return x * x * x
+    if _on_host(x, y) and x.dtype.itemsize >= 4 and bool(y == 3):
+        return x * x * x  # the tanh GELU's: numpy's power takes 300 times as long
     return _power(xp, x, y) if x.dtype == y.dtype else xp.power(x, y).astype(x.dtype)
 
 
 _power = in_double("power")
 
 
-def _is_cube(x: Array, y: Array) -> bool:
-    """Say whether the exponent is a host 3, the tanh GELU's: numpy's ``power`` is 300 times slower.
+def _on_host(x: Array, y: Array) -> bool:
+    """Say whether y is one number that is on the host, and x has the shape of both.
 
     Exponents on a device are not looked at: that would make the host wait.
     """
-    on_host = isinstance(y, (np.ndarray, np.generic))
-    return on_host and y.size == 1 and y.ndim <= x.ndim and x.dtype.itemsize >= 4 and bool(y == 3)
+    return isinstance(y, (np.ndarray, np.generic)) and y.size == 1 and y.ndim <= x.ndim
 
 
 def _integer_power(xp: Namespace, x: Array, y: Array) -> Array:
     """Wrap around; x to a negative power is 1/x truncated, and 0 for x = 0, which has none."""
     if y.dtype not in INTEGERS:
         return xp.power(x.astype(np.float64), y).astype(x.dtype)
+    if x.ndim and _on_host(x, y) and 1 < (times := int(y.reshape(()))) < MAX_SQUARED_POWER:
+        return _squared_power(x, times)
     exponent = y.astype(np.int64)
     result = xp.power(x.astype(np.int64), xp.maximum(exponent, 0))
     if y.dtype.kind != "u":
@@ -107,6 +111,15 @@ def _integer_power(xp: Namespace, x: Array, y: Array) -> Array:
         inverse = xp.where(x == 1, 1, xp.where(x == -1, parity, 0))
         result = xp.where(exponent < 0, inverse, result)
     return result.astype(x.dtype)
+
+
+def _squared_power(x: Array, times: int) -> Array:
+    """Multiply x and its squares; that wraps around as one product after the other does."""
+    half = x if times < 4 else _squared_power(x, times // 2)
+    y = half * half
+    if times % 2:
+        y *= x
+    return y
 
 
 @op("Mod", since=10)

@@ -114,6 +114,15 @@ def test_integer_power(x: list[int], y: int) -> None:
     assert kernel("Pow")(base, np.array(y)).tolist() == exact
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.int64, np.uint64])
+def test_integer_powers_wrap(dtype: Any) -> None:
+    x = np.array([-7, -2, -1, 0, 1, 2, 3, 100, np.iinfo(np.int64).max], np.int64).astype(dtype)
+    bits = 8 * x.itemsize
+    for times in range(70):
+        exact = np.array([pow(int(n), times, 1 << bits) for n in x], np.uint64).astype(dtype)
+        np.testing.assert_array_equal(kernel("Pow")(x, np.array([times])), exact)
+
+
 @given(st.integers(-(2**31), 2**31 - 1), st.integers(-40, 40))
 def test_shifts_are_python_s(x: int, y: int) -> None:
     inside = 0 <= y < 32
