@@ -130,6 +130,8 @@ def pool_regions(arguments: Any, task: Any, worker: Any) -> None:
                 some[i] = F(0)
             for n in range(lines[2 * row], lines[2 * row + 1]):
                 share = down[row * height + n]
+                if share == F(0):  # of a line between samples that are far apart
+                    continue
                 given = floats(plane + 4 * (n * width + left), some.size)
                 for i in range(some.size):
                     some[i] += share * given[i]
