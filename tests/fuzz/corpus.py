@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,17 +60,14 @@ def contrib() -> Iterator[Seed]:
 
 def suite() -> Iterator[Seed]:
     """The models of ONNX's own suite."""
-    from onnx.backend.test.loader import load_model_tests
+    from tenonnx.testing.nodes import node_cases
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it overflows and divides by zero on purpose
-        tests = load_model_tests(kind="node")
-    for test in tests:
-        if test.model.ByteSize() < 1 << 17 and test.data_sets:
-            names = [value.name for value in test.model.graph.input]
-            feeds = dict(zip(names, test.data_sets[0][0], strict=False))
-            data = test.model.SerializeToString()
-            yield Seed(f"suite/{test.name}", _given(data), _given(feeds))
+    for case in node_cases().values():
+        if case.model.ByteSize() < 1 << 17:
+            names = [value.name for value in case.model.graph.input]
+            feeds = dict(zip(names, case.data[0][0], strict=False))
+            data = case.model.SerializeToString()
+            yield Seed(f"suite/{case.name}", _given(data), _given(feeds))
 
 
 def files() -> Iterator[Seed]:

@@ -8,6 +8,7 @@ import functools
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import onnx
@@ -30,6 +31,14 @@ if onnx.defs.onnx_opset_version() >= 29:  # 1.24's; development builds call them
             "ONNX 1.24 counts what ceil_mode adds behind the pads; 1.23 and onnxruntime do not"
         ),
     }
+
+
+FILE_TYPES = {
+    "tensor_type": onnx.TensorProto,
+    "sequence_type": onnx.SequenceProto,
+    "optional_type": onnx.OptionalProto,
+}
+"""The messages in files of values, by the kinds of types."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +93,32 @@ def node_cases(pattern: str = "*") -> dict[str, NodeCase]:
         # The suite's own data generation overflows and divides by zero on purpose.
         warnings.simplefilter("ignore")
         found = load_model_tests(kind="node")
+    named = (case for case in found if fnmatch.fnmatch(case.name, pattern))
+    read = ((case, *_contents(case)) for case in named)
     return {
-        case.name: NodeCase(case.name, case.model, case.data_sets, case.rtol, case.atol)
-        for case in found
-        if case.model is not None and case.data_sets and fnmatch.fnmatch(case.name, pattern)
+        case.name: NodeCase(case.name, model, data, case.rtol, case.atol)
+        for case, model, data in read
+        if data
     }
+
+
+def _contents(case: Any) -> tuple[onnx.ModelProto, Sequence[Any]]:
+    """Return a case's model and data, which onnx before 1.23 has in files."""
+    if case.model is not None:
+        return case.model, case.data_sets or ()
+    folder = Path(case.model_dir)
+    model = onnx.load(folder / "model.onnx")
+    ends = ("input", model.graph.input), ("output", model.graph.output)
+    sets = sorted(folder.glob("test_data_set_*"))
+    return model, [tuple(_values(each, *end) for end in ends) for each in sets]
+
+
+def _values(folder: Path, prefix: str, declared: Sequence[onnx.ValueInfoProto]) -> list[Any]:
+    """Return the inputs or outputs of a data set that has files for them."""
+    made = []
+    for number, info in enumerate(declared):
+        file = folder / f"{prefix}_{number}.pb"
+        if file.exists():
+            message = FILE_TYPES[info.type.WhichOneof("value")]
+            made.append(_array(message.FromString(file.read_bytes())))
+    return made
