@@ -42,28 +42,41 @@ def test_softmax(width: int, threads: int, soft: Watch) -> None:
     assert soft.calls == 2
 
 
+@pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("name", ["Softmax", "LogSoftmax"])
 def test_softmax_of_special_rows_is_numpys(
-    name: str, soft: Watch, monkeypatch: pytest.MonkeyPatch
+    name: str, axis: int, soft: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x = floats(6, 40)
     x[0, 3], x[1, 5], x[2, 7] = np.nan, np.inf, -np.inf
     x[3], x[4, 1:] = -np.inf, 1e30
     x[5, 20] = np.uint32(0x7FC00123).view(np.float32)
-    one = session([node(name, "x", "y")], {"x": x}, "y")
+    x = x if axis else x.T.copy()
+    one = session([node(name, "x", "y", axis=axis)], {"x": x}, "y")
     fast = one.run(None, {"x": x})[0]
     assert soft.calls == 1
     monkeypatch.setattr(SOFTMAX, "run", None)
     np.testing.assert_allclose(fast, one.run(None, {"x": x})[0], rtol=3e-6, atol=3e-6)
 
 
-def test_softmax_along_other_axes(soft: Watch) -> None:
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("shape", [(3, 4, 5), (2, 70, 129), (1, 900, 300), (5, 1, 7)])
+def test_softmax_along_other_axes(shape: Any, threads: int, soft: Watch) -> None:
+    x = floats(*shape, scale=5)
+    for axis in (0, 1, -2):
+        expected = np.moveaxis(softmax(np.moveaxis(x, axis, -1)), -1, axis)
+        y = run([node("Softmax", "x", "y", axis=axis)], {"x": x}, "y", threads=threads)
+        np.testing.assert_allclose(y, expected, rtol=3e-6, atol=1e-37)
+        y = run([node("LogSoftmax", "x", "y", axis=axis)], {"x": x}, "y", threads=threads)
+        np.testing.assert_allclose(y, np.log(expected), rtol=3e-6, atol=3e-6)
+    assert soft.calls == 6
+
+
+def test_softmax_along_all_axes_from_one_on(soft: Watch) -> None:
     x = floats(3, 4, 5)
-    y = run([node("Softmax", "x", "y", axis=1)], {"x": x}, "y")
-    np.testing.assert_allclose(y, softmax(x.swapaxes(1, 2)).swapaxes(1, 2), rtol=3e-6)
-    assert soft.calls == 0
     y = run([node("Softmax", "x", "y")], {"x": x}, "y", opset=11)
     np.testing.assert_allclose(y, softmax(x.reshape(3, 20)).reshape(3, 4, 5), rtol=3e-6)
+    assert soft.calls == 1
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -76,6 +76,7 @@ ROWS = [
         constants=(2, 3, 4),
     ),
     one("Softmax", "Softmax", [f32(300, 300)]),
+    one("Softmax of columns", "Softmax", [f32(3, 30, 300)], axis=1),
     *(
         one(
             f"Transpose runs {x.dtype}",

@@ -1,8 +1,9 @@
-"""Softmax, layer and root-mean-square normalization over the last axis."""
+"""Softmax over any axis, layer and root-mean-square normalization over the last one."""
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.fuse import RESIDUAL, Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, Site, specialize
+from tenonnx_cpu.norm.kernels import SPAN
 from tenonnx_cpu.threading_config import shared_out
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ MIN_NORMALIZED_ELEMENTS_PER_THREAD = 1 << 14
 
 @specialize("Softmax", "LogSoftmax")
 def specialize_softmax(site: Site, plain: Call) -> Call | None:
-    """Take float32 along the last axis; before version 13, the last of two or so."""
+    """Take float32 along any axis; before version 13, along all from one on."""
     axis = site.attribute("axis", -1 if (site.node.version or 1) >= 13 else 1)
     old = (site.node.version or 1) < 13
     logarithm = int(site.node.op_type == "LogSoftmax")
@@ -66,16 +68,19 @@ class SoftmaxCall:
     def __call__(self, x: Any) -> Any:
         """Return a launch, or the result."""
         run, axis, rank = SOFTMAX.run, self.axis, x.ndim
-        if run is None or x.dtype != F32 or not x.size or not rank:
+        if run is None or x.dtype != F32 or not x.size or not -rank <= axis < rank:
             return self.plain(x)
-        if axis != rank - 1 and axis != -1 and not (self.old and axis == 0 and rank == 1):
-            return self.plain(x)
+        axis %= rank
+        # Before version 13, all axes from that one on are one.
+        inner = 1 if self.old else math.prod(x.shape[axis + 1 :])
+        outer = math.prod(x.shape[:axis])
         y = empty(x.shape)
-        width = x.shape[-1]
-        rows = x.size // width
-        grain, team = shared_out(rows, x.size, MIN_NORMALIZED_ELEMENTS_PER_THREAD, self.threads)
-        both = contiguous(x).reshape(rows, width), y.reshape(rows, width)
-        return Launch(run, (*both, self.logarithm, grain, team), y)
+        units = outer * -(-inner // SPAN)
+        grain, team = shared_out(units, x.size, MIN_NORMALIZED_ELEMENTS_PER_THREAD, self.threads)
+        shape = outer, x.size // (outer * inner), inner
+        return Launch(
+            run, (contiguous(x).reshape(shape), y.reshape(shape), self.logarithm, grain, team), y
+        )
 
 
 @cacheable

@@ -1,1 +1,4 @@
-"""Softmax and norms over rows."""
+"""Softmax and norms over rows, and columns that are done at a time."""
+
+SPAN = 128
+"""Columns of a softmax that are done at a time: some hundred elements of each stay cached."""

@@ -19,9 +19,10 @@ from tenonnx_cpu.jit.compiling import (
     u8,
 )
 from tenonnx_cpu.jit.threads.parallel_for import parallel
-from tenonnx_cpu.jit.vectors import vmath
 from tenonnx_cpu.jit.vectors.reductions import exponentials, greatest
-from tenonnx_cpu.jit.vectors.views import elements
+from tenonnx_cpu.jit.vectors.views import elements, floats
+from tenonnx_cpu.norm.kernels import SPAN
+from tenonnx_cpu.norm.kernels.softmax_columns import less, softmax_columns
 
 F = np.float32
 
@@ -34,34 +35,40 @@ def softmax_row(x: Any, y: Any) -> None:
         y[i] *= factor
 
 
-@vmath.exact
-def less(x: Any, first: Any, second: Any) -> Any:
-    """Subtract one after the other: beside a great number a small one would be lost."""
-    return (x - first) - second
-
-
 @parallel
-def softmax_rows(arguments: Any, task: Any, worker: Any) -> None:
-    """Do some rows."""
+def softmax_units(arguments: Any, task: Any, worker: Any) -> None:
+    """Do some rows, or pieces of lines of columns."""
     x, y, logarithm, grain = arguments
-    for row in range(task * grain, min(x.shape[0], (task + 1) * grain)):
+    outer, count, inner = x.shape
+    pieces = -(-inner // SPAN)
+    for unit in range(task * grain, min(outer * pieces, (task + 1) * grain)):
+        left = unit % pieces * SPAN
+        start = 4 * (unit // pieces * count * inner + left)
+        given, to = x.ctypes.data + start, y.ctypes.data + start
+        if inner > 1:
+            softmax_columns(given, to, min(SPAN, inner - left), count, inner, logarithm)
+            continue
+        line, out = floats(given, count), floats(to, count)
         if logarithm:
-            top = greatest(x[row])
-            rest = F(np.log(np.float64(exponentials(x[row], y[row], top))))
-            line, out = x[row], y[row]
-            for i in range(out.size):
+            top = greatest(line)
+            rest = F(np.log(np.float64(exponentials(line, out, top))))
+            for i in range(count):
                 out[i] = less(line[i], top, rest)
         else:
-            softmax_row(x[row], y[row])
+            softmax_row(line, out)
 
 
 @kernel(
-    (In(f32, 2), Out(f32, 2), size, size, size),
-    Contract(launch="the axis is the last one, with elements"),
+    (In(f32, 3), Out(f32, 3), size, size, size),
+    Contract(launch="y is as x, whose axes have elements"),
 )
 def softmax(x, y, logarithm, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Write the softmax of every row, or its logarithm; ``grain`` rows are a task."""
-    softmax_rows((x, y, logarithm, grain), -(-x.shape[0] // grain), threads)
+    """Write the softmax along the middle axis, or its logarithm.
+
+    ``grain`` rows are a task, or as many pieces of ``SPAN`` columns if the last axis has some.
+    """
+    units = x.shape[0] * -(-x.shape[2] // SPAN)
+    softmax_units((x, y, logarithm, grain), -(-units // grain), threads)
 
 
 @inlined
