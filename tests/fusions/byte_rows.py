@@ -33,11 +33,11 @@ def dequantized(d: Draft, name: str, *shape: int) -> str:
 
 def quantized(d: Draft, y: str) -> None:
     """Add an activation and what makes bytes of it."""
-    kind = d.choose(["", "Relu", "Clip"])
+    kind = d.choose(["", "Relu", "Clip", "Clip upside down"])
     if kind == "Relu":
         y = d.add(kind, y)
-    if kind == "Clip":
-        y = d.add(kind, y, d.number(0.0, 0), d.number(d.choose([2.0, -1.0]), 0))
+    if kind.startswith("Clip"):
+        y = d.add("Clip", y, d.number(0.0, 0), d.number(2.0 if kind == "Clip" else -1.0, 0))
     d.add("QuantizeLinear", y, *code(d, d.choose([np.uint8, np.int8])))
 
 

@@ -8,7 +8,7 @@ import onnx_ir as ir
 import pytest
 
 from tenonnx.graph.near_misses import NearMisses
-from tenonnx.planning.anchors import Part, Walk, follow
+from tenonnx.planning.anchors import Part, Walk, clip_bounds, follow
 from tenonnx.planning.fusion import MISSES, Scope
 
 
@@ -82,3 +82,20 @@ def test_older_operators_are_not_meant() -> None:
     made = graph("a = Neg(x) y = Add(a, z)")
     tuple(made)[1].version = 6
     assert taken(walked(made, ADDED)[0]) == ["Neg"]
+
+
+@pytest.mark.parametrize(
+    ("version", "low", "high", "expected"),
+    [(6, 1, 2, (1, 2)), (6, 2, 1, (1, 1)), (13, 1, 2, (1, 2)), (13, 2, 1, (1, 1))],
+)
+def test_every_result_of_a_clip_upside_down_is_the_greatest(
+    version: int, low: float, high: float, expected: tuple[float, float]
+) -> None:
+    bounds = ", l, h" if version > 6 else ""
+    attributes = "" if version > 6 else f"<min: float = {low}.0, max: float = {high}.0>"
+    weights = f"<float l = {{{low}}}, float h = {{{high}}}>" if version > 6 else ""
+    text = f"""<ir_version: 10, opset_import: ["": {version}]>
+        test (float[n] x) => (float[n] y) {weights} {{ y = Clip {attributes} (x{bounds}) }}"""
+    (node,) = ir.from_onnx_text(text).graph
+    node.version = version
+    assert clip_bounds(node) == expected

@@ -117,9 +117,13 @@ def other(node: ir.Node, walk: Walk[Any]) -> ir.Value | str:
 
 
 def clip_bounds(node: ir.Node) -> tuple[float, float] | None:
-    """Return a Clip's bounds, infinite where it has none; ``None`` if they are not known."""
+    """Return a Clip's bounds, infinite where it has none; ``None`` if they are not known.
+
+    If its least number is above the greatest, both are the greatest, which is then every result.
+    """
     if (node.version or 1) < CLIP_BY_INPUTS:
-        return attribute(node, "min", -math.inf), attribute(node, "max", math.inf)
+        high = attribute(node, "max", math.inf)
+        return min(attribute(node, "min", -math.inf), high), high
     bounds = [-math.inf, math.inf]
     for place, value in enumerate(node.inputs[1:3]):
         if value is None:
@@ -128,7 +132,7 @@ def clip_bounds(node: ir.Node) -> tuple[float, float] | None:
         if tensor is None or tensor.size != 1 or math.isnan(bound := array_of(tensor).item()):
             return None
         bounds[place] = float(bound)
-    return bounds[0], bounds[1]
+    return min(bounds), bounds[1]
 
 
 def follow(anchor: ir.Node, scope: S, *parts: Part, about: Any = None) -> Walk[S]:
