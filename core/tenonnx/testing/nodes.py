@@ -33,7 +33,7 @@ if onnx.defs.onnx_opset_version() >= 29:  # 1.24's; development builds call them
     }
 
 
-FILE_TYPES = {
+FILE_TYPES: dict[str, Any] = {
     "tensor_type": onnx.TensorProto,
     "sequence_type": onnx.SequenceProto,
     "optional_type": onnx.OptionalProto,
