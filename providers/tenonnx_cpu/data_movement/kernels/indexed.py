@@ -29,12 +29,16 @@ from tenonnx_cpu.elementwise.kernels.operations import (
 from tenonnx_cpu.elementwise.kernels.typed import apply_row
 from tenonnx_cpu.jit.compiling import Contract, In, Out, helper, i64, inlined, kernel, size, u8
 from tenonnx_cpu.jit.threads.parallel_for import parallel
+from tenonnx_cpu.jit.vectors.cache_lines import prefetch
 from tenonnx_cpu.jit.vectors.memory import load_int, load_word
 from tenonnx_cpu.jit.vectors.named import named
-from tenonnx_cpu.jit.vectors.views import elements
+from tenonnx_cpu.jit.vectors.views import elements, on_stack
 
 indexed_sizes = named("IndexedSizes", INDEXED_FIELDS)
 sliced_sizes = named("SlicedSizes", SLICED_FIELDS)
+
+SOON = 64
+"""Slices whose first bytes are fetched together: one after the other, each waits for memory."""
 
 BLOCK = 1 << 16
 """Bytes of the data that a task copies before others are written to it."""
@@ -188,28 +192,87 @@ def move_slice(sizes: Any, data: Any, other: Any) -> None:
         apply_row(MIN, sizes.element, data, step, other, step, 0, 0, data, width)
 
 
+@inlined
+def move_each(way: Any, addresses: Any, other: Any, dtype: Any) -> None:
+    """Move single elements one way, which is a constant."""
+    beside = elements(other, addresses.size, dtype)
+    for n in range(addresses.size):
+        if addresses[n]:
+            move_one(way, addresses[n], other + n * beside.itemsize, dtype)
+
+
+@inlined
+def move_numbers(way: Any, addresses: Any, other: Any, dtype: Any) -> None:
+    """Move single elements that meet others."""
+    if way == ADDED:
+        move_each(ADDED, addresses, other, dtype)
+    elif way == MULTIPLIED:
+        move_each(MULTIPLIED, addresses, other, dtype)
+    elif way == GREATEST:
+        move_each(GREATEST, addresses, other, dtype)
+    elif way == LEAST:
+        move_each(LEAST, addresses, other, dtype)
+
+
+@inlined
+def move_bytes(way: Any, addresses: Any, other: Any, dtype: Any) -> None:
+    """Move single elements as they are."""
+    if way == GATHERED:
+        move_each(GATHERED, addresses, other, dtype)
+    else:
+        move_each(WRITTEN, addresses, other, dtype)
+
+
 @helper
-def move_alone(sizes: Any, data: Any, other: Any) -> None:
-    """Move one element."""
+def move_alone(sizes: Any, addresses: Any, other: Any) -> None:
+    """Move single elements between their addresses and others that are beside each other."""
     if sizes.way <= WRITTEN:
         if sizes.size == 1:
-            move_one(sizes.way, data, other, np.uint8)
+            move_bytes(sizes.way, addresses, other, np.uint8)
         elif sizes.size == 2:
-            move_one(sizes.way, data, other, np.uint16)
+            move_bytes(sizes.way, addresses, other, np.uint16)
         elif sizes.size == 4:
-            move_one(sizes.way, data, other, np.uint32)
+            move_bytes(sizes.way, addresses, other, np.uint32)
         else:
-            move_one(sizes.way, data, other, np.uint64)
+            move_bytes(sizes.way, addresses, other, np.uint64)
     elif sizes.element == FLOAT32:
-        move_one(sizes.way, data, other, np.float32)
+        move_numbers(sizes.way, addresses, other, np.float32)
     elif sizes.element == FLOAT64:
-        move_one(sizes.way, data, other, np.float64)
+        move_numbers(sizes.way, addresses, other, np.float64)
     elif sizes.element == INT32:
-        move_one(sizes.way, data, other, np.int32)
+        move_numbers(sizes.way, addresses, other, np.int32)
     elif sizes.element == INT64:
-        move_one(sizes.way, data, other, np.int64)
-    else:
-        move_slice(sizes, data, other)
+        move_numbers(sizes.way, addresses, other, np.int64)
+
+
+@inlined
+def is_single(element: Any) -> Any:
+    """Return whether numbers of a type meet others one by one."""
+    return (element == FLOAT32) | (element == FLOAT64) | (element == INT32) | (element == INT64)
+
+
+@helper
+def find_slices(
+    data: Any, places: Any, sizes: Any, axes: Any, unit: Any, count: Any, addresses: Any
+) -> Any:
+    """Write the addresses of adjacent slices, 0 of those that there are not; return how many.
+
+    All are on their way to the cache before the first of them is moved.
+    """
+    absent = 0
+    for n in range(count):
+        here, inside = data, True
+        if sizes.batch < sizes.units:
+            here += (unit + n) // sizes.batch * sizes.batch_step
+        for axis in range(sizes.depth):
+            place = places[(unit + n) * sizes.depth + axis]
+            place += axes[2 * axis] if place < 0 else 0
+            inside &= (place >= 0) & (place < axes[2 * axis])
+            here += place * axes[2 * axis + 1]
+        addresses[n] = here if inside else 0
+        absent += 0 if inside else 1
+        prefetch(addresses[n])
+    return absent
 
 
 @parallel
@@ -217,23 +280,20 @@ def slice_units(arguments: Any, task: Any, worker: Any) -> None:
     """Move some slices."""
     data, places, other, wrong, sizes, numbers = arguments
     axes = numbers[len(SLICED_FIELDS) :]
-    for unit in range(task * sizes.grain, min(sizes.units, (task + 1) * sizes.grain)):
-        here = data
-        if sizes.batch < sizes.units:
-            here += unit // sizes.batch * sizes.batch_step
-        inside = True
-        for axis in range(sizes.depth):
-            place = places[unit * sizes.depth + axis]
-            place += axes[2 * axis] if place < 0 else 0
-            inside &= (place >= 0) & (place < axes[2 * axis])
-            here += place * axes[2 * axis + 1]
-        there = other + unit * sizes.width * sizes.size
-        if not inside:
+    addresses = on_stack(SOON, np.int64)
+    stop = min(sizes.units, (task + 1) * sizes.grain)
+    for unit in range(task * sizes.grain, stop, SOON):
+        count = min(SOON, stop - unit)
+        if find_slices(data, places, sizes, axes, unit, count, addresses):
             wrong[0] = 1
-        elif sizes.width == 1:
-            move_alone(sizes, here, there)
-        else:
-            move_slice(sizes, here, there)
+        there = other + unit * sizes.width * sizes.size
+        single = sizes.width == 1
+        if single & ((sizes.way <= WRITTEN) | is_single(sizes.element)):
+            move_alone(sizes, addresses[:count], there)
+            continue
+        for n in range(count):
+            if addresses[n]:
+                move_slice(sizes, addresses[n], there + n * sizes.width * sizes.size)
 
 
 @kernel(
