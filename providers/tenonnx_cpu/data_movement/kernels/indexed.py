@@ -37,6 +37,9 @@ from tenonnx_cpu.jit.vectors.views import elements, on_stack
 indexed_sizes = named("IndexedSizes", INDEXED_FIELDS)
 sliced_sizes = named("SlicedSizes", SLICED_FIELDS)
 
+CACHED = 1 << 18
+"""Bytes along an axis that the second cache holds."""
+
 SOON = 64
 """Slices whose first bytes are fetched together: one after the other, each waits for memory."""
 
@@ -64,54 +67,112 @@ def move_one(way: Any, data: Any, other: Any, dtype: Any) -> None:
         here[0] = x if (x <= y) | (x != x) else y
 
 
+@inlined
+def move_each(way: Any, addresses: Any, other: Any, step: Any, dtype: Any) -> None:
+    """Move single elements one way, which is a constant."""
+    for n in range(addresses.size):
+        if addresses[n]:
+            move_one(way, addresses[n], other + n * step, dtype)
+
+
+@inlined
+def move_numbers(way: Any, addresses: Any, other: Any, step: Any, dtype: Any) -> None:
+    """Move single elements that meet others."""
+    if way == ADDED:
+        move_each(ADDED, addresses, other, step, dtype)
+    elif way == MULTIPLIED:
+        move_each(MULTIPLIED, addresses, other, step, dtype)
+    elif way == GREATEST:
+        move_each(GREATEST, addresses, other, step, dtype)
+    elif way == LEAST:
+        move_each(LEAST, addresses, other, step, dtype)
+
+
+@inlined
+def move_bytes(way: Any, addresses: Any, other: Any, step: Any, dtype: Any) -> None:
+    """Move single elements as they are."""
+    if way == GATHERED:
+        move_each(GATHERED, addresses, other, step, dtype)
+    else:
+        move_each(WRITTEN, addresses, other, step, dtype)
+
+
 @helper
-def move_line(
-    data: Any, places: Any, other: Any, sizes: Any, first: Any, stop: Any, dtype: Any
-) -> Any:
-    """Move some elements of a row; return how many places there are not."""
+def move_alone(sizes: Any, addresses: Any, other: Any, step: Any) -> None:
+    """Move single elements between their addresses and others, ``step`` bytes apart."""
+    if sizes.way <= WRITTEN:
+        if sizes.size == 1:
+            move_bytes(sizes.way, addresses, other, step, np.uint8)
+        elif sizes.size == 2:
+            move_bytes(sizes.way, addresses, other, step, np.uint16)
+        elif sizes.size == 4:
+            move_bytes(sizes.way, addresses, other, step, np.uint32)
+        else:
+            move_bytes(sizes.way, addresses, other, step, np.uint64)
+    elif sizes.element == FLOAT32:
+        move_numbers(sizes.way, addresses, other, step, np.float32)
+    elif sizes.element == FLOAT64:
+        move_numbers(sizes.way, addresses, other, step, np.float64)
+    elif sizes.element == INT32:
+        move_numbers(sizes.way, addresses, other, step, np.int32)
+    elif sizes.element == INT64:
+        move_numbers(sizes.way, addresses, other, step, np.int64)
+
+
+@helper
+def find_elements(data: Any, places: Any, sizes: Any, first: Any, addresses: Any) -> Any:
+    """Write the addresses of some elements of a row, 0 of those that there are not; count these.
+
+    All are on their way to the cache before the first of them is moved.
+    """
     absent = 0
-    beside = (sizes.place_step == 8) & (sizes.other_step == sizes.size)
-    if beside & (sizes.way == GATHERED) & (sizes.wide == 1):
-        wanted = elements(places, stop, np.int64)
-        out = elements(other, stop, dtype)
-        for i in range(first, stop):
-            place = wanted[i] + (sizes.depth if wanted[i] < 0 else 0)
-            if (place < 0) | (place >= sizes.depth):
-                absent += 1
-            else:
-                here = data + place * sizes.axis_step + i * sizes.data_step
-                out[i] = elements(here, 1, dtype)[0]
-        return absent
-    for i in range(first, stop):
-        at = places + i * sizes.place_step
+    for n in range(addresses.size):
+        at = places + (first + n) * sizes.place_step
         place = load_int(at) if sizes.wide else i64(load_word(at))
         place += sizes.depth if place < 0 else 0
+        inside = (place >= 0) & (place < sizes.depth)
+        here = data + place * sizes.axis_step + (first + n) * sizes.data_step
+        addresses[n] = here if inside else 0
+        absent += 0 if inside else 1
+        prefetch(addresses[n])
+    return absent
+
+
+@inlined
+def gather_row(
+    data: Any, places: Any, other: Any, sizes: Any, first: Any, stop: Any, dtype: Any
+) -> Any:
+    """Gather adjacent elements of a row from data that the cache holds."""
+    absent = 0
+    wanted, out = elements(places, stop, np.int64), elements(other, stop, dtype)
+    for i in range(first, stop):
+        place = wanted[i] + (sizes.depth if wanted[i] < 0 else 0)
         if (place < 0) | (place >= sizes.depth):
             absent += 1
         else:
             here = data + place * sizes.axis_step + i * sizes.data_step
-            move_one(sizes.way, here, other + i * sizes.other_step, dtype)
+            out[i] = elements(here, 1, dtype)[0]
     return absent
 
 
 @helper
 def move_row(data: Any, places: Any, other: Any, sizes: Any, first: Any, stop: Any) -> Any:
-    """Do the same with elements of any type: those that are moved as they are, by their size."""
-    if sizes.way <= WRITTEN:
+    """Move some elements of a row; return how many places there are not."""
+    beside = (sizes.place_step == 8) & (sizes.other_step == sizes.size) & (sizes.wide == 1)
+    if beside & (sizes.way == GATHERED) & (sizes.depth * sizes.axis_step <= CACHED):
         if sizes.size == 1:
-            return move_line(data, places, other, sizes, first, stop, np.uint8)
+            return gather_row(data, places, other, sizes, first, stop, np.uint8)
         if sizes.size == 2:
-            return move_line(data, places, other, sizes, first, stop, np.uint16)
+            return gather_row(data, places, other, sizes, first, stop, np.uint16)
         if sizes.size == 4:
-            return move_line(data, places, other, sizes, first, stop, np.uint32)
-        return move_line(data, places, other, sizes, first, stop, np.uint64)
-    if sizes.element == FLOAT32:
-        return move_line(data, places, other, sizes, first, stop, np.float32)
-    if sizes.element == FLOAT64:
-        return move_line(data, places, other, sizes, first, stop, np.float64)
-    if sizes.element == INT32:
-        return move_line(data, places, other, sizes, first, stop, np.int32)
-    return move_line(data, places, other, sizes, first, stop, np.int64)
+            return gather_row(data, places, other, sizes, first, stop, np.uint32)
+        return gather_row(data, places, other, sizes, first, stop, np.uint64)
+    absent, memory = 0, on_stack(SOON, np.int64)
+    for begin in range(first, stop, SOON):
+        addresses = memory[: min(SOON, stop - begin)]
+        absent += find_elements(data, places, sizes, begin, addresses)
+        move_alone(sizes, addresses, other + begin * sizes.other_step, sizes.other_step)
+    return absent
 
 
 @parallel
@@ -193,59 +254,6 @@ def move_slice(sizes: Any, data: Any, other: Any) -> None:
 
 
 @inlined
-def move_each(way: Any, addresses: Any, other: Any, dtype: Any) -> None:
-    """Move single elements one way, which is a constant."""
-    beside = elements(other, addresses.size, dtype)
-    for n in range(addresses.size):
-        if addresses[n]:
-            move_one(way, addresses[n], other + n * beside.itemsize, dtype)
-
-
-@inlined
-def move_numbers(way: Any, addresses: Any, other: Any, dtype: Any) -> None:
-    """Move single elements that meet others."""
-    if way == ADDED:
-        move_each(ADDED, addresses, other, dtype)
-    elif way == MULTIPLIED:
-        move_each(MULTIPLIED, addresses, other, dtype)
-    elif way == GREATEST:
-        move_each(GREATEST, addresses, other, dtype)
-    elif way == LEAST:
-        move_each(LEAST, addresses, other, dtype)
-
-
-@inlined
-def move_bytes(way: Any, addresses: Any, other: Any, dtype: Any) -> None:
-    """Move single elements as they are."""
-    if way == GATHERED:
-        move_each(GATHERED, addresses, other, dtype)
-    else:
-        move_each(WRITTEN, addresses, other, dtype)
-
-
-@helper
-def move_alone(sizes: Any, addresses: Any, other: Any) -> None:
-    """Move single elements between their addresses and others that are beside each other."""
-    if sizes.way <= WRITTEN:
-        if sizes.size == 1:
-            move_bytes(sizes.way, addresses, other, np.uint8)
-        elif sizes.size == 2:
-            move_bytes(sizes.way, addresses, other, np.uint16)
-        elif sizes.size == 4:
-            move_bytes(sizes.way, addresses, other, np.uint32)
-        else:
-            move_bytes(sizes.way, addresses, other, np.uint64)
-    elif sizes.element == FLOAT32:
-        move_numbers(sizes.way, addresses, other, np.float32)
-    elif sizes.element == FLOAT64:
-        move_numbers(sizes.way, addresses, other, np.float64)
-    elif sizes.element == INT32:
-        move_numbers(sizes.way, addresses, other, np.int32)
-    elif sizes.element == INT64:
-        move_numbers(sizes.way, addresses, other, np.int64)
-
-
-@inlined
 def is_single(element: Any) -> Any:
     """Return whether numbers of a type meet others one by one."""
     return (element == FLOAT32) | (element == FLOAT64) | (element == INT32) | (element == INT64)
@@ -255,7 +263,7 @@ def is_single(element: Any) -> Any:
 def find_slices(
     data: Any, places: Any, sizes: Any, axes: Any, unit: Any, count: Any, addresses: Any
 ) -> Any:
-    """Write the addresses of adjacent slices, 0 of those that there are not; return how many.
+    """Write the addresses of adjacent slices, 0 of those that there are not; count these.
 
     All are on their way to the cache before the first of them is moved.
     """
@@ -289,7 +297,7 @@ def slice_units(arguments: Any, task: Any, worker: Any) -> None:
         there = other + unit * sizes.width * sizes.size
         single = sizes.width == 1
         if single & ((sizes.way <= WRITTEN) | is_single(sizes.element)):
-            move_alone(sizes, addresses[:count], there)
+            move_alone(sizes, addresses[:count], there, sizes.size)
             continue
         for n in range(count):
             if addresses[n]:
