@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from typing import Any, Literal
@@ -10,6 +11,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
+from onnx import numpy_helper
 
 import tenonnx
 from hooks import options_with
@@ -332,6 +334,30 @@ def test_no_transform_stumbles_over_attributes_of_other_kinds(wrong: Any, op: st
     proto = malformed(wrong, node("Add", "x c", "y"))
     with pytest.raises(tenonnx.TenonnxError, match=rf"^{op} 'c'"):
         tenonnx.InferenceSession(proto, providers=["cpu"]).run(None, {"x": W})
+
+
+@pytest.mark.parametrize("kind", onnx.AttributeProto.AttributeType.values())
+@pytest.mark.parametrize("place", ["a node", "a default"])
+def test_an_attribute_of_another_kind_in_a_function(place: str, kind: int) -> None:
+    changed = constant("value", onnx.AttributeProto.TENSOR, t=numpy_helper.from_array(W))
+    changed.attribute[0].type = kind
+    plain = constant("value", onnx.AttributeProto.TENSOR, t=numpy_helper.from_array(W))
+    body = [changed if place == "a node" else plain, node("Add", "a c", "b")]
+    imports = [onnx.helper.make_opsetid("", 21)]
+    function = onnx.helper.make_function("own", "F", ["a"], ["b"], body, imports)
+    if place == "a default":
+        function.attribute_proto.append(changed.attribute[0])
+    proto = malformed(node("F", "x", "y", domain="own"))
+    proto.functions.append(function)
+    proto.opset_import.append(onnx.helper.make_opsetid("own", 1))
+    wrong = place == "a node" and kind != onnx.AttributeProto.TENSOR
+    for source in (proto, proto.SerializeToString()):
+        with (
+            pytest.raises(tenonnx.TenonnxError)
+            if wrong
+            else contextlib.suppress(tenonnx.TenonnxError)
+        ):
+            tenonnx.InferenceSession(source, providers=["cpu"]).run(None, {"x": W})
 
 
 def referring(name: str) -> onnx.NodeProto:
