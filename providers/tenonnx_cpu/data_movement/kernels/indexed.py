@@ -37,7 +37,7 @@ from tenonnx_cpu.jit.vectors.views import elements, on_stack
 indexed_sizes = named("IndexedSizes", INDEXED_FIELDS)
 sliced_sizes = named("SlicedSizes", SLICED_FIELDS)
 
-CACHED = 1 << 18
+CACHED_AXIS_BYTES = 1 << 18
 """Bytes along an axis that the second cache holds."""
 
 SOON = 64
@@ -159,7 +159,7 @@ def gather_row(
 def move_row(data: Any, places: Any, other: Any, sizes: Any, first: Any, stop: Any) -> Any:
     """Move some elements of a row; return how many places there are not."""
     beside = (sizes.place_step == 8) & (sizes.other_step == sizes.size) & (sizes.wide == 1)
-    if beside & (sizes.way == GATHERED) & (sizes.depth * sizes.axis_step <= CACHED):
+    if beside & (sizes.way == GATHERED) & (sizes.depth * sizes.axis_step <= CACHED_AXIS_BYTES):
         if sizes.size == 1:
             return gather_row(data, places, other, sizes, first, stop, np.uint8)
         if sizes.size == 2:
