@@ -63,6 +63,18 @@ def scan_columns(
 
 
 @helper
+def scan_integers(x: Any, y: Any, sizes: Any, task: Any, dtype: Any) -> None:
+    """Do a task's rows of integers, whose sums wait for nothing: one after the other."""
+    for row in range(task * sizes.grain, min(sizes.outer, (task + 1) * sizes.grain)):
+        start = row * sizes.count * sizes.size
+        given, out = (
+            elements(x + start, sizes.count, dtype),
+            elements(y + start, sizes.count, dtype),
+        )
+        scan_rows(sizes.product, given, out, 1, sizes, dtype(sizes.product), dtype)
+
+
+@helper
 def scan_part(x: Any, y: Any, sizes: Any, task: Any, dtype: Any) -> None:
     """Do a task's rows or lines of one type."""
     first = dtype(sizes.product)
@@ -88,11 +100,16 @@ def scan_part(x: Any, y: Any, sizes: Any, task: Any, dtype: Any) -> None:
 def scan_some(arguments: Any, task: Any, worker: Any) -> None:
     """Do a task's rows or lines."""
     x, y, sizes = arguments
+    in_turn = (sizes.inner == 1) & (sizes.floats == 0)
     if sizes.size == 4:
-        if sizes.floats:
+        if in_turn:
+            scan_integers(x, y, sizes, task, np.int32)
+        elif sizes.floats:
             scan_part(x, y, sizes, task, np.float32)
         else:
             scan_part(x, y, sizes, task, np.int32)
+    elif in_turn:
+        scan_integers(x, y, sizes, task, np.int64)
     elif sizes.floats:
         scan_part(x, y, sizes, task, np.float64)
     else:
