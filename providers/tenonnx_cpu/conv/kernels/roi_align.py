@@ -16,6 +16,7 @@ from tenonnx_cpu.jit.compiling import (
     helper,
     i32,
     i64,
+    inlined,
     kernel,
     size,
 )
@@ -97,6 +98,20 @@ def weigh_side(
     return True
 
 
+@inlined
+def add_lines(x: Any, width: Any, weights: Any, first: Any, stop: Any, total: Any) -> None:
+    """Write the weighted sum of lines of an image, from ``x`` on."""
+    for i in range(total.size):
+        total[i] = F(0)
+    for n in range(first, stop):
+        share = weights[n]
+        if share == F(0):  # of a line between samples that are far apart
+            continue
+        line = floats(x + 4 * n * width, total.size)
+        for i in range(total.size):
+            total[i] += share * line[i]
+
+
 @parallel
 def pool_regions(arguments: Any, task: Any, worker: Any) -> None:
     """Do a region."""
@@ -126,15 +141,10 @@ def pool_regions(arguments: Any, task: Any, worker: Any) -> None:
         plane = x.ctypes.data + 4 * (image * sizes.channels + channel) * height * width
         for row in range(sizes.rows):
             some = line[left:right]
-            for i in range(some.size):
-                some[i] = F(0)
-            for n in range(lines[2 * row], lines[2 * row + 1]):
-                share = down[row * height + n]
-                if share == F(0):  # of a line between samples that are far apart
-                    continue
-                given = floats(plane + 4 * (n * width + left), some.size)
-                for i in range(some.size):
-                    some[i] += share * given[i]
+            add_lines(
+                plane + 4 * left, width, down[row * height : (row + 1) * height],
+                lines[2 * row], lines[2 * row + 1], some,
+            )  # fmt: skip
             start = ((task * sizes.channels + channel) * sizes.rows + row) * sizes.columns
             for column in range(sizes.columns):
                 first, stop = columns[2 * column], columns[2 * column + 1]
