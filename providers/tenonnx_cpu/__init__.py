@@ -16,9 +16,8 @@ The stages of a node, in order:
    ``threading_config``).
 5. In a run, the override checks its inputs, allocates the result (``buffers``) and returns a
    *launch*: the kernel with its arguments (``capture.launch``).
-6. If consecutive steps return the same launches when they are asked again, their run is *captured*
-   as one (``capture.span``), and from then on *replayed*, in machine code, without them
-   (``capture.kernels.replay``, ``jit.layout``).
+6. If consecutive steps return launches, their run is *captured* as one (``capture.span``) and
+   *replayed*, in machine code, without them (``capture.kernels.replay``, ``jit.layout``).
 """
 
 from __future__ import annotations

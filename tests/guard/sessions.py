@@ -52,9 +52,7 @@ def _guard_constants(before: bool) -> None:
             return array
         key = span(array), array.shape, array.strides, array.dtype
         if key not in COPIES:
-            copy = guarded_copy(array, before=before)
-            copy.flags.writeable = False
-            COPIES[key] = copy
+            COPIES[key] = copy = buffers.frozen(guarded_copy(array, before=before))
             COPIES[id(copy)] = array  # so that no other array comes to lie there
         return COPIES[key]
 

@@ -51,7 +51,8 @@ class Capturable:
     """A step's function that returns a ``Launch``, or results where no kernel is to be called.
 
     Its decisions must depend on nothing but its inputs' dtypes, shapes and strides, on constants
-    and on fixed arrays.
+    and on fixed arrays. Arguments that are no views of inputs, results or scratch memory are arrays
+    that ``buffers.frozen`` returned.
 
     Attributes:
         function: It.
@@ -93,7 +94,7 @@ class Capturable:
                 break
         if type(made) is Launch and result is not made.result:
             made = result  # it was refused
-        return result, run.add(made, function, inputs, taken, given)
+        return result, run.add(made, inputs, taken, given)
 
     def guarded(self, guard: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Capturable:
         """Return the same with functions that are called through a guard, while it is traced.

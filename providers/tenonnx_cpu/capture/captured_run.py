@@ -1,9 +1,9 @@
 """The capture of consecutive steps: one list of launches, in memory that they share.
 
-Each step says what it would launch, once. A launch depends on its inputs' dtypes, shapes and
-strides alone, so what it says is so for all such arrays, but for where they lie. An argument that
-lies in an input, in a result or in scratch memory lies there the next time, too. Any other is the
-same array: nobody may write to it, or the step says it again.
+Each step says what it launches, once. A launch depends on its inputs' dtypes, shapes and strides
+alone, so what it says is so for all such arrays, but for where they lie. An argument that lies in
+an input, in a result or in scratch memory lies there in every run, too. Any other is the same
+array, to which nobody may write.
 
 A result that nobody outside reads has its place in an arena, together with others that are not
 needed at the same time; it is no array of Python's.
@@ -11,16 +11,15 @@ needed at the same time; it is no array of Python's.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tenonnx.planning.arena import assign
-from tenonnx_cpu.buffers import BUFFER_ALIGNMENT_BYTES, MAX_POOLED_BYTES, MIN_POOLED_BYTES, apart
+from tenonnx_cpu.buffers import BUFFER_ALIGNMENT_BYTES, MAX_POOLED_BYTES, MIN_POOLED_BYTES
 from tenonnx_cpu.capture.encoding import Launches, Store, View, encoded
 from tenonnx_cpu.capture.extents import (
     DATA,
@@ -28,11 +27,9 @@ from tenonnx_cpu.capture.extents import (
     Extent,
     Unclear,
     extent,
-    extent_around,
     form_of,
     is_frozen,
     is_known,
-    same_of,
     word_at,
 )
 from tenonnx_cpu.capture.launch import Encoded, Launch, is_fixed
@@ -51,7 +48,8 @@ class CapturedRun:
     """Steps as one, for all arrays of its inputs' dtypes, shapes and strides.
 
     Args:
-        inputs: The arrays; their numbers are the first slots.
+        inputs: The arrays, as ``without_constants`` returns them. Their numbers are the first
+            slots.
         constants: Which of them are the same arrays in every run; none if that is not said.
     """
 
@@ -61,7 +59,7 @@ class CapturedRun:
         self._unfit = {slot for slot, form in enumerate(self.forms) if form is UNFIT}
         self.clear = not self._unfit
         self.scratch = 0
-        self._regions: dict[int | None, Extent] = {}
+        self._regions: dict[int, Extent] = {}
         self._values: dict[int, Any] = {}
         for slot, (x, form) in enumerate(zip(inputs, self.forms, strict=True)):
             self._values[slot] = x
@@ -72,7 +70,7 @@ class CapturedRun:
         self._stores: list[Store] = []
         self._sizes: list[int] = []
         self.launches = Launches()
-        self._room, self._rooms = np.empty(0, np.uint8), list[Extent]()
+        self._own, self._same, self._room = list[Extent](), list[Any](), (0, 0)
 
     def mark(self) -> tuple[int, ...]:
         """Return how far it is, as ``repeat`` takes it."""
@@ -108,160 +106,121 @@ class CapturedRun:
                 self._regions[slot] = other._regions[slot]
 
     def add(
-        self,
-        made: Any,
-        call: Callable[..., Any],
-        inputs: Sequence[Any],
-        taken: Sequence[int | None],
-        given: Sequence[int],
+        self, made: Any, inputs: Sequence[Any], taken: Sequence[int | None], given: Sequence[int]
     ) -> bool:
         """Add what a step says; return whether it says so of all such inputs.
 
         Args:
             made: What it said: a ``Launch``, or a result.
-            call: Says it again.
             inputs: The step's.
             taken: Their slots; ``None`` for those that are the same in every run.
             given: The slots of its results.
         """
         if type(made) is Launch:
             try:
-                self._add(made, call, inputs, taken, given)
+                self._add(made, inputs, taken, given)
             except Unclear:
                 made = made.result
             else:
                 return True
-        self.clear = False
+        self.clear = False  # it is not kept: of steps behind, it is to be told, too
         several = made if isinstance(made, tuple) else [made]
         for slot, x in zip(given, several, strict=False):
-            self._values[slot] = x  # the run is not kept: of steps behind, it is to be told, too
             if not is_known(x):
                 self._unfit.add(slot)
             elif x is not None and x.size:
-                self._regions[slot] = Extent(*extent(x), at.FROM_INPUT)
+                self._regions[slot] = Extent(*extent(x), at.FROM_INPUT, slot)
         return False
 
     def _add(
         self,
         made: Launch,
-        call: Callable[..., Any],
         inputs: Sequence[Any],
         taken: Sequence[int | None],
         given: Sequence[int],
     ) -> None:
         if self._unfit and not self._unfit.isdisjoint(taken):
             raise Unclear
-        known: dict[int, Extent | None] = {}
-        regions: list[Extent] = []
-        for x, slot in zip(inputs, taken, strict=True):
-            if (region := self._regions.get(slot)) is not None:
-                regions.append(region)
-                # An array that is two of the inputs: which of them is meant cannot be told.
-                known[id(x)] = region if known.get(id(x), region) is region else None
+        own = (self._regions[slot] for slot in taken if slot in self._regions)
+        self._own = list(dict.fromkeys(own))
+        self._same = [x for x, slot in zip(inputs, taken, strict=True) if slot is None]
         results = made.result if isinstance(made.result, tuple) else (made.result,)
-        stored: list[Extent] = []
-        slots = itertools.chain(given, itertools.repeat(None))  # a node need not have all outputs
+        first = len(self._stores)
+        slots = itertools.chain(given, itertools.repeat(-1))  # a node need not have all outputs
         for slot, result in zip(slots, results, strict=False):
-            if result is None or is_fixed(result):
-                value, region = result, None
-            else:
-                value, region = self._result(result, regions, stored, made.run is None)
-                known.setdefault(id(result), region)
-            if slot is not None:
-                self._values[slot] = value
-                if region is not None:
-                    self._regions[slot] = region
+            known = result is None or is_fixed(result)
+            self._values[slot] = result if known else self._result(result, slot, first, made.run)
         if made.run is None:
             return
         if type(made.run) is not types.BuiltinFunctionType:
             raise Unclear
-        if (room := scratch(0)) is not self._room:
-            start = word_at(id(room) + DATA).value
-            self._room = room
-            self._rooms = [Extent(start, start + room.size, start, at.FROM_SCRATCH)]
-        loose = self._launch(made, known, [*self._rooms, *stored, *regions])
-        if loose and not _is_again(made, call, inputs, taken, loose):
+        room = scratch(0)
+        self._room = word_at(id(room) + DATA).value, room.size
+        refusal = at.ABSENT
+        if made.refusal is not None:
+            refusal = word_at(id(made.refusal) + DATA).value - self._room[0]
+            if not 0 <= refusal < room.size:
+                raise Unclear  # more than a thread keeps, or a signal's handler needed more
+        if not self.launches.add(made.run, made.arguments, refusal, self._locate):
             raise Unclear
 
-    def _launch(
-        self, made: Launch, known: Mapping[int, Extent | None], own: Sequence[Extent]
-    ) -> list[int]:
-        """Add a launch; return which of its arguments may be others in the next run.
+    def _around(self, low: int, high: int, address: int) -> Extent | None:
+        """Return the memory of a step's that an array lies in.
+
+        Raises:
+            Unclear: It lies in several inputs alike, of which it may be each.
+        """
+        around = [own for own in self._own if own.low <= low and high <= own.high]
+        if len(around) > 1:
+            around = [own for own in around if own.address == address] or around
+            if len(around) > 1:
+                raise Unclear
+        return around[0] if around else None
+
+    def _locate(self, x: NDArray) -> tuple[int, int, int] | None:
+        """Return the place of a launch's argument, as ``Launches`` takes it.
+
+        Raises:
+            Unclear: It is another array in each run, and in none of a run's memory.
+        """
+        address = word_at(id(x) + DATA).value
+        if (own := self._around(address, address + 1, address)) is not None:
+            return own.source, own.number, address - own.address
+        start, size = self._room
+        if 0 <= address - start < size:
+            self.scratch = max(self.scratch, extent(x)[1] - start)
+            return at.FROM_SCRATCH, 0, address - start
+        if not x.size or is_frozen(x) or _is_within(x, self._same):
+            return None
+        raise Unclear
+
+    def _result(self, result: Any, slot: int, first: int, run: Any) -> int | View:
+        """Return a step's result: the number of a store, or a ``View``.
 
         Args:
-            made: It.
-            known: Where its step's inputs and results lie, by ``id``.
-            own: All memory that is another one in each run.
+            result: It.
+            slot: Its slot.
+            first: The number of the step's first store.
+            run: The kernel that writes to it; ``None`` if it is a view.
         """
-        launches, loose = self.launches, []
-        launches.begin(made.run, made.arguments, self._refusal(made, own))
-        array, constants = np.ndarray, launches.constants
-        # Most arguments are numbers, or known to be constants, which the launches keep.
-        others = [
-            n
-            for n, x in enumerate(made.arguments)
-            if isinstance(x, array) and id(x) not in constants
-        ]
-        for n in others:
-            x = made.arguments[n]
-            if (region := known.get(id(x))) is not None:
-                launches.place(n, region.source, region.number, region.offset, x)
-                continue
-            if not x.size:
-                constants.add(id(x))
-                continue
-            low, high, address = extent(x)
-            if (region := extent_around(low, high, address, own)) is None:
-                if is_frozen(x):
-                    constants.add(id(x))
-                else:
-                    loose.append(n)
-                continue
-            offset = region.offset + address - region.address
-            launches.place(n, region.source, region.number, offset, x)
-            if region.source == at.FROM_SCRATCH:
-                self.scratch = max(self.scratch, high - region.low)
-        if not launches.end():
-            raise Unclear
-        return loose
-
-    def _refusal(self, made: Launch, own: Sequence[Extent]) -> int:
-        """Return where in scratch memory a kernel refuses."""
-        if made.refusal is None:
-            return at.ABSENT
-        refusal = word_at(id(made.refusal) + DATA).value - own[0].low
-        if not self._rooms or not 0 <= refusal < self._room.size:
-            raise Unclear  # more than a thread keeps, or a signal's handler needed more
-        return refusal
-
-    def _result(
-        self, result: Any, regions: Sequence[Extent], stored: list[Extent], is_view: bool
-    ) -> tuple[int | View, Extent]:
-        """Return a step's result, the number of a store or a ``View``, and its memory."""
         if type(result) is not np.ndarray or not result.size:
             raise Unclear
-        shape, dense = result.shape, result.flags.c_contiguous
+        dtype, shape, strides = result.dtype, result.shape, result.strides
+        dense = result.flags.c_contiguous
         low, high, address = extent(result)
-        if (region := extent_around(low, high, address, [*stored, *regions])) is not None:
-            offset = region.offset + address - region.address
-            source, number = region.source, region.number
-            writeable = region.writeable and result.flags.writeable
-            store = self._stores[number] if region in stored else None
-            if store == (result.dtype, shape) and dense:
-                return number, region
-            own = Extent(low, high, address, source, number, offset, writeable)
-            return View(source, number, offset, shape, result.strides, writeable), own
-        if is_view or high - low != result.nbytes:
-            raise Unclear
-        number = len(self._stores)
-        stored.append(Extent(low, high, low, at.FROM_OUTPUT, number))
-        self._stores.append((result.dtype, shape if dense else (result.size,)))
-        self._sizes.append(high - low)
-        if dense:
-            return number, stored[-1]
-        offset = address - low
-        own = Extent(low, high, address, at.FROM_OUTPUT, number, offset)
-        return View(at.FROM_OUTPUT, number, offset, shape, result.strides, True), own
+        if (own := self._around(low, high, address)) is None:
+            if run is None or high - low != result.nbytes:
+                raise Unclear
+            own = Extent(low, high, low, at.FROM_OUTPUT, len(self._stores))
+            self._stores.append((dtype, shape if dense else (result.size,)))
+            self._sizes.append(high - low)
+            self._own.append(own)
+        self._regions[slot] = own
+        source, number = own.source, own.number
+        is_new = source == at.FROM_OUTPUT and number >= first
+        if is_new and dense and self._stores[number] == (dtype, shape):
+            return number
+        return View(source, number, address - own.address, shape, strides, result.flags.writeable)
 
     def finish(
         self, results: Sequence[int], *, several: bool, longest: CapturedRun | None = None
@@ -319,44 +278,11 @@ class CapturedRun:
         return encoded(*given, several=self._several)
 
 
-def _is_again(
-    made: Launch,
-    call: Callable[..., Any],
-    inputs: Sequence[Any],
-    taken: Sequence[int | None],
-    loose: Iterable[int],
-) -> bool:
-    """Return whether arguments are constants, or a step's function says the same ones again."""
-    same = [
-        extent(x)
-        for x, slot in zip(inputs, taken, strict=True)
-        if slot is None and _has_elements(x)
-    ]
-    rest = [
-        n
-        for n in loose
-        if not any(
-            low <= begin and end <= high
-            for low, high, _ in same
-            for begin, end, _ in (extent(made.arguments[n]),)
-        )
-    ]
-    if not rest:
-        return True
-    # Results are made once more, and dropped: kept, they would be memory that no run needs.
-    with contextlib.suppress(MemoryError), apart():
-        again = call(*inputs)
-        if type(again) is Launch and len(again.arguments) == len(made.arguments):
-            return all(_is_same(made.arguments[n], again.arguments[n]) for n in rest)
-    return False
-
-
-def _has_elements(x: Any) -> bool:
-    return type(x) is np.ndarray and x.size > 0
-
-
-def _is_same(one: NDArray, other: Any) -> bool:
-    return one is other or (isinstance(other, np.ndarray) and same_of(one) == same_of(other))
+def _is_within(x: NDArray, same: Iterable[Any]) -> bool:
+    """Return whether an array is a view of one of others."""
+    low, high, _ = extent(x)
+    known = (extent(own) for own in same if type(own) is np.ndarray and own.size)
+    return any(begin <= low and high <= end for begin, end, _ in known)
 
 
 def _stores_of(values: Iterable[Any]) -> Iterable[int]:

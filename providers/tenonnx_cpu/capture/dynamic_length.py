@@ -156,7 +156,7 @@ class Asked:
             function = self._calls[n].dynamic or self._calls[n].function
             made = function(*arguments)
             said.made.append(made)
-            if not run.add(made, function, arguments, taken, given):
+            if not run.add(made, arguments, taken, given):
                 missing.add(n)
             said.marks.append(run.mark())
             if before is not None and said.is_result_as(before, n, given):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -50,54 +50,52 @@ class Launches:
         self.moments: dict[int, tuple[int, int]] = {}
         self.constants: set[int] = set()
         self.count = 0
-        self._begin = 0
         self.entries: dict[Any, int] = {}
         self._placed: list[int] = []
 
-    def begin(self, run: Any, arguments: Sequence[Any], refusal: int) -> None:
-        """Begin an entry.
+    def add(
+        self,
+        run: Any,
+        arguments: Sequence[Any],
+        refusal: int,
+        locate: Callable[[NDArray], tuple[int, int, int] | None],
+    ) -> bool:
+        """Add an entry; return whether there is room for it on the stack.
 
         Args:
             run: The kernel.
             arguments: Its arguments.
             refusal: Where in scratch memory the kernel may refuse.
+            locate: Returns the source of an argument, its number there, and bytes from where that
+                begins; ``None`` for one that is the same array in every run.
         """
-        code, count = self.code, len(arguments)
-        begin = self._begin = len(code)
+        code, count, begin = self.code, len(arguments), len(self.code)
         if (entry := self.entries.get(run)) is None:
             entry = self.entries[run] = entry_of(run)
         code += (0, entry, count, refusal, 0)
         code += (0,) * count
-        self.arguments += arguments
+        same = list(arguments)
+        array, constants = np.ndarray, self.constants
+        for n, x in enumerate(arguments):
+            # Most are numbers, or known to be constants.
+            if id(x) in constants or not isinstance(x, array):
+                continue
+            if (place := locate(x)) is None:
+                constants.add(id(x))
+                continue
+            source, number, offset = place
+            if source == at.FROM_OUTPUT:
+                self._placed.append(len(code) + 3)
+                self.moments[number] = self.moments.get(number, (self.count,))[0], self.count
+            ndim = x.ndim
+            code += (6 + 2 * ndim, n, source, number, offset, ndim, *x.shape, *x.strides)
+            code[begin + 4] += 1
+            same[n] = None
+        self.arguments += same
         self.words += range(begin + 5, begin + 5 + count)
-
-    def place(self, n: int, source: int, number: int, offset: int, x: NDArray) -> None:
-        """Add the header of an argument that is not the same in every run.
-
-        Args:
-            n: Its number.
-            source: Whether it lies in an input, in a store or in scratch memory.
-            number: Which input or store.
-            offset: Bytes from where that begins.
-            x: The array.
-        """
-        code, ndim = self.code, x.ndim
-        if source == at.FROM_OUTPUT:
-            self._placed.append(len(code) + 3)
-            self.moments[number] = self.moments.get(number, (self.count,))[0], self.count
-        code += (6 + 2 * ndim, n, source, number, offset, ndim)
-        code += x.shape
-        code += x.strides
-        begin = self._begin
-        code[begin + 4] += 1
-        self.arguments[n - code[begin + 2]] = None
-
-    def end(self) -> bool:
-        """End the entry; return whether there is room for it on the stack."""
-        code, begin = self.code, self._begin
         code[begin] = len(code) - begin
         self.count += 1
-        return code[begin + 2] <= at.MOST_ARGUMENTS and code[begin + 4] <= at.MOST_HEADERS
+        return count <= at.MOST_ARGUMENTS and code[begin + 4] <= at.MOST_HEADERS
 
     def mark(self) -> tuple[int, int, int, int]:
         """Return how far the entries are, as ``repeat`` takes it."""
@@ -159,7 +157,8 @@ def encoded(
     _section(code, at.STORES, allocations)
     code[at.LAUNCHES] = len(code)
     code.append(launches.count)
-    pointers = [len(code) + word for word in launches.words]
+    begin = len(code)
+    pointers = [begin + word for word in launches.words]
     code += launches.code
     _section(code, at.RESULTS, given)
     return Encoded(code, things, pointers)

@@ -28,20 +28,16 @@ class Extent(NamedTuple):
 
     Attributes:
         low, high: The addresses of its first byte and after its last.
-        address: That of its first element.
-        source: ``FROM_INPUT``, ``FROM_OUTPUT`` or ``FROM_SCRATCH``.
+        address: The one that offsets count from.
+        source: ``FROM_INPUT`` or ``FROM_OUTPUT``.
         number: Which input or store.
-        offset: Bytes from where that begins to the first element.
-        writeable: Whether a view of it is, if what it views is.
     """
 
     low: int
     high: int
     address: int
     source: int
-    number: int = 0
-    offset: int = 0
-    writeable: bool = True
+    number: int
 
 
 UNFIT: Any = object()
@@ -117,35 +113,6 @@ def _copied(x: NDArray) -> NDArray:
     copy: NDArray = np.ndarray(x.shape, x.dtype, room, address - low, x.strides)
     copy[...] = x
     return copy
-
-
-def extent_around(low: int, high: int, address: int, around: Sequence[Extent]) -> Extent | None:
-    """Return the memory that an array lies in.
-
-    Raises:
-        Unclear: In a part of some, or in that of several arrays.
-    """
-    found: Extent | None = None
-    touched = False
-    for own in around:
-        if low >= own.high or own.low >= high:
-            continue
-        touched = True
-        if low < own.low or own.high < high:
-            continue
-        if found is None or found.address != address == own.address:
-            found = own
-        elif (found.address == address) == (own.address == address) and (
-            _base(found) != _base(own)
-        ):
-            raise Unclear
-    if touched and found is None:
-        raise Unclear
-    return found
-
-
-def _base(own: Extent) -> tuple[int, int, int]:
-    return own.source, own.number, own.offset - own.address
 
 
 def same_of(array: NDArray) -> tuple[Any, ...]:

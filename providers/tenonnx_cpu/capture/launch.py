@@ -15,6 +15,8 @@ from tenonnx.process.weak import WeakTable
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 
+FLOATS = float, np.floating
+
 _known = WeakTable[int, Any]()
 """Arrays that never change, by ``id``: who has been given one may rely on its elements."""
 
@@ -67,7 +69,7 @@ class Encoded(NamedTuple):
         addresses = np.fromiter(map(id, arguments), np.int64, len(arguments))
         if numbers:
             values = [arguments[n] for n in numbers]
-            words[end::2] = list(map(_integer, values))
+            words[end::2] = [0 if isinstance(x, FLOATS) else int(x) for x in values]
             words[end:].view(np.float64)[1::2] = values
             start: int = words.__array_interface__["data"][0] + 8 * end
             addresses[numbers] = np.arange(start, start + 16 * len(numbers), 16)
@@ -126,9 +128,5 @@ def is_fixed(array: Any) -> bool:
 
 def write_number(number: Any, words: NDArray) -> None:
     """Write a number to two words: as an integer, 0 if it is none, and as a float."""
-    words[0] = _integer(number)
+    words[0] = 0 if isinstance(number, FLOATS) else int(number)
     words[1:].view(np.float64)[0] = float(number)
-
-
-def _integer(number: Any) -> int:
-    return 0 if isinstance(number, float | np.floating) else int(number)

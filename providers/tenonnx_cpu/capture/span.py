@@ -146,18 +146,21 @@ class Tracer:
         return numbers, [slots[value] for value in self._outputs]
 
     @functools.cached_property
+    def _constants(self) -> dict[ValueInfo | None, Any]:
+        """The arrays of the constants that steps read."""
+        read = {value for step in self._steps for value in step.inputs if value is not None}
+        return {value: constant_on(value, HOST) for value in read if value.constant is not None}
+
+    @functools.cached_property
     def _order(self) -> list[tuple[Any, ...]]:
         """The steps, slots and constants of inputs, outputs' slots, and slots nobody reads then."""
         numbers, results = self._numbers
         last = {slot: n for n, each in enumerate(numbers) for slots in each for slot in slots}
         order = []
         for n, (step, (taken, given)) in enumerate(zip(self._steps, numbers, strict=True)):
-            known = [
-                constant_on(value, HOST) if slot is None and value is not None else None
-                for slot, value in zip(taken, step.inputs, strict=True)
-            ]
-            read = {*taken, *given}.difference(results)
-            done = [slot for slot in read if slot is not None and last[slot] == n]
+            known = map(self._constants.get, step.inputs)
+            used = {*taken, *given}.difference(results)
+            done = [slot for slot in used if slot is not None and last[slot] == n]
             order.append((step, list(zip(taken, known, strict=True)), given, done))
         return order
 
@@ -219,9 +222,7 @@ class Tracer:
         return found
 
     def _without_constants(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        pairs = itertools.chain.from_iterable(taken for _, taken, _, _ in self._order)
-        known = {id(own): own for slot, own in pairs if slot is None}
-        return without_constants(inputs, constants=known.values())
+        return without_constants(inputs, constants=self._constants.values())
 
     def _compare(self, shapes: list[Any], inputs: tuple[Any, ...]) -> None:
         """Look which steps' inputs are others in every run, if they are the fewer ones.
@@ -263,14 +264,14 @@ class Tracer:
         found: list[Step] = []
         later = set(self._outputs)
         each = [
-            (apart, [n for n, _ in some])
-            for apart, some in itertools.groupby(
+            (single, [n for n, _ in some])
+            for single, some in itertools.groupby(
                 enumerate(self._steps), lambda numbered: numbered[0] in others
             )
         ]
-        for apart, numbers in reversed(each):
+        for single, numbers in reversed(each):
             steps = [self._steps[n] for n in numbers]
-            some = [self.single_steps[n] for n in numbers] if apart else captured(steps, later)
+            some = [self.single_steps[n] for n in numbers] if single else captured(steps, later)
             found[:0] = some
             later.update(value for step in some for value in step.inputs if value is not None)
         self._run_as(found)
