@@ -153,6 +153,9 @@ def _of_any_shape(row: Case) -> onnx.ModelProto:
     return proto
 
 
+@pytest.mark.skipif(
+    onnx.__version__.startswith("1.22."), reason="its reference errs on empty operands"
+)
 @pytest.mark.parametrize("mode", ["0", "compile"])
 @pytest.mark.parametrize("row", FIRST.values(), ids=lambda row: f"{row.domain}{row.op}")
 def test_each_axis_cut_to_nothing(row: Case, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
