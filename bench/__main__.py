@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bench import report
 from bench.compare import Comparison, Row, without_kernels
+from bench.kernels import build_missing_kernels
 from bench.machine import machine
 from bench.options import parser
 from bench.page.figures import of_processes
@@ -23,7 +24,7 @@ NAMES = sorted({*SCENARIOS, *SUITES})
 
 WITHOUT_KERNELS = (
     "WITHOUT KERNELS: numpy computes (TENONNX_JIT=0, the default of --quick). "
-    "TENONNX_JIT=compile measures kernels."
+    "TENONNX_JIT=1 measures kernels."
 )
 
 OTHERS = {
@@ -88,6 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
     One of ``OTHERS`` as the first argument hands the rest to that benchmark.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
+    build_missing_kernels(quick="--quick" in arguments)
     if arguments and arguments[0] in OTHERS:
         other = importlib.import_module(OTHERS[arguments[0]][0])
         return int(other.main(arguments[1:]))

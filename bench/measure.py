@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import json
 import os
 import re
@@ -19,7 +18,7 @@ import numpy as np
 
 from bench.builder import Feeds
 from bench.process import Child
-from tenonnx_cpu.jit.code.cache import cache_folder
+from tenonnx_cpu.jit.library import KERNELS_VARIABLE, kernels_folder
 
 CHILD = Path(__file__).with_name("child.py")
 SAMPLE_SECONDS = 0.002
@@ -187,23 +186,16 @@ def watch(command: Sequence[str], timeout: float, variables: Mapping[str, str]) 
     return facts
 
 
-@functools.cache
-def kernels() -> str:
-    """Return the folder of compiled kernels that users have."""
-    return str(Path(cache_folder()).parent)
-
-
 def environment(threads: int, cache: Path) -> dict[str, str]:
     """Return the environment of a child process.
 
-    tenonnx compiles kernels that it lacks, unless ``TENONNX_JIT`` says otherwise, and keeps them
-    where users have them: only side files are made anew.
+    tenonnx has the kernels that users have: only side files are made anew.
 
     Args:
         threads: How many threads libraries use; 0 is all.
         cache: The folder of tenonnx's side files, and of whatever else engines leave behind.
     """
-    variables = {"TENONNX_JIT": "compile", "NUMBA_CACHE_DIR": kernels()}
+    variables = {KERNELS_VARIABLE: kernels_folder()}
     variables |= {k: v for k, v in os.environ.items() if k not in UNSET}
     if threads:
         names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import itertools
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,7 +44,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="optimization level of the conformance suite's sessions",
     )
     parser.addoption(
-        "--starts", type=int, default=3, help="processes that tests/cpu/test_starts.py kills"
+        "--starts",
+        type=int,
+        default=3,
+        help="processes that tests/cpu/test_kernel_library.py starts",
     )
     parser.addoption(
         "--all-kernels", action="store_true", help="fail if tests/cpu leaves a kernel out"
@@ -57,32 +58,59 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="all of what the tests of tenonnx-serve prove, at length",
     )
+    parser.addoption(
+        "--kernels",
+        nargs="+",
+        metavar="NAME",
+        default=(),
+        help="compile these kernels alone, as norm.norms.softmax, besides those that there are",
+    )
     parser.addoption("--guard-rows", metavar="FILE", help="run one rows_*.py of tests/guard alone")
 
 
-KERNELS = ".pytest_cache/kernels"
-"""The folder of compiled kernels, which all tests share and the next run finds."""
-
-
 def pytest_configure(config: pytest.Config) -> None:
-    """Take the kernels that ``pip install .`` compiled for this processor, if it did.
+    """Have tests, whose caches are their own, use the user's library of kernels.
 
-    They are for a target CPU by name; so are then all that tests compile.
+    Where the user's cache cannot be written, it is one beside pytest's.
     """
-    from tenonnx.errors import InvalidArgument
-    from tenonnx_cpu.jit.code.cpu import VARIABLE, lacks, parse
+    from tenonnx.weights.trusted import make_folder
+    from tenonnx_cpu.jit import library
 
-    if VARIABLE in os.environ or "NUMBA_CACHE_DIR" in os.environ:
+    folder = library.kernels_folder()
+    try:
+        make_folder(folder)
+    except OSError:
+        folder = str(config.rootpath / ".pytest_cache" / "kernels")
+    os.environ[library.KERNELS_VARIABLE] = folder
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Build the library of kernels, unless it is there: an editable install has built it."""
+    from tenonnx_cpu.jit import library
+    from tenonnx_cpu.jit.code.cpu import target
+    from tenonnx_cpu.jit.runtime import has_numba, jit_mode
+
+    option, kind = session.config.option, target()
+    if option.collectonly or hasattr(session.config, "workerinput") or jit_mode() == "0":
         return
-    for folder in config.rootpath.glob("build/kernels/*/*/tenonnx"):
-        with contextlib.suppress(InvalidArgument):
-            if not lacks(parse(folder.parent.name)):
-                os.environ[VARIABLE] = folder.parent.name
-                shared = config.rootpath / KERNELS / "tenonnx"
-                shared.mkdir(parents=True, exist_ok=True)
-                for path in folder.iterdir():
-                    if not (shared / path.name).exists():
-                        shutil.copy2(path, shared)
+    if kind is None or library.find() is not None or not (library.SUPPORTED and has_numba()):
+        return
+    from tenonnx_cpu.jit.aot.build import BuildError, build
+
+    writer = session.config.get_terminal_writer()
+
+    def tell(name: str, share: float) -> None:
+        writer.write(f"\rkernels are compiled: {share:4.0%} {name:60}", flush=True)
+
+    try:
+        errors = build(kind, library.cached_path(kind), tell, option.kernels)
+        failed = [f"{name}: {error}" for name, error in errors.items() if error]
+    except BuildError as error:
+        failed = [str(error)]
+    writer.line("")
+    library.forget()
+    if failed:
+        raise pytest.UsageError("kernels could not be compiled:", *failed)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -120,9 +148,11 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session")
-def kernels(pytestconfig: pytest.Config) -> str:
-    """The folder of compiled kernels (``KERNELS``)."""
-    return os.environ.get("NUMBA_CACHE_DIR", str(pytestconfig.rootpath / KERNELS))
+def kernels() -> str:
+    """The folder of libraries of compiled kernels."""
+    from tenonnx_cpu.jit.library import kernels_folder
+
+    return kernels_folder()
 
 
 @pytest.fixture(scope="session")
@@ -137,20 +167,15 @@ def own_cache(
     caches: Iterator[Path],
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
-    kernels: str,
 ) -> None:
-    """Derived weights of a test go to a folder of its own, compiled kernels to one for all.
+    """Derived weights of a test go to a folder of its own.
 
-    Tests are about numpy's kernels, unless ``TENONNX_JIT`` says otherwise: one that is compiled in
-    the middle of a test would make it another test. Those in ``tests/cpu`` and
-    ``tests/guard`` are about compiled ones, which they compile where none are installed.
+    Tests are about numpy's kernels, unless ``TENONNX_JIT`` says otherwise. Those in ``tests/cpu``
+    and ``tests/guard`` are about compiled ones.
     """
     monkeypatch.setenv("TENONNX_CACHE_DIR", str(next(caches)))
-    monkeypatch.setenv("NUMBA_CACHE_DIR", kernels)
     mode = (
-        "compile"
-        if request.path.parent.name in ("cpu", "guard")
-        else os.environ.get("TENONNX_JIT", "0")
+        "1" if request.path.parent.name in ("cpu", "guard") else os.environ.get("TENONNX_JIT", "0")
     )
     monkeypatch.setenv("TENONNX_JIT", mode)
 
@@ -161,7 +186,7 @@ def keeps_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     from tenonnx.operators import OperatorTable
 
     monkeypatch.setenv("TENONNX_PLANS", "1")
-    monkeypatch.setenv("TENONNX_JIT", "compile")
+    monkeypatch.setenv("TENONNX_JIT", "1")
     # Nor where a program, such as another test, has operators or plug-ins of its own.
     monkeypatch.setattr("tenonnx.custom_ops.GLOBAL", OperatorTable())
     monkeypatch.setattr("tenonnx.plugins.manager._default", None)

@@ -52,17 +52,16 @@ def plain(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_wheel_has_kernels_for_other_processors(tmp_path: Path) -> None:
     pytest.importorskip("numba")
-    from tenonnx_cpu.jit.code import code_object
-    from tenonnx_cpu.jit.code.header import unpack
+    from tenonnx_cpu.jit import library
 
-    if not code_object.SUPPORTED:
-        pytest.skip("there are no code objects here")
+    if not library.SUPPORTED:
+        pytest.skip("there are no kernels here")
     kind = "x86-64-v3" if platform.machine() == "aarch64" else "armv8-a"
     script = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
         "from pathlib import Path; from tools import backend\n"
-        f"images = backend.compile_kind({kind!r}, Path('.'), {KERNELS!r})\n"
-        f"print(backend.with_kernels(Path('tenonnx-0.1.0-py3-none-any.whl'), {{{kind!r}: images}},"
+        f"made = backend.build_library({kind!r}, '0.1.0', Path('.').absolute(), {KERNELS!r})\n"
+        f"print(backend.with_kernels(Path('tenonnx-0.1.0-py3-none-any.whl'), {{{kind!r}: made}},"
         " 'a_x.b_x'))"
     )
     write_plain(tmp_path)
@@ -76,17 +75,11 @@ def test_a_wheel_has_kernels_for_other_processors(tmp_path: Path) -> None:
         )
         check_record(file)
         inside = [name for name in file.namelist() if name.startswith("tenonnx_cpu/")]
-        assert {name.split("/")[1] for name in inside} == {"kernels"}
-        assert {name.split("/")[2] for name in inside} == {kind}
-        found = {name.split("/")[3].partition("-")[0]: name for name in inside}
-        assert {*KERNELS, "jit.threads.thread_pool.shared", "compiler", "sources"} <= found.keys()
-        assert b"\nreduce/kernels/topk.py " in file.read(found["sources"])
-        content = file.read(found[KERNELS[0]])
-        _, _, start, whole = code_object.FRONT.unpack_from(content)
-        assert whole == len(content)
-        header = unpack(memoryview(content)[code_object.FRONT.size : start], whole - start)
-        assert code_object.ENTRY in header.exports
-        assert {name.partition("-")[0] for name in header.needs} <= found.keys()
+        assert inside == [f"tenonnx_cpu/kernels/{kind}.so"]
+        content = file.read(inside[0])
+    for name in (*KERNELS, library.IDENTITY, library.NDARRAY):
+        assert name.encode() in content
+    assert f"{library.binary_interface()}; 0.1.0".encode() in content
 
 
 def check_record(file: zipfile.ZipFile) -> None:
@@ -104,16 +97,14 @@ def check_record(file: zipfile.ZipFile) -> None:
 def test_an_install_has_the_kernels_of_this_processor(
     backend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def compiled(kind: str, folder: Path) -> Path:
-        (folder / "tenonnx").mkdir(parents=True)
-        for name in ("compiler", "one.image"):
-            (folder / "tenonnx" / name).write_text(kind)
-        return folder / "tenonnx"
+    def built(kind: str, release: str) -> Path:
+        library = tmp_path / "library"
+        library.write_text(f"{kind} {release}")
+        return library
 
     monkeypatch.setattr(backend, "why_none", lambda: "")
     monkeypatch.setattr(backend, "best_kind", lambda: "x86-64-v3")
-    monkeypatch.setattr(backend, "compile_kind", compiled)
-    monkeypatch.setattr(backend, "KEPT", tmp_path / "kept")
+    monkeypatch.setattr(backend, "build_library", built)
     monkeypatch.setattr(backend.sysconfig, "get_platform", lambda: "linux-x86_64")
     made = tmp_path / "made"
     made.mkdir()
@@ -121,30 +112,8 @@ def test_an_install_has_the_kernels_of_this_processor(
     assert name == "tenonnx-0.1.0-py3-none-linux_x86_64.whl"
     assert [path.name for path in made.iterdir()] == [name]
     with zipfile.ZipFile(made / name) as file:
-        assert "tenonnx_cpu/kernels/x86-64-v3/one.image" in file.namelist()
+        assert file.read("tenonnx_cpu/kernels/x86-64-v3.so") == b"x86-64-v3 0.1.0"
         check_record(file)
-
-
-def test_the_next_install_finds_what_was_compiled_from_the_same_sources(
-    backend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tenonnx_cpu.jit.code import sources
-
-    monkeypatch.setattr(backend, "KEPT", tmp_path / "kept")
-    folder = backend.kept_folder()
-    (folder / "x86-64-v3").mkdir(parents=True)
-    assert backend.kept_folder() == folder
-    assert [*folder.iterdir()] == [folder / "x86-64-v3"]
-    write = sources.write_index
-
-    def other(folder: str) -> None:
-        write(folder)
-        with Path(folder, sources.INDEX).open("a") as index:
-            index.write("another source")
-
-    monkeypatch.setattr(sources, "write_index", other)
-    assert backend.kept_folder() != folder
-    assert not folder.exists()
 
 
 @pytest.mark.usefixtures("plain")
@@ -170,7 +139,7 @@ def test_an_install_goes_on_without_kernels(
         monkeypatch.setattr(backend, "best_kind", fails)
     else:
         monkeypatch.setattr(backend, "best_kind", lambda: "x86-64-v3")
-        monkeypatch.setattr(backend, "compile_kind", fails)
+        monkeypatch.setattr(backend, "build_library", fails)
     assert backend.build_wheel(str(tmp_path)) == "tenonnx-0.1.0-py3-none-any.whl"
     (said,) = capsys.readouterr().err.splitlines()
     assert "without compiled kernels: " in said
@@ -210,6 +179,27 @@ def test_newer_versions_of_python_do_without_numba(
     assert not any("numba" in name for name in backend.get_requires_for_build_wheel())
 
 
-def test_editable_installs_compile_nothing(backend: Any) -> None:
-    assert backend.build_editable is backend.build_meta.build_editable
-    assert not any("numba" in name for name in backend.get_requires_for_build_editable())
+def test_a_linker_is_asked_for_where_no_c_compiler_is(
+    backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend, "why_none", lambda: "")
+    for there in (True, False):
+        monkeypatch.setattr(backend.shutil, "which", lambda _, is_there=there: is_there or None)
+        for needed in (
+            backend.get_requires_for_build_wheel(),
+            backend.get_requires_for_build_editable(),
+        ):
+            assert any(name.startswith("numba") for name in needed)
+            assert any(name.startswith("ziglang") for name in needed) is not there
+
+
+def test_an_editable_install_has_kernels_in_the_users_cache(
+    backend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    monkeypatch.setattr(backend, "why_none", lambda: "")
+    monkeypatch.setattr(backend, "best_kind", lambda: "x86-64-v3")
+    monkeypatch.setattr(backend, "build_library", lambda *what: asked.append(what) or tmp_path)
+    monkeypatch.setattr(backend.build_meta, "build_editable", lambda *_: "made.whl")
+    assert backend.build_editable(str(tmp_path)) == "made.whl"
+    assert asked == [("x86-64-v3", "")]

@@ -13,8 +13,7 @@ import pytest
 import tenonnx
 import tenonnx_array
 import tenonnx_cpu
-from tenonnx_cpu.jit.code import code_object
-from tenonnx_cpu.jit.runtime import has_numba
+from tenonnx_cpu.jit import library
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 
@@ -34,14 +33,14 @@ SELDOM = {
 }  # fmt: skip
 """Modules that take milliseconds or much more, and that few second processes need."""
 
-OWN = {"0": 84, "compile": 84}
+OWN = {"0": 86, "1": 80}
 """Modules of this project that a small network brings, without kernels and with them."""
 
 
 @pytest.fixture(scope="module", params=OWN)
 def jit(request: pytest.FixtureRequest) -> str:
     """``TENONNX_JIT``."""
-    if request.param != "0" and not (has_numba() and code_object.SUPPORTED):
+    if request.param != "0" and library.find() is None:
         pytest.skip("there are no kernels here")
     return str(request.param)
 
@@ -52,7 +51,7 @@ def processes(
 ) -> tuple[set[str], set[str]]:
     """The imports of a first process, and of a second, which opens the plan that it kept."""
     environment = {**os.environ, "TENONNX_JIT": jit, "TENONNX_PLUGINS": ""}
-    environment["NUMBA_CACHE_DIR"] = kernels
+    environment["TENONNX_KERNELS_DIR"] = kernels
     own = [str(Path(each.__file__).parents[1]) for each in (tenonnx, tenonnx_array, tenonnx_cpu)]
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (*own, *sys.path)))
     environment["TENONNX_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))

@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 
 WITHOUT_POSIX = """
@@ -60,36 +58,3 @@ def test_models_run_where_nothing_of_posix_is() -> None:
     )
     assert done.stdout.split()[:2] == ["449", "449"], done.stderr
     assert "ran on CPUExecutionProvider" in done.stdout
-
-
-WITHOUT_IMAGES = """
-import numpy as np, onnx.parser
-import tenonnx_cpu.jit.code.code_object as code_object
-
-code_object.SUPPORTED = False
-import tenonnx as ort
-from tenonnx_cpu.jit import runtime
-
-model = onnx.parser.parse_model(
-    '<ir_version: 10, opset_import: ["": 21]> g (float[n,m] x) => (float[n,m] y) { y = Softmax(x) }'
-)
-session = ort.InferenceSession(model.SerializeToString())
-x = np.linspace(-9, 9, 20_000, dtype=np.float32).reshape(20, -1)
-powers = np.exp(x.astype(np.float64))
-for _ in range(3):
-    (y,) = session.run(None, {"x": x})
-    np.testing.assert_allclose(y, powers / powers.sum(axis=1, keepdims=True), rtol=1e-5)
-print(*(kernel.name for kernel in runtime.KERNELS if kernel.run is not None))
-"""
-
-
-def test_kernels_are_called_by_numba_where_no_code_is_linked(tmp_path: Path) -> None:
-    pytest.importorskip("numba")
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_IMAGES],
-        env=os.environ | {"TENONNX_JIT": "compile", "TENONNX_CACHE_DIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "softmax" in done.stdout, done.stderr

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import os
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -16,7 +14,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from sources import ROOT, SOURCES, modules
+from sources import ROOT, modules
 from tenonnx import graph
 from tenonnx.planning import blas, quiet
 
@@ -147,30 +145,3 @@ def test_without_onnx_irs_lists_of_readers(monkeypatch: pytest.MonkeyPatch, has:
     graph.detach(node)
     assert {*node.inputs} == {None}
     assert not any(value.uses() for value in values)
-
-
-def test_with_a_numba_of_other_parts(tmp_path: Path) -> None:
-    (tmp_path / "numba").mkdir()
-    (tmp_path / "numba" / "__init__.py").write_text('__version__ = "99"\n')
-    info = tmp_path / "numba-99.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Name: numba\nVersion: 99\n")
-    program = f"""
-import sys
-sys.path.insert(0, {str(tmp_path)!r})
-import numpy as np
-import tenonnx
-session = tenonnx.InferenceSession({str(ROOT / "examples" / "digits" / "digits.onnx")!r})
-print(session.run(None, {{"image": np.zeros((1, 1, 8, 8), np.float32)}})[0].shape)
-print({{kernel.state for kernel in session.kernels.values()}})
-"""
-    own = {"TENONNX_CACHE_DIR": str(tmp_path / "cache"), "TENONNX_JIT": "compile"}
-    own["NUMBA_CACHE_DIR"] = str(tmp_path / "kernels")
-    own["PYTHONPATH"] = os.pathsep.join(map(str, SOURCES))
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, **own}, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split("\n")[:2] == ["(1, 10)", "{'numpy'}"]
-    assert "cannot import name 'types' from 'numba'" in done.stderr

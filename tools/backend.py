@@ -1,13 +1,14 @@
-"""The build backend: setuptools', with compiled kernels added to the wheel.
+"""The build backend: setuptools', with a library of compiled kernels added to the wheel.
 
-A wheel with kernels is the plain one, which is for any machine, with a folder of code objects for
-each target CPU (``tenonnx_cpu.jit.code.cpu.INSTALLED``) and the name of their system. One that is
-built where it is installed, by ``pip install .``, has those for the processor at hand. Editable
-installs have none: ``tenonnx warmup`` compiles them, and tests and benchmarks what they need.
+A wheel with kernels is the plain one, which is for any machine, with a library for each target CPU
+(``tenonnx_cpu.jit.code.cpu.INSTALLED``) and the name of their system. One that is built where it is
+installed, by ``pip install .``, has that for the processor at hand. An editable install has it in
+the user's cache, as ``tenonnx warmup`` builds it; so do the objects that it is linked from lie
+there, and the next installation compiles only what has changed.
 
-``TENONNX_BUILD_KERNELS=0`` leaves them out. So does whatever prevents that they are compiled, which
-one line then tells; what they are compiled with cannot be left out by then, and pip fails where it
-is not to be had.
+``TENONNX_BUILD_KERNELS=0`` leaves kernels out. So does whatever prevents that they are built, which
+one line then tells; what they are built with cannot be left out by then, and pip fails where it is
+not to be had.
 """
 
 from __future__ import annotations
@@ -20,18 +21,15 @@ import re
 import shutil
 import sys
 import sysconfig
-import tempfile
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from setuptools import build_meta
 from setuptools.build_meta import (
-    build_editable,
     build_sdist,
-    get_requires_for_build_editable,
     get_requires_for_build_sdist,
     prepare_metadata_for_build_editable,
     prepare_metadata_for_build_wheel,
@@ -51,16 +49,16 @@ __all__ = [
 ROOT = Path(__file__).parents[1]
 VARIABLE = "TENONNX_BUILD_KERNELS"
 
-KEPT = ROOT / "build" / "kernels"
-"""The folder of compiled kernels for the next wheel of the same sources, and for the tests."""
-
 PACKAGES = ("core", "providers", "plugins")
 """The folders of this project's packages, which compile the kernels."""
 
 SYSTEMS = ("linux-x86_64", "linux-aarch64")
-"""Those that have code objects, of 64 bits and with glibc, for which numba has wheels."""
+"""Those that have kernels, of 64 bits and with glibc, for which numba has wheels."""
 NEWEST = (3, 14)
 """The last version of Python that numba has wheels for."""
+
+COMPILERS = ("cc", "gcc", "clang")
+"""C compilers, one of which links as ``ziglang`` does."""
 
 COST = (
     "numpy computes instead, which takes several times as long, until `tenonnx warmup` compiles "
@@ -71,12 +69,38 @@ Settings = Mapping[str, Any] | None
 
 
 def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
-    """Return what a wheel is built with: for kernels, numba and what this project imports."""
-    needed: list[str] = build_meta.get_requires_for_build_wheel(config_settings)
+    """Return what a wheel is built with."""
+    return [*build_meta.get_requires_for_build_wheel(config_settings), *_compilers()]
+
+
+def get_requires_for_build_editable(config_settings: Settings = None) -> list[str]:
+    """Return what an editable install is built with."""
+    return [*build_meta.get_requires_for_build_editable(config_settings), *_compilers()]
+
+
+def _compilers() -> list[str]:
+    """Return what kernels are built with: numba, what this project imports, and a linker.
+
+    That is none where a C compiler is, which links as well: zig's is a download of 90 MB.
+    """
     if why_none():
-        return needed
+        return []
     project = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text("utf-8"))["project"]
-    return [*needed, *project["dependencies"], *project["optional-dependencies"]["jit"]]
+    needed = [*project["dependencies"], *project["optional-dependencies"]["jit"]]
+    if any(map(shutil.which, COMPILERS)):
+        return [each for each in needed if not each.startswith("ziglang")]
+    return needed
+
+
+def build_editable(
+    wheel_directory: str,
+    config_settings: Settings = None,
+    metadata_directory: str | None = None,
+) -> str:
+    """Build what links to this clone, and kernels into the user's cache."""
+    made: str = build_meta.build_editable(wheel_directory, config_settings, metadata_directory)
+    _attempt(best_kind, "")
+    return made
 
 
 def build_wheel(
@@ -84,22 +108,29 @@ def build_wheel(
     config_settings: Settings = None,
     metadata_directory: str | None = None,
 ) -> str:
-    """Build a wheel with kernels for this processor, or says what it costs that there are none."""
+    """Build a wheel with kernels for this processor, or say what it costs that there are none."""
     plain = Path(
         wheel_directory,
         build_meta.build_wheel(wheel_directory, config_settings, metadata_directory),
     )
-    if reason := why_none():
-        say(reason)
+    if (built := _attempt(best_kind, plain.name.split("-")[1])) is None:
         return plain.name
-    try:
-        kind = best_kind()
-        made = with_kernels(plain, {kind: compile_kind(kind, kept_folder())}, _platform())
-    except Exception as error:  # numba and LLVM raise anything, and the plain wheel does
-        say(f"they could not be compiled ({error})")
-        return plain.name
+    kind, library = built
+    made = with_kernels(plain, {kind: library}, _platform())
     plain.unlink()
     return made.name
+
+
+def _attempt(find_kind: Callable[[], str], release: str) -> tuple[str, Path] | None:
+    """Build kernels; return for which target CPU, and the library. Say what it costs if not."""
+    try:
+        if reason := why_none():
+            raise LookupError(reason)
+        kind = find_kind()
+        return kind, build_library(kind, release)
+    except Exception as error:  # numba and LLVM raise anything, and the plain wheel does
+        say(f"{error}")
+        return None
 
 
 def why_none() -> str:
@@ -136,50 +167,38 @@ def best_kind() -> str:
     raise LookupError(f"this processor is none of {', '.join(KINDS)}")
 
 
-def kept_folder() -> Path:
-    """Return the folder of ``KEPT`` for what is compiled from these sources; delete the others.
+def build_library(
+    kind: str, release: str, folder: Path | None = None, kernels: Iterable[str] = ()
+) -> Path:
+    """Build a library of kernels for a target CPU; return its path.
 
-    What it holds is of the same sources, compiler, Python and processor.
-    """
-    _import_packages()
-    from tenonnx.process.distributions import version
-    from tenonnx.weights.digest import digest
-    from tenonnx_cpu.jit.code.cache import machine_stamp
-    from tenonnx_cpu.jit.code.sources import INDEX, write_index
-
-    with tempfile.TemporaryDirectory() as folder:
-        write_index(folder)
-        sources = Path(folder, INDEX).read_text("ascii")
-    name = digest(f"{machine_stamp(version('numba'))}\n{sources}")[:16]
-    for other in KEPT.glob("*"):
-        if other.name != name:
-            shutil.rmtree(other)
-    return KEPT / name
-
-
-def compile_kind(kind: str, folder: Path, kernels: Iterable[str] = ()) -> Path:
-    """Compile kernels for a target CPU, all unless some are named.
-
-    Returns:
-        The folder of their code objects, and of an index of their sources.
+    Args:
+        kind: The target CPU.
+        release: The release that it is installed with; empty for none.
+        folder: Where it and what it is linked from are; by default in the user's cache.
+        kernels: What it has at least; all if none is named.
 
     Raises:
         RuntimeError: One of them fails.
     """
     _import_packages()
-    from tenonnx_cpu.jit.code.ahead import compile_ahead
-    from tenonnx_cpu.jit.code.sources import write_index
+    from tenonnx_cpu.jit import library
+    from tenonnx_cpu.jit.aot.build import build
+    from tenonnx_cpu.jit.code.cpu import parse
 
     for name in list(os.environ):
-        if name.startswith(("NUMBA_", "TENONNX_")):  # which might have others compiled
+        if name.startswith("NUMBA_"):  # which might have others compiled
             del os.environ[name]
-    target = folder / kind / "tenonnx"
-    errors = compile_ahead(kind, target, _show, list(kernels))
-    for name, error in errors.items():
+    target = parse(kind)
+    path = Path(library.cached_path(target))
+    if folder is not None:
+        path = folder / path.name
+    if release:
+        path = path.with_name(f"{path.stem}-{release}{path.suffix}")
+    for name, error in build(target, str(path), _show, list(kernels), release).items():
         if error:
             raise RuntimeError(f"{name}: {error}")
-    write_index(str(target))
-    return target
+    return path
 
 
 def _show(name: str, done: float) -> None:
@@ -197,15 +216,14 @@ def _platform() -> str:
 
 
 def with_kernels(plain: Path, kinds: Mapping[str, Path], system: str) -> Path:
-    """Write a wheel with code objects beside one without; return its path.
+    """Write a wheel with kernels beside one without; return its path.
 
     Args:
         plain: The one without.
-        kinds: Folders of code objects, by their target CPU.
+        kinds: Libraries, by their target CPU.
         system: What pip calls the system: one tag, or several with dots between.
     """
-    from tenonnx_cpu.jit.code.ahead import kept_in
-    from tenonnx_cpu.jit.code.cpu import INSTALLED
+    from tenonnx_cpu.jit.code.cpu import INSTALLED, SUFFIX
 
     package = Path(INSTALLED).parent
     inside = Path(INSTALLED).relative_to(package.parent).as_posix()
@@ -217,11 +235,10 @@ def with_kernels(plain: Path, kinds: Mapping[str, Path], system: str) -> Path:
         for entry in files:
             if entry.filename.endswith(".dist-info/WHEEL"):
                 files[entry] = _tagged(files[entry].decode(), system).encode()
-        for kind, folder in kinds.items():
-            for path in kept_in(folder):
-                entry = ZipInfo(f"{inside}/{kind}/{path.name}", record.date_time)
-                entry.external_attr = record.external_attr
-                files[entry] = path.read_bytes()
+        for kind, library in kinds.items():
+            entry = ZipInfo(f"{inside}/{kind}{SUFFIX}", record.date_time)
+            entry.external_attr = record.external_attr
+            files[entry] = library.read_bytes()
         rows = [_row(entry.filename, content) for entry, content in files.items()]
         files[record] = "\n".join([*rows, f"{record.filename},,", ""]).encode()
         for entry, content in files.items():

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
@@ -20,26 +19,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from zipfile import ZipFile
 
-from tools.backend import ROOT, VARIABLE, compile_kind, with_kernels
+from tools.backend import ROOT, VARIABLE, build_library, with_kernels
 
 SYSTEM = "manylinux_2_17_{0}.manylinux2014_{0}"
-"""pip's tag for Linux with a C library that has all functions that code objects use."""
+"""pip's tag for Linux with a C library that has all functions that kernels call."""
 
 MOST_BYTES = 10_000_000
 
 MOST_SOURCE_BYTES = 2_000_000
 
-LEFT_OUT = frozenset(["x86-64-v4+avx512vnni+avx512vbmi+avx512bf16"])
+LEFT_OUT = frozenset(["x86-64-v4+avx512vnni+avx512vbmi+avx512bf16", "x86-64-v2"])
 """Target CPUs that wheels have no kernels for unless asked to: a further set, of 1.4 million bytes,
 would be over ``MOST_BYTES``. An installation from source compiles them."""
-
-SYMBOLS = re.compile(
-    r"_?Py\w+|tenonnx_\w+|pthread_\w+|sched_yield|mem(cpy|move|set)"
-    r"|(a?(cos|sin|tan)h?|atan2|ceil|erfc?|exp(2|m1)?|floor|fma|fmod|hypot|ldexp|l?gamma|log(10|1p|2)?"
-    r"|nearbyint|pow|rint|round|trunc)f?"
-)
-"""Symbols that code objects may use: of this project, of CPython, of glibc since 2.17."""
-
 
 TOOLS = ("hypothesis", "pytest", "scipy")
 """Further packages for tests of kernels."""
@@ -62,9 +53,10 @@ EMULATED = {
 
 INSTALLED = """
 import importlib.util, sys
-from tenonnx_cpu.jit.code.cpu import installed
+from tenonnx_cpu.jit import library
 assert importlib.util.find_spec("numba") is None, "numba is installed"
-sys.exit(None if installed() else "the kernels that are installed are not used")
+found = library.current() and library.find()
+sys.exit(None if found and found.like else "the kernels that are installed are not used")
 """
 
 
@@ -145,7 +137,8 @@ def build_compiled(plain: Path, folder: Path, chosen: Iterable[str]) -> list[Pat
     for kind in chosen or (kind for kind in KINDS if kind not in LEFT_OUT):
         print(kind, file=sys.stderr)
         architecture = parse(kind).level.architecture
-        found.setdefault(architecture, {})[kind] = compile_kind(kind, folder)
+        release = plain.name.split("-")[1]
+        found.setdefault(architecture, {})[kind] = build_library(kind, release, folder)
     return [with_kernels(plain, kinds, SYSTEM.format(name)) for name, kinds in found.items()]
 
 
@@ -160,15 +153,10 @@ def check(wheel: Path) -> None:
             for row in file.read(name).decode().splitlines()
         }
         require(sorted(listed) == sorted(names), f"{wheel.name} lists other files than it has")
-        counts: dict[str, int] = {}
-        for name in names:
-            if name.endswith(".image"):
-                kind = name.split("/")[-2]
-                counts[kind] = counts.get(kind, 0) + 1
-                _check_image(name, file.read(name))
     check_size(wheel, MOST_BYTES)
-    require(bool(counts) != wheel.name.endswith("-any.whl"), f"{wheel.name} has {counts} of code")
-    print(f"{wheel.name} has code objects: {counts or 'none'}", file=sys.stderr)
+    kinds = kinds_of(wheel)
+    require(bool(kinds) != wheel.name.endswith("-any.whl"), f"{wheel.name} has kernels: {kinds}")
+    print(f"{wheel.name} has kernels for {', '.join(kinds) or 'no processor'}", file=sys.stderr)
 
 
 def check_size(file: Path, most: int) -> None:
@@ -176,17 +164,6 @@ def check_size(file: Path, most: int) -> None:
     size = file.stat().st_size
     print(f"{file.name}: {size:,} bytes", file=sys.stderr)
     require(size <= most, f"{file.name} has {size:,} bytes, more than {most:,}")
-
-
-def _check_image(name: str, content: bytes) -> None:
-    from tenonnx_cpu.jit.code.code_object import FRONT
-    from tenonnx_cpu.jit.code.header import unpack
-
-    _, _, start, whole = FRONT.unpack_from(content)
-    require(whole == len(content), f"{name} is not whole")
-    header = unpack(memoryview(content)[FRONT.size : start], len(content) - start)
-    for symbol in header.outside:
-        require(SYMBOLS.fullmatch(symbol) is not None, f"{name} names {symbol}")
 
 
 def try_installed(wheel: Path, tests: Sequence[str]) -> None:
@@ -217,7 +194,7 @@ def try_emulated(wheel: Path, python: Path, tests: Sequence[str]) -> None:
 def kinds_of(wheel: Path) -> list[str]:
     """Return the target CPUs of a wheel's kernels."""
     with ZipFile(wheel) as file:
-        return sorted({name.split("/")[2] for name in file.namelist() if name.endswith(".image")})
+        return sorted(Path(name).stem for name in file.namelist() if name.endswith(".so"))
 
 
 def run(python: Path, kind: str, folder: Path, tests: Sequence[str]) -> None:

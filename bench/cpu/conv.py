@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 
 os.environ.pop("OPENBLAS_CORETYPE", None)
-os.environ.setdefault("TENONNX_JIT", "compile")
 
 import functools
 import tempfile

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 os.environ.pop("OPENBLAS_CORETYPE", None)
-os.environ.setdefault("TENONNX_JIT", "compile")
 
 from dataclasses import dataclass
 

@@ -28,7 +28,7 @@ ROUNDS = 5
 
 def measure_roofline(threads: Sequence[int], *, quick: bool) -> list[dict[str, Any]]:
     """Return what kernels reach, from a fresh process for every number of threads."""
-    variables = {k: v for k, v in os.environ.items() if k not in UNSET} | {"TENONNX_JIT": "compile"}
+    variables = {k: v for k, v in os.environ.items() if k not in UNSET}
     found: list[dict[str, Any]] = []
     for number in threads:
         command = [sys.executable, "-m", "bench.cpu.roofline", str(number), str(int(quick))]
@@ -60,11 +60,12 @@ def peaks(threads: int, seconds: float, mib: int) -> dict[str, Work]:
     import numpy as np
 
     from bench.cpu.peaks import CHAINS, add_up, multiply_add
+    from tenonnx_cpu.jit.aot.single import load
     from tenonnx_cpu.jit.code.cpu import cpu
 
     memory = np.ones(mib << 18, np.float32)
     sums = np.zeros(64 * 64, np.float32)
-    read, work = add_up.compile(), multiply_add.compile()
+    read, work = load(add_up), load(multiply_add)
     turns = int(2e6 * seconds)
     flops = 2 * CHAINS * cpu().lanes * turns * 4 * threads
     return {

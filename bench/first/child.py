@@ -20,7 +20,8 @@ LEAST = 10
 def kernels() -> list[int]:
     """Return how many kernels tenonnx asked for, and how many of them there are."""
     runtime = sys.modules.get("tenonnx_cpu.jit.runtime")
-    asked = [kernel for kernel in getattr(runtime, "KERNELS", []) if kernel.state]
+    known = getattr(runtime, "KERNELS", {}).values()
+    asked = [kernel for kernel in known if kernel.is_requested]
     return [len(asked), sum(kernel.run is not None for kernel in asked)]
 
 

@@ -88,7 +88,7 @@ class Comparison:
             self.prepared = True
         for state in first:
             with contextlib.suppress(Failed):  # which is told when it is measured
-                self._facts(state, place, TENONNX_JIT="compile")
+                self._facts(state, place)
         if AGAIN in self.states:
             with contextlib.suppress(Failed):
                 self._facts(AGAIN, place)

@@ -19,7 +19,7 @@ PEER = "onnxruntime, from a wheel"
 
 def has_kernels(python: str) -> bool:
     """Return whether the tenonnx of an interpreter has its kernels installed."""
-    code = "from tenonnx_cpu.jit.code.cpu import installed; print(bool(installed()))"
+    code = "from tenonnx_cpu.jit.code.cpu import installed_kinds; print(bool(installed_kinds()))"
     return said([python, "-c", code]).strip() == "True"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.measure import kernels
+from tenonnx_cpu.jit.library import KERNELS_VARIABLE, kernels_folder
 
 PEER = "onnxruntime"
 INSTALLED, AGAIN, NUMPY = "installed", "again", "numpy"
@@ -31,7 +31,7 @@ class State:
 
 
 def _as_installed(folder: Path) -> dict[str, str]:
-    return {"TENONNX_JIT": "1", "NUMBA_CACHE_DIR": str(folder / "numba")}
+    return {KERNELS_VARIABLE: str(folder / "kernels")}
 
 
 STATES = {
@@ -47,5 +47,5 @@ def cached(state: State) -> State:
     return dataclasses.replace(
         state,
         about=state.about.replace("kernels installed", "kernels in the cache"),
-        variables=lambda _: {"TENONNX_JIT": "1", "NUMBA_CACHE_DIR": kernels()},
+        variables=lambda _: {KERNELS_VARIABLE: kernels_folder()},
     )

@@ -60,7 +60,7 @@ def started(
     }
     command = [sys.executable, "-m", f"bench.generate.{module}", json.dumps(job)]
     # Whoever may not keep modules compiles them in each process.
-    variables = {"TENONNX_JIT": "compile", **os.environ, "PYTHONDONTWRITEBYTECODE": ""}
+    variables = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
     return Child(command, variables, timeout=600)
 
 

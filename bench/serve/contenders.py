@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from bench.measure import kernels
 from bench.serve.report import BARE, KSERVE, MINE
+from tenonnx_cpu.jit.library import KERNELS_VARIABLE, kernels_folder
 
 ROOT = Path(__file__).parents[2]
 PRODUCTS = sorted(ROOT.glob("plugins/*/src"))
@@ -43,7 +43,7 @@ def process(command: list[str], name: str) -> Iterator[Contender]:
     """Run a server that says in its first lines which ports it has."""
     folders = [*(ROOT / part for part in ("core", "providers", "plugins")), *PRODUCTS, ROOT]
     path = os.pathsep.join(map(str, folders))
-    environment = {**os.environ, "TENONNX_JIT": "compile", "NUMBA_CACHE_DIR": kernels()}
+    environment = {**os.environ, KERNELS_VARIABLE: kernels_folder()}
     if name != KSERVE:
         environment["PYTHONPATH"] = path
     with (

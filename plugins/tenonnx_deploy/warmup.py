@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import time
 from collections.abc import Iterator, Sequence
@@ -19,14 +20,14 @@ from tenonnx.cli.state import State, state_of
 if TYPE_CHECKING:
     from tenonnx import Provider
 
-HELP = """Compiles kernels into the cache on disk, as an installation does.
+HELP = """Builds a library of kernels into the cache on disk, as an installation does.
 
-Programs compile none: where a kernel is missing, numpy computes. With a model, it runs the model on
-random inputs and compiles its kernels, in seconds. Without one, it compiles all kernels of the
-usable providers, in minutes. Kernels in the cache are checked and kept.
+Programs compile none: where a kernel is missing, numpy computes. It takes minutes, and seconds
+after a change, as what has been compiled from the same sources is kept. With a model, it also runs
+the model on random inputs, so that its plan and its derived weights are in the cache.
 
-The cache is in TENONNX_CACHE_DIR. Kernels are for this processor, or for the target CPU that
-TENONNX_PROCESSOR names; such machines can use them, also without numba.
+The cache is in TENONNX_CACHE_DIR. Kernels are for the best target CPU that this processor supports,
+or for the one that TENONNX_PROCESSOR names; such machines can use them, also without numba.
 
 \b
 Examples:
@@ -47,18 +48,23 @@ def warmup(
     roots: arguments.Roots = arguments.NO_VALUES,
     as_json: arguments.Json = False,
 ) -> None:
-    """Compile kernels ahead."""
+    """Build kernels."""
     state = state_of(context)
     start = time.perf_counter()
+    run = functools.partial(
+        _run, state, model, Request(providers, level, without, roots), inputs, dims
+    )
     if model:
         with _no_warnings():
-            _ask(state, model, Request(providers, level, without, roots), inputs, dims)
+            run()  # a provider may compile what its sessions ask for
     found: dict[str, bool] = {}
     with progress(1.0, tells_rest=True) as tell:
         for provider in _usable(state, providers):
             found |= provider.warm_up(
                 lambda name, done: tell(f"compiling {name}", done), everything=not model
             )
+    if model:
+        run()  # with what is there now
     failed = sorted(name for name, there in found.items() if not there)
     if as_json:
         emit_json({"kernels": found, "seconds": time.perf_counter() - start})
@@ -66,15 +72,15 @@ def warmup(
         ready = count(len(found) - len(failed), "kernel")
         lines(f"{ready} in the cache after {duration(time.perf_counter() - start)}")
         if not found:
-            say("hint", "no kernel is compiled here: numba is not installed, or TENONNX_JIT is 0")
+            say("hint", "no kernel is compiled here: this system has none, or TENONNX_JIT is 0")
     if failed:
         raise Fail(f"could not compile {', '.join(failed)}", hint="tenonnx -v shows the reasons")
 
 
-def _ask(
+def _run(
     state: State, model: str, request: Request, inputs: Sequence[str], dims: Sequence[str]
 ) -> None:
-    """Open and run a model: kernels are requested when nodes are compiled or first run."""
+    """Open and run a model."""
     from tenonnx.cli.feeds import make_feeds, parse_dims
 
     session, _ = open_session(state, model, request)

@@ -9,11 +9,11 @@ The stages of a node, in order:
    operators: ``listing`` says which module is about which operators, and ``lazy_import`` imports
    those of a graph's. What depends on shapes alone is a step of its own (``shapes``).
 3. An override asks for a *kernel*, a function in the family's ``kernels``, by a
-   ``JitKernel`` (``jit.runtime``); until there is one, or if it does not take what it gets, the
+   ``JitKernel`` (``jit.runtime``); if there is none, or it does not take what it gets, the
    override calls the operator, which it has been given as ``plain``.
-4. numba compiles the kernel once per machine (``jit.compiling``) into a *code object* that
-   processes map and share (``jit.code``); one thread pool shares its loops (``jit.threads``,
-   ``threading_config``).
+4. numba compiles the kernel when tenonnx is installed (``jit.compiling``, ``jit.aot``) into a
+   library that processes open and share (``jit.library``); one thread pool shares its loops
+   (``jit.threads``, ``threading_config``).
 5. In a run, the override checks its inputs, allocates the result (``buffers``) and returns a
    *launch*: the kernel with its arguments (``capture.launch``).
 6. If consecutive steps return launches, their run is *captured* as one (``capture.span``) and

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tenonnx.by_name import cacheable
 from tenonnx.interface.enums import GraphOptimizationLevel
 from tenonnx.provider import HOST, Device, KernelState, Segment, Step
+from tenonnx.weights.folder import forget_unused
 from tenonnx_array.provider import ArrayProvider
 from tenonnx_cpu.buffers import COUNTED
-from tenonnx_cpu.jit.code.cache import cached_files, compiler, forget_unused, machine_stamp
+from tenonnx_cpu.jit import library
 from tenonnx_cpu.jit.runtime import (
     ASKING,
     MISSING,
     NUMPY,
     Requested,
+    changed,
     has_kernels,
     jit_mode,
-    reopen,
-    warm_up,
 )
 from tenonnx_cpu.precision import BF16, FAST_PRODUCTS, PRECISIONS, warn_of_precision
 from tenonnx_cpu.threading_config import SESSION_THREADS, heed, most_threads
@@ -134,17 +134,18 @@ class CPUExecutionProvider(ArrayProvider):
 
     @classmethod
     def warm_up(cls, tell: Callable[[str, float], None], *, everything: bool) -> dict[str, bool]:
-        """Compile kernels into the disk cache: all, or those of sessions."""
-        if everything:
-            from tenonnx_cpu.lazy_import import import_all
+        """Build the library of all kernels: what sessions ask for is known once there is one."""
+        del everything
+        from tenonnx_cpu.jit.aot.build import warm_up
+        from tenonnx_cpu.lazy_import import import_all
 
-            import_all()
-        return warm_up(tell, everything=everything)
+        import_all()
+        return warm_up(tell)
 
     @classmethod
     def remarks(cls) -> Iterable[tuple[str, str | None]]:
         """Return which kernels there are."""
-        from tenonnx_cpu.jit.code.remarks import kernels
+        from tenonnx_cpu.jit.remarks import kernels
         from tenonnx_cpu.lazy_import import import_all
 
         import_all()
@@ -152,13 +153,13 @@ class CPUExecutionProvider(ArrayProvider):
 
     @classmethod
     def kept_files(cls) -> Iterable[Path]:
-        """Return the files of compiled kernels."""
-        return cached_files()
+        """Return the libraries of kernels, and what they are linked from."""
+        return library.cached_files()
 
     @classmethod
     def forget_unused(cls) -> Iterable[Path]:
         """Delete kernels of older sources and of other machines."""
-        return forget_unused()
+        return forget_unused(library.cached_files())
 
     def compile(self, segment: Segment) -> Sequence[Step]:
         """Return a step per node, or for several where they are fused.
@@ -213,16 +214,16 @@ class CPUExecutionProvider(ArrayProvider):
 
     def _warn_of_missing(self) -> None:
         if self._lacking == MISSING or any(k.reason == MISSING for k in tuple(self._requested)):
-            from tenonnx_cpu.jit.code.remarks import warn_of_missing
+            from tenonnx_cpu.jit.remarks import warn_of_missing
 
             warn_of_missing()
 
     @classmethod
     def depends_on(cls) -> tuple[Any, ...]:
-        """Return the processor, who compiles kernels for it, and how many threads there are."""
+        """Return the library of kernels, and how many threads there are."""
         return (
             ("whether there are kernels", has_kernels()),
-            ("the processor, or the kind that kernels are for", machine_stamp(compiler())),
+            ("the library of kernels", library.fingerprint()),
             ("reference counts", COUNTED),
             ("how many threads kernels may have", most_threads()),
         )
@@ -234,7 +235,7 @@ class CPUExecutionProvider(ArrayProvider):
         requested = dict(self._requested)
         token = ASKING.set(self._requested)
         try:
-            return reopen(requested)
+            return changed(requested)
         finally:
             ASKING.reset(token)
             self._warn_of_missing()

@@ -11,15 +11,15 @@ from scipy import special
 import tenonnx
 from models import FLOAT, model, value
 from tenonnx_cpu.capture import capturable
-from tenonnx_cpu.jit.code.cpu import installed
-from tenonnx_cpu.jit.runtime import JitKernel, has_numba
+from tenonnx_cpu.jit import library
+from tenonnx_cpu.jit.runtime import JitKernel
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 
 def require_kernels() -> None:
-    """Skip a module of tests where no kernels are installed and none can be compiled."""
-    if not has_numba() and installed() is None:
+    """Skip a module of tests where there is no library of kernels."""
+    if library.find() is None:
         pytest.skip("there are no kernels here", allow_module_level=True)
 
 

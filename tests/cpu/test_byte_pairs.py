@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
+import functools
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,9 @@ pytest.importorskip("llvmlite", reason="it calls a function of AVX2's kernels by
 from models import node
 from tenonnx_cpu.int8.conv_weights import pairs_fit
 from tenonnx_cpu.int8.kernels.saturation import see_pairs
-from tenonnx_cpu.jit.code import code_object
+from tenonnx_cpu.jit.aot.single import load
 from tenonnx_cpu.jit.code.cpu import cpu
-from tenonnx_cpu.jit.vectors import shared
+from tenonnx_cpu.jit.compiling import Contract, kernel, size
 from tenonnx_cpu.jit.vectors.dot8 import FITS
 from tenonnx_cpu.matmul.kernels.tile import COLUMNS
 
@@ -41,15 +41,20 @@ def drawn(seed: int, values: list[int], shape: Any, dtype: Any) -> NDArray[Any]:
     return np.random.default_rng(seed).choice(np.array(values, dtype), shape)
 
 
+@kernel((size, size, size), Contract())
+def see(panel: Any, steps: Any, result: Any) -> None:
+    see_pairs(panel, steps, result)
+
+
+@functools.cache
+def _see() -> Any:
+    return load(see)
+
+
 def seen(panel: NDArray[Any]) -> int:
     """Return what the kernel says of a panel ``(steps, COLUMNS, 4)``."""
-    shared.load()
-    address = code_object.address_of(see_pairs.functions[()].name)
     result = np.full(1, -1, np.int32)
-    steps = ctypes.c_int64(len(panel))
-    ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)(address)(
-        panel.ctypes.data, steps, result.ctypes.data
-    )
+    _see()(panel.ctypes.data, len(panel), result.ctypes.data)
     return int(result[0])
 
 

@@ -5,12 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto
-from running import Watch, captures, run, session
+from running import Watch, captures, require_kernels, run, session
 
 from models import node
 from tenonnx_cpu.int8.product import BYTE_GEMM
 from tenonnx_cpu.int8.quantizing import BY_RANGE, DEQUANTIZE, QUANTIZE
-from tenonnx_cpu.jit.code import code_object
+
+require_kernels()
 
 CONTRIB = {"": 21, "com.microsoft": 1}
 TYPES = (np.uint8, np.int8)
@@ -250,7 +251,6 @@ def test_codes_of_slices(
     assert there.calls == 1
 
 
-@pytest.mark.skipif(not code_object.SUPPORTED, reason="numba calls kernels here")
 def test_bytes_times_constant_scales_are_captured() -> None:
     random = np.random.default_rng(1)
     a = random.integers(0, 99, (5, 16), np.uint8)

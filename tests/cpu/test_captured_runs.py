@@ -23,10 +23,8 @@ from tenonnx_cpu.capture.captured_run import CapturedRun
 from tenonnx_cpu.capture.launch import Launch, fix
 from tenonnx_cpu.jit import layout as at
 from tenonnx_cpu.jit import scratch
-from tenonnx_cpu.jit.code import code_object
 
 require_kernels()
-pytestmark = pytest.mark.skipif(not code_object.SUPPORTED, reason="numba calls kernels here")
 
 WIDTH = 24
 WEIGHTS = {
@@ -61,7 +59,7 @@ NODES = [
 
 @pytest.fixture(autouse=True)
 def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TENONNX_JIT", "compile")
+    monkeypatch.setenv("TENONNX_JIT", "1")
 
 
 def opened(threads: int = 1) -> tenonnx.InferenceSession:

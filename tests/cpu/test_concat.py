@@ -24,7 +24,6 @@ SHAPES = [
 @pytest.mark.parametrize("dtype", ["float32", "int64", "complex128"])
 @pytest.mark.parametrize("threads", [2, 4])
 def test_parts_lie_side_by_side(shapes: Any, axis: int, dtype: str, threads: int) -> None:
-    CONCAT.compile()
     rng = np.random.default_rng(0)
     arrays = tuple(rng.integers(-99, 99, shape).astype(dtype) for shape in shapes)
     expected = np.concatenate(arrays, axis)
@@ -34,7 +33,6 @@ def test_parts_lie_side_by_side(shapes: Any, axis: int, dtype: str, threads: int
 
 
 def test_what_has_other_strides_is_left_to_numpy() -> None:
-    CONCAT.compile()
     x = np.zeros((64, 64, 64), np.float32)
     out = np.zeros((64, 64, 128), np.float32)
     assert not concat((x, x.swapaxes(0, 1)), 2, out, 4)

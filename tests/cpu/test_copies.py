@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from running import require_kernels
 
 from tenonnx_cpu.capture.launch import done
-from tenonnx_cpu.data_movement.copies import COPY, copied
-from tenonnx_cpu.elementwise.typed import APPLY
+from tenonnx_cpu.data_movement.copies import copied
 
 require_kernels()
 
@@ -27,8 +26,6 @@ STEPS = st.sampled_from([1, 1, 1, 2, -1, -3])
     dtype=st.sampled_from([np.uint8, np.float16, np.float32, np.int64, np.complex128]),
 )
 def test_any_strides(data: st.DataObject, threads: int, dtype: Any) -> None:
-    COPY.compile()
-    APPLY.compile()
     shape = data.draw(st.lists(LENGTHS, min_size=1, max_size=4))
     order = data.draw(st.permutations(range(len(shape))))
     x = np.random.default_rng(0).integers(0, 200, shape).astype(dtype).transpose(order)
@@ -44,7 +41,6 @@ def test_any_strides(data: st.DataObject, threads: int, dtype: Any) -> None:
 
 @pytest.mark.parametrize("rows", [1, 2, 300])
 def test_long_runs_have_parts(rows: int) -> None:
-    COPY.compile()
     whole = np.arange(rows * 70001, dtype=np.uint8).reshape(rows, 70001)
     for x in (whole, whole[:, 1:], whole[:, :-7]):
         made = copied(x, 3)

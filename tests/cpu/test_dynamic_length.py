@@ -9,18 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import floats, session
+from running import floats, require_kernels, session
 
 import tenonnx
 from models import node
-
-pytest.importorskip("numba")
-
 from tenonnx_cpu.capture import capturable, growth, span
 from tenonnx_cpu.capture.captured_run import CapturedRun
-from tenonnx_cpu.jit.code import code_object
 
-pytestmark = pytest.mark.skipif(not code_object.SUPPORTED, reason="numba calls kernels here")
+require_kernels()
 
 WIDTH = 16
 WEIGHTS = {
@@ -71,7 +67,7 @@ UNEVEN = [
 
 @pytest.fixture(autouse=True)
 def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TENONNX_JIT", "compile")
+    monkeypatch.setenv("TENONNX_JIT", "1")
 
 
 def fed(past: int, batch: int = 1, queries: int = 1, *, mask: bool = False) -> dict[str, Any]:

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(architecture() != "x86_64", reason="the code is 
 def tiles(monkeypatch: pytest.MonkeyPatch) -> Tiles:
     for module in (amx, kernels):
         monkeypatch.setattr(module, "HAS_TILES", True)
-    monkeypatch.setattr(shared, "_groups", {})  # what tests declare, no process compiles
+    monkeypatch.setattr(shared, "GROUPS", {})  # what tests declare, no process compiles
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return Tiles()

@@ -52,8 +52,6 @@ def test_products(choose: str, is_left: bool, rows: int, monkeypatch: pytest.Mon
 
 
 def test_no_matrix_is_copied() -> None:
-    for kernel in (GEMV, GEMM_OF_KIND):
-        kernel["f32"].compile()
     done, feeds = layer("GatherND", True, np.arange(40) % COUNT)
     for _ in range(3):  # the first of which import, and make memory that is kept
         done.run(None, feeds)

@@ -13,8 +13,8 @@ from tenonnx_array.cumulative import cumprod, cumsum
 from tenonnx_array.reduce import REDUCTION_FUNCTIONS
 from tenonnx_array.search import extreme
 from tenonnx_cpu.capture.launch import done
-from tenonnx_cpu.reduce.fold import FOLD, folded
-from tenonnx_cpu.reduce.scan import SCAN, ScanOrder, scanned
+from tenonnx_cpu.reduce.fold import folded
+from tenonnx_cpu.reduce.scan import ScanOrder, scanned
 
 require_kernels()
 
@@ -38,7 +38,6 @@ def axes_of(rank: int) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_reductions(dtype: str) -> None:
-    FOLD.compile()
     for shape, operator in itertools.product(SHAPES, sorted(OPERATORS)):
         whole = drawn(shape, dtype)
         for x, axes in itertools.product((whole, whole[..., ::-1]), axes_of(len(shape))):
@@ -58,7 +57,6 @@ def test_reductions(dtype: str) -> None:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_nan_is_the_greatest_and_the_least() -> None:
-    FOLD.compile()
     x = drawn((40, 50), "float64")
     x[3, 4] = np.nan
     for operator, axis in itertools.product(("ReduceMax", "ReduceMin"), (0, 1)):
@@ -72,7 +70,6 @@ def test_nan_is_the_greatest_and_the_least() -> None:
 @pytest.mark.parametrize("operator", ["ArgMax", "ArgMin"])
 def test_places(operator: str, dtype: str) -> None:
     """The first or the last of equals; NaN is the greatest and the least."""
-    FOLD.compile()
     for shape in [*SHAPES, (3, 130), (130, 3), (70, 70), (2, 1, 64)]:
         x = drawn(shape, dtype)
         holed = x.copy()
@@ -93,7 +90,6 @@ def test_places(operator: str, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint32"])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_running_sums_and_products(dtype: str) -> None:
-    SCAN.compile()
     ways = [*itertools.product((False, True), repeat=3)]
     for shape in [(7,), (19, 5), (3, 5, 7), (4, 6, 1500)]:
         x = drawn(shape, dtype)

@@ -38,7 +38,6 @@ def test_convolution_of_volumes(
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     whole = [n + a + b for n, a, b in zip(size, pads[:3], pads[3:], strict=True)]
     assume(all(n >= r for n, r in zip(whole, reach, strict=True)))
-    CONV.compile()
     x = floats(2, channels * group, *size)
     w, b = floats(6, channels, *kernel, seed=1), floats(6, seed=2)
     attributes = {"strides": strides, "pads": pads, "dilations": dilations, "group": group}
@@ -59,7 +58,6 @@ def test_convolution_of_volumes(
 def test_planes_that_are_left_out_or_outside(
     depth: int, kernel: Any, strides: Any, pads: Any
 ) -> None:
-    CONV.compile()
     x, w = floats(2, 4, depth, 6, 7), floats(5, 4, *kernel, seed=1)
     y = run([node("Conv", "x w", "y", strides=strides, pads=pads)], {"x": x}, "y", {"w": w})
     np.testing.assert_allclose(y, convolve(x, w, strides, pads=pads), rtol=1e-5, atol=1e-5)
@@ -86,7 +84,6 @@ def test_lines_of_three_taps(
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, moves[1], strict=True)]
     whole = [n + a + b for n, a, b in zip(size, around[:3], around[3:], strict=True)]
     assume(all(n >= r for n, r in zip(whole, reach, strict=True)))
-    CONV.compile()
     x = floats(1, channels * group, *size)
     w, b = floats(7 * group, channels, *kernel, seed=1), floats(7 * group, seed=2)
     attributes = {"strides": moves[0], "pads": around, "dilations": moves[1], "group": group}
@@ -98,7 +95,6 @@ def test_lines_of_three_taps(
 
 def test_rows_of_weights_that_share_sets_of_the_cache() -> None:
     """A row of 3,072 weights and a hole in it, where slices are left out, is copied whole."""
-    CONV.compile()
     x, w = floats(1, 128, 3, 5, 16), floats(9, 128, 8, 1, 3, seed=1)
     pads = (4, 0, 1, 3, 0, 1)
     y = run([node("Conv", "x w", "y", pads=pads)], {"x": x}, "y", {"w": w})

@@ -21,10 +21,9 @@ from pathlib import Path
 
 import pytest
 
-from tenonnx_cpu.jit.code.cpu import installed
-from tenonnx_cpu.jit.runtime import has_numba
+from tenonnx_cpu.jit import library
 
-if not has_numba() and installed() is None:
+if library.find() is None:
     pytest.skip("there are no kernels here", allow_module_level=True)
 
 CALLED = 21
@@ -73,8 +72,8 @@ print(json.dumps(ran))
 
 def traced(body: str, shape: list[int], kernels: str) -> dict[str, bool]:
     """The modules that run for a model of one node: whether more of them does than an import."""
-    environment = {**os.environ, "TENONNX_JIT": "compile", "TENONNX_PLUGINS": ""}
-    environment["NUMBA_CACHE_DIR"] = kernels
+    environment = {**os.environ, "TENONNX_JIT": "1", "TENONNX_PLUGINS": ""}
+    environment["TENONNX_KERNELS_DIR"] = kernels
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     for _ in range(2):  # the first one compiles kernels, and keeps what it finds out
         done = subprocess.run(

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from tenonnx.errors import InvalidArgument
-from tenonnx_cpu.jit.code import cache
+from tenonnx_cpu.jit import library
 from tenonnx_cpu.jit.code import cpu as processor
 from tenonnx_cpu.jit.code.cpu import KINDS, Cpu, cpu, target
 
-OLDER = "abm avx avx2 bmi1 bmi2 f16c fma movbe"
+OLDEST = "cx16 popcnt sse4_1 sse4_2 ssse3"
+OLDER = f"{OLDEST} abm avx avx2 bmi1 bmi2 f16c fma movbe"
 NEWER = f"{OLDER} avx512f avx512bw avx512cd avx512dq avx512vl avx512_vnni"
 NEWEST = f"{NEWER} avx512vbmi avx512_bf16 amx_tile amx_int8 amx_bf16"
 
@@ -27,22 +28,19 @@ class Machine:
     def become(self, asked: str, flags: str, model: str = "1", arm: bool = False) -> None:
         facts = {"Features" if arm else "flags": flags, "model": model}
         self._monkeypatch.setenv(processor.VARIABLE, asked)
-        for module in (processor, cache):
-            self._monkeypatch.setattr(module, "description", lambda: facts)
-            self._monkeypatch.setattr(module, "architecture", lambda: ("x86_64", "aarch64")[arm])
+        self._monkeypatch.setattr(processor, "description", lambda: facts)
+        self._monkeypatch.setattr(processor, "architecture", lambda: ("x86_64", "aarch64")[arm])
         self._monkeypatch.setattr(processor, "_asked_by_numpy", dict)
         forget()
 
 
 def forget() -> None:
-    for known in (cpu, target, processor.installed, cache.machine_stamp):
+    for known in (cpu, target, library.find):
         known.cache_clear()
 
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    for name in cache.VARIABLES:
-        monkeypatch.delenv(name, raising=False)
     yield Machine(monkeypatch)
     monkeypatch.undo()
     forget()
@@ -51,14 +49,15 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
 @pytest.mark.parametrize(
     ("asked", "flags", "expected"),
     [
-        ("native", NEWER, Cpu(16, 32, "avx512")),
+        ("", NEWER, Cpu(16, 32, "avx512")),
         ("", OLDER, Cpu(8, 16, "")),
         ("x86-64-v3", NEWER, Cpu(8, 16, "")),
         ("x86-64-v4", NEWER, Cpu(16, 32, "")),
         ("x86-64-v4+avx512vnni", NEWER, Cpu(16, 32, "avx512")),
         (KINDS[1], f"{NEWER} avx512vbmi avx512_bf16", Cpu(16, 32, "avx512", bf16=True)),
-        ("", f"{NEWER} avx512_bf16", Cpu(16, 32, "avx512", bf16=True)),
+        ("", f"{NEWER} avx512vbmi avx512_bf16", Cpu(16, 32, "avx512", bf16=True)),
         ("x86-64-v3+avxvnni", f"{OLDER} avx_vnni", Cpu(8, 16, "avx")),
+        ("", OLDEST, Cpu(4, 16, "")),
     ],
 )
 def test_kernels_are_written_for_what_is_asked_for(
@@ -68,22 +67,16 @@ def test_kernels_are_written_for_what_is_asked_for(
     assert cpu() == expected
 
 
-@pytest.mark.parametrize("asked", ["native", KINDS[0], ""])
 @pytest.mark.parametrize("lent", [True, False])
 def test_tiles_are_used_where_the_system_lends_them(
-    asked: str, lent: bool, machine: Machine, folder: Path, monkeypatch: pytest.MonkeyPatch
+    lent: bool, machine: Machine, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for kind in KINDS[:2]:
-        (folder / kind).mkdir()
+        (folder / f"{kind}.so").touch()
     monkeypatch.setattr(processor, "_lends_tiles", lambda: lent)
-    machine.become(asked, NEWEST)
+    machine.become("", NEWEST)
     assert cpu() == Cpu(16, 32, "avx512", amx=lent, bf16=True)
-    if not asked:
-        assert processor.installed() == str(folder / KINDS[not lent])
-    own = cache.machine_stamp("1")
-    monkeypatch.setattr(processor, "_lends_tiles", lambda: not lent)
-    forget()
-    assert cache.machine_stamp("1") != own
+    assert found() == folder / f"{KINDS[not lent]}.so"
 
 
 @pytest.mark.parametrize(
@@ -98,12 +91,10 @@ def test_products_of_bytes_on_arm(
     flags: str, kind: str, vnni: str, machine: Machine, folder: Path
 ) -> None:
     for name in KINDS:
-        (folder / name).mkdir()
+        (folder / f"{name}.so").touch()
     machine.become("", flags, arm=True)
-    assert processor.installed() == str(folder / kind)
+    assert found() == folder / f"{kind}.so"
     assert cpu() == Cpu(4, 32, vnni)
-    machine.become("native", flags, arm=True)
-    assert cpu() == Cpu(4, 32, "")
 
 
 def test_an_emulators_processor_is_what_a_process_is_told(
@@ -111,54 +102,52 @@ def test_an_emulators_processor_is_what_a_process_is_told(
 ) -> None:
     """Not what a file of the machine below says, whose processor is of another kind."""
     machine.become("armv8-a+dotprod", NEWER)
-    assert target() is None
+    assert target() == processor.parse("x86-64-v4+avx512vnni")
     monkeypatch.setattr(processor, "architecture", lambda: "aarch64")
     monkeypatch.setattr(processor, "_told", lambda: frozenset(["asimddp"]))
     forget()
     assert target() == processor.parse("armv8-a+dotprod")
 
 
-@pytest.mark.parametrize(("asked", "shared"), [("x86-64-v3", True), ("native", False)])
-def test_processors_of_a_kind_share_kernels(asked: str, shared: bool, machine: Machine) -> None:
-    found = set()
+def test_processors_of_a_kind_share_kernels(machine: Machine) -> None:
+    named = set()
     for model, flags in (("1", OLDER), ("2", NEWER)):
-        machine.become(asked, flags, model)
-        found.add(cache.machine_stamp("1"))
-    assert (len(found) == 1) is shared
-
-
-def test_kinds_and_compilers_differ(machine: Machine) -> None:
-    found = {cache.machine_stamp("2")}
-    for asked in ("native", "x86-64-v3", "x86-64-v4", "x86-64-v4+avx512vnni"):
-        machine.become(asked, NEWER)
-        found.add(cache.machine_stamp("1"))
-    assert len(found) == 5
+        machine.become("x86-64-v3", flags, model)
+        named.add(library.cached_path(processor.parse("x86-64-v3")))
+        assert target() == processor.parse("x86-64-v3")
+    assert len(named) == 1
 
 
 @pytest.mark.parametrize("asked", ["x86-64-v4", "x86-64-v3+avx512vnni"])
 def test_a_processor_of_another_kind_says_what_it_lacks(
     asked: str, machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    machine.become("native", OLDER)
-    own = cache.machine_stamp("1")
     machine.become(asked, OLDER)
     with caplog.at_level(logging.WARNING, "tenonnx.jit"):
-        assert target() is None
+        assert target() == processor.parse("x86-64-v3")
     assert f"this processor is not {asked} (it lacks avx512" in caplog.text
-    assert (cpu(), cache.machine_stamp("1")) == (Cpu(8, 16, ""), own)
+    assert cpu() == Cpu(8, 16, "")
 
 
-@pytest.mark.parametrize("asked", ["znver4", "x86-64-v3+", "x86-64-v3-avx512f", "x86-64-v2"])
+@pytest.mark.parametrize("asked", ["znver4", "x86-64-v3+", "x86-64-v3-avx512f", "native"])
 def test_other_kinds_are_refused(asked: str, machine: Machine) -> None:
     machine.become(asked, NEWER)
-    with pytest.raises(InvalidArgument, match="expected native, x86-64-v3 or x86-64-v4 or armv8-a"):
+    with pytest.raises(InvalidArgument, match="expected x86-64-v2 or x86-64-v3 or x86-64-v4"):
         target()
+
+
+def found() -> Path | None:
+    """The library that a process takes."""
+    there = library.find()
+    return None if there is None else Path(there.path)
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder in which an installed package would have images."""
-    monkeypatch.setattr(processor, "INSTALLED", tmp_path)
+    """The folder in which an installed package has its libraries."""
+    for module in (processor, library):
+        monkeypatch.setattr(module, "INSTALLED", str(tmp_path))
+    monkeypatch.setenv(library.KERNELS_VARIABLE, str(tmp_path / "cached"))
     return tmp_path
 
 
@@ -174,14 +163,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_best_installed_kind_is_taken(
     flags: str, expected: str, machine: Machine, folder: Path
 ) -> None:
-    for kind in (*KINDS, "no-kind", "__pycache__"):
-        (folder / kind).mkdir()
+    for kind in (*KINDS, "no-kind"):
+        (folder / f"{kind}.so").touch()
     machine.become("", flags)
-    assert processor.installed() == str(folder / expected)
-    machine.become("native", flags)
-    assert processor.installed() is None
+    assert found() == folder / f"{expected}.so"
     machine.become("x86-64-v3+sha", f"{flags} sha")
-    assert processor.installed() is None
+    assert found() is None
+    cached = Path(library.cached_path(processor.parse("x86-64-v3+sha")))
+    cached.parent.mkdir()
+    cached.touch()
+    forget()
+    assert found() == cached
 
 
 def test_kernels_that_lack_their_processor_are_named_once(
@@ -189,7 +181,7 @@ def test_kernels_that_lack_their_processor_are_named_once(
 ) -> None:
     """As when a folder that was made elsewhere is copied to an older machine."""
     for kind in ("x86-64-v3", "x86-64-v4+avx512vnni"):
-        (folder / kind).mkdir()
+        (folder / f"{kind}.so").touch()
     machine.become("", "avx")
     with caplog.at_level(logging.WARNING, "tenonnx.jit"):
         assert [target() for _ in range(3)] == [None] * 3
@@ -202,38 +194,28 @@ def test_an_emulator_may_lack_what_the_system_tells_of(
     machine: Machine, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for kind in KINDS:
-        (folder / kind).mkdir()
+        (folder / f"{kind}.so").touch()
     machine.become("", NEWER)
     monkeypatch.setattr(processor, "_asked_by_numpy", lambda: {"AVX512F": False, "AVX2": True})
     assert target() == processor.parse("x86-64-v3")
 
 
 def test_kernels_of_another_architecture_are_not_used(machine: Machine, folder: Path) -> None:
-    (folder / "armv8-a").mkdir()
+    (folder / "armv8-a.so").touch()
     machine.become("", NEWER)
-    assert target() is None
-    (folder / "x86-64-v3").mkdir()
+    assert found() is None
+    (folder / "x86-64-v3.so").touch()
     machine.become("", NEWER)
-    assert target() == processor.parse("x86-64-v3")
+    assert found() == folder / "x86-64-v3.so"
 
 
-def test_kernels_that_others_can_write_are_not_used(machine: Machine, folder: Path) -> None:
-    (folder / "x86-64-v3").mkdir(mode=0o755)
-    (folder / "x86-64-v3").chmod(0o777)
-    machine.become("", OLDER)
-    assert processor.installed() is None
-
-
-@pytest.mark.parametrize("kind", ["armv8-a", "x86-64-v4", "native"])
-def test_a_process_that_only_compiles_need_not_be_of_the_kind(
+@pytest.mark.parametrize("kind", ["armv8-a", "x86-64-v4"])
+def test_a_process_that_compiles_need_not_be_of_the_kind(
     kind: str, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processor, "_given", None)
     machine.become("x86-64-v3", OLDER)
     processor.compile_for(kind)
     forget()
-    assert processor.compiles_only()
-    assert processor.installed() is None
-    expected = {"armv8-a": Cpu(4, 32, ""), "x86-64-v4": Cpu(16, 32, ""), "native": Cpu(8, 16, "")}
-    assert cpu() == expected[kind]
-    assert (target() is None) is (kind == "native")
+    assert cpu() == {"armv8-a": Cpu(4, 32, ""), "x86-64-v4": Cpu(16, 32, "")}[kind]
+    assert target() == processor.parse(kind)

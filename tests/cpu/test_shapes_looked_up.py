@@ -10,7 +10,6 @@ from running import floats, require_kernels, session
 
 from models import node
 from tenonnx_cpu.capture.launch import fix, is_fixed
-from tenonnx_cpu.jit.code import code_object
 
 require_kernels()
 
@@ -57,8 +56,7 @@ def test_views_of_computed_shapes() -> None:
     kinds = [step.nodes[0].op_type for step in one.plan.steps]
     assert kinds.count("Shape") == 1
     assert "Gather" not in kinds
-    if code_object.SUPPORTED:
-        assert captures(one) == [2], "all of it"
+    assert captures(one) == [2], "all of it"
 
 
 def test_what_is_given_out_can_be_written() -> None:

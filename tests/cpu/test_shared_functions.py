@@ -20,7 +20,7 @@ from tenonnx_cpu.jit.vectors.vector import F32, F64, I64
 @pytest.fixture
 def scaled(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Store a number times a constant: two constants for each of two types."""
-    monkeypatch.setattr(declaring, "_groups", {})
+    monkeypatch.setattr(declaring, "GROUPS", {})
     kinds = {"f32": F32, "f64": F64}
 
     @shared("tenonnx_scaled", [(k, n) for k in kinds for n in (2, 3)], last=(F32,))

@@ -14,18 +14,14 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from running import Arrays, floats, session
+from running import Arrays, floats, require_kernels, session
 from test_trees import forest
 
 import tenonnx
 from models import node
 from tenonnx_cpu.jit import scratch
-from tenonnx_cpu.jit.code import code_object
 
-pytest.importorskip("numba")
-
-
-pytestmark = pytest.mark.skipif(not code_object.SUPPORTED, reason="numba calls kernels here")
+require_kernels()
 
 SOON = 1.0
 """Seconds of CPU time after which a run that should have stopped has failed the test; it takes 0.1.

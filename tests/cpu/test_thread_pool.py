@@ -14,18 +14,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from running import require_kernels
 
 import tenonnx
 from models import model, node, value
 from tenonnx.errors import InvalidArgument
 from tenonnx_cpu import threading_config
+from tenonnx_cpu.jit import library
 from tenonnx_cpu.jit.threads import memory as pool_memory
 from tenonnx_cpu.norm.norms import SOFTMAX
 
-parallel_for = pytest.importorskip(
-    "tenonnx_cpu.jit.threads.parallel_for", reason="there is no numba here"
-)
-from tenonnx_cpu.jit.threads import thread_pool  # noqa: E402 - it imports numba, too
+require_kernels()
 
 ROWS = 512
 
@@ -33,14 +32,15 @@ ROWS = 512
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The thread pool's memory, with three helpers whatever the machine has, after a fork, too."""
-    SOFTMAX.compile()
-    memory = parallel_for.start()
-    before = memory[thread_pool.SIZE], memory[thread_pool.SPINS]
+    opened = library.current()
+    assert opened is not None
+    memory = opened.pool
+    before = memory[pool_memory.SIZE], memory[pool_memory.SPINS]
     monkeypatch.setattr(pool_memory, "available_cores", lambda: 4)
     monkeypatch.setattr(pool_memory.threading_config, "most_threads", lambda: 4)
-    memory[thread_pool.SIZE] = 3
+    memory[pool_memory.SIZE] = 3
     yield memory
-    memory[thread_pool.SIZE], memory[thread_pool.SPINS] = before
+    memory[pool_memory.SIZE], memory[pool_memory.SPINS] = before
 
 
 def softmax(x: np.ndarray, threads: int, grain: int = 8) -> np.ndarray:
@@ -56,19 +56,19 @@ def rows(seed: int) -> np.ndarray:
 
 @pytest.mark.parametrize("spins", [0, 100, 100_000])
 def test_every_task_is_done_once_awake_or_asleep(memory: Any, spins: int) -> None:
-    memory[thread_pool.SPINS] = spins
+    memory[pool_memory.SPINS] = spins
     for seed in range(60):
         x = rows(seed)
         if seed % 10 == 0:
             time.sleep(0.003)
         assert np.array_equal(softmax(x, 4), softmax(x, 1))
-    assert memory[thread_pool.STARTED] == 3
-    assert memory[thread_pool.WORD] == memory[thread_pool.LOCK] == 0
+    assert memory[pool_memory.STARTED] == 3
+    assert memory[pool_memory.WORD] == memory[pool_memory.LOCK] == 0
 
 
 @pytest.mark.parametrize("spins", [0, 20_000])
 def test_many_threads_may_ask_at_once(memory: Any, spins: int) -> None:
-    memory[thread_pool.SPINS] = spins
+    memory[pool_memory.SPINS] = spins
     wrong = []
 
     def ask(seed: int) -> None:
@@ -82,7 +82,7 @@ def test_many_threads_may_ask_at_once(memory: Any, spins: int) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
-    assert memory[thread_pool.WORD] == memory[thread_pool.LOCK] == 0
+    assert memory[pool_memory.WORD] == memory[pool_memory.LOCK] == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
@@ -93,17 +93,17 @@ def test_a_forked_child_has_threads_of_its_own(memory: Any) -> None:
         warnings.simplefilter("ignore", DeprecationWarning)  # of forking a process with threads
         child = os.fork()
     if not child:
-        same = memory[thread_pool.STARTED] == 0 and np.array_equal(softmax(x, 4), expected)
-        os._exit(0 if same and memory[thread_pool.STARTED] == 3 else 1)
+        same = memory[pool_memory.STARTED] == 0 and np.array_equal(softmax(x, 4), expected)
+        os._exit(0 if same and memory[pool_memory.STARTED] == 3 else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert np.array_equal(softmax(x, 4), expected)
 
 
 def test_helpers_sleep_when_there_is_nothing_to_do(memory: Any) -> None:
-    memory[thread_pool.SPINS] = 100
+    memory[pool_memory.SPINS] = 100
     softmax(rows(0), 4)
     end = time.monotonic() + 60
-    while memory[thread_pool.SLEEPERS] < 3:
+    while memory[pool_memory.SLEEPERS] < 3:
         assert time.monotonic() < end
         time.sleep(0.01)
     before = time.process_time()
@@ -113,7 +113,7 @@ def test_helpers_sleep_when_there_is_nothing_to_do(memory: Any) -> None:
 
 def test_processes_end_while_helpers_watch() -> None:
     code = (
-        "import os, numpy as np; os.environ['TENONNX_JIT'] = 'compile'\n"
+        "import os, numpy as np; os.environ['TENONNX_JIT'] = '1'\n"
         "from tenonnx_cpu.norm.norms import SOFTMAX\n"
         "SOFTMAX.request()\n"
         "x = np.ones((512, 64, 1), np.float32)\n"
@@ -134,13 +134,13 @@ def session(**config: str) -> tenonnx.InferenceSession:
 def test_sessions_say_how_long_helpers_watch(memory: Any) -> None:
     try:
         session(allow_spinning="0")
-        assert memory[thread_pool.SPINS] == 0
+        assert memory[pool_memory.SPINS] == 0
         session()
-        assert memory[thread_pool.SPINS] == 0
+        assert memory[pool_memory.SPINS] == 0
         session(spin_duration_us="500")
-        short = memory[thread_pool.SPINS]
+        short = memory[pool_memory.SPINS]
         session(allow_spinning="1")
-        assert 0 < short < memory[thread_pool.SPINS]
+        assert 0 < short < memory[pool_memory.SPINS]
     finally:
         threading_config.set_patience(threading_config.SPIN_SECONDS)
 

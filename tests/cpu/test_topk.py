@@ -29,7 +29,6 @@ ROWS = hnp.arrays(np.float32, st.tuples(st.integers(1, 3), st.integers(8, 200)),
 
 @given(ROWS, st.sampled_from([*range(1, 9), 32, 40]), st.booleans(), st.sampled_from([0, 1, 2]))
 def test_the_kernel_orders_as_numpy_does(x: Any, k: int, largest: bool, axis: int) -> None:
-    topk.TOP_K.compile()
     k = min(k, x.shape[1])
     for dtype in DTYPES:
         own = np.nan_to_num(x, posinf=100, neginf=-100) * 2 if dtype[0] in "iu" else x

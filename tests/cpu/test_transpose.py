@@ -23,7 +23,6 @@ LENGTHS = st.sampled_from([1, 2, 3, 4, 7, 16, 17, 33, 40])
     dtype=st.sampled_from([np.uint8, np.float16, np.float32, np.int64]),
 )
 def test_every_order_of_axes_is_written(data: st.DataObject, threads: int, dtype: Any) -> None:
-    TRANSPOSE.compile()
     shape = data.draw(st.lists(LENGTHS, min_size=2, max_size=5))
     order = data.draw(st.permutations(range(len(shape))))
     x = np.random.default_rng(0).integers(0, 200, shape).astype(dtype)

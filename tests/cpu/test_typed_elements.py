@@ -49,11 +49,6 @@ SHAPES = [
 ]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def kernel() -> None:
-    typed.APPLY.compile()
-
-
 def drawn(dtype: np.dtype[Any], shape: tuple[int, ...], seed: int) -> np.ndarray[Any, Any]:
     """The whole range of integers; floats with NaN, infinities and halves."""
     rng = np.random.default_rng(seed)

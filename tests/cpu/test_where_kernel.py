@@ -10,7 +10,6 @@ from running import Watch, captures, floats, require_kernels, session
 
 from models import BOOL, node
 from tenonnx_cpu.elementwise.typed import APPLY
-from tenonnx_cpu.jit.code import code_object
 
 require_kernels()
 
@@ -52,7 +51,6 @@ def test_elements_that_lie_apart() -> None:
     np.testing.assert_array_equal(chosen(which, x.T, y), np.where(which, x.T, y))
 
 
-@pytest.mark.skipif(not code_object.SUPPORTED, reason="numba calls kernels here")
 def test_it_parts_no_run() -> None:
     nodes = [
         node("Neg", "x", "a"), node("Where", "k low a", "b"), node("Softmax", "b", "c"),

@@ -89,7 +89,7 @@ def main() -> int:
     if options.replay:
         drawn, kernels = reporting.read(options.replay)
         return say(*run_batch([lambda: drawn], kernels, comparing=options.compare))
-    modes = {"0": [False], "compile": [True], "both": [False, True]}[options.jit]
+    modes = {"0": [False], "1": [True], "both": [False, True]}[options.jit]
     if options.kept:
         return max(
             max(map(say, run_batch(KEPT, mode, options.seconds, comparing=True))) for mode in modes
@@ -148,7 +148,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--cases", type=int, default=1 << 40, help="at most")
     parser.add_argument("--seed", type=int, default=0, help="number of the first case")
-    parser.add_argument("--jit", choices=["0", "compile", "both"], default="both")
+    parser.add_argument("--jit", choices=["0", "1", "both"], default="both")
     parser.add_argument("--groups", nargs="+", choices=list(GROUPS), default=list(GROUPS))
     parser.add_argument("--batch", type=int, default=250, help="cases in a process")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="that a case may take")

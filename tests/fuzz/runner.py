@@ -152,7 +152,7 @@ def _work(
     sys.stdout = sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
-    os.environ["TENONNX_JIT"] = "compile" if kernels else "0"
+    os.environ["TENONNX_JIT"] = "1" if kernels else "0"
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     limit = _status("VmData") + (MEGABYTES << 20)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))

@@ -63,7 +63,7 @@ def test_cases_on_numpy(tmp_path: Path) -> None:
     campaign("--jit", "0", "--cases", str(CASES), "--out", str(tmp_path / "found"), *groups)
 
 
-@pytest.mark.parametrize("jit", ["0", "compile"])
+@pytest.mark.parametrize("jit", ["0", "1"])
 def test_what_was_found_before(jit: str) -> None:
     # Kernels that are not there yet are compiled.
     campaign("--jit", jit, "--kept", "--seconds", "100")

@@ -44,7 +44,7 @@ class Job:
 @functools.cache
 def contracts() -> dict[str, Any]:
     """Return the contract of every kernel; ``None`` of one that takes no arrays."""
-    from tenonnx_cpu.jit.compiling import declared
+    from tenonnx_cpu.jit.aot.objects import declared
 
     return {name: kernel.contract for name, kernel in declared().items()}
 

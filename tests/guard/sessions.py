@@ -70,7 +70,7 @@ def _count_captures() -> None:
     write = captured_run.CapturedRun.encode
 
     def encode(self: Any) -> Any:
-        by_entry = {id(kernel.run): str(kernel) for kernel in KERNELS}
+        by_entry = {id(kernel.run): str(kernel) for kernel in KERNELS.values()}
         CAPTURED.update(by_entry[id(run)] for run in self.launches.entries)
         return write(self)
 

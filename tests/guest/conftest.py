@@ -14,7 +14,7 @@ def program(tmp_path_factory: pytest.TempPathFactory, kernels: str) -> Program:
     kept = ("HOME", "LANG", "LC_ALL", "PATH", "SYSTEMROOT", "TENONNX_PROCESSOR")
     environment = {name: os.environ[name] for name in kept if name in os.environ}
     environment |= {
-        "NUMBA_CACHE_DIR": kernels,
+        "TENONNX_KERNELS_DIR": kernels,
         "PYTHONPATH": os.pathsep.join(SOURCES),
         "TENONNX_CACHE_DIR": str(tmp_path_factory.mktemp("cache")),
         "TENONNX_JIT": "0",

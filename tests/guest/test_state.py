@@ -10,8 +10,7 @@ import pytest
 
 from guest.probe import MODULES, SCENARIOS
 from guest.separate import MODEL, Program
-from tenonnx_cpu.jit.code import code_object
-from tenonnx_cpu.jit.runtime import has_numba
+from tenonnx_cpu.jit import library
 
 PROBE = str(Path(__file__).parent / "probe.py")
 
@@ -22,9 +21,9 @@ def report(program: Program, scenario: str) -> Any:
     """Return what a program reports after a scenario."""
     if scenario == "plan":
         program(PROBE, "session", MODEL)
-    if scenario == "kernels" and not (has_numba() and code_object.SUPPORTED):
+    if scenario == "kernels" and library.find() is None:
         pytest.skip("there are no kernels here")
-    variables = {"TENONNX_JIT": "compile"} if scenario == "kernels" else {}
+    variables = {"TENONNX_JIT": "1"} if scenario == "kernels" else {}
     return json.loads(program(PROBE, scenario, MODEL, **variables))
 
 

@@ -68,7 +68,8 @@ def test_files_of_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run as PyInstaller runs them, over a stand-in for it."""
     hooks = types.ModuleType("PyInstaller.utils.hooks")
     vars(hooks).update(
-        collect_data_files=lambda package: [("kernels", package)],
+        collect_data_files=lambda package: [("data", package)],
+        collect_dynamic_libs=lambda package, search_patterns: [(package, *search_patterns)],
         collect_submodules=lambda package: [f"{package}.inner"],
         copy_metadata=lambda name, recursive: [("metadata", name, recursive)],
     )
@@ -78,9 +79,11 @@ def test_files_of_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
     (folder,) = pyinstaller.hook_dirs()
     found = runpy.run_path(f"{folder}/hook-tenonnx.py")
     assert {"tenonnx_cpu.listing", "tenonnx.session", "tenonnx_fold"} <= {*found["hiddenimports"]}
-    assert ("kernels", "tenonnx_cpu") in found["datas"]
+    assert ("data", "tenonnx_cpu") in found["datas"]
     assert ("metadata", "tenonnx", True) in found["datas"]
     assert found["module_collection_mode"]["tenonnx_cpu"] == "pyz+py"
     stand_ins = runpy.run_path(f"{folder}/hook-tenonnx.as_onnxruntime.py")
     assert stand_ins["hiddenimports"] == ["tenonnx.as_onnxruntime.inner"]
-    assert "numba" in runpy.run_path(f"{folder}/hook-tenonnx_cpu.py")["excludedimports"]
+    kernels = runpy.run_path(f"{folder}/hook-tenonnx_cpu.py")
+    assert "numba" in kernels["excludedimports"]
+    assert kernels["binaries"] == [("tenonnx_cpu", "*.so")]

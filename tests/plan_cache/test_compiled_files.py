@@ -154,9 +154,9 @@ CHANGES: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], dict[str, Any]]]] =
         r"the variable TENONNX_PROCESSOR: \S+ when it was compiled, native here",
         lambda patch: patch.setenv("TENONNX_PROCESSOR", "native") or {},
     ),
-    "the processor": (
-        "CPUExecutionProvider: the processor",
-        lambda patch: patch.setattr("tenonnx_cpu.provider.machine_stamp", lambda _: "") or {},
+    "the kernels": (
+        "CPUExecutionProvider: the library of kernels",
+        lambda patch: patch.setattr("tenonnx_cpu.jit.library.fingerprint", lambda: "") or {},
     ),
     "cores": (
         "CPUExecutionProvider: how many threads .* 99 here",

@@ -140,6 +140,8 @@ WITHOUT_EFFECT = {
     "ONNX_MODELS": "says where tests of the backend keep models",
     "OPENBLAS_NUM_THREADS": "how many threads numpy has, whatever the plan",
     "XDG_CACHE_HOME": "says where the cache is",
+    "ZIG_GLOBAL_CACHE_DIR": "says where the linker of kernels has its files",
+    "ZIG_LOCAL_CACHE_DIR": "likewise",
 }
 
 

@@ -23,7 +23,6 @@ ALLOWED = {
     ("tenonnx_array.ml.maps", "ZipMap", "eval"): "of the display of integers and strings",
     ("tenonnx_cpu.attention.token_counts", "_counted", "open"): "sizes that are not known",
     ("tenonnx_cpu.capture.cached_replay", "CachedSpan", "open"): "what the plan has put off",
-    ("tenonnx_cpu.capture.kept_run", "KeptRun", "load"): "a kernel, from files that are trusted",
 }
 
 

@@ -92,10 +92,10 @@ def another_code(patch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def another_machine(patch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Have another processor."""
-    from tenonnx_cpu import provider
+    """Have another library of kernels."""
+    from tenonnx_cpu.jit import library
 
-    patch.setattr(provider, "machine_stamp", lambda _: "another")
+    patch.setattr(library, "fingerprint", lambda: "another")
     return {}
 
 

@@ -26,7 +26,7 @@ KINDS: dict[str, tuple[int, Any, int, int]] = {
 }
 
 
-@pytest.fixture(params=["0", "compile"], autouse=True)
+@pytest.fixture(params=["0", "1"], autouse=True)
 def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With numpy alone, and with kernels."""
     monkeypatch.setenv("TENONNX_JIT", request.param)

@@ -269,7 +269,7 @@ def test_compiled_products(
     pytest.importorskip("numba")
     from tenonnx_cpu.quantized import dequantized
 
-    monkeypatch.setenv("TENONNX_JIT", "compile")
+    monkeypatch.setenv("TENONNX_JIT", "1")
     found: list[Any] = []
     compiled = dequantized.matmul_q
 

@@ -26,7 +26,7 @@ NOT_HERE = "nothing"
 # Variables that change nothing of a plan.
 OF_ONE_MACHINE = frozenset(
     {*key.IGNORED_VARIABLES, key.TRUST_VARIABLE}
-    | {"TENONNX_CACHE", "TENONNX_PLANS", "TENONNX_BUILD_KERNELS", "NUMBA_CACHE_DIR"}
+    | {"TENONNX_CACHE", "TENONNX_PLANS", "TENONNX_BUILD_KERNELS", "TENONNX_KERNELS_DIR"}
 )
 
 

@@ -15,6 +15,9 @@ from typing import Any, NamedTuple
 
 INFO = ".dist-info"
 
+UNRELEASED = "unreleased"
+"""The version of a package that is not installed, as in some packed programs."""
+
 
 class EntryPoint(NamedTuple):
     """An object that a distribution announces.
@@ -65,8 +68,8 @@ def version(distribution: str) -> str | None:
 
 
 def release() -> str:
-    """Return this package's own version."""
-    return version("tenonnx") or "unreleased"
+    """Return this package's own version, or ``UNRELEASED``."""
+    return version("tenonnx") or UNRELEASED
 
 
 def record(distribution: str) -> str | None:

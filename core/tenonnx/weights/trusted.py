@@ -35,7 +35,7 @@ ACL_WRITE = 0x02
 
 POSIX = hasattr(os, "geteuid") and NOFOLLOW != 0
 MAX_LINKS = 40
-OWN_FOLDER = "keep the cache in a folder of your own (TENONNX_CACHE_DIR, NUMBA_CACHE_DIR)"
+OWN_FOLDER = "keep the cache in a folder of your own (TENONNX_CACHE_DIR, TENONNX_KERNELS_DIR)"
 
 Path = str | os.PathLike[str]
 

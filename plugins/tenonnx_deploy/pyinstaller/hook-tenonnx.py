@@ -8,12 +8,11 @@ PACKAGES = {*pyinstaller.RUNTIME, *pyinstaller.plugins()}
 
 hiddenimports = pyinstaller.modules()
 
-# Kernels are files in tenonnx_cpu.
 datas = [entry for package in sorted(PACKAGES) for entry in collect_data_files(package)]
 
 # Plug-ins are found by entry points; plans are kept for the versions of all dependencies.
 for distribution in sorted({"tenonnx", *pyinstaller.plugins().values()}):
     datas += copy_metadata(distribution, recursive=True)
 
-# Kernels and plans belong to their sources, which are read.
+# Plans belong to their sources, which are read.
 module_collection_mode = dict.fromkeys(PACKAGES, "pyz+py")

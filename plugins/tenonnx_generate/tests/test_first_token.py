@@ -16,8 +16,7 @@ import tenonnx_array
 import tenonnx_cpu
 import tenonnx_generate
 from folders import write_folder
-from tenonnx_cpu.jit.code import code_object
-from tenonnx_cpu.jit.runtime import has_numba
+from tenonnx_cpu.jit import library
 
 TOKEN = """
 import json, sys
@@ -44,7 +43,7 @@ OTHERS = {
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere platformdirs names the cache folder")
-@pytest.mark.skipif(not (has_numba() and code_object.SUPPORTED), reason="there are no kernels")
+@pytest.mark.skipif(library.find() is None, reason="there are no kernels")
 def test_a_first_token_needs_no_more_than_it_uses(kernels: str, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "folder")
     graph = onnx.load(folder / "model.onnx")
@@ -55,9 +54,9 @@ def test_a_first_token_needs_no_more_than_it_uses(kernels: str, tmp_path: Path) 
     own = [str(Path(each.__file__ or "").parents[1]) for each in packages]
     environment = {
         **os.environ,
-        "TENONNX_JIT": "compile",
+        "TENONNX_JIT": "1",
         "TENONNX_PLUGINS": "",
-        "NUMBA_CACHE_DIR": kernels,
+        "TENONNX_KERNELS_DIR": kernels,
         "TENONNX_CACHE_DIR": str(tmp_path / "cache"),
         "PYTHONPATH": os.pathsep.join(filter(None, (*own, *sys.path))),
     }

@@ -24,7 +24,8 @@ from tenonnx_cpu.buffers import COUNTED
 from tenonnx_cpu.capture.launch import Launch, done, is_fixed, launched
 from tenonnx_cpu.capture.recent import Recent
 from tenonnx_cpu.jit import layout as at
-from tenonnx_cpu.jit.code import code_object
+from tenonnx_cpu.jit import library
+from tenonnx_cpu.jit.library import builtin, entry_of
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import KEPT as SCRATCH_KEPT
 from tenonnx_cpu.jit.scratch import ROOMS, scratch
@@ -143,14 +144,12 @@ def attach(
         plain: What to call where nothing is captured.
         wrapped: The call that gives it its name.
     """
-    if not code_object.SUPPORTED:
-        return plain
     REPLAY.request()
     if not COUNTED or REPLAY.run is None:
         return plain
     cell = Cell((_services(), tracer))
     cell.__wrapped__ = wrapped
-    return code_object.builtin("replay", code_object.entry_of(REPLAY.run), cell)
+    return builtin("replay", entry_of(REPLAY.run), cell)
 
 
 def replay_once(words: Any, things: Any, inputs: Any, otherwise: Callable[..., Any]) -> Any:
@@ -166,7 +165,7 @@ def _otherwise(call: Callable[..., Any], _: Cell, *inputs: Any) -> Any:
 
 def _replay(cell: Cell) -> Callable[..., Any]:
     assert REPLAY.run is not None, "there are captures"
-    return code_object.builtin("replay", code_object.entry_of(REPLAY.run), cell)
+    return builtin("replay", entry_of(REPLAY.run), cell)
 
 
 def lacks_scratch(cell: Cell) -> bool:
@@ -382,7 +381,8 @@ def _services() -> np.ndarray[Any, Any]:
     for place, number in ((at.EMPTY, 184), (at.NEW_VIEW, 94), (at.SET_BASE, 282)):
         words[place] = ctypes.c_size_t.from_address(table + 8 * number).value
     words[at.NDARRAY] = id(np.ndarray)
-    stopped = ctypes.addressof(pool_memory.start()) + 8 * pool_memory.STOPS
-    words[at.STOPPED] = stopped
+    opened = library.current()
+    assert opened is not None, "there are captures"
+    words[at.STOPPED] = ctypes.addressof(opened.pool) + 8 * pool_memory.STOPS
     words[at.ROOMS], words[at.ROOMS_AT] = len(ROOMS), ROOMS.ctypes.data
     return words

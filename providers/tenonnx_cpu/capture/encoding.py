@@ -11,7 +11,7 @@ import numpy as np
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.capture.launch import Encoded
 from tenonnx_cpu.jit import layout as at
-from tenonnx_cpu.jit.code.code_object import entry_of
+from tenonnx_cpu.jit.library import entry_of
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 

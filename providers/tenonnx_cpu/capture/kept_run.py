@@ -18,7 +18,7 @@ from tenonnx.weights.storage import root
 from tenonnx.weights.weight import Weight
 from tenonnx_cpu.capture.launch import Encoded, NDArray, holds_addresses
 from tenonnx_cpu.jit import layout as at
-from tenonnx_cpu.jit.code.code_object import entry_of
+from tenonnx_cpu.jit.library import entry_of
 from tenonnx_cpu.jit.runtime import KERNELS, JitKernel
 from tenonnx_cpu.jit.scratch import ALIGNMENT, aligned
 
@@ -114,7 +114,7 @@ class KeptRun(NamedTuple):
                 things[n] = namespace[x.name]
         code = self.words.tolist()
         for word, kernel in self.entries:
-            if not kernel.load() or kernel.run is None:
+            if kernel.run is None:
                 raise NotCacheable(f"the kernel {kernel} is not there")
             code[word] = entry_of(kernel.run)
         for word, number in self.guards:
@@ -185,8 +185,7 @@ def _arguments(code: Sequence[int]) -> int:
 
 
 def _launches(code: Sequence[int]) -> tuple[list[tuple[int, JitKernel]], list[int]]:
-    loaded = (kernel for kernel in KERNELS if not kernel.is_put_off and kernel.run is not None)
-    kernels = {entry_of(kernel.run): kernel for kernel in loaded if kernel.run is not None}
+    kernels = {entry_of(each.run): each for each in KERNELS.values() if each.run is not None}
     entries, pointers = [], list[int]()
     for place in _places(code, at.LAUNCHES):
         if (kernel := kernels.get(code[place + RUN])) is None:

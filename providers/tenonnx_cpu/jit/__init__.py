@@ -1,10 +1,11 @@
 """JIT kernels: how they are declared, compiled, called, and how to write one.
 
-A compiled kernel is kept as a *code object* (``code.code_object``): machine code that is mapped and
-called without numba, and shared by processes. ``runtime``, what that imports, ``scratch`` and
-``layout`` may be imported without numba, as may be what the ``kernels`` of a family and their
-callers agree on, in its ``__init__``; every other module here, or of kernels, imports it, and is
-itself imported when a kernel in it is first compiled. Kernels import nothing of their callers.
+All kernels for a target CPU are one shared library (``library``), which processes open without
+numba: it is built when tenonnx is installed, or by ``tenonnx warmup`` (``aot``). ``runtime``,
+``library``, what they import, ``scratch`` and ``layout`` may be imported without numba, as may be
+what the ``kernels`` of a family and their callers agree on, in its ``__init__``; every other module
+here, or of kernels, imports it, and is itself imported only to build. Kernels import nothing of
+their callers, but for ``code``, ``threads``, ``vectors`` and ``compiling`` nothing of ``jit``.
 
 A kernel in three steps:
 
@@ -34,10 +35,10 @@ A kernel in three steps:
    type and size, and ``vectors.tiles`` builds micro-kernels.
 
    Errors are for the caller to find first: a kernel raises nothing, checks no bounds and returns
-   nothing. It allocates nothing either, for what numba allocates with is not in a code object: take
+   nothing. It allocates nothing either, for what numba allocates with is in no library: take
    scratch memory from the caller, a slice for every ``worker``, or a few elements from
    ``views.on_stack``; write loops where numba would copy (``x[i] = y``) or reshape. ``tenonnx
-   warmup`` warns of kernels that use such a thing, and numpy computes in their place. What a
+   warmup`` names kernels that use such a thing, and numpy computes in their place. What a
    parallel body computes must not depend on which worker does it.
 
    That is its only declaration: what is compiled ahead, and what ``tests/guard`` wants rows for,
@@ -61,15 +62,13 @@ A kernel in three steps:
        run(x.ravel(), y.ravel(), threads if x.size > ENOUGH else 1)
        return y
 
-   ``run`` is ``None`` if the kernel is neither installed nor in the cache: numpy's kernel,
-   ``plain``, must always do. It takes arguments by position, reads arrays and numbers as they are,
+   ``run`` is ``None`` if there is no library, or it lacks the kernel: numpy's kernel, ``plain``,
+   must always do. It takes arguments by position, reads arrays and numbers as they are,
    and knows nothing of types: ``fits`` must. Entering the pool costs 2 to 20 us, so small work
    stays serial.
 
 Rules that keep compiling short: one signature where one is enough (views of other dtypes of the
-same width, a number that selects the variant), no ``parallel=True``, no numba ``cache=True`` (the
-kernel decorator caches in ``cache_folder``, keyed by the source of its module and of those that it
-imports with ``from tenonnx_cpu.x import y``: no other form), helpers rather than generated
-variants. Never hand a function to a function, which numba cannot cache where it keeps kernels
-itself. Make the one that calls it, in a Python function, instead.
+same width, a number that selects the variant), no ``parallel=True``, no numba ``cache=True`` (a
+kernel's object file is kept under a digest of its module and of those that it imports with ``from
+tenonnx_cpu.x import y``: no other form), helpers rather than generated variants.
 """

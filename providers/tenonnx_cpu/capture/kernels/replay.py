@@ -18,7 +18,6 @@ from numba.extending import intrinsic
 
 from tenonnx_cpu.jit import layout as at
 from tenonnx_cpu.jit.code import numba_target
-from tenonnx_cpu.jit.code.code_object import ENTRY
 from tenonnx_cpu.jit.code.entry import DATA, FASTCALL, HEAD, NDIM, SHAPE, STRIDES
 from tenonnx_cpu.jit.compiling import Kernel, helper, size
 from tenonnx_cpu.jit.threads.look import call
@@ -331,11 +330,11 @@ def perform(
     return found
 
 
-def _entry(_name: str, compiled: Any) -> ir.Module:
+def _entry(symbol: str, compiled: Any) -> ir.Module:
     """Return a module with what CPython calls: words in, a word out."""
     context = numba_target.context()
-    module = context.codegen().create_library(ENTRY).create_ir_module(ENTRY)
-    function = ir.Function(module, FASTCALL, ENTRY)
+    module = context.codegen().create_library(symbol).create_ir_module(symbol)
+    function = ir.Function(module, FASTCALL, symbol)
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     own, given, count = function.args
     words = [builder.ptrtoint(own, I64), builder.ptrtoint(given, I64), count]

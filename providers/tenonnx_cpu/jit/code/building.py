@@ -1,22 +1,47 @@
-"""From LLVM's modules to code objects that are loaded, and kept for other processes."""
+"""From kernels, as Python declares them, to object files."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Set
+from typing import TYPE_CHECKING, Any
 
 import llvmlite.binding as llvm
+from llvmlite import ir
 
-from tenonnx.weights.trusted import write_trusted
-from tenonnx_cpu.jit.code import code_object, numba_target
-from tenonnx_cpu.jit.code.cache import COMPILER, cache_folder, compiler, refuse_changed, signed
-from tenonnx_cpu.jit.code.cpu import compiles_only
-from tenonnx_cpu.jit.code.linking import link
+from tenonnx_cpu.jit.code import numba_target
+from tenonnx_cpu.jit.code.entry import ndarray_type
+from tenonnx_cpu.jit.code.symbols import IDENTITY, binary_interface
+from tenonnx_cpu.jit.vectors import shared
+
+if TYPE_CHECKING:
+    from tenonnx_cpu.jit.compiling import Kernel
 
 SPEED = 3
 """LLVM's level of optimization, of 3."""
+
+PYTHON = ("Py", "_Py")
+"""The beginning of the names of CPython's functions and variables."""
+
+SYSTEM = frozenset({
+    "memcpy", "memmove", "memset", "pthread_cond_broadcast", "pthread_cond_wait", "pthread_create",
+    "pthread_getspecific", "pthread_mutex_lock", "pthread_mutex_unlock", "pthread_setspecific",
+    "sched_yield",
+})  # fmt: skip
+"""The functions of the C library that kernels may call; LLVM calls the first three by itself."""
+
+MATHEMATICS = frozenset({
+    "acos", "acosh", "asin", "asinh", "atan", "atanh", "atan2", "ceil", "cos", "cosh", "erf",
+    "exp", "exp2", "expm1", "floor", "fma", "fmod", "frexp", "hypot", "ldexp", "lgamma", "log",
+    "log10", "log1p", "log2", "nearbyint", "pow", "remainder", "rint", "round", "sin", "sinh",
+    "sqrt", "tan", "tanh", "tgamma", "trunc",
+})  # fmt: skip
+"""Functions of numbers, of float64; those of float32 have an ``f`` behind."""
+
+ALLOWED = SYSTEM | MATHEMATICS | {f"{name}f" for name in MATHEMATICS}
+
+
+class Unlinkable(ValueError):
+    """A kernel calls a function that no library for it would find."""
 
 
 def machine() -> Any:
@@ -32,36 +57,74 @@ def optimize(module: Any) -> None:
     builder.getModulePassManager().run(module, builder)
 
 
-def build(module: Any, exports: Sequence[str], path: str) -> dict[str, int]:
-    """Make a code object of an optimized module, keep it as a file and load it.
-
-    Returns:
-        The addresses of its exports; 0 in a process that only compiles.
+def kernel_object(kernel: Kernel, symbol: str) -> bytes:
+    """Compile a kernel; return an object file whose symbol is what CPython calls.
 
     Raises:
-        Unlinkable: The machine code has something that ``linking`` does not know.
-        OSError: It cannot be loaded.
-        LookupError: A symbol that it uses is nowhere.
-        Changed: It may not be of the source that the file's name says.
+        Unlinkable: It allocates memory, or calls what kernels may not.
+        Exception: Whatever numba and LLVM raise.
     """
-    linked = link(machine().emit_object(module), exports)
-    needs = {name for symbol in linked.outside if (name := code_object.origin(symbol))}
-    content = linked._replace(needs=tuple(sorted(needs))).pack()
-    refuse_changed()
-    keep(path, content)
-    _sign()
-    if compiles_only():
-        return code_object.promise(os.path.basename(path), exports)
-    return code_object.find(path, exports) or code_object.place(path, content)
+    from tenonnx_cpu.jit.compiling import helper
+
+    dispatcher = helper(kernel.function)
+    dispatcher.compile(kernel.signature)
+    compiled = dispatcher.overloads[kernel.signature]
+    module = compiled.library.whole(compiled.fndesc.mangled_name)
+    optimize(module)
+    # By itself: a kernel that is inlined into its entry is slower.
+    entry = llvm.parse_assembly(str(kernel.entry(symbol, compiled)))
+    optimize(entry)
+    module.link_in(entry)
+    return _object(module, frozenset([symbol]))
 
 
-def _sign() -> None:
-    """Keep which version of numba compiles into the folder."""
-    if signed(cache_folder()) != compiler():
-        keep(os.path.join(cache_folder(), COMPILER), str(compiler()).encode())
+def shared_object(file: str) -> bytes:
+    """Compile the functions that a module shares with all kernels; return an object file."""
+    module = llvm.parse_assembly(str(shared.module_of(file)))
+    optimize(module)
+    exported = {each.name for each in shared.GROUPS[file] if each.is_exported}
+    return _object(module, exported, {each.name for each in shared.GROUPS[file]})
 
 
-def keep(path: str, content: bytes) -> None:
-    """Write a file of the cache; that it cannot be kept is no error."""
-    with contextlib.suppress(OSError):
-        write_trusted(path, content)
+def identity_object(release: str) -> bytes:
+    """Return an object file that says what a library is for, and of which release, if of one."""
+    name = "identity"
+    module = numba_target.context().codegen().create_library(name).create_ir_module(name)
+    text = bytearray(f"{binary_interface()}; {release}".encode() + b"\0")
+    kind = ir.ArrayType(ir.IntType(8), len(text))
+    variable = ir.GlobalVariable(module, kind, IDENTITY)
+    variable.global_constant, variable.initializer = True, ir.Constant(kind, text)
+    ndarray_type(module)  # no kernel need take an array
+    return bytes(machine().emit_object(llvm.parse_assembly(str(module))))
+
+
+def _object(module: Any, exported: Set[str], linked: Set[str] = frozenset()) -> bytes:
+    """Return an optimized module as an object file.
+
+    Args:
+        module: The module.
+        exported: Its symbols that a library has for others.
+        linked: Its symbols for other objects of the library.
+    """
+    for function in module.functions:
+        if function.is_declaration:
+            _check(function.name)
+        elif function.name not in exported:
+            if function.name in linked:
+                function.visibility = llvm.Visibility.hidden
+            else:
+                function.linkage = llvm.Linkage.internal
+    return bytes(machine().emit_object(module))
+
+
+def _check(name: str) -> None:
+    """Make sure that a kernel may call a function."""
+    own = (each.name for functions in shared.GROUPS.values() for each in functions)
+    if name.startswith((*PYTHON, "llvm.")) or name in ALLOWED or name in own:
+        return
+    allocates = name.startswith("NRT_")
+    raise Unlinkable(
+        f"it calls {name}: kernels allocate no memory"
+        if allocates
+        else f"it calls {name}, which is none of the functions that kernels may call"
+    )

@@ -12,19 +12,21 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tenonnx.errors import InvalidArgument
-from tenonnx.weights.trusted import require_installed
 
 log = logging.getLogger("tenonnx.jit")
 
 VARIABLE = "TENONNX_PROCESSOR"
-NATIVE = "native"
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 """The folder of ``tenonnx_cpu``."""
 
 INSTALLED = os.path.join(PACKAGE, "kernels")
-"""The folder of an installed package's code objects: one for each target CPU, by its name."""
+"""The folder of an installed package's libraries of kernels: one for each target CPU."""
 
+SUFFIX = ".so"
+"""The end of a library's name; the target CPU's is before it."""
+
+V2 = frozenset(["cx16", "popcnt", "sse4_1", "sse4_2", "ssse3"])
 V3 = frozenset(["abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"])
 V4 = V3 | frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"])
 
@@ -44,6 +46,7 @@ class Level(NamedTuple):
 
 
 LEVELS = {
+    "x86-64-v2": Level("x86_64", "x86-64-v2", V2),
     "x86-64-v3": Level("x86_64", "x86-64-v3", V3),
     "x86-64-v4": Level("x86_64", "x86-64-v4", V4),
     "armv8-a": Level("aarch64", "generic", frozenset()),  # Linux runs on no other
@@ -73,6 +76,7 @@ KINDS = (
     "x86-64-v4",
     "x86-64-v3+avxvnni",
     "x86-64-v3",
+    "x86-64-v2",
     "armv8-a+dotprod+i8mm",
     "armv8-a+dotprod",
     "armv8-a",
@@ -100,7 +104,7 @@ class Target(NamedTuple):
         return self.level.flags | {LINUX.get(word, word) for word in more if word}
 
 
-_given: str | None = None
+_given: Target | None = None
 
 
 def compile_for(kind: str) -> None:
@@ -109,40 +113,32 @@ def compile_for(kind: str) -> None:
     It then loads no kernel. To be called before anything asks for the processor.
     """
     global _given
-    _given = kind
-
-
-def compiles_only() -> bool:
-    """Return whether this process compiles kernels and runs none."""
-    return _given is not None
+    _given = parse(kind)
 
 
 @functools.cache
 def target() -> Target | None:
-    """Return what kernels are compiled for if that is not this processor.
+    """Return the target CPU of this process's kernels; ``None`` if there is none that it runs.
 
-    ``VARIABLE`` says it, or else the code objects that are installed. It is this one, with a
-    warning, if that is not of such a kind.
+    ``VARIABLE`` names it; by default it is the best that a library is installed for, or else the
+    best that this processor supports.
 
     Raises:
-        InvalidArgument: There is no such kind.
+        InvalidArgument: There is none of that name.
     """
     if _given is not None:
-        return None if _given == NATIVE else parse(_given)
-    asked = os.environ.get(VARIABLE)
-    if asked == NATIVE:
-        return None
-    if not asked:
-        return _best_installed()
-    found = parse(asked)
-    if lacking := lacks(found):
+        return _given
+    if asked := os.environ.get(VARIABLE):
+        found = parse(asked)
+        if not (lacking := lacks(found)):
+            return found
         log.warning(
-            "this processor is not %s (it lacks %s): kernels are those for this processor",
+            "%s is not heeded: this processor is not %s (it lacks %s)",
+            VARIABLE,
             asked,
             ", ".join(lacking),
         )
-        return None
-    return found
+    return _best_installed() or best_of(map(parse, KINDS))
 
 
 @functools.cache
@@ -151,26 +147,14 @@ def own_code() -> os.stat_result:
     return os.stat(os.path.dirname(__file__))
 
 
-@functools.cache
-def installed() -> str | None:
-    """Return the folder of installed code objects for what kernels are compiled for, if one is."""
-    if compiles_only() or (chosen := target()) is None:
-        return None
-    folder = os.path.join(INSTALLED, chosen.kind)
-    try:
-        require_installed(folder, own_code())
-    except OSError:
-        return None
-    return folder
-
-
 def installed_kinds() -> list[Target]:
-    """Return the target CPUs that code objects are installed for, the best first."""
+    """Return the target CPUs that libraries are installed for, the best first."""
     found = []
     with contextlib.suppress(OSError):
         for entry in os.scandir(INSTALLED):
-            with contextlib.suppress(InvalidArgument):
-                found.append(parse(entry.name))
+            if entry.name.endswith(SUFFIX):
+                with contextlib.suppress(InvalidArgument):
+                    found.append(parse(entry.name.removesuffix(SUFFIX)))
     return sorted(found, key=lambda kind: (-len(kind.flags), kind))
 
 
@@ -200,8 +184,8 @@ def parse(kind: str) -> Target:
     name, *more = kind.split("+")
     if name not in LEVELS or not all(word.replace("-", "").isalnum() for word in more):
         raise InvalidArgument(
-            f"{VARIABLE} is {kind!r}; expected {NATIVE}, {' or '.join(LEVELS)}, "
-            "the levels with further features, as in x86-64-v4+avx512vnni"
+            f"{VARIABLE} is {kind!r}; expected {' or '.join(LEVELS)}, "
+            "or one with further features, as in x86-64-v4+avx512vnni"
         )
     return Target(kind, LEVELS[name], ",".join(f"+{word}" for word in more))
 
@@ -239,8 +223,9 @@ class Cpu(NamedTuple):
 
 @functools.cache
 def cpu() -> Cpu:
-    """Return the processor that kernels are compiled for: this one, unless variables say else."""
-    features = _features()
+    """Return the processor that kernels are compiled for."""
+    chosen = target()
+    features = frozenset[str]() if chosen is None else chosen.flags
     if {"avx512f", "avx512bw", "avx512vl"} <= features:
         vnni = "avx512" if "avx512vnni" in features else ""
         bf16 = "avx512bf16" in features
@@ -248,14 +233,9 @@ def cpu() -> Cpu:
     if {"avx2", "fma"} <= features:
         return Cpu(8, 16, "avx" if "avxvnni" in features else "")
     if compiled_architecture() in ("aarch64", "arm64"):
-        return Cpu(4, 32, _arm_products(features))
+        dots = "i8mm" if "i8mm" in features else "dotprod" if "asimddp" in features else ""
+        return Cpu(4, 32, dots)
     return Cpu(4, 16, "")
-
-
-def _arm_products(features: frozenset[str]) -> str:
-    if target() is None:
-        return ""  # LLVM may not know what this processor has, and then ends the process
-    return "i8mm" if "i8mm" in features else "dotprod" if "asimddp" in features else ""
 
 
 def compiled_architecture() -> str:
@@ -270,17 +250,6 @@ def architecture() -> str:
     import platform  # takes longer to import than all else that is asked of the processor
 
     return platform.machine()
-
-
-def _features() -> frozenset[str]:
-    if (chosen := target()) is not None:
-        return chosen.flags
-    given = os.environ.get("NUMBA_CPU_FEATURES")
-    if given is not None:
-        return frozenset(item[1:] for item in given.split(",") if item.startswith("+"))
-    if os.environ.get("NUMBA_CPU_NAME", "").lower() == "generic":
-        return frozenset()
-    return _own_features()
 
 
 def _own_features() -> frozenset[str]:

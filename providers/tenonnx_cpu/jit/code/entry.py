@@ -21,8 +21,7 @@ from numba.core import cgutils
 from numba.np.arrayobj import populate_array
 
 from tenonnx_cpu.jit.code import numba_target
-from tenonnx_cpu.jit.code.code_object import ARRAY, ENTRY
-from tenonnx_cpu.jit.code.objects import Unlinkable
+from tenonnx_cpu.jit.code.symbols import NDARRAY
 from tenonnx_cpu.jit.threads.memory import RESUME
 from tenonnx_cpu.jit.vectors.vector import F64, I8, I32, I64, POINTER, VOID, Builder, Value
 
@@ -33,16 +32,17 @@ HEAD = object.__basicsize__
 DATA, NDIM, SHAPE, STRIDES = HEAD, HEAD + 8, HEAD + 16, HEAD + 24
 
 
-def make_entry(name: str, compiled: Any) -> ir.Module:
+def make_entry(symbol: str, compiled: Any) -> ir.Module:
     """Return a module with the entry of a compiled kernel.
 
     Args:
-        name: What errors call the kernel.
+        symbol: Its symbol, ``norm.norms.softmax``; errors name the last part.
         compiled: numba's result.
     """
     context = numba_target.context()
-    module = context.codegen().create_library(ENTRY).create_ir_module(ENTRY)
-    function = ir.Function(module, FASTCALL, ENTRY)
+    module = context.codegen().create_library(symbol).create_ir_module(symbol)
+    function = ir.Function(module, FASTCALL, symbol)
+    name = symbol.rpartition(".")[2]
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     parameters = compiled.signature.args
     kinds = tuple(itertools.chain.from_iterable(map(_members, parameters)))
@@ -137,7 +137,7 @@ def _members(kind: Any) -> Sequence[Any]:
 def _array(context: Any, builder: Builder, kind: Any, value: Value, expected: str) -> Value:
     """Return a kernel's view of one of numpy's arrays, which the caller keeps meanwhile."""
     own = _field(builder, value, HEAD - 8, POINTER)
-    numpys = _global(builder, ARRAY)
+    numpys = builder.load(ndarray_type(builder.module))
     with builder.if_then(builder.icmp_unsigned("!=", own, numpys), likely=False):
         related = _python(builder, "PyType_IsSubtype", I32, [own, numpys])
         with builder.if_then(builder.icmp_signed("==", related, I32(0)), likely=False):
@@ -158,6 +158,17 @@ def _array(context: Any, builder: Builder, kind: Any, value: Value, expected: st
     return array._getvalue()
 
 
+def ndarray_type(module: ir.Module) -> Any:
+    """Return the word of the library that holds the address of numpy's type of arrays.
+
+    Every object defines it, and the linker keeps one: in C's words, it is a common symbol.
+    """
+    if NDARRAY not in module.globals:
+        word = ir.GlobalVariable(module, POINTER, NDARRAY)
+        word.linkage, word.initializer = "common", ir.Constant(POINTER, None)
+    return module.globals[NDARRAY]
+
+
 def _number(context: Any, builder: Builder, kind: Any, value: Value) -> Value:
     """Return a number; if it is none, the interpreter knows of an error."""
     own = context.get_value_type(kind)
@@ -171,7 +182,7 @@ def _number(context: Any, builder: Builder, kind: Any, value: Value) -> Value:
         overflow = builder.load(_global(builder, "PyExc_OverflowError", POINTER))
         number = _python(builder, "PyNumber_AsSsize_t", I64, [value, overflow])
         return number if own == I64 else builder.trunc(number, own)
-    raise Unlinkable(f"a kernel takes arrays and numbers; found {kind}")
+    raise TypeError(f"a kernel takes arrays and numbers; found {kind}")
 
 
 def _field(builder: Builder, value: Value, offset: int, kind: ir.Type) -> Value:

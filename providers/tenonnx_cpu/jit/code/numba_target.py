@@ -1,8 +1,8 @@
 """numba's target for kernels: LLVM modules that are optimized once, and never made executable here.
 
 numba's own target optimizes every function fully before it is linked into its callers, and again
-with each of them, and hands all of them to a just-in-time linker. A code object needs neither: the
-whole module of a kernel is optimized when it is complete (``library``, ``building``), and only then
+with each of them, and hands all of them to a just-in-time linker. An object file needs neither: the
+whole module of a kernel is optimized when it is complete (``modules``, ``building``), and only then
 becomes machine code.
 """
 
@@ -20,10 +20,9 @@ from numba.core.registry import CPUDispatcher, CPUTarget, cpu_target
 from numba.core.runtime import rtsys
 from numba.core.target_extension import CPU, dispatcher_registry, jit_registry, target_registry
 
-from tenonnx_cpu.jit.code import code_object
-from tenonnx_cpu.jit.code.cpu import compiled_architecture, target
-from tenonnx_cpu.jit.code.library import Library
+from tenonnx_cpu.jit.code.cpu import KINDS, compiled_architecture, target
 from tenonnx_cpu.jit.code.lowering import Uncounted
+from tenonnx_cpu.jit.code.modules import CodeModules
 from tenonnx_cpu.jit.code.passes import Compiler
 
 NAME = "tenonnx"
@@ -38,7 +37,7 @@ have no such instructions."""
 class _Codegen(codegen.AOTCPUCodegen):
     """The maker of such libraries, for the processor that kernels are compiled for."""
 
-    _library_class = Library
+    _library_class = CodeModules
 
     def _init(self, llvm_module: Any) -> None:
         del llvm_module
@@ -61,17 +60,13 @@ class _Codegen(codegen.AOTCPUCodegen):
 
     def magic_tuple(self) -> tuple[str, str, str]:
         """Return LLVM's names of the system and the processor, and of what that has besides."""
-        if (chosen := target()) is not None:
-            llvm.initialize_all_targets()
-            llvm.initialize_all_asmprinters()
-            triple = TRIPLE.format(compiled_architecture())
-            return (
-                triple,
-                chosen.level.name,
-                chosen.features + (WIDE if VBMI in chosen.flags else ""),
-            )
-        own = self._get_host_cpu_name(), self._get_host_cpu_features()
-        return (llvm.get_process_triple(), *own)
+        if (chosen := target()) is None:
+            raise RuntimeError(f"kernels are compiled for none of this processor's kind: {KINDS}")
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+        more = WIDE if VBMI in chosen.flags else ""
+        triple = TRIPLE.format(compiled_architecture())
+        return triple, chosen.level.name, chosen.features + more
 
     def set_env(self, name: str, environment: Any) -> None:
         """Do nothing: kernels use nothing of Python's."""
@@ -161,11 +156,12 @@ class _Dispatcher(CPUDispatcher):
 
 target_registry[NAME] = Kernels
 dispatcher_registry[Kernels] = _Dispatcher
-OWN = {"_target": NAME, "pipeline_class": Compiler} if code_object.SUPPORTED else {}
-"""Differences from numba's own target, which compiles functions outside of code objects."""
-
 jit_registry[Kernels] = njit = functools.partial(
-    numba.jit, no_cpython_wrapper=True, no_cfunc_wrapper=True, **OWN
+    numba.jit,
+    no_cpython_wrapper=True,
+    no_cfunc_wrapper=True,
+    _target=NAME,
+    pipeline_class=Compiler,
 )
 """Decorates a function that is part of kernels; takes numba's options."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tenonnx.process import interruption
 from tenonnx_cpu.jit import scratch
-from tenonnx_cpu.jit.threads.memory import KEY, LOCAL, LOOK, ROOMS, system_function
+from tenonnx_cpu.jit.threads.memory import KEY, LOCAL, LOOK, ROOMS
 
 
 def look() -> bool:
@@ -31,7 +31,7 @@ def start(memory: Any, wake: Callable[[], None]) -> None:
         wake: Has the calling thread look in its next loop.
     """
     key = ctypes.c_uint()
-    if system_function("pthread_key_create")(ctypes.byref(key), None):
+    if ctypes.CDLL(None).pthread_key_create(ctypes.byref(key), None):
         return  # a process has as many as it wants: kernels are not stopped
     for kept in (look, scratch._local):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
@@ -40,5 +40,4 @@ def start(memory: Any, wake: Callable[[], None]) -> None:
     memory[LOOK] = id(look)
     interruption.follow(wake)
     atexit.register(memory.__setitem__, LOOK, 0)  # Python takes its modules apart next
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=wake)  # it is the main thread now
+    os.register_at_fork(after_in_child=wake)  # it is the main thread now

@@ -26,7 +26,6 @@ from tenonnx_cpu.jit.threads.memory import (
     ROOM_WORDS,
     ROOMS,
     STOPS,
-    SUPPORTED,
 )
 from tenonnx_cpu.jit.threads.place import place, read
 from tenonnx_cpu.jit.vectors.vector import I8, I32, I64, POINTER, VOID, Builder, Value
@@ -78,19 +77,17 @@ def _set_up(b: Builder) -> Value:
 
 def keep_out(b: Builder) -> None:
     """Have this thread never look, as helpers do not."""
-    if SUPPORTED:
-        with b.if_then(_set_up(b)):
-            _set_own(b, NEVER)
+    with b.if_then(_set_up(b)):
+        _set_own(b, NEVER)
 
 
 def begin(b: Builder, arguments: Sequence[Value]) -> None:
     """Before a loop: leaves nothing of it to do if this thread's kernel has been stopped."""
-    if SUPPORTED:
-        with (
-            b.if_then(b.icmp_signed(">", read(b, STOPS, "monotonic"), I64(0)), likely=False),
-            b.if_then(b.icmp_unsigned("==", _own(b), STOPPED)),
-        ):
-            _drain(b, *arguments)
+    with (
+        b.if_then(b.icmp_signed(">", read(b, STOPS, "monotonic"), I64(0)), likely=False),
+        b.if_then(b.icmp_unsigned("==", _own(b), STOPPED)),
+    ):
+        _drain(b, *arguments)
 
 
 def look(b: Builder, arguments: Sequence[Value]) -> None:
@@ -98,8 +95,6 @@ def look(b: Builder, arguments: Sequence[Value]) -> None:
 
     Takes the address of the loop's shares, and how many there are, which may be none.
     """
-    if not SUPPORTED:
-        return
     with b.if_then(_set_up(b)):
         ticks, _ = _clock(b)
         word = _own(b)
@@ -206,14 +201,12 @@ def _variable(b: Builder, name: str, kind: ir.Type) -> Value:
 def resume(b: Builder, arguments: Sequence[Value]) -> None:
     """In a kernel's entry, which is about to raise: the thread's next kernel is a new one."""
     del arguments
-    if SUPPORTED:
-        with b.if_then(b.icmp_unsigned("==", _own(b), STOPPED)):
-            _set_own(b, NOW)
-            b.atomic_rmw("sub", place(b, STOPS), I64(1), "monotonic")
+    with b.if_then(b.icmp_unsigned("==", _own(b), STOPPED)):
+        _set_own(b, NOW)
+        b.atomic_rmw("sub", place(b, STOPS), I64(1), "monotonic")
 
 
 def wake(b: Builder, arguments: Sequence[Value]) -> None:
     """Have this thread look in its next loop."""
     del arguments
-    if SUPPORTED:
-        _set_own(b, NOW)
+    _set_own(b, NOW)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-import sys
-import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tenonnx.process.cores import available_cores
 from tenonnx_cpu import threading_config
-from tenonnx_cpu.jit.code import code_object
+
+if TYPE_CHECKING:
+    from tenonnx_cpu.jit.library import Library
 
 WORDS = 96
 LOCK, WORD, CALLED, DATA, SLEEPERS, STARTED, SIZE, SPINS, MUTEX, CONDITION = (
@@ -33,41 +33,20 @@ FIND, REST = "tenonnx_pool_find", "tenonnx_pool_rest"
 RESUME, WAKE = "tenonnx_pool_resume", "tenonnx_pool_wake"
 """Symbols of the functions that are called from elsewhere."""
 
-SUPPORTED = code_object.SUPPORTED
-"""Whether kernels can be stopped: their entries then are those that ``code.entry`` writes."""
-
 TRIED = 2000
 """Looks of a helper that are timed to know how many make a second."""
 
-WINDOWS = sys.platform == "win32"
 
-_lock = threading.RLock()  # a signal's handler may load kernels, too
-_memory: Any = None
+def start(library: Library) -> Any:
+    """Set the pool of a library up, once; return its memory.
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
-    )
-
-
-def start() -> Any:
-    """Set the pool up, once; return its memory. Its threads start when they are first needed.
-
-    Its functions have been loaded before.
+    Its threads start when they are first needed.
     """
-    global _memory
-    with _lock:
-        if _memory is None:
-            _memory = _begin()
-        return _memory
-
-
-def _begin() -> Any:
     place = ctypes.c_int64()
-    _function(FIND)(ctypes.addressof(place))
+    library.plain_function(FIND)(ctypes.addressof(place))
     memory = (ctypes.c_int64 * WORDS).from_address(place.value)
     _set_up(memory)
-    rest = _function(REST)
+    rest = library.plain_function(REST)
     rest(TRIED)
     begin = time.perf_counter()
     rest(TRIED)
@@ -78,23 +57,16 @@ def _begin() -> Any:
         memory[SPINS] = int(seconds * speed)
 
     threading_config.follow(watch)
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=functools.partial(_after_fork, memory))
-    if SUPPORTED:
-        from tenonnx_cpu.jit.threads import interrupts
+    os.register_at_fork(after_in_child=functools.partial(_after_fork, memory))
+    from tenonnx_cpu.jit.threads import interrupts
 
-        interrupts.start(memory, functools.partial(_function(WAKE), 0))
+    interrupts.start(memory, functools.partial(library.plain_function(WAKE), 0))
     return memory
 
 
 def _after_fork(memory: Any) -> None:
     memory[FORKS] += 1
     _set_up(memory)
-
-
-def _function(name: str) -> Any:
-    """Return one of the thread pool's functions of an integer."""
-    return ctypes.CFUNCTYPE(None, ctypes.c_int64)(code_object.address_of(name))
 
 
 def _set_up(memory: Any) -> None:
@@ -106,13 +78,5 @@ def _set_up(memory: Any) -> None:
         (CONDITION, WORDS - CONDITION, "cond"),
     ):
         memory[place : place + words] = [0] * words
-        if not WINDOWS:
-            address = ctypes.c_void_p(ctypes.addressof(memory) + 8 * place)
-            system_function(f"pthread_{name}_init")(address, None)
-
-
-def system_function(name: str) -> Any:
-    """Return one of the system's functions as ctypes has it."""
-    if sys.platform == "win32":
-        return getattr(ctypes.WinDLL("kernel32"), name)
-    return getattr(ctypes.CDLL(None), name)
+        address = ctypes.c_void_p(ctypes.addressof(memory) + 8 * place)
+        getattr(ctypes.CDLL(None), f"pthread_{name}_init")(address, None)

@@ -11,20 +11,11 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.code import numba_target
-from tenonnx_cpu.jit.code.naming import name_by_content
-from tenonnx_cpu.jit.threads import memory as pool_memory
 from tenonnx_cpu.jit.threads import thread_pool
-from tenonnx_cpu.jit.vectors import shared
 from tenonnx_cpu.jit.vectors.vector import I32, I64, POINTER
 
 FASTMATH = frozenset({"nsz", "reassoc", "contract"})
 """Sums may be reordered and products fused; NaN and infinity mean what they mean elsewhere."""
-
-
-def start() -> Any:
-    """Load the thread pool's functions and set it up; return its memory."""
-    shared.load()
-    return pool_memory.start()
 
 
 def parallel(body: Callable[..., Any]) -> Any:
@@ -46,9 +37,7 @@ def parallel(body: Callable[..., Any]) -> Any:
     the run is to be stopped (``look``). So tasks take some hundredths of a second at most, and what
     a kernel reads that a loop should have written must not be where it reads or writes next.
     """
-    dispatcher = numba_target.njit(error_model="numpy", fastmath=set(FASTMATH))(
-        name_by_content(body)
-    )
+    dispatcher = numba_target.njit(error_model="numpy", fastmath=set(FASTMATH))(body)
 
     def region(typing_context: Any, arguments: Any, tasks: Any, threads: Any) -> Any:
         dispatcher.get_call_template((arguments, types.intp, types.intp), {})

@@ -11,10 +11,8 @@ call to the helpers' first task: below a microsecond while they watch.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 
-import llvmlite.binding as llvm
 from llvmlite import ir
 from numba.core import cgutils
 
@@ -34,9 +32,7 @@ from tenonnx_cpu.jit.threads.memory import (
     SPINS,
     STARTED,
     WAKE,
-    WINDOWS,
     WORD,
-    system_function,
 )
 from tenonnx_cpu.jit.threads.place import at, place, read, write
 from tenonnx_cpu.jit.vectors import vector as v
@@ -52,30 +48,19 @@ ENTRY = ir.FunctionType(VOID, [POINTER, I64])
 """The function that the pool calls: with data, and the thread's number; the caller's is 0."""
 
 SYSTEM = {
-    "lock": ("AcquireSRWLockExclusive" if WINDOWS else "pthread_mutex_lock", [I64]),
-    "unlock": ("ReleaseSRWLockExclusive" if WINDOWS else "pthread_mutex_unlock", [I64]),
-    "wait": ("SleepConditionVariableSRW", [I64, I64, I32, I32])
-    if WINDOWS
-    else ("pthread_cond_wait", [I64, I64]),
-    "wake": ("WakeAllConditionVariable" if WINDOWS else "pthread_cond_broadcast", [I64]),
-    "create": ("CreateThread", [I64, I64, POINTER, I64, I32, I64])
-    if WINDOWS
-    else ("pthread_create", [I64, I64, POINTER, I64]),
-    "give_way": ("SwitchToThread" if WINDOWS else "sched_yield", []),
+    "lock": ("pthread_mutex_lock", [I64]),
+    "unlock": ("pthread_mutex_unlock", [I64]),
+    "wait": ("pthread_cond_wait", [I64, I64]),
+    "wake": ("pthread_cond_broadcast", [I64]),
+    "create": ("pthread_create", [I64, I64, POINTER, I64]),
+    "give_way": ("sched_yield", []),
 }
 """The system's functions: their names and what they take."""
 
 
-def load_system() -> None:
-    """Make them known to the linker, which need not know where a system keeps them."""
-    for name, _ in SYSTEM.values():
-        llvm.add_symbol(name, ctypes.cast(system_function(name), ctypes.c_void_p).value)
-
-
 def _system(b: Builder, name: str, *values: Value) -> None:
     symbol, arguments = SYSTEM[name]
-    result = VOID if WINDOWS and name in ("lock", "unlock", "wake") else I32
-    kind = ir.FunctionType(POINTER if symbol == "CreateThread" else result, arguments)
+    kind = ir.FunctionType(I32, arguments)
     b.call(cgutils.get_or_insert_function(b.module, kind, symbol), values)
 
 
@@ -146,8 +131,7 @@ def _sleep(b: Builder) -> None:
     # Whoever asks writes the word first and looks for sleepers then: one of both sees the other.
     b.cbranch(_has_seats(b, read(b, WORD, "seq_cst")), awake, wait)
     b.position_at_end(wait)
-    for_ever = [I32(-1), I32(0)] if WINDOWS else []
-    _system(b, "wait", at(b, CONDITION), at(b, MUTEX), *for_ever)
+    _system(b, "wait", at(b, CONDITION), at(b, MUTEX))
     b.branch(doze)
     b.position_at_end(awake)
     b.atomic_rmw("sub", place(b, SLEEPERS), I64(1), "seq_cst")
@@ -166,10 +150,7 @@ def _hire(b: Builder, wanted: Value) -> None:
     b.cbranch(b.icmp_signed("<", started, wanted), body, done)
     b.position_at_end(body)
     number = b.add(started, I64(1))
-    if WINDOWS:
-        _system(b, "create", I64(0), I64(0), entry, number, I32(0), I64(0))
-    else:
-        _system(b, "create", handle, I64(0), entry, number)
+    _system(b, "create", handle, I64(0), entry, number)
     write(b, number, STARTED)
     b.branch(head)
     b.position_at_end(done)
@@ -245,9 +226,6 @@ SHARE = Shared(__file__, "tenonnx_pool_share", [I64] * 3, _share)
 BEGIN = Shared(__file__, "tenonnx_pool_begin", [I64, I64], looking.begin)
 LOOK = Shared(__file__, "tenonnx_pool_look", [I64, I64], looking.look)
 Shared(__file__, RESUME, [], looking.resume)
-Shared(__file__, WAKE, [I64], looking.wake)
-Shared(__file__, FIND, [I64], _find)
-Shared(__file__, REST, [I64], _rest)
-
-
-load_system()
+Shared(__file__, WAKE, [I64], looking.wake, exported=True)
+Shared(__file__, FIND, [I64], _find, exported=True)
+Shared(__file__, REST, [I64], _rest, exported=True)

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tenonnx_cpu.jit.code import numba_target
-from tenonnx_cpu.jit.code.naming import name_by_content
 
 
 def rounded(function: Callable[..., Any]) -> Any:
     """Decorate a function each of whose steps is rounded, as numpy's are."""
-    return numba_target.njit(error_model="numpy", forceinline=True)(name_by_content(function))
+    return numba_target.njit(error_model="numpy", forceinline=True)(function)

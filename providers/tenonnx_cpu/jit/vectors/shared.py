@@ -2,61 +2,61 @@
 
 numba compiles a helper anew into every function that calls it, and that into every one that calls
 it in turn; for micro-kernels, which nobody inlines, that is most of the time spent. These have an
-code object of their own per module, in the disk cache beside the kernels.
+object of their own per module, which is linked with those of the kernels.
 """
 
 from __future__ import annotations
 
-import ctypes
 import functools
-import hashlib
 import inspect
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import llvmlite.binding as llvm
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.core.compiler_lock import global_compiler_lock
-from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
-from tenonnx_cpu.jit.code import building, code_object, library_file, numba_target
-from tenonnx_cpu.jit.code.cache import cache_folder, code_path, compiler, source_stamp
+from tenonnx_cpu.jit.code import numba_target
 from tenonnx_cpu.jit.vectors.vector import I64, VOID, Builder, Value
 
 Body = Callable[[Builder, Sequence[Value]], Any]
 Variants = Iterable[tuple[Any, ...]] | Mapping[tuple[Any, ...], tuple[Any, ...]]
 
-IMAGE = "shared"
-"""The name of the code object of a module's shared functions."""
-
 RADIX = 128
 NUMBERS = {"i64": types.intp, "i32": types.int32, "i8": types.uint8, "float": types.float32}
 """numba's types of what functions take, by LLVM's names."""
 
-_groups: dict[str, list[Shared]] = {}
-_loaded: dict[str, Any] = {}
+GROUPS: dict[str, list[Shared]] = {}
+"""The functions created so far, by the file of their module."""
 
 
 class Shared:
-    """A function without a result; creating it makes it known, ``load`` compiles it.
+    """A function without a result; creating it makes it known.
 
     Args:
         file: ``__file__`` of the module it belongs to.
-        name: Its symbol, of which there is one in the process.
+        name: Its symbol, of which there is one in a library.
         arguments: Types of its arguments.
         body: Writes it, but for the return at its end.
+        exported: Whether it is called from outside of the library, too.
     """
 
-    def __init__(self, file: str, name: str, arguments: Sequence[ir.Type], body: Body) -> None:
+    def __init__(
+        self,
+        file: str,
+        name: str,
+        arguments: Sequence[ir.Type],
+        body: Body,
+        *,
+        exported: bool = False,
+    ) -> None:
         self.name = name
         self.kind = ir.FunctionType(VOID, list(arguments))
         self.body = body
-        _groups.setdefault(file, []).append(self)
+        self.is_exported = exported
+        GROUPS.setdefault(file, []).append(self)
 
     def call(self, builder: Builder, values: Sequence[Value]) -> None:
         """Call it where the builder is."""
@@ -172,80 +172,10 @@ def _joined(builder: Builder, numbers: Sequence[Value]) -> Value:
     return joined
 
 
-def load() -> None:
-    """Compile what has been created so far, or load it from the disk cache."""
-    with global_compiler_lock:
-        for file, functions in _groups.items():
-            if file in _loaded:
-                continue
-            make = _code_object if code_object.SUPPORTED else _library
-            _loaded[file] = make(file, functions)
-            for function in functions:
-                llvm.add_symbol(function.name, code_object.address_of(function.name))
-
-
-def files() -> list[str]:
-    """Return the files of modules whose functions have code objects, of those imported so far."""
-    return sorted(_groups)
-
-
-def keep(file: str) -> None:
-    """Compile a module's functions into the disk cache, unless they are there."""
-    with global_compiler_lock:
-        path = code_path(file, IMAGE)
-        if not os.path.exists(path):
-            _build(path, file, _groups[file])
-
-
-def promise() -> None:
-    """Tell kernels that are compiled in which code objects the functions are, or will be."""
-    for file, functions in _groups.items():
-        path = code_path(file, IMAGE)
-        names = [function.name for function in functions]
-        code_object.promise(os.path.basename(path), names)
-
-
-def _code_object(file: str, functions: Sequence[Shared]) -> dict[str, int]:
-    path = code_path(file, IMAGE)
-    names = [function.name for function in functions]
-    if found := code_object.find(path, names):
-        return found
-    return _build(path, file, functions)
-
-
-def _build(path: str, file: str, functions: Sequence[Shared]) -> dict[str, int]:
-    names = [function.name for function in functions]
-    module = llvm.parse_assembly(str(_module(numba_target.context(), file, functions)))
-    building.optimize(module)
-    return building.build(module, names, path)
-
-
-def _module(context: Any, file: str, functions: Sequence[Shared]) -> ir.Module:
+def module_of(file: str) -> ir.Module:
+    """Return a module with the functions of a file."""
     stem = Path(file).stem
-    library = context.codegen().create_library(stem)
-    module = library.create_ir_module(stem)
-    for function in functions:
+    module = numba_target.context().codegen().create_library(stem).create_ir_module(stem)
+    for function in GROUPS[file]:
         function.define(module)
     return module
-
-
-def _library(file: str, functions: Sequence[Shared]) -> Any:
-    """Have numba keep the functions, where no code objects are made."""
-    codegen = cpu_target.target_context.codegen()
-    compiled = compiler(), codegen.magic_tuple()
-    machine = hashlib.sha256(repr(compiled).encode()).hexdigest()
-    stem = Path(file).stem
-    path = os.path.join(cache_folder(), f"{stem}-{source_stamp(file)[:16]}-{machine[:16]}.library")
-    if (kept := library_file.read(path)) is not None:
-        library = codegen.unserialize_library(kept)
-    else:
-        library = codegen.create_library(f"tenonnx.{stem}")
-        library.enable_object_caching()
-        library.add_ir_module(_module(cpu_target.target_context, file, functions))
-        library.finalize()
-        building.keep(path, library_file.pack(library.serialize_using_object_code()))
-    for function in functions:
-        code_object.define(function.name, library.get_pointer_to_function(function.name))
-    # The thread pool's threads are in there until the process ends, after Python has let go of it.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))
-    return library

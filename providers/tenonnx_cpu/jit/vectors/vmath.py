@@ -15,7 +15,6 @@ from numba import types
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.code import numba_target
-from tenonnx_cpu.jit.code.naming import name_by_content
 
 F = np.float32
 
@@ -26,7 +25,7 @@ def exact(function: Callable[..., Any]) -> Any:
         error_model="numpy",
         fastmath={"contract"},
         forceinline=True,
-    )(name_by_content(function))
+    )(function)
 
 
 @intrinsic

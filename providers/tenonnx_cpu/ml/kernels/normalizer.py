@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.jit.code import numba_target
-from tenonnx_cpu.jit.code.naming import name_by_content
 from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, kernel, size
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.ml.kernels import L1, L2
@@ -17,7 +16,7 @@ F = np.float32
 
 def rounded(function: Any) -> Any:
     """Decorate a function each of whose steps is rounded: squares are, before they are added."""
-    return numba_target.njit(error_model="numpy", fastmath=False)(name_by_content(function))
+    return numba_target.njit(error_model="numpy", fastmath=False)(function)
 
 
 @rounded

@@ -9,7 +9,7 @@ import llvmlite.binding as llvm
 from numba.core import cgutils, codegen
 
 
-class Library(codegen.AOTCodeLibrary):
+class CodeModules(codegen.AOTCodeLibrary):
     """A library to which numba adds one function; nothing is linked or optimized until ``whole``.
 
     A helper is therefore read once, and no copy of it is optimized on its way up to a kernel.
@@ -17,9 +17,9 @@ class Library(codegen.AOTCodeLibrary):
 
     def __init__(self, codegen: Any, name: str) -> None:
         super().__init__(codegen, name)
-        self._called: dict[Library, None] = {}
+        self._called: dict[CodeModules, None] = {}
 
-    def add_linking_library(self, library: Library) -> None:
+    def add_linking_library(self, library: CodeModules) -> None:
         """Make known that what the library has is called."""
         self._called[library] = None
 
@@ -46,7 +46,7 @@ class Library(codegen.AOTCodeLibrary):
     def _get_module_for_linking(self) -> Any:
         return self.whole()  # for functions of numba's own target
 
-    def _reached(self) -> Iterator[Library]:
+    def _reached(self) -> Iterator[CodeModules]:
         waiting, seen = [self], {self}
         while waiting:
             library = waiting.pop()
@@ -56,6 +56,6 @@ class Library(codegen.AOTCodeLibrary):
             seen.update(new)
 
     def get_pointer_to_function(self, name: str) -> int:
-        """Return no address: what Python calls is a code object's entry."""
+        """Return no address: what Python calls is in a shared library."""
         del name
         return 0

@@ -1,0 +1,263 @@
+"""The library of compiled kernels: where it is, whether it is to be trusted, and how it is opened.
+
+It is a shared library, one for each target CPU, whose symbols Python calls: an installed one lies
+in this package, like other packages' extension modules, one that was built later in the user's
+cache. Nothing here imports numba.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import itertools
+import logging
+import os
+import struct
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tenonnx.process.distributions import UNRELEASED, release
+from tenonnx.weights.folder import cache_root
+from tenonnx.weights.trusted import is_trusted, open_trusted, require_installed
+from tenonnx_cpu.jit.code.cpu import INSTALLED, SUFFIX, Target, own_code, target
+from tenonnx_cpu.jit.code.symbols import IDENTITY, NDARRAY, binary_interface
+from tenonnx_cpu.jit.threads.memory import start
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+log = logging.getLogger("tenonnx.jit")
+
+SUPPORTED = sys.platform == "linux"
+"""Whether libraries of kernels are built for this system."""
+
+KERNELS_VARIABLE = "TENONNX_KERNELS_DIR"
+"""The variable that names another folder for libraries."""
+
+HEADER = struct.Struct("<16s2HI3QI6H")
+"""An ELF file's header, of 64 bits and little-endian: System V ABI, "ELF Header"."""
+
+METH_FASTCALL = 0x80
+"""CPython's flag of functions that take an array of arguments, and their number."""
+
+
+class Unusable(OSError):
+    """A file is not a library of kernels for this process."""
+
+
+class Found(NamedTuple):
+    """A library that is there.
+
+    Attributes:
+        path: Its file.
+        like: The status of this package's code, if it was installed with that.
+    """
+
+    path: str
+    like: os.stat_result | None
+
+
+def kernels_folder() -> str:
+    """Return the folder of libraries that are built on this machine."""
+    return os.environ.get(KERNELS_VARIABLE) or os.path.join(cache_root(), "kernels")
+
+
+def cached_path(kind: Target) -> str:
+    """Return where the library for a target CPU is, once it is built from the sources at hand."""
+    from tenonnx_cpu.jit.aot.sources import digest_of_all  # nobody asks where one is installed
+
+    return os.path.join(kernels_folder(), f"{kind.kind}-{digest_of_all()[:16]}{SUFFIX}")
+
+
+@functools.cache
+def find() -> Found | None:
+    """Return the library for this process; ``None`` if there is none."""
+    chosen = target() if SUPPORTED else None
+    if chosen is None:
+        return None
+    if os.path.exists(path := os.path.join(INSTALLED, f"{chosen.kind}{SUFFIX}")):
+        return Found(path, own_code())
+    return Found(path, None) if os.path.exists(path := cached_path(chosen)) else None
+
+
+def current() -> Library | None:
+    """Return this process's library, opened; ``None``, with a warning, if it cannot be."""
+    if not _opened:
+        with _lock:
+            if not _opened:
+                _opened.append(_open())
+    return _opened[0]
+
+
+def _open() -> Library | None:
+    if (found := find()) is None:
+        return None
+    try:
+        if found.like is not None:
+            require_installed(INSTALLED, found.like)
+        return Library(found.path, found.like)
+    except OSError as error:
+        log.warning("%s is not used: %s", found.path, error)
+        return None
+
+
+_opened: list[Library | None] = []
+"""This process's library, once it has been looked for."""
+_lock = threading.RLock()  # a signal's handler may load kernels, too
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+    )
+
+
+def forget() -> None:
+    """Look for a library again when one is asked for: another one has been built."""
+    find.cache_clear()
+    _opened.clear()
+
+
+def fingerprint() -> str:
+    """Return what no other library of this process's would have; what is cached depends on it."""
+    if (found := find()) is None:
+        return ""
+    with contextlib.suppress(OSError):
+        status = os.stat(found.path)
+        return f"{found.path} {status.st_size} {status.st_mtime_ns}"
+    return found.path
+
+
+def cached_files() -> Iterator[Path]:
+    """Yield the files that are kept: libraries, and objects to link others from."""
+    from pathlib import Path  # few processes list them
+
+    if is_trusted(kernels_folder()):
+        yield from (path for path in Path(kernels_folder()).rglob("*") if path.is_file())
+
+
+_openings = itertools.count()
+
+
+class Library:
+    """A shared library that is open, for as long as the process lives.
+
+    Args:
+        path: Its file.
+        like: As in ``open_trusted``.
+
+    Attributes:
+        pool: The memory of its thread pool (``threads.memory``).
+
+    Raises:
+        Untrusted: Somebody else may have written it.
+        Unusable: It is no whole library, or another one.
+        OSError: It cannot be read or mapped.
+    """
+
+    def __init__(self, path: str, like: os.stat_result | None = None) -> None:
+        descriptor = open_trusted(path, like)
+        try:
+            _require_whole(descriptor)
+            # What is opened is what was checked. The system knows a library by this name, so no
+            # two may have the same, as descriptors that are closed would give them.
+            name = f"/proc/self/fd/{'./' * next(_openings)}{descriptor}"
+            self._library = ctypes.CDLL(name, os.RTLD_NOW | os.RTLD_LOCAL)
+        finally:
+            os.close(descriptor)
+        try:
+            _require_fit(ctypes.string_at(self._address(IDENTITY)).decode())
+            ctypes.c_void_p.in_dll(self._library, NDARRAY).value = id(np.ndarray)
+        except (AttributeError, ValueError) as error:
+            raise Unusable(f"it is no library of kernels ({error})") from None
+        self.pool = start(self)
+
+    def _address(self, symbol: str) -> int:
+        found = ctypes.cast(self._library[symbol], ctypes.c_void_p).value
+        assert found is not None, "symbols have addresses"
+        return found
+
+    def plain_function(self, symbol: str) -> Callable[[int], None]:
+        """Return one of its functions of an integer."""
+        made: Callable[[int], None] = ctypes.CFUNCTYPE(None, ctypes.c_int64)(self._address(symbol))
+        return made
+
+    def kernel(self, name: str) -> Callable[..., Any] | None:
+        """Return a kernel as a function of CPython's; ``None`` if the library lacks it."""
+        try:
+            return builtin(name.rpartition(".")[2], self._address(name))
+        except AttributeError:
+            return None
+
+
+def _require_fit(identity: str) -> None:
+    """Make sure that a library is for this process, and of the release that it is installed with.
+
+    Args:
+        identity: What it was built for, and the release: none of a library that its name describes.
+    """
+    interface, _, version = identity.partition("; ")
+    if interface != (expected := binary_interface()):
+        raise Unusable(f"it was built for {interface}; expected {expected}")
+    if version and (own := release()) not in (version, UNRELEASED):
+        raise Unusable(f"it was built for tenonnx {version}; this is {own}: install it anew")
+
+
+def _require_whole(descriptor: int) -> None:
+    """Make sure that a file ends where its table of sections does, the last thing in it.
+
+    To read beyond the end of a library that was cut ends the process.
+    """
+    front = os.pread(descriptor, HEADER.size, 0)
+    if len(front) == HEADER.size:
+        ident, _, _, _, _, _, sections, _, _, _, _, size, count, _ = HEADER.unpack(front)
+        whole = sections + size * count
+        if ident.startswith(b"\x7fELF\x02\x01") and whole == os.fstat(descriptor).st_size:
+            return
+    raise Unusable("it is not a whole library")
+
+
+class _Method(ctypes.Structure):
+    """CPython's ``PyMethodDef``."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+@functools.cache
+def _method(name: str, address: int) -> _Method:
+    method = _Method(name.encode(), address, METH_FASTCALL, None)
+    # The function points to it for as long as it lives, which may be longer than any module does.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))
+    return method
+
+
+def builtin(name: str, address: int, own: object = None) -> Callable[..., Any]:
+    """Return a function whose calls go to machine code: CPython's ``METH_FASTCALL``.
+
+    Args:
+        name: Its name.
+        address: Where the code is.
+        own: What the code gets as its self; ``None`` for nothing.
+    """
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype = ctypes.py_object
+    make.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    method = ctypes.addressof(_method(name, address))
+    made: Callable[..., Any] = make(method, None if own is None else id(own), None)
+    return made
+
+
+def entry_of(function: Callable[..., Any]) -> int:
+    """Return the address of such a function's machine code."""
+    find = ctypes.pythonapi.PyCFunction_GetFunction
+    find.restype, find.argtypes = ctypes.c_void_p, [ctypes.py_object]
+    return int(find(function))
