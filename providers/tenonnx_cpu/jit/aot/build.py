@@ -83,7 +83,8 @@ def build(
 def _answers(order: dict[str, Any]) -> Iterator[dict[str, Any]]:
     environment = os.environ | VARIABLES
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    command = [sys.executable, "-m", MODULE, json.dumps(order)]
+    # Safe path: no module of the working directory is taken for numba.
+    command = [sys.executable, "-P", "-m", MODULE, json.dumps(order)]
     with (
         tempfile.TemporaryFile("w+") as said,
         subprocess.Popen(
