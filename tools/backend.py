@@ -22,7 +22,7 @@ import shutil
 import sys
 import sysconfig
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
@@ -99,7 +99,7 @@ def build_editable(
 ) -> str:
     """Build what links to this clone, and kernels into the user's cache."""
     made: str = build_meta.build_editable(wheel_directory, config_settings, metadata_directory)
-    _attempt(best_kind, "")
+    _attempt("")
     return made
 
 
@@ -113,7 +113,7 @@ def build_wheel(
         wheel_directory,
         build_meta.build_wheel(wheel_directory, config_settings, metadata_directory),
     )
-    if (built := _attempt(best_kind, plain.name.split("-")[1])) is None:
+    if (built := _attempt(plain.name.split("-")[1])) is None:
         return plain.name
     kind, library = built
     made = with_kernels(plain, {kind: library}, _platform())
@@ -121,12 +121,12 @@ def build_wheel(
     return made.name
 
 
-def _attempt(find_kind: Callable[[], str], release: str) -> tuple[str, Path] | None:
+def _attempt(release: str) -> tuple[str, Path] | None:
     """Build kernels; return for which target CPU, and the library. Say what it costs if not."""
     try:
         if reason := why_none():
             raise LookupError(reason)
-        kind = find_kind()
+        kind = best_kind()
         return kind, build_library(kind, release)
     except Exception as error:  # numba and LLVM raise anything, and the plain wheel does
         say(f"{error}")

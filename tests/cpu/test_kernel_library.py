@@ -111,6 +111,15 @@ def test_the_first_run_has_kernels_and_needs_no_numba(product: Path, kernels: st
     assert said == []
 
 
+def test_a_library_that_is_opened_counts_as_used(product: Path, folder: Path) -> None:
+    """Also where the file system records no access: else it would be deleted after a month."""
+    (path,) = folder.glob("*.so")
+    os.utime(path, (0, 10**9))
+    answers(product, folder)
+    assert path.stat().st_atime > 10**9
+    assert path.stat().st_mtime == 10**9
+
+
 def test_an_installed_library_is_taken(product: Path, folder: Path, tmp_path: Path) -> None:
     (cached,) = folder.glob("*.so")
     kind = cached.name.rpartition("-")[0]

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tenonnx.process.distributions import UNRELEASED, release
-from tenonnx.weights.folder import cache_root
+from tenonnx.weights.folder import cache_root, note_use
 from tenonnx.weights.trusted import is_trusted, open_trusted, require_installed
 from tenonnx_cpu.jit.code.cpu import INSTALLED, SUFFIX, Target, own_code, target
 from tenonnx_cpu.jit.code.symbols import IDENTITY, NDARRAY, binary_interface
@@ -100,6 +100,8 @@ def _open() -> Library | None:
     try:
         if found.like is not None:
             require_installed(INSTALLED, found.like)
+        else:
+            note_use(found.path, os.stat(found.path).st_mtime_ns)
         return Library(found.path, found.like)
     except OSError as error:
         log.warning("%s is not used: %s", found.path, error)
