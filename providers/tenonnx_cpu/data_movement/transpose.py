@@ -18,7 +18,7 @@ from tenonnx_cpu.buffers import empty, frozen
 from tenonnx_cpu.capture.capturable import Capturable, dynamic
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.data_movement.copies import COPY, copied
-from tenonnx_cpu.data_movement.kernels import AXES, TOGETHER
+from tenonnx_cpu.data_movement.kernels import AXES, TOGETHER, UNIT_BYTES
 from tenonnx_cpu.elementwise.typed import APPLY, OF_SIZE, first_of
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
@@ -243,11 +243,12 @@ def cut_of(
     if lines is None or len(axes) > AXES:
         return None
     outer = [*[UNIT_AXIS] * (AXES - len(axes)), *axes]
-    bands = -(-lines.count // TOGETHER)
+    band = TOGETHER * max(1, UNIT_BYTES // (TOGETHER * lines.numbers[0] * size))
+    bands = -(-lines.count // band)
     units = bands * math.prod(length for length, _, _ in axes)
     grain, team = shared_out(units, math.prod(shape), MIN_TRANSPOSED_ELEMENTS_PER_THREAD, threads)
     tasks = -(-units // grain)
-    numbers = [*lines.numbers, bands, units, grain, tasks, size]
+    numbers = [*lines.numbers, band, bands, units, grain, tasks, size]
     numbers += [axis[field] for field in range(3) for axis in outer]
     return TransposeLayout(frozen(np.array(numbers, np.int64)), min(team, tasks))
 

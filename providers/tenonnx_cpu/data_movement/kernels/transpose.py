@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils
 
-from tenonnx_cpu.data_movement.kernels import AXES, TOGETHER, TRANSPOSE_FIELDS
+from tenonnx_cpu.data_movement.kernels import AXES, TRANSPOSE_FIELDS
 from tenonnx_cpu.jit.compiling import Contract, In, Out, helper, i64, kernel, size, u8
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.lanes import KIND as FLOATS
 from tenonnx_cpu.jit.vectors.lanes import LANES, lanes_below, load_masked, store_masked
 from tenonnx_cpu.jit.vectors.named import named
 from tenonnx_cpu.jit.vectors.shared import shared
@@ -21,9 +23,13 @@ LANES_OF = {1: LANES, 2: LANES, 4: LANES, 8: LANES // 2}
 """Elements along a square's side, by their bytes."""
 
 KINDS = {
-    size: v.vector(ir.IntType(8 * size), lanes) for size, lanes in LANES_OF.items() if size != 4
+    size: FLOATS if size == 4 else v.vector(ir.IntType(8 * size), lanes)
+    for size, lanes in LANES_OF.items()
 }
 """The types of a square's lines; those of 4 bytes are moved as float32."""
+
+UNPACKED = tuple(kind for size, kind in KINDS.items() if size * kind.count <= 16)
+"""Types of vectors that one instruction joins lane by lane; of longer ones it does so in parts."""
 
 transpose_sizes = named("TransposeSizes", TRANSPOSE_FIELDS)
 
@@ -49,60 +55,90 @@ def transpose_lines(
         line: Which of its block the first line is.
         block: Lines of a block, all if not ``joined``.
         target_block: Bytes from block to block.
-        lines: How many, at most those of a square.
+        lines: How many.
     """
     lanes = LANES_OF[size]
-    places, place = [], (target, line)
-    for _ in range(lanes):
-        places.append(place[0])
-        place = _after(b, joined, place, target_line, (block, target_block))
+    squares, bands = (b.sdiv(b.add(n, I64(lanes - 1)), I64(lanes)) for n in (columns, lines))
 
-    def square(number: Value, carried: list[Value]) -> list[Value]:
-        first = b.mul(number, I64(lanes))
-        rest = b.sub(columns, first)
-        last = b.sub(rest, I64(1))
-        reads, following = _reads(b, joined, carried, apart, (run, run_apart), last, lanes)
-        write = b.mul(first, I64(size))
-        writes = [b.add(each, write) for each in places]
-        if size == 4:
-            _move_floats(b, reads, writes, lines, rest)
-        else:
-            _move_square(b, KINDS[size], reads, writes, lines, rest)
-        return following
+    def band(number: Value, carried: list[Value]) -> list[Value]:
+        done = _first_of(b, joined, number, lanes, lines)
+        left = b.sub(lines, done)
+        places, place = [], tuple(carried)
+        if not joined:
+            place = b.add(target, b.mul(done, target_line)), line
+        for _ in range(lanes):
+            places.append(place[0])
+            place = _after(b, joined, place, target_line, (block, target_block))
 
-    squares = b.sdiv(b.add(columns, I64(lanes - 1)), I64(lanes))
-    v.loop(b, squares, [source, I64(0)], square)
+        start = b.add(source, b.mul(done, I64(size)))
+
+        def square(number: Value, carried: list[Value]) -> list[Value]:
+            first = _first_of(b, joined, number, lanes, columns)
+            rest = b.sub(columns, first)
+            if not joined:
+                carried = [b.add(start, b.mul(first, apart)), carried[1]]
+            write = b.mul(first, I64(size))
+            writes = [b.add(each, write) for each in places]
+            reads = functools.partial(_reads, b, joined, carried, apart, (run, run_apart), lanes)
+            whole = b.and_(*(b.icmp_signed(">=", n, I64(lanes)) for n in (left, rest)))
+            with b.if_else(whole, likely=True) as (all_of_it, part):
+                with all_of_it:
+                    addresses, following = reads()
+                    _move_whole(b, KINDS[size], addresses, writes)
+                    ends = [(b.block, following)]
+                with part:
+                    addresses, following = reads(b.sub(rest, I64(1)))
+                    _move_part(b, KINDS[size], addresses, writes, left, rest)
+                    ends.append((b.block, following))
+            return _joined(b, ends)
+
+        v.loop(b, squares, [start, I64(0)], square)
+        return list(place)
+
+    v.loop(b, bands, [target, line], band)
 
 
-def _move_floats(
-    b: Builder, reads: list[Value], writes: list[Value], lines: Value, columns: Value
-) -> None:
-    """Transpose a square of float32, or as many lines and columns as there are."""
-    below, mask = lanes_below(b, lines), lanes_below(b, columns)
-    seen = [load_masked(b, read, below) for read in reads]
-    for line, x in enumerate(v.transpose(b, seen)):
-        with b.if_then(b.icmp_signed(">", lines, I64(line)), likely=True):
-            store_masked(b, x, writes[line], mask)
+def _first_of(b: Builder, joined: bool, number: Value, lanes: int, count: Value) -> Value:
+    """Return where a square begins along a side: the last one is whole if it may go back."""
+    first = b.mul(number, I64(lanes))
+    if joined:
+        return first
+    last = b.sub(count, I64(lanes))
+    back = b.and_(b.icmp_signed(">", first, last), b.icmp_signed(">=", last, I64(0)))
+    return b.select(back, last, first)
 
 
-def _move_square(
+def _move_whole(b: Builder, kind: ir.VectorType, reads: list[Value], writes: list[Value]) -> None:
+    """Transpose a square."""
+    seen = [v.load(b, kind, read) for read in reads]
+    for write, x in zip(writes, _transposed(b, seen), strict=True):
+        v.store(b, x, write)
+
+
+def _move_part(
     b: Builder, kind: ir.VectorType, reads: list[Value], writes: list[Value], lines: Value,
     columns: Value,
 ) -> None:  # fmt: skip
-    """Do the same with elements of other sizes; those of parts of squares one by one."""
-    lanes = I64(kind.count)
-    whole = b.and_(b.icmp_signed(">=", lines, lanes), b.icmp_signed(">=", columns, lanes))
-    with b.if_else(whole, likely=True) as (all_of_it, part):
-        with all_of_it:
-            seen = [v.load(b, kind, read) for read in reads]
-            for write, x in zip(writes, v.transpose(b, seen), strict=True):
-                v.store(b, x, write)
-        with part:
-            below, mask = (_below(b, kind, count) for count in (lines, columns))
-            seen = [_load_some(b, kind, read, below) for read in reads]
-            for line, x in enumerate(v.transpose(b, seen)):
-                with b.if_then(b.icmp_signed(">", lines, I64(line))):
-                    _store_some(b, x, writes[line], mask)
+    """Transpose as many lines and columns as there are."""
+    floats = kind == FLOATS
+    below, mask = (lanes_below(b, n) if floats else _below(b, kind, n) for n in (lines, columns))
+    load = load_masked if floats else functools.partial(_load_some, kind)
+    store = store_masked if floats else _store_some
+    seen = [load(b, read, below) for read in reads]
+    for line, x in enumerate(_transposed(b, seen)):
+        with b.if_then(b.icmp_signed(">", lines, I64(line))):
+            store(b, x, writes[line], mask)
+
+
+def _joined(b: Builder, ends: Sequence[tuple[Value, Sequence[Value]]]) -> list[Value]:
+    """Return values that are known at the ends of blocks, of the one that was passed."""
+    found = []
+    for values in zip(*(values for _, values in ends), strict=True):
+        phi = b.phi(values[0].type)
+        for (block, _), value in zip(ends, values, strict=True):
+            phi.add_incoming(value, block)
+        found.append(phi)
+    return found
 
 
 def _below(b: Builder, kind: ir.VectorType, count: Value) -> Value:
@@ -111,7 +147,19 @@ def _below(b: Builder, kind: ir.VectorType, count: Value) -> Value:
     return b.icmp_signed("<", numbers, v.splat(b, count, kind.count))
 
 
-def _load_some(b: Builder, kind: ir.VectorType, address: Value, mask: Value) -> Value:
+def _transposed(b: Builder, rows: Sequence[Value]) -> list[Value]:
+    """Transpose a square of lanes: of short vectors by joining halves of rows lane by lane."""
+    lanes, current = len(rows), list(rows)
+    if rows[0].type not in UNPACKED:
+        return v.transpose(b, rows)
+    halves = [[n // 2 + lanes * (n % 2) + part for n in range(lanes)] for part in (0, lanes // 2)]
+    for _ in range(lanes.bit_length() - 1):
+        pairs = zip(current[: lanes // 2], current[lanes // 2 :], strict=True)
+        current = [v.shuffle(b, *pair, half) for pair in pairs for half in halves]
+    return current
+
+
+def _load_some(kind: ir.VectorType, b: Builder, address: Value, mask: Value) -> Value:
     arguments = [b.inttoptr(address, kind.as_pointer()), I32(1), mask, v.constant(kind, 0)]
     load = ir.FunctionType(kind, [each.type for each in arguments])
     name = f"llvm.masked.load.{v.suffix(kind)}.p0"
@@ -152,23 +200,26 @@ def _reads(
     at: Sequence[Value],
     step: Value,
     run: Sequence[Value],
-    last: Value,
     count: int,
+    last: Value | None = None,
 ) -> tuple[list[Value], list[Value]]:
     """Return the addresses of some elements, all after the last as that, and what follows.
 
     Others are as of ``_after``. What does not wait for the address before is sooner known.
     """
-    more = [b.icmp_signed("<", I64(lane), last) for lane in range(count)]
+    more = [last and b.icmp_signed("<", I64(lane), last) for lane in range(count)]
     if not joined:
-        lanes = [b.select(some, I64(lane), last) for lane, some in enumerate(more)]
+        lanes = [
+            b.select(some, I64(lane), last) if some else I64(lane) for lane, some in enumerate(more)
+        ]
         addresses = [b.add(at[0], b.mul(step, lane)) for lane in lanes]
         return addresses, [b.add(at[0], b.mul(step, I64(count))), at[1]]
     addresses = []
     for some in more:
         addresses.append(at[0])
         after = _after(b, joined, at, step, run)
-        at = [b.select(some, own, before) for own, before in zip(after, at, strict=True)]
+        pairs = zip(after, at, strict=True)
+        at = [b.select(some, own, before) if some else own for own, before in pairs]
     return addresses, list(at)
 
 
@@ -177,20 +228,18 @@ def transpose_part(arguments: Any, task: Any, worker: Any) -> None:
     """Write some lines of the result."""
     source, target, sizes, numbers = arguments
     size = sizes.size
-    side = LANES if size < 8 else LANES // 2
     for unit in range(task * sizes.grain, min(sizes.units, (task + 1) * sizes.grain)):
-        row, first = unit // sizes.bands, unit % sizes.bands * TOGETHER
+        row, first = unit // sizes.bands, unit % sizes.bands * sizes.band
         read, write = places_of(row, numbers[len(TRANSPOSE_FIELDS) :])
-        read, end = read + first * sizes.line_apart, min(sizes.lines, first + TOGETHER)
-        for line in range(first, end, side):
-            block, place = line // sizes.block, line % sizes.block
-            start = write + block * sizes.target_block + place * sizes.target_line
-            transpose_lines(
-                sizes.joined, size, source + size * (read + line - first), size * sizes.apart,
-                sizes.run, size * sizes.run_apart, sizes.columns, target + size * start,
-                size * sizes.target_line, place, sizes.block, size * sizes.target_block,
-                min(side, end - line),
-            )  # fmt: skip
+        block, place = first // sizes.block, first % sizes.block
+        read += first * sizes.line_apart
+        write += block * sizes.target_block + place * sizes.target_line
+        transpose_lines(
+            sizes.joined, size, source + size * read, size * sizes.apart,
+            sizes.run, size * sizes.run_apart, sizes.columns, target + size * write,
+            size * sizes.target_line, place, sizes.block, size * sizes.target_block,
+            min(sizes.band, sizes.lines - first),
+        )  # fmt: skip
 
 
 @helper
