@@ -71,7 +71,10 @@ def test_a_place_that_is_not_there() -> None:
         gather(floats(64, 33), at, 1, axis=1)
 
 
-KINDS = {np.float32: 1, np.int8: 3, np.int32: 6, np.int64: 7, np.float16: 10, np.float64: 11}
+KINDS = {
+    np.float32: 1, np.uint8: 2, np.int8: 3, np.int32: 6, np.int64: 7, np.bool_: 9, np.float16: 10,
+    np.float64: 11,
+}  # fmt: skip
 WAYS = ["none", "add", "mul", "max", "min"]
 
 
@@ -109,7 +112,7 @@ def test_elements_of_any_type_along_any_axis(dtype: Any, axis: int) -> None:
 @pytest.mark.parametrize("dtype", KINDS)
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_slices_of_any_type(dtype: Any, depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    x = drawn((20, 30, 7), dtype)
+    x = drawn((20, 30, 37), dtype)
     lengths = np.array(x.shape[:depth])
     at = np.random.default_rng(1).integers(-lengths, lengths, (5, 9, depth))
     watch = Watch(MOVE_SLICES, monkeypatch)
@@ -124,6 +127,23 @@ def test_slices_of_any_type(dtype: Any, depth: int, monkeypatch: pytest.MonkeyPa
     for way in WAYS:
         found = found_by("ScatterND", [x, at, updates], dtype, 4, reduction=way)
         np.testing.assert_array_equal(found, scatter_nd(np, x, at, updates, reduction=way))
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("axis", [0, 1, 2, -2])
+def test_picking_along_any_axis(axis: int, index: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, kinds = floats(6, 20, 9), {"p": INT64 if index == np.int64 else KINDS[index]}
+    at = np.random.default_rng(1).integers(-x.shape[axis], x.shape[axis], (3, 5)).astype(index)
+    watches = [Watch(kernel, monkeypatch) for kernel in (PICK, MOVE_SLICES)]
+    feeds = {"x": x, "p": at}
+    one = session([node("Gather", "x p", "y", axis=axis)], feeds, "y", kinds=kinds)
+    for _ in range(3):
+        (found,) = one.run(None, feeds)
+        np.testing.assert_array_equal(found, np.take(x, at, axis))
+    assert sum(watch.calls for watch in watches)
+    at[2, 4] = x.shape[axis]
+    with pytest.raises(tenonnx.RuntimeException, match=str(x.shape[axis])):
+        one.run(None, feeds)
 
 
 @pytest.mark.parametrize("op", ["GatherND", "ScatterND"])

@@ -37,10 +37,15 @@ MIN_INDEXED_ELEMENTS_PER_THREAD = 1 << 14
 # Elements of a row that are moved at a time, where several threads share a row.
 ROW_PIECE_ELEMENTS = 1 << 12
 
+PLACE_DTYPES = (np.dtype(np.int64), np.dtype(np.int32))
+
 WAYS = {"none": WRITTEN, "add": ADDED, "mul": MULTIPLIED, "max": GREATEST, "min": LEAST}
 
 # Types of elements that meet others one by one.
-SINGLE = frozenset({o.FLOAT32, o.FLOAT64, o.INT32, o.INT64})
+SINGLE = frozenset({o.FLOAT32, o.FLOAT64, o.INT8, o.UINT8, o.INT32, o.INT64})
+
+# The ways in which truth values meet, as bytes: "or" is the greatest of them, "and" the least.
+OF_TRUTH = {ADDED: GREATEST, MULTIPLIED: LEAST}
 
 Form: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...]]"
 """An array's shape and strides in bytes."""
@@ -71,7 +76,7 @@ def _elements(
     given = (data, places, *rest)
     element = _movable(way, *given)
     run, rank = MOVE_ELEMENTS.run, data.ndim
-    fits = places.dtype in (np.int64, np.int32) and -rank <= axis < rank == places.ndim
+    fits = places.dtype in PLACE_DTYPES and -rank <= axis < rank == places.ndim
     if run is None or element is None or not fits or not _covers(data, places, rest, axis % rank):
         return plain(*given)
     y = empty(data.shape if rest else places.shape, data.dtype)
@@ -105,6 +110,11 @@ def _movable(way: int, data: NDArray, places: NDArray, *updates: NDArray) -> int
     return code_of(data.dtype)
 
 
+def _met(way: int, element: int) -> tuple[int, int]:
+    """Return a way and a type by which elements meet, with those of truth values as bytes."""
+    return (OF_TRUTH.get(way, way), o.UINT8) if element == o.BOOL else (way, element)
+
+
 def _covers(data: NDArray, places: NDArray, updates: tuple[NDArray, ...], axis: int) -> bool:
     """Return whether places are for the data, and updates for the places."""
     if any(x.shape != places.shape for x in updates):
@@ -126,6 +136,7 @@ def _elements_cut(
     threads: int,
 ) -> tuple[NDArray, int] | None:
     """Return the kernel's numbers, and how many threads are of use."""
+    way, element = _met(way, element)
     if way > WRITTEN and element not in SINGLE:
         return None
     (shape, steps), rank = places, len(places[0])
@@ -170,23 +181,43 @@ def _slices(way: int, batch: int, threads: int, plain: Call, *given: NDArray) ->
 
 
 def _sliced(
-    way: int, batch: int, threads: int, plain: Call, given: tuple[NDArray, ...]
+    way: int,
+    batch: int,
+    threads: int,
+    plain: Call,
+    given: tuple[NDArray, ...],
+    repeats: bool = False,
 ) -> Launch | None:
-    """Return a launch; ``None`` if the kernel does not take the arrays."""
+    """Return a launch; ``None`` if the kernel does not take the arrays.
+
+    Args:
+        way: One of ``data_movement.kernels``.
+        batch: Axes that data and places have in common.
+        threads: How many to use at most.
+        plain: Does it where there are no such places.
+        given: The data, the places, and what is written there.
+        repeats: Whether all along these axes have the same places, which are there once.
+    """
     data, places, *rest = given
     element, run = _movable(way, *given), MOVE_SLICES.run
     whole = all(x.flags.c_contiguous for x in given)
-    if run is None or element is None or not whole or places.dtype != np.int64:
+    if run is None or element is None or not whole or places.dtype not in PLACE_DTYPES:
         return None
-    cut = _slices_cut(way, element, batch, data.shape, places.shape, data.itemsize, threads)
+    sizes = data.itemsize, places.itemsize == 8
+    batched = data.shape[:batch] if repeats else places.shape[:batch]
+    if batched != data.shape[:batch]:
+        return None
+    cut = _slices_cut(
+        way, element, batch, data.shape, places.shape[batch:], *sizes, repeats, threads
+    )
     if cut is None or any(x.shape != cut.shape for x in rest):
         return None
     y = empty(data.shape if rest else cut.shape, data.dtype)
     (wrong,) = pieces(((1,), np.int64))
     flat = [x.reshape(-1).view(np.uint8) for x in (data, *rest, y)]
     arguments = (
-        flat[0], places.reshape(-1), flat[1] if rest else UNREAD, flat[-1], wrong, cut.numbers,
-        cut.threads,
+        flat[0], places.reshape(-1).view(np.uint8), flat[1] if rest else UNREAD, flat[-1], wrong,
+        cut.numbers, cut.threads,
     )  # fmt: skip
     return Launch(run, arguments, y, refusal=wrong, otherwise=plain)
 
@@ -205,20 +236,29 @@ def _rows(threads: int, plain: Call, data: NDArray, places: NDArray) -> Any:
     return plain(data, places) if made is None else made
 
 
-def gather_columns(site: Site, plain: Call, axis: int) -> Call:
-    """Return what picks along the last axis, at places that all rows have in common."""
+def gather_along(site: Site, plain: Call, axis: int) -> Call:
+    """Return what picks along another axis than the first, at places that all rows share."""
     MOVE_ELEMENTS.request()
-    return Capturable(functools.partial(_columns, axis, site.threads, plain))
+    MOVE_SLICES.request()
+    return Capturable(functools.partial(_along, axis, site.threads, plain))
 
 
 @cacheable
-def _columns(axis: int, threads: int, plain: Call, data: NDArray, places: NDArray) -> Any:
-    made = None
-    if data.ndim and axis in (-1, data.ndim - 1) and type(places) is np.ndarray and places.ndim:
+def _along(axis: int, threads: int, plain: Call, data: NDArray, places: NDArray) -> Any:
+    rank, made = data.ndim, None
+    if not -rank <= axis < rank or type(places) is not np.ndarray or not places.ndim:
+        return plain(data, places)
+    axis %= rank
+    if axis == rank - 1:
         made = pick_columns(data, places.reshape(-1), threads)
+    elif data.flags.c_contiguous:
+        outer, inner = data.shape[:axis], data.shape[axis + 1 :]
+        rows = data.reshape(math.prod(outer), data.shape[axis], math.prod(inner))
+        given = rows, places.reshape(1, -1, 1)
+        made = _sliced(GATHERED, 1, threads, plain, given, repeats=True)
     if made is None:
         return plain(data, places)
-    shape = (*data.shape[:-1], *places.shape)
+    shape = (*data.shape[:axis], *places.shape, *data.shape[axis + 1 :])
     return made._replace(result=made.result.reshape(shape), otherwise=plain)
 
 
@@ -248,30 +288,32 @@ def _slices_cut(
     shape: tuple[int, ...],
     places: tuple[int, ...],
     size: int,
+    wide: bool,
+    repeats: bool,
     threads: int,
 ) -> _SlicesCut | None:
     """Return how to move slices; ``None`` if the places do not fit the data."""
-    if len(places) <= batch or places[:batch] != shape[:batch]:
-        return None
-    depth = places[-1]
+    depth = places[-1] if places else 0
     if not 0 < depth <= len(shape) - batch:
         return None
+    way, element = _met(way, element)
     if way > WRITTEN:
         operation = {ADDED: o.ADD, MULTIPLIED: o.MUL, GREATEST: o.MAX, LEAST: o.MIN}[way]
         if not o.is_known(operation, element):
             return None
         element = o.variant(operation, element)[1]
     inner = shape[batch + depth :]
-    width, units = math.prod(inner), math.prod(places[:-1])
+    width, each = math.prod(inner), math.prod(places[:-1])
+    units = each * math.prod(shape[:batch])
     grain, team = shared_out(units, units * width, MIN_INDEXED_ELEMENTS_PER_THREAD, threads)
     if way != GATHERED:  # slices of one place follow each other
         grain = units
     numbers = [
-        *(way, element, size, OF_SIZE[size], depth, width, math.prod(places[batch:-1])),
-        *(math.prod(shape[batch:]) * size, units, grain, -(-units // grain)),
+        *(way, element, size, OF_SIZE[size], wide, depth, width, each),
+        *(math.prod(shape[batch:]) * size, repeats, units, grain, -(-units // grain)),
     ]
     for axis in range(batch, batch + depth):
         numbers += [shape[axis], math.prod(shape[axis + 1 :]) * size]
     made = np.array(numbers, np.int64)
     made.flags.writeable = False
-    return _SlicesCut((*places[:-1], *inner), made, team)
+    return _SlicesCut((*shape[:batch], *places[:-1], *inner), made, team)

@@ -76,9 +76,9 @@ def specialize_moves(site: Site, plain: Call) -> Call | None:
         if is_one or site.dtype(0) == TEXT:
             return functools.partial(_one, plain) if is_one and not axis else None
         # For places that are computed.
-        from tenonnx_cpu.data_movement.indexed import gather_columns, gather_rows
+        from tenonnx_cpu.data_movement.indexed import gather_along, gather_rows
 
-        return gather_columns(site, plain, axis) if axis else gather_rows(site, plain)
+        return gather_along(site, plain, axis) if axis else gather_rows(site, plain)
     parameters = [site.constant(n) for n in range(1, len(node.inputs))]
     given = zip(parameters, node.inputs[1:], strict=True)
     if any(value is not None and constant is None for constant, value in given):

@@ -8,7 +8,7 @@ import numpy as np
 
 from tenonnx_cpu.conv.kernels import TAPS_FIELDS, TAPS_PASS
 from tenonnx_cpu.elementwise.kernels.operations import FLOAT32, FLOAT64, ROUND
-from tenonnx_cpu.elementwise.kernels.typed import apply_row
+from tenonnx_cpu.elementwise.kernels.typed_rows import apply_row
 from tenonnx_cpu.jit.compiling import Contract, In, Out, f64, helper, i64, inlined, kernel, size, u8
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.named import named

@@ -60,10 +60,11 @@ piece of all rows. An element has ``size`` bytes; ``element`` is its type as of
 """
 
 SLICED_FIELDS = (
-    "way", "element", "size", "copy", "depth", "width", "batch", "batch_step", "units", "grain",
-    "tasks",
+    "way", "element", "size", "copy", "wide", "depth", "width", "batch", "batch_step", "repeats",
+    "units", "grain", "tasks",
 )  # fmt: skip
-"""The names of the numbers of slices picked or written: each place is ``depth`` numbers, and each
-slice ``width`` elements. After every ``batch`` of places the data of the next ones begins
-``batch_step`` bytes on. Then come each axis' length and bytes.
+"""The names of the numbers of slices picked or written: each place is ``depth`` numbers, of 8 bytes
+if they are ``wide``, else 4, and each slice ``width`` elements. After every ``batch`` of places the
+data of the next ones begins ``batch_step`` bytes on; those places are the same ones if it
+``repeats`` them. Then come each axis' length and bytes.
 """

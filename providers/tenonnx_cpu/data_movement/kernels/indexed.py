@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba import types
+from numba.extending import intrinsic
 
 from tenonnx_cpu.data_movement.kernels import (
     ADDED,
@@ -20,13 +22,15 @@ from tenonnx_cpu.elementwise.kernels.operations import (
     ADD,
     FLOAT32,
     FLOAT64,
+    INT8,
     INT32,
     INT64,
     MAX,
     MIN,
     MUL,
+    UINT8,
 )
-from tenonnx_cpu.elementwise.kernels.typed import apply_row
+from tenonnx_cpu.elementwise.kernels.typed_rows import apply_row
 from tenonnx_cpu.jit.compiling import Contract, In, Out, helper, i64, inlined, kernel, size, u8
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.cache_lines import prefetch
@@ -117,6 +121,16 @@ def move_alone(sizes: Any, addresses: Any, other: Any, step: Any) -> None:
         move_numbers(sizes.way, addresses, other, step, np.int32)
     elif sizes.element == INT64:
         move_numbers(sizes.way, addresses, other, step, np.int64)
+    elif sizes.element == INT8:
+        move_numbers(sizes.way, addresses, other, step, np.int8)
+    elif sizes.element == UINT8:
+        move_numbers(sizes.way, addresses, other, step, np.uint8)
+
+
+@inlined
+def place_at(places: Any, number: Any, wide: Any) -> Any:
+    """Return a place, of 8 bytes if they are wide, else of 4."""
+    return load_int(places + 8 * number) if wide else i64(load_word(places + 4 * number))
 
 
 @helper
@@ -127,8 +141,7 @@ def find_elements(data: Any, places: Any, sizes: Any, first: Any, addresses: Any
     """
     absent = 0
     for n in range(addresses.size):
-        at = places + (first + n) * sizes.place_step
-        place = load_int(at) if sizes.wide else i64(load_word(at))
+        place = place_at(places + (first + n) * sizes.place_step, 0, sizes.wide)
         place += sizes.depth if place < 0 else 0
         inside = (place >= 0) & (place < sizes.depth)
         here = data + place * sizes.axis_step + (first + n) * sizes.data_step
@@ -138,20 +151,33 @@ def find_elements(data: Any, places: Any, sizes: Any, first: Any, addresses: Any
     return absent
 
 
+@intrinsic
+def load_alone(typing_context: Any, address: Any, dtype: Any) -> Any:
+    """Load a number at an address by itself: as one of a vector it takes most processors longer."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        kind = context.get_value_type(signature.return_type)
+        pointer = builder.inttoptr(values[0], kind.as_pointer())
+        return builder.load_atomic(pointer, "monotonic", kind.width // 8)
+
+    return dtype.dtype(types.intp, dtype), generate
+
+
 @inlined
 def gather_row(
     data: Any, places: Any, other: Any, sizes: Any, first: Any, stop: Any, dtype: Any
 ) -> Any:
     """Gather adjacent elements of a row from data that the cache holds."""
-    absent = 0
-    wanted, out = elements(places, stop, np.int64), elements(other, stop, dtype)
-    for i in range(first, stop):
-        place = wanted[i] + (sizes.depth if wanted[i] < 0 else 0)
-        if (place < 0) | (place >= sizes.depth):
-            absent += 1
-        else:
-            here = data + place * sizes.axis_step + i * sizes.data_step
-            out[i] = elements(here, 1, dtype)[0]
+    absent, count = 0, stop - first
+    wanted = elements(places + 8 * first, count, np.int64)
+    out = elements(other + sizes.size * first, count, dtype)
+    depth, axis_step, data_step = sizes.depth, sizes.axis_step, sizes.data_step
+    start = data + first * data_step
+    for i in range(count):
+        place = wanted[i] + (depth & (wanted[i] >> 63))  # negative ones are from the end
+        inside = np.uint64(place) < np.uint64(depth)
+        absent += 0 if inside else 1
+        out[i] = load_alone(start + (place if inside else 0) * axis_step + i * data_step, dtype)
     return absent
 
 
@@ -187,7 +213,8 @@ def move_units(arguments: Any, task: Any, worker: Any) -> None:
             last_row = first_row + 1
         first, stop = piece * sizes.piece, min(sizes.width, (piece + 1) * sizes.piece)
         for number in range(first_row, last_row):
-            row, here, at, there = number, data, places, other
+            # Of one type with what is added: numba would make both float64.
+            row, here, at, there = number, i64(data), i64(places), i64(other)
             for axis in range(sizes.rank):
                 length = axes[4 * axis]
                 index, row = row % length, row // length
@@ -256,7 +283,8 @@ def move_slice(sizes: Any, data: Any, other: Any) -> None:
 @inlined
 def is_single(element: Any) -> Any:
     """Return whether numbers of a type meet others one by one."""
-    return (element == FLOAT32) | (element == FLOAT64) | (element == INT32) | (element == INT64)
+    wide = (element == FLOAT32) | (element == FLOAT64) | (element == INT32) | (element == INT64)
+    return wide | (element == INT8) | (element == UINT8)
 
 
 @helper
@@ -269,11 +297,12 @@ def find_slices(
     """
     absent = 0
     for n in range(count):
-        here, inside = data, True
+        here, inside, number = i64(data), True, unit + n
         if sizes.batch < sizes.units:
-            here += (unit + n) // sizes.batch * sizes.batch_step
+            here += number // sizes.batch * sizes.batch_step
+            number = number % sizes.batch if sizes.repeats else number
         for axis in range(sizes.depth):
-            place = places[(unit + n) * sizes.depth + axis]
+            place = place_at(places, number * sizes.depth + axis, sizes.wide)
             place += axes[2 * axis] if place < 0 else 0
             inside &= (place >= 0) & (place < axes[2 * axis])
             here += place * axes[2 * axis + 1]
@@ -305,7 +334,7 @@ def slice_units(arguments: Any, task: Any, worker: Any) -> None:
 
 
 @kernel(
-    (In(u8, 1), In(i64, 1), In(u8, 1), Out(u8, 1), Out(i64, 1), In(i64, 1), size),
+    (In(u8, 1), In(u8, 1), In(u8, 1), Out(u8, 1), Out(i64, 1), In(i64, 1), size),
     Contract(launch="the data's axes fit the places; types are some", values="places are in axes"),
 )
 def move_slices(x, places, updates, y, wrong, numbers, threads):  # type: ignore[no-untyped-def] # the signature has them
@@ -313,7 +342,7 @@ def move_slices(x, places, updates, y, wrong, numbers, threads):  # type: ignore
 
     Args:
         x: The data's bytes.
-        places: Of each slice a number for each axis.
+        places: The bytes of a number for each axis, of each slice.
         updates: The slices' bytes; not read if slices are picked.
         y: The bytes of the result.
         wrong: One number, which becomes 1 if there is no such place, and 0 else.
@@ -326,4 +355,5 @@ def move_slices(x, places, updates, y, wrong, numbers, threads):  # type: ignore
     if sizes.way != GATHERED:
         copy_block((x, y), -(-y.size // BLOCK), threads)
         data, other = y.ctypes.data, updates.ctypes.data
-    slice_units((data, places, other, wrong, sizes, numbers), sizes.tasks, threads)
+    places_at = places.ctypes.data
+    slice_units((data, places_at, other, wrong, sizes, numbers), sizes.tasks, threads)

@@ -6,43 +6,56 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.jit.compiling import Contract, In, Out, helper, i64, kernel, size, u8
+from tenonnx_cpu.data_movement.kernels.runs import copy_runs, width_of
+from tenonnx_cpu.jit.compiling import Contract, In, Out, helper, i64, inlined, kernel, size, u8
 from tenonnx_cpu.jit.threads.parallel_for import parallel
-from tenonnx_cpu.jit.vectors.views import elements
+from tenonnx_cpu.jit.vectors.views import elements, on_stack
+
+
+@inlined
+def copy(source: Any, target: Any, count: Any, step: Any, dtype: Any) -> None:
+    """Copy elements in the other order, or one again and again."""
+    given, made = elements(source, count, dtype), elements(target, count, dtype)
+    if step == 0:
+        for i in range(count):
+            made[i] = given[0]
+    else:
+        for i in range(count):
+            made[i] = given[count - 1 - i]
 
 
 @helper
-def copy(source: Any, target: Any, count: Any, step: Any) -> None:
-    """Copy elements in their order, in the other if ``step`` is -1, or one again and again."""
-    if step == 1:
-        for i in range(count):
-            target[i] = source[i]
-    elif step == 0:
-        for i in range(count):
-            target[i] = source[0]
+def copy_otherwise(source: Any, target: Any, count: Any, step: Any, width: Any) -> None:
+    """Do a run whose elements do not follow each other in the source."""
+    if width == 1:
+        copy(source, target, count, step, np.uint8)
+    elif width == 2:
+        copy(source, target, count, step, np.uint16)
+    elif width == 4:
+        copy(source, target, count, step, np.uint32)
     else:
-        for i in range(count):
-            target[i] = source[count - 1 - i]
+        copy(source, target, count, step, np.uint64)
 
 
 @parallel
 def move_runs(arguments: Any, task: Any, worker: Any) -> None:
     """Copy some of the runs."""
     runs, sources, out, width, grain = arguments
+    starts = on_stack(17, np.int64)
+    for n in range(17):
+        starts[n] = sources[n].ctypes.data
+    before, together = i64(1), i64(width)
     for n in range(task * grain, min(runs.shape[0], (task + 1) * grain)):
-        source = sources[runs[n, 0]].ctypes.data + width * runs[n, 1]
+        source = starts[runs[n, 0]] + width * runs[n, 1]
         target = out + width * runs[n, 2]
         count, step = runs[n, 3], runs[n, 4]
-        if step < 0:
-            source -= width * (count - 1)
-        if width == 1:
-            copy(elements(source, 1, np.uint8), elements(target, 1, np.uint8), count, step)
-        elif width == 2:
-            copy(elements(source, 1, np.uint16), elements(target, 1, np.uint16), count, step)
-        elif width == 4:
-            copy(elements(source, 1, np.uint32), elements(target, 1, np.uint32), count, step)
+        if step == 1:
+            if count != before:
+                before, together = count, width_of(width * count)
+            copy_runs(together, source, 0, target, 0, width * count, 1)
         else:
-            copy(elements(source, 1, np.uint64), elements(target, 1, np.uint64), count, step)
+            source -= width * (count - 1) if step < 0 else 0
+            copy_otherwise(source, target, count, step, width)
 
 
 @kernel(

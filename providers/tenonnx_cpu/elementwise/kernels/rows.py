@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenonnx_cpu.elementwise.kernels.operations import FIELDS
-from tenonnx_cpu.elementwise.kernels.typed import apply_row
+from tenonnx_cpu.elementwise.kernels.typed_rows import apply_row
 from tenonnx_cpu.jit.compiling import Contract, In, Out, i64, kernel, size, u8
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.named import named

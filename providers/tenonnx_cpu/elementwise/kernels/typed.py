@@ -1,16 +1,15 @@
-"""Operations on elements of any type: loops in vectors, generated for each operation and type."""
+"""Operations on elements of any type, as instructions on numbers or on vectors of them."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from llvmlite import ir
 
 from tenonnx_cpu.elementwise.kernels import operations as o
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.vector import (
     F16,
     F32,
@@ -22,9 +21,6 @@ from tenonnx_cpu.jit.vectors.vector import (
     Builder,
     Value,
 )
-
-# Bytes of the widest operand that are computed at a time.
-MAX_OPERAND_BYTES = 64
 
 BITS = (I8, I16, I32, I64)
 """Types by the logarithm of their size."""
@@ -137,15 +133,16 @@ def _like(x: Value, kind: ir.Type) -> ir.Type:
     return v.vector(kind, x.type.count) if isinstance(x.type, ir.VectorType) else kind
 
 
-def _width(kind: ir.Type) -> int:
+def bits_of(kind: ir.Type) -> int:
+    """Return the bits of a number, or of each of a vector."""
     kind = kind.element if isinstance(kind, ir.VectorType) else kind
     return {F16: 16, F32: 32, F64: 64}[kind] if not isinstance(kind, ir.IntType) else kind.width
 
 
 def _resized(b: Builder, x: Value, to: ir.Type, widen: Any, narrow: Any) -> Value:
-    if _width(x.type) == _width(to):
+    if bits_of(x.type) == bits_of(to):
         return x
-    return widen(x, to) if _width(x.type) < _width(to) else narrow(x, to)
+    return widen(x, to) if bits_of(x.type) < bits_of(to) else narrow(x, to)
 
 
 def compared(sign: str) -> Meaning:
@@ -312,89 +309,3 @@ MEANINGS: Mapping[int, Meaning] = {
     o.CLIP: lambda b, e, x, low, high: lesser(b, e, greater(b, e, x, low), high),
 }
 """The meanings of all operations but casts, on types that ``operations.TAKES`` names."""
-
-
-class TypedOperation(NamedTuple):
-    """An operation on a type.
-
-    Attributes:
-        meaning: What it computes.
-        operands: The types of its operands, as they are read.
-        element: The type that names it.
-        result: The result's.
-    """
-
-    meaning: Meaning
-    operands: tuple[Element, ...]
-    element: Element
-    result: Element
-
-
-def forms() -> Iterator[tuple[tuple[int, int], tuple[TypedOperation]]]:
-    """Yield every operation and type that is computed by itself, and how."""
-    for operation in (*ELEMENTS, *MEANINGS):
-        for element in ELEMENTS.values():
-            key = operation, element.code
-            if o.is_known(*key) and o.variant(*key) == key:
-                yield key, (_form(operation, element),)
-
-
-def _form(operation: int, element: Element) -> TypedOperation:
-    if operation in ELEMENTS:
-        target = ELEMENTS[operation]
-        return TypedOperation(cast(target), (element,), element, target)
-    count = 1 if operation < o.ADD else 2 if operation < o.WHERE else 3
-    operands = (element,) * count
-    if operation == o.WHERE:
-        operands = (ELEMENTS[o.BOOL], *operands[1:])
-    result = ELEMENTS[o.BOOL] if operation in o.TO_BOOL else element
-    return TypedOperation(MEANINGS[operation], operands, element, result)
-
-
-@shared("tenonnx_elements", dict(forms()))
-def apply_row(
-    b: Builder, form: TypedOperation, /, x: Value, x_step: Value, y: Value, y_step: Value, z: Value,
-    z_step: Value, result: Value, count: Value,
-) -> None:  # fmt: skip
-    """Compute a row of adjacent results.
-
-    Args:
-        x: Address of the first operand's first element; likewise y and z, if there are others.
-        x_step: Bytes from one to the next. Vectors are for elements side by side, and for one.
-        result: Address of the results.
-        count: How many.
-    """
-    given = [(x, x_step), (y, y_step), (z, z_step)][: len(form.operands)]
-    computed = [form.result.computed, *(each.computed for each in form.operands)]
-    lanes = 8 * MAX_OPERAND_BYTES // max(map(_width, computed))
-    blocks, vectors = [], b.sdiv(count, I64(lanes))
-    for element, (start, step) in zip(form.operands, given, strict=True):
-        size = I64(element.size)
-        is_one = b.icmp_signed("==", step, I64(0))
-        is_beside = b.or_(is_one, b.icmp_signed("==", step, size))
-        vectors = b.select(is_beside, vectors, I64(0))
-        repeated = b.alloca(v.vector(element.stored, lanes))
-        first = v.load(b, element.stored, start)
-        b.store(v.splat(b, first, lanes), repeated)
-        block = b.select(is_one, b.ptrtoint(repeated, I64), start)
-        blocks.append((block, b.mul(step, I64(lanes))))
-
-    def some(index: Value, carried: list[Value]) -> list[Value]:
-        pairs = zip(form.operands, blocks, strict=True)
-        xs = [e.load(b, b.add(at, b.mul(index, by)), lanes) for e, (at, by) in pairs]
-        place = b.add(result, b.mul(index, I64(lanes * form.result.size)))
-        form.result.store(b, form.meaning(b, form.element, *xs), place, lanes)
-        return carried
-
-    v.loop(b, vectors, [], some)
-    done = b.mul(vectors, I64(lanes))
-
-    def one(index: Value, carried: list[Value]) -> list[Value]:
-        number = b.add(done, index)
-        pairs = zip(form.operands, given, strict=True)
-        xs = [e.load(b, b.add(at, b.mul(number, by)), 0) for e, (at, by) in pairs]
-        place = b.add(result, b.mul(number, I64(form.result.size)))
-        form.result.store(b, form.meaning(b, form.element, *xs), place, 0)
-        return carried
-
-    v.loop(b, b.sub(count, done), [], one)
