@@ -127,7 +127,8 @@ def tiles_layout(
         left=windows.begins[1], from_last=int(from_last), last=int(to_last), lines=lines,
         columns=columns, pixel=pixel, line=line, image=image, piece=piece, pieces=pieces,
         rounding=batch * lines * pieces, step=stride_x * pixel,
-        deep=tile_words(taps * own // 2), words=offsets.size, task_rows=part.rows,
+        deep=tile_words(taps * own // 2), words=offsets.size, taps_y=kernel_y,
+        apart_y=windows.dilations[0], task_rows=part.rows,
         task_height=part.height, task_width=part.width, copy=copy, work=work, tasks=tasks,
     )  # fmt: skip
     threads = min(threads, max(tasks, batch * lines * pieces))

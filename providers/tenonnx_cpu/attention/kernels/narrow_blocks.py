@@ -22,7 +22,7 @@ from tenonnx_cpu.attention.kernels.scores import (
 )
 from tenonnx_cpu.int8.kernels.band import fill_bytes
 from tenonnx_cpu.jit.compiling import helper
-from tenonnx_cpu.jit.vectors.amx import CACHE_LINE, begin_tiles
+from tenonnx_cpu.jit.vectors.amx import CACHE_LINE, HAS_TILES, begin_tiles
 from tenonnx_cpu.jit.vectors.bfloat16 import (
     narrow_exponentials,
     narrow_pairs,
@@ -84,7 +84,7 @@ def begin_attention(queries: Any, count: Any, width: Any, packed: Any, room: Any
     number = -(-count // TALLEST)
     tall = -(-count // number)
     begin_tiles(tall, WORDS)
-    return Tiles(tall, number * tall, room, offsets, packed)
+    return Tiles(tall, number * tall if HAS_TILES else count, room, offsets, packed)
 
 
 @helper

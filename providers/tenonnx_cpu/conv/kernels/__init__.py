@@ -95,8 +95,8 @@ of memory, which from ``sums`` on are a line's sums.
 TILES_FIELDS = (
     "rows", "channels", "height", "width", "out_height", "out_width", "stride_y", "top", "left",
     "from_last", "last", "lines", "columns", "pixel", "line", "image", "piece", "pieces",
-    "rounding", "step", "deep", "words", "task_rows", "task_height", "task_width", "copy", "work",
-    "tasks",
+    "rounding", "step", "deep", "words", "taps_y", "apart_y", "task_rows", "task_height",
+    "task_width", "copy", "work", "tasks",
 )  # fmt: skip
 """The names of ``Layout.numbers`` for products in tiles of bfloat16; sizes are in bytes:
 
@@ -104,9 +104,9 @@ First all images are copied as bfloat16, padded by ``top`` lines and ``left`` pl
 channels last: ``lines`` of ``columns`` places each, of ``pixel``, ``line`` and ``image`` bytes, in
 ``rounding`` tasks of ``piece`` places, ``pieces`` for a line. Images come with their channels last
 (``from_last``) or not, and so does the result (``last``). Windows are ``step`` apart, and
-``stride_y`` lines; each sees ``words`` pairs, ``deep`` of them side by side at a time. A task makes
-``task_rows`` channels of ``task_height`` lines of ``task_width`` places. Memory has ``copy`` floats
-for the images, then ``work`` for every thread.
+``stride_y`` lines; each sees ``words`` pairs of ``taps_y`` lines, ``apart_y`` lines apart, ``deep``
+of them side by side at a time. A task makes ``task_rows`` channels of ``task_height`` lines of
+``task_width`` places. Memory has ``copy`` floats for the images, then ``work`` for every thread.
 """
 
 TILE_PLACES = 128

@@ -19,8 +19,9 @@ from tenonnx_cpu.int8.kernels.band import fill_bytes
 from tenonnx_cpu.jit.compiling import helper, kernel
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.amx import TILE_ROW, begin_tiles, end_tiles
+from tenonnx_cpu.jit.vectors.amx import HAS_TILES, PANEL_ROW, TILE_ROW, begin_tiles, end_tiles
 from tenonnx_cpu.jit.vectors.bfloat16 import narrow_row, narrow_square
+from tenonnx_cpu.jit.vectors.dot16 import HAS_PAIRS, TALLEST_PAIRS, sum_pairs
 from tenonnx_cpu.jit.vectors.lanes import (
     KIND,
     LANES,
@@ -32,8 +33,15 @@ from tenonnx_cpu.jit.vectors.lanes import (
 )
 from tenonnx_cpu.jit.vectors.named import named
 from tenonnx_cpu.jit.vectors.shared import shared
+from tenonnx_cpu.jit.vectors.tiles import addresses
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
-from tenonnx_cpu.matmul.kernels.bfloat16 import TALLEST, multiply_narrow
+from tenonnx_cpu.matmul.kernels.bfloat16 import (
+    TALLEST,
+    multiply_narrow_rows,
+    multiply_narrow_tiles,
+    tile_begin,
+    tiles_of,
+)
 from tenonnx_cpu.matmul.kernels.block import split
 from tenonnx_cpu.matmul.kernels.tile import COLUMNS, VECTORS, ZERO
 
@@ -102,6 +110,7 @@ class Places(NamedTuple):
         lines: How many lines.
         width: Places of each.
         image: The number of the image.
+        line: The number of the first line in it.
         first: The first place's number in it.
     """
 
@@ -109,6 +118,7 @@ class Places(NamedTuple):
     lines: Any
     width: Any
     image: Any
+    line: Any
     first: Any
 
 
@@ -133,8 +143,13 @@ def convolve_in_tiles(arguments: Any, task: Any, worker: Any) -> None:
                 source = copy + part.image * sizes.image + row * sizes.stride_y * sizes.line
                 places = Places(
                     source + column * sizes.step, min(together, part.lines - line),
-                    min(span, width - left), part.image, row * sizes.out_width + column,
+                    min(span, width - left), part.image, row, row * sizes.out_width + column,
                 )  # fmt: skip
+                if sizes.last and not HAS_TILES:
+                    convolve_places(
+                        places, offsets.ctypes.data, panel, channel, some, y, finish, sizes
+                    )
+                    continue
                 multiply_places(places, tall, offsets.ctypes.data, panel, some, sums, sizes)
                 if sizes.last:
                     finish_last(places, channel, some, sums, y, finish, sizes)
@@ -144,10 +159,43 @@ def convolve_in_tiles(arguments: Any, task: Any, worker: Any) -> None:
 
 
 @helper
+def seen_words(line: Any, sizes: Any) -> Any:
+    """Return the first word that a line of the result sees of the image, and how many it sees.
+
+    The words of taps above the image and below it are zeros.
+    """
+    each, top = sizes.words // sizes.taps_y, line * sizes.stride_y - sizes.top
+    first = min(sizes.taps_y, -(min(0, top) // sizes.apart_y))
+    last = max(first, min(sizes.taps_y, (sizes.height - 1 - top) // sizes.apart_y + 1))
+    return first * each, (last - first) * each
+
+
+@helper
 def multiply_places(
     places: Any, tall: Any, offsets: Any, panel: Any, some: Any, sums: Any, sizes: Any
 ) -> None:
-    """Write the sums of some places for a panel of ``some`` channels.
+    """Write the sums of some places for a panel of ``some`` channels."""
+    if HAS_TILES:
+        multiply_places_in_tiles(places, tall, offsets, panel, some, sums, sizes)
+        return
+    width, apart, tiles = places.width, sizes.stride_y * sizes.line, tiles_of(places.width)
+    for line in range(places.lines):
+        first, count = seen_words(places.line + line, sizes)
+        for tile in range(tiles):
+            place = tile_begin(tile, tiles, width)
+            multiply_narrow_rows(
+                -(-some // LANES), tile_begin(tile + 1, tiles, width) - place,
+                places.source + line * apart + place * sizes.step, sizes.step, offsets + 8 * first,
+                panel + PANEL_ROW * first, count, sums + TILE_ROW * (line * width + place),
+                TILE_ROW, VECTOR, ZERO, panel,
+            )  # fmt: skip
+
+
+@helper
+def multiply_places_in_tiles(
+    places: Any, tall: Any, offsets: Any, panel: Any, some: Any, sums: Any, sizes: Any
+) -> None:
+    """Write the sums of some places in AMX's tiles.
 
     A line's last tile ends where the line does: what it has in common with the one before is
     computed twice.
@@ -159,13 +207,37 @@ def multiply_places(
         other = min(tile + 1, count - 1)
         line, place = tile // each, min(tile % each * tall, width - tall)
         line_next, place_next = other // each, min(other % each * tall, width - tall)
-        multiply_narrow(
-            -(-some // LANES), other - tile + 1, tall,
+        multiply_narrow_tiles(
+            -(-some // LANES), other - tile + 1,
             places.source + line * apart + place * sizes.step,
             places.source + line_next * apart + place_next * sizes.step, sizes.step, offsets, panel,
             sizes.words // sizes.deep, sizes.deep, sums + TILE_ROW * (line * width + place),
             sums + TILE_ROW * (line_next * width + place_next), TILE_ROW, VECTOR, ZERO, panel,
         )  # fmt: skip
+
+
+@helper
+def convolve_places(
+    places: Any, offsets: Any, panel: Any, channel: Any, some: Any, y: Any, finish: Any, sizes: Any
+) -> None:
+    """Make some places of a result that has its channels last, with sums in registers."""
+    width, apart, tiles = places.width, sizes.stride_y * sizes.line, tiles_of(places.width)
+    y_row = 4 * sizes.rows
+    image = places.image * sizes.out_height * sizes.out_width + places.first
+    for line in range(places.lines):
+        first, count = seen_words(places.line + line, sizes)
+        for tile in range(tiles):
+            place = tile_begin(tile, tiles, width)
+            start = (image + line * width + place) * y_row + 4 * channel
+            convolve_rows(
+                -(-some // LANES), tile_begin(tile + 1, tiles, width) - place,
+                places.source + line * apart + place * sizes.step, sizes.step, offsets + 8 * first,
+                panel + PANEL_ROW * first, count, y + start, y_row,
+                finish.residual + start if finish.residual else 0, finish.scale + 4 * channel,
+                finish.shift + 4 * channel, some, finish.low, finish.high,
+            )  # fmt: skip
+    start = image * y_row + 4 * channel
+    activate_lines(y + start, y_row, places.lines * width, some, finish)
 
 
 @helper
@@ -245,6 +317,53 @@ def finish_places(
         v.loop(b, count, [], row)
 
     for_columns(b, columns, vectors, rows)
+
+
+@shared(
+    "tenonnx_convolve_rows",
+    [(vectors, rows) for vectors in range(1, VECTORS + 1) for rows in range(1, TALLEST_PAIRS + 1)]
+    if HAS_PAIRS
+    else [(1, 1)],
+    last=(F32, F32),
+)
+def convolve_rows(
+    b: Builder, vectors: int, rows: int, /, a: Value, a_row: Value, offsets: Value, panel: Value,
+    pairs: Value, y: Value, y_row: Value, residual: Value, scale: Value, shift: Value,
+    columns: Value, low: Value, high: Value,
+) -> None:  # fmt: skip
+    """Write what ``finish_places`` makes of the sums of some places, which stay in registers.
+
+    The first arguments are those of ``multiply_narrow_rows``, the others those of
+    ``finish_places``.
+    """
+    if not HAS_PAIRS:
+        return
+    given, nothing = b.icmp_signed("!=", residual, I64(0)), v.constant(MASK, 0)
+    # Of memory that does not exist, even no lanes are slow to load.
+    residual = b.select(given, residual, y)
+    targets, others = (
+        addresses(b, y, y_row, range(rows)),
+        addresses(b, residual, y_row, range(rows)),
+    )
+    for other in others:
+        for n in range(vectors):
+            v.prefetch(b, b.add(other, I64(4 * LANES * n)), 1)
+    sums = sum_pairs(b, vectors, rows, a, a_row, offsets, panel, pairs, panel)
+    lows, highs = v.splat(b, low, LANES), v.splat(b, high, LANES)
+
+    def put(masks: Any) -> None:
+        for n, mask in enumerate(masks):
+            whole = v.constant(MASK, 1) if mask is None else mask
+            factor, summand = (
+                load_masked(b, b.add(each, I64(4 * LANES * n)), whole) for each in (scale, shift)
+            )
+            own = b.select(given, whole, nothing)
+            for total, target, other in zip(sums[n::vectors], targets, others, strict=True):
+                x = v.fma(b, total, factor, summand)
+                x = b.fadd(x, load_masked(b, b.add(other, I64(4 * LANES * n)), own))
+                write(b, clipped(b, x, lows, highs), b.add(target, I64(4 * LANES * n)), mask)
+
+    for_columns(b, columns, vectors, put)
 
 
 @kernel(CONVOLUTION, WINDOWS)

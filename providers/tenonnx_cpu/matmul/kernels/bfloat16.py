@@ -24,7 +24,13 @@ from tenonnx_cpu.jit.vectors.amx import (
     sum_tiles,
 )
 from tenonnx_cpu.jit.vectors.bfloat16 import narrow_rows
-from tenonnx_cpu.jit.vectors.dot16 import HAS_PAIRS, TALLEST_PAIRS, store_pairs, sum_pairs
+from tenonnx_cpu.jit.vectors.dot16 import (
+    HAS_PAIRS,
+    PAIRS_PER_LINE,
+    TALLEST_PAIRS,
+    store_pairs,
+    sum_pairs,
+)
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.vector import I64, Builder, Value
@@ -99,34 +105,11 @@ def multiply_narrow_rows(
 
 
 @helper
-def multiply_narrow(
-    vectors: Any, tiles: Any, tall: Any, a: Any, a_next: Any, a_row: Any, offsets: Any, panel: Any,
-    steps: Any, deep: Any, c: Any, c_next: Any, c_row: Any, c_vector: Any, mode: Any, ahead: Any,
-) -> None:  # fmt: skip
-    """Compute a tile or two of ``tall`` rows each: see ``multiply_narrow_tiles``."""
-    if HAS_TILES:
-        multiply_narrow_tiles(
-            vectors, tiles, a, a_next, a_row, offsets, panel, steps, deep, c, c_next, c_row,
-            c_vector, mode, ahead,
-        )  # fmt: skip
-    else:
-        pairs = steps * deep
-        for tile in range(tiles):
-            multiply_narrow_rows(
-                vectors, tall, a_next if tile else a, a_row, offsets, panel, pairs,
-                c_next if tile else c, c_row, c_vector, mode, panel if tile else ahead,
-            )  # fmt: skip
-
-
-@helper
 def multiply_narrow_panel(
     rows: Any, tall: Any, a: Any, a_row: Any, offsets: Any, panel: Any, steps: Any, c: Any,
     c_row: Any, columns: Any, mode: Any, edge: Any,
 ) -> None:  # fmt: skip
     """Multiply rows of bfloat16 by a panel.
-
-    The last tile ends where the rows do: what it has in common with the one before is computed
-    twice.
 
     Args:
         rows: How many.
@@ -135,12 +118,32 @@ def multiply_narrow_panel(
         a_row: Bytes from row to row.
         offsets: Address of an int64 for every pair of a row: bytes to it.
         panel: Address of the panel.
-        steps: How many times ``deep`` pairs, as tiles have been begun with.
-        c: Address of the result, float32; ``c_vector`` is bytes from vector to vector.
+        steps: How many times ``WORDS`` pairs, as tiles have been begun with.
+        c: Address of the result, float32.
         c_row: Bytes from row to row.
         columns: How many are written; whole vectors if they are added.
         mode: ``ZERO``, or ``ADD`` if no tile has rows in common with another.
         edge: Address of two tiles of rows of ``PANEL_ROW``.
+    """
+    if HAS_TILES:
+        multiply_panel_in_tiles(
+            rows, tall, a, a_row, offsets, panel, steps, c, c_row, columns, mode, edge
+        )
+    else:
+        multiply_panel_in_registers(
+            rows, a, a_row, offsets, panel, steps * WORDS, c, c_row, columns, mode, edge
+        )
+
+
+@helper
+def multiply_panel_in_tiles(
+    rows: Any, tall: Any, a: Any, a_row: Any, offsets: Any, panel: Any, steps: Any, c: Any,
+    c_row: Any, columns: Any, mode: Any, edge: Any,
+) -> None:  # fmt: skip
+    """Multiply rows by a panel in AMX's tiles; see ``multiply_narrow_panel``.
+
+    The last tile ends where the rows do: what it has in common with the one before is computed
+    twice.
     """
     vectors = -(-columns // LANES)
     ahead = panel + steps * WORDS * PANEL_ROW
@@ -151,8 +154,8 @@ def multiply_narrow_panel(
         target, target_next, target_row = c + one * c_row, c + two * c_row, c_row
         if columns % LANES:
             target, target_next, target_row = edge, edge + TALLEST * PANEL_ROW, PANEL_ROW
-        multiply_narrow(
-            vectors, both, tall, a + one * a_row, a + two * a_row, a_row, offsets, panel, steps,
+        multiply_narrow_tiles(
+            vectors, both, a + one * a_row, a + two * a_row, a_row, offsets, panel, steps,
             WORDS, target, target_next, target_row, TILE_ROW, mode, ahead,
         )  # fmt: skip
         if columns % LANES:
@@ -162,6 +165,45 @@ def multiply_narrow_panel(
         ahead += ahead_step
         if ahead >= panel + 2 * steps * WORDS * PANEL_ROW:
             ahead, ahead_step = 0, 0
+
+
+@helper
+def multiply_panel_in_registers(
+    rows: Any, a: Any, a_row: Any, offsets: Any, panel: Any, pairs: Any, c: Any, c_row: Any,
+    columns: Any, mode: Any, edge: Any,
+) -> None:  # fmt: skip
+    """Multiply rows by a panel of so many pairs in registers; see ``multiply_narrow_panel``.
+
+    Tiles are of about equal heights. The first ones bring the next panel along.
+    """
+    tiles = tiles_of(rows)
+    ahead, size = panel + pairs * PANEL_ROW, pairs * PANEL_ROW
+    for tile in range(tiles):
+        first, last = tile_begin(tile, tiles, rows), tile_begin(tile + 1, tiles, rows)
+        target, target_row = c + first * c_row, c_row
+        if columns % LANES:
+            target, target_row = edge, PANEL_ROW
+        multiply_narrow_rows(
+            -(-columns // LANES), last - first, a + first * a_row, a_row, offsets, panel, pairs,
+            target, target_row, TILE_ROW, mode, ahead,
+        )  # fmt: skip
+        if columns % LANES:
+            copy_lines(edge, PANEL_ROW, c + first * c_row, c_row, last - first, columns)
+        ahead += pairs * (CACHE_LINE // PAIRS_PER_LINE)
+        if ahead >= panel + 2 * size:
+            ahead = panel
+
+
+@helper
+def tiles_of(rows: Any) -> Any:
+    """Return how many tiles in registers so many rows take."""
+    return -(-rows // TALLEST_PAIRS)
+
+
+@helper
+def tile_begin(tile: Any, tiles: Any, rows: Any) -> Any:
+    """Return the first row of a tile in registers; all have about as many."""
+    return tile * rows // tiles
 
 
 @helper
