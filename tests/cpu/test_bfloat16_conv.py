@@ -11,7 +11,7 @@ from running import BF16, Watch, floats, narrow, require_kernels, session
 from windows_oracle import convolve
 
 from models import node
-from tenonnx_cpu.conv.select import CONV_TILES
+from tenonnx_cpu.conv.select import CONV_TILES, WINOGRAD
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.matmul.bfloat16 import GEMM_TILES
 
@@ -43,6 +43,7 @@ CASES = [
     Case((1, 40, 5, 300), 20, (3, 1), (1, 3), (1, 0, 1, 0)),
     Case((1, 512, 7, 7), 33, (3, 3), pads=(1, 1, 1, 1)),
     Case((1, 9, 3, 3), 70, (3, 3)),
+    Case((1, 18, 5, 16), 33, (5, 3), pads=(4, 1, 6, 1), strides=(2, 1)),
     Case((2, 24, 50), 17, (5,), (2,), (2, 2), (1,)),
 ]
 
@@ -107,6 +108,25 @@ def test_channels_are_last_between_convolutions(
     assert np.abs(y[0] - right).max() <= 2e-2 * np.abs(right).max()
     assert np.abs(y[0] - right).mean() <= 2e-3 * np.abs(right).mean()
     assert kernel.calls == 3
+
+
+@pytest.mark.skipif(cpu().amx, reason="tiles of bfloat16 take less")
+@pytest.mark.parametrize("adds", [False, True])
+def test_float32_is_used_where_it_takes_less(adds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiles, winograd = Watch(CONV_TILES, monkeypatch), Watch(WINOGRAD, monkeypatch)
+    u, w = floats(64, 48, 1, 1, scale=0.1), floats(64, 64, 3, 3, seed=1, scale=0.1)
+    x = floats(1, 48, 56, 56, seed=2)
+    nodes = [
+        node("Conv", "x u", "a"),
+        node("Conv", "a w", "b", pads=[1, 1, 1, 1]),
+        node("Add", "b a", "y") if adds else node("Relu", "b", "y"),
+    ]
+    y = session(nodes, {"x": x}, "y", {"u": u, "w": w}, provider=BF16).run(None, {"x": x})[0]
+    a = convolve(narrow(x), narrow(u))
+    right = convolve(a, w.astype(np.float64), pads=[1, 1, 1, 1])
+    right = right + a if adds else np.maximum(right, 0)
+    assert np.abs(y - right).max() <= 1e-5 * np.abs(right).max()
+    assert (tiles.calls, winograd.calls) == (1, 1)
 
 
 def test_what_is_not_finite_is_seen_where_it_is() -> None:

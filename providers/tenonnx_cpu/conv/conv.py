@@ -69,8 +69,9 @@ def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
     handle = site.weight(1) if scope.packs else None
     last = better_last(output, scope)
     call = ConvCall(
-        Attributes.of(site), tail, scope.threads, plain, handle, last, narrows=site.narrows
-    )
+        Attributes.of(site), tail, scope.threads, plain, handle, last,
+        narrows=site.narrows, adds=residual is not None,
+    )  # fmt: skip
     return Fused(nodes, inputs, (output,), Capturable(call.launch))
 
 
@@ -135,6 +136,7 @@ class ConvCall:
         last: Whether results had better have their channels last.
         chain: About how many products to add one after the other.
         narrows: Whether factors may be rounded to bfloat16.
+        adds: Whether there are residuals.
     """
 
     def __init__(
@@ -147,8 +149,9 @@ class ConvCall:
         last: bool = False,
         chain: int = CHAIN_DEPTH,
         narrows: bool = False,
+        adds: bool = False,
     ) -> None:
-        self._choice = Choice(attributes, threads, weight, last, chain, narrows)
+        self._choice = Choice(attributes, threads, weight, last, chain, narrows, adds)
         self._tail = tail
         self._plain = plain
         self._weight = weight

@@ -14,7 +14,7 @@ from tenonnx.planning.lower import is_constant
 from tenonnx_cpu.buffers import F32
 from tenonnx_cpu.conv.kernels import UNROLLED_WINDOWS
 from tenonnx_cpu.conv.kernels.winograd_matrices import KERNEL
-from tenonnx_cpu.conv.winograd import LEAST_CHANNELS
+from tenonnx_cpu.conv.winograd import LEAST_CHANNELS, wins_over_bfloat16
 from tenonnx_cpu.elementwise.elementwise import PROGRAMS
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.kernel_selection import Site
@@ -129,11 +129,11 @@ def _convolves(site: Site) -> bool:
     kernel, strides = weight.shape[2:], tuple(site.attribute("strides", (1, 1)))
     plain = tuple(site.attribute("dilations", (1, 1))) == (1, 1)
     if group == 1:
+        by_tiles = kernel == (KERNEL, KERNEL) and strides == (1, 1) and plain
         if site.narrows:
-            return True
+            return not by_tiles or not wins_over_bfloat16(*weight.shape[:2])
         if weight.shape[1] * strides[-1] % ALIASED_FLOATS == 0:
             return False
-        by_tiles = kernel == (KERNEL, KERNEL) and strides == (1, 1) and plain
         return not by_tiles or min(weight.shape[:2]) < min(LEAST_CHANNELS.values())
     square = kernel[0] == kernel[1] and strides[0] == strides[1] and plain
     return _is_depthwise(site) and square and (kernel[0], strides[0]) in UNROLLED_WINDOWS

@@ -88,6 +88,7 @@ class Choice:
         last: Whether results had better have their channels last.
         chain: About how many products to add one after the other.
         narrows: Whether factors may be rounded to bfloat16.
+        adds: Whether something of the result's shape is added to it.
         panels: The weights in panels, by form.
     """
 
@@ -97,6 +98,7 @@ class Choice:
     last: bool = False
     chain: int = CHAIN_DEPTH
     narrows: bool = False
+    adds: bool = False
     panels: dict[Any, NDArray] = field(default_factory=dict, compare=False)
 
     def plans(self, form: Form, w: tuple[int, ...]) -> Iterator[ConvPlan]:
@@ -116,23 +118,32 @@ class Choice:
             yield from self._of_channels(shape, w, windows, from_last, to_last)
             return
         if self.narrows and self.weight is not None and group == 1 and min(windows.begins) >= 0:
+            if not from_last and not (to_last and self.adds):
+                yield from self._by_winograd(shape, w, windows, narrows=True)
             cut = tiles_layout(shape, w[0], windows, threads, from_last, to_last)
             yield ConvPlan(CONV_TILES, cut, tile_weights(self.weight, windows), from_last, to_last)
-        weights, size = None, 0
+        weights = None
         if self.weight is not None:
             taps = whole = tuple(slice(0, n) for n in windows.kernel)
             if windows.is_padded:
                 taps = reached(windows)
             if taps != whole:
                 windows, weights = without_others(windows, taps), kept(self.weight, taps)
-            elif group == 1 and WINOGRAD.state:
-                size = tile_size(shape[0], w[0], w[1], windows)
-            if size:
-                cut = winograd_layout(shape, w[0], size, windows, threads)
-                yield ConvPlan(WINOGRAD, cut, tiled(self.weight, size))
-            elif group == 1 and min(windows.begins) >= 0:
+            by_winograd = taps == whole and group == 1
+            found = tuple(self._by_winograd(shape, w, windows) if by_winograd else ())
+            yield from found
+            if not found and group == 1 and min(windows.begins) >= 0:
                 yield from self._of_places(shape, w[0], windows, taps, from_last, to_last)
         yield ConvPlan(CONV, layout(shape, w[0], group, windows, threads, self.chain), weights)
+
+    def _by_winograd(
+        self, shape: tuple[int, ...], w: tuple[int, ...], windows: Windows, *, narrows: bool = False
+    ) -> Iterator[ConvPlan]:
+        if self.weight is None or not WINOGRAD.state:
+            return
+        if size := tile_size(shape[0], w[0], w[1], windows, narrows=narrows):
+            cut = winograd_layout(shape, w[0], size, windows, self.threads)
+            yield ConvPlan(WINOGRAD, cut, tiled(self.weight, size))
 
     def _of_places(
         self,

@@ -13,6 +13,7 @@ channels at a time, errors are about a plain sum's; 0, 1, -1, 2, -2, which are c
 from __future__ import annotations
 
 import functools
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,6 +54,9 @@ TRANSFORM = 12
 # Rows of a product that take as long as fetching weights for all of them.
 STREAM = 2
 
+# How many products of bfloat16 take as long as one of float32.
+NARROW_SPEED = math.inf if cpu().amx else 2
+
 # Tiles side by side that are transformed and multiplied together.
 MAX_TILES_PER_BLOCK = 14
 
@@ -79,13 +83,18 @@ def transformed(w: NDArray, size: int) -> NDArray:
     return np.ascontiguousarray(made.transpose(0, 3, 2, 1))
 
 
-def tile_size(batch: int, rows: int, channels: int, windows: Windows) -> int:
-    """Return the size of tile that costs least; 0 if it is not less than without tiles."""
+def tile_size(
+    batch: int, rows: int, channels: int, windows: Windows, *, narrows: bool = False
+) -> int:
+    """Return the size of tile that costs least; 0 if it is not less than without tiles.
+
+    With ``narrows`` products without tiles are of bfloat16.
+    """
     plain = windows.kernel == (3, 3) and windows.strides == windows.dilations == (1, 1)
     if not plain:
         return 0
     (height, width), fetch = windows.output, NEAR if rows * channels <= MAX_NEAR_NUMBERS else FETCH
-    costs = {0: 9.0 * (batch * height * width + fetch)}
+    costs = {0: 9.0 * (batch * height * width + fetch) / (NARROW_SPEED if narrows else 1)}
     for size, least in LEAST_CHANNELS.items():
         if min(rows, channels) < least:
             continue
@@ -93,6 +102,12 @@ def tile_size(batch: int, rows: int, channels: int, windows: Windows) -> int:
         transforms = TRANSFORM / rows + TRANSFORM / channels
         costs[size] = (size + 2) ** 2 * (tiles * (1 + transforms) + fetch)
     return min(costs, key=costs.__getitem__)
+
+
+def wins_over_bfloat16(rows: int, channels: int) -> bool:
+    """Return whether tiles take less than products of bfloat16 for images of a usual size."""
+    near = rows * channels <= MAX_NEAR_NUMBERS
+    return NARROW_SPEED <= 2 and near and min(rows, channels) >= LEAST_CHANNELS[4]
 
 
 @functools.lru_cache(maxsize=1024)
