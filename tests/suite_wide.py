@@ -63,7 +63,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         nargs="+",
         metavar="NAME",
         default=(),
-        help="compile these kernels alone, as norm.norms.softmax, besides those that there are",
+        help="compile these kernels alone, as norm.norms.softmax or tenonnx_vec:squash.squash, "
+        "besides those that there are",
     )
     parser.addoption("--guard-rows", metavar="FILE", help="run one rows_*.py of tests/guard alone")
 
@@ -85,30 +86,33 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Build the library of kernels, unless it is there: an editable install has built it."""
+    """Build the libraries of kernels, unless they are there: an editable install has built them."""
     from tenonnx_cpu.jit import library
     from tenonnx_cpu.jit.code.cpu import target
+    from tenonnx_cpu.jit.packages import OWN, plugin_packages
     from tenonnx_cpu.jit.runtime import has_numba, jit_mode
 
     option, kind = session.config.option, target()
     if option.collectonly or hasattr(session.config, "workerinput") or jit_mode() == "0":
         return
-    if kind is None or library.find() is not None or not (library.SUPPORTED and has_numba()):
+    missing = [each for each in (OWN, *plugin_packages()) if library.find(each) is None]
+    if kind is None or not (missing and library.SUPPORTED and has_numba()):
         return
-    from tenonnx_cpu.jit.aot.build import BuildError, build
+    from tenonnx_cpu.jit.aot.build import BuildError, build_cached
 
     writer = session.config.get_terminal_writer()
 
     def tell(name: str, share: float) -> None:
         writer.write(f"\rkernels are compiled: {share:4.0%} {name:60}", flush=True)
 
+    errors = dict[str, str]()
     try:
-        errors = build(kind, library.cached_path(kind), tell, option.kernels)
+        for package in missing:
+            errors |= build_cached(package, kind, tell, option.kernels)
         failed = [f"{name}: {error}" for name, error in errors.items() if error]
     except BuildError as error:
         failed = [str(error)]
     writer.line("")
-    library.forget()
     if failed:
         raise pytest.UsageError("kernels could not be compiled:", *failed)
 

@@ -22,12 +22,14 @@ KERNELS = ("reduce.fold.fold", "reduce.topk.top_k")
 @pytest.fixture
 def backend(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(sys, "path", [*sys.path])
-    spec = importlib.util.spec_from_file_location("backend", ROOT / "tools" / "backend.py")
+    file = ROOT / "providers" / "tenonnx_cpu" / "build_backend.py"
+    spec = importlib.util.spec_from_file_location("backend", file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    monkeypatch.delenv(module.VARIABLE, raising=False)
+    monkeypatch.delenv(module.BUILD_VARIABLE, raising=False)
+    monkeypatch.chdir(ROOT)
     return module
 
 
@@ -59,10 +61,10 @@ def test_a_wheel_has_kernels_for_other_processors(tmp_path: Path) -> None:
     kind = "x86-64-v3" if platform.machine() == "aarch64" else "armv8-a"
     script = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
-        "from pathlib import Path; from tools import backend\n"
+        "from pathlib import Path; from tools.backend import backend\n"
         f"made = backend.build_library({kind!r}, '0.1.0', Path('.').absolute(), {KERNELS!r})\n"
-        f"print(backend.with_kernels(Path('tenonnx-0.1.0-py3-none-any.whl'), {{{kind!r}: made}},"
-        " 'a_x.b_x'))"
+        "print(backend.with_kernels(Path('tenonnx-0.1.0-py3-none-any.whl'),"
+        f" {{'tenonnx_cpu': {{{kind!r}: made}}}}, 'a_x.b_x'))"
     )
     write_plain(tmp_path)
     run = [sys.executable, "-c", script]
@@ -97,13 +99,13 @@ def check_record(file: zipfile.ZipFile) -> None:
 def test_an_install_has_the_kernels_of_this_processor(
     backend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def built(kind: str, release: str) -> Path:
+    def built(kind: str, release: str, package: str) -> Path:
         library = tmp_path / "library"
-        library.write_text(f"{kind} {release}")
+        library.write_text(f"{kind} {release} {package}")
         return library
 
     monkeypatch.setattr(backend, "why_none", lambda: "")
-    monkeypatch.setattr(backend, "best_kind", lambda: "x86-64-v3")
+    monkeypatch.setattr(backend, "wanted_kinds", lambda: ["x86-64-v3"])
     monkeypatch.setattr(backend, "build_library", built)
     monkeypatch.setattr(backend.sysconfig, "get_platform", lambda: "linux-x86_64")
     made = tmp_path / "made"
@@ -112,7 +114,7 @@ def test_an_install_has_the_kernels_of_this_processor(
     assert name == "tenonnx-0.1.0-py3-none-linux_x86_64.whl"
     assert [path.name for path in made.iterdir()] == [name]
     with zipfile.ZipFile(made / name) as file:
-        assert file.read("tenonnx_cpu/kernels/x86-64-v3.so") == b"x86-64-v3 0.1.0"
+        assert file.read("tenonnx_cpu/kernels/x86-64-v3.so") == b"x86-64-v3 0.1.0 tenonnx_cpu"
         check_record(file)
 
 
@@ -125,20 +127,20 @@ def test_an_install_goes_on_without_kernels(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def fails(*_: object) -> None:
+    def fails(*_: object, **__: object) -> None:
         raise LookupError("no reason")
 
     monkeypatch.setattr(backend, "why_none", lambda: "")
     if failing == "variable":
         monkeypatch.undo()
-        monkeypatch.setenv(backend.VARIABLE, "0")
+        monkeypatch.setenv(backend.BUILD_VARIABLE, "0")
         monkeypatch.setattr(
             backend.build_meta, "build_wheel", lambda folder, *_: write_plain(Path(folder)).name
         )
     elif failing == "processor":
-        monkeypatch.setattr(backend, "best_kind", fails)
+        monkeypatch.setattr(backend, "wanted_kinds", fails)
     else:
-        monkeypatch.setattr(backend, "best_kind", lambda: "x86-64-v3")
+        monkeypatch.setattr(backend, "wanted_kinds", lambda: ["x86-64-v3"])
         monkeypatch.setattr(backend, "build_library", fails)
     assert backend.build_wheel(str(tmp_path)) == "tenonnx-0.1.0-py3-none-any.whl"
     (said,) = capsys.readouterr().err.splitlines()
@@ -167,7 +169,7 @@ def test_numba_is_asked_for_where_kernels_are_compiled(
     needed = backend.get_requires_for_build_wheel()
     assert any(name.startswith("numba") for name in needed) is (expected == "")
     assert expected in backend.why_none()
-    monkeypatch.setenv(backend.VARIABLE, "0")
+    monkeypatch.setenv(backend.BUILD_VARIABLE, "0")
     assert not any("numba" in name for name in backend.get_requires_for_build_wheel())
 
 
@@ -198,8 +200,10 @@ def test_an_editable_install_has_kernels_in_the_users_cache(
 ) -> None:
     asked = []
     monkeypatch.setattr(backend, "why_none", lambda: "")
-    monkeypatch.setattr(backend, "best_kind", lambda: "x86-64-v3")
-    monkeypatch.setattr(backend, "build_library", lambda *what: asked.append(what) or tmp_path)
+    monkeypatch.setattr(backend, "wanted_kinds", lambda: ["x86-64-v3"])
+    monkeypatch.setattr(
+        backend, "build_library", lambda *what, package: asked.append((*what, package)) or tmp_path
+    )
     monkeypatch.setattr(backend.build_meta, "build_editable", lambda *_: "made.whl")
     assert backend.build_editable(str(tmp_path)) == "made.whl"
-    assert asked == [("x86-64-v3", "")]
+    assert asked == [("x86-64-v3", "", "tenonnx_cpu")]

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from zipfile import ZipFile
 
-from tools.backend import ROOT, VARIABLE, build_library, with_kernels
+from tools.backend import ROOT, backend
 
 SYSTEM = "manylinux_2_17_{0}.manylinux2014_{0}"
 """pip's tag for Linux with a C library that has all functions that kernels call."""
@@ -124,13 +124,16 @@ def build_plain(source: Path, folder: Path) -> Path:
         archive.extractall(folder, filter="data")
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(source.parent)]
     unpacked = folder / source.name.removesuffix(".tar.gz")
-    subprocess.run([*pip, str(unpacked)], env=os.environ | {VARIABLE: "0"}, check=True)
+    subprocess.run(
+        [*pip, str(unpacked)], env=os.environ | {backend.BUILD_VARIABLE: "0"}, check=True
+    )
     (plain,) = source.parent.glob(f"{unpacked.name}-py3-none-any.whl")
     return plain
 
 
 def build_compiled(plain: Path, folder: Path, chosen: Iterable[str]) -> list[Path]:
     """Compile kernels for every target CPU, and add them to the plain wheel."""
+    backend.find_packages()
     from tenonnx_cpu.jit.code.cpu import KINDS, parse
 
     found: dict[str, dict[str, Path]] = {}
@@ -138,8 +141,11 @@ def build_compiled(plain: Path, folder: Path, chosen: Iterable[str]) -> list[Pat
         print(kind, file=sys.stderr)
         architecture = parse(kind).level.architecture
         release = plain.name.split("-")[1]
-        found.setdefault(architecture, {})[kind] = build_library(kind, release, folder)
-    return [with_kernels(plain, kinds, SYSTEM.format(name)) for name, kinds in found.items()]
+        found.setdefault(architecture, {})[kind] = backend.build_library(kind, release, folder)
+    return [
+        backend.with_kernels(plain, {"tenonnx_cpu": kinds}, SYSTEM.format(name))
+        for name, kinds in found.items()
+    ]
 
 
 def check(wheel: Path) -> None:

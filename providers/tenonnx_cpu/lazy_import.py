@@ -1,4 +1,7 @@
-"""Modules with specializations and fusions, imported when a graph has an operator of theirs."""
+"""Modules with specializations and fusions, imported when a graph has an operator of theirs.
+
+They are this package's, and those of plug-ins that have kernels.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import importlib
 from collections.abc import Iterable
 from typing import Final
 
+from tenonnx_cpu.jit.packages import import_callers
 from tenonnx_cpu.listing import LISTING
 
 QUANTIZED: Final = ("Quantize", "Dequantize", "QLinear")
@@ -31,6 +35,8 @@ def _by_operator() -> dict[tuple[str, str], list[str]]:
 # By domain and operator.
 MODULES_OF_OPERATOR = _by_operator()
 
+OWN_DOMAINS = {domain for domain, _ in MODULES_OF_OPERATOR}
+
 
 def import_for(operators: Iterable[tuple[str, str]]) -> None:
     """Import the modules that do something about some operators."""
@@ -41,9 +47,12 @@ def import_for(operators: Iterable[tuple[str, str]]) -> None:
         if beside and not any(op_type.startswith(beside) for _, op_type in found):
             continue
         importlib.import_module(f"tenonnx_cpu.{name}")
+    if foreign := {domain for domain, _ in found} - OWN_DOMAINS:
+        import_callers(foreign)
 
 
 def import_all() -> None:
     """Import all of them."""
     for name in LISTING:
         importlib.import_module(f"tenonnx_cpu.{name}")
+    import_callers()

@@ -14,6 +14,7 @@ from tenonnx.weights.folder import forget_unused
 from tenonnx_array.provider import ArrayProvider
 from tenonnx_cpu.buffers import COUNTED
 from tenonnx_cpu.jit import library
+from tenonnx_cpu.jit.packages import OWN
 from tenonnx_cpu.jit.runtime import (
     ASKING,
     MISSING,
@@ -134,7 +135,7 @@ class CPUExecutionProvider(ArrayProvider):
 
     @classmethod
     def warm_up(cls, tell: Callable[[str, float], None], *, everything: bool) -> dict[str, bool]:
-        """Build the library of all kernels: what sessions ask for is known once there is one."""
+        """Build the libraries of all kernels: what sessions want is known once there are some."""
         del everything
         from tenonnx_cpu.jit.aot.build import warm_up
         from tenonnx_cpu.lazy_import import import_all
@@ -149,7 +150,7 @@ class CPUExecutionProvider(ArrayProvider):
         from tenonnx_cpu.lazy_import import import_all
 
         import_all()
-        return (kernels(),)
+        return kernels()
 
     @classmethod
     def kept_files(cls) -> Iterable[Path]:
@@ -213,10 +214,12 @@ class CPUExecutionProvider(ArrayProvider):
         return captured(steps, escaping) if fusible else [*map(alone, steps)]
 
     def _warn_of_missing(self) -> None:
-        if self._lacking == MISSING or any(k.reason == MISSING for k in tuple(self._requested)):
+        lacking = dict.fromkeys(k.package for k in tuple(self._requested) if k.reason == MISSING)
+        if self._lacking == MISSING or lacking:
             from tenonnx_cpu.jit.remarks import warn_of_missing
 
-            warn_of_missing()
+            for name in (OWN.name,) if self._lacking else lacking:
+                warn_of_missing("" if name == OWN.name else name)
 
     @classmethod
     def depends_on(cls) -> tuple[Any, ...]:

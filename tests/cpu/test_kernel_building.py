@@ -21,6 +21,7 @@ from tenonnx_cpu.jit.aot import build as building
 from tenonnx_cpu.jit.aot import linking, sources, worker
 from tenonnx_cpu.jit.aot.build import BuildError, build
 from tenonnx_cpu.jit.code.cpu import parse, target
+from tenonnx_cpu.jit.packages import OWN, Package
 from tenonnx_cpu.lazy_import import import_all
 
 pytestmark = pytest.mark.skipif(not library.SUPPORTED, reason="no libraries are built here")
@@ -36,12 +37,13 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (root / folder).mkdir(parents=True)
     (root / "norm/__init__.py").touch()
     for name in sources.COMPILED_FILES:
+        (root / name).parent.mkdir(exist_ok=True)
         (root / name).touch()
     (root / "norm/kernels/a.py").write_text("from tenonnx_cpu.jit.code import b\n")
     (root / "jit/code/b.py").write_text("from tenonnx_cpu.jit.code.c import x\n")
     (root / "jit/code/c.py").write_text("x = 1\n")
     (root / "alone.py").write_text("y = 1\n")
-    monkeypatch.setattr(sources, "ROOT", str(root))
+    monkeypatch.setattr(sources, "OWN", Package("tenonnx_cpu", str(root)))
     yield root
     forget()
 
@@ -54,7 +56,8 @@ def forget() -> None:
 def digests(root: Path) -> list[str]:
     forget()
     files = [root / name for name in ("norm/kernels/a.py", "jit/code/b.py", "jit/code/c.py")]
-    return [sources.digest_of_all(), *map(sources.digest_of, map(str, files))]
+    own = sources.OWN
+    return [sources.digest_of_all(own), *(sources.digest_of(str(file), own) for file in files)]
 
 
 def test_a_digest_depends_on_all_that_is_imported(package: Path) -> None:
@@ -71,17 +74,18 @@ def test_a_digest_depends_on_all_that_is_imported(package: Path) -> None:
     ]  # fmt: skip
 
 
-OF_PYTHON = {"threading_config.py", "jit/scratch.py", "jit/aot/sources.py"}
+OF_PYTHON = {"threading_config.py", "jit/scratch.py", "jit/library.py", "jit/packages.py"}
 """Modules that are imported for Python's sake: nothing of them is compiled."""
 
 
 def test_what_names_a_library_is_all_that_kernels_are_compiled_from() -> None:
     """A file that kernels import, and that did not count, would change under a built library."""
     forget()
-    known = set(sources._all())
+    known = set(sources.files_of(OWN))
+    allowed = known | {str(Path(OWN.root, name)) for name in OF_PYTHON}
     for name in known:
-        for each in sources._imports(name):
-            assert each in known or each in OF_PYTHON, f"{name} imports it"
+        for _, found in sources._imports(name, OWN):
+            assert allowed.issuperset(found), f"{name} imports it"
 
 
 def test_kernels_are_functions_of_the_files_by_which_they_are_kept() -> None:

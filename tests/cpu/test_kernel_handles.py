@@ -13,6 +13,7 @@ from running import require_kernels
 import tenonnx
 from tenonnx.cli.smoke import tiny_model
 from tenonnx_cpu.jit import library, remarks, runtime, scratch
+from tenonnx_cpu.jit.packages import OWN
 
 require_kernels()
 
@@ -84,7 +85,7 @@ def test_an_install_without_kernels_says_so_once(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(library, "_opened", [None])
+    monkeypatch.setattr(library, "_opened", {OWN.name: None})
     monkeypatch.setattr(library, "SUPPORTED", supported)
     monkeypatch.setattr(remarks, "has_numba", lambda: has_numba)
     remarks.warn_of_missing.cache_clear()
@@ -108,15 +109,15 @@ def test_an_install_without_kernels_says_so_once(
 def test_what_is_told_of_a_process_and_its_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     found = library.find()
     assert found is not None
-    text, mend = remarks.kernels()
+    text, mend = remarks.kernels()[0]
     assert text.endswith(f", in {found.path}")
     assert mend is None
-    monkeypatch.setattr(library, "_opened", [None])
-    assert remarks.kernels()[0] == f"{found.path} cannot be used: {remarks.SLOW}"
-    monkeypatch.setattr(library, "find", lambda: None)
-    assert remarks.kernels() == (f"no kernels: {remarks.SLOW}", remarks.mend())
+    monkeypatch.setattr(library, "_opened", {OWN.name: None})
+    assert remarks.kernels()[0][0] == f"{found.path} cannot be used: {remarks.SLOW}"
+    monkeypatch.setattr(library, "find", lambda *_: None)
+    assert remarks.kernels() == [(f"no kernels: {remarks.SLOW}", remarks.mend())]
     monkeypatch.setenv("TENONNX_JIT", "0")
-    assert remarks.kernels()[1] == "unset TENONNX_JIT"
+    assert remarks.kernels()[0][1] == "unset TENONNX_JIT"
 
 
 @pytest.mark.parametrize("python_ends", [False, True])

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from memory import Block, NDArray, span
 
 from tenonnx_cpu import buffers
 from tenonnx_cpu.jit import scratch
 from tenonnx_cpu.jit.runtime import KERNELS, JitKernel
+from tenonnx_cpu.testing.guarded_memory import Block, NDArray, span
 
 
 class State:

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 from launches import rebind
-from memory import NDArray, guarded_bytes, guarded_copy, span
 
 from tenonnx_cpu import buffers, kernel_selection
 from tenonnx_cpu.capture import captured_run
 from tenonnx_cpu.jit import scratch
 from tenonnx_cpu.jit.runtime import KERNELS
+from tenonnx_cpu.testing.guarded_memory import NDArray, guarded_bytes, guarded_copy, span
 
 CAPTURED: Counter[str] = Counter()
 """The number of captures of each kernel."""

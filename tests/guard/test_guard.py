@@ -127,7 +127,7 @@ def test_all(
 TOUCH = """
 import ctypes, sys
 sys.path.insert(0, {folder!r})
-from memory import guarded_bytes
+from tenonnx_cpu.testing.guarded_memory import guarded_bytes
 array = guarded_bytes({nbytes}, before={before})
 array[:] = 1
 assert array.sum() == {nbytes}

@@ -91,7 +91,7 @@ class Run:
         launches.without_kernels(True)
         expected = self.answers(lambda array: array, times=1)
         launches.without_kernels(False)
-        from memory import guarded_copy
+        from tenonnx_cpu.testing.guarded_memory import guarded_copy
 
         actual = self.answers(lambda array: guarded_copy(array, before=self.before), times=4)
         wrong = []

@@ -1,8 +1,8 @@
 """The library of compiled kernels: where it is, whether it is to be trusted, and how it is opened.
 
 It is a shared library, one for each target CPU, whose symbols Python calls: an installed one lies
-in this package, like other packages' extension modules, one that was built later in the user's
-cache. Nothing here imports numba.
+in the package whose kernels it has, like other packages' extension modules, one that was built
+later in the user's cache. Nothing here imports numba.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ import numpy as np
 from tenonnx.process.distributions import UNRELEASED, release
 from tenonnx.weights.folder import cache_root, note_use
 from tenonnx.weights.trusted import is_trusted, open_trusted, require_installed
-from tenonnx_cpu.jit.code.cpu import INSTALLED, SUFFIX, Target, own_code, target
+from tenonnx_cpu.jit.code.cpu import INSTALLED, SUFFIX, Target, own_code, parse, target
 from tenonnx_cpu.jit.code.symbols import IDENTITY, NDARRAY, binary_interface
-from tenonnx_cpu.jit.threads.memory import start
+from tenonnx_cpu.jit.packages import OWN, Package
+from tenonnx_cpu.jit.threads.memory import RESUME, start
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +43,12 @@ KERNELS_VARIABLE = "TENONNX_KERNELS_DIR"
 HEADER = struct.Struct("<16s2HI3QI6H")
 """An ELF file's header, of 64 bits and little-endian: System V ABI, "ELF Header"."""
 
+POOL_FUNCTIONS = ("tenonnx_pool_share", "tenonnx_pool_begin", "tenonnx_pool_look", RESUME)
+"""The functions of the thread pool that kernels and their entries call."""
+
+POOL_TABLE = "tenonnx_pool_functions"
+"""The symbol of a library's table of addresses of these."""
+
 METH_FASTCALL = 0x80
 """CPython's flag of functions that take an array of arguments, and their number."""
 
@@ -55,7 +62,7 @@ class Found(NamedTuple):
 
     Attributes:
         path: Its file.
-        like: The status of this package's code, if it was installed with that.
+        like: The status of its package's code, if it was installed with that.
     """
 
     path: str
@@ -67,49 +74,84 @@ def kernels_folder() -> str:
     return os.environ.get(KERNELS_VARIABLE) or os.path.join(cache_root(), "kernels")
 
 
-def cached_path(kind: Target) -> str:
+def cached_path(kind: Target, package: Package = OWN) -> str:
     """Return where the library for a target CPU is, once it is built from the sources at hand."""
     from tenonnx_cpu.jit.aot.sources import digest_of_all  # nobody asks where one is installed
 
-    return os.path.join(kernels_folder(), f"{kind.kind}-{digest_of_all()[:16]}{SUFFIX}")
+    name = f"{kind.kind}-{digest_of_all(package)[:16]}{SUFFIX}"
+    name = name if package == OWN else f"{package.name}-{name}"
+    return os.path.join(kernels_folder(), name)
 
 
 @functools.cache
-def find() -> Found | None:
-    """Return the library for this process; ``None`` if there is none."""
+def find(package: Package = OWN) -> Found | None:
+    """Return a package's library for this process; ``None`` if there is none."""
     chosen = target() if SUPPORTED else None
     if chosen is None:
         return None
-    if os.path.exists(path := os.path.join(INSTALLED, f"{chosen.kind}{SUFFIX}")):
-        return Found(path, own_code())
-    return Found(path, None) if os.path.exists(path := cached_path(chosen)) else None
+    if (installed := _installed(package, chosen)) is not None:
+        return Found(installed, own_code() if package == OWN else os.stat(package.root))
+    path = cached_path(chosen, package)
+    return Found(path, None) if os.path.exists(path) else None
 
 
-def current() -> Library | None:
-    """Return this process's library, opened; ``None``, with a warning, if it cannot be."""
-    if not _opened:
+def installed_folder(package: Package) -> str:
+    """Return the folder of the libraries that a package is installed with."""
+    return INSTALLED if package == OWN else os.path.join(package.root, os.path.basename(INSTALLED))
+
+
+def _installed(package: Package, chosen: Target) -> str | None:
+    """Return the library that a package is installed with for a target CPU.
+
+    A plug-in's may be for one with fewer features: its Python code does not depend on them, as
+    this package's does.
+    """
+    folder = installed_folder(package)
+    if os.path.exists(path := os.path.join(folder, f"{chosen.kind}{SUFFIX}")):
+        return path
+    if package == OWN or not os.path.isdir(folder):
+        return None
+    names = (name for name in os.listdir(folder) if name.endswith(SUFFIX))
+    kinds = [parse(name.removesuffix(SUFFIX)) for name in names]
+    fit = [
+        kind
+        for kind in kinds
+        if kind.level.architecture == chosen.level.architecture and kind.flags <= chosen.flags
+    ]
+    best = max(fit, key=lambda kind: (len(kind.flags), kind), default=None)
+    return None if best is None else os.path.join(folder, f"{best.kind}{SUFFIX}")
+
+
+def current(package: Package = OWN) -> Library | None:
+    """Return this process's library of a package's kernels, opened; ``None`` if it cannot be.
+
+    The log says why.
+    """
+    if package.name not in _opened:
         with _lock:
-            if not _opened:
-                _opened.append(_open())
-    return _opened[0]
+            if package.name not in _opened:
+                _opened[package.name] = _open(package)
+    return _opened[package.name]
 
 
-def _open() -> Library | None:
-    if (found := find()) is None:
+def _open(package: Package) -> Library | None:
+    if (found := find(package)) is None:
+        return None
+    if package != OWN and (host := current()) is None:
         return None
     try:
         if found.like is not None:
-            require_installed(INSTALLED, found.like)
+            require_installed(installed_folder(package), found.like)
         else:
             note_use(found.path, os.stat(found.path).st_mtime_ns)
-        return Library(found.path, found.like)
+        return Library(found.path, found.like, None if package == OWN else host)
     except OSError as error:
         log.warning("%s is not used: %s", found.path, error)
         return None
 
 
-_opened: list[Library | None] = []
-"""This process's library, once it has been looked for."""
+_opened: dict[str, Library | None] = {}
+"""This process's libraries that have been looked for, by their packages."""
 _lock = threading.RLock()  # a signal's handler may load kernels, too
 
 if hasattr(os, "register_at_fork"):
@@ -151,6 +193,7 @@ class Library:
     Args:
         path: Its file.
         like: As in ``open_trusted``.
+        host: The library whose thread pool it has; ``None`` if it has one of its own.
 
     Attributes:
         pool: The memory of its thread pool (``threads.memory``).
@@ -161,7 +204,9 @@ class Library:
         OSError: It cannot be read or mapped.
     """
 
-    def __init__(self, path: str, like: os.stat_result | None = None) -> None:
+    def __init__(
+        self, path: str, like: os.stat_result | None = None, host: Library | None = None
+    ) -> None:
         descriptor = open_trusted(path, like)
         try:
             _require_whole(descriptor)
@@ -174,9 +219,12 @@ class Library:
         try:
             _require_fit(ctypes.string_at(self._address(IDENTITY)).decode())
             ctypes.c_void_p.in_dll(self._library, NDARRAY).value = id(np.ndarray)
+            if host is not None:
+                size = ctypes.sizeof(ctypes.c_void_p) * len(POOL_FUNCTIONS)
+                ctypes.memmove(self._address(POOL_TABLE), host._address(POOL_TABLE), size)
         except (AttributeError, ValueError) as error:
             raise Unusable(f"it is no library of kernels ({error})") from None
-        self.pool = start(self)
+        self.pool: Any = start(self) if host is None else host.pool
 
     def _address(self, symbol: str) -> int:
         found = ctypes.cast(self._library[symbol], ctypes.c_void_p).value

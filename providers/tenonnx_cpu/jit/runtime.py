@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 from tenonnx.by_name import cacheable
 from tenonnx.errors import InvalidArgument
 from tenonnx_cpu.jit import library
+from tenonnx_cpu.jit.packages import OWN, package_of
 
 VARIABLE = "TENONNX_JIT"
 MODES = ("0", "1")
@@ -28,7 +29,7 @@ MISSING = "not compiled for this processor"
 """The reason why numpy computes in place of a kernel that ``tenonnx warmup`` would compile."""
 
 KERNELS: dict[str, JitKernel] = {}
-"""Every kernel declared, in order of import, by name: ``norm.norms.softmax``."""
+"""Every kernel declared, in order of import, by ``full_name``."""
 
 Requested: TypeAlias = "dict[JitKernel, bool]"
 """The kernels that a session asked for, and whether each was there."""
@@ -44,29 +45,32 @@ class JitKernel:
     Args:
         module: Which module of kernels has it, ``family.name``.
         name: The function in it, decorated with ``compiling.kernel``.
+        package: The package of the module.
 
     Attributes:
         run: The compiled function; ``None`` if it is not there.
         is_requested: Whether a session asked for it.
     """
 
-    __slots__ = ("is_requested", "module", "name", "run")
+    __slots__ = ("is_requested", "module", "name", "package", "run")
 
     run: Callable[..., Any] | None
     module: str
     name: str
+    package: str
 
-    def __new__(cls, module: str, name: str) -> JitKernel:
+    def __new__(cls, module: str, name: str, package: str = OWN.name) -> JitKernel:
         """Return the handle on this kernel."""
-        known = f"{module}.{name}"
+        known = full_name(f"{module}.{name}", package)
         if known not in KERNELS:
             made = KERNELS[known] = super().__new__(cls)
-            made.module, made.name, made.is_requested = module, name, False
+            made.module, made.name, made.package = module, name, package
+            made.is_requested = False
         return KERNELS[known]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle which kernel it is."""
-        return JitKernel, (self.module, self.name)
+        return JitKernel, (self.module, self.name, self.package)
 
     def __getattr__(self, name: str) -> Any:
         """Look the kernel up; for a slot without a value, which only ``run`` can be."""
@@ -74,8 +78,8 @@ class JitKernel:
             raise AttributeError(f"kernels have no {name}")
         if jit_mode() == "0":
             return None
-        opened = library.current()
-        self.run = None if opened is None else opened.kernel(str(self))
+        opened = library.current(package_of(self.package))
+        self.run = None if opened is None else opened.kernel(f"{self.module}.{self.name}")
         return self.run
 
     def request(self) -> None:
@@ -93,7 +97,7 @@ class JitKernel:
         """``prebuilt`` or ``cached`` if it is there, by its origin; ``numpy`` if it is not."""
         if self.run is None:
             return NUMPY
-        found = library.find()
+        found = library.find(package_of(self.package))
         return PREBUILT if found is not None and found.like is not None else CACHED
 
     @property
@@ -102,7 +106,18 @@ class JitKernel:
         return MISSING if self.run is None else ""
 
     def __str__(self) -> str:
-        return f"{self.module}.{self.name}"
+        return full_name(f"{self.module}.{self.name}", self.package)
+
+
+def full_name(kernel: str, package: str) -> str:
+    """Return a kernel's name: ``norm.norms.softmax``, or ``tenonnx_vec:squash.squash``."""
+    return kernel if package == OWN.name else f"{package}:{kernel}"
+
+
+def split(name: str) -> tuple[str, str]:
+    """Return the package of a kernel with such a name, and the kernel in it."""
+    package, colon, kernel = name.partition(":")
+    return (package, kernel) if colon else (OWN.name, name)
 
 
 def changed(requested: Mapping[JitKernel, bool]) -> str | None:

@@ -20,8 +20,9 @@ from tenonnx.process.cores import available_cores
 from tenonnx.weights.folder import forget_unused
 from tenonnx_cpu.jit import library
 from tenonnx_cpu.jit.code.cpu import Target, target
+from tenonnx_cpu.jit.packages import OWN, Package, package_of
 from tenonnx_cpu.jit.remarks import NUMBA
-from tenonnx_cpu.jit.runtime import KERNELS, has_numba, jit_mode
+from tenonnx_cpu.jit.runtime import KERNELS, full_name, has_numba, jit_mode, split
 
 log = logging.getLogger("tenonnx.jit")
 
@@ -42,8 +43,17 @@ class BuildError(Fail):
     """A library could not be built."""
 
 
+class _Ended(Exception):
+    """The process that builds ended; its last words."""
+
+
 def build(
-    kind: Target, path: str, tell: Tell, kernels: Sequence[str] = (), release: str = ""
+    kind: Target,
+    path: str,
+    tell: Tell,
+    kernels: Sequence[str] = (),
+    release: str = "",
+    package: Package = OWN,
 ) -> dict[str, str]:
     """Build a library, from objects that are there and others that are compiled.
 
@@ -52,7 +62,8 @@ def build(
         path: Where the library is to be; objects are in a folder beside it.
         tell: Called after each object that is compiled.
         kernels: Which ones it has at least; all if none is named.
-        release: The release that it is installed with, if it is.
+        release: The release of tenonnx that it is installed with, if it is.
+        package: Whose kernels it has.
 
     Returns:
         For every kernel: why it failed, or ``""``. The library lacks those that did.
@@ -67,17 +78,19 @@ def build(
         "kernels": list(kernels),
         "workers": available_cores(),
         "release": release,
+        "package": package,
     }
+    whose = "" if package == OWN else f"{package.name}: "
     try:
         for answer in _answers(order):
             if "errors" in answer:
                 return dict(answer["errors"])
             if "failed" in answer:
-                raise BuildError(f"kernels could not be built: {answer['failed']}")
+                raise BuildError(f"kernels could not be built: {whose}{answer['failed']}")
             tell(answer["name"], answer["done"] / answer["all"])
-    except OSError as error:
-        raise BuildError(f"kernels could not be built: {error}") from None
-    raise BuildError("kernels could not be built: the compiler ended before it was done")
+    except (OSError, _Ended) as error:
+        raise BuildError(f"kernels could not be built: {whose}{error}") from None
+    raise BuildError(f"kernels could not be built: {whose}the compiler ended before it was done")
 
 
 def _answers(order: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -101,12 +114,11 @@ def _answers(order: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if code := process.wait():
             said.seek(0)
             words = said.read().strip().splitlines()
-            reason = words[-1] if words else f"the compiler ended with status {code}"
-            raise BuildError(f"kernels could not be built: {reason}")
+            raise _Ended(words[-1] if words else f"the compiler ended with status {code}")
 
 
 def warm_up(tell: Tell) -> dict[str, bool]:
-    """Build the library for this process's target CPU, so that later sessions find it.
+    """Build the libraries for this process's target CPU, so that later sessions find them.
 
     Args:
         tell: See ``build``.
@@ -115,20 +127,46 @@ def warm_up(tell: Tell) -> dict[str, bool]:
         For every kernel that is declared, whether it is there; nothing if none ever is.
 
     Raises:
-        BuildError: The library cannot be built.
+        BuildError: A library cannot be built.
     """
     kind = target()
     if jit_mode() == "0" or kind is None or not library.SUPPORTED:
         return {}
-    if any(each.run is None for each in KERNELS.values()):
-        if not has_numba():
-            raise BuildError("numba is not installed, which compiles kernels", hint=NUMBA)
-        errors = build(kind, library.cached_path(kind), tell)
-        for name, error in errors.items():
+    lacking = dict.fromkeys(each.package for each in KERNELS.values() if each.run is None)
+    if lacking and not has_numba():
+        raise BuildError("numba is not installed, which compiles kernels", hint=NUMBA)
+    for number, name in enumerate(lacking):
+
+        def tell_all(part: str, done: float, before: int = number) -> None:
+            tell(part, (before + done) / len(lacking))
+
+        for kernel, error in build_cached(package_of(name), kind, tell_all).items():
             if error:
-                log.warning("the kernel %s stays on numpy: %s", name, error)
-        library.forget()
-        for each in KERNELS.values():
-            each.forget()
+                log.warning("the kernel %s stays on numpy: %s", kernel, error)
     forget_unused(library.cached_files())
     return {name: each.run is not None for name, each in KERNELS.items()}
+
+
+def build_cached(
+    package: Package, kind: Target, tell: Tell, kernels: Sequence[str] = ()
+) -> dict[str, str]:
+    """Build a package's library in the user's cache, where this process finds it from now on.
+
+    Args:
+        package: The package.
+        kind, tell: See ``build``.
+        kernels: Full names of those that it has at least, of any packages; all if none is named.
+
+    Returns:
+        For every kernel, by its full name: why it failed, or ``""``.
+
+    Raises:
+        BuildError: It cannot be built.
+    """
+    # A name that is none, where all are another package's, has no kernel compiled.
+    own = [split(name)[1] if split(name)[0] == package.name else "" for name in kernels]
+    errors = build(kind, library.cached_path(kind, package), tell, own, package=package)
+    library.forget()
+    for each in KERNELS.values():
+        each.forget()
+    return {full_name(name, package.name): error for name, error in errors.items()}

@@ -14,11 +14,14 @@ import numba
 
 from tenonnx.weights.digest import digest
 from tenonnx.weights.trusted import open_trusted, write_trusted
-from tenonnx_cpu.jit.aot.sources import FAMILIES, ROOT, digest_of, module_of, name_of
+from tenonnx_cpu.jit.aot import pool_functions
+from tenonnx_cpu.jit.aot.sources import digest_of, folders_of, module_of, name_of, require_founded
 from tenonnx_cpu.jit.code import building
 from tenonnx_cpu.jit.code.cpu import target
 from tenonnx_cpu.jit.code.symbols import binary_interface
 from tenonnx_cpu.jit.compiling import Kernel
+from tenonnx_cpu.jit.packages import OWN, Package
+from tenonnx_cpu.jit.threads import thread_pool
 from tenonnx_cpu.jit.vectors import shared
 
 
@@ -62,12 +65,16 @@ class Part(NamedTuple):
         write_trusted(self.path, self.make())
 
 
-def all_parts(folder: Path, release: str) -> Iterator[Part]:
+def all_parts(folder: Path, release: str, package: Package = OWN) -> Iterator[Part]:
     """Yield all parts of a library for the CPU that this process compiles for.
 
     Args:
         folder: Where their objects are.
         release: The release that it is installed with; empty for none.
+        package: Whose kernels it has.
+
+    Raises:
+        Unfounded: A kernel imports what it may not.
     """
     chosen = target()
     assert chosen is not None, "a process that compiles knows for what"
@@ -77,32 +84,46 @@ def all_parts(folder: Path, release: str) -> Iterator[Part]:
     def path(name: str, source: str) -> Path:
         return folder / chosen.kind / f"{name}-{digest(source, made_by)[:16]}.o"
 
-    kernels = declared()  # which imports what they share
+    kernels = declared(package)  # which imports what they share
     identity = "identity"
     make = partial(building.identity_object, release)
     yield Part(identity, path(identity, release), make, is_first=True)
+    name = "pool_table" if package == OWN else "pool_calls"
+    table = path(name, digest_of(pool_functions.__file__))
+    yield Part(name, table, getattr(pool_functions, name), is_first=True)
     for file, functions in sorted(shared.GROUPS.items()):
-        name = f"{name_of(file)}.shared"
+        if file == thread_pool.__file__ and package != OWN:
+            continue
+        owner = package if file.startswith(os.path.join(package.root, "")) else OWN
+        name = f"{name_of(file, owner)}.shared"
         yield Part(
             name,
-            path(name, digest_of(file)),
+            path(name, digest_of(file, owner)),
             partial(building.shared_object, file),
             tuple(each.name.encode() for each in functions),
             is_first=any(each.is_exported for each in functions),
         )
     for name, kernel in kernels.items():
-        source = digest_of(kernel.function.__code__.co_filename)
+        source = digest_of(kernel.function.__code__.co_filename, package)
         make = partial(building.kernel_object, kernel, name)
         yield Part(name, path(name, source), make)
 
 
-def declared() -> dict[str, Kernel]:
-    """Import all modules of kernels; return what they declare by name: ``norm.norms.softmax``."""
+def declared(package: Package = OWN) -> dict[str, Kernel]:
+    """Import all modules of kernels; return what they declare by name: ``norm.norms.softmax``.
+
+    Raises:
+        Unfounded: One imports what it may not.
+    """
     found: dict[str, Kernel] = {}
-    for path in sorted(Path(ROOT).glob(f"*/{FAMILIES}/[!_]*.py")):
-        name = f"{path.parts[-3]}.{path.stem}"
-        made = vars(importlib.import_module(module_of(name))).items()
-        found |= {f"{name}.{own}": each for own, each in made if isinstance(each, Kernel)}
+    for folder in folders_of(package):
+        for path in sorted(Path(folder).glob("*.py")):
+            require_founded(str(path), package)
+            if path.name.startswith("_"):
+                continue
+            name = name_of(str(path), package)
+            made = vars(importlib.import_module(module_of(str(path), package))).items()
+            found |= {f"{name}.{own}": each for own, each in made if isinstance(each, Kernel)}
     return found
 
 

@@ -8,88 +8,130 @@ import re
 from collections.abc import Iterator
 
 from tenonnx.weights.digest import digest
-from tenonnx_cpu.jit.code.cpu import PACKAGE
+from tenonnx_cpu.jit.packages import OWN, Package
 
-IMPORT, WORD = r"(?m)^from (tenonnx_cpu[\w.]*) import (.*)", r"\w+"
-"""The one form in which kernels import from this package, and the names that it imports."""
-
-ROOT = PACKAGE
+IMPORT = r"(?m)^(?:from (\.*[\w.]*) import (\([^)]*\)|.*)|import ([\w.]+))"
+"""An import at the top of a module, and the names that it imports."""
 
 FAMILIES = "kernels"
-"""The name of a family's folder of kernels."""
+"""The name of folders of kernels."""
 
 COMPILED_FOLDERS = ("jit/code", "jit/threads", "jit/vectors")
-COMPILED_FILES = ("jit/__init__.py", "jit/compiling.py", "jit/layout.py")
+COMPILED_FILES = (
+    *("jit/__init__.py", "jit/compiling.py", "jit/layout.py"),
+    "jit/aot/pool_functions.py",
+)
 """The folders and files of this package, beside the families', that kernels are compiled from."""
 
 
-def module_of(name: str) -> str:
-    """Return the full name of a module of kernels: ``family.name``, or ``jit`` and more."""
-    family, _, own = name.partition(".")
-    package = os.path.basename(ROOT)
-    return f"{package}.{name}" if family == "jit" else f"{package}.{family}.{FAMILIES}.{own}"
+class Unfounded(ValueError):
+    """A kernel imports what its library's name does not depend on."""
 
 
-def name_of(file: str) -> str:
-    """Return a module's name as kernels have it; see ``module_of``."""
-    parts = os.path.splitext(os.path.relpath(file, ROOT))[0].split(os.sep)
+def name_of(file: str, package: Package = OWN) -> str:
+    """Return a module's name as kernels have it: ``family.name``, or ``jit`` and more."""
+    parts = module_of(file, package).split(".")[1:]
     return ".".join(part for part in parts if part != FAMILIES)
 
 
-def digest_of_all() -> str:
-    """Return a digest of all that kernels are compiled from, which takes some milliseconds."""
-    return digest("\n".join(f"{name} {_content(name)}" for name in sorted(_all())))
+def module_of(file: str, package: Package = OWN) -> str:
+    """Return the full name of a module."""
+    path = os.path.splitext(os.path.relpath(file, package.root))[0]
+    return ".".join((package.name, *path.split(os.sep)))
 
 
-def digest_of(file: str) -> str:
-    """Return a digest of a module and of all of this package that it imports."""
-    waiting = [os.path.relpath(file, ROOT)]
+def digest_of_all(package: Package = OWN) -> str:
+    """Return a digest of all that a package's kernels are compiled from.
+
+    That takes some milliseconds.
+    """
+    files = sorted(files_of(package))
+    return digest("\n".join(f"{os.path.relpath(f, package.root)} {_content(f)}" for f in files))
+
+
+def digest_of(file: str, package: Package = OWN) -> str:
+    """Return a digest of a module and of all that it imports of its package and of this one."""
+    waiting = [os.path.abspath(file)]
     seen = dict.fromkeys(waiting)
     while waiting:
-        for each in _imports(waiting.pop()):
-            if each not in seen:
-                seen[each] = None
-                waiting.append(each)
+        for _, found in _imports(waiting.pop(), package):
+            for each in found:
+                if each not in seen:
+                    seen[each] = None
+                    waiting.append(each)
     return digest("\n".join(map(_content, seen)))
 
 
-def _all() -> Iterator[str]:
-    """Yield the files of all kernels' sources, relative to this package."""
-    yield from COMPILED_FILES
-    folders = [*COMPILED_FOLDERS]
-    for entry in os.scandir(ROOT):
-        if os.path.isdir(os.path.join(entry.path, FAMILIES)):
-            yield os.path.join(entry.name, "__init__.py")
-            folders.append(os.path.join(entry.name, FAMILIES))
+def require_founded(file: str, package: Package) -> None:
+    """Make sure that a module of kernels imports nothing of its package but such modules.
+
+    Raises:
+        Unfounded: It does: after a change of that, the library would be taken for what it is not.
+    """
+    known = set(files_of(package))
+    for module, found in _imports(file, package):
+        if module.partition(".")[0] == package.name and not known.issuperset(found or [module]):
+            raise Unfounded(
+                f"{name_of(file, package)} imports {module}, which is no module of kernels: "
+                f"put what they share into a module of a folder {FAMILIES}"
+            )
+
+
+def folders_of(package: Package) -> list[str]:
+    """Return the folders of a package's kernels."""
+    inner = sorted(each.path for each in os.scandir(package.root) if each.is_dir())
+    found = (os.path.join(folder, FAMILIES) for folder in (package.root, *inner))
+    return [folder for folder in found if os.path.isdir(folder)]
+
+
+def files_of(package: Package) -> Iterator[str]:
+    """Yield the files of all sources of a package's kernels."""
+    folders = [os.path.join(OWN.root, each) for each in COMPILED_FOLDERS]
+    yield from (os.path.join(OWN.root, each) for each in COMPILED_FILES)
+    for folder in folders_of(package):
+        above = os.path.join(os.path.dirname(folder), "__init__.py")
+        if os.path.exists(above):
+            yield above
+        folders.append(folder)
     for folder in folders:
-        names = (entry.name for entry in os.scandir(os.path.join(ROOT, folder)))
+        names = (entry.name for entry in os.scandir(folder))
         yield from (os.path.join(folder, name) for name in names if name.endswith(".py"))
 
 
 @functools.cache
-def _content(name: str) -> str:
-    with open(os.path.join(ROOT, name), "rb", buffering=0) as file:
-        return digest(file.read())
+def _content(file: str) -> str:
+    with open(file, "rb", buffering=0) as opened:
+        return digest(opened.read())
+
+
+Imported = tuple[str, tuple[str, ...]]
+"""A module that is imported, and the files of it and of its submodules that are."""
 
 
 @functools.cache
-def _imports(name: str) -> tuple[str, ...]:
-    """Return the files of this package that one of them imports."""
-    with open(os.path.join(ROOT, name), encoding="utf-8") as file:
-        source = file.read()
-    found = dict[str, None]()
-    for module, things in re.findall(IMPORT, source):
-        for each in (module, *(f"{module}.{thing}" for thing in re.findall(WORD, things))):
-            if (path := _file_of(each)) is not None:
-                found[path] = None
+def _imports(file: str, package: Package) -> tuple[Imported, ...]:
+    """Return what one of a package's files imports of the package and of this one."""
+    with open(file, encoding="utf-8") as opened:
+        source = opened.read()
+    found = []
+    for relative, things, absolute in re.findall(IMPORT, source):
+        level = len(relative) - len(relative.lstrip("."))
+        module = relative[level:] or absolute
+        if level:
+            own = module_of(file, package).split(".")
+            module = ".".join(filter(None, (*own[:-level], module)))
+        names = (module, *(f"{module}.{thing}" for thing in re.findall(r"\w+", things)))
+        files = (_file_of(name, package) for name in names)
+        found.append((module, tuple(each for each in files if each is not None)))
     return tuple(found)
 
 
 @functools.cache
-def _file_of(module: str) -> str | None:
-    """Return the file of one of this package's modules, relative to it; ``None`` if none is."""
-    within = os.path.join(*module.split(".")[1:], "") if "." in module else ""
-    for path in (f"{within.rstrip(os.sep)}.py", os.path.join(within, "__init__.py")):
-        if within and os.path.isfile(os.path.join(ROOT, path)):
-            return path
-    return None
+def _file_of(module: str, package: Package) -> str | None:
+    """Return the file of a module of a package or of this one; ``None`` if it is of neither."""
+    name, *within = module.split(".")
+    root = {OWN.name: OWN.root, package.name: package.root}.get(name)
+    if root is None or not within:
+        return None
+    path = os.path.join(root, *within)
+    return next(filter(os.path.isfile, (f"{path}.py", os.path.join(path, "__init__.py"))), None)

@@ -1,9 +1,9 @@
 """A process that builds a library: ``python -m tenonnx_cpu.jit.aot.worker ORDER``; see ``build``.
 
 The order is JSON: the target CPU, the folder of objects, the library's path, kernels by name, how
-many processes, and the release. It writes a line of JSON for each object and one of errors at
-last, or of why there is no library.
-Its children are forks of it, which so have numba and all kernels imported.
+many processes, the release, and the package's name and folder. It writes a line of JSON for each
+object and one of errors at last, or of why there is no library. Its children are forks of it, which
+so have numba and all kernels imported.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tenonnx_cpu.jit.aot.sources import Unfounded
 from tenonnx_cpu.jit.code.cpu import compile_for, compiled_architecture
+from tenonnx_cpu.jit.packages import OWN, Package
 
 if TYPE_CHECKING:
     from tenonnx_cpu.jit.aot.objects import Part
@@ -44,7 +46,7 @@ def main() -> None:
     try:
         for answer in build(**json.loads(sys.argv[1])):
             print(json.dumps(answer), file=answers, flush=True)
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, Unfounded) as error:
         print(json.dumps({"failed": str(error)}), file=answers, flush=True)
 
 
@@ -64,19 +66,26 @@ def _lighten() -> None:
 
 
 def build(
-    kind: str, folder: str, path: str, kernels: Sequence[str], workers: int, release: str
+    kind: str,
+    folder: str,
+    path: str,
+    kernels: Sequence[str],
+    workers: int,
+    release: str,
+    package: Sequence[str] = OWN,
 ) -> Iterator[dict[str, Any]]:
     """Compile the objects that are missing and link them with the others; yield what is done.
 
     Raises:
         RuntimeError: What kernels share cannot be compiled, or the library cannot be linked.
+        Unfounded: A kernel imports what it may not.
         OSError: It cannot be written.
     """
     compile_for(kind)
     from tenonnx_cpu.jit.aot.linking import link
     from tenonnx_cpu.jit.aot.objects import all_parts
 
-    _parts.update((part.name, part) for part in all_parts(Path(folder), release))
+    _parts.update((part.name, part) for part in all_parts(Path(folder), release, Package(*package)))
     every = [name for name, part in _parts.items() if part.is_kernel]
     wanted = [name for name in every if not kernels or name in kernels or _parts[name].is_there()]
     following = [name for name, part in _parts.items() if part.is_first] + wanted

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 import mmap
 import weakref
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-NDArray = np.ndarray[Any, Any]
+NDArray: TypeAlias = np.ndarray[Any, Any]
 
-GAP = 1 << 20
+UNMAPPED_BYTES = 1 << 20
 """Bytes that are not mapped on either side: a step of one row too many ends in them, too."""
 
 _NOTHING, _ALL = 0, mmap.PROT_READ | mmap.PROT_WRITE
@@ -36,16 +36,16 @@ class Block:
 
     def __init__(self, nbytes: int, *, before: bool, alignment: int = 1) -> None:
         inner = -(-max(nbytes, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
-        self._length = inner + 2 * GAP
+        self._length = inner + 2 * UNMAPPED_BYTES
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         start = _libc.mmap(None, self._length, _NOTHING, flags, -1, 0)
         if start in (None, ctypes.c_void_p(-1).value):
             raise MemoryError(f"no {self._length} bytes of addresses")
         self._start: int = start
-        if _libc.mprotect(start + GAP, inner, _ALL):
+        if _libc.mprotect(start + UNMAPPED_BYTES, inner, _ALL):
             raise MemoryError("no memory")
         room = 0 if before else inner - nbytes
-        self.address: int = start + GAP + room - room % alignment
+        self.address: int = start + UNMAPPED_BYTES + room - room % alignment
 
     def release(self) -> None:
         """Give the memory back; what still lies in it must not be touched again."""
@@ -57,7 +57,7 @@ def guarded_bytes(nbytes: int, *, before: bool, alignment: int = 1) -> NDArray:
     block = Block(nbytes, before=before, alignment=alignment)
     memory = (ctypes.c_uint8 * nbytes).from_address(block.address)
     weakref.finalize(memory, block.release)
-    return np.frombuffer(memory, np.uint8)
+    return np.frombuffer(memoryview(memory), np.uint8)
 
 
 def guarded_copy(array: NDArray, *, before: bool) -> NDArray:

@@ -1,0 +1,1 @@
+"""The contract of kernels as tests, for plug-ins that have some: ``contract.KernelTests``."""
