@@ -39,6 +39,7 @@ class Kind(enum.StrEnum):
     COMPILER = "compiler"
     TRANSFORM = "transform"
     OPERATOR = "operator"
+    KERNELS = "kernels"
     FORMAT = "format"
     OBSERVER = "observer"
     COMMAND = "command"
@@ -47,6 +48,33 @@ class Kind(enum.StrEnum):
 # A folder of templates for each kind, and one for all kinds. Paths have words in capitals for the
 # names of the plug-in, and for the dot of hidden files, which packaging tools leave out.
 TEMPLATES = Path(__file__).parent / "templates"
+
+# What stands in pyproject.toml of distributions without kernels, and with some.
+PLAIN = {
+    "requires": '"setuptools>=77"',
+    "backend": "setuptools.build_meta",
+    "announced": "",
+    "unchecked": "",
+}
+COMPILED = {
+    "requires": '"setuptools>=77", "tenonnx"',
+    "backend": "tenonnx_cpu.build_backend",
+    "announced": """
+# The build backend compiles the package's kernels; this module calls them for this domain.
+[project.entry-points."tenonnx.kernels"]
+"com.example.$snake" = "$module.calls"
+""",
+    "unchecked": """
+[[tool.mypy.overrides]]
+module = ["numba.*", "llvmlite.*"]
+follow_imports = "skip"
+ignore_missing_imports = true
+
+[[tool.mypy.overrides]]
+module = ["tenonnx_cpu.*"]
+follow_imports = "silent"
+""",
+}
 
 MAX_NAME = 24
 PLUGIN_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -59,7 +87,8 @@ def new(
         typer.Argument(
             metavar="KIND",
             help="What the plug-in brings: provider (over an array library), compiler (a provider "
-            "with a device of its own), transform, operator, format, observer or command.",
+            "with a device of its own), transform, operator, kernels (an operator that numba "
+            "compiles), format, observer or command.",
             show_default=False,
         ),
     ],
@@ -132,7 +161,9 @@ def write(kind: str, name: str, directory: Path) -> Path:
         "module": f"tenonnx_{name.replace('-', '_')}",
         "snake": name.replace("-", "_"),
         "Camel": "".join(part.capitalize() for part in name.split("-")),
+        **(COMPILED if kind == Kind.KERNELS else PLAIN),
     }
+    words["announced"] = Template(words["announced"]).substitute(words)
     named = {"MODULE": words["module"], "SNAKE": words["snake"], "DOT": "."}
     try:
         for root in (TEMPLATES / "common", TEMPLATES / kind):

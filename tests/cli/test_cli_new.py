@@ -50,8 +50,11 @@ def written(cli: Cli, folder: Path, names: Sequence[tuple[str, str]]) -> list[Pa
     onnx.defs.onnx_opset_version() < 28,
     reason="the installed onnx is older than the cases that the template names",
 )
-def test_what_is_written_installs_and_passes_its_tests(cli: Cli, tmp_path: Path) -> None:
+def test_what_is_written_installs_and_passes_its_tests(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = written(cli, tmp_path, [(kind, f"new-{kind}") for kind in Kind])
+    monkeypatch.setenv("TENONNX_BUILD_KERNELS", "0")  # they are, in tests/cpu
     offline = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--target", "site"]
     run(["pip", "install", *offline, *made], tmp_path)
     site = tmp_path / "site"
