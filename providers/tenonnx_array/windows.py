@@ -6,7 +6,6 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -35,8 +34,7 @@ class Taps(NamedTuple):
     positions: tuple[slice, ...]
 
 
-@dataclass(frozen=True)
-class Windows:
+class Windows(NamedTuple):
     """The places of a kernel on the spatial axes (D1, ..., Dn) of an (N, C, D1, ..., Dn) array.
 
     Along an axis, window ``o`` reads the positions ``o * stride - begin + k * dilation`` for every
@@ -52,7 +50,7 @@ class Windows:
     ends: tuple[int, ...]
     output: tuple[int, ...]
 
-    @functools.cached_property
+    @property
     def axes(self) -> tuple[tuple[Tap, ...], ...]:
         """The taps of each axis; those that never hit the data are left out."""
         return tuple(tuple(self._taps(axis)) for axis in range(len(self.size)))
@@ -96,18 +94,22 @@ class Windows:
                 return slice(first, next(hits) + 1)
         return slice(0, 1)
 
-    @functools.cached_property
+    @property
     def taps(self) -> tuple[Taps, ...]:
         """Every combination of the axes' taps, in the kernel's row-major order."""
-        combinations = itertools.product(*self.axes)
-        return tuple(Taps(*map(tuple, zip(*taps, strict=True))) for taps in combinations)
+        return _combined(self)
 
-    @functools.cached_property
+    @property
     def is_padded(self) -> bool:
         """Whether any window reaches outside the data."""
-        return 0 in self.output or max(itertools.chain(*self.around), default=0) > 0
+        if 0 in self.output:
+            return True
+        for size, kernel, stride, dilation, begin, _, count in zip(*self, strict=True):
+            if begin > 0 or (count - 1) * stride + (kernel - 1) * dilation + 1 > size + begin:
+                return True
+        return False
 
-    @functools.cached_property
+    @property
     def is_whole(self) -> bool:
         """Whether there is a single window, which is the data."""
         return self.kernel == self.size and math.prod(self.output) == 1 and not self.is_padded
@@ -121,7 +123,7 @@ class Windows:
         few = group == 1 and channels < FEW and len(self.kernel) == 2 and min(self.kernel) > 1
         return min(most, max(SHORT, math.prod(self.kernel))) if few else most
 
-    @functools.cached_property
+    @property
     def around(self) -> tuple[tuple[int, int], ...]:
         """The padding before and after each axis for exactly these windows; a negative one cuts."""
         rows = zip(
@@ -137,8 +139,7 @@ class Windows:
 
     def part(self, start: int, stop: int) -> Windows:
         """Return the windows ``start`` to ``stop`` along the first axis alone."""
-        return replace(
-            self,
+        return self._replace(
             begins=(self.begins[0] - start * self.strides[0], *self.begins[1:]),
             output=(stop - start, *self.output[1:]),
         )
@@ -155,6 +156,13 @@ class Windows:
         """Return by what the sum of each window is divided; 1 where padding alone is seen."""
         along = [self.counts(axis, padding=padding) for axis in range(len(self.size))]
         return np.maximum(functools.reduce(np.multiply.outer, along, np.ones((), np.int64)), 1)
+
+
+@functools.lru_cache(maxsize=1024)
+def _combined(windows: Windows) -> tuple[Taps, ...]:
+    """Return every combination of the axes' taps; an array kernel asks in each run."""
+    combinations = itertools.product(*windows.axes)
+    return tuple(Taps(*map(tuple, zip(*taps, strict=True))) for taps in combinations)
 
 
 def fold(xp: Namespace, columns: Array, windows: Windows) -> Array:

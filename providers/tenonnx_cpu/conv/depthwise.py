@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 
 from tenonnx_array.windows import Windows
@@ -39,7 +38,7 @@ def depthwise_layout(
     out_height, out_width = windows.output
     if out_height == 1 and not variant_of(windows):
         # Of one line of windows nobody knows the stride, and one phase has all of their lines.
-        windows = dataclasses.replace(windows, strides=(1, windows.strides[1]))
+        windows = windows._replace(strides=(1, windows.strides[1]))
     seen = seen_by(windows, phases=True)
     planes, reach, taps = seen.planes, seen.reach, len(seen.plane)
     line = -(-(out_width + seen.columns) // LINE_ALIGNMENT_FLOATS) * LINE_ALIGNMENT_FLOATS

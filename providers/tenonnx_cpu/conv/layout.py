@@ -10,18 +10,23 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.buffers import frozen
-from tenonnx_cpu.conv.kernels import CONV_FIELDS, FEW, RUN, VECTOR
+from tenonnx_cpu.conv.kernels import (
+    CONV_FIELDS,
+    FEW,
+    RUN,
+    TILE_ROWS,
+    VECTOR,
+)
 from tenonnx_cpu.jit.code.cpu import cpu
+from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import NDArray
 
-COLUMNS_PER_TASK = 448
 ROWS_PER_TASK = 256
 CHAIN_DEPTH = 256
 # Channels that are summed over at a time in an image of one element: rows are read once.
@@ -29,10 +34,10 @@ MAX_SUMMED_CHANNELS = 4096
 # Floats of planes at most, so that they stay in the second-level cache.
 PLANES = 48 << 10
 TASKS_PER_THREAD = 4
-TILE_ROWS = 14
 # Rows of weights that are copied if they would share sets of the cache: all where kernels
 # multiply panel by panel (``tenonnx_cpu.matmul.kernels.tile.BY_PANELS``).
 COPIED_ROWS = ROWS_PER_TASK if cpu().lanes == 8 else TILE_ROWS
+SPLIT_TASKS = JitKernel("conv.task_split", "split_tasks")
 # Floats after which addresses come to the same set of the first-level cache again.
 SHARED = 1024
 
@@ -70,7 +75,9 @@ class ConvLayout(NamedTuple):
 def numbers_of(fields: tuple[str, ...], **values: int) -> NDArray:
     """Return values in the order of their fields; each has one."""
     assert len(values) == len(fields), set(values) ^ set(fields)
-    return fixed(list(map(values.__getitem__, fields)))
+    numbers = np.array([values[name] for name in fields], np.int64)
+    numbers.flags.writeable = False
+    return numbers
 
 
 @functools.lru_cache(maxsize=1024)
@@ -204,8 +211,8 @@ def sliced(windows: Windows) -> tuple[Windows, Volume]:
 
 def is_direct(windows: Windows) -> bool:
     """Return whether every window is one element, and all are in order."""
-    single = math.prod((*windows.kernel, *windows.strides)) == 1
-    return single and windows.size == windows.output and not windows.is_padded
+    single = math.prod(windows.kernel) == math.prod(windows.strides) == 1
+    return single and windows.size == windows.output and not any(windows.begins)
 
 
 def is_line(windows: Windows) -> bool:
@@ -306,7 +313,6 @@ class TaskPart(NamedTuple):
         return math.prod(-(-length // own) for length, own in whole)
 
 
-@functools.lru_cache(maxsize=1024)
 def split_tasks(
     images: int,
     rows: int,
@@ -331,37 +337,8 @@ def split_tasks(
         tallest: The most rows of a task.
         cost: What a line of planes takes, in units of what a row of a tile does.
     """
+    assert SPLIT_TASKS.run is not None, "kernels are planned where there are some"
     wanted = TASKS_PER_THREAD * threads if threads > 1 else 1
-    height, width = size
-    best = math.inf, rows, height, width
-    cuts = _cuts(height, width, across)
-    for high in _heights(rows, -(-rows // tallest), wanted):
-        of_rows, tiles = images * -(-rows // high), 8 * -(-high // TILE_ROWS)
-        for lines, span, parts in cuts:
-            tasks, columns = of_rows * parts, lines * span
-            rounds = max(tasks / threads, -(-tasks // threads) if tasks < 2 * wanted else 0)
-            packing = 2 * columns / 16 + cost * (lines + 2)
-            time = rounds * (-(-columns // 16) * high + packing + tiles)
-            if time <= best[0]:
-                best = min(best, (time, high, lines, span))
-    return TaskPart(*best[1:])
-
-
-@functools.lru_cache(maxsize=256)
-def _heights(rows: int, least: int, wanted: int) -> Sequence[int]:
-    """Return the numbers of rows that tasks may have: with ``least`` bands or more."""
-    bands = {least, *(max(least, n) for n in (1, 2, 3, 4, 6, 8, 12, 16, wanted))}
-    heights = {n: -(-rows // n) for n in bands}
-    return list({h for n, h in heights.items() if h >= TILE_ROWS or n == least})
-
-
-@functools.lru_cache(maxsize=1024)
-def _cuts(height: int, width: int, across: bool) -> Sequence[tuple[int, int, int]]:
-    """Return how many lines and columns tasks may have, and how many parts a result then has."""
-    if across:
-        spans = [*range(VECTOR, min(width, COLUMNS_PER_TASK + 1), VECTOR)]
-        spans += [width] * (width <= COLUMNS_PER_TASK)
-        return [(1, span, height * -(-width // span)) for span in spans]
-    most = max(1, min(height, COLUMNS_PER_TASK // width))
-    parts = dict.fromkeys(-(-height // lines) for lines in range(1, most + 1))
-    return [(-(-height // n), width, n) for n in parts]
+    part = np.empty(3, np.int64)
+    SPLIT_TASKS.run(images, rows, *size, threads, wanted, int(across), tallest, cost, part)
+    return TaskPart(*part.tolist())

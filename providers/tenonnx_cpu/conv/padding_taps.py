@@ -6,7 +6,6 @@ of its taps there.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,8 +27,7 @@ def without_others(windows: Windows, taps: tuple[slice, ...]) -> Windows:
     """Return windows of these taps alone."""
     sides = zip(windows.kernel, windows.dilations, taps, strict=True)
     cut = [(kept.start * step, (kernel - kept.stop) * step) for kernel, step, kept in sides]
-    return dataclasses.replace(
-        windows,
+    return windows._replace(
         kernel=tuple(kept.stop - kept.start for kept in taps),
         begins=tuple(begin - own for begin, (own, _) in zip(windows.begins, cut, strict=True)),
         ends=tuple(end - own for end, (_, own) in zip(windows.ends, cut, strict=True)),

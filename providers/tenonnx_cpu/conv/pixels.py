@@ -15,7 +15,15 @@ import numpy as np
 from tenonnx.provider import HOST
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.kernels import PIXELS_FIELDS
-from tenonnx_cpu.conv.layout import ConvLayout, fixed, flattened, is_line, numbers_of, split_tasks
+from tenonnx_cpu.conv.layout import (
+    ConvLayout,
+    fixed,
+    flattened,
+    is_direct,
+    is_line,
+    numbers_of,
+    split_tasks,
+)
 from tenonnx_cpu.conv.padding_taps import named_taps
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.kernel_selection import NDArray
@@ -80,13 +88,13 @@ def pixels_layout(
     batch, channels = shape[:2]
     output = (batch, rows, *windows.output)
     windows, _ = flattened(windows)
+    copied = not is_direct(windows) and windows.is_padded
     (height, width), (out_height, out_width) = windows.size, windows.output
     (stride_y, stride_x), (kernel_y, kernel_x) = windows.strides, windows.kernel
     (step_y, step_x), (top, left) = windows.dilations, windows.begins
     wide = channels if from_last else 1
     part = split_tasks(batch, rows, windows.output, threads, across=is_line(windows))
     across = -(-part.rows // PANEL_CHANNELS) * PANEL_CHANNELS
-    copied = windows.is_padded
     seen = (part.height - 1) * stride_y + (kernel_y - 1) * step_y + 1
     padded = (left + width + max(0, windows.ends[1])) * wide if copied else width * wide
     plane = (seen if copied else height) * padded

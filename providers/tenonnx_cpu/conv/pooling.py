@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -193,7 +193,7 @@ def _within_lines(windows: Windows) -> bool:
 def _as_one(windows: Windows, images: int) -> Windows:
     """Return windows of so many images below one another."""
     (height, *size), (lines, *output) = windows.size, windows.output
-    return replace(windows, size=(images * height, *size), output=(images * lines, *output))
+    return windows._replace(size=(images * height, *size), output=(images * lines, *output))
 
 
 def _counts(windows: Windows, padding: bool) -> tuple[NDArray, Counts]:

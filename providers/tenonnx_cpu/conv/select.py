@@ -11,7 +11,8 @@ from tenonnx.by_name import cacheable
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.depthwise import channels_layout, depthwise_layout, is_narrow, variant_of
-from tenonnx_cpu.conv.layout import CHAIN_DEPTH, COLUMNS_PER_TASK, ConvLayout, layout
+from tenonnx_cpu.conv.kernels import COLUMNS_PER_TASK
+from tenonnx_cpu.conv.layout import CHAIN_DEPTH, ConvLayout, layout
 from tenonnx_cpu.conv.layout_assignment import SUITED
 from tenonnx_cpu.conv.padding_taps import kept, reached, without_others
 from tenonnx_cpu.conv.pixels import PANEL_CHANNELS, packed, pixels_layout

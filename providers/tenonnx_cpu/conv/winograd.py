@@ -21,9 +21,9 @@ import numpy as np
 from tenonnx.process.cores import available_cores
 from tenonnx.provider import HOST
 from tenonnx_array.windows import Windows
-from tenonnx_cpu.conv.kernels import WINOGRAD_FIELDS
+from tenonnx_cpu.conv.kernels import TILE_ROWS, WINOGRAD_FIELDS
 from tenonnx_cpu.conv.kernels.winograd_matrices import HEAD_FLOATS, WINOGRAD_CHANNELS, matrices
-from tenonnx_cpu.conv.layout import TILE_ROWS, ConvLayout, numbers_of
+from tenonnx_cpu.conv.layout import ConvLayout, numbers_of
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.kernel_selection import NDArray
 

@@ -8,6 +8,12 @@ from __future__ import annotations
 VECTOR = 32
 """A row of the product is a multiple of it; at least as many as a tile has columns."""
 
+COLUMNS_PER_TASK = 448
+"""Columns of a task at most, so that what it packs stays in the second-level cache."""
+
+TILE_ROWS = 14
+"""Rows of the highest tile; tasks of fewer leave it partly empty."""
+
 FEW = 64
 """Rows up to which a panel of B is not worth a copy, and results had better be written in lines."""
 

@@ -1,0 +1,64 @@
+"""The parts that tasks make of a convolution's result, against a search of all of them."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenonnx_cpu.conv.kernels import COLUMNS_PER_TASK, TILE_ROWS, VECTOR
+from tenonnx_cpu.conv.layout import TASKS_PER_THREAD, TaskPart, split_tasks
+
+
+def heights(rows: int, least: int, wanted: int) -> set[int]:
+    """Return the numbers of rows that tasks may have."""
+    bands = {least, *(max(least, n) for n in (1, 2, 3, 4, 6, 8, 12, 16, wanted))}
+    return {-(-rows // n) for n in bands if -(-rows // n) >= TILE_ROWS or n == least}
+
+
+def cuts(height: int, width: int, across: bool) -> set[tuple[int, int, int]]:
+    """Return the lines and columns that tasks may have, and how many parts a result then has."""
+    if across:
+        spans = {*range(VECTOR, min(width, COLUMNS_PER_TASK + 1), VECTOR)}
+        spans |= {width} if width <= COLUMNS_PER_TASK else set()
+        return {(1, span, height * -(-width // span)) for span in spans}
+    most = max(1, min(height, COLUMNS_PER_TASK // width))
+    parts = {-(-height // lines) for lines in range(1, most + 1)}
+    return {(-(-height // n), width, n) for n in parts}
+
+
+@given(
+    st.integers(1, 8),
+    st.integers(1, 600),
+    st.integers(1, 300),
+    st.integers(1, 700),
+    st.integers(1, 16),
+    st.booleans(),
+    st.sampled_from([64, 256]),
+    st.sampled_from([0.0, 1.5]),
+)
+def test_the_thread_with_most_work_has_least(
+    images: int, rows: int, height: int, width: int, threads: int, across: bool, tallest: int,
+    cost: float,
+) -> None:  # fmt: skip
+    wanted = TASKS_PER_THREAD * threads if threads > 1 else 1
+
+    def time(high: int, lines: int, span: int, parts: int) -> float:
+        tasks, columns = images * -(-rows // high) * parts, lines * span
+        rounds = max(tasks / threads, -(-tasks // threads) if tasks < 2 * wanted else 0)
+        packing, tiles = 2 * columns / 16 + cost * (lines + 2), 8 * -(-high // TILE_ROWS)
+        return rounds * (-(-columns // 16) * high + packing + tiles)
+
+    found = split_tasks(
+        images, rows, (height, width), threads, across=across, tallest=tallest, cost=cost
+    )
+    ways = {
+        (high, lines, span): time(high, lines, span, parts)
+        for high in heights(rows, -(-rows // tallest), wanted)
+        for lines, span, parts in cuts(height, width, across)
+    }
+    if not ways:
+        assert found == TaskPart(rows, height, width)
+    else:
+        assert math.isclose(ways[found], min(ways.values()), rel_tol=1e-12)
