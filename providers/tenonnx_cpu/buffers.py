@@ -10,7 +10,8 @@ import contextlib
 import math
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy as np
 from tenonnx.by_name import cacheable
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
+Copy: TypeAlias = Callable[[NDArray], NDArray]
 Buffer: TypeAlias = tuple[NDArray, tuple[int, int]]
 """Memory; where an aligned array begins in it, and how many bytes it has."""
 
@@ -157,7 +159,26 @@ def is_half(dtype: np.dtype[Any]) -> bool:
     return dtype.char == "e" or (dtype.kind == "V" and dtype.name == "bfloat16")
 
 
+COPYING: ContextVar[Copy | None] = ContextVar("tenonnx_copying", default=None)
+"""The function that copies an array while a step is captured; numpy copies otherwise."""
+
+
 def contiguous(x: NDArray) -> NDArray:
     """Return an array, or a copy of it, whose elements are adjacent and aligned."""
     flags = x.flags
-    return x if flags.c_contiguous and flags.aligned else np.array(x, order="C")
+    if flags.c_contiguous and flags.aligned:
+        return x
+    copy = COPYING.get()
+    return np.array(x, order="C") if copy is None else copy(x)
+
+
+def reshaped(x: NDArray, shape: tuple[int, ...]) -> NDArray:
+    """Return an array of another shape: a view, or one of a ``contiguous`` copy if need be.
+
+    Raises:
+        ValueError: It has another number of elements.
+    """
+    try:
+        return x.reshape(shape, copy=False)
+    except ValueError:
+        return contiguous(x).reshape(shape)

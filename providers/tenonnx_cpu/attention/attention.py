@@ -172,4 +172,4 @@ def shares(q: tuple[int, ...], v: tuple[int, ...], threads: int) -> tuple[int, i
 def adjacent(x: Any) -> Any:
     """Return an array whose last axis is adjacent and whose other strides go forwards."""
     fits = x.strides[-1] == 4 or x.shape[-1] == 1
-    return x if fits and x.flags.aligned else np.array(x, order="C")
+    return x if fits and x.flags.aligned else contiguous(x)

@@ -88,8 +88,10 @@ class Capturable:
             taken: Their slots; ``None`` for those that are the same arrays in every run.
             given: The slots of the results.
         """
+        from tenonnx_cpu.capture.copying import with_copies  # not where nothing is captured
+
         for function in dict.fromkeys((self.function, self.dynamic or self.function)):
-            made = function(*inputs)
+            made = with_copies(function, inputs, make=True)
             result = done(made, inputs)
             if type(made) is Launch:
                 break

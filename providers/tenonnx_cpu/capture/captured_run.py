@@ -144,14 +144,24 @@ class CapturedRun:
         own = (self._regions[slot] for slot in taken if slot in self._regions)
         self._own = list(dict.fromkeys(own))
         self._same = [x for x, slot in zip(inputs, taken, strict=True) if slot is None]
+        for copy in made.copies:
+            self._result(copy.result, -1, 0, copy.run)
+            self._launch(copy)
         results = made.result if isinstance(made.result, tuple) else (made.result,)
         first = len(self._stores)
         slots = itertools.chain(given, itertools.repeat(-1))  # a node need not have all outputs
         for slot, result in zip(slots, results, strict=False):
             known = result is None or is_fixed(result)
             self._values[slot] = result if known else self._result(result, slot, first, made.run)
-        if made.run is None:
-            return
+        if made.run is not None:
+            self._launch(made)
+
+    def _launch(self, made: Launch) -> None:
+        """Add a kernel's launch, whose results have places.
+
+        Raises:
+            Unclear: It is no compiled kernel, or its arguments have no places in every run.
+        """
         if type(made.run) is not types.BuiltinFunctionType:
             raise Unclear
         room = scratch(0)
@@ -203,9 +213,13 @@ class CapturedRun:
             first: The number of the step's first store.
             run: The kernel that writes to it; ``None`` if it is a view.
         """
-        if type(result) is not np.ndarray or not result.size:
+        if type(result) is not np.ndarray:
             raise Unclear
         dtype, shape, strides = result.dtype, result.shape, result.strides
+        if not result.size:  # it lies nowhere, and is made anew
+            self._stores.append((dtype, shape))
+            self._sizes.append(0)
+            return len(self._stores) - 1
         dense = result.flags.c_contiguous
         low, high, address = extent(result)
         if (own := self._around(low, high, address)) is None:

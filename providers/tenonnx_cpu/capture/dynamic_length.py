@@ -22,6 +22,7 @@ import numpy as np
 from tenonnx_cpu.buffers import apart
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.captured_run import CapturedRun
+from tenonnx_cpu.capture.copying import with_copies
 from tenonnx_cpu.capture.dynamic_run import DynamicRun
 from tenonnx_cpu.capture.encoding import View
 from tenonnx_cpu.capture.extents import form_of
@@ -154,7 +155,7 @@ class Asked:
                 said.marks.append(before.marks[n + 1])
                 return _result_of(before.made[n])
             function = self._calls[n].dynamic or self._calls[n].function
-            made = function(*arguments)
+            made = with_copies(function, arguments, make=False)
             said.made.append(made)
             if not run.add(made, arguments, taken, given):
                 missing.add(n)

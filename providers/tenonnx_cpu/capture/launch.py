@@ -35,6 +35,8 @@ class Launch(NamedTuple):
             new, views of the step's inputs, or fixed.
         refusal: Scratch memory whose first four bytes are not 0 if the kernel did not do it.
         otherwise: What to call with the step's inputs then; it may return another launch.
+        copies: Launches that make copies of the step's inputs, which this one reads; whoever asked
+            for the launch has made them.
     """
 
     run: Callable[..., Any] | None
@@ -42,6 +44,7 @@ class Launch(NamedTuple):
     result: Any
     refusal: NDArray | None = None
     otherwise: Callable[..., Any] | None = None
+    copies: tuple[Launch, ...] = ()
 
 
 class Encoded(NamedTuple):

@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.by_name import cacheable
-from tenonnx.graph.traits import VIEWS
+from tenonnx_cpu.buffers import COPYING, contiguous
 from tenonnx_cpu.capture.capturable import Capturable, dynamic
 from tenonnx_cpu.capture.launch import Launch, fix, is_fixed
 from tenonnx_cpu.data_movement.transpose import (
     MAX_COPIED_VIEW_BYTES,
-    STRIDED_VIEWS,
     leaves_graph,
     ordered,
     request_copies,
 )
 from tenonnx_cpu.fuse import Fused, Scope, fusion
-from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
+from tenonnx_cpu.kernel_selection import Call, Site, specialize
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
 
 # Elements of an expanded constant that is kept.
 MAX_EXPANDED_ELEMENTS = 4096
-
-# Those whose results need not be views: axes that are joined may lie apart.
-JOINS_AXES = frozenset({"Flatten", "Reshape"})
 
 
 @specialize("Expand", "Flatten", "Reshape", "Slice", "Split", "Squeeze", "Unsqueeze")
@@ -51,10 +47,7 @@ def specialize_view(site: Site, plain: Call) -> Call:
     if leaves_graph(site):
         request_copies(site)
         return Capturable(functools.partial(_leaving, call, site.threads))
-    if site.node.op_type not in JOINS_AXES or not _may_lie_apart(inputs[0]):
-        return dynamic(call)
-    request_copies(site)
-    return Capturable(functools.partial(_joined, call, site.threads), call)
+    return dynamic(call)
 
 
 @cacheable
@@ -78,10 +71,12 @@ class ViewCall:
         """Return a launch of nothing, or the result if inputs other than shapes say how."""
         if self.added and isinstance(given[0], np.generic):
             return np.array(given[0], ndmin=self.added)
-        result = self.plain(*given)
+        x, result = given[0], self.plain(*given)
         for n in self.varying:
             if not is_fixed(given[n]):
                 return result
+        if not x.flags.c_contiguous and COPYING.get() and not np.may_share_memory(x, result):
+            result = self.plain(contiguous(x), *given[1:])  # axes are joined that lie apart
         if self.expands and result.size <= MAX_EXPANDED_ELEMENTS:  # what shapes alone decide
             result = fix(np.ascontiguousarray(result))
         return Launch(None, (), result)
@@ -95,32 +90,6 @@ def _leaving(call: ViewCall, threads: int, *given: Any) -> Any:
         return made
     x = made.result
     return (ordered(x, threads) if x.nbytes <= MAX_COPIED_VIEW_BYTES else None) or made
-
-
-@cacheable
-def _joined(call: ViewCall, threads: int, x: Any, *rest: Any) -> Any:
-    """Join axes, whose elements a kernel copies if they lie apart."""
-    made = call(x, *rest)
-    if type(made) is not Launch or x.flags.c_contiguous:
-        return made
-    if np.may_share_memory(x, made.result):
-        return made
-    return _copied(x, made.result.shape, threads) or made
-
-
-def _may_lie_apart(value: ir.Value | None) -> bool:
-    """Return whether a value's elements may lie otherwise than in order."""
-    maker = None if value is None else value.producer()
-    while maker is not None and maker.op_type in VIEWS:
-        value = maker.inputs[0]
-        maker = None if value is None else value.producer()
-    return maker is not None and maker.op_type in STRIDED_VIEWS
-
-
-def _copied(x: NDArray, shape: tuple[int, ...], threads: int) -> Launch | None:
-    """Return what puts an array's elements side by side, if the kernel does."""
-    made = ordered(x, threads)
-    return None if made is None else made._replace(result=made.result.reshape(shape))
 
 
 def _added(site: Site) -> int:

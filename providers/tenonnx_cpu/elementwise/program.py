@@ -266,7 +266,12 @@ def repeated(arrays: list[NDArray]) -> list[NDArray]:
     width = max([x.shape[-1] for x in arrays if x.ndim], default=1)
     if width >= MIN_ROW_ELEMENTS:
         return arrays
-    return [x.repeat(width, axis=-1) if x.ndim > 1 and x.shape[-1] == 1 else x for x in arrays]
+    return [
+        contiguous(np.broadcast_to(x, (*x.shape[:-1], width)))
+        if x.ndim > 1 and x.shape[-1] == 1
+        else x
+        for x in arrays
+    ]
 
 
 def in_rows(x: NDArray) -> NDArray:

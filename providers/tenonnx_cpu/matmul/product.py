@@ -12,7 +12,7 @@ import numpy as np
 
 from tenonnx.by_name import cacheable
 from tenonnx_cpu.activation import NO_ACTIVATION, Activation
-from tenonnx_cpu.buffers import empty, frozen, is_half
+from tenonnx_cpu.buffers import empty, frozen, is_half, reshaped
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.runtime import JitKernel
@@ -112,7 +112,7 @@ def product_launch(
         return None
     if b.ndim == 2:
         shape, offsets = (*a.shape[:-1], columns), ONE_BATCH
-        left, right, rows = a if a.ndim == 2 else a.reshape(-1, depth), b, a.size // depth
+        left, right, rows = a if a.ndim == 2 else reshaped(a, (-1, depth)), b, a.size // depth
     else:
         stacked = batches(a.shape[:-2], a.strides[:-2], b.shape[:-2], b.strides[:-2])
         if stacked is None:

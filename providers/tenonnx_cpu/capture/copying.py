@@ -1,0 +1,41 @@
+"""Copies that a step makes of inputs whose elements lie apart: launches before its own.
+
+Many kernels take adjacent elements alone, and a transposed array is a view. While a step is
+captured, ``buffers.contiguous`` has a kernel make the copy, so that every run makes it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tenonnx_cpu.buffers import COPYING, NDArray
+from tenonnx_cpu.capture.launch import Launch, done
+from tenonnx_cpu.data_movement.transpose import ordered
+
+
+def with_copies(function: Callable[..., Any], inputs: tuple[Any, ...], *, make: bool) -> Any:
+    """Return what a step's function returns; a ``Launch`` has the copies that it reads.
+
+    Args:
+        function: The function.
+        inputs: The step's inputs.
+        make: Whether the copies are made at once; otherwise their elements may be anything.
+    """
+    copies: list[Launch] = []
+
+    def copy(x: NDArray) -> NDArray:
+        launch = ordered(x, threads=1)
+        if launch is None:
+            return np.array(x, order="C")
+        copies.append(launch)
+        return done(launch) if make else launch.result  # type: ignore[no-any-return]  # an array
+
+    token = COPYING.set(copy)
+    try:
+        made = function(*inputs)
+    finally:
+        COPYING.reset(token)
+    return made._replace(copies=tuple(copies)) if copies and type(made) is Launch else made

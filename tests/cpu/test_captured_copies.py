@@ -1,0 +1,85 @@
+"""Steps that copy what lies apart, or return nothing: captured in the first run as others are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from running import captures, floats, require_kernels, session
+from test_captured_runs import only_replays
+
+from models import node
+from tenonnx_cpu.capture import capturable
+
+require_kernels()
+
+N = 8
+RECURRENT = {"w": floats(1, 3 * N, N, scale=0.3), "r": floats(1, 3 * N, N, seed=1, scale=0.3)}
+LONG = {"w": floats(1, 4 * N, N, scale=0.3), "r": floats(1, 4 * N, N, seed=1, scale=0.3)}
+SOME = {"w": floats(N, 6), "scale": floats(N, seed=2), "half": floats(N // 2, seed=3)}
+ENDS = {"from": np.array([3]), "to": np.array([3]), "axis": np.array([1])}
+TURNED = node("Transpose", "x", "t", perm=[1, 0, 2])
+LAST = node("Transpose", "x", "t", perm=[0, 2, 1])
+MODELS: dict[str, tuple[Sequence[Any], dict[str, Any]]] = {
+    "gru": ([TURNED, node("GRU", "t w r", "y", hidden_size=N)], RECURRENT),
+    "lstm": ([TURNED, node("LSTM", "t w r", "y", hidden_size=N)], LONG),
+    "product": ([TURNED, node("MatMul", "t w", "y")], SOME),
+    "norm": ([TURNED, node("LayerNormalization", "t scale", "y")], SOME),
+    "joined axes": ([TURNED, node("Flatten", "t", "f", axis=2), node("Relu", "f", "y")], {}),
+    "repeated": ([LAST, node("Add", "t column", "s"), node("Sigmoid", "s", "y")], {
+        "column": floats(N, 1)
+    }),
+    "nothing": ([node("Slice", "x from to axis", "e"), node("Concat", "e x", "y", axis=1)], ENDS),
+    "nothing at the end": ([node("Relu", "x", "q"), node("Slice", "q from to axis", "y")], ENDS),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_second_run_is_a_replay(name: str) -> None:
+    nodes, weights = MODELS[name]
+    feeds = {"x": floats(5, 3, N)}
+    one = session(nodes, feeds, "y", weights, opset=23)
+    wanted = uncaptured(nodes, weights, feeds)
+    np.testing.assert_array_equal(one.run(None, feeds)[0], wanted)
+    assert any(captures(one))
+    with only_replays():
+        for seed in range(3):
+            feeds = {"x": floats(5, 3, N, seed=seed)}
+            found = one.run(None, feeds)[0]
+            np.testing.assert_array_equal(found, uncaptured(nodes, weights, feeds))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_other_lengths(name: str) -> None:
+    """Each length, some of which come again; others are between the captured ones."""
+    nodes, weights = MODELS[name]
+    one = session(nodes, {"x": floats(5, 3, N)}, "y", weights, opset=23)
+    for seed, length in enumerate([5, 6, 7, 8, 5, 12, 6, 40, 9, 9, 1, 1, 300]):
+        feeds = {"x": floats(length, 3, N, seed=seed)}
+        np.testing.assert_array_equal(one.run(None, feeds)[0], uncaptured(nodes, weights, feeds))
+
+
+def test_a_mask_whose_keys_lie_apart() -> None:
+    """Attention copies a mask that a Transpose returns, as exported T5 has it."""
+    nodes = [
+        node("Transpose", "x", "t", perm=[0, 1, 3, 2]),
+        node("Attention", "q q q t", "y"),
+    ]
+    feeds = {"q": floats(2, 3, 6, 4), "x": floats(2, 3, 6, 6, seed=1)}
+    one = session(nodes, feeds, "y", opset=23)
+    first = one.run(None, feeds)[0]
+    scores = 0.5 * feeds["q"] @ feeds["q"].swapaxes(2, 3) + feeds["x"].swapaxes(2, 3)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    wanted = weights / weights.sum(-1, keepdims=True) @ feeds["q"]
+    np.testing.assert_allclose(first, wanted, rtol=1e-5, atol=1e-6)
+    with only_replays():
+        np.testing.assert_array_equal(one.run(None, feeds)[0], first)
+
+
+def uncaptured(nodes: Sequence[Any], weights: dict[str, Any], feeds: dict[str, Any]) -> Any:
+    """Return the result of a session that captures nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(capturable, "COUNTED", False)
+        return session(nodes, feeds, "y", weights, opset=23).run(None, feeds)[0]
