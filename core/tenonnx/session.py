@@ -317,7 +317,7 @@ class InferenceSession(Session):
         watched = run_options is not None or self._watched()
         if not watched and iobinding.run_again(self._plan):
             return
-        arguments, buffers, targets = iobinding.prepared()
+        arguments, buffers, targets = iobinding.prepared(self._plan.program)
         there = device_inputs(arguments)
         if watched:
             outputs = self._run_as_told(None, arguments, run_options or RunOptions())

@@ -102,6 +102,25 @@ def test_outputs_stay_on_the_device_and_feed_the_next_run(
     np.testing.assert_array_equal(value.numpy(), expected)
 
 
+@pytest.mark.parametrize("where", ["device", "host"])
+def test_an_output_that_is_not_bound_is_not_moved(
+    where: str, vec: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = opened(vec)
+    binding = bound(session.io_binding(), on_device(session, X))
+    binding.bind_output("z", session.device if where == "device" else "cpu")
+    device, downloaded = vec.VecExecutionProvider.device, []
+    plain = type(device).download
+    monkeypatch.setattr(
+        device, "download", lambda array: downloaded.append(array) or plain(device, array)
+    )
+    session.run_with_iobinding(binding)
+    (z,) = binding.get_outputs()
+    assert len(downloaded) == (where == "host")
+    monkeypatch.undo()
+    np.testing.assert_array_equal(z.numpy(), session.run(["z"], {"x": X})[0])
+
+
 def bound(binding: tenonnx.IOBinding, x: OrtValue) -> tenonnx.IOBinding:
     binding.bind_ortvalue_input("x", x)
     return binding

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tenonnx.interface.session_info import Session
     from tenonnx.interface.signature import Signature
     from tenonnx.planning.plan import Plan
+    from tenonnx.planning.program import Program
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -31,7 +32,8 @@ class BoundRun(NamedTuple):
         inputs: By name; arrays of the host are that and not values.
         buffers: An array for each of the model's outputs, of the host or of a device that lends its
             arrays; ``None`` for one that is to be made.
-        targets: Where each of them is to be, if that device lends its arrays; else the host.
+        targets: Where each of them is to be, if that device lends its arrays; else the host. One
+            that is not bound stays where it is made: nobody takes it.
     """
 
     inputs: dict[str, Any]
@@ -195,8 +197,8 @@ class IOBinding:
         """Return the outputs as host arrays: those bound on the host are not copied."""
         return [value.numpy() for value in self.get_outputs()]
 
-    def prepared(self) -> BoundRun:
-        """Return what a run is given now.
+    def prepared(self, program: Program) -> BoundRun:
+        """Return what a run of a program is given now.
 
         Raises:
             InvalidArgument: No output is bound, or one is bound to what is no tensor.
@@ -205,9 +207,13 @@ class IOBinding:
             raise InvalidArgument("no output is bound", hint="call bind_output for each one")
         buffers: list[Any] = []
         targets: list[Device] = []
-        for name in self._output_names:
+        for name, value in zip(self._output_names, program.outputs, strict=True):
             bound = self._outputs.get(name)
-            if (buffer := _array_of(bound)) is not bound:
+            if name not in self._outputs:
+                home = program.home_of(value) or HOST
+                buffers.append(None)
+                targets.append(home if exposes_arrays(home) else HOST)
+            elif (buffer := _array_of(bound)) is not bound:
                 buffers.append(buffer)
                 targets.append(HOST)
             else:
