@@ -50,7 +50,8 @@ def try_cut(lines: Any, span: Any, parts: Any, given: Any, part: Any, best: Any)
 
 
 @kernel(
-    (size, size, size, size, size, size, size, size, f64, Out(i64, 1)), Contract(captured=False)
+    (size, size, size, size, size, size, size, size, f64, Out(i64, 1)),
+    Contract(launch="sizes are positive; part has three elements", captured=False),
 )
 def split_tasks(  # type: ignore[no-untyped-def] # the signature has them
     images, rows, height, width, threads, wanted, across, tallest, cost, part
