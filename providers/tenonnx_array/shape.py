@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tenonnx.by_name import cacheable
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.allocation import check_allocation
 
@@ -127,6 +128,13 @@ def expand(xp: Namespace, x: Array, shape: Array) -> Array:
 @op("DepthToSpace", since=11)
 @op("DepthToSpace", without=("mode",))
 def depth_to_space(_xp: Namespace, x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
+    blocks, shape = depth_in_space(x, blocksize, mode)
+    return blocks.reshape(shape)
+
+
+@cacheable
+def depth_in_space(x: Array, blocksize: int, mode: str) -> tuple[Array, tuple[int, ...]]:
+    """Return DepthToSpace's result with an axis for each part of a block, and its shape."""
     _check_blocks(blocksize, mode)
     b, c, h, w = x.shape
     depth = c // blocksize**2
@@ -134,18 +142,25 @@ def depth_to_space(_xp: Namespace, x: Array, *, blocksize: int, mode: str = "DCR
         blocks = x.reshape((b, blocksize, blocksize, depth, h, w)).transpose((0, 3, 4, 1, 5, 2))
     else:
         blocks = x.reshape((b, depth, blocksize, blocksize, h, w)).transpose((0, 1, 4, 2, 5, 3))
-    return blocks.reshape((b, depth, h * blocksize, w * blocksize))
+    return blocks, (b, depth, h * blocksize, w * blocksize)
 
 
 @op("SpaceToDepth", since=28)
 @op("SpaceToDepth", without=("mode",))
 def space_to_depth(_xp: Namespace, x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
+    blocks, shape = space_in_depth(x, blocksize, mode)
+    return blocks.reshape(shape)
+
+
+@cacheable
+def space_in_depth(x: Array, blocksize: int, mode: str) -> tuple[Array, tuple[int, ...]]:
+    """Return SpaceToDepth's result with an axis for each part of a block, and its shape."""
     _check_blocks(blocksize, mode)
     b, c, h, w = x.shape
     blocks = x.reshape((b, c, h // blocksize, blocksize, w // blocksize, blocksize))
     order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
     shape = (b, c * blocksize**2, h // blocksize, w // blocksize)
-    return blocks.transpose(order).reshape(shape)
+    return blocks.transpose(order), shape
 
 
 def _check_blocks(blocksize: int, mode: str) -> None:

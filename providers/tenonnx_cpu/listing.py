@@ -29,9 +29,13 @@ LISTING: Final = {
     "conv.roi_align": "RoiAlign",
     "conv.transposed": "ConvTranspose",
     "data_movement.concat": "Concat",
-    "data_movement.indexed": "GatherElements GatherND ScatterElements ScatterND",
-    "data_movement.pad_tile": "DepthToSpace Gather Pad ReverseSequence SpaceToDepth Tile Trilu",
-    "data_movement.transpose": "Transpose",
+    "data_movement.indexed": (
+        "GatherElements GatherND ScatterElements ScatterND com.microsoft::GatherND"
+    ),
+    "data_movement.pad_tile": (
+        "Gather Pad ReverseSequence Tile Trilu com.microsoft::Pad com.microsoft::Trilu"
+    ),
+    "data_movement.transpose": "DepthToSpace SpaceToDepth Transpose",
     "data_movement.views": "Expand Flatten Reshape Slice Split SplitToSequence Squeeze Unsqueeze",
     "elementwise.batch_norm": "BatchNormalization",
     "elementwise.elementwise": (

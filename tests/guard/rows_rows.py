@@ -86,6 +86,13 @@ ROWS = [
         )
         for x in (BYTES[:66], DOUBLES, f32(300, 300))
     ),
+    *(
+        one(f"Transpose few {x.dtype} {order}", "Transpose", [x], perm=order)
+        for x in (BYTES[:66].reshape(2, 33, 99), DOUBLES.reshape(300, 100, 3), f32(4, 50, 30))
+        for order in ([1, 2, 0], [2, 0, 1])
+    ),
+    one("DepthToSpace blocks", "DepthToSpace", [f32(1, 12, 30, 33)], blocksize=2),
+    one("SpaceToDepth blocks", "SpaceToDepth", [f32(1, 3, 30, 36)], blocksize=3),
     one("Transpose long runs", "Transpose", [f32(3, 2, 20000)], perm=[1, 0, 2]),
     one(
         "Slice steps",

@@ -164,6 +164,7 @@ def _elements_cut(
 
 
 @specialize("GatherND", "ScatterND")
+@specialize("GatherND", domain="com.microsoft")
 def specialize_slices(site: Site, plain: Call) -> Call | None:
     """Take elements of 1 to 8 bytes, and numbers that meet others."""
     MOVE_SLICES.request()

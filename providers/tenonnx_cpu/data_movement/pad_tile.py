@@ -65,7 +65,8 @@ class Moves:
     runs: NDArray
 
 
-@specialize("DepthToSpace", "Gather", "Pad", "ReverseSequence", "SpaceToDepth", "Tile", "Trilu")
+@specialize("Gather", "Pad", "ReverseSequence", "Tile", "Trilu")
+@specialize("Pad", "Trilu", domain="com.microsoft")
 def specialize_moves(site: Site, plain: Call) -> Call | None:
     """Take nodes whose inputs are constants but for the first; Tile's may be of shapes alone."""
     node = site.node
@@ -86,7 +87,7 @@ def specialize_moves(site: Site, plain: Call) -> Call | None:
         return Capturable(Repeating(plain, site.threads)) if is_tile else None
     fill = NO_FILL
     if node.op_type == "Pad":
-        if (node.version or 1) < 11:
+        if not node.domain and (node.version or 1) < 11:
             return None
         if len(parameters) > 1 and parameters[1] is not None:
             fill = parameters[1].reshape(-1)

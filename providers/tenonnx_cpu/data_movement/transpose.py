@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -14,11 +15,19 @@ from tenonnx.by_name import cacheable
 from tenonnx.graph.sizes import ANY, rank_of, sizes_of
 from tenonnx.graph.traits import VIEWS
 from tenonnx.planning.lower import is_constant
+from tenonnx_array.shape import depth_in_space, space_in_depth
 from tenonnx_cpu.buffers import empty, frozen
 from tenonnx_cpu.capture.capturable import Capturable, dynamic
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.data_movement.copies import COPY, copied
-from tenonnx_cpu.data_movement.kernels import AXES, TOGETHER, UNIT_BYTES
+from tenonnx_cpu.data_movement.kernels import (
+    AXES,
+    FEW,
+    JOINED_COLUMNS,
+    PARTED_LINES,
+    TOGETHER,
+    UNIT_BYTES,
+)
 from tenonnx_cpu.elementwise.typed import APPLY, OF_SIZE, first_of
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
@@ -81,6 +90,27 @@ def specialize_transpose(site: Site, plain: Call) -> Call | None:
     least = MIN_COPIED_ELEMENTS if in_pieces and not leaves else 1
     request_copies(site)
     return Capturable(functools.partial(_in_new_order, least, site.threads, plain))
+
+
+@specialize("DepthToSpace", "SpaceToDepth")
+def specialize_blocks(site: Site, plain: Call) -> Call:
+    """Copy elements from where a view of blocks has them."""
+    view = depth_in_space if site.node.op_type == "DepthToSpace" else space_in_depth
+    size, mode = site.attribute("blocksize", 0), site.attribute("mode", "DCR")
+    request_copies(site)
+    return Capturable(functools.partial(_blocks, view, size, mode, site.threads, plain))
+
+
+@cacheable
+def _blocks(
+    view: Callable[..., Any], size: int, mode: str, threads: int, plain: Call, x: NDArray
+) -> Any:
+    try:
+        seen, shape = view(x, size, mode)
+    except ValueError:
+        return plain(x)  # which says what is wrong
+    made = ordered(seen, threads)
+    return plain(x) if made is None else made._replace(result=made.result.reshape(shape))
 
 
 def request_copies(site: Site) -> None:
@@ -248,7 +278,7 @@ def cut_of(
     units = bands * math.prod(length for length, _, _ in axes)
     grain, team = shared_out(units, math.prod(shape), MIN_TRANSPOSED_ELEMENTS_PER_THREAD, threads)
     tasks = -(-units // grain)
-    numbers = [*lines.numbers, band, bands, units, grain, tasks, size]
+    numbers = [*lines.numbers, lines.few, band, bands, units, grain, tasks, size]
     numbers += [axis[field] for field in range(3) for axis in outer]
     return TransposeLayout(frozen(np.array(numbers, np.int64)), min(team, tasks))
 
@@ -264,6 +294,16 @@ class _Lines:
 
     count: int
     numbers: list[int]
+
+    @property
+    def few(self) -> int:
+        """Whether so few columns are adjacent in the result, or lines in the source, and which."""
+        columns, apart, *_, target_line, _, _, joined = self.numbers
+        if joined:
+            return 0
+        if columns in FEW and target_line == columns:
+            return JOINED_COLUMNS
+        return PARTED_LINES if self.count in FEW and apart == self.count else 0
 
 
 def _transposed(axes: list[Axis]) -> _Lines | None:

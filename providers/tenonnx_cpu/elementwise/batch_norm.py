@@ -7,7 +7,7 @@ from typing import Any
 
 from tenonnx.by_name import cacheable
 from tenonnx.graph.affine import affine_of
-from tenonnx_cpu.buffers import F32
+from tenonnx_cpu.buffers import F32, frozen
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.elementwise.kernels.opcodes import ADD, MUL
@@ -54,8 +54,7 @@ class BatchNormCall:
             return self.plain(x, *parameters)
         if (placed := self._placed.get(x.ndim)) is None:
             shape = (-1, *(1,) * (x.ndim - 2))
-            # The same views each time: a capture compares them by identity.
-            placed = self.factors.reshape(shape), self.shifts.reshape(shape)
+            placed = frozen(self.factors).reshape(shape), frozen(self.shifts).reshape(shape)
             self._placed[x.ndim] = placed
         made = self.program.launch(x, *placed)
         return made._replace(result=(made.result,)) if isinstance(made, Launch) else (made,)

@@ -128,7 +128,11 @@ class TypedCall:
         count = 1 if operation < o.ADD else 2 if operation < o.WHERE else 3
         element = code_of(dtype)
         same = all(x is not None and x.dtype == dtype for x in arrays)
-        if element is None or len(arrays) != count or not same:
+        if element is None or not same:
+            return self.plain(*arrays)
+        if len(arrays) == 1 < count and operation in (o.MAX, o.MIN):
+            operation = element = OF_SIZE[dtype.itemsize]
+        elif len(arrays) != count:
             return self.plain(*arrays)
         if not o.is_known(operation, element):
             return self.plain(*arrays)
@@ -201,8 +205,10 @@ class CastCall:
     def __call__(self, x: NDArray) -> Any:
         """Return a launch, or the result."""
         source, target = code_of(x.dtype), code_of(self.dtype)
-        if source is None or target is None or source == target:
+        if source is None or target is None:
             return self.plain(x)
+        if source == target:
+            source = target = OF_SIZE[x.itemsize]
         if not o.is_known(target, source):
             return self.plain(x)
         made = launch(target, source, (x,), self.dtype, self.threads)

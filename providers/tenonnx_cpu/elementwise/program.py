@@ -14,6 +14,8 @@ from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import F32, contiguous, empty, frozen, is_half
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last, is_last
+from tenonnx_cpu.elementwise.kernels import opcodes
+from tenonnx_cpu.elementwise.kernels import operations as o
 from tenonnx_cpu.elementwise.kernels.opcodes import (
     BLOCK_ELEMENTS,
     MAX_AXES,
@@ -21,6 +23,7 @@ from tenonnx_cpu.elementwise.kernels.opcodes import (
     MEMORY,
     REGISTERS,
 )
+from tenonnx_cpu.elementwise.typed import APPLY, launch
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import worker_floats
 from tenonnx_cpu.kernel_selection import Call
@@ -36,11 +39,28 @@ Axis: TypeAlias = tuple[int, tuple[int, ...]]
 RUN_PROGRAM = JitKernel("elementwise.program", "run_program")
 ABSENT_ARRAY = frozen(np.zeros(1, np.float32))
 
+# Operations that a kernel without registers does faster, if they are all that there is to do.
+ALONE = {
+    opcodes.ABS: o.ABS,
+    opcodes.ADD: o.ADD,
+    opcodes.CEIL: o.CEIL,
+    opcodes.DIV: o.DIV,
+    opcodes.FLOOR: o.FLOOR,
+    opcodes.MAX: o.MAX,
+    opcodes.MIN: o.MIN,
+    opcodes.MUL: o.MUL,
+    opcodes.NEG: o.NEG,
+    opcodes.RECIPROCAL: o.RECIPROCAL,
+    opcodes.RELU: o.RELU,
+    opcodes.SQRT: o.SQRT,
+    opcodes.SUB: o.SUB,
+}
+
 # Elements times instructions that are worth a second thread.
 MIN_OPERATIONS_PER_THREAD = 1 << 15
 
-# Shorter rows cost more to tell apart than to compute.
-MIN_ROW_ELEMENTS = 48
+# Shorter rows cost more to tell apart than to compute, if there are many.
+MIN_ROW_ELEMENTS, MAX_SHORT_ROWS = 48, 512
 
 
 class Instruction(NamedTuple):
@@ -89,6 +109,18 @@ class Program:
         """Add an instruction; the last one's result is the program's."""
         self.lines.append((line, tuple(operands), self._next()))
         return self._count - 1
+
+    def single(self) -> tuple[int, tuple[int | NDArray, ...]] | None:
+        """Return the operation on elements of any type that a program is, if it is one.
+
+        Its operands are arrays by number, or constants.
+        """
+        if len(self.lines) > 1 or (operation := ALONE.get(self.lines[0][0].code)) is None:
+            return None
+        given: dict[int, int | NDArray] = {place: n for n, place in enumerate(self.arrays)}
+        for (place, value), shape in zip(self.numbers, self.shapes, strict=True):
+            given[place] = frozen(np.full(shape, value, np.float32))
+        return operation, tuple(given[place] for place in self.lines[0][1])
 
     def fits(self) -> bool:
         """Return whether the interpreter has room for it."""
@@ -143,8 +175,11 @@ class ProgramCall:
         self._rank = max(map(len, program.shapes), default=0)
         self._lines = len(program.lines)
         self._code, self._numbers = program.assemble()
+        self._single = program.single()
         self._absent = (ABSENT_ARRAY,) * (MAX_INPUTS - len(program.arrays))
         RUN_PROGRAM.request()
+        if self._single is not None:
+            APPLY.request()
 
     def __call__(self, *arrays: Any) -> Any:
         """Return the program's result."""
@@ -169,7 +204,17 @@ class ProgramCall:
         made = self._launch(run, seen)
         return None if made is None else made._replace(result=channels_first(made.result))
 
+    def _alone(self, arrays: Sequence[NDArray]) -> Launch | None:
+        """Return a launch of the only instruction, if arrays lie in order."""
+        if self._single is None or not all(x.flags.c_contiguous for x in arrays):
+            return None
+        operation, operands = self._single
+        given = [arrays[x] if isinstance(x, int) else x for x in operands]
+        return launch(operation, o.FLOAT32, given, F32, self._threads)
+
     def _launch(self, run: Any, arrays: Sequence[NDArray]) -> Launch | None:
+        if (alone := self._alone(arrays)) is not None:
+            return alone
         laid = [in_rows(x) for x in arrays]
         layout = self._layout(laid)
         if layout is None:
@@ -225,7 +270,7 @@ def lay_out(
         return None
     axes, piece = repeating(merge_axes(forms, result))
     if len(axes) > MAX_AXES or (
-        len(axes) > 1 and axes[-1][0] < MIN_ROW_ELEMENTS and size > MIN_ROW_ELEMENTS * 16
+        len(axes) > 1 and axes[-1][0] < MIN_ROW_ELEMENTS and size > MAX_SHORT_ROWS * axes[-1][0]
     ):
         return None
     axes = [(1, (0,) * len(forms))] * (MAX_AXES - len(axes)) + axes

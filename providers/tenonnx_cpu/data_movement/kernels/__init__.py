@@ -10,7 +10,7 @@ AXES = 4
 
 TRANSPOSE_FIELDS = (
     "columns", "apart", "run", "run_apart", "lines", "line_apart", "target_line", "block",
-    "target_block", "joined", "band", "bands", "units", "grain", "tasks", "size",
+    "target_block", "joined", "few", "band", "bands", "units", "grain", "tasks", "size",
 )  # fmt: skip
 """The names of the kernel's first numbers, in elements:
 
@@ -18,10 +18,17 @@ A line of the result has ``columns``, ``apart`` in the source, where ``lines`` o
 ``line_apart``: side by side, if columns are not. In the result they are ``target_line`` apart.
 Where an axis is shorter than a vector, it is ``joined`` with another: after a ``run`` of columns
 the next begins ``run_apart`` from where that began, and after a ``block`` of lines
-``target_block``. If none is, both are all. A unit is one of ``bands`` of ``band`` lines;
+``target_block``. If none is, both are all. There may be so ``few`` columns, or lines, that
+adjacent ones are moved as vectors. A unit is one of ``bands`` of ``band`` lines;
 ``grain`` of ``units`` are one of ``tasks``. An element has ``size`` bytes. Then come lengths of the
 outer axes, strides in the source, and strides in the result.
 """
+
+FEW = (2, 3, 4)
+"""Columns of lines that follow each other, or lines of adjacent elements, that are few."""
+
+JOINED_COLUMNS, PARTED_LINES = 1, 2
+"""The kinds of few: columns that are joined in the result, or lines that are in the source."""
 
 TOGETHER = 32
 """Lines of a unit at least: a line of the source's cache lines, if they begin anywhere in one, is

@@ -9,18 +9,21 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils
 
-from tenonnx_cpu.data_movement.kernels import AXES, TRANSPOSE_FIELDS
+from tenonnx_cpu.data_movement.kernels import (
+    AXES,
+    JOINED_COLUMNS,
+    PARTED_LINES,
+    TRANSPOSE_FIELDS,
+)
+from tenonnx_cpu.data_movement.kernels.few_rows import LANES_OF, transpose_few
 from tenonnx_cpu.jit.compiling import Contract, In, Out, helper, i64, kernel, size, u8
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.lanes import KIND as FLOATS
-from tenonnx_cpu.jit.vectors.lanes import LANES, lanes_below, load_masked, store_masked
+from tenonnx_cpu.jit.vectors.lanes import lanes_below, load_masked, store_masked
 from tenonnx_cpu.jit.vectors.named import named
 from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.vector import I32, I64, VOID, Builder, Value
-
-LANES_OF = {1: LANES, 2: LANES, 4: LANES, 8: LANES // 2}
-"""Elements along a square's side, by their bytes."""
 
 KINDS = {
     size: FLOATS if size == 4 else v.vector(ir.IntType(8 * size), lanes)
@@ -234,11 +237,21 @@ def transpose_part(arguments: Any, task: Any, worker: Any) -> None:
         block, place = first // sizes.block, first % sizes.block
         read += first * sizes.line_apart
         write += block * sizes.target_block + place * sizes.target_line
-        transpose_lines(
-            sizes.joined, size, source + size * read, size * sizes.apart,
-            sizes.run, size * sizes.run_apart, sizes.columns, target + size * write,
-            size * sizes.target_line, place, sizes.block, size * sizes.target_block,
+        at, to, count = (
+            source + size * read,
+            target + size * write,
             min(sizes.band, sizes.lines - first),
+        )
+        if sizes.few == JOINED_COLUMNS:
+            transpose_few(sizes.columns, 1, size, to, at, size * sizes.apart, count)
+            continue
+        if sizes.few == PARTED_LINES:
+            transpose_few(sizes.lines, 0, size, at, to, size * sizes.target_line, sizes.columns)
+            continue
+        transpose_lines(
+            sizes.joined, size, at, size * sizes.apart, sizes.run, size * sizes.run_apart,
+            sizes.columns, to, size * sizes.target_line, place, sizes.block,
+            size * sizes.target_block, count,
         )  # fmt: skip
 
 
