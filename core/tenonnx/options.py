@@ -53,6 +53,8 @@ class SessionOptions:
             long steps.
         check: Hold what every step of a run makes against its nodes alone on the host: type,
             shape, device and values. The first one that is wrong raises a ``RuntimeException``.
+            Instead of ``True``, relative tolerances, or pairs with absolute ones, by nodes' names
+            or operators, or patterns of them: ``{"Gelu": 1e-2, "/head/*": (1e-2, 1e-3)}``.
         observers: Installed plug-ins whose observers see the runs, by name; none by default.
             Those that the program registers itself always do.
         enable_profiling: Write a trace of every run; see ``InferenceSession.end_profiling``.
@@ -80,7 +82,7 @@ class SessionOptions:
     log_verbosity_level: int = 0
     logid: str = ""
     time_limit: float | None = None
-    check: bool = False
+    check: bool | Mapping[str, float | tuple[float, float]] = False
     observers: Iterable[str] = ()
     enable_cpu_mem_arena: bool = True
     enable_mem_pattern: bool = True
@@ -333,6 +335,17 @@ def _listed(value: Any) -> tuple[Any, ...]:
     return tuple(value)
 
 
+def _checking(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return _flag(value)
+    pairs = {name: each if isinstance(each, tuple) else (each, 0.0) for name, each in value.items()}
+    if not all(isinstance(name, str) and len(each) == 2 for name, each in pairs.items()):
+        raise TypeError
+    if not all(number >= 0.0 for each in pairs.values() for number in each):
+        raise ValueError
+    return dict(value) or True
+
+
 def _member(kind: type[enum.IntEnum]) -> tuple[Callable[[Any], Any], str]:
     return kind, f"one of {', '.join(kind.__members__)}"
 
@@ -343,7 +356,7 @@ INTEGER: Final = operator.index, "an integer"
 # The conversion of an option's value to its type, which may refuse it; and the expected values.
 OPTION_TYPES: Final[Mapping[str, tuple[Callable[[Any], Any], str]]] = {
     "allowed_roots": (_listed, "a list of folders"),
-    "check": FLAG,
+    "check": (_checking, "True, False, or tolerances by nodes' names or operators"),
     "disabled_transforms": (_listed, "a list of names"),
     "enable_cpu_mem_arena": FLAG,
     "enable_mem_pattern": FLAG,

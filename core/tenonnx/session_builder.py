@@ -133,7 +133,8 @@ def program_of(
         if options.check:
             from tenonnx.planning.checking import checked  # few are
 
-            program = checked(program, placed, host_providers(plugins))
+            tolerances = options.check if isinstance(options.check, Mapping) else {}
+            program = checked(program, placed, host_providers(plugins), tolerances)
         return program, placement
 
 

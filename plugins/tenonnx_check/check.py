@@ -14,7 +14,17 @@ from tenonnx.cli.state import state_of
 from tenonnx.errors import CheckFailed
 from tenonnx_check.checking import Failure, described_inputs, failures
 from tenonnx_check.outcome import Kind, Outcome
-from tenonnx_check.trial import Absolute, Against, Relative, RunSeconds, Trial, settings, trial
+from tenonnx_check.trial import (
+    Absolute,
+    Against,
+    NodeTolerances,
+    Relative,
+    RunSeconds,
+    Trial,
+    parse_tolerances,
+    settings,
+    trial,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +35,8 @@ A reference computes every value of the model. Then the whole model runs, and ea
 reference's inputs: types, shapes and values of its outputs are compared. The first node that fails
 is shown with its inputs. All of it runs in a process of its own, whose crash is a finding, too.
 
-An element may differ as in `tenonnx compare`; --atol and --rtol replace the tolerances. If the
+An element may differ as in `tenonnx compare`; --atol and --rtol replace the tolerances, and
+--node-tolerance those of single nodes. If the
 whole model fails and no node does alone, nodes fail together: the first step that is wrong as the
 model runs is shown, as by SessionOptions(check=True), and `tenonnx reduce` finds which nodes.
 
@@ -36,6 +47,7 @@ Examples:
   tenonnx check model.onnx -p vec -p cpu
   tenonnx check model.onnx --level none --against onnxruntime
   tenonnx check model.onnx -p cuda --input feeds.npz --rtol 1e-2 --json
+  tenonnx check model.onnx -p npu --node-tolerance Softmax=1e-2 --node-tolerance "/head/*=0.1,1e-2"
 """
 
 
@@ -49,6 +61,7 @@ def check(
     seed: arguments.Seed = 0,
     rtol: Relative = None,
     atol: Absolute = None,
+    node_tolerance: NodeTolerances = arguments.NO_VALUES,
     level: arguments.LevelChoice = arguments.Level.ALL,
     without: arguments.Without = arguments.NO_VALUES,
     roots: arguments.Roots = arguments.NO_VALUES,
@@ -64,9 +77,9 @@ def check(
     if child:
         from tenonnx_check.worker import Worker, serve
 
-        serve(Worker(state, request, (rtol, atol)))
+        serve(Worker(state, request, (rtol, atol), parse_tolerances(node_tolerance)))
         return
-    how = settings(state, request, against, rtol, atol, seconds)
+    how = settings(state, request, against, (rtol, atol, node_tolerance), seconds)
 
     def feeds_of(graph: Any) -> dict[str, Any]:
         return make_feeds(graph, inputs or ["random"], parse_dims(dims), seed)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenonnx.errors import TenonnxError
-from tenonnx.planning.differences import differences
+from tenonnx.planning.differences import Limits, differences
 
 
 class Kind(enum.StrEnum):
@@ -77,8 +77,7 @@ def compared(
     names: Sequence[str],
     found: Sequence[Any],
     expected: Sequence[Any],
-    relative: float | None,
-    absolute: float | None,
+    limits: Sequence[Limits],
 ) -> Outcome:
     """Return the outcome of a run whose outputs are compared with expected ones.
 
@@ -86,10 +85,12 @@ def compared(
         names: The outputs' names.
         found: The outputs.
         expected: The reference's, in the same order.
-        relative: The relative tolerance; by default that of the dtype.
-        absolute: The absolute tolerance; by default that of the dtype.
+        limits: The tolerances of each.
     """
-    rows = differences(names, found, expected, relative, absolute)
+    rows = [
+        differences([name], [value], [wanted], *both)[0]
+        for name, value, wanted, both in zip(names, found, expected, limits, strict=True)
+    ]
     beyond = [(row, value) for row, value in zip(rows, found, strict=True) if not row.agrees]
     if not beyond:
         return Outcome(Kind.FINE)

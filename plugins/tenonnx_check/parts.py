@@ -41,10 +41,15 @@ class Whole:
         check_and_sort(model)
         self.model = model
         self.nodes: tuple[ir.Node, ...] = tuple(model.graph)
+        self._makers = {v.name or "": node for node in self.nodes for v in node.outputs}
         self._readers: dict[ir.Value, set[ir.Node]] = {}
         for node in self.nodes:
             for value in inputs(node):  # those that its bodies read, too
                 self._readers.setdefault(value, set()).add(node)
+
+    def maker(self, name: str) -> ir.Node | None:
+        """Return the node at the top that makes a value; ``None`` if none does."""
+        return self._makers.get(name)
 
     def values(self) -> list[ir.Value]:
         """Return the values that nodes make at the top and that something reads, in order."""

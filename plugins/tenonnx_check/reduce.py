@@ -23,6 +23,7 @@ from tenonnx_check.shrinking import SMALL_SIZES, cut, fewest, sizes_of
 from tenonnx_check.trial import (
     Absolute,
     Against,
+    NodeTolerances,
     Relative,
     RunSeconds,
     Trial,
@@ -82,6 +83,7 @@ def reduce(
     seed: arguments.Seed = 0,
     rtol: Relative = None,
     atol: Absolute = None,
+    node_tolerance: NodeTolerances = arguments.NO_VALUES,
     level: arguments.LevelChoice = arguments.Level.ALL,
     without: arguments.Without = arguments.NO_VALUES,
     roots: arguments.Roots = arguments.NO_VALUES,
@@ -99,7 +101,7 @@ def reduce(
     target = Path(output).with_suffix(".onnx")
     files = [str(target.with_suffix(suffix)) for suffix in (".onnx", ".npz", ".py")]
     check_targets(*files, force=force)
-    how = settings(state, request, against, rtol, atol, run_seconds)
+    how = settings(state, request, against, (rtol, atol, node_tolerance), run_seconds)
 
     def feeds_of(graph: Any) -> dict[str, Any]:
         return make_feeds(graph, inputs or ["random"], parse_dims(dims), seed)

@@ -36,6 +36,14 @@ Relative = Annotated[
 Absolute = Annotated[
     float | None, typer.Option("--atol", min=0, help="Allowed absolute difference, for every type.")
 ]
+NodeTolerances = Annotated[
+    list[str],
+    typer.Option(
+        "--node-tolerance",
+        metavar="NODE=RTOL[,ATOL]",
+        help="Allowed difference of a node, by its name or operator, or a pattern; repeatable.",
+    ),
+]
 RunSeconds = Annotated[
     float,
     typer.Option("--run-seconds", metavar="SECONDS", min=0.1, help="A longer run counts as hung."),
@@ -51,6 +59,7 @@ class Settings:
         subject: How the model is opened.
         against: How the reference opens it.
         tolerances: ``rtol`` and ``atol`` where they are not those of the dtypes.
+        of_nodes: ``NODE=RTOL[,ATOL]`` for some nodes.
         seconds: The longest time of a run.
     """
 
@@ -58,11 +67,13 @@ class Settings:
     subject: Request
     against: Request
     tolerances: Mapping[str, float]
+    of_nodes: Sequence[str]
     seconds: float
 
     def child(self, request: Request) -> Child:
         """Return a process that opens models so."""
         options = [p for name, value in self.tolerances.items() for p in (f"--{name}", str(value))]
+        options += [part for each in self.of_nodes for part in ("--node-tolerance", each)]
         return Child(self.state, request, options, self.seconds)
 
 
@@ -70,11 +81,17 @@ def settings(
     state: State,
     subject: Request,
     against: str,
-    rtol: float | None,
-    atol: float | None,
+    tolerances: tuple[float | None, float | None, Sequence[str]],
     seconds: float,
 ) -> Settings:
     """Return settings, whose names are checked.
+
+    Args:
+        state: The plug-ins to use.
+        subject: How the model is opened.
+        against: The reference.
+        tolerances: What ``--rtol``, ``--atol`` and ``--node-tolerance`` say.
+        seconds: The longest time of a run.
 
     Raises:
         InvalidArgument: No such provider, option or transform, or onnxruntime is not installed.
@@ -85,9 +102,31 @@ def settings(
         check_names(state, reference)
     elif not is_installed(ONNXRUNTIME):
         raise InvalidArgument(f"{ONNXRUNTIME} is not installed", hint=f"pip install {ONNXRUNTIME}")
-    given = {"rtol": rtol, "atol": atol}
-    tolerances = {name: value for name, value in given.items() if value is not None}
-    return Settings(state, subject, reference, tolerances, seconds)
+    *both, of_nodes = tolerances
+    parse_tolerances(of_nodes)
+    given = zip(("rtol", "atol"), both, strict=True)
+    known = {name: value for name, value in given if isinstance(value, float)}
+    return Settings(state, subject, reference, known, of_nodes, seconds)
+
+
+def parse_tolerances(texts: Sequence[str]) -> dict[str, float | tuple[float, float]]:
+    """Return tolerances by nodes, of texts as ``NODE=RTOL[,ATOL]``.
+
+    Raises:
+        InvalidArgument: One is not of that form.
+    """
+    found: dict[str, float | tuple[float, float]] = {}
+    for text in texts:
+        name, _, numbers = text.rpartition("=")
+        relative, comma, absolute = numbers.partition(",")
+        try:
+            allowed = (float(relative), float(absolute)) if comma else float(relative)
+        except ValueError:
+            allowed = -1.0
+        if not name or min(allowed if isinstance(allowed, tuple) else (allowed,)) < 0:
+            raise InvalidArgument(f"--node-tolerance {text}: expected NODE=RTOL or NODE=RTOL,ATOL")
+        found[name] = allowed
+    return found
 
 
 class Trial:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.cli.opening import Request, load_original, open_session
+from tenonnx.planning.differences import Limits, limits_of
 from tenonnx_bench.peers import ONNXRUNTIME, peer_opener
 from tenonnx_check.outcome import Kind, Outcome, compared, raised
 from tenonnx_check.parts import Part, Whole, declare
@@ -35,12 +36,18 @@ class Worker:
         state: The plug-ins to use.
         request: How models are opened; a provider ``onnxruntime`` is the other runtime.
         tolerances: The relative and absolute tolerances, if they are not those of the dtypes.
+        of_nodes: Those of some nodes, by names, operators or patterns.
     """
 
     def __init__(
-        self, state: State, request: Request, tolerances: tuple[float | None, float | None]
+        self,
+        state: State,
+        request: Request,
+        tolerances: Limits,
+        of_nodes: Mapping[str, float | tuple[float, float]],
     ) -> None:
         self._state, self._request, self._tolerances = state, request, tolerances
+        self._of_nodes = of_nodes
         self._loaded: tuple[str, Whole] | None = None
         self._values: tuple[str, dict[str, Any]] | None = None
 
@@ -68,11 +75,21 @@ class Worker:
             found = self._run(part.model, feeds, check=bool(asked.get("checked")))
         except Exception as error:  # a stranger's code may raise anything
             return raised(error)
-        return self._compare(part, found, values)
+        return self._compare(whole, part, found, values)
 
-    def _compare(self, part: Part, found: Sequence[Any], values: Mapping[str, Any]) -> Outcome:
+    def _compare(
+        self, whole: Whole, part: Part, found: Sequence[Any], values: Mapping[str, Any]
+    ) -> Outcome:
         expected = [values[name] for name in part.outputs]
-        return compared(part.outputs, found, expected, *self._tolerances)
+        limits = [self._limits(whole.maker(name)) for name in part.outputs]
+        return compared(part.outputs, found, expected, limits)
+
+    def _limits(self, node: ir.Node | None) -> Limits:
+        """Return the tolerances of what a node makes."""
+        if node is None:
+            return self._tolerances
+        own = limits_of(self._of_nodes, node.name or "", node.op_type)
+        return own if own != (None, None) else self._tolerances
 
     def _store(self, whole: Whole, folder: str, feeds: Mapping[str, Any]) -> None:
         model = whole.with_all_values()
@@ -90,7 +107,7 @@ class Worker:
 
             opened = peer_opener(ONNXRUNTIME, self._request.threads)
             return opened(ir.to_proto(model).SerializeToString())(feeds)
-        request = dataclasses.replace(self._request, check=check)
+        request = dataclasses.replace(self._request, check=check and (self._of_nodes or True))
         session, _ = open_session(self._state, model, request)
         return session.run(None, dict(feeds))
 

@@ -137,6 +137,20 @@ def test_check_names_the_node_and_its_inputs(path: str, fault: str, tmp_path: Pa
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("path", ["value"], indirect=True)
+def test_a_node_with_a_tolerance_of_its_own(path: str, tmp_path: Path) -> None:
+    for given, failing in (("Softplus=0,1", 0), ("Tanh=0,1", 1)):
+        own = ("--node-tolerance", given, "--json")
+        _, out, _ = tenonnx("value", "check", path, *OPTIONS, *own, folder=tmp_path)
+        assert len(json.loads(out)["failures"]) == failing
+    for wrong in ("Softplus", "Softplus=1,2,3", "=1", "Softplus=-1"):
+        code, _, said = tenonnx(
+            "value", "check", path, *OPTIONS, "--node-tolerance", wrong, folder=tmp_path
+        )
+        assert code == 2
+        assert f"--node-tolerance {wrong}: expected NODE=RTOL or NODE=RTOL,ATOL" in said
+
+
 @pytest.mark.parametrize("path", ["transform"], indirect=True)
 def test_nodes_that_fail_together_alone(path: str, tmp_path: Path) -> None:
     code, out, _ = tenonnx("transform", "check", path, *OPTIONS, folder=tmp_path)

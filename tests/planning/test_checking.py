@@ -121,6 +121,38 @@ def test_nothing_is_wrong_and_nothing_is_cached() -> None:
     assert {step.device.id for step in opened.plan.steps} == {"there"}
 
 
+@pytest.mark.parametrize(
+    ("tolerances", "is_right"),
+    [
+        ({"Mul": (0.0, 0.6)}, True),
+        ({"m": (0.0, 0.6)}, True),
+        ({"M*": (0.0, 0.6)}, True),
+        ({"m": (0.0, 0.4), "Mul": (0.0, 0.6)}, False),
+        ({"Sqrt": (0.0, 0.6)}, False),
+        ({"Mul": 0.4}, False),  # of the least, 1, it is half
+        ({"Mul": 0.6}, True),
+        ({}, False),
+    ],
+)
+def test_a_node_has_a_tolerance_of_its_own(tolerances: Any, is_right: bool) -> None:
+    options = options_with(type("Rough", (Away,), {"mul": staticmethod(WRONG["value"][0])}))
+    options.check = tolerances
+    opened = tenonnx.InferenceSession(proto(), options, providers=["away", "cpu"])
+    if is_right:
+        np.testing.assert_array_equal(opened.run(None, {"x": X})[0], np.sqrt(X * X + 0.5))
+    else:
+        with pytest.raises(tenonnx.RuntimeException, match="'k' differs in"):
+            opened.run(None, {"x": X})
+
+
+@pytest.mark.parametrize("wrong", [{"Mul": "0.1"}, {"Mul": -1}, {"Mul": (1, 2, 3)}, {1: 1}, "Mul"])
+def test_tolerances_that_are_none(wrong: Any) -> None:
+    with pytest.raises(
+        TypeError, match=r"SessionOptions\.check is .*; expected True, False, or tol"
+    ):
+        tenonnx.SessionOptions(check=wrong)
+
+
 def test_the_plan_is_not_cached(tmp_path: Path) -> None:
     onnx.save(proto(), tmp_path / "model.onnx")
     options = tenonnx.SessionOptions(check=True)

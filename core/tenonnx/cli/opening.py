@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,7 @@ class Request:
     without: Sequence[str] = ()
     roots: Sequence[str] = ()
     threads: int = 0
-    check: bool = False
+    check: bool | Mapping[str, float | tuple[float, float]] = False
 
 
 def parse_provider(text: str) -> tuple[str, dict[str, str]]:

@@ -12,7 +12,7 @@ from tenonnx.graph import has_bodies
 from tenonnx.graph.traits import RANDOM
 from tenonnx.graph.values import ValueInfo, node_info
 from tenonnx.planning.device_arrays import downloaded
-from tenonnx.planning.differences import differences, range_of
+from tenonnx.planning.differences import Limits, differences, limits_of, range_of
 from tenonnx.planning.placement import PlacedControl, PlacedGraph
 from tenonnx.planning.program import Block, Control, Program, constant_on
 from tenonnx.planning.reference import results, step_on_host
@@ -25,20 +25,29 @@ MAX_NODES = 3
 """Nodes of a step that an error names; it counts the others."""
 
 
-def checked(program: Program, placed: PlacedGraph, hosts: Sequence[Provider]) -> Program:
+def checked(
+    program: Program,
+    placed: PlacedGraph,
+    hosts: Sequence[Provider],
+    tolerances: Mapping[str, float | tuple[float, float]],
+) -> Program:
     """Return a program whose steps are checked after each call.
 
     Args:
         program: What a placed graph was lowered to, where the same infos are made of its values.
         placed: The graph.
         hosts: Providers on the host, the first of which to run a node says what it computes.
+        tolerances: Of nodes; see ``differences.limits_of``.
     """
-    references, owners = {}, {}
+    references, owners, limits = {}, {}, {}
     for node, owner in _nodes(placed):
-        owners[node_info(node).id] = owner
+        info = node_info(node)
+        owners[info.id] = owner
+        own = limits_of(tolerances, info.name, info.op_type)
+        limits.update(dict.fromkeys(filter(None, info.outputs), own))
         if node.op_type not in RANDOM and not has_bodies(node):
-            references[node_info(node).id] = step_on_host(node, hosts)
-    check = Checks(references, owners)
+            references[info.id] = step_on_host(node, hosts)
+    check = Checks(references, owners, limits)
     return Program(program.inputs, program.outputs, check.block(program.block), program.homes)
 
 
@@ -56,10 +65,17 @@ class Checks:
     Args:
         references: The step of each node alone on the host, by the node's number.
         owners: The provider of each node.
+        limits: The tolerances of values.
     """
 
-    def __init__(self, references: Mapping[int, Step | None], owners: Mapping[int, str]) -> None:
+    def __init__(
+        self,
+        references: Mapping[int, Step | None],
+        owners: Mapping[int, str],
+        limits: Mapping[ValueInfo, Limits],
+    ) -> None:
         self._references, self._owners = references, owners
+        self.limits = limits
 
     def block(self, block: Block) -> Block:
         """Return a block whose steps are checked."""
@@ -131,7 +147,7 @@ class CheckedCall:
     def _check(self, given: dict[ValueInfo, Any], outputs: Sequence[Any]) -> None:
         step = self._step
         expected = {} if step.bodies else self._checks.expected(step, given)
-        wrong = _first_wrong(step, outputs, expected, _has_nan(given.values()))
+        wrong = self._first_wrong(outputs, expected, nan=_has_nan(given.values()))
         if wrong is None:
             return
         self._check_parts(given)
@@ -140,6 +156,30 @@ class CheckedCall:
             f"{self._checks.label(step)}: {wrong}; it read {read or 'nothing'}",
             hint="`tenonnx check` and `tenonnx reduce` show it alone, in the smallest model",
         )
+
+    def _first_wrong(
+        self, outputs: Sequence[Any], expected: Mapping[ValueInfo, Any], *, nan: bool
+    ) -> str | None:
+        """Return what is wrong with the first output that is; ``None`` if all are right."""
+        step, device = self._step, self._step.device_of_outputs
+        if len(outputs) < len(step.outputs):
+            return f"it returned {len(outputs)} of {len(step.outputs)} outputs"
+        for value, output in zip(step.outputs, outputs, strict=False):
+            try:
+                found = output if device is HOST else _copied(output, device)
+            except Exception as error:  # a stranger's code may raise anything
+                said = error.args[0] if isinstance(error, TenonnxError) else error
+                return f"'{value.name}' is no array of {device.id}: {type(error).__name__}: {said}"
+            wrong = _unlike(value, found, device)
+            if wrong is None and value in expected:
+                limits = self._checks.limits.get(value, (None, None))
+                (row,) = differences([f"'{value.name}'"], [found], [expected[value]], *limits)
+                wrong = None if row.agrees else row.sentence(found)
+            elif wrong is None and _has_nan([found]) and not nan:
+                wrong = f"'{value.name}' has NaN, and what it was made of has none"
+            if wrong:
+                return wrong
+        return None
 
     def _check_parts(self, given: Mapping[ValueInfo, Any]) -> None:
         """Run the parts of a step that is wrong, so that the first wrong one names itself."""
@@ -167,24 +207,6 @@ def _copied(value: Any, device: Device) -> Any:
     return _moved(value, lambda array: np.array(downloaded(device, array)))
 
 
-def _first_wrong(
-    step: Step, outputs: Sequence[Any], expected: Mapping[ValueInfo, Any], nan: bool
-) -> str | None:
-    """Return what is wrong with the first output of a step that is; ``None`` if all are right."""
-    device = step.device_of_outputs
-    if len(outputs) < len(step.outputs):
-        return f"it returned {len(outputs)} of {len(step.outputs)} outputs"
-    for value, output in zip(step.outputs, outputs, strict=False):
-        try:
-            found = output if device is HOST else _copied(output, device)
-        except Exception as error:  # a stranger's code may raise anything
-            said = error.args[0] if isinstance(error, TenonnxError) else error
-            return f"'{value.name}' is no array of {device.id}: {type(error).__name__}: {said}"
-        if wrong := _unlike(value, found, device) or _differs(value, found, expected, nan):
-            return wrong
-    return None
-
-
 def _unlike(value: ValueInfo, found: Any, device: Device) -> str | None:
     """Return why what was found is not what the model says of a value."""
     if isinstance(found, list | dict) or found is None:
@@ -200,18 +222,6 @@ def _unlike(value: ValueInfo, found: Any, device: Device) -> str | None:
         or any(isinstance(a, int) and a != b for a, b in zip(sizes, found.shape, strict=True))
     ):
         return f"the shape of {value} is {list(found.shape)}"
-    return None
-
-
-def _differs(
-    value: ValueInfo, found: Any, expected: Mapping[ValueInfo, Any], nan: bool
-) -> str | None:
-    """Return how what was found differs from what is expected, if that is known."""
-    if value in expected:
-        (row,) = differences([f"'{value.name}'"], [found], [expected[value]])
-        return None if row.agrees else row.sentence(found)
-    if _has_nan([found]) and not nan:
-        return f"'{value.name}' has NaN, and what it was made of has none"
     return None
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -34,6 +35,25 @@ TOLERANCES: Final[Mapping[str, Tolerance]] = {
     "float16": Tolerance(1e-2, 1e-2),
     "bfloat16": Tolerance(5e-2, 5e-2),
 }
+
+
+Limits: TypeAlias = tuple[float | None, float | None]
+"""A relative and an absolute tolerance; ``None`` for that of the dtype."""
+
+
+def limits_of(given: Mapping[str, float | tuple[float, float]], name: str, op_type: str) -> Limits:
+    """Return the tolerances that are given for a node.
+
+    Args:
+        given: The relative one, or both, by a node's name or operator, or a pattern of these as of
+            ``fnmatch``. The first that fits counts.
+        name: The node's name.
+        op_type: Its operator.
+    """
+    for pattern, allowed in given.items():
+        if any(pattern == each or fnmatchcase(each, pattern) for each in (name, op_type)):
+            return allowed if isinstance(allowed, tuple) else (allowed, None)
+    return None, None
 
 
 NOTHING_DECLARED: Final[Mapping[str, np.dtype[Any]]] = MappingProxyType({})
