@@ -9,7 +9,7 @@ from tenonnx import HOST, TransformContext
 from tenonnx.graph import FACTORS, graphs, replace_input
 from tenonnx.graph.dtypes import binding, dtype_of, said_type
 from tenonnx.graph.sizes import operand
-from tenonnx.graph.traits import ELEMENTWISE, VIEWS
+from tenonnx.graph.traits import ELEMENTWISE, REDUCTIONS, VIEWS
 from tenonnx_fuse.bypass import bypass
 from tenonnx_fuse.constants import derived
 from tenonnx_fuse.known import attribute, weight_of
@@ -18,26 +18,44 @@ NARROW = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
 
-# Operators that take 16-bit floats and float32 alike; nodes count whose results are 16-bit.
-MEMBERS = CONVOLUTIONS | (ELEMENTWISE - {"Cast"}) | VIEWS | frozenset(
+# Operators whose weights are widened with them, of any size.
+WEIGHTED = CONVOLUTIONS | {"GRU", "LSTM", "RNN"}
+
+# Operators that take 16-bit floats as they take float32, or in less time.
+FAST = VIEWS | REDUCTIONS | frozenset(
     {
-        "Attention", "AveragePool", "BatchNormalization", "Concat", "DepthToSpace", "Expand",
-        "Gemm", "GlobalAveragePool", "GlobalMaxPool", "GroupNormalization", "InstanceNormalization",
-        "LayerNormalization", "LogSoftmax", "MatMul", "MaxPool", "Pad", "RMSNormalization",
-        "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "Resize", "Slice", "Softmax",
-        "SpaceToDepth", "Transpose",
+        "Abs", "Add", "Ceil", "Clip", "Concat", "DepthToSpace", "Div", "Expand", "Floor", "Max",
+        "Min", "Mul", "Neg", "Pad", "Reciprocal", "Relu", "Round", "Sign", "Slice", "SpaceToDepth",
+        "Split", "Sqrt", "Sub", "Transpose", "Where",
     }
 )  # fmt: skip
+
+# Operators that hosts compute in float32: numpy would cast each operand, or go element by element.
+SLOW = WEIGHTED | (ELEMENTWISE - FAST - {"Cast"}) | frozenset(
+    {
+        "Attention", "AveragePool", "BatchNormalization", "CumSum", "Einsum", "Gemm",
+        "GlobalAveragePool", "GlobalMaxPool", "GridSample", "GroupNormalization",
+        "InstanceNormalization", "LRN", "LayerNormalization", "LogSoftmax", "MatMul", "MaxPool",
+        "RMSNormalization", "Resize", "RotaryEmbedding", "SimplifiedLayerNormalization", "Softmax",
+        "TopK",
+    }
+)  # fmt: skip
+
+# Operators that take 16-bit floats and float32 alike; nodes count whose results are 16-bit.
+MEMBERS = FAST | SLOW
+
+# Values that may be cast for each slow node: it takes several times as long in 16 bits.
+MAX_CASTS_PER_SLOW_NODE = 4
 
 Casts = dict[tuple[ir.Graph | ir.Function, ir.Value], ir.Value]
 """Values that were cast, by the graph that it is done in."""
 
-# Elements of a constant that are widened with the subgraph around it; of convolutions', any.
+# Elements of a constant that are widened with the subgraph around it; of ``WEIGHTED``, any.
 MAX_ELEMENTS = 4096
 
 
 def widen_fp16(model: ir.Model, context: TransformContext) -> bool:
-    """Compute in float32 what is computed in 16 bits, where few values must be cast for it.
+    """Compute in float32 what 16 bits slow down, and what is between, if few values are cast.
 
     Matrices stay narrow behind a Cast of their own, which providers take together with the product.
     Convolutions are widened at any price, and their weights with them. What was in bfloat16 is
@@ -55,8 +73,8 @@ def widen_fp16(model: ir.Model, context: TransformContext) -> bool:
                 seen |= subgraph.keys()
                 entering, leaving = _entering(subgraph), _leaving(subgraph)
                 casts = len(entering) + len(leaving)
-                # Products with constant matrices gain what a cast of activations costs.
-                dear = 2 * casts >= len(subgraph) or not _has_matrix(subgraph)
+                slow = sum(n.op_type in SLOW for n in subgraph)
+                dear = casts > MAX_CASTS_PER_SLOW_NODE * slow
                 if casts and dear and not any(n.op_type in CONVOLUTIONS for n in subgraph):
                     chains = _chains(subgraph)
                     for chain in chains:
@@ -85,9 +103,15 @@ def _has_narrow(model: ir.Model) -> bool:
 
 
 def _is_member(node: ir.Node) -> bool:
-    if node.domain or node.op_type not in MEMBERS or len(node.outputs) != 1:
+    if node.domain or node.op_type not in MEMBERS:
         return False
-    return dtype_of(node.outputs[0]) in NARROW
+    kinds = [dtype_of(value) for value in node.outputs if value.name]
+    return bool(kinds) and kinds[0] in NARROW and None not in kinds
+
+
+def _results(node: ir.Node) -> list[ir.Value]:
+    """Return the results of a member that are of 16 bits, or were before it was widened."""
+    return [value for value in node.outputs if value.name and dtype_of(value) != ir.DataType.INT64]
 
 
 def _subgraph(start: ir.Node, members: frozenset[str] = MEMBERS) -> dict[ir.Node, None]:
@@ -96,7 +120,7 @@ def _subgraph(start: ir.Node, members: frozenset[str] = MEMBERS) -> dict[ir.Node
     queue = [start]
     for node in queue:
         makers = (value.producer() for value in node.inputs if value is not None)
-        readers = (use.node for use in node.outputs[0].uses())
+        readers = (use.node for value in _results(node) for use in value.uses())
         for other in (*makers, *readers):
             if other is None or other in subgraph or other.graph is not start.graph:
                 continue
@@ -144,7 +168,7 @@ def _is_narrow(node: ir.Node, position: int) -> bool:
 
 def _leaving(subgraph: dict[ir.Node, None]) -> list[ir.Value]:
     """Return the values of a subgraph that others read in 16 bits."""
-    outputs = (node.outputs[0] for node in subgraph)
+    outputs = (value for node in subgraph for value in _results(node))
     return [
         value for value in outputs if value.is_graph_output() or _narrow_readers(value, subgraph)
     ]
@@ -170,11 +194,7 @@ def _is_ahead(node: ir.Node, position: int) -> bool:
     weight = weight_of(value) if value is not None else None
     if weight is None or _is_matrix(node, position):
         return False
-    return weight.array.size <= MAX_ELEMENTS or node.op_type in CONVOLUTIONS
-
-
-def _has_matrix(subgraph: dict[ir.Node, None]) -> bool:
-    return any(_is_matrix(node, 1) for node in subgraph if len(node.inputs) > 1)
+    return weight.array.size <= MAX_ELEMENTS or node.op_type in WEIGHTED
 
 
 def _is_matrix(node: ir.Node, position: int) -> bool:
@@ -224,15 +244,15 @@ def _widen(
                 wide = _widened(graph, value, context)
             replace_input(node, position, wide or _widened_once(graph, value, node, casts))
     for node in subgraph:
-        output = node.outputs[0]
-        output.type = ir.TensorType(ir.DataType.FLOAT)
         if kinds[node] is ir.DataType.BFLOAT16:
             node.metadata_props[FACTORS] = "bfloat16"
-        for use in tuple(output.uses()):
-            if use.node not in subgraph and _widens(use.node):
-                bypass(use.node, output)
-        if output in leaving:
-            _narrow_again(graph, output, kinds[node], *leaving[output])
+        for output in _results(node):
+            output.type = ir.TensorType(ir.DataType.FLOAT)
+            for use in tuple(output.uses()):
+                if use.node not in subgraph and _widens(use.node):
+                    bypass(use.node, output)
+            if output in leaving:
+                _narrow_again(graph, output, kinds[node], *leaving[output])
 
 
 def _widened_once(

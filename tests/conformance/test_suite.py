@@ -1,7 +1,8 @@
 """All of ``onnx.backend.test`` through the ONNX backend interface.
 
 ``--provider cuda`` (default cpu) picks the provider; ``gaps/<provider>.txt`` lists the cases that
-are known to fail. One that passes all the same fails the run, so the lists can only shrink.
+are known to fail, or to fail at a level: ``NAME:0``. One that passes all the same fails the run,
+so the lists can only shrink.
 ``gaps/uneven_products.txt`` lists those that fail where numpy rounds equal rows otherwise.
 
 Every case runs from a parsed model with all transforms on, and from bytes with none. ``--form``
@@ -40,12 +41,15 @@ def _equal_rows_differ() -> bool:
     return bool((product != product[0]).any())
 
 
-def _marks(name: str, gaps: dict[str, str], uneven: dict[str, str]) -> list[pytest.MarkDecorator]:
+def _marks(
+    name: str, level: str, gaps: dict[str, str], uneven: dict[str, str]
+) -> list[pytest.MarkDecorator]:
     if name in uneven:
         reason = f"equal rows of numpy's products differ: {uneven[name]}"
         alone = os.environ.get("TENONNX_JIT", "0") == "0"  # some of the products are kernels' else
         return [pytest.mark.xfail(strict=alone, reason=reason)]
-    return [pytest.mark.xfail(strict=True, reason=gaps[name])] if name in gaps else []
+    reason = gaps.get(name) or gaps.get(f"{name}:{level}")
+    return [pytest.mark.xfail(strict=True, reason=reason)] if reason else []
 
 
 def _ways(form: str, level: str) -> Iterator[tuple[str, str]]:
@@ -61,7 +65,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     options = metafunc.config.option
     cases, gaps = suite.cases(options.provider), _known_gaps(options.provider)
     gaps |= {f"{name}_{options.provider}": why for name, why in CORRECTED.items()}
-    assert not gaps.keys() - cases.keys(), "gaps for cases that do not exist"
+    named = {name.partition(":")[0] for name in gaps}
+    assert not named - cases.keys(), "gaps for cases that do not exist"
     uneven = _known_gaps("uneven_products") if _equal_rows_differ() else {}
     ways = list(_ways(options.form, options.level))
     parameters = [
@@ -70,7 +75,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             form,
             LEVELS[level],
             id=f"{name}-{form}-{level}",
-            marks=_marks(name, gaps, uneven),
+            marks=_marks(name, level, gaps, uneven),
         )
         for name, function in sorted(cases.items())
         for form, level in ways

@@ -27,13 +27,58 @@ def test_subgraphs_of_narrow_floats() -> None:
     np.testing.assert_allclose(y, -(e / e.sum(1, keepdims=True) + x), rtol=1e-5)
 
 
-def test_a_subgraph_with_a_bridge_stays_narrow() -> None:
-    text = """(float[a,8] x, float16[a,8] z) => (float[a,8] y) {
-        n = Cast<to=10>(x)  s = Softmax(n)  t = Add(s, z)  y = Cast<to=1>(t) }"""
+def test_what_is_as_fast_in_16_bits_stays() -> None:
+    text = """(float[a,8] x, float16[a,8] z) => (float[a,16] y) {
+        n = Cast<to=10>(x)  s = Add(n, z)  t = Concat<axis=1>(s, z)  y = Cast<to=1>(t) }"""
     feeds = {"x": normal(3, 8), "z": normal(3, 8, dtype=np.float16)}
     counts, done = fused(parse(text), feeds)
-    assert counts == {"Cast": 2, "Softmax": 1, "Add": 1}
+    assert counts == {"Cast": 2, "Add": 1, "Concat": 1}
     assert "'z' would have to be cast" in notes(done, "widen-fp16")[0]
+
+
+@pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize(
+    ("body", "casts"),
+    [
+        ("y = Softmax(x)", 2),
+        ("y = Sigmoid(x)", 2),
+        ("y = MatMul(x, z)", 3),
+        ("y = LayerNormalization(x, v)", 2),
+        ("a, b = Split<axis=1, num_outputs=2>(x) c = Tanh(a) y = Mul(c, b)", 2),
+        ("y, i = TopK(x, three)", 2),
+    ],
+    ids=lambda value: str(value).split("(", maxsplit=1)[0],
+)
+def test_one_slow_node_is_worth_its_casts(kind: Any, body: str, casts: int) -> None:
+    narrow = "float16" if kind == np.float16 else "bfloat16"
+    text = f"({narrow}[a,8] x, {narrow}[8,8] z) => ({narrow}[a,b] y) {{ {body} }}"
+    weights = {"v": normal(8).astype(kind), "three": np.array([3])}
+    if "v" not in body:
+        del weights["v"]
+    if "three" not in body:
+        del weights["three"]
+    feeds = {"x": normal(5, 8).astype(kind), "z": normal(8, 8, seed=1).astype(kind)}
+    counts, done = fused(parse(text, **weights), feeds, rtol=2e-2, atol=2e-2)
+    assert counts["Cast"] == casts
+    wide = {name: array.astype(np.float32) for name, array in feeds.items()}
+    proto = parse(text.replace(narrow, "float"), **{
+        name: array.astype(np.float32) if name == "v" else array for name, array in weights.items()
+    })  # fmt: skip
+    (y,), (right,) = done.run(None, feeds), session(proto).run(None, wide)
+    if kind == np.float16 or "MatMul" not in body:  # whose factors are bfloat16, and sums ordered
+        np.testing.assert_array_equal(y, right.astype(kind))
+
+
+@pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16])
+def test_recurrent_weights_are_widened_ahead(kind: Any) -> None:
+    narrow = "float16" if kind == np.float16 else "bfloat16"
+    text = f"""({narrow}[a,1,8] x) => ({narrow}[a,1,1,4] y, {narrow}[1,1,4] h) {{
+        y, h = LSTM<hidden_size=4>(x, w, r) }}"""
+    weights = {"w": normal(1, 16, 8).astype(kind), "r": normal(1, 16, 4, seed=1).astype(kind)}
+    counts, _ = fused(
+        parse(text, **weights), {"x": normal(5, 1, 8).astype(kind)}, rtol=3e-2, atol=3e-2
+    )
+    assert counts == {"Cast": 3, "LSTM": 1}
 
 
 def test_a_subgraph_whose_output_is_read_in_16_bits_too() -> None:
