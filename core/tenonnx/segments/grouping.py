@@ -5,7 +5,7 @@ This module is public: plug-ins of others may import it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -17,10 +17,10 @@ Follows: TypeAlias = "str | Callable[[ir.Node], bool]"
 
 def chains(
     nodes: Iterable[ir.Node], first: Follows, *others: Follows, least: int = 1
-) -> Iterator[Sequence[ir.Node]]:
-    """Yield groups that begin with a node and go on with those that read it, as far as they fit.
+) -> list[Sequence[ir.Node]]:
+    """Return groups that begin with a node and go on with those that read it, as far as they fit.
 
-    ``chains(nodes, "MatMul", "Add", "Relu", least=2)`` yields MatMul and Add, and Relu behind them
+    ``chains(nodes, "MatMul", "Add", "Relu", least=2)`` has MatMul and Add, and Relu behind them
     where it is. A link's value is read by the next one alone. Nodes are in one group at most.
 
     Args:
@@ -29,6 +29,7 @@ def chains(
         others: Those that may follow, in this order; one that does not fit is left out.
         least: Nodes that a group has at least.
     """
+    found: list[Sequence[ir.Node]] = []
     free = dict.fromkeys(nodes)
     for node in list(free):
         if node not in free or not _fits(node, first):
@@ -41,7 +42,8 @@ def chains(
         if len(group) >= least:
             for each in group:
                 del free[each]
-            yield group
+            found.append(group)
+    return found
 
 
 def _fits(node: ir.Node, wanted: Follows) -> bool:
