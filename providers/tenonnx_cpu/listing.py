@@ -92,8 +92,8 @@ LISTING: Final = {
     "recurrent.operator": "GRU LSTM RNN",
     "recurrent.quantized": "com.microsoft::DynamicQuantizeLSTM",
     "reduce.reduction": (
-        "ArgMax ArgMin ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum "
-        "ReduceSumSquare"
+        "ArgMax ArgMin ReduceL1 ReduceL2 ReduceLogSum ReduceMax ReduceMean ReduceMin ReduceProd "
+        "ReduceSum ReduceSumSquare"
     ),
     "reduce.scan": "CumProd CumSum",
     "reduce.topk": "TopK",

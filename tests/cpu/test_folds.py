@@ -19,7 +19,7 @@ from tenonnx_cpu.reduce.scan import ScanOrder, scanned
 require_kernels()
 
 SHAPES = [(7,), (3, 5, 7), (4, 600, 3), (2, 3, 1100), (5, 1, 6, 2)]
-OPERATORS = [*REDUCTION_FUNCTIONS.keys() - {"ReduceLogSum", "ReduceLogSumExp"}]
+OPERATORS = [*REDUCTION_FUNCTIONS.keys() - {"ReduceLogSumExp"}]
 NEAR = {"float64": 1e-12, "float32": 2e-5, "float16": 2e-2}
 DTYPES = ["float64", "float32", "float16", "int32", "int64", "int8", "uint8", "uint32", "bool"]
 
@@ -43,7 +43,8 @@ def test_reductions(dtype: str) -> None:
         for x, axes in itertools.product((whole, whole[..., ::-1]), axes_of(len(shape))):
             made = folded(operator, x, axes, True, 2)
             if made is None:
-                assert dtype == "bool" or operator == "ReduceMean"  # of too many int8
+                # Means of too many int8, and logarithms of whole numbers, are numpy's.
+                assert dtype == "bool" or operator in ("ReduceMean", "ReduceLogSum")
                 continue
             found, expected = (
                 done(made),

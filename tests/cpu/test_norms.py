@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from running import Watch, floats, run, session, softmax, wide
 
 from models import node
-from tenonnx_cpu.norm.norms import NORMALIZE, SOFTMAX
+from tenonnx_cpu.capture.launch import done
+from tenonnx_cpu.norm.norms import NORMALIZE, SOFTMAX, Normalize
 
 WIDTHS = [1, 7, 16, 64, 300, 768]
 
@@ -228,3 +231,30 @@ def test_doubles(width: int, norm: Watch) -> None:
         for _ in range(3):
             np.testing.assert_allclose(one.run(None, feeds)[0], answer, rtol=1e-6, atol=1e-6)
     assert norm.calls == 6
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("width", [1, 7, 300])
+def test_halves(width: int, dtype: Any, norm: Watch) -> None:
+    """Rows of 16-bit floats are computed as float32, and rounded once."""
+    rng = np.random.default_rng(0)
+    x, other, scale, bias = (
+        rng.standard_normal(shape).astype(dtype) for shape in ((5, width), (5, width), width, width)
+    )
+    for centered, added in itertools.product((True, False), (None, other)):
+        made = Normalize(1e-5, centered, 2, adds=added is not None)(
+            x, added, scale, bias if centered else None
+        )
+        found = done(made)
+        both = x.astype(np.float32) + (0 if added is None else added.astype(np.float32))
+        if added is not None:
+            found, total = found
+            np.testing.assert_array_equal(total, both.astype(dtype))
+        wide = both.astype(np.float64)
+        less = wide - wide.mean(-1, keepdims=True) if centered else wide
+        expected = less / np.sqrt((less**2).mean(-1, keepdims=True) + 1e-5) * scale.astype(float)
+        expected += bias.astype(float) if centered else 0
+        near = 2.0 * float(ml_dtypes.finfo(dtype).eps)
+        assert found.dtype == dtype
+        np.testing.assert_allclose(found.astype(float), expected, rtol=near, atol=near)
+    assert norm.calls == 4

@@ -8,8 +8,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from running import require_kernels
+from onnx import helper
+from running import require_kernels, session
 
+import tenonnx
+from models import node
 from tenonnx_array.elementwise import divide
 from tenonnx_array.logical import bit_shift
 from tenonnx_cpu.capture.launch import done
@@ -123,3 +126,22 @@ def test_quotients_of_long_integers_are_exact(operation: int, dtype: Any) -> Non
             y *= rng.choice([-1, 1], y.shape)
         made = typed.launch(operation, typed.CODE_OF_DTYPE[x.dtype], [x, y], x.dtype, 1)
         same(done(made), BINARY[operation](x, y))
+
+
+@pytest.mark.parametrize("op", ["Div", "Mod"])
+@pytest.mark.parametrize("kind", [np.int8, np.int32, np.int64])
+def test_divisors_of_zero_are_refused_in_any_run(op: str, kind: Any) -> None:
+    x, y = (drawn(np.dtype(kind), (5, 40), n) // 2 for n in (0, 1))
+    y = np.where(y == 0, kind(3), y)
+    kinds = dict.fromkeys("xyz", helper.np_dtype_to_tensor_dtype(np.dtype(kind)))
+    one = session([node(op, "x y", "z")], {"x": x, "y": y}, "z", kinds=kinds)
+    for _ in range(3):
+        (found,) = one.run(None, {"x": x, "y": y})
+        same(found, BINARY[o.DIV if op == "Div" else o.MOD](x, y))
+    for place in ((0, 0), (4, 39)):
+        zeros = y.copy()
+        zeros[place] = 0
+        with pytest.raises(tenonnx.RuntimeException, match="zero"):
+            one.run(None, {"x": x, "y": zeros})
+    (found,) = one.run(None, {"x": x, "y": y[:, :1]})
+    same(found, BINARY[o.DIV if op == "Div" else o.MOD](x, y[:, :1]))

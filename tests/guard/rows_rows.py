@@ -45,6 +45,7 @@ SCALES, LESS = np.float32([1, 1, 1.5, 2]), np.float32([1, 1, 0.4, 0.7])
 BYTES = ids(-9, 9, 70, 99).astype(np.int8)
 WORDS = ids(1, 9, 7, 3, 9).astype(np.int32)
 DOUBLES = f32(300, 300).astype(np.float64)
+HALVES = f32(30, 33).astype(np.float16)
 
 MACHINE = {
     "classlabels_ints": [0, 1, 2],
@@ -75,6 +76,9 @@ ROWS = [
         domain=MS,
         constants=(2, 3, 4),
     ),
+    one("LayerNormalization halves", "LayerNormalization", [HALVES, HALVES[0], HALVES[1]]),
+    one("ReduceLogSum", "ReduceLogSum", [DOUBLES, i64(1)], constants=(1,)),
+    one("Div bytes", "Div", [BYTES, np.abs(BYTES[:1]) + np.int8(1)]),
     one("Softmax", "Softmax", [f32(300, 300)]),
     one("Softmax of columns", "Softmax", [f32(3, 30, 300)], axis=1),
     *(

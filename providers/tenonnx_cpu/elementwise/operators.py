@@ -14,9 +14,9 @@ import numpy as np
 from tenonnx.by_name import cacheable
 from tenonnx_array.dtypes import dtype_of
 from tenonnx_cpu.capture.capturable import Capturable
-from tenonnx_cpu.capture.launch import done, is_fixed
+from tenonnx_cpu.capture.launch import is_fixed
 from tenonnx_cpu.elementwise.kernels import operations as o
-from tenonnx_cpu.elementwise.typed import APPLY, OF_SIZE, code_of, launch
+from tenonnx_cpu.elementwise.typed import APPLY, DIVIDE, OF_SIZE, code_of, divided, launch
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 
 BOOL = np.dtype(np.bool_)
@@ -91,6 +91,8 @@ def typed(site: Site, plain: Call) -> Call | None:
     if operation is None or (site.node.version or 1) < OLD:
         return None
     APPLY.request()
+    if operation in (o.DIV, o.MOD, o.FMOD):
+        DIVIDE.request()
     constant = site.constant(1) if len(site.node.inputs) > 1 else None
     return Capturable(TypedCall(operation, constant is not None, site.threads, plain))
 
@@ -137,15 +139,14 @@ class TypedCall:
         if not o.is_known(operation, element):
             return self.plain(*arrays)
         divides = operation in (o.DIV, o.MOD, o.FMOD) and element in o.INTEGERS
-        if divides and not np.all(arrays[1]):
+        known = divides and (self.constant or is_fixed(arrays[1]))
+        if (known and not np.all(arrays[1])) or (divides and not known and DIVIDE.run is None):
             return self.plain(*arrays)  # which refuses zeros
         result = BOOL if operation in o.TO_BOOL else dtype
         made = launch(operation, element, arrays, result, self.threads)
         if made is None:
             return self.plain(*arrays)
-        if divides and not (self.constant or is_fixed(arrays[1])):
-            return done(made)  # the next divisor may have zeros
-        return made
+        return divided(made, self.plain) if divides and not known else made
 
 
 @specialize("Where")

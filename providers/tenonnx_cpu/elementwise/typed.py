@@ -15,10 +15,12 @@ from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.elementwise.kernels import operations as o
 from tenonnx_cpu.elementwise.kernels.operations import MAX_OUTER_AXES
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.kernel_selection import NDArray
+from tenonnx_cpu.jit.scratch import pieces
+from tenonnx_cpu.kernel_selection import Call, NDArray
 from tenonnx_cpu.threading_config import shared_out
 
 APPLY = JitKernel("elementwise.rows", "apply")
+DIVIDE = JitKernel("elementwise.rows", "divide")
 
 # Elements that are worth a second thread.
 MIN_ELEMENTS_PER_THREAD = 1 << 15
@@ -79,6 +81,19 @@ def launch(
     given = [first_of(x) for x in arrays] + [UNREAD] * (3 - len(arrays))
     arguments = (*given, result.reshape(-1).view(np.uint8), laid.numbers, laid.threads)
     return Launch(run, arguments, result)
+
+
+def divided(made: Launch, plain: Call) -> Launch:
+    """Return a launch of a division whose kernel refuses divisors of 0.
+
+    Args:
+        made: It, without.
+        plain: What is called for these.
+    """
+    x, y, _, out, numbers, threads = made.arguments
+    (wrong,) = pieces(((1,), np.int64))
+    arguments = x, y, out, wrong, numbers, threads
+    return Launch(DIVIDE.run, arguments, made.result, refusal=wrong, otherwise=plain)
 
 
 def first_of(x: NDArray) -> NDArray:

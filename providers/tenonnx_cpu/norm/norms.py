@@ -15,9 +15,12 @@ from tenonnx.planning.lower import is_constant
 from tenonnx_array.residual_norm import RESIDUAL_NORMS, find_sum
 from tenonnx_cpu.buffers import F32, contiguous, empty, is_half
 from tenonnx_cpu.capture.capturable import Capturable
-from tenonnx_cpu.capture.launch import Launch, done
+from tenonnx_cpu.capture.launch import Launch
+from tenonnx_cpu.elementwise.kernels.operations import FLOAT_CODES
+from tenonnx_cpu.elementwise.typed import code_of
 from tenonnx_cpu.fuse import RESIDUAL, Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.jit.scratch import pieces, share_of, worker_shares
 from tenonnx_cpu.kernel_selection import Call, Site, specialize
 from tenonnx_cpu.norm.kernels import SPAN
 from tenonnx_cpu.threading_config import shared_out
@@ -30,7 +33,9 @@ NORMALIZE = JitKernel("norm.norms", "normalize_all")
 
 NO_NUMBERS = np.zeros(0, np.uint8)
 NO_ROWS = np.zeros((0, 0), np.uint8)
-WIDE_BY_DTYPE = {F32: 0, np.dtype(np.float64): 1}
+
+# Rows of float32 that a worker needs for 16-bit floats: scale, bias, and two summands.
+WIDENED_ROWS = 4
 
 # Elements that are worth a second thread.
 MIN_NORMALIZED_ELEMENTS_PER_THREAD = 1 << 14
@@ -85,7 +90,7 @@ class SoftmaxCall:
 
 @cacheable
 class Normalize:
-    """Normalizes the last axis of float32 and float64 arrays.
+    """Normalizes the last axis of arrays of floats.
 
     Args:
         epsilon: The summand of the mean square.
@@ -107,10 +112,11 @@ class Normalize:
 
     def __call__(self, x: Any, other: Any, scale: Any, bias: Any) -> Any:
         """Return a launch that normalizes ``x + other``, or results; ``None`` for numpy."""
-        if is_half(x.dtype):
-            return self._of_halves(x, other, scale, bias)
-        run, wide, dtype = NORMALIZE.run, WIDE_BY_DTYPE.get(x.dtype), x.dtype
-        if run is None or wide is None or scale.dtype != dtype or not x.ndim or not x.size:
+        run, dtype = NORMALIZE.run, x.dtype
+        element = code_of(dtype)
+        if run is None or element not in FLOAT_CODES or scale.dtype != dtype:
+            return None
+        if not x.ndim or not x.size:
             return None
         width = x.shape[-1]
         if scale.shape != (width,):
@@ -123,6 +129,8 @@ class Normalize:
         grain, team = shared_out(
             shape[0], x.size, MIN_NORMALIZED_ELEMENTS_PER_THREAD, self._threads
         )
+        share = share_of(4 * WIDENED_ROWS * width, np.uint8) if is_half(dtype) else 0
+        (memory,) = pieces(worker_shares(share, team, np.uint8))
         y = empty(x.shape, dtype)
         total = y if other is None else empty(x.shape, dtype)
         rows = [contiguous(each).reshape(shape).view(np.uint8) for each in (x, y, total)]
@@ -130,7 +138,8 @@ class Normalize:
             rows[0], NO_ROWS if other is None else contiguous(other).reshape(shape).view(np.uint8),
             contiguous(scale).view(np.uint8),
             NO_NUMBERS if bias is None else contiguous(bias).view(np.uint8),
-            float(np.float32(self._epsilon)), self._centred, *rows[1:], wide, grain, team,
+            float(np.float32(self._epsilon)), self._centred, *rows[1:], element, memory, grain,
+            team,
         )  # fmt: skip
         return Launch(run, arguments, self._results(y, total))
 
@@ -138,15 +147,6 @@ class Normalize:
         if self._adds:
             return y, total
         return (y, *self._absent) if self._absent else y
-
-    def _of_halves(self, x: Any, *others: Any) -> Any:
-        if any(a is not None and a.dtype != x.dtype for a in others):
-            return None
-        wide = [None if a is None else a.astype(F32) for a in (x, *others)]
-        made = done(self(*wide), wide)
-        if isinstance(made, tuple):
-            return tuple(None if a is None else a.astype(x.dtype) for a in made)
-        return None if made is None else made.astype(x.dtype)
 
 
 def is_read(values: Iterable[ir.Value]) -> bool:

@@ -41,6 +41,7 @@ REDUCTION_CODES = {
     "ArgMin": LEAST,
     "ReduceL1": MAGNITUDES,
     "ReduceL2": SQUARES,
+    "ReduceLogSum": SUM,
     "ReduceMax": GREATEST,
     "ReduceMean": SUM,
     "ReduceMin": LEAST,
@@ -133,6 +134,9 @@ def cut_of(
     width, step = (over or [(1, 0)]).pop() if is_reduced else kept.pop()
     if finds and (count >= 1 << 31 or (is_reduced and step != o.SIZES[source])):
         return None
+    logarithm = operator == "ReduceLogSum"
+    if logarithm and element in o.INTEGERS:
+        return None
     divides, divided = operator == "ReduceMean", source if element in o.INTEGERS else element
     if divides and divided in o.INTEGERS and count > np.iinfo(DTYPES[divided]).max:
         return None
@@ -145,7 +149,7 @@ def cut_of(
     numbers = [
         *(len(kept), len(over), math.prod(n for n, _ in over), rows, row_step, width, step),
         *(piece, parts, units, grain, -(-units // grain), kind, read, divided, size),
-        *(finds, last, divides, operator == "ReduceL2"),
+        *(finds, last, divides, operator == "ReduceL2", logarithm),
         *((OF_SIZE[size],) * 2 if read == element else o.variant(source, element)),
         *(8 if finds else o.SIZES[source], _bits(_operand(operator, source, count), element)),
         *(number for axis in (*kept[::-1], *over[::-1]) for number in axis),

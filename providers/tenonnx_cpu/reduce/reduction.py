@@ -27,7 +27,16 @@ MAX_SIZES = 64
 
 
 @specialize(
-    *("ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"),
+    *(
+        "ReduceL1",
+        "ReduceL2",
+        "ReduceLogSum",
+        "ReduceMax",
+        "ReduceMean",
+        "ReduceMin",
+        "ReduceProd",
+        "ReduceSum",
+    ),
     "ReduceSumSquare",
 )
 def specialize_reduction(site: Site, plain: Call) -> Call | None:

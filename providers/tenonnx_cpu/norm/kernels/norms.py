@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx_cpu.elementwise.kernels.operations import FLOAT32, FLOAT64
+from tenonnx_cpu.elementwise.kernels.typed_rows import apply_row
 from tenonnx_cpu.jit.compiling import (
     Contract,
     In,
@@ -118,11 +120,47 @@ def normalize_row(arguments: Any, row: Any, dtype: Any, size: Any) -> None:
     normalize(line, gain, shift, epsilon, centered, out, dtype)
 
 
+@helper
+def widen(x: Any, start: Any, count: Any, element: Any, to: Any) -> Any:
+    """Write 16-bit floats as float32 from an address on, and return these."""
+    apply_row(FLOAT32, element, x.ctypes.data + start, 2, 0, 0, 0, 0, to, count)
+    return floats(to, count)
+
+
+@helper
+def narrow(x: Any, y: Any, start: Any, element: Any) -> None:
+    """Round float32 to 16-bit floats."""
+    apply_row(element, FLOAT32, x.ctypes.data, 4, 0, 0, 0, 0, y.ctypes.data + start, x.size)
+
+
+@helper
+def normalize_halves(arguments: Any, first: Any, stop: Any, element: Any, memory: Any) -> None:
+    """Do rows of 16-bit floats, a row's as float32."""
+    x, other, scale, bias, epsilon, centered, y, total = arguments
+    width = x.shape[1] // 2
+    gain = widen(scale, 0, width, element, memory)
+    shift = widen(bias, 0, bias.size // 2, element, memory + 4 * width)
+    for row in range(first, stop):
+        start = row * x.shape[1]
+        line = widen(x, start, width, element, memory + 8 * width)
+        if other.size:
+            summand = widen(other, start, width, element, memory + 12 * width)
+            for i in range(width):
+                line[i] += summand[i]
+            narrow(line, total, start, element)
+        normalize(line, gain, shift, epsilon, centered, line, np.float32)
+        narrow(line, y, start, element)
+
+
 @parallel
 def normalize_rows(arguments: Any, task: Any, worker: Any) -> None:
     """Do some rows."""
-    given, wide, grain = arguments
-    for row in range(task * grain, min(given[0].shape[0], (task + 1) * grain)):
+    given, wide, element, memory, share, grain = arguments
+    first, stop = task * grain, min(given[0].shape[0], (task + 1) * grain)
+    if element != FLOAT32 and not wide:
+        normalize_halves(given, first, stop, element, memory + share * worker)
+        return
+    for row in range(first, stop):
         if wide:
             normalize_row(given, row, np.float64, 8)
         else:
@@ -132,11 +170,11 @@ def normalize_rows(arguments: Any, task: Any, worker: Any) -> None:
 @kernel(
     (
         (In(u8, 2), In(u8, 2), In(u8, 1), In(u8, 1), f64, size, Out(u8, 2), Out(u8, 2)),
-        size, size, size,
+        size, Out(u8, 1), size, size,
     ),
     Contract(launch="scale and bias have a number per normalized element, of one type"),
 )  # fmt: skip
-def normalize_all(given, wide, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
+def normalize_all(given, element, memory, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Normalize the rows of ``x``, or of ``x + other``.
 
     Args:
@@ -144,8 +182,11 @@ def normalize_all(given, wide, grain, threads):  # type: ignore[no-untyped-def] 
             multiplied by; what is added to them, or of no size; what is added to the mean square;
             whether the mean is subtracted, as of layer normalization; the result; and
             ``x + other``, if there is such.
-        wide: Whether the elements are float64, not float32.
+        element: The elements' type, as of ``elementwise.operations``.
+        memory: Of each thread four rows of float32, if elements are 16-bit floats.
         grain: Rows in a task.
         threads: How many threads to use.
     """
-    normalize_rows((given, wide, grain), -(-given[0].shape[0] // grain), threads)
+    wide, share = element == FLOAT64, memory.size // threads
+    arguments = (given, wide, element, memory.ctypes.data, share, grain)
+    normalize_rows(arguments, -(-given[0].shape[0] // grain), threads)

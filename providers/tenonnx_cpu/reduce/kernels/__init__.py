@@ -46,7 +46,7 @@ PIECE = 256
 FOLD_FIELDS = (
     "kept", "reduced", "outer", "rows", "row_step", "width", "step", "piece", "pieces", "units",
     "grain", "tasks", "kind", "source", "element", "size", "finds", "last", "divides", "root",
-    "write", "write_of", "result_size",
+    "log", "write", "write_of", "result_size",
 )  # fmt: skip
 """The names of a fold's numbers. A row has ``width`` elements, ``step`` bytes apart. There are
 ``rows``, ``row_step`` bytes apart, and as many again for each of ``outer`` steps along ``reduced``
@@ -56,8 +56,8 @@ axes; that all are combined for each step along ``kept`` axes. If rows are kept,
 of type ``source``; then to ``write`` makes results of them, an operation ``write_of`` a type. If it
 ``finds`` a place, that is the result, the ``last`` of equals or the first. A number behind these is
 the divisor of sums, of type ``element``, if it ``divides``; if the square ``root`` is taken, it is
-the greatest one that there may be. Then come each axis' length and bytes, kept ones first, the last
-of them first.
+the greatest one that there may be; or the ``log`` of sums is taken. Then come each axis' length and
+bytes, kept ones first, the last of them first.
 """
 
 COLUMNS = 16

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenonnx_cpu.elementwise.kernels.operations import DIV, MIN, SQRT
+import numpy as np
+
+from tenonnx_cpu.elementwise.kernels.operations import DIV, FLOAT64, MIN, SQRT
 from tenonnx_cpu.elementwise.kernels.typed_rows import apply_row
-from tenonnx_cpu.jit.compiling import Contract, In, Out, helper, i64, kernel, size, u8
+from tenonnx_cpu.jit.compiling import Contract, In, Out, helper, i64, inlined, kernel, size, u8
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.named import named
+from tenonnx_cpu.jit.vectors.views import elements
 from tenonnx_cpu.reduce.kernels import FOLD_FIELDS, PIECE
 from tenonnx_cpu.reduce.kernels.places import place_in_columns, place_in_row
 from tenonnx_cpu.reduce.kernels.row_reductions import reduce_columns, reduce_row
@@ -29,6 +32,14 @@ def offset_of(number: Any, axes: Any, count: Any) -> Any:
     return offset
 
 
+@inlined
+def logarithms(sums: Any, count: Any, dtype: Any) -> None:
+    """Take the logarithms of sums."""
+    some = elements(sums, count, dtype)
+    for i in range(count):
+        some[i] = np.log(np.float64(some[i]))
+
+
 @helper
 def finish(sizes: Any, numbers: Any, sums: Any, count: Any, to: Any) -> None:
     """Write results of what rows came to."""
@@ -39,6 +50,10 @@ def finish(sizes: Any, numbers: Any, sums: Any, count: Any, to: Any) -> None:
     if sizes.root:
         apply_row(SQRT, element, sums, step, 0, 0, 0, 0, sums, count)
         apply_row(MIN, element, sums, step, operand, 0, 0, 0, sums, count)
+    if sizes.log and element == FLOAT64:
+        logarithms(sums, count, np.float64)
+    elif sizes.log:
+        logarithms(sums, count, np.float32)
     apply_row(sizes.write, sizes.write_of, sums, step, 0, 0, 0, 0, to, count)
 
 
