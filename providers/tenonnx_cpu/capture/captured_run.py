@@ -151,7 +151,9 @@ class CapturedRun:
         first = len(self._stores)
         slots = itertools.chain(given, itertools.repeat(-1))  # a node need not have all outputs
         for slot, result in zip(slots, results, strict=False):
-            known = result is None or is_fixed(result)
+            known = (
+                result is None or is_fixed(result) or (made.run is None and self._is_same(result))
+            )
             self._values[slot] = result if known else self._result(result, slot, first, made.run)
         if made.run is not None:
             self._launch(made)
@@ -203,6 +205,10 @@ class CapturedRun:
         if not x.size or is_frozen(x) or _is_within(x, self._same):
             return None
         raise Unclear
+
+    def _is_same(self, view: Any) -> bool:
+        """Return whether a step's result is a view of a constant, and so the same in every run."""
+        return type(view) is np.ndarray and bool(view.size) and _is_within(view, self._same)
 
     def _result(self, result: Any, slot: int, first: int, run: Any) -> int | View:
         """Return a step's result: the number of a store, or a ``View``.

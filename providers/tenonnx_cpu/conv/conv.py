@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from tenonnx.by_name import cacheable
-from tenonnx_cpu.buffers import empty, frozen
+from tenonnx_cpu.buffers import contiguous, empty, frozen
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.attributes import Attributes
@@ -45,7 +45,7 @@ def flat(array: NDArray) -> NDArray:
     """Return float32 one after the other and aligned, which takes a copy if they are not."""
     if array.flags.carray or fits(array):
         return array.reshape(-1)
-    return np.require(array, requirements=["C", "A"]).reshape(-1)
+    return contiguous(array).reshape(-1)
 
 
 def _is_free(residual: NDArray | None) -> bool:

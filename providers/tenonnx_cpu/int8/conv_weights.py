@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tenonnx.by_name import cacheable
-from tenonnx_cpu.buffers import empty, frozen
+from tenonnx_cpu.buffers import contiguous, empty, frozen
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last
@@ -139,7 +139,7 @@ class ByteWeights:
             return None
         seen = channels_last(x)
         last = seen.flags.c_contiguous or x.strides[1] == 1
-        seen = np.ascontiguousarray(seen if last else x)
+        seen = contiguous(seen if last else x)
         signed = x.dtype == np.int8
         shape = x.shape if x.ndim == 4 else (*x.shape[:2], 1, x.shape[2])
         cut = self._layout(x.shape, ByteLayout(shape, last, signed))

@@ -104,9 +104,12 @@ def fuse_weights(node: ir.Node, scope: Scope) -> Fused | None:
         return None
     walk = scope.follow(node, weights.columns)
     finish = finish_of(walk, np.float64(code.step) * weights.scales.reshape(-1))
-    b, zeros, finish = widened(b, zeros, finish)
+    wide, zeros, finish = widened(b, zeros, finish)
+    if wide is not b:  # copies of constants, to which nobody writes
+        for array in (wide, finish.factor, finish.summand, finish.extra):
+            frozen(array)
     product = ByteProduct(code.zero.reshape(1), fix(zeros), finish, scope.threads)
-    call = functools.partial(_by_matrix, product, b, weights.columns)
+    call = functools.partial(_by_matrix, product, wide, weights.columns)
     return _fused(walk, (x,), (x.inputs[0],), call)
 
 

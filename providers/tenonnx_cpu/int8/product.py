@@ -76,7 +76,7 @@ def column_zeros(zero: NDArray | None, b: NDArray) -> NDArray | None:
     """
     middle = 128 if b.dtype == np.uint8 else 0
     if zero is None:
-        return np.full(1, -middle, np.int32)
+        return frozen(np.full(1, -middle, np.int32))
     if zero.size != 1 and (zero.size != b.shape[-1] or zero.shape[-1] != zero.size):
         return None
     return zero.reshape(-1).astype(np.int32) - np.int32(middle)
@@ -199,8 +199,10 @@ def widened(
     b: NDArray, b_zeros: NDArray, finish: ByteFinish
 ) -> tuple[NDArray, NDArray, ByteFinish]:
     """Return a matrix, its zero points and what becomes of sums, for a panel's columns or more."""
-    more = max(0, chunk_codes(16) - b.shape[-1])
-    wide = np.pad(b, [(0, 0)] * (b.ndim - 1) + [(0, more)]) if more else b
+    more = chunk_codes(16) - b.shape[-1]
+    if more <= 0:
+        return b, b_zeros, finish
+    wide = np.pad(b, [(0, 0)] * (b.ndim - 1) + [(0, more)])
     return wide, _longer(b_zeros, more), finish.widened(more)
 
 

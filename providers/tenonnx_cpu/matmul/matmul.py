@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.by_name import cacheable
+from tenonnx_cpu.buffers import contiguous
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.fuse import WIDENED, Fused, Scope, fusion
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
@@ -124,4 +125,4 @@ def addend(
         c = (c * beta).astype(c.dtype)
     if c.shape[-1:] == shape[1:] and c.size == shape[1]:
         return c.reshape(-1), None
-    return None, np.ascontiguousarray(np.broadcast_to(c, shape))
+    return None, contiguous(np.broadcast_to(c, shape))

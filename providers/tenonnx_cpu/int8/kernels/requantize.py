@@ -171,7 +171,7 @@ def take_maxima(seen: Any, best: Any, count: Any, flip: Any) -> None:
         y[i] = max(y[i], x[i] ^ flip)
 
 
-@kernel((In(u8, 1), Out(u8, 1), u8, In(i64, 1), size), SCALED._replace(captured=False))
+@kernel((In(u8, 1), Out(u8, 1), u8, In(i64, 1), size), SCALED)
 def max_pool(x, y, flip, numbers, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Take the maximum of what each window sees, of images that have their channels last.
 
