@@ -123,7 +123,7 @@ def trees_classifier(node: ir.Node) -> Made | str:
     if labels is None or transform not in ("NONE", *TRANSFORMS):
         return f"its transform is {transform}, or its labels are unclear"
     base = node.attributes.get("base_values") or node.attributes.get("base_values_as_tensor")
-    voted = set(np.unique(np.array(attribute(node, "class_ids", ()), np.int64)).tolist())
+    voted = {int(each) for each in attribute(node, "class_ids", ())}
     writer = _Writer()
     if len(labels) != 2 or len(voted) != 1:
         if voted and base is None and len(voted) < len(labels):

@@ -120,7 +120,7 @@ def chosen_product(x: NDArray, stack: NDArray, places: NDArray, threads: int) ->
 
 def _by_matrix(x: NDArray, stack: NDArray, places: NDArray, threads: int, result: NDArray) -> bool:
     """Multiply all rows of each matrix at once; return whether kernels took them."""
-    for place in np.unique(places):
+    for place in sorted({*places.tolist()}):
         rows = np.flatnonzero(places == place)
         done = product(x[rows], stack[place], threads)
         if done is None:
