@@ -7,6 +7,7 @@ gathered as rows, so that one index moves all of them.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -43,11 +44,13 @@ def deform_conv(
     offset_group: int = 1,
     pads: tuple[int, ...] | None = None,
     strides: tuple[int, ...] | None = None,
+    _sample: Callable[..., Array | None] | None = None,
 ) -> Array:
     """Return the convolution of X sampled where its windows are moved to, plus B.
 
     ``offset`` has shape (N, offset_group * k1 * ... * n, o1, ...): one coordinate per spatial axis
-    for each tap; ``mask``, one factor for each. See https://arxiv.org/abs/1811.11168.
+    for each tap; ``mask``, one factor for each. ``_sample`` may do as ``sample``, or return nothing
+    where it does not. See https://arxiv.org/abs/1811.11168.
 
     Raises:
         ValueError: Channels, groups, kernel, offsets, mask and attributes do not fit each other.
@@ -69,7 +72,9 @@ def deform_conv(
     y = xp.empty((n, group, m // group, length), X.dtype)
     for items, _ in blocks(n, 1, c * taps * length * X.dtype.itemsize):
         factors = None if mask is None else mask[items]
-        columns = sample(xp, X[items], offset[items], factors, windows, offset_group)
+        given = X[items], offset[items], factors, windows, offset_group
+        columns = None if _sample is None else _sample(*given)
+        columns = sample(xp, *given) if columns is None else columns
         xp.matmul(matrices, columns.reshape(-1, group, matrices.shape[2], length), out=y[items])
     return add_bias(y.reshape(n, m, *windows.output), B)
 

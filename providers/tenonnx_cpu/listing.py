@@ -17,6 +17,7 @@ LISTING: Final = {
     "conv.boxes": "NonMaxSuppression",
     "conv.channel_norms": "GroupNormalization InstanceNormalization",
     "conv.conv": "Conv",
+    "conv.deform": "DeformConv",
     "conv.grid": "GridSample",
     "conv.inverted_residual": "Conv",
     "conv.optimized": (

@@ -33,5 +33,14 @@ ROWS = [
         )
         for ratio in (0, 2)
     ),
+    *(
+        one(
+            f"DeformConv {len(rest)}",
+            "DeformConv",
+            [f32(2, 4, 9, 11), f32(6, 4, 3, 3), 3 * f32(2, 36, 7, 9), *rest],
+            offset_group=2,
+        )
+        for rest in ((), (f32(6), f32(2, 18, 7, 9)))
+    ),
     one("Resize nearest bytes", "Resize", [PIXELS, None, SCALES], constants=(1,)),
 ]

@@ -187,6 +187,19 @@ GRID_POINTS = 256
 MAX_GRID_TAPS = 16
 """Elements at most that are read at a point."""
 
+DEFORM_FIELDS = (
+    "groups", "channels", "taps", "taps_x", "height", "width", "points", "columns", "stride_y",
+    "stride_x", "dilation_y", "dilation_x", "pad_y", "pad_x", "masked",
+)  # fmt: skip
+"""The names of the numbers of a deformable convolution: groups of channels of all images, and
+channels of each; taps of a window, in all and along a line; lines and columns of an image; windows,
+in all and along a line; their distances, those of taps, and the padding before; and whether samples
+are multiplied by a mask.
+"""
+
+DEFORMED_POINTS = 256
+"""Points that are sampled at a time."""
+
 REGION_FIELDS = (
     "images", "channels", "height", "width", "rows", "columns", "ratio", "aligned", "share",
 )  # fmt: skip
