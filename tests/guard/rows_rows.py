@@ -213,6 +213,17 @@ ROWS = [
         ],
         fed=(0, 1, 2),
     ),
+    chain(
+        "Mul Tanh halves",
+        [
+            ("Cast", [f32(3, 41, 50).astype(np.float16)], {"to": 1}),
+            ("Mul", [..., f32(41, 1)], {}),
+            ("Tanh", [...], {}),
+            ("Cast", [...], {"to": 10}),
+        ],
+        fed=(0, 1),
+    ),
+    one("Tanh halves", "Tanh", [f32(3, 1025).astype(np.float16)]),
     one("PRelu", "PRelu", [f32(3, 40, 50), f32(40, 1)], constants=(1,)),
     one(
         "BatchNormalization",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from tenonnx.graph import attribute
 from tenonnx.graph.traits import COSTLY, parameters_of
 from tenonnx.planning.fusion import inputs_of
 from tenonnx.planning.lower import is_constant
@@ -14,6 +15,7 @@ from tenonnx_cpu.buffers import F32
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.elementwise.kernels import functions, opcodes
 from tenonnx_cpu.elementwise.kernels.opcodes import MAX_INPUTS
+from tenonnx_cpu.elementwise.kernels.operations import BFLOAT16, FLOAT16
 from tenonnx_cpu.elementwise.program import Instruction, Program, ProgramCall
 from tenonnx_cpu.fuse import ELEMENTWISE, Fused, Scope, fusion
 from tenonnx_cpu.kernel_selection import Call, Site, on_host, specialize
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
 FLOAT, DOUBLE = 1, 11
 """ONNX's codes of float32 and float64."""
+
+HALF_OF_ONNX = {10: FLOAT16, 16: BFLOAT16}
+"""Types of 16-bit floats by ONNX's codes."""
 
 # Under which a scope keeps what makes its programs.
 COMPILER = "elementwise"
@@ -184,6 +189,42 @@ def scalar_of(value: ir.Value) -> _Constant | None:
     return _Constant(array.shape, float(array.reshape(-1)[0])) if array.dtype == F32 else None
 
 
+class HalfCast(NamedTuple):
+    """A cast between float32 and 16-bit floats.
+
+    Attributes:
+        element: The type of 16 bits, as ``operations`` has it.
+        widens: Whether it is the operand's.
+    """
+
+    element: int
+    widens: bool
+
+
+def cast_of(node: ir.Node) -> HalfCast | None:
+    """Return the cast that a node is, if it is one between float32 and 16-bit floats."""
+    if node.op_type != "Cast" or node.domain or (node.version or 1) < 6:
+        return None
+    source = None if node.inputs[0] is None else node.inputs[0].dtype
+    codes = (0 if source is None else int(source)), attribute(node, "to", 0)
+    for widens, (wide, narrow) in ((False, codes), (True, codes[::-1])):
+        if wide == FLOAT and narrow in HALF_OF_ONNX:
+            return HalfCast(HALF_OF_ONNX[narrow], widens)
+    return None
+
+
+def _casts_at_ends(subgraph: Sequence[ir.Node]) -> bool:
+    """Return whether arrays alone are widened, and the result alone is rounded."""
+    inside = {value for node in subgraph for value in node.outputs}
+    for node in subgraph:
+        cast = cast_of(node)
+        if cast is not None and (
+            node.inputs[0] in inside if cast.widens else node is not subgraph[-1]
+        ):
+            return False
+    return True
+
+
 class ProgramCompiler:
     """A compiler of nodes to programs; what nodes and constants are it finds out once.
 
@@ -206,7 +247,7 @@ class ProgramCompiler:
 
     def is_instruction(self, node: ir.Node) -> bool:
         """Return whether a node may be part of a program."""
-        return self.line(node) is not None
+        return self.line(node) is not None or cast_of(node) is not None
 
     def scalar(self, value: ir.Value) -> _Constant | None:
         """Return a constant of one float32."""
@@ -221,7 +262,10 @@ class ProgramCompiler:
     def fits(self, subgraph: Sequence[ir.Node]) -> bool:
         """Return whether a program can compute some nodes."""
         arrays = [value for value in inputs_of(subgraph) if self.scalar(value) is None]
-        return 1 <= len(arrays) <= MAX_INPUTS and self.compiled(subgraph)[0].fits()
+        if not 1 <= len(arrays) <= MAX_INPUTS or not _casts_at_ends(subgraph):
+            return False
+        program, _ = self.compiled(subgraph)
+        return bool(program.lines) and program.fits()
 
     def compiled(self, subgraph: Sequence[ir.Node]) -> tuple[Program, tuple[ir.Value, ...]]:
         """Return the program of some nodes, and what it reads."""
@@ -229,6 +273,16 @@ class ProgramCompiler:
         places: dict[ir.Value, int] = {}
         arrays: list[ir.Value] = []
         for node in subgraph:
+            if (cast := cast_of(node)) is not None:
+                value, (result,) = node.inputs[0], node.outputs
+                assert value is not None
+                if cast.widens and value not in places:
+                    places[value] = program.array(cast.element)
+                    arrays.append(value)
+                elif not cast.widens:
+                    program.result = cast.element
+                places[result] = places[value]
+                continue
             line = self.line(node)
             assert line is not None
             operands = []

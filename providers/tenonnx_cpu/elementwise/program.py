@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from tenonnx.by_name import cacheable
-from tenonnx_cpu.buffers import F32, contiguous, empty, frozen, is_half
+from tenonnx_cpu.buffers import F32, contiguous, empty, frozen
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last, is_last
 from tenonnx_cpu.elementwise.kernels import opcodes
@@ -23,7 +23,8 @@ from tenonnx_cpu.elementwise.kernels.opcodes import (
     MEMORY,
     REGISTERS,
 )
-from tenonnx_cpu.elementwise.typed import APPLY, launch
+from tenonnx_cpu.elementwise.kernels.operations import FLOAT32, HALVES
+from tenonnx_cpu.elementwise.typed import APPLY, DTYPES, code_of, launch
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import worker_floats
 from tenonnx_cpu.kernel_selection import Call
@@ -32,12 +33,12 @@ from tenonnx_cpu.threading_config import shared_out
 NDArray: TypeAlias = np.ndarray[Any, Any]
 Shape: TypeAlias = tuple[int, ...]
 Form: TypeAlias = tuple[Shape, Shape]
-"""An array's shape and strides in bytes."""
+"""An array's shape, and strides in bytes of float32."""
 Axis: TypeAlias = tuple[int, tuple[int, ...]]
 """Its length, and every array's stride along it in elements."""
 
 RUN_PROGRAM = JitKernel("elementwise.program", "run_program")
-ABSENT_ARRAY = frozen(np.zeros(1, np.float32))
+ABSENT_ARRAY = frozen(np.zeros(4, np.uint8))
 
 # Operations that a kernel without registers does faster, if they are all that there is to do.
 ALONE = {
@@ -81,9 +82,15 @@ class Program:
     """Instructions in static single assignment, with operands by number.
 
     Arrays, numbers and results of instructions are numbered as they are added.
+
+    Attributes:
+        types: Those of arrays' elements: ``FLOAT32``, or 16-bit floats that are widened.
+        result: The result's type, likewise.
     """
 
     def __init__(self) -> None:
+        self.types: list[int] = []
+        self.result = FLOAT32
         self.numbers: list[tuple[int, float]] = []
         self.shapes: list[Shape] = []
         self.arrays: list[int] = []
@@ -94,8 +101,9 @@ class Program:
         self._count += 1
         return self._count - 1
 
-    def array(self) -> int:
+    def array(self, element: int = FLOAT32) -> int:
         """Add an array to read."""
+        self.types.append(element)
         self.arrays.append(self._next())
         return self.arrays[-1]
 
@@ -160,7 +168,7 @@ class Program:
 
 @cacheable
 class ProgramCall:
-    """A program on float32 arrays of any shapes that broadcast.
+    """A program on arrays of any shapes that broadcast, computed in float32.
 
     Args:
         program: What to run.
@@ -174,6 +182,7 @@ class ProgramCall:
         self._constants = tuple(program.shapes)
         self._rank = max(map(len, program.shapes), default=0)
         self._lines = len(program.lines)
+        self._types, self._result = tuple(program.types), program.result
         self._code, self._numbers = program.assemble()
         self._single = program.single()
         self._absent = (ABSENT_ARRAY,) * (MAX_INPUTS - len(program.arrays))
@@ -187,63 +196,81 @@ class ProgramCall:
 
     def launch(self, *arrays: Any) -> Any:
         """Return a launch that computes the program's result, or that."""
-        run = RUN_PROGRAM.run
-        if run is None:
+        run, types = RUN_PROGRAM.run, tuple([code_of(x.dtype) for x in arrays])
+        result = self._result_of(types)
+        if run is None or result is None:
             return self._plain(*arrays)
-        for x in arrays:
-            if x.dtype != F32:
-                return self._of_others(arrays)
-        made = self._of_places(run, arrays) or self._launch(run, arrays)
+        made = self._of_places(run, arrays, result) or self._launch(run, arrays, result)
         return self._plain(*arrays) if made is None else made
 
-    def _of_places(self, run: Any, arrays: Sequence[NDArray]) -> Launch | None:
+    def _result_of(self, types: tuple[int | None, ...]) -> int | None:
+        """Return the result's type for arrays of these; ``None`` if the program is for others.
+
+        One of float32 takes 16-bit floats of one type, and rounds to it.
+        """
+        if types == self._types:
+            return self._result
+        is_wide = self._result == FLOAT32 and set(self._types) == {FLOAT32}
+        return types[0] if is_wide and len(set(types)) == 1 and types[0] in HALVES else None
+
+    def _of_places(self, run: Any, arrays: Sequence[NDArray], result: int) -> Launch | None:
         """Return a launch for images of which one has its channels last; the result has, too."""
         if not any(map(is_last, arrays)) or max(self._rank, *(x.ndim for x in arrays)) > 4:
             return None
         seen = [channels_last(x.reshape((1,) * (4 - x.ndim) + x.shape)) for x in arrays]
-        made = self._launch(run, seen)
+        made = self._launch(run, seen, result)
         return None if made is None else made._replace(result=channels_first(made.result))
 
-    def _alone(self, arrays: Sequence[NDArray]) -> Launch | None:
+    def _alone(self, arrays: Sequence[NDArray], result: int) -> Launch | None:
         """Return a launch of the only instruction, if arrays lie in order."""
         if self._single is None or not all(x.flags.c_contiguous for x in arrays):
             return None
+        if result != FLOAT32 or any(x.dtype != F32 for x in arrays):
+            return None
         operation, operands = self._single
         given = [arrays[x] if isinstance(x, int) else x for x in operands]
-        return launch(operation, o.FLOAT32, given, F32, self._threads)
+        return launch(operation, FLOAT32, given, F32, self._threads)
 
-    def _launch(self, run: Any, arrays: Sequence[NDArray]) -> Launch | None:
-        if (alone := self._alone(arrays)) is not None:
+    def _launch(self, run: Any, arrays: Sequence[NDArray], result: int) -> Launch | None:
+        if (alone := self._alone(arrays, result)) is not None:
             return alone
         laid = [in_rows(x) for x in arrays]
-        layout = self._layout(laid)
+        layout = self._layout(laid, result)
         if layout is None:
             laid = [contiguous(x) for x in arrays]
-            layout = self._layout(laid)
+            layout = self._layout(laid, result)
         if layout is None:
             laid = repeated(laid)
-            layout = self._layout(laid)
+            layout = self._layout(laid, result)
         if layout is None:
             return None
-        y = empty(layout.result)
+        y = empty(layout.result, _dtype_of(result))
         threads = layout.threads
         arguments = (
             self._code, self._numbers, layout.shape, layout.strides,
             *map(first_of, laid), *self._absent,
-            y.reshape(-1), worker_floats(MEMORY, threads), layout.grain, threads,
+            y.reshape(-1).view(np.uint8), worker_floats(MEMORY, threads), layout.grain, threads,
         )  # fmt: skip
         return Launch(run, arguments, y)
 
-    def _of_others(self, arrays: tuple[Any, ...]) -> Any:
-        """Compute what is not float32: 16-bit floats as if they were, and the rest on numpy."""
-        kind = arrays[0].dtype
-        if not is_half(kind) or any(x.dtype != kind for x in arrays):
-            return self._plain(*arrays)
-        return self(*(x.astype(F32) for x in arrays)).astype(kind)
+    def _layout(self, arrays: Sequence[NDArray], result: int) -> _ProgramLayout | None:
+        forms, types = [], []
+        for x in arrays:
+            wider = F32.itemsize // x.itemsize
+            forms.append((x.shape, tuple([step * wider for step in x.strides])))
+            types.append(code_of(x.dtype) or FLOAT32)
+        types += [FLOAT32] * len(self._absent)
+        return lay_out(tuple(forms), self._constants, self._lines, self._threads, (*types, result))
 
-    def _layout(self, arrays: Sequence[NDArray]) -> _ProgramLayout | None:
-        forms = tuple([(x.shape, x.strides) for x in arrays])
-        return lay_out(forms, self._constants, self._lines, self._threads)
+
+def _dtype_of(element: int) -> np.dtype[Any]:
+    """Return the dtype of float32, or of 16-bit floats."""
+    if element in DTYPES:
+        return DTYPES[element]
+    import ml_dtypes  # for few models
+
+    made: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return made
 
 
 @dataclass(frozen=True)
@@ -257,9 +284,15 @@ class _ProgramLayout:
 
 @functools.lru_cache(maxsize=1024)
 def lay_out(
-    forms: tuple[Form, ...], constants: tuple[Shape, ...], lines: int, threads: int
+    forms: tuple[Form, ...],
+    constants: tuple[Shape, ...],
+    lines: int,
+    threads: int,
+    types: tuple[int, ...] = (FLOAT32,) * (MAX_INPUTS + 1),
 ) -> _ProgramLayout | None:
     """Return how a program runs over arrays of these forms; ``None`` if it should not.
+
+    ``types`` are those of ``MAX_INPUTS`` arrays' elements, and the result's.
 
     Raises:
         ValueError: The shapes do not broadcast.
@@ -282,7 +315,7 @@ def lay_out(
     pieces = -(-width // piece)
     units = size // width * pieces
     grain, team = shared_out(units, size * (lines + 1), MIN_OPERATIONS_PER_THREAD, threads)
-    shape = np.array([*lengths, len(constants), len(forms), piece], np.int64)
+    shape = np.array([*lengths, len(constants), len(forms), piece, *types], np.int64)
     return _ProgramLayout(result, frozen(shape), frozen(strides), grain, team)
 
 
@@ -325,13 +358,13 @@ def in_rows(x: NDArray) -> NDArray:
         return contiguous(x)
     for length, step in zip(reversed(x.shape), reversed(x.strides), strict=True):
         if length > 1:
-            return x if step in (0, F32.itemsize) and x.flags.aligned else contiguous(x)
+            return x if step in (0, x.itemsize) and x.flags.aligned else contiguous(x)
     return contiguous(x)
 
 
 def first_of(x: NDArray) -> NDArray:
-    """Return an array's first element where it is, which is all that a kernel is told."""
-    return x[(slice(1),) * x.ndim].reshape(-1) if x.ndim else x.ravel()
+    """Return the bytes of an array's first element where it is: all that a kernel is told."""
+    return (x[(slice(1),) * x.ndim].reshape(-1) if x.ndim else x.ravel()).view(np.uint8)
 
 
 def merge_axes(forms: Sequence[Form], result: Shape) -> list[Axis]:

@@ -29,5 +29,5 @@ REGISTERS = 12
 # Axes that a program loops over at most, the last one among them.
 MAX_AXES = 4
 
-MEMORY = BLOCK_ELEMENTS * REGISTERS
-"""Floats that a worker needs."""
+MEMORY = BLOCK_ELEMENTS * (REGISTERS + 1)
+"""Floats that a worker needs: the last block is for results that are rounded to 16 bits."""

@@ -14,13 +14,48 @@ from tenonnx_cpu.elementwise.kernels import opcodes
 from tenonnx_cpu.elementwise.kernels.activate import activate
 from tenonnx_cpu.elementwise.kernels.apply_functions import apply_function
 from tenonnx_cpu.elementwise.kernels.functions import FUNCTIONS
-from tenonnx_cpu.elementwise.kernels.opcodes import BLOCK_ELEMENTS, MAX_AXES, MAX_INPUTS, MEMORY
-from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i64, kernel, size
+from tenonnx_cpu.elementwise.kernels.opcodes import (
+    BLOCK_ELEMENTS,
+    MAX_AXES,
+    MAX_INPUTS,
+    MEMORY,
+    REGISTERS,
+)
+from tenonnx_cpu.elementwise.kernels.operations import BFLOAT16, FLOAT16, FLOAT32
+from tenonnx_cpu.elementwise.kernels.typed_rows import apply_row
+from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i64, kernel, size, u8
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import activations, vmath
 from tenonnx_cpu.jit.vectors.views import floats, on_stack
 
 F = np.float32
+
+TYPES_PLACE = MAX_AXES + 3
+"""The place in ``shape`` of the types of elements: those of arrays, then the result's."""
+
+
+@helper
+def bytes_of(element: Any) -> Any:
+    """Return the bytes of an element of float32, or of 16-bit floats."""
+    return 4 if element == FLOAT32 else 2
+
+
+@helper
+def widen(element: Any, source: Any, target: Any, count: Any) -> None:
+    """Write adjacent 16-bit floats as float32."""
+    if element == FLOAT16:
+        apply_row(FLOAT32, FLOAT16, source, 2, 0, 0, 0, 0, target, count)
+    else:
+        apply_row(FLOAT32, BFLOAT16, source, 2, 0, 0, 0, 0, target, count)
+
+
+@helper
+def narrow(element: Any, source: Any, target: Any, count: Any) -> None:
+    """Write adjacent float32 as 16-bit floats."""
+    if element == FLOAT16:
+        apply_row(FLOAT16, FLOAT32, source, 4, 0, 0, 0, 0, target, count)
+    else:
+        apply_row(BFLOAT16, FLOAT32, source, 4, 0, 0, 0, 0, target, count)
 
 
 @helper
@@ -109,7 +144,7 @@ def find_row(row: Any, shape: Any, strides: Any, index: Any, places: Any, addres
         index[axis] = row % shape[axis]
         row //= shape[axis]
         for n in range(shape[MAX_AXES + 1]):
-            places[n] += 4 * index[axis] * strides[n, axis]
+            places[n] += bytes_of(shape[TYPES_PLACE + n]) * index[axis] * strides[n, axis]
 
 
 @helper
@@ -118,12 +153,12 @@ def next_row(shape: Any, strides: Any, index: Any, places: Any) -> None:
     for axis in range(MAX_AXES - 2, -1, -1):
         index[axis] += 1
         for n in range(shape[MAX_AXES + 1]):
-            places[n] += 4 * strides[n, axis]
+            places[n] += bytes_of(shape[TYPES_PLACE + n]) * strides[n, axis]
         if index[axis] < shape[axis]:
             return
         index[axis] = 0
         for n in range(shape[MAX_AXES + 1]):
-            places[n] -= 4 * strides[n, axis] * shape[axis]
+            places[n] -= bytes_of(shape[TYPES_PLACE + n]) * strides[n, axis] * shape[axis]
 
 
 @helper
@@ -145,7 +180,7 @@ def repeat(block: Any, values: Any) -> None:
 def find_operands(
     shape: Any, strides: Any, places: Any, left: Any, blocks: Any, fresh: Any, operands: Any
 ) -> None:
-    """Write where a piece of a row begins in every operand.
+    """Write where a piece of a row begins in every operand, all of float32.
 
     Args:
         shape: See ``run_program``.
@@ -169,19 +204,51 @@ def find_operands(
                 fill(block, floats(places[n], 1)[0])
 
 
+@helper
+def widen_operands(
+    shape: Any, strides: Any, places: Any, left: Any, count: Any, blocks: Any, fresh: Any,
+    operands: Any,
+) -> None:  # fmt: skip
+    """Write the same as ``find_operands``, once 16-bit floats are widened.
+
+    ``count`` is how long the piece is.
+    """
+    for n in range(shape[MAX_AXES + 1]):
+        period, element = strides[n, MAX_AXES - 1], shape[TYPES_PLACE + n]
+        own, source = blocks + 4 * BLOCK_ELEMENTS * n, places[n]
+        if period == 1:
+            operands[n] = source + bytes_of(element) * left
+            if element != FLOAT32:
+                widen(element, operands[n], own, count)
+                operands[n] = own
+        elif fresh:
+            operands[n] = own
+            if element != FLOAT32:
+                widen(element, source, own, max(period, 1))
+                source = own
+            block = floats(own, min(shape[MAX_AXES + 2], shape[MAX_AXES - 1]))
+            if period:
+                repeat(block, floats(source, period))
+            else:
+                fill(block, floats(source, 1)[0])
+
+
 @parallel
 def run_rows(arguments: Any, task: Any, worker: Any) -> None:
     """Run a program on some of the pieces that the rows are cut into."""
     program, numbers, shape, strides, addresses, y, memory, grain = arguments
     width, piece = shape[MAX_AXES - 1], shape[MAX_AXES + 2]
-    pieces = -(-width // piece)
-    total = y.size // width * pieces
+    pieces, element = -(-width // piece), shape[TYPES_PLACE + MAX_INPUTS]
+    total = y.size // bytes_of(element) // width * pieces
     own = memory.ctypes.data + 4 * MEMORY * worker
-    result = y.ctypes.data
+    result, wide = y.ctypes.data, own + 4 * BLOCK_ELEMENTS * REGISTERS
     # Numbers become blocks once; registers from the first one on are theirs.
     constants = shape[MAX_AXES]
     for n in range(constants):
         fill(floats(own + 4 * BLOCK_ELEMENTS * n, BLOCK_ELEMENTS), numbers[n, 0])
+    is_wide = True
+    for n in range(shape[MAX_AXES + 1]):
+        is_wide = is_wide and shape[TYPES_PLACE + n] == FLOAT32
     operands, places = on_stack(MAX_INPUTS, np.int64), on_stack(MAX_INPUTS, np.int64)
     index = on_stack(MAX_AXES, np.int64)
     row, left = task * grain // pieces, task * grain % pieces * piece
@@ -190,19 +257,25 @@ def run_rows(arguments: Any, task: Any, worker: Any) -> None:
     for _ in range(task * grain, min(total, (task + 1) * grain)):
         count = min(piece, width - left)
         blocks = own + 4 * BLOCK_ELEMENTS * constants
-        find_operands(shape, strides, places, left, blocks, filled != row, operands)
+        if is_wide:
+            find_operands(shape, strides, places, left, blocks, filled != row, operands)
+        else:
+            widen_operands(shape, strides, places, left, count, blocks, filled != row, operands)
         filled = row
+        place = result + bytes_of(element) * (row * width + left)
         for line in range(program.shape[0]):
             x, z, to = program[line, 1], program[line, 2], program[line, 3]
             at_x = operands[x] if x < MAX_INPUTS else own + 4 * BLOCK_ELEMENTS * (x - MAX_INPUTS)
             at_z = operands[z] if z < MAX_INPUTS else own + 4 * BLOCK_ELEMENTS * (z - MAX_INPUTS)
             at_y = own + 4 * BLOCK_ELEMENTS * (to - MAX_INPUTS)
             if to < MAX_INPUTS:
-                at_y = result + 4 * (row * width + left)
+                at_y = place if element == FLOAT32 else wide
             apply(
                 program[line, 0], floats(at_x, count), floats(at_z, count), floats(at_y, count),
                 numbers[constants + line, 0], numbers[constants + line, 1],
             )  # fmt: skip
+        if element != FLOAT32:
+            narrow(element, wide, place, count)
         left += piece
         if left >= width:
             row, left = row + 1, 0
@@ -212,10 +285,10 @@ def run_rows(arguments: Any, task: Any, worker: Any) -> None:
 @kernel(
     (
         In(i64, 2), In(f32, 2), In(i64, 1), In(i64, 2),
-        In(f32, 1), In(f32, 1), In(f32, 1), In(f32, 1), In(f32, 1), In(f32, 1),
-        Out(f32, 1), Out(f32, 1), size, size,
+        In(u8, 1), In(u8, 1), In(u8, 1), In(u8, 1), In(u8, 1), In(u8, 1),
+        Out(u8, 1), Out(f32, 1), size, size,
     ),
-    Contract(launch="inputs are broadcast to the result's shape; dtypes are the program's"),
+    Contract(launch="inputs are broadcast to the result's shape, and are of the types named"),
 )  # fmt: skip
 def run_program(  # type: ignore[no-untyped-def] # the signature has them
     program, numbers, shape, strides, a, b, c, d, e, f, y, memory, grain, threads
@@ -226,12 +299,12 @@ def run_program(  # type: ignore[no-untyped-def] # the signature has them
         program: Lines of operator, operands and result. Below ``MAX_INPUTS`` an operand is an
             array, a result is ``y``; from there on both are registers.
         numbers: The values of the first registers, then two parameters for every line.
-        shape: ``MAX_AXES`` lengths, how many registers are numbers, how many arrays there are, and
-            how much of the last axis is computed at a time.
+        shape: ``MAX_AXES`` lengths, how many registers are numbers, how many arrays there are, how
+            much of the last axis is computed at a time, and types of elements (``TYPES_PLACE``).
         strides: In elements, for every array and axis. In the last one they are 1, 0, or how many
             elements are repeated, of which what is computed at a time is a multiple.
-        a: An array, as are the others; flat.
-        y: The result, flat.
+        a: Bytes of the first element of an array, as are the others.
+        y: Bytes of the result, flat.
         memory: ``MEMORY`` floats for every thread.
         grain: Rows, or pieces of long ones, in a task.
         threads: How many threads to use.
@@ -240,6 +313,7 @@ def run_program(  # type: ignore[no-untyped-def] # the signature has them
         a.ctypes.data, b.ctypes.data, c.ctypes.data, d.ctypes.data, e.ctypes.data, f.ctypes.data
     )  # fmt: skip
     width = shape[MAX_AXES - 1]
-    units = y.size // width * -(-width // shape[MAX_AXES + 2])
+    count = y.size // bytes_of(shape[TYPES_PLACE + MAX_INPUTS])
+    units = count // width * -(-width // shape[MAX_AXES + 2])
     tasks = -(-units // grain)
     run_rows((program, numbers, shape, strides, addresses, y, memory, grain), tasks, threads)
