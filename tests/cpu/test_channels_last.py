@@ -15,7 +15,7 @@ from tenonnx_cpu.conv import conv, inverted_residual, layout_assignment
 from tenonnx_cpu.conv.inverted_residual import EXPANDED
 from tenonnx_cpu.conv.layout_assignment import SUITED
 from tenonnx_cpu.conv.select import CHANNELS, CONV, DEPTHWISE, PIXELS
-from tenonnx_cpu.data_movement.transpose import TRANSPOSE
+from tenonnx_cpu.data_movement.ordered_copies import TRANSPOSE
 
 pytestmark = pytest.mark.skipif(not SUITED, reason="vectors cannot be loaded in part")
 

@@ -158,7 +158,7 @@ def test_steps_of_the_same_arrays_are_asked_once(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("nodes", "outputs"), [(UNPROMISED, "y soft more"), (UNEVEN, "y some")], ids=["kernel", "shape"]
 )
-def test_what_is_on_no_line_is_parted(
+def test_what_is_on_no_line_is_is_split(
     nodes: Any, outputs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, plain = both(nodes, outputs, monkeypatch)
@@ -186,7 +186,7 @@ def test_texts_have_runs_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
         for past in range(first, 12):
             same(one, plain, read(past, tokens))
     kept = tracer(one)
-    assert not kept._parted
+    assert not kept._is_split
     assert len(kept._dynamic) == 3
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from running import Watch, captures, floats, run, session
 
 from models import node
-from tenonnx_cpu.data_movement.transpose import TRANSPOSE, cut_of
+from tenonnx_cpu.data_movement.ordered_copies import TRANSPOSE, cut_of
 
 LENGTHS = st.sampled_from([1, 2, 3, 4, 7, 16, 17, 33, 40])
 

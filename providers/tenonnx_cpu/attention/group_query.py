@@ -13,7 +13,7 @@ import numpy as np
 from tenonnx.by_name import cacheable
 from tenonnx_cpu.attention.attention import NO_MASK, NO_SINKS, Rule, adjacent, shares
 from tenonnx_cpu.buffers import F32, contiguous, empty, frozen
-from tenonnx_cpu.capture.cached_step import CachedStep
+from tenonnx_cpu.capture.kv_cache_step import KvCacheStep
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces, worker_shares
@@ -272,7 +272,7 @@ def group_query_attention(site: Site, plain: Call) -> Call | None:
         return None
     GROUP_QUERY.request()
     call = GroupQueryCall(form, plain)
-    return CachedStep(call, in_place=call.in_place, joins=not form.window)
+    return KvCacheStep(call, in_place=call.in_place, joins=not form.window)
 
 
 @cacheable

@@ -34,7 +34,7 @@ from tenonnx_cpu.jit.threads import memory as pool_memory
 if TYPE_CHECKING:
     from tenonnx.planning.step import Step
     from tenonnx_cpu.capture.captured_run import CapturedRun
-    from tenonnx_cpu.capture.kept_run import KeptRun
+    from tenonnx_cpu.capture.stored_run import StoredRun
     from tenonnx_cpu.kernel_selection import Site
 
 REPLAY = JitKernel("capture.replay", "replay")
@@ -61,8 +61,7 @@ class Capturable:
             its launches, and in whole numbers among the arguments, is a polynomial of a length, of
             the second degree at most, or never falls, or never rises. ``None`` if it does not
             promise that.
-        each_length: Nothing is promised but that no kernel is launched: it is to be asked about
-            each length.
+        each_length: It launches no kernel, promises nothing else, and is evaluated for each length.
     """
 
     function: Callable[..., Any]
@@ -125,26 +124,26 @@ def dynamic(function: Callable[..., Any]) -> Capturable:
 def where_constant(
     site: Site, positions: Iterable[int], call: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Return a step's function that is captured if some inputs, which it reads, are constants."""
+    """Return a step's function, which is captured if the inputs that it reads are constants."""
     if all(site.constant(place) is not None for place in positions if site.given(place)):
         return Capturable(call)
     return functools.partial(launched, call)
 
 
 def replayed(call: Callable[..., Any], constants: Sequence[bool]) -> Callable[..., Any]:
-    """Return what a step calls: what captures itself, where that can be."""
+    """Return a step's call, which captures its launches if it is ``Capturable``."""
     return call.replayed(constants) if isinstance(call, Capturable) else call
 
 
 def attach(
     tracer: Callable[..., Any], plain: Callable[..., Any], wrapped: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Return what replays captures, and calls a tracer for what fits none.
+    """Return a function that replays captures, and calls a tracer with inputs that fit none.
 
     Args:
-        tracer: Takes a ``Cell``, which it may extend, and inputs.
-        plain: What to call where nothing is captured.
-        wrapped: The call that gives it its name.
+        tracer: Takes a ``Cell``, which it may extend, and the inputs.
+        plain: The function to return where nothing can be captured.
+        wrapped: The call whose name it has in messages.
     """
     REPLAY.request()
     if not COUNTED or REPLAY.run is None:
@@ -155,23 +154,23 @@ def attach(
 
 
 def replay_once(words: Any, things: Any, inputs: Any, otherwise: Callable[..., Any]) -> Any:
-    """Replay a capture, or call something else with the inputs if it does not fit them."""
+    """Replay a capture; call ``otherwise`` with the inputs if it does not fit them."""
     scratch(int(words[at.SCRATCH]))
     tracer = functools.partial(_otherwise, otherwise)
-    return _replay(Cell((_services(), tracer, words, things)))(*inputs)
+    return _replayer(Cell((_services(), tracer, words, things)))(*inputs)
 
 
 def _otherwise(call: Callable[..., Any], _: Cell, *inputs: Any) -> Any:
     return call(*inputs)
 
 
-def _replay(cell: Cell) -> Callable[..., Any]:
+def _replayer(cell: Cell) -> Callable[..., Any]:
     assert REPLAY.run is not None, "there are captures"
     return builtin("replay", entry_of(REPLAY.run), cell)
 
 
-def lacks_scratch(cell: Cell) -> bool:
-    """Return whether this thread had less scratch memory than captures need; now it has as much."""
+def has_grown_scratch(cell: Cell) -> bool:
+    """Give this thread as much scratch memory as captures need; return whether it had less."""
     wanted = cell.scratch
     if not wanted or wanted > SCRATCH_KEPT or scratch(0).size >= wanted:
         return False
@@ -179,13 +178,13 @@ def lacks_scratch(cell: Cell) -> bool:
     return True
 
 
-def again(cell: Cell, inputs: tuple[Any, ...]) -> Any:
-    """Replay a capture that fits, or call what the cell says where none does."""
-    return _replay(cell)(*inputs)
+def replay(cell: Cell, inputs: tuple[Any, ...]) -> Any:
+    """Replay the capture that fits, or call the tracer."""
+    return _replayer(cell)(*inputs)
 
 
-def keep(cell: Cell, key: Any, run: CapturedRun) -> None:
-    """Have a captured run replayed from now on, for inputs of a key."""
+def add_capture(cell: Cell, key: Any, run: CapturedRun) -> None:
+    """Replay a captured run from now on, for inputs with a key."""
     words, things = run.encode()
     words[at.USED] = _services()[at.REPLAYS]
     with _keeping:
@@ -206,11 +205,13 @@ def keep(cell: Cell, key: Any, run: CapturedRun) -> None:
 
 
 class Cell(list[Any]):
-    """The ``self`` of ``jit.replay``: addresses, a ``_Tracer``, and captures.
+    """The captures of a step or span: the ``self`` of ``jit.replay``.
+
+    Its items are addresses, a tracer, and the words and objects of one capture after the other.
 
     Attributes:
-        scratch: Bytes of scratch memory that all captures so far can do with.
-        keys: What tells the inputs of each capture from others.
+        scratch: Bytes of scratch memory that the captures need.
+        keys: The ``key_of`` the inputs of each capture.
     """
 
     __wrapped__: Callable[..., Any]
@@ -221,7 +222,7 @@ class Cell(list[Any]):
         self.keys: list[Any] = []
 
     def __kept__(self) -> tuple[Any, ...]:
-        """Return how a plan that is kept has what replays: without what was captured."""
+        """Return how a cached plan makes this list: without its captures."""
         return attached, (Later(self[1]),)
 
     @property
@@ -229,8 +230,8 @@ class Cell(list[Any]):
         """The steps of a span, by themselves; none of a step that is one."""
         return getattr(self[1], "single_steps", ())
 
-    def __captures__(self, names: Mapping[int, str]) -> list[KeptRun]:
-        """Return what was captured, for a plan that is kept.
+    def __captures__(self, names: Mapping[int, str]) -> list[StoredRun]:
+        """Return the captures, as they are stored beside a cached plan.
 
         Args:
             names: Those of the plan's arrays, by their identities.
@@ -238,13 +239,13 @@ class Cell(list[Any]):
         Raises:
             NotCacheable: It means nothing to another process.
         """
-        from tenonnx_cpu.capture.kept_run import kept  # after the first run of a model
+        from tenonnx_cpu.capture.stored_run import stored  # after the first run of a model
 
         captures = zip(self[2::2], self[3::2], strict=True)
-        return [kept(words, things, names) for words, things in captures]
+        return [stored(words, things, names) for words, things in captures]
 
-    def __take__(self, captures: Iterable[KeptRun], namespace: Mapping[str, Any]) -> None:
-        """Have what a plan was kept with replayed.
+    def __take__(self, captures: Iterable[StoredRun], namespace: Mapping[str, Any]) -> None:
+        """Replay the captures that were stored beside a cached plan.
 
         Raises:
             NotCacheable: A kernel is not there.
@@ -256,13 +257,13 @@ class Cell(list[Any]):
 
 @cacheable
 def attached(tracer: Later) -> Callable[..., Any]:
-    """Return what replays a tracer's captures, of which there are none yet."""
+    """Return a function that replays a tracer's captures, of which there are none yet."""
     unopened = _Unopened(tracer)
     return attach(unopened, unopened.untraced, unopened.untraced)
 
 
 class _Unopened:
-    """A tracer of a plan that was kept, made when inputs come that no capture fits."""
+    """The tracer of a cached plan, made at the first inputs that no capture fits."""
 
     def __init__(self, tracer: Later) -> None:
         self._tracer = tracer
@@ -282,22 +283,22 @@ class _Unopened:
 
     def __call__(self, cell: Cell, *inputs: Any) -> Any:
         """Return the results."""
-        if lacks_scratch(cell):  # a thread that is new
-            return again(cell, inputs)
+        if has_grown_scratch(cell):  # a thread that is new
+            return replay(cell, inputs)
         return self._tracer.open(functools.partial(_resume, cell))(cell, *inputs)
 
 
 def _resume(cell: Cell, tracer: Any) -> None:
-    """Tell a tracer what its cell has captures of already."""
+    """Tell a tracer which inputs its cell has captures of."""
     if len(cell) > 2:
-        from tenonnx_cpu.capture.kept_run import key_of as kept_key
+        from tenonnx_cpu.capture.stored_run import key_of as kept_key
 
         cell.keys[:] = [kept_key(*each) for each in zip(cell[2::2], cell[3::2], strict=True)]
         tracer.resume(cell.keys)
 
 
 def key_of(x: Any) -> Any:
-    """Return what tells captures of an input apart."""
+    """Return the part of an input that decides which capture fits: dtype, shape and strides."""
     if x is None or is_fixed(x) or not hasattr(x, "strides"):
         return id(x)
     return x.shape, x.strides, x.dtype, x.dtype.num  # two numbers where C's long is long long
@@ -337,8 +338,8 @@ class _Tracer:
 
     def __call__(self, cell: Cell, *inputs: Any) -> Any:
         """Return the results."""
-        if lacks_scratch(cell):  # a thread that is new
-            return again(cell, inputs)
+        if has_grown_scratch(cell):  # a thread that is new
+            return replay(cell, inputs)
         key = tuple(map(key_of, inputs))
         # What has a capture already is here because the kernel refuses what is in the inputs.
         if key in cell.keys or not self._recent.are_worth(key):
@@ -351,12 +352,12 @@ class _Tracer:
         run = CapturedRun(inputs, self._constants)
         taken = [None if same else n for n, same in enumerate(self._constants)]
         given = range(len(inputs), len(inputs) + at.MOST_OUTPUTS)
-        result, said = self._step.traced(run, inputs, taken, given)
-        if said and run.clear:
+        result, is_captured = self._step.traced(run, inputs, taken, given)
+        if is_captured and run.clear:
             several = isinstance(result, tuple)
             run.finish(given[: len(result) if several else 1], several=several)
             if run.fits:
-                keep(cell, key, run)
+                add_capture(cell, key, run)
         return result
 
 

@@ -1,12 +1,11 @@
 """The capture of consecutive steps: one list of launches, in memory that they share.
 
-Each step says what it launches, once. A launch depends on its inputs' dtypes, shapes and strides
-alone, so what it says is so for all such arrays, but for where they lie. An argument that lies in
-an input, in a result or in scratch memory lies there in every run, too. Any other is the same
-array, to which nobody may write.
+Each step's launch is recorded once. It depends on its inputs' dtypes, shapes and strides alone, so
+it holds for all such arrays, at other addresses. An argument within an input, a result or scratch
+memory has the same offset there in every run. Any other argument is the same array in every run, to
+which nobody may write.
 
-A result that nobody outside reads has its place in an arena, together with others that are not
-needed at the same time; it is no array of Python's.
+Results that only the span reads share an arena, by lifetime, and are not Python objects.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from tenonnx_cpu.capture.extents import (
     DATA,
     UNFIT,
     Extent,
-    Unclear,
+    NotCapturable,
     extent,
     form_of,
     is_frozen,
@@ -48,9 +47,9 @@ class CapturedRun:
     """Steps as one, for all arrays of its inputs' dtypes, shapes and strides.
 
     Args:
-        inputs: The arrays, as ``without_constants`` returns them. Their numbers are the first
+        inputs: The arrays, as ``without_constants`` returns them. Their positions are the first
             slots.
-        constants: Which of them are the same arrays in every run; none if that is not said.
+        constants: Which of them are the same arrays in every run; by default none.
     """
 
     def __init__(self, inputs: Sequence[Any], constants: Sequence[bool] = ()) -> None:
@@ -73,18 +72,18 @@ class CapturedRun:
         self._own, self._same, self._room = list[Extent](), list[Any](), (0, 0)
 
     def mark(self) -> tuple[int, ...]:
-        """Return how far it is, as ``repeat`` takes it."""
+        """Return how much is recorded, as ``repeat`` takes it."""
         return (*self.launches.mark(), len(self._stores))
 
     def repeat(
         self, other: CapturedRun, begin: Sequence[int], end: Sequence[int], given: Sequence[int]
     ) -> None:
-        """Add what a step of another run said of the same arrays.
+        """Add the launch of a step that another run recorded for the same arrays.
 
         Args:
-            other: The run.
-            begin: Its mark before the step, at which this one is.
-            end: That behind it.
+            other: The other run.
+            begin: Its mark before the step, which is also this run's mark now.
+            end: Its mark after the step.
             given: The slots of the step's results.
         """
         self.launches.repeat(other.launches, begin, end)
@@ -94,11 +93,11 @@ class CapturedRun:
         self.adopt(other, given)
 
     def places(self, slots: Iterable[int]) -> list[Any]:
-        """Return where values lie, or the arrays that they always are."""
+        """Return the places of values, or the arrays of those that are the same in every run."""
         return [self._values.get(slot) for slot in slots]
 
     def adopt(self, other: CapturedRun, slots: Iterable[int]) -> None:
-        """Have another run's arrays as values, which lie in the same places."""
+        """Take another run's arrays as values, which lie in the same places."""
         for slot in slots:
             if slot in other._values:
                 self._values[slot] = other._values[slot]
@@ -108,22 +107,23 @@ class CapturedRun:
     def add(
         self, made: Any, inputs: Sequence[Any], taken: Sequence[int | None], given: Sequence[int]
     ) -> bool:
-        """Add what a step says; return whether it says so of all such inputs.
+        """Record a step's launch; return whether it holds for all inputs of these forms.
 
         Args:
-            made: What it said: a ``Launch``, or a result.
-            inputs: The step's.
+            made: What the step's function returned: a ``Launch``, or a result.
+            inputs: The step's inputs.
             taken: Their slots; ``None`` for those that are the same in every run.
-            given: The slots of its results.
+            given: The slots of the step's results.
         """
         if type(made) is Launch:
             try:
                 self._add(made, inputs, taken, given)
-            except Unclear:
+            except NotCapturable:
                 made = made.result
             else:
                 return True
-        self.clear = False  # it is not kept: of steps behind, it is to be told, too
+        # The run is not replayed. Later steps are recorded, as they may be uncapturable, too.
+        self.clear = False
         several = made if isinstance(made, tuple) else [made]
         for slot, x in zip(given, several, strict=False):
             if not is_known(x):
@@ -140,7 +140,7 @@ class CapturedRun:
         given: Sequence[int],
     ) -> None:
         if self._unfit and not self._unfit.isdisjoint(taken):
-            raise Unclear
+            raise NotCapturable
         own = (self._regions[slot] for slot in taken if slot in self._regions)
         self._own = list(dict.fromkeys(own))
         self._same = [x for x, slot in zip(inputs, taken, strict=True) if slot is None]
@@ -162,38 +162,38 @@ class CapturedRun:
         """Add a kernel's launch, whose results have places.
 
         Raises:
-            Unclear: It is no compiled kernel, or its arguments have no places in every run.
+            NotCapturable: It is no compiled kernel, or its arguments have no places in every run.
         """
         if type(made.run) is not types.BuiltinFunctionType:
-            raise Unclear
+            raise NotCapturable
         room = scratch(0)
         self._room = word_at(id(room) + DATA).value, room.size
         refusal = at.ABSENT
         if made.refusal is not None:
             refusal = word_at(id(made.refusal) + DATA).value - self._room[0]
             if not 0 <= refusal < room.size:
-                raise Unclear  # more than a thread keeps, or a signal's handler needed more
+                raise NotCapturable  # more than a thread keeps, or a signal's handler needed more
         if not self.launches.add(made.run, made.arguments, refusal, self._locate):
-            raise Unclear
+            raise NotCapturable
 
     def _around(self, low: int, high: int, address: int) -> Extent | None:
         """Return the memory of a step's that an array lies in.
 
         Raises:
-            Unclear: It lies in several inputs alike, of which it may be each.
+            NotCapturable: It lies in several inputs alike, of which it may be each.
         """
         around = [own for own in self._own if own.low <= low and high <= own.high]
         if len(around) > 1:
             around = [own for own in around if own.address == address] or around
             if len(around) > 1:
-                raise Unclear
+                raise NotCapturable
         return around[0] if around else None
 
     def _locate(self, x: NDArray) -> tuple[int, int, int] | None:
         """Return the place of a launch's argument, as ``Launches`` takes it.
 
         Raises:
-            Unclear: It is another array in each run, and in none of a run's memory.
+            NotCapturable: It is another array in each run, and in none of a run's memory.
         """
         address = word_at(id(x) + DATA).value
         if (own := self._around(address, address + 1, address)) is not None:
@@ -204,7 +204,7 @@ class CapturedRun:
             return at.FROM_SCRATCH, 0, address - start
         if not x.size or is_frozen(x) or _is_within(x, self._same):
             return None
-        raise Unclear
+        raise NotCapturable
 
     def _is_same(self, view: Any) -> bool:
         """Return whether a step's result is a view of a constant, and so the same in every run."""
@@ -220,7 +220,7 @@ class CapturedRun:
             run: The kernel that writes to it; ``None`` if it is a view.
         """
         if type(result) is not np.ndarray:
-            raise Unclear
+            raise NotCapturable
         dtype, shape, strides = result.dtype, result.shape, result.strides
         if not result.size:  # it lies nowhere, and is made anew
             self._stores.append((dtype, shape))
@@ -230,7 +230,7 @@ class CapturedRun:
         low, high, address = extent(result)
         if (own := self._around(low, high, address)) is None:
             if run is None or high - low != result.nbytes:
-                raise Unclear
+                raise NotCapturable
             own = Extent(low, high, low, at.FROM_OUTPUT, len(self._stores))
             self._stores.append((dtype, shape if dense else (result.size,)))
             self._sizes.append(high - low)

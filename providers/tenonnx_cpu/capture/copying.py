@@ -13,7 +13,7 @@ import numpy as np
 
 from tenonnx_cpu.buffers import COPYING, NDArray
 from tenonnx_cpu.capture.launch import Launch, done
-from tenonnx_cpu.data_movement.transpose import ordered
+from tenonnx_cpu.data_movement.ordered_copies import ordered
 
 
 def with_copies(function: Callable[..., Any], inputs: tuple[Any, ...], *, make: bool) -> Any:

@@ -1,14 +1,14 @@
 """A captured run for all lengths of what gets longer from run to run, such as a cache.
 
-The launches of a step depend on its inputs' dtypes, shapes and strides. Asked about inputs of a few
-lengths, which nobody has to fill, a span's steps say what they would launch: the same kernels, with
+The launches of a step depend on its inputs' dtypes, shapes and strides. A span's steps are
+evaluated for inputs of a few lengths, which nobody has to fill: they launch the same kernels, with
 numbers of which some are greater. Each of those has a slope. The capture of any other length has as
-many slopes added to it, and no step is asked again.
+many slopes added to it, and no step is evaluated again.
 
-The least length, the one after it and the greatest tell of all between only if steps promise so
+The least length, the one after it and the greatest determine all between only if steps promise so
 (``Capturable.dynamic``): if each of their numbers is a polynomial of the length, of the second
-degree at most, or never falls, or never rises. Arithmetic on shapes promises nothing; it is asked
-about each length.
+degree at most, or never falls, or never rises. Arithmetic on shapes promises nothing; it is
+evaluated for each length.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tenonnx_cpu.capture.growth import Form, Growth, Varies, slope_of
 from tenonnx_cpu.capture.launch import Launch, is_fixed
 
 
-class Said(NamedTuple):
+class Evaluation(NamedTuple):
     """The answers of a span's steps for inputs of some lengths.
 
     Attributes:
@@ -53,12 +53,12 @@ class Said(NamedTuple):
         """Return a step's results that never change."""
         return [x for x in _results_of(self.made[n]) if is_fixed(x)]
 
-    def is_asked_as(self, other: Said, n: int) -> bool:
+    def has_inputs_as(self, other: Evaluation, n: int) -> bool:
         """Return whether a step's inputs are the same arrays, and its run is as far, as another."""
         same = all(map(operator.is_, self.inputs[n], other.inputs[n]))
         return same and self.marks[n] == other.marks[n]
 
-    def is_result_as(self, other: Said, n: int, given: Sequence[int]) -> bool:
+    def has_results_as(self, other: Evaluation, n: int, given: Sequence[int]) -> bool:
         """Return whether a step's results are as others, which readers then have in their place."""
         places, before = self.run.places(given), other.run.places(given)
         if any(type(place) not in (int, View) for place in (*places, *before)) or places != before:
@@ -76,8 +76,8 @@ def _results_of(made: Any) -> tuple[Any, ...]:
     return result if isinstance(result, tuple) else (result,)
 
 
-class Asked:
-    """A span's steps, which say what they would launch, and launch nothing if they say so.
+class Evaluator:
+    """Evaluates the launches of a span's steps, without making them.
 
     Args:
         calls: The call of each.
@@ -118,10 +118,10 @@ class Asked:
         if most < 2:
             raise Varies
         with apart():  # nobody writes to the results
-            first = self._said(growth.at(0, inputs))
-            second = self._said(growth.at(1, inputs), first)
+            first = self._evaluate(growth.at(0, inputs))
+            second = self._evaluate(growth.at(1, inputs), first)
             self._check(first, second, most)
-            longest = self._said(growth.at(most, inputs), first).run
+            longest = self._evaluate(growth.at(most, inputs), first).run
         several = len(self._results) > 1
         longest.finish(self._results, several=several)
         if not longest.fits:
@@ -135,32 +135,32 @@ class Asked:
         runs[most] = longest
         return DynamicRun(growth, {step: run.encoded() for step, run in runs.items()})
 
-    def _said(self, inputs: Sequence[Any], before: Said | None = None) -> Said:
+    def _evaluate(self, inputs: Sequence[Any], before: Evaluation | None = None) -> Evaluation:
         """Return what the steps would launch for inputs that have anything in them.
 
         Args:
             inputs: The span's.
-            before: What they said of others. A step with the same arrays as there is not asked.
+            before: Their evaluation for other inputs, some of which may be the same arrays.
         """
         run, missing = CapturedRun(inputs), set[int]()
-        said = Said(run, [], [], [run.mark()])
+        found = Evaluation(run, [], [], [run.mark()])
 
         def visit(n: int, arguments: tuple[Any, ...]) -> Any:
             """Return a step's results, which nobody need have written to."""
             taken, given = self._slots[n]
-            said.inputs.append(arguments)
-            if before is not None and said.is_asked_as(before, n):
+            found.inputs.append(arguments)
+            if before is not None and found.has_inputs_as(before, n):
                 run.repeat(before.run, before.marks[n], before.marks[n + 1], given)
-                said.made.append(before.made[n])
-                said.marks.append(before.marks[n + 1])
+                found.made.append(before.made[n])
+                found.marks.append(before.marks[n + 1])
                 return _result_of(before.made[n])
             function = self._calls[n].dynamic or self._calls[n].function
             made = with_copies(function, arguments, make=False)
-            said.made.append(made)
+            found.made.append(made)
             if not run.add(made, arguments, taken, given):
                 missing.add(n)
-            said.marks.append(run.mark())
-            if before is not None and said.is_result_as(before, n, given):
+            found.marks.append(run.mark())
+            if before is not None and found.has_results_as(before, n, given):
                 run.adopt(before.run, given)
                 return _result_of(before.made[n])
             return _result_of(made)
@@ -171,10 +171,10 @@ class Asked:
             raise Varies from error
         if missing or not run.clear:
             raise Varies(missing)
-        return said
+        return found
 
-    def _check(self, first: Said, second: Said, most: int) -> None:
-        """Check that steps say at all lengths what some of them tell.
+    def _check(self, first: Evaluation, second: Evaluation, most: int) -> None:
+        """Check that the launches of all lengths follow from those of some.
 
         Raises:
             Varies: Some did not promise so, or it is not so.
@@ -192,7 +192,7 @@ class Asked:
 
 
 def is_alike(first: Sequence[Form], second: Sequence[Form]) -> bool:
-    """Return whether inputs are the same, or of the same forms, as far as captures tell."""
+    """Return whether inputs have the same forms, or are the same fixed arrays."""
     return all(
         one is other
         or (type(one) is tuple and one == other)
@@ -201,7 +201,9 @@ def is_alike(first: Sequence[Form], second: Sequence[Form]) -> bool:
     )
 
 
-def _is_on_line(function: Callable[..., Any], n: int, first: Said, second: Said, most: int) -> bool:
+def _is_on_line(
+    function: Callable[..., Any], n: int, first: Evaluation, second: Evaluation, most: int
+) -> bool:
     """Ask arithmetic on shapes about every length; return whether its results are on one line."""
     forms = [(form[0], np.array(form[1])) for form in first.forms(n)]
     longer = [np.array(x.shape) - own[1] for x, own in zip(second.inputs[n], forms, strict=True)]

@@ -19,8 +19,8 @@ DATA = object.__basicsize__
 word_at = ctypes.c_ssize_t.from_address
 
 
-class Unclear(Exception):
-    """A launch of which it cannot be told where its arrays lie."""
+class NotCapturable(Exception):
+    """A launch with an argument or result that has no known place in every run."""
 
 
 class Extent(NamedTuple):
@@ -87,7 +87,7 @@ def without_constants(
 
     Args:
         inputs: The arrays.
-        same: Which of them are constants; none if that is not said.
+        same: Which of them are constants; by default none.
         constants: Others that the run's steps read.
     """
     known = [*itertools.compress(inputs, same), *constants]

@@ -35,8 +35,8 @@ class Launch(NamedTuple):
             new, views of the step's inputs, or fixed.
         refusal: Scratch memory whose first four bytes are not 0 if the kernel did not do it.
         otherwise: What to call with the step's inputs then; it may return another launch.
-        copies: Launches that make copies of the step's inputs, which this one reads; whoever asked
-            for the launch has made them.
+        copies: Launches that copy inputs of the step, which this launch reads. They are made before
+            it is returned.
     """
 
     run: Callable[..., Any] | None

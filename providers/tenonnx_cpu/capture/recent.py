@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 
-KEPT = 64
+MAX_KEYS = 64
 """Keys of inputs that are remembered."""
 
 
@@ -27,5 +27,5 @@ class Recent:
     def add(self, keys: Iterable[Hashable]) -> None:
         """Add keys."""
         self._keys |= dict.fromkeys(keys)
-        while len(self._keys) > KEPT:
+        while len(self._keys) > MAX_KEYS:
             del self._keys[next(iter(self._keys))]

@@ -24,11 +24,11 @@ from tenonnx_cpu.buffers import drop_idle
 from tenonnx_cpu.capture.capturable import (
     Capturable,
     Cell,
-    again,
+    add_capture,
     attach,
-    keep,
+    has_grown_scratch,
     key_of,
-    lacks_scratch,
+    replay,
     replayed,
 )
 from tenonnx_cpu.capture.captured_run import CapturedRun
@@ -40,11 +40,11 @@ from tenonnx_cpu.jit import layout as at
 if TYPE_CHECKING:
     from tenonnx_cpu.capture.dynamic_run import DynamicRun
 
-MOST = 256
-"""Steps of a span at most: where each of what they make lies is found by looking at all others."""
+MAX_SPAN_STEPS = 256
+"""Steps of a span at most: the arena is assigned by comparing each store with all others."""
 
-MOST_DYNAMIC = 16
-"""Captured runs of any of some lengths that a span keeps."""
+MAX_DYNAMIC_RUNS = 16
+"""Captures of growing lengths that a span keeps at most."""
 
 
 @cacheable
@@ -66,7 +66,7 @@ class Tracer:
         self._forms: tuple[Any, ...] = ()
         self._dynamic: tuple[DynamicRun, ...] = ()
         self._latest: tuple[Any, ...] = ()
-        self._parted = False
+        self._is_split = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle it as it was before the first call."""
@@ -98,8 +98,8 @@ class Tracer:
 
     def __call__(self, cell: Cell, *inputs: Any) -> Any:
         """Return the results; capture the first run, and inputs of shapes that come again."""
-        if lacks_scratch(cell):  # a thread that is new
-            return again(cell, inputs)
+        if has_grown_scratch(cell):  # a thread that is new
+            return replay(cell, inputs)
         for run in self._dynamic:
             if run.takes(inputs):
                 self._shapes = []  # what comes next has not grown from the last that was compared
@@ -107,7 +107,7 @@ class Tracer:
         return self._call(cell, *inputs)
 
     def _call(self, cell: Cell, *inputs: Any) -> Any:
-        if self._parted:
+        if self._is_split:
             return self.untraced(*inputs)
         key = tuple(map(key_of, inputs))
         if key in cell.keys:  # its kernels refuse what is in the inputs
@@ -118,7 +118,7 @@ class Tracer:
         if before and not any(map(operator.eq, before, key)):
             return self.untraced(*inputs)  # nothing is as it was
         shapes: list[Any] = []
-        results = self._followed(functools.partial(self._note, shapes), inputs)
+        results = self._run_steps(functools.partial(self._note_shapes, shapes), inputs)
         self._compare(shapes, inputs)
         return self._returned(results)
 
@@ -126,7 +126,7 @@ class Tracer:
         """Return the results."""
         return self._returned(self._untraced(*inputs))
 
-    def _note(self, shapes: list[Any], n: int, arguments: tuple[Any, ...]) -> Any:
+    def _note_shapes(self, shapes: list[Any], n: int, arguments: tuple[Any, ...]) -> Any:
         """Return a step's results, and add the shapes of its inputs."""
         shapes.append([x if x is None or is_fixed(x) else x.shape for x in arguments])
         return self._steps[n].call(*arguments)
@@ -164,7 +164,7 @@ class Tracer:
             order.append((step, list(zip(taken, known, strict=True)), given, done))
         return order
 
-    def _followed(
+    def _run_steps(
         self, visit: Callable[[int, tuple[Any, ...]], Any], inputs: Sequence[Any]
     ) -> tuple[Any, ...]:
         """Return the results of one step after the other, which are dropped once they are read.
@@ -197,28 +197,28 @@ class Tracer:
     def _capture(self, cell: Cell, key: Any, inputs: Sequence[Any]) -> tuple[Any, ...]:
         """Return the results of the steps, which are captured."""
         inputs = self._without_constants(inputs)
-        run, missing = CapturedRun(inputs), set()
+        run, uncaptured = CapturedRun(inputs), set()
         numbers, results = self._numbers
 
         def visit(n: int, arguments: tuple[Any, ...]) -> Any:
             call = self._steps[n].call
             assert isinstance(call, Capturable), "others are in no span"
-            made, said = call.traced(run, arguments, *numbers[n])
-            if not said:
-                missing.add(n)
+            made, is_captured = call.traced(run, arguments, *numbers[n])
+            if not is_captured:
+                uncaptured.add(n)
             return made
 
-        found = self._followed(visit, inputs)
-        if missing:
-            self._part(missing)
+        found = self._run_steps(visit, inputs)
+        if uncaptured:
+            self._split_off(uncaptured)
         if not run.clear:
             return found
         run.finish(results, several=len(results) > 1)
         if run.fits:
-            keep(cell, key, run)
+            add_capture(cell, key, run)
             drop_idle()  # what steps exchanged is in the arena from now on
         else:
-            self._halve()
+            self._split_in_half()
         return found
 
     def _without_constants(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
@@ -235,14 +235,14 @@ class Tracer:
             pairs = enumerate(zip(before, shapes, strict=True))
             differ = {n for n, (old, new) in pairs if not _are_alike(old, new)}
             few = 0 < 2 * len(differ) <= len(shapes)
-            if few and (others := self._grow(forms, inputs, differ)):
-                self._part(others)
+            if few and (others := self._capture_growing(forms, inputs, differ)):
+                self._split_off(others)
 
-    def _grow(
+    def _capture_growing(
         self, before: Sequence[Any], inputs: tuple[Any, ...], differ: Collection[int]
     ) -> Collection[int]:
         """Capture a run of any length; return the steps that forbid it."""
-        from tenonnx_cpu.capture.dynamic_length import Asked  # for what grows
+        from tenonnx_cpu.capture.dynamic_length import Evaluator  # for what grows
         from tenonnx_cpu.capture.growth import Varies, growth_of
 
         growth = growth_of(before, self._forms)
@@ -253,13 +253,13 @@ class Tracer:
             if growth is None:
                 raise Varies
             own = self._without_constants(inputs)
-            run = Asked(calls, self._followed, *self._numbers).run(growth, own)
+            run = Evaluator(calls, self._run_steps, *self._numbers).run(growth, own)
         except Varies as varies:  # as where another cache begins
             return () if self._dynamic else varies.steps or differ
-        self._dynamic = (run, *self._dynamic)[:MOST_DYNAMIC]
+        self._dynamic = (run, *self._dynamic)[:MAX_DYNAMIC_RUNS]
         return ()
 
-    def _part(self, others: Collection[int]) -> None:
+    def _split_off(self, others: Collection[int]) -> None:
         """Capture some steps no longer with those around them."""
         found: list[Step] = []
         later = set(self._outputs)
@@ -274,20 +274,20 @@ class Tracer:
             some = [self.single_steps[n] for n in numbers] if single else captured(steps, later)
             found[:0] = some
             later.update(value for step in some for value in step.inputs if value is not None)
-        self._run_as(found)
+        self._use_steps(found)
 
-    def _halve(self) -> None:
+    def _split_in_half(self) -> None:
         """Capture each half of the steps: all of them need more memory than there is for one."""
         half = len(self._steps) // 2
         last = captured(self._steps[half:], set(self._outputs))
         read = {value for step in last for value in step.inputs if value is not None}
-        self._run_as([*captured(self._steps[:half], read.union(self._outputs)), *last])
+        self._use_steps([*captured(self._steps[:half], read.union(self._outputs)), *last])
 
-    def _run_as(self, steps: Sequence[Step]) -> None:
+    def _use_steps(self, steps: Sequence[Step]) -> None:
         """Run other steps from now on, and capture the whole no more."""
         self.untraced_steps = steps
         vars(self).pop("_untraced", None)
-        self._parted = True
+        self._is_split = True
 
 
 @cacheable
@@ -319,15 +319,15 @@ def alone(step: Step) -> Step:
 def captured(steps: Sequence[Step], escaping: Collection[ValueInfo]) -> list[Step]:
     """Return steps as fewer, of which those that can be captured together are one."""
     if any(hasattr(step.call, "in_place") for step in steps):
-        from tenonnx_cpu.capture.cached_span import joined  # for models with caches
+        from tenonnx_cpu.capture.kv_cache_span import joined  # for models with caches
 
         steps = joined(steps, escaping)
-    return captured_apart(steps, escaping)
+    return captured_without_caches(steps, escaping)
 
 
-def captured_apart(steps: Iterable[Step], escaping: Iterable[ValueInfo]) -> list[Step]:
+def captured_without_caches(steps: Iterable[Step], escaping: Iterable[ValueInfo]) -> list[Step]:
     """Return steps as fewer; those with caches are by themselves."""
-    cut = spans.cut(steps, is_capturable, spans.Span, MOST)
+    cut = spans.cut(steps, is_capturable, spans.Span, MAX_SPAN_STEPS)
     found = spans.as_one(cut, escaping, is_capturable, _as_one, _fits)
     return [step if step.parts else alone(step) for step in found]
 

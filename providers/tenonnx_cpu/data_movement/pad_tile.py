@@ -16,7 +16,7 @@ from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import empty, frozen
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, is_fixed
-from tenonnx_cpu.capture.recent import KEPT
+from tenonnx_cpu.capture.recent import MAX_KEYS
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.threading_config import shared_out
@@ -244,7 +244,7 @@ class Mover:
         forms = tuple((array.shape, array.strides) for array in arrays)
         if forms not in self._found:
             is_first = not self._found
-            latest = [*self._found.items(), (forms, UNKNOWN)][-KEPT:]
+            latest = [*self._found.items(), (forms, UNKNOWN)][-MAX_KEYS:]
             self._found = dict(latest)
             # To find out how takes longer than numpy does: for the first shapes, and those that
             # come again.

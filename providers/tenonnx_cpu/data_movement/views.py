@@ -12,10 +12,10 @@ from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import COPYING, contiguous
 from tenonnx_cpu.capture.capturable import Capturable, dynamic
 from tenonnx_cpu.capture.launch import Launch, fix, is_fixed
+from tenonnx_cpu.data_movement.ordered_copies import ordered
 from tenonnx_cpu.data_movement.transpose import (
     MAX_COPIED_VIEW_BYTES,
     leaves_graph,
-    ordered,
     request_copies,
 )
 from tenonnx_cpu.fuse import Fused, Scope, fusion

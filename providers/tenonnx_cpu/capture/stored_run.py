@@ -22,7 +22,7 @@ from tenonnx_cpu.jit.library import entry_of
 from tenonnx_cpu.jit.runtime import KERNELS, JitKernel
 from tenonnx_cpu.jit.scratch import ALIGNMENT, aligned
 
-SMALL = 16 << 10
+MAX_PACKED_BYTES = 16 << 10
 """Bytes below which arrays lie together in one."""
 
 RUN, ARGUMENTS = 1, 5
@@ -73,7 +73,7 @@ class Named(NamedTuple):
 
 
 @cacheable
-class KeptRun(NamedTuple):
+class StoredRun(NamedTuple):
     """A captured run as ``jit.layout`` says, but for addresses.
 
     Attributes:
@@ -122,7 +122,7 @@ class KeptRun(NamedTuple):
         return Encoded(code, things, self.pointers).addressed()
 
 
-def kept(words: NDArray, objects: Sequence[Any], names: Mapping[int, str]) -> KeptRun:
+def stored(words: NDArray, objects: Sequence[Any], names: Mapping[int, str]) -> StoredRun:
     """Return what is kept of a capture.
 
     Args:
@@ -146,7 +146,7 @@ def kept(words: NDArray, objects: Sequence[Any], names: Mapping[int, str]) -> Ke
     packed = tuple(packer.packed(x) if isinstance(x, np.ndarray) else x for x in things)
     taken = np.frombuffer(b"".join(packer.pieces), np.uint8)
     given = tuple(entries), tuple(pointers), tuple(guards)
-    return KeptRun(np.array(code, np.int64), packed, taken, *given)
+    return StoredRun(np.array(code, np.int64), packed, taken, *given)
 
 
 def key_of(words: NDArray, objects: Sequence[Any]) -> tuple[Any, ...]:
@@ -238,7 +238,7 @@ class _Packer:
         if not (owner.flags.c_contiguous or owner.flags.f_contiguous):
             raise NotCacheable("an argument is a view of an array with gaps")
         offset = array.ctypes.data - owner.ctypes.data
-        if owner.nbytes < SMALL:
+        if owner.nbytes < MAX_PACKED_BYTES:
             return Packed(self._place(owner) + offset, array.dtype, array.shape, array.strides)
         if array.nbytes == owner.nbytes and array.flags.c_contiguous:
             return array

@@ -1,6 +1,6 @@
 """The call of steps with caches among them: by itself, as the process of a kept plan needs no more.
 
-It takes results and caches from where they are bound; ``cached_span`` makes it.
+It takes results and caches from where they are bound; ``kv_cache_span`` makes it.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ import numpy as np
 
 from tenonnx.by_name import cacheable
 from tenonnx.process.later import Later
-from tenonnx_cpu.capture.cached_step import is_memory_of
 from tenonnx_cpu.capture.capturable import Cell
+from tenonnx_cpu.capture.kv_cache_step import is_memory_of
 from tenonnx_cpu.capture.launch import is_fixed
 
 if TYPE_CHECKING:
     from tenonnx.planning.step import Step
-    from tenonnx_cpu.capture.kept_run import KeptRun
+    from tenonnx_cpu.capture.stored_run import StoredRun
 
 
 @cacheable
-class CachedSpan:
+class KvCacheSpan:
     """The call of a span's steps.
 
     Args:
-        apart: An ``Apart``.
+        apart: An ``OutOfPlace``.
         in_place: Takes the span's inputs, and writes to the caches among them.
         caches: Which outputs are caches, and the inputs that they continue.
-        lengths: Inputs that say how many tokens there are.
+        lengths: Inputs that hold numbers of tokens.
     """
 
     def __init__(
@@ -65,12 +65,12 @@ class CachedSpan:
         """Its steps, by themselves."""
         return self._apart.open().single_steps  # type: ignore[no-any-return]  # they are steps
 
-    def __captures__(self, names: Mapping[int, str]) -> list[KeptRun]:
+    def __captures__(self, names: Mapping[int, str]) -> list[StoredRun]:
         """Return what was captured, for a plan that is kept."""
         own = getattr(self._in_place, "__self__", None)
         return own.__captures__(names) if isinstance(own, Cell) else []
 
-    def __take__(self, captures: Iterable[KeptRun], namespace: Mapping[str, Any]) -> None:
+    def __take__(self, captures: Iterable[StoredRun], namespace: Mapping[str, Any]) -> None:
         """Have what a plan was kept with replayed."""
         own = getattr(self._in_place, "__self__", None)
         if isinstance(own, Cell):

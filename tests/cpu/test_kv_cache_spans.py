@@ -13,8 +13,8 @@ from running import floats, require_kernels
 
 import tenonnx
 from models import FLOAT, INT64, model, node, value
-from tenonnx_cpu.capture.cached_span import CachedSpan
-from tenonnx_cpu.capture.cached_step import is_memory_of
+from tenonnx_cpu.capture.kv_cache_span import KvCacheSpan
+from tenonnx_cpu.capture.kv_cache_step import is_memory_of
 
 require_kernels()
 
@@ -94,15 +94,15 @@ def step(session: Any, binding: Any, given: Feeds) -> Feeds:
     return dict(zip(names, binding.copy_outputs_to_cpu(), strict=True))
 
 
-def span(session: tenonnx.InferenceSession) -> CachedSpan:
+def span(session: tenonnx.InferenceSession) -> KvCacheSpan:
     """Return the only call of a plan that has caches in it."""
     (found,) = spans(session)
     return found
 
 
-def spans(session: tenonnx.InferenceSession) -> list[CachedSpan]:
+def spans(session: tenonnx.InferenceSession) -> list[KvCacheSpan]:
     owners = [getattr(each, "__self__", None) for each in session._plan._code.namespace.values()]
-    return list({id(own): own for own in owners if isinstance(own, CachedSpan)}.values())
+    return list({id(own): own for own in owners if isinstance(own, KvCacheSpan)}.values())
 
 
 def captures(session: tenonnx.InferenceSession) -> int:

@@ -19,14 +19,14 @@ from tenonnx.graph.values import ValueInfo
 from tenonnx.planning import spans
 from tenonnx.process.later import Later
 from tenonnx.provider import Step
-from tenonnx_cpu.capture.cached_replay import CachedSpan
-from tenonnx_cpu.capture.cached_step import CACHES, LENGTHS, CachedStep
 from tenonnx_cpu.capture.capturable import Capturable
-from tenonnx_cpu.capture.span import MOST, Tracer, captured_apart, is_capturable
+from tenonnx_cpu.capture.kv_cache_replay import KvCacheSpan
+from tenonnx_cpu.capture.kv_cache_step import CACHES, LENGTHS, KvCacheStep
+from tenonnx_cpu.capture.span import MAX_SPAN_STEPS, Tracer, captured_without_caches, is_capturable
 from tenonnx_cpu.jit import layout as at
 
 
-class Apart(Tracer):
+class OutOfPlace(Tracer):
     """A span's steps where caches are not in place: each step with one is by itself."""
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -37,7 +37,7 @@ class Apart(Tracer):
     @functools.cached_property
     def untraced_steps(self) -> Sequence[Step]:
         """The steps that run; steps between those with caches are one."""
-        return captured_apart(self._steps, self._outputs)
+        return captured_without_caches(self._steps, self._outputs)
 
     def into(self, inputs: Sequence[Any], buffers: Sequence[Any]) -> Any:
         """Return the results, in buffers where a step writes to one."""
@@ -49,9 +49,9 @@ class Apart(Tracer):
 @cacheable
 def _again(
     steps: Iterable[tuple[Any, ...]], inputs: Sequence[ValueInfo], outputs: Sequence[ValueInfo]
-) -> Apart:
+) -> OutOfPlace:
     """Return the steps of a plan that was kept."""
-    return Apart([Step(*each) for each in steps], inputs, outputs)
+    return OutOfPlace([Step(*each) for each in steps], inputs, outputs)
 
 
 def joined(steps: Sequence[Step], escaping: Collection[ValueInfo]) -> list[Step]:
@@ -64,7 +64,7 @@ def joined(steps: Sequence[Step], escaping: Collection[ValueInfo]) -> list[Step]
 
         A layer that shares the caches of another one reads what that makes, and need not give any.
         """
-        if not isinstance(step.call, CachedStep) or not step.call.joins:
+        if not isinstance(step.call, KvCacheStep) or not step.call.joins:
             return False
         pasts = [step.inputs[place] for place in CACHES.values()]
         given = all(
@@ -75,7 +75,7 @@ def joined(steps: Sequence[Step], escaping: Collection[ValueInfo]) -> list[Step]
     def wanted(step: Step) -> bool:
         return is_capturable(step) or is_free(step)
 
-    cut = spans.cut(steps, wanted, spans.Span, MOST)
+    cut = spans.cut(steps, wanted, spans.Span, MAX_SPAN_STEPS)
     parted = (part for span in cut for part in _behind_lengths(span))
     return spans.as_one(parted, escaping, wanted, _as_one, _fits)
 
@@ -85,7 +85,7 @@ def _behind_lengths(span: spans.Span) -> Iterator[spans.Span]:
 
     They read what is longer in each run, as a mask is.
     """
-    cached = [n for n, step in enumerate(span.steps) if isinstance(step.call, CachedStep)]
+    cached = [n for n, step in enumerate(span.steps) if isinstance(step.call, KvCacheStep)]
     lengths = {span.steps[n].inputs[place] for n in cached for place in LENGTHS}
     makers = [n for n, step in enumerate(span.steps) if not lengths.isdisjoint(step.outputs)]
     if not makers or max(makers) > cached[0]:
@@ -106,7 +106,7 @@ def _fits(span: spans.Span, outputs: tuple[ValueInfo, ...]) -> bool:
 
 def _as_one(span: spans.Span, outputs: tuple[ValueInfo, ...]) -> Step | None:
     inputs = tuple(value for value, _ in span.inputs)
-    cached = [step for step in span.steps if isinstance(step.call, CachedStep)]
+    cached = [step for step in span.steps if isinstance(step.call, KvCacheStep)]
     if not cached:
         return None
     places: dict[ValueInfo | None, int] = {value: n for n, value in enumerate(inputs)}
@@ -116,9 +116,9 @@ def _as_one(span: spans.Span, outputs: tuple[ValueInfo, ...]) -> Step | None:
     read = [step.inputs[place] for step in cached for place in LENGTHS]
     lengths = {places[value] for value in read if value in places}
     in_place = Tracer(list(map(_in_place, span.steps)), inputs, outputs)
-    apart = Apart(span.steps, inputs, outputs)
+    apart = OutOfPlace(span.steps, inputs, outputs)
     return Step(
-        call=CachedSpan(Later(apart), in_place.attached(), pairs, sorted(lengths)).run,
+        call=KvCacheSpan(Later(apart), in_place.attached(), pairs, sorted(lengths)).run,
         inputs=inputs,
         outputs=outputs,
         multiple=True,
@@ -127,4 +127,6 @@ def _as_one(span: spans.Span, outputs: tuple[ValueInfo, ...]) -> Step | None:
 
 def _in_place(step: Step) -> Step:
     """Return a step that writes to its caches, if it has any."""
-    return step.called(Capturable(step.call.written)) if isinstance(step.call, CachedStep) else step
+    return (
+        step.called(Capturable(step.call.written)) if isinstance(step.call, KvCacheStep) else step
+    )

@@ -19,12 +19,12 @@ CACHES = {1: 3, 2: 4}
 """The outputs that are caches, and the inputs that they continue."""
 
 LENGTHS = 5, 6
-"""The inputs that say how many tokens there are; they are read by the kernel."""
+"""The inputs that hold numbers of tokens; the kernel reads them."""
 
 
 @cacheable
 @dataclass(frozen=True)
-class CachedStep(Capturable):
+class KvCacheStep(Capturable):
     """A captured step with a capture of its own for caches that are bound to their outputs.
 
     Attributes:
@@ -53,11 +53,11 @@ class CachedStep(Capturable):
             return made._replace(result=(made.result, inputs[3], inputs[4], None))
         return made
 
-    def replayed(self, constants: Sequence[bool]) -> CachedStep:
+    def replayed(self, constants: Sequence[bool]) -> KvCacheStep:
         """Return what a step calls."""
         ways = (self.function, self.in_place)
         function, in_place = (Capturable(way).replayed(constants) for way in ways)
-        return CachedStep(function, in_place=in_place)
+        return KvCacheStep(function, in_place=in_place)
 
 
 def is_memory_of(buffer: NDArray | None, cache: NDArray | None) -> bool:
