@@ -4,20 +4,39 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-from typing import Any
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tenonnx.segments.delegate import SegmentModel
+if TYPE_CHECKING:
+    from tenonnx.segments.delegate import Type
+
+AS_READ: Final[Mapping[str, Type]] = MappingProxyType({})
+"""Types as the ONNX model says them."""
 
 
-def model_of(given: SegmentModel) -> Any:
-    """Return an ``openvino.Model``; it does not keep the weights alive."""
+def model_of(
+    proto: bytes, weights: Mapping[str, np.ndarray[Any, Any]], types: Mapping[str, Type] = AS_READ
+) -> Any:
+    """Return an ``openvino.Model``; it does not keep the weights alive.
+
+    Args:
+        proto: The ONNX model.
+        weights: Arrays for some of its inputs, which become constants.
+        types: Of others.
+    """
     ov: Any = importlib.import_module("openvino")
     opset: Any = importlib.import_module("openvino.opset13")
-    model = ov.Core().read_model(given.proto.SerializeToString())
+    model = ov.Core().read_model(proto)
     by_name = {parameter.get_friendly_name(): parameter for parameter in model.get_parameters()}
-    for name, array in given.weights.items():
+    for name, (dtype, rank) in types.items():
+        if (parameter := by_name.get(name)) is not None:
+            parameter.set_element_type(ov.Type(np.dtype(dtype)))
+            if rank is not None and parameter.get_partial_shape().rank.is_dynamic:
+                parameter.set_partial_shape(ov.PartialShape([-1] * rank))
+    for name, array in weights.items():
         if (parameter := by_name.get(name)) is not None:
             constant = opset.constant(_writable(array), shared_memory=True)
             for target in parameter.output(0).get_target_inputs():
