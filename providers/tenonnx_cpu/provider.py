@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tenonnx.by_name import cacheable
+from tenonnx.errors import PluginError
 from tenonnx.interface.enums import GraphOptimizationLevel
 from tenonnx.provider import HOST, Device, KernelState, Segment, Step
 from tenonnx.weights.folder import forget_unused
@@ -140,8 +141,15 @@ class CPUExecutionProvider(ArrayProvider):
         from tenonnx_cpu.jit.aot.build import warm_up
         from tenonnx_cpu.lazy_import import import_all
 
-        import_all()
-        return warm_up(tell)
+        failed = None
+        try:
+            import_all()
+        except PluginError as error:  # all other kernels are declared
+            failed = error
+        found = warm_up(tell)
+        if failed is not None:
+            raise failed
+        return found
 
     @classmethod
     def remarks(cls) -> Iterable[tuple[str, str | None]]:
@@ -149,7 +157,10 @@ class CPUExecutionProvider(ArrayProvider):
         from tenonnx_cpu.jit.remarks import kernels
         from tenonnx_cpu.lazy_import import import_all
 
-        import_all()
+        try:
+            import_all()
+        except PluginError as error:
+            return [*kernels(), (str(error.args[0]), error.hint)]
         return kernels()
 
     @classmethod

@@ -160,6 +160,7 @@ def test_a_library_that_is_not_trusted_or_not_fit(what: str, installed: Place) -
     folder = installed.site / "tenonnx_vec" / "kernels"
     (path,) = folder.glob("*.so")
     content, mode = path.read_bytes(), folder.stat().st_mode
+    before = set((installed.folder / "kernels").glob("*.so"))
     if what == "written":
         folder.chmod(0o777)
     elif what == "cut":
@@ -168,10 +169,14 @@ def test_a_library_that_is_not_trusted_or_not_fit(what: str, installed: Place) -
         path.write_bytes(content.replace(b"; 0.", b"; 7."))
     try:
         (_, states), logged = installed.child()
+        installed.run("-m", "tenonnx", "warmup")
+        (_, then), _ = installed.child()
     finally:
         path.write_bytes(content)
         folder.chmod(mode)
-    assert states[KERNEL] == "numpy"
+    (cached,) = set((installed.folder / "kernels").glob("*.so")) - before
+    cached.unlink()
+    assert (states[KERNEL], then[KERNEL]) == ("numpy", "cached")
     expected = {"written": "by anybody", "cut": "not a whole library", "release": "for tenonnx 7."}
     assert expected[what] in logged
     assert logged.count("tenonnx_vec: kernels are not compiled") == 1
@@ -239,3 +244,19 @@ def test_the_plug_in_passes_its_own_tests(linked: Place) -> None:
             linked.run(*pytest_of)
     finally:
         kernel.write_text(content)
+
+
+def test_a_module_that_calls_kernels_and_cannot_be_imported(linked: Place) -> None:
+    module = linked.site / "tenonnx_vec" / "calls.py"
+    content = module.read_text()
+    module.write_text(f"{content}\nimport nothing_here\n")
+    said = "tenonnx_vec.calls of tenonnx-vec 0.1.0, which calls the kernels of com.example.vec"
+    try:
+        printed, _ = linked.run("-m", "tenonnx", "doctor")
+        assert f"{said}, cannot be imported: ModuleNotFoundError" in printed
+        for command in (("warmup",), ("run", linked.model, "--input", "random")):
+            with pytest.raises(AssertionError, match=said):
+                linked.run("-m", "tenonnx", *command)
+        linked.run("-m", "tenonnx", "run", linked.model, "--input", "random", TENONNX_JIT="0")
+    finally:
+        module.write_text(content)

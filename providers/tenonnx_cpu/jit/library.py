@@ -85,14 +85,19 @@ def cached_path(kind: Target, package: Package = OWN) -> str:
 
 @functools.cache
 def find(package: Package = OWN) -> Found | None:
-    """Return a package's library for this process; ``None`` if there is none."""
+    """Return a package's library for this process; ``None`` if there is none.
+
+    One that could not be opened counts as none: where an installed one does not fit, what
+    ``tenonnx warmup`` builds takes its place.
+    """
     chosen = target() if SUPPORTED else None
     if chosen is None:
         return None
-    if (installed := _installed(package, chosen)) is not None:
+    installed = _installed(package, chosen)
+    if installed is not None and installed not in _refused:
         return Found(installed, own_code() if package == OWN else os.stat(package.root))
     path = cached_path(chosen, package)
-    return Found(path, None) if os.path.exists(path) else None
+    return Found(path, None) if path not in _refused and os.path.exists(path) else None
 
 
 def installed_folder(package: Package) -> str:
@@ -135,23 +140,27 @@ def current(package: Package = OWN) -> Library | None:
 
 
 def _open(package: Package) -> Library | None:
-    if (found := find(package)) is None:
+    host = None if package == OWN else current()
+    if package != OWN and host is None:
         return None
-    if package != OWN and (host := current()) is None:
-        return None
-    try:
-        if found.like is not None:
-            require_installed(installed_folder(package), found.like)
-        else:
-            note_use(found.path, os.stat(found.path).st_mtime_ns)
-        return Library(found.path, found.like, None if package == OWN else host)
-    except OSError as error:
-        log.warning("%s is not used: %s", found.path, error)
-        return None
+    while (found := find(package)) is not None:
+        try:
+            if found.like is not None:
+                require_installed(installed_folder(package), found.like)
+            else:
+                note_use(found.path, os.stat(found.path).st_mtime_ns)
+            return Library(found.path, found.like, host)
+        except OSError as error:
+            log.warning("%s is not used: %s", found.path, error)
+            _refused.add(found.path)
+            find.cache_clear()
+    return None
 
 
 _opened: dict[str, Library | None] = {}
 """This process's libraries that have been looked for, by their packages."""
+_refused: set[str] = set()
+"""The files that could not be opened."""
 _lock = threading.RLock()  # a signal's handler may load kernels, too
 
 if hasattr(os, "register_at_fork"):
@@ -164,6 +173,7 @@ def forget() -> None:
     """Look for a library again when one is asked for: another one has been built."""
     find.cache_clear()
     _opened.clear()
+    _refused.clear()
 
 
 def fingerprint() -> str:

@@ -67,18 +67,22 @@ def import_callers(domains: Container[str] | None = None) -> None:
         domains: Of these operators; all if ``None``.
 
     Raises:
-        PluginError: One cannot be imported.
+        PluginError: One cannot be imported; all others have been.
     """
+    failed: PluginError | None = None
     for each in _announced():
         if domains is None or each.name in domains:
             try:
                 importlib.import_module(each.value)
             except Exception as error:  # a stranger's code may raise anything
-                raise PluginError(
+                failed = PluginError(
                     f"{each.value} of {each.distribution} {each.version}, which calls the kernels "
                     f"of {each.name}, cannot be imported: {type(error).__name__}: {error}",
                     hint="TENONNX_JIT=0 does without kernels",
-                ) from error
+                )
+                failed.__cause__ = error
+    if failed is not None:
+        raise failed
 
 
 def _announced() -> Iterator[EntryPoint]:
