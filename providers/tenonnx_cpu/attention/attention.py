@@ -9,7 +9,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tenonnx.by_name import cacheable
-from tenonnx_cpu.attention.kernels import MAX_UNPACKED_QUERIES, QUERIES, workspace
+from tenonnx_cpu.attention.kernels import (
+    MAX_UNPACKED_QUERIES,
+    MAX_WINDOW_QUERIES,
+    QUERIES,
+    workspace,
+)
 from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
@@ -111,7 +116,7 @@ def attend_launch(
     if mask is None:
         return None
     counted = mask.size if mask.dtype == bool else 0
-    rows, share = shares(q.shape, v.shape, threads)
+    rows, share = shares(q.shape, v.shape, threads, rule)
     y = empty((batch, queries, heads, width))
     refusal, spans, memory, added = pieces(
         ((1,), np.int32), ((batch, 2), np.int64), worker_shares(share, threads),
@@ -158,10 +163,11 @@ def _of_scores(mask: Any, scores: tuple[int, ...]) -> Any:
     return contiguous(once)
 
 
-def shares(q: tuple[int, ...], v: tuple[int, ...], threads: int) -> tuple[int, int]:
+def shares(q: tuple[int, ...], v: tuple[int, ...], threads: int, rule: Rule) -> tuple[int, int]:
     """Return the queries of a task, and the floats that a thread works with, for such shapes."""
     batch, heads, queries, size = q
-    blocks = -(-queries // QUERIES)
+    sees_all = rule.left < 0 and rule.right < 0
+    blocks = -(-queries // (QUERIES if sees_all else MAX_WINDOW_QUERIES))
     if queries > MAX_UNPACKED_QUERIES:
         blocks = max(blocks, min(-(-queries // 28), -(-3 * threads // (batch * heads))))
     # Of a cache that grows, few lengths want more: a capture says the same of all between.

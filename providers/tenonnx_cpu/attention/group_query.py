@@ -110,7 +110,7 @@ class GroupQueryAttributes:
         keys, values = caches or (empty(found.cache), empty(found.cache))
         y = empty((batch, length, self.heads, size))
         results = y.transpose(0, 2, 1, 3), y
-        rows, share = shares(results[0].shape, found.cache, self.threads)
+        rows, share = shares(results[0].shape, found.cache, self.threads, self.rule)
         refusal, spans, memory = pieces(
             ((1,), np.int32), ((batch, 4), np.int64), worker_shares(share, self.threads)
         )
