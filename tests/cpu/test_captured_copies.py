@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto
 from running import captures, floats, require_kernels, session
 from test_captured_runs import only_replays
 
@@ -83,3 +84,25 @@ def uncaptured(nodes: Sequence[Any], weights: dict[str, Any], feeds: dict[str, A
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(capturable, "COUNTED", False)
         return session(nodes, feeds, "y", weights, opset=23).run(None, feeds)[0]
+
+
+@pytest.mark.parametrize("columns", [5, 16, 20])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_product_of_more_columns_than_it_returns(rows: int, columns: int) -> None:
+    """Memory is allocated for all that the kernel writes, not for what a node returns."""
+    nodes = [
+        node("DequantizeLinear", "x s z", "d"),
+        node("DequantizeLinear", "w s", "e"),
+        node("MatMul", "d e", "p"),
+        node("QuantizeLinear", "p one z", "y"),
+    ]
+    codes = np.random.default_rng(0).integers(-9, 9, (12, columns)).astype(np.int8)
+    weights = {"w": codes, "s": np.float32(0.125), "z": np.uint8(100), "one": np.float32(1)}
+    feeds = {"x": np.arange(rows * 12, dtype=np.uint8).reshape(rows, 12)}
+    one = session(
+        nodes, feeds, "y", weights, kinds={"x": TensorProto.UINT8, "y": TensorProto.UINT8}
+    )
+    wanted = (feeds["x"].astype(np.int64) - 100) @ codes
+    for _ in range(3):
+        (found,) = one.run(None, feeds)
+        np.testing.assert_array_equal(found, np.clip(np.round(wanted / 64) + 100, 0, 255))

@@ -145,7 +145,7 @@ class CapturedRun:
         self._own = list(dict.fromkeys(own))
         self._same = [x for x, slot in zip(inputs, taken, strict=True) if slot is None]
         for copy in made.copies:
-            self._result(copy.result, -1, 0, copy.run)
+            self._result(copy.result, -1, 0, copy)
             self._launch(copy)
         results = made.result if isinstance(made.result, tuple) else (made.result,)
         first = len(self._stores)
@@ -154,7 +154,7 @@ class CapturedRun:
             known = (
                 result is None or is_fixed(result) or (made.run is None and self._is_same(result))
             )
-            self._values[slot] = result if known else self._result(result, slot, first, made.run)
+            self._values[slot] = result if known else self._result(result, slot, first, made)
         if made.run is not None:
             self._launch(made)
 
@@ -193,10 +193,14 @@ class CapturedRun:
         """Return the place of a launch's argument, as ``Launches`` takes it.
 
         Raises:
-            NotCapturable: It is another array in each run, and in none of a run's memory.
+            NotCapturable: It is another array in each run, and in none of a run's memory, or more
+                than that memory.
         """
         address = word_at(id(x) + DATA).value
         if (own := self._around(address, address + 1, address)) is not None:
+            end = address + x.nbytes if x.flags.c_contiguous else extent(x)[1]
+            if end > own.high and x.size:
+                raise NotCapturable
             return own.source, own.number, address - own.address
         start, size = self._room
         if 0 <= address - start < size:
@@ -210,14 +214,14 @@ class CapturedRun:
         """Return whether a step's result is a view of a constant, and so the same in every run."""
         return type(view) is np.ndarray and bool(view.size) and _is_within(view, self._same)
 
-    def _result(self, result: Any, slot: int, first: int, run: Any) -> int | View:
+    def _result(self, result: Any, slot: int, first: int, made: Launch) -> int | View:
         """Return a step's result: the number of a store, or a ``View``.
 
         Args:
             result: It.
             slot: Its slot.
             first: The number of the step's first store.
-            run: The kernel that writes to it; ``None`` if it is a view.
+            made: The launch of the kernel that writes to it; without one, it is a view.
         """
         if type(result) is not np.ndarray:
             raise NotCapturable
@@ -229,18 +233,29 @@ class CapturedRun:
         dense = result.flags.c_contiguous
         low, high, address = extent(result)
         if (own := self._around(low, high, address)) is None:
-            if run is None or high - low != result.nbytes:
-                raise NotCapturable
-            own = Extent(low, high, low, at.FROM_OUTPUT, len(self._stores))
-            self._stores.append((dtype, shape if dense else (result.size,)))
-            self._sizes.append(high - low)
-            self._own.append(own)
+            own = self._allocate(_holder_of(result, made.arguments), made)
         self._regions[slot] = own
         source, number = own.source, own.number
         is_new = source == at.FROM_OUTPUT and number >= first
         if is_new and dense and self._stores[number] == (dtype, shape):
             return number
         return View(source, number, address - own.address, shape, strides, result.flags.writeable)
+
+    def _allocate(self, array: NDArray, made: Launch) -> Extent:
+        """Return the memory of an array that a launch fills, which each run allocates.
+
+        Raises:
+            NotCapturable: No kernel fills it, or it has gaps.
+        """
+        low, high, _ = extent(array)
+        if made.run is None or high - low != array.nbytes:
+            raise NotCapturable
+        own = Extent(low, high, low, at.FROM_OUTPUT, len(self._stores))
+        dense = array.flags.c_contiguous
+        self._stores.append((array.dtype, array.shape if dense else (array.size,)))
+        self._sizes.append(high - low)
+        self._own.append(own)
+        return own
 
     def finish(
         self, results: Sequence[int], *, several: bool, longest: CapturedRun | None = None
@@ -303,6 +318,20 @@ def _is_within(x: NDArray, same: Iterable[Any]) -> bool:
     low, high, _ = extent(x)
     known = (extent(own) for own in same if type(own) is np.ndarray and own.size)
     return any(begin <= low and high <= end for begin, end, _ in known)
+
+
+def _holder_of(result: NDArray, arguments: Iterable[Any]) -> NDArray:
+    """Return the argument that contains a result, or the result.
+
+    A product of bytes has a whole panel of columns, of which fewer may be returned.
+    """
+    low, high, _ = extent(result)
+    for x in arguments:
+        if type(x) is np.ndarray and x.nbytes > result.nbytes and x.flags.writeable:
+            start, end, _ = extent(x)
+            if start <= low and high <= end:
+                return x
+    return result
 
 
 def _stores_of(values: Iterable[Any]) -> Iterable[int]:
