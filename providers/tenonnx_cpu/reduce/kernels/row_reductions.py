@@ -117,6 +117,8 @@ def reduce_row(
     """
     begins, kind = b.icmp_signed("!=", is_first, I64(0)), form.total.computed
     beside = b.icmp_signed("==", step, I64(form.source.size))
+    # Of rows' vectors, of parts of one, and of single elements.
+    widths = [form.lanes] * COMBINED_CHAINS + [*halves_of(form.lanes), 0]
 
     def unit(number: Value, carried: list[Value]) -> list[Value]:
         to = b.add(totals, b.mul(number, I64(form.total.size)))
@@ -124,20 +126,23 @@ def reduce_row(
 
         def row(index: Value, carried: list[Value]) -> list[Value]:
             at = b.add(start, b.mul(index, row_step))
-            return [form.combine(b, carried[0], _row(b, form, at, step, count, beside))]
+            return _row(b, form, at, step, count, beside, carried)
 
         begun = b.select(begins, form.start(0), v.load(b, kind, to))
-        (result,) = v.loop(b, rows, [begun], row)
-        v.store(b, result, to)
+        starts = [form.start(width) for width in widths[:-1]]
+        v.store(b, _total(b, form, v.loop(b, rows, [*starts, begun], row)), to)
         return carried
 
     v.loop(b, units, [], unit)
 
 
-def _row(b: Builder, form: Reduction, at: Value, step: Value, rest: Value, beside: Value) -> Value:
-    """Return what a row's elements come to."""
+def _row(
+    b: Builder, form: Reduction, at: Value, step: Value, rest: Value, beside: Value,
+    found: list[Value],
+) -> list[Value]:  # fmt: skip
+    """Combine a row's elements with those before it, each kind of vectors apart."""
     size, lanes = I64(form.source.size), form.lanes
-    sums = [form.start(lanes)] * COMBINED_CHAINS
+    sums, parts, alone = found[:COMBINED_CHAINS], found[COMBINED_CHAINS:-1], found[-1]
     for chains in (COMBINED_CHAINS, 1):
         wide = lanes * chains
         vectors = b.select(beside, b.sdiv(rest, I64(wide)), I64(0))
@@ -145,21 +150,27 @@ def _row(b: Builder, form: Reduction, at: Value, step: Value, rest: Value, besid
         sums[:chains] = v.loop(b, vectors, sums[:chains], more)
         done = b.mul(vectors, I64(wide))
         at, rest = b.add(at, b.mul(done, size)), b.sub(rest, done)
-    (sum_,) = _joined(b, form, sums)
-    for half in halves_of(lanes):
-        low, high = (v.shuffle(b, sum_, sum_, range(n, n + half)) for n in (0, half))
+    for n, half in enumerate(halves_of(lanes)):
         some = _some(b, rest, half, beside)
-        more = functools.partial(_vectors, b, form, at, half)
-        (sum_,) = v.loop(b, some, [form.combine(b, low, high)], more)
+        (parts[n],) = v.loop(b, some, [parts[n]], functools.partial(_vectors, b, form, at, half))
         done = b.mul(some, I64(half))
         at, rest = b.add(at, b.mul(done, size)), b.sub(rest, done)
-    two = [b.extract_element(sum_, I32(n)) for n in (0, 1)]
 
     def one(index: Value, carried: list[Value]) -> list[Value]:
         return [form.combine(b, carried[0], form.load(b, b.add(at, b.mul(index, step)), 0))]
 
-    (alone,) = v.loop(b, rest, [form.combine(b, *two)], one)
-    return alone
+    return [*sums, *parts, *v.loop(b, rest, [alone], one)]
+
+
+def _total(b: Builder, form: Reduction, found: list[Value]) -> Value:
+    """Combine what ``_row`` found, with half as many lanes each time."""
+    *parts, alone = found[COMBINED_CHAINS:]
+    (sum_,) = _joined(b, form, found[:COMBINED_CHAINS])
+    for half, part in zip(halves_of(form.lanes), parts, strict=True):
+        low, high = (v.shuffle(b, sum_, sum_, range(n, n + half)) for n in (0, half))
+        sum_ = form.combine(b, form.combine(b, low, high), part)
+    two = [b.extract_element(sum_, I32(n)) for n in (0, 1)]
+    return form.combine(b, form.combine(b, *two), alone)
 
 
 def _vectors(
