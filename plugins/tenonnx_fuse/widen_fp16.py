@@ -25,8 +25,9 @@ WEIGHTED = CONVOLUTIONS | {"GRU", "LSTM", "RNN"}
 FAST = VIEWS | REDUCTIONS | frozenset(
     {
         "Abs", "Add", "Ceil", "Clip", "Concat", "DepthToSpace", "Div", "Expand", "Floor", "Max",
-        "Min", "Mul", "Neg", "Pad", "Reciprocal", "Relu", "Round", "Sign", "Slice", "SpaceToDepth",
-        "Split", "Sqrt", "Sub", "Transpose", "Where",
+        "LayerNormalization", "Min", "Mul", "Neg", "Pad", "RMSNormalization", "Reciprocal", "Relu",
+        "Round", "Sign", "SimplifiedLayerNormalization", "Slice", "SpaceToDepth", "Split", "Sqrt",
+        "Sub", "Transpose", "Where",
     }
 )  # fmt: skip
 
@@ -35,9 +36,8 @@ SLOW = WEIGHTED | (ELEMENTWISE - FAST - {"Cast"}) | frozenset(
     {
         "Attention", "AveragePool", "BatchNormalization", "CumSum", "Einsum", "Gemm",
         "GlobalAveragePool", "GlobalMaxPool", "GridSample", "GroupNormalization",
-        "InstanceNormalization", "LRN", "LayerNormalization", "LogSoftmax", "MatMul", "MaxPool",
-        "RMSNormalization", "Resize", "RotaryEmbedding", "SimplifiedLayerNormalization", "Softmax",
-        "TopK",
+        "InstanceNormalization", "LRN", "LogSoftmax", "MatMul", "MaxPool", "Resize",
+        "RotaryEmbedding", "Softmax", "TopK",
     }
 )  # fmt: skip
 

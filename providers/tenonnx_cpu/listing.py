@@ -18,7 +18,7 @@ LISTING: Final = {
     "conv.channel_norms": "GroupNormalization InstanceNormalization",
     "conv.conv": "Conv",
     "conv.deform": "DeformConv",
-    "conv.grid": "GridSample",
+    "conv.grid": "GridSample com.microsoft::GridSample",
     "conv.inverted_residual": "Conv",
     "conv.optimized": (
         "com.microsoft::FusedConv com.microsoft::NhwcConv com.microsoft::NhwcFusedConv "
@@ -31,7 +31,8 @@ LISTING: Final = {
     "conv.transposed": "ConvTranspose",
     "data_movement.concat": "Concat",
     "data_movement.indexed": (
-        "GatherElements GatherND ScatterElements ScatterND com.microsoft::GatherND"
+        "ai.onnx.ml::ArrayFeatureExtractor GatherElements GatherND ScatterElements ScatterND "
+        "com.microsoft::GatherND"
     ),
     "data_movement.pad_tile": (
         "Gather Pad ReverseSequence Tile Trilu com.microsoft::Pad com.microsoft::Trilu"

@@ -578,3 +578,18 @@ class TestCapturedRuns:
         launch = Launch(self.run, (self.x, more), (np.empty(4), more))
         assert captured.add(launch, (self.x,), [0], [1])
         assert headers_of(captured)[1][1:3] == [at.FROM_OUTPUT, 1]
+
+
+def test_a_step_that_is_never_captured_is_not_traced_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tries, feeds = [], {"x": floats(4, 4).astype(np.float64)}
+    begin = CapturedRun.__init__
+    monkeypatch.setattr(
+        CapturedRun, "__init__", lambda self, *given: tries.append(1) or begin(self, *given)
+    )
+    one = session([node("MatMul", "x x", "y")], feeds, "y", kinds={"x": 11, "y": 11})
+    for _ in range(9):
+        (found,) = one.run(None, feeds)
+        np.testing.assert_array_equal(found, feeds["x"] @ feeds["x"])
+    assert len(tries) == 3

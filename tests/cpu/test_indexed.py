@@ -146,6 +146,18 @@ def test_picking_along_any_axis(axis: int, index: Any, monkeypatch: pytest.Monke
         one.run(None, feeds)
 
 
+@pytest.mark.parametrize("shape", [(9,), (5, 9), (2, 5, 9)])
+def test_columns_that_are_features(shape: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, at, watch = floats(*shape), np.array([[8, 0, 3]]), Watch(PICK, monkeypatch)
+    steps = [node("ArrayFeatureExtractor", "x p", "y", domain="ai.onnx.ml")]
+    kinds, feeds = {"p": INT64}, {"x": x, "p": at}
+    one = session(steps, feeds, "y", kinds=kinds, domains={"ai.onnx.ml": 3})
+    for _ in range(3):
+        (found,) = one.run(None, feeds)
+        np.testing.assert_array_equal(found, np.atleast_2d(x)[..., [8, 0, 3]])
+    assert watch.calls or x.ndim == 1
+
+
 @pytest.mark.parametrize("op", ["GatherND", "ScatterND"])
 def test_a_slice_that_is_not_there(op: str) -> None:
     x, at = drawn((3, 4), np.float32), np.array([[0], [3]])

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import Watch, floats, run
+from running import Watch, floats, run, session
 from windows_oracle import seen
 
 from models import node
@@ -61,6 +61,21 @@ def test_max_pool(
     assert kernel.calls == 1
     expected = np.max(windows(x, attributes, -np.inf), axis=-1)
     assert np.array_equal(y, expected, equal_nan=True)
+
+
+@pytest.mark.parametrize(("shape", "attributes"), CASES)
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_max_pool_of_bytes(
+    shape: Any, attributes: Any, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel, limits = Watch(kernel_of(shape), monkeypatch), np.iinfo(dtype)
+    x = np.random.default_rng(0).integers(limits.min, limits.max, shape, dtype, endpoint=True)
+    kinds = dict.fromkeys("xy", 3 if dtype == np.int8 else 2)
+    one = session([node("MaxPool", "x", "y", **attributes)], {"x": x}, "y", kinds=kinds)
+    expected = np.max(windows(x.astype(np.float32), attributes, -np.inf), axis=-1).astype(dtype)
+    for _ in range(3):
+        np.testing.assert_array_equal(one.run(None, {"x": x})[0], expected)
+    assert kernel.calls
 
 
 @pytest.mark.parametrize(("shape", "attributes"), CASES)

@@ -43,7 +43,7 @@ def test_what_is_as_fast_in_16_bits_stays() -> None:
         ("y = Softmax(x)", 2),
         ("y = Sigmoid(x)", 2),
         ("y = MatMul(x, z)", 3),
-        ("y = LayerNormalization(x, v)", 2),
+        ("y = LayerNormalization(x, v)", 0),  # its kernel takes 16 bits
         ("a, b = Split<axis=1, num_outputs=2>(x) c = Tanh(a) y = Mul(c, b)", 2),
         ("y, i = TopK(x, three)", 2),
     ],
@@ -59,7 +59,7 @@ def test_one_slow_node_is_worth_its_casts(kind: Any, body: str, casts: int) -> N
         del weights["three"]
     feeds = {"x": normal(5, 8).astype(kind), "z": normal(8, 8, seed=1).astype(kind)}
     counts, done = fused(parse(text, **weights), feeds, rtol=2e-2, atol=2e-2)
-    assert counts["Cast"] == casts
+    assert counts.get("Cast", 0) == casts
     wide = {name: array.astype(np.float32) for name, array in feeds.items()}
     proto = parse(text.replace(narrow, "float"), **{
         name: array.astype(np.float32) if name == "v" else array for name, array in weights.items()

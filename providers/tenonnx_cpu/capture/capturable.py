@@ -358,6 +358,8 @@ class _Tracer:
             run.finish(given[: len(result) if several else 1], several=several)
             if run.fits:
                 add_capture(cell, key, run)
+        if key not in cell.keys:
+            self._recent.tried_in_vain(key)
         return result
 
 

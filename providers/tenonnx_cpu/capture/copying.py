@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.buffers import COPYING, NDArray
-from tenonnx_cpu.capture.launch import Launch, done
+from tenonnx_cpu.capture.launch import AHEAD, Launch, done
 from tenonnx_cpu.data_movement.ordered_copies import ordered
 
 
@@ -26,16 +26,18 @@ def with_copies(function: Callable[..., Any], inputs: tuple[Any, ...], *, make: 
     """
     copies: list[Launch] = []
 
+    def before(launch: Launch) -> Any:
+        copies.append(launch)
+        return done(launch) if make else launch.result
+
     def copy(x: NDArray) -> NDArray:
         launch = ordered(x, threads=1)
-        if launch is None:
-            return np.array(x, order="C")
-        copies.append(launch)
-        return done(launch) if make else launch.result  # type: ignore[no-any-return]  # an array
+        return np.array(x, order="C") if launch is None else before(launch)
 
-    token = COPYING.set(copy)
+    tokens = COPYING.set(copy), AHEAD.set(before)
     try:
         made = function(*inputs)
     finally:
-        COPYING.reset(token)
+        COPYING.reset(tokens[0])
+        AHEAD.reset(tokens[1])
     return made._replace(copies=tuple(copies)) if copies and type(made) is Launch else made

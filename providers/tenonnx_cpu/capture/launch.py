@@ -6,6 +6,7 @@ import functools
 import operator
 import types
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -16,6 +17,9 @@ from tenonnx.process.weak import WeakTable
 NDArray: TypeAlias = np.ndarray[Any, Any]
 
 FLOATS = float, np.floating
+
+AHEAD: ContextVar[Callable[[Launch], Any] | None] = ContextVar("tenonnx_ahead", default=None)
+"""The function that has a launch made before a step's own, while that is captured."""
 
 _known = WeakTable[int, Any]()
 """Arrays that never change, by ``id``: who has been given one may rely on its elements."""
@@ -35,8 +39,8 @@ class Launch(NamedTuple):
             new, views of the step's inputs, or fixed.
         refusal: Scratch memory whose first four bytes are not 0 if the kernel did not do it.
         otherwise: What to call with the step's inputs then; it may return another launch.
-        copies: Launches that copy inputs of the step, which this launch reads. They are made before
-            it is returned.
+        copies: Launches that make copies of the step's inputs, or other arrays that this one
+            reads. They are made before it is returned.
     """
 
     run: Callable[..., Any] | None
@@ -97,6 +101,12 @@ def done(made: Any, inputs: Sequence[Any] = ()) -> Any:
             return made.result
         made = made.otherwise(*inputs)  # type: ignore[misc]  # who may refuse says what then
     return made
+
+
+def ahead(made: Launch) -> Any:
+    """Return the result of a launch that a step makes before its own, which reads it."""
+    function = AHEAD.get()
+    return done(made) if function is None else function(made)
 
 
 @cacheable

@@ -23,6 +23,7 @@ TAPS = {"nearest": 1, "linear": 2, "bilinear": 2, "cubic": 4, "bicubic": 4}
 
 
 @specialize("GridSample")
+@specialize("GridSample", domain="com.microsoft")
 def specialize_grid_sample(site: Site, plain: Call) -> Call | None:
     """Take images and volumes, whose borders are not reflected."""
     default = "bilinear" if (site.node.version or 16) < 20 else "linear"

@@ -14,9 +14,12 @@ from tenonnx.by_name import cacheable
 from tenonnx_array.windows import Windows, place
 from tenonnx_cpu.buffers import F32, empty, frozen
 from tenonnx_cpu.capture.capturable import Capturable
-from tenonnx_cpu.capture.launch import Launch
+from tenonnx_cpu.capture.launch import Launch, ahead
 from tenonnx_cpu.conv.attributes import as_image
 from tenonnx_cpu.conv.depthwise import depthwise_layout
+from tenonnx_cpu.elementwise.kernels.operations import FLOAT32, INT8, UINT8
+from tenonnx_cpu.elementwise.typed import APPLY, launch
+from tenonnx_cpu.int8.quantized_values import BYTE_DTYPES
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import worker_floats
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
@@ -48,6 +51,8 @@ def pool(site: Site, plain: Call) -> Call | None:
         return None
     kernel = tuple(site.attribute("kernel_shape", ()))
     (POOL_VOLUME if len(kernel) == 3 else POOL).request()
+    if site.dtype(0) in BYTE_DTYPES:
+        APPLY.request()
     attributes = PoolAttributes(
         kernel,
         _numbers(site, "strides"),
@@ -69,14 +74,34 @@ def _numbers(site: Site, name: str) -> tuple[int, ...] | None:
 
 @cacheable
 def _pooled(attributes: PoolAttributes, plain: Call, x: NDArray) -> Any:
+    if x.dtype in BYTE_DTYPES and not attributes.means:
+        return _pooled_bytes(attributes, plain, x)
+    made = _pool(attributes, x)
+    if made is None:
+        return plain(x)
+    return made if attributes.means else made._replace(result=(made.result,))
+
+
+def _pooled_bytes(attributes: PoolAttributes, plain: Call, x: NDArray) -> Any:
+    """Take maxima in float32, which has all bytes."""
+    dtype, threads = x.dtype, attributes.threads
+    code = INT8 if dtype == np.int8 else UINT8
+    wide = launch(FLOAT32, code, (x,), F32, threads) if _planned(attributes, x.shape) else None
+    pooled = None if wide is None else _pool(attributes, ahead(wide))
+    made = None if pooled is None else launch(code, FLOAT32, (ahead(pooled),), dtype, threads)
+    return plain(x) if made is None else made._replace(result=(made.result,))
+
+
+def _pool(attributes: PoolAttributes, x: NDArray) -> Launch | None:
+    """Return what pools float32; ``None`` if no kernel does."""
     planned = _planned(attributes, x.shape)
     run = None if planned is None else planned.kernel.run
     if planned is None or run is None or not fits(x):
-        return plain(x)
+        return None
     y = empty(planned.output)
     memory = worker_floats(planned.floats, planned.threads)
     arguments = x.reshape(-1), y.reshape(-1), *planned.places, memory, planned.threads
-    return Launch(run, arguments, y if attributes.means else (y,))
+    return Launch(run, arguments, y)
 
 
 @cacheable

@@ -263,6 +263,22 @@ def _along(axis: int, threads: int, plain: Call, data: NDArray, places: NDArray)
     return made._replace(result=made.result.reshape(shape), otherwise=plain)
 
 
+@specialize("ArrayFeatureExtractor", domain="ai.onnx.ml")
+def specialize_extractor(site: Site, plain: Call) -> Call:
+    """Take columns of any type."""
+    MOVE_ELEMENTS.request()
+    return Capturable(functools.partial(_extracted, site.threads, plain))
+
+
+@cacheable
+def _extracted(threads: int, plain: Call, x: NDArray, places: NDArray) -> Any:
+    made = None
+    if x.ndim and type(places) is np.ndarray:
+        rows = x if x.ndim > 1 else x.reshape(1, -1)
+        made = pick_columns(rows, places.reshape(-1), threads)
+    return plain(x, places) if made is None else made._replace(otherwise=plain)
+
+
 def pick_columns(data: NDArray, places: NDArray, threads: int) -> Launch | None:
     """Return what picks columns of all rows; ``None`` if the kernel does not."""
     every = np.broadcast_to(places, (*data.shape[:-1], places.size))
