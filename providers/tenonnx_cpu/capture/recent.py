@@ -32,7 +32,7 @@ class Recent:
     def tried_in_vain(self, key: Hashable) -> None:
         """Note that inputs were to be captured, and were not: more often it is not tried."""
         self._vain[key] = self._vain.get(key, 0) + 1
-        while len(self._vain) > KEPT:
+        while len(self._vain) > MAX_KEYS:
             del self._vain[next(iter(self._vain))]
 
     def add(self, keys: Iterable[Hashable]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import COPYING, contiguous
 from tenonnx_cpu.capture.capturable import Capturable, dynamic
-from tenonnx_cpu.capture.launch import Launch, fix, is_fixed
+from tenonnx_cpu.capture.launch import Launch, ahead, fix, is_fixed
 from tenonnx_cpu.data_movement.ordered_copies import ordered
 from tenonnx_cpu.data_movement.transpose import (
     MAX_COPIED_VIEW_BYTES,
@@ -44,6 +44,10 @@ def specialize_view(site: Site, plain: Call) -> Call:
     call = ViewCall(tuple(varying), _added(site), expands, plain)
     if expands:
         return Capturable(call)
+    leaving = [n for n, value in enumerate(site.node.outputs) if value.is_graph_output()]
+    if site.node.op_type == "Split" and leaving:
+        request_copies(site)
+        return Capturable(functools.partial(_leaving_parts, call, tuple(leaving), site.threads))
     if leaves_graph(site):
         request_copies(site)
         return Capturable(functools.partial(_leaving, call, site.threads))
@@ -90,6 +94,24 @@ def _leaving(call: ViewCall, threads: int, *given: Any) -> Any:
         return made
     x = made.result
     return (ordered(x, threads) if x.nbytes <= MAX_COPIED_VIEW_BYTES else None) or made
+
+
+@cacheable
+def _leaving_parts(call: ViewCall, leaving: tuple[int, ...], threads: int, *given: Any) -> Any:
+    """Split an array, and have a kernel copy the parts that leave the graph."""
+    made = call(*given)
+    if type(made) is not Launch:
+        return made
+    parts, copies = list(made.result), []
+    for n in leaving:
+        part = parts[n]
+        lies_apart = not part.flags.c_contiguous and part.nbytes <= MAX_COPIED_VIEW_BYTES
+        if lies_apart and (copy := ordered(part, threads)) is not None:
+            copies.append(copy)
+            parts[n] = copy.result
+    for copy in copies[:-1]:
+        ahead(copy)
+    return copies[-1]._replace(result=tuple(parts)) if copies else made
 
 
 def _added(site: Site) -> int:
