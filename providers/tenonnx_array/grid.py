@@ -163,8 +163,9 @@ def affine_grid(xp: Namespace, theta: Array, size: Array, *, align_corners: int 
             f"expected theta of shape {(int(size[0]), rank, rank + 1)}, found {theta.shape}"
         )
     check_allocation(xp, (len(theta), *shape, rank + 1), theta.dtype)
-    mapped = xp.empty((len(theta), *shape, rank), theta.dtype)
-    steps = []
+    steps, rows = [], []
+    # numpy writes into one array; not every library can, as jax.
+    mapped = np.empty((len(theta), *shape, rank), theta.dtype) if xp is np else None
     for axis, length in enumerate(shape):
         step = 2 / max(length - 1, 1) if align_corners else 2 / length
         start = -1.0 if align_corners else step / 2 - 1
@@ -175,5 +176,8 @@ def affine_grid(xp: Namespace, theta: Array, size: Array, *, align_corners: int 
         total = theta[:, row, rank].reshape(-1, *(1,) * rank)
         for axis, places in enumerate(steps):
             total = total + theta[:, row, rank - 1 - axis].reshape(-1, *(1,) * rank) * places
-        mapped[..., row] = total
-    return mapped
+        if mapped is None:
+            rows.append(total)
+        else:
+            mapped[..., row] = total
+    return xp.stack(rows, axis=-1) if mapped is None else mapped

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -71,6 +71,10 @@ class TracingProvider(ArrayProvider):
             if not self._known(value):
                 return f"'{value.name}' would have to be known before the run, and is computed"
         return True
+
+    def claim(self, nodes: Sequence[ir.Node]) -> Iterable[Sequence[ir.Node]] | None:
+        """Claim all nodes at once, for as few functions as there can be, if it traces."""
+        return [nodes] if self.traces else super().claim(nodes)
 
     def compile(self, segment: Segment) -> Sequence[Step]:
         """Return one step for the whole segment."""

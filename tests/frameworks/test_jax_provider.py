@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from rounded import ROUNDED
@@ -71,3 +73,16 @@ def test_what_depends_on_data_is_left_to_the_cpu() -> None:
     assert "NonZero" in reasons
     x = np.ones(4, np.float32)
     np.testing.assert_array_equal(opened.run(None, {"x": x})[0], -x.reshape(1, 4))
+
+
+def test_nodes_between_others_are_one_function() -> None:
+    """Abs, Neg and Exp are one, between which is what jax cannot trace; Concat reads that."""
+    body = "a = Abs(x) n = NonZero(a) b = Neg(a) m = NonZero(b) y = Exp(b) i = Concat<axis=1>(n, m)"
+    model = models.build(body, outputs="float[k] y, int64[1, j] i")
+    session = tenonnx.InferenceSession(model, providers=["jax", "cpu"])
+    counted = Counter(step.device.id for step in session.plan.steps)
+    assert counted["jax"] == 2
+    x = np.array([-1, 0, 2], np.float32)
+    y, i = session.run(None, {"x": x})
+    np.testing.assert_allclose(y, np.exp(-np.abs(x)), rtol=1e-6)
+    assert i.tolist() == [[0, 2, 0, 2]]
