@@ -44,6 +44,7 @@ def test_what_is_as_fast_in_16_bits_stays() -> None:
         ("y = Sigmoid(x)", 2),
         ("y = MatMul(x, z)", 3),
         ("y = LayerNormalization(x, v)", 0),  # its kernel takes 16 bits
+        ("y = SimplifiedLayerNormalization(x, v)", 0),
         ("a, b = Split<axis=1, num_outputs=2>(x) c = Tanh(a) y = Mul(c, b)", 2),
         ("y, i = TopK(x, three)", 2),
     ],

@@ -101,7 +101,7 @@ TYPED_AS: Final[Mapping[str, slice]] = {
             Dropout Einsum Expand GRU Gather GatherElements GatherND GlobalAveragePool
             GlobalMaxPool GroupNormalization Hardmax InstanceNormalization LSTM LayerNormalization
             LogSoftmax LpNormalization MaxPool Mod Pad Pow RNN Resize ScatterElements ScatterND
-            Slice Softmax SpaceToDepth Split Tile TopK Transpose Trilu
+            SimplifiedLayerNormalization Slice Softmax SpaceToDepth Split Tile TopK Transpose Trilu
             """
         ),
         slice(1),

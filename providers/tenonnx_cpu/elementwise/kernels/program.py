@@ -233,6 +233,41 @@ def widen_operands(
                 fill(block, floats(source, 1)[0])
 
 
+@helper
+def reads_wide(shape: Any) -> Any:
+    """Return whether all arrays are of float32."""
+    found = True
+    for n in range(shape[MAX_AXES + 1]):
+        found = found and shape[TYPES_PLACE + n] == FLOAT32
+    return found
+
+
+@helper
+def run_lines(
+    program: Any, numbers: Any, constants: Any, operands: Any, own: Any, target: Any, count: Any
+) -> None:
+    """Run a program on a piece of ``count`` elements.
+
+    Args:
+        program: See ``run_program``.
+        numbers: See ``run_program``.
+        constants: How many of the numbers are registers.
+        operands: Addresses of the piece in every array.
+        own: Address of the registers.
+        target: Address of the result, float32.
+        count: How many elements.
+    """
+    for line in range(program.shape[0]):
+        x, z, to = program[line, 1], program[line, 2], program[line, 3]
+        at_x = operands[x] if x < MAX_INPUTS else own + 4 * BLOCK_ELEMENTS * (x - MAX_INPUTS)
+        at_z = operands[z] if z < MAX_INPUTS else own + 4 * BLOCK_ELEMENTS * (z - MAX_INPUTS)
+        at_y = target if to < MAX_INPUTS else own + 4 * BLOCK_ELEMENTS * (to - MAX_INPUTS)
+        apply(
+            program[line, 0], floats(at_x, count), floats(at_z, count), floats(at_y, count),
+            numbers[constants + line, 0], numbers[constants + line, 1],
+        )  # fmt: skip
+
+
 @parallel
 def run_rows(arguments: Any, task: Any, worker: Any) -> None:
     """Run a program on some of the pieces that the rows are cut into."""
@@ -246,9 +281,7 @@ def run_rows(arguments: Any, task: Any, worker: Any) -> None:
     constants = shape[MAX_AXES]
     for n in range(constants):
         fill(floats(own + 4 * BLOCK_ELEMENTS * n, BLOCK_ELEMENTS), numbers[n, 0])
-    is_wide = True
-    for n in range(shape[MAX_AXES + 1]):
-        is_wide = is_wide and shape[TYPES_PLACE + n] == FLOAT32
+    is_wide = reads_wide(shape)
     operands, places = on_stack(MAX_INPUTS, np.int64), on_stack(MAX_INPUTS, np.int64)
     index = on_stack(MAX_AXES, np.int64)
     row, left = task * grain // pieces, task * grain % pieces * piece
@@ -263,17 +296,8 @@ def run_rows(arguments: Any, task: Any, worker: Any) -> None:
             widen_operands(shape, strides, places, left, count, blocks, filled != row, operands)
         filled = row
         place = result + bytes_of(element) * (row * width + left)
-        for line in range(program.shape[0]):
-            x, z, to = program[line, 1], program[line, 2], program[line, 3]
-            at_x = operands[x] if x < MAX_INPUTS else own + 4 * BLOCK_ELEMENTS * (x - MAX_INPUTS)
-            at_z = operands[z] if z < MAX_INPUTS else own + 4 * BLOCK_ELEMENTS * (z - MAX_INPUTS)
-            at_y = own + 4 * BLOCK_ELEMENTS * (to - MAX_INPUTS)
-            if to < MAX_INPUTS:
-                at_y = place if element == FLOAT32 else wide
-            apply(
-                program[line, 0], floats(at_x, count), floats(at_z, count), floats(at_y, count),
-                numbers[constants + line, 0], numbers[constants + line, 1],
-            )  # fmt: skip
+        target = place if element == FLOAT32 else wide
+        run_lines(program, numbers, constants, operands, own, target, count)
         if element != FLOAT32:
             narrow(element, wide, place, count)
         left += piece
