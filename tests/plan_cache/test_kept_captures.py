@@ -45,7 +45,19 @@ DENSE = """<ir_version: 10, opset_import: ["": 21]>
 g (float[n, 8] x) => (float[n, 8] y) <float[8, 8] a, float[8] b, float[8, 8] c, float[8] d> {
     e = Gemm(x, a, b)  f = Relu(e)  y = Gemm(f, c, d)
 }"""
-MODELS = {"scaled": SCALED, "layers": LAYERS, "parted": PARTED, "table": TABLE}
+EXPANDED = """<ir_version: 10, opset_import: ["": 21]>
+g (float[n, 8] x) => (float[n, 8] y, float[n, 8] e) {
+    s = Shape(x)  c = Constant <value_floats=[2.0]> ()  e = Expand(c, s)  u = Unique (x)
+    m = ReduceMax <keepdims=0> (u)  v = Mul(e, m)  y = Tanh(v)
+}"""
+"""A step returns an array that shapes determine, and another span reads it."""
+MODELS = {
+    "expanded": EXPANDED,
+    "scaled": SCALED,
+    "layers": LAYERS,
+    "parted": PARTED,
+    "table": TABLE,
+}
 
 
 @pytest.fixture

@@ -24,6 +24,11 @@ AHEAD: ContextVar[Callable[[Launch], Any] | None] = ContextVar("tenonnx_ahead", 
 _known = WeakTable[int, Any]()
 """Arrays that never change, by ``id``: who has been given one may rely on its elements."""
 
+_by_content = WeakTable[Any, Any]()
+"""Those of at most ``MAX_SHARED_BYTES``, by dtype, shape and bytes."""
+
+MAX_SHARED_BYTES = 1 << 14
+"""Bytes of arrays that are one if their elements are equal."""
 
 _of_addresses = WeakTable[int, Any]()
 """Arrays whose elements are addresses, by ``id``; they mean nothing to another process."""
@@ -116,9 +121,11 @@ def launched(call: Callable[..., Any], *inputs: Any) -> Any:
 
 
 def fix(result: Any) -> NDArray:
-    """Return a copy of an array that nobody writes to."""
+    """Return a copy of an array that nobody writes to; the same one for equal small arrays."""
     array = np.array(result)
     array.flags.writeable = False
+    if array.nbytes <= MAX_SHARED_BYTES and not array.dtype.hasobject:
+        array = _by_content.setdefault((array.dtype, array.shape, array.tobytes()), array)
     _known[id(array)] = array
     return array
 

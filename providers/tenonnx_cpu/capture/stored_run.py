@@ -16,7 +16,7 @@ from tenonnx.by_name import cacheable
 from tenonnx.plan_cache import NotCacheable
 from tenonnx.weights.storage import root
 from tenonnx.weights.weight import Weight
-from tenonnx_cpu.capture.launch import Encoded, NDArray, holds_addresses
+from tenonnx_cpu.capture.launch import Encoded, NDArray, fix, holds_addresses, is_fixed
 from tenonnx_cpu.jit import layout as at
 from tenonnx_cpu.jit.library import entry_of
 from tenonnx_cpu.jit.runtime import KERNELS, JitKernel
@@ -66,6 +66,17 @@ class Within(NamedTuple):
 
 
 @cacheable
+class Fixed(NamedTuple):
+    """An array that ``fix`` returned: captures take and return the same one.
+
+    Attributes:
+        content: Where its elements are.
+    """
+
+    content: Any
+
+
+@cacheable
 class Named(NamedTuple):
     """An array with a name in the plan's code."""
 
@@ -79,7 +90,7 @@ class StoredRun(NamedTuple):
     Attributes:
         words: The code, with 0 in place of addresses.
         things: The objects; arrays are ``Named``, ``Packed`` if they are small, ``Within`` large
-            ones, or themselves.
+            ones, or themselves; those that captures exchange are ``Fixed``.
         memory: The bytes of these.
         entries: Words that are to have addresses of kernels, and of which ones.
         pointers: Words that are to have addresses of arguments, the first things.
@@ -104,14 +115,7 @@ class StoredRun(NamedTuple):
         """
         memory = aligned(self.memory.size)
         memory[:] = self.memory
-        things = list(self.things)
-        for n, x in enumerate(things):
-            if type(x) is Packed:
-                things[n] = np.ndarray(x.shape, x.dtype, memory, x.offset, x.strides)
-            elif type(x) is Within:
-                things[n] = x.view()
-            elif type(x) is Named:
-                things[n] = namespace[x.name]
+        things = [_restored(x, memory, namespace) for x in self.things]
         code = self.words.tolist()
         for word, kernel in self.entries:
             if kernel.run is None:
@@ -120,6 +124,17 @@ class StoredRun(NamedTuple):
         for word, number in self.guards:
             code[word] = id(things[number])
         return Encoded(code, things, self.pointers).addressed()
+
+
+def _restored(thing: Any, memory: NDArray, namespace: Mapping[str, Any]) -> Any:
+    """Return the object for a thing of a ``StoredRun``."""
+    if type(thing) is Fixed:
+        return fix(_restored(thing.content, memory, namespace))
+    if type(thing) is Packed:
+        return np.ndarray(thing.shape, thing.dtype, memory, thing.offset, thing.strides)
+    if type(thing) is Within:
+        return thing.view()
+    return namespace[thing.name] if type(thing) is Named else thing
 
 
 def stored(words: NDArray, objects: Sequence[Any], names: Mapping[int, str]) -> StoredRun:
@@ -144,6 +159,10 @@ def stored(words: NDArray, objects: Sequence[Any], names: Mapping[int, str]) -> 
     _refuse_results(code, things)
     packer = _Packer()
     packed = tuple(packer.packed(x) if isinstance(x, np.ndarray) else x for x in things)
+    exchanged = range(_arguments(code), len(things))
+    packed = tuple(
+        Fixed(x) if n in exchanged and is_fixed(things[n]) else x for n, x in enumerate(packed)
+    )
     taken = np.frombuffer(b"".join(packer.pieces), np.uint8)
     given = tuple(entries), tuple(pointers), tuple(guards)
     return StoredRun(np.array(code, np.int64), packed, taken, *given)
@@ -203,7 +222,7 @@ def _guards(code: Sequence[int], things: Sequence[Any], first: int) -> list[tupl
             if np.dtype(thing.str) is not thing:
                 raise NotCacheable(f"the dtype {thing} is another one in each process")
             found.append((place + 2, number))
-        elif thing is not None and type(thing) is not Named:
+        elif thing is not None and type(thing) is not Named and not is_fixed(thing):
             raise NotCacheable("it takes an array that is this process's")
         place += code[place]
     return found
@@ -212,7 +231,7 @@ def _guards(code: Sequence[int], things: Sequence[Any], first: int) -> list[tupl
 def _refuse_results(code: Sequence[int], things: Sequence[Any]) -> None:
     for place in _places(code, at.RESULTS):
         thing = things[code[place + 2]] if code[place + 1] == at.THING else None
-        if thing is not None and type(thing) is not Named:
+        if thing is not None and type(thing) is not Named and not is_fixed(thing):
             raise NotCacheable("it returns an array that is this process's")
 
 
