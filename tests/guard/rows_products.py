@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 from arrays import MS, f32, i64, ids
-from trial import Trial, chain, narrow, one
+from trial import Trial, chain, narrow, one, unpacked
 
 from models import FLOAT, model, node, value
 
@@ -31,17 +31,8 @@ def _rotary() -> Trial:
     return Trial("rotary", proto, feeds, {name: i64(n) for name, n in numbers.items()})
 
 
-def _widened(rows: int) -> Trial:
-    """Return a product of float32 with weights that are cast from bfloat16."""
-    nodes = [node("Cast", "w", "v", to=FLOAT), node("MatMul", "x v", "y")]
-    proto = model(nodes, [value("x", FLOAT, [None] * 2)], [value("y", FLOAT, None)])
-    weights = {"w": f32(64, 96).astype(WIDE["bfloat16"])}
-    return Trial(f"MatMul widened {rows}", proto, {"x": f32(rows, 64)}, weights)
-
-
 ROWS = [
     _rotary(),
-    *map(_widened, (1, 70)),
     *(one(f"MatMul {m}", "MatMul", [f32(m, 64), f32(64, 96)], constants=(1,)) for m in (1, 3, 70)),
     one("MatMul deep", "MatMul", [f32(8, 300), f32(300, 70)], constants=(1,)),
     one("MatMul panels", "MatMul", [f32(13, 600), f32(600, 50)], constants=(1,)),
@@ -66,6 +57,18 @@ ROWS = [
             constants=(1,),
         )
         for kind in WIDE
+        for rows in (1, 70)
+    ),
+    # Without packed weights no processor multiplies bfloat16: kernels widen the weights.
+    *(
+        unpacked(
+            one(
+                f"MatMul of weights as they are {rows}",
+                "MatMul",
+                [f32(rows, 64).astype(WIDE["bfloat16"]), f32(64, 96).astype(WIDE["bfloat16"])],
+                constants=(1,),
+            )
+        )
         for rows in (1, 70)
     ),
     *(

@@ -99,7 +99,7 @@ def test_every_kernel_has_rows(
     assert all(each.plan or each.launch or each.values for each in known.values())
     assert sorted(known.keys() ^ set(launched)) == [], "no row of tests/guard launches these"
     apart = {name for name, each in known.items() if each.captured} ^ set(captured)
-    assert sorted(apart) == [], "captured or not, otherwise than their contracts say"
+    assert not apart, f"captured or not, otherwise than their contracts say: {sorted(apart)}"
 
 
 @pytest.mark.parametrize("kind", ["hostile", "strided", "unreal"])

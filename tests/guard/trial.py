@@ -74,6 +74,11 @@ def narrow(trial: Trial) -> Trial:
     return replace(trial, settings={FAST_PRODUCTS: "1"}, near=2e-2)
 
 
+def unpacked(trial: Trial) -> Trial:
+    """Return a trial whose weights have no packed copies."""
+    return replace(trial, settings={"session.disable_prepacking": "1"})
+
+
 def of_model(name: str, proto: onnx.ModelProto, feeds: Arrays) -> Trial:
     """Return a trial of a model, whose initializers are taken out of it."""
     proto = copy.deepcopy(proto)

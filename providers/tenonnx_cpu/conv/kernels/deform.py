@@ -87,7 +87,7 @@ def sample_tap(arguments: Any, task: Any, worker: Any) -> None:
 
 @kernel(
     (In(f32, 1), In(f32, 1), In(f32, 1), Out(f32, 1), In(i64, 1), size),
-    Contract(launch="offsets are of the windows, and these of the images"),
+    Contract(launch="offsets are of the windows, and these of the images", captured=False),
 )
 def sample_taps(x, offset, mask, y, numbers, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Sample images where windows' taps are moved to, zero outside.

@@ -221,7 +221,6 @@ def product_of(kind: str) -> Any:
         Contract(
             launch="A's columns are B's rows; a bias has a number per column, a residual the "
             "result's shape",
-            captured=kind == "f32",
         ),
     )
 
