@@ -19,7 +19,7 @@ from tenonnx.interface.session_info import Session, SessionParts
 from tenonnx.interface.session_pickling import kept, rebuilt, recipe, refuse_unkept
 from tenonnx.options import SessionOptions, checked, effective
 from tenonnx.plan_cache.place import MAY_SAY_OPTIONS, CachePlace, is_large
-from tenonnx.process import collector, interruption, memory, sympy_later
+from tenonnx.process import interruption, memory
 from tenonnx.process.cores import bound
 from tenonnx.process.interruption import Limit
 from tenonnx.process.later import Later
@@ -106,6 +106,9 @@ class InferenceSession(Session):
                 self._moments = (began, time.perf_counter_ns())
                 place.take_captures(self)
             else:
+                # Who opens a cached plan compiles nothing.
+                from tenonnx.process import collector, sympy_later
+
                 with collector.paused(), noted() as mapped:
                     sympy_later.import_onnx_ir()
                     self._compile(providers, provider_options)
