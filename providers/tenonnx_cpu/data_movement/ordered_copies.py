@@ -11,10 +11,10 @@ import numpy as np
 
 from tenonnx_cpu.buffers import empty, frozen
 from tenonnx_cpu.capture.launch import Launch
-from tenonnx_cpu.data_movement.copies import copied
+from tenonnx_cpu.data_movement.copies import CopyLayout, copied
 from tenonnx_cpu.data_movement.kernels import (
     AXES,
-    FEW,
+    FEW_LINES,
     JOINED_COLUMNS,
     PARTED_LINES,
     TOGETHER,
@@ -52,23 +52,10 @@ def ordered(x: NDArray, threads: int) -> Launch | None:
     return Launch(run, arguments, made)
 
 
-@dataclass(frozen=True)
-class TransposeLayout:
-    """The way in which an array is written in another order.
-
-    Attributes:
-        numbers: ``TRANSPOSE_FIELDS``.
-        threads: How many are of use.
-    """
-
-    numbers: NDArray
-    threads: int
-
-
 @functools.lru_cache(maxsize=1024)
 def cut_of(
     shape: tuple[int, ...], strides: tuple[int, ...], size: int, threads: int
-) -> TransposeLayout | None:
+) -> CopyLayout | None:
     """Return how to copy an array with these strides in bytes; ``None`` if the kernel does not.
 
     Args:
@@ -91,7 +78,7 @@ def cut_of(
     tasks = -(-units // grain)
     numbers = [*lines.numbers, lines.few, band, bands, units, grain, tasks, size]
     numbers += [axis[field] for field in range(3) for axis in outer]
-    return TransposeLayout(frozen(np.array(numbers, np.int64)), min(team, tasks))
+    return CopyLayout(frozen(np.array(numbers, np.int64)), min(team, tasks))
 
 
 @dataclass(frozen=True)
@@ -112,9 +99,9 @@ class _Lines:
         columns, apart, *_, target_line, _, _, joined = self.numbers
         if joined:
             return 0
-        if columns in FEW and target_line == columns:
+        if columns in FEW_LINES and target_line == columns:
             return JOINED_COLUMNS
-        return PARTED_LINES if self.count in FEW and apart == self.count else 0
+        return PARTED_LINES if self.count in FEW_LINES and apart == self.count else 0
 
 
 def _transposed(axes: list[Axis]) -> _Lines | None:

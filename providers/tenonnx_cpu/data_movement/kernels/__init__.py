@@ -24,7 +24,7 @@ adjacent ones are moved as vectors. A unit is one of ``bands`` of ``band`` lines
 outer axes, strides in the source, and strides in the result.
 """
 
-FEW = (2, 3, 4)
+FEW_LINES = (2, 3, 4)
 """Columns of lines that follow each other, or lines of adjacent elements, that are few."""
 
 JOINED_COLUMNS, PARTED_LINES = 1, 2

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
-from tenonnx_cpu.data_movement.kernels import FEW
+from tenonnx_cpu.data_movement.kernels import FEW_LINES
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.shared import shared
@@ -18,7 +18,12 @@ LANES_OF = {1: LANES, 2: LANES, 4: LANES, 8: LANES // 2}
 
 @shared(
     "tenonnx_transpose_few",
-    {(n, way, size): (n, bool(way), size) for n in FEW for way in (0, 1) for size in LANES_OF},
+    {
+        (n, way, size): (n, bool(way), size)
+        for n in FEW_LINES
+        for way in (0, 1)
+        for size in LANES_OF
+    },
 )
 def transpose_few(
     b: Builder, few: int, joins: bool, size: int, /, whole: Value, first: Value, apart: Value,
