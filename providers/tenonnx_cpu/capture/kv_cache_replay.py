@@ -1,4 +1,4 @@
-"""The call of steps with caches among them: by itself, as the process of a kept plan needs no more.
+"""The call of steps with caches among them: apart, as a process with a cached plan needs it alone.
 
 It takes results and caches from where they are bound; ``kv_cache_span`` makes it.
 """
@@ -66,12 +66,12 @@ class KvCacheSpan:
         return self._apart.open().single_steps  # type: ignore[no-any-return]  # they are steps
 
     def __captures__(self, names: Mapping[int, str]) -> list[StoredRun]:
-        """Return what was captured, for a plan that is kept."""
+        """Return the captures, as they are stored beside a cached plan."""
         own = getattr(self._in_place, "__self__", None)
         return own.__captures__(names) if isinstance(own, Cell) else []
 
     def __take__(self, captures: Iterable[StoredRun], namespace: Mapping[str, Any]) -> None:
-        """Have what a plan was kept with replayed."""
+        """Replay the captures that were stored beside a cached plan."""
         own = getattr(self._in_place, "__self__", None)
         if isinstance(own, Cell):
             own.__take__(captures, namespace)
