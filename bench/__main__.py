@@ -27,6 +27,7 @@ WITHOUT_KERNELS = (
     "TENONNX_JIT=1 measures kernels."
 )
 
+# Benchmarks with options of their own: the module of each, and what it measures.
 OTHERS = {
     "all": ("bench.page.__main__", "every area, and the page of all results"),
     "capacity": ("bench.capacity.__main__", "how many models, sessions and requests fit"),
@@ -47,8 +48,8 @@ OTHERS = {
     "transforms": ("bench.transforms", "what each graph transform gains"),
     "weight_sharing": ("bench.weight_sharing.__main__", "shared weights: time and memory"),
 }
-"""Benchmarks with options of their own: the module of each, and what it measures."""
 
+# For `--help`: the measurement behind each name.
 ABOUT = {
     "architectures": "two layers of each exported architecture; only if named",
     "dispatch": "what the runtime adds to a node, a lookup, a compilation",
@@ -60,7 +61,6 @@ ABOUT = {
     "ten-sessions": "ten sessions of one file of 512 MiB",
     "tied-if-1g": "an If whose branches share 1 GiB",
 }
-"""For ``--help``: the measurement behind each name."""
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:

@@ -19,12 +19,12 @@ NAMES = (
     *("bert", "distilbert", "gpt2", "llama", "qwen2", "phi3", "gemma2"),
     *("mixtral", "modernbert", "t5", "whisper", "vit", "clip", "resnet", "mobilenet"),
 )
+# Blocks of a few channels, whatever the width.
 SMALL = ("resnet", "mobilenet")
-"""Blocks of a few channels, whatever the width."""
 
 DECODERS = ("gpt2", "llama", "qwen2", "phi3", "gemma2")
+# Behind a name, has the model exported by torch's exporter of old, which says more in nodes.
 OLDER = "-torchscript"
-"""Behind a name, has the model exported by torch's exporter of old, which says more in nodes."""
 
 NEEDS = ("torch", "transformers", "onnxscript", "skl2onnx")
 

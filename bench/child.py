@@ -16,8 +16,8 @@ from typing import Any
 
 clock = time.perf_counter
 
+# Stands among transforms for what the CPU provider makes one step of as it compiles nodes.
 KERNEL_FUSIONS = "kernel fusions"
-"""Stands among transforms for what the CPU provider makes one step of as it compiles nodes."""
 
 
 def tell(phase: str, **facts: Any) -> None:

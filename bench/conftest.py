@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+# A test that has not come to an end by then has failed.
 SECONDS = 60
-"""A test that has not come to an end by then has failed."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -25,8 +25,8 @@ TITLES = ("model", "threads", "outcome", "load", "first run", "private MiB", "ru
 SHOWN = ("load_s", "first_s", "ran_mib", "run_s")
 
 
+# Stands for the engines that a model is not run on.
 NOBODY = "not compared"
-"""Stands for the engines that a model is not run on."""
 
 
 class NotCompared(Exception):

@@ -11,8 +11,8 @@ import onnx
 from bench.builder import FLOAT, INT64, MICROSOFT, Builder, Feeds, Specs
 from bench.llm import Form, linear
 
+# Forms of attention: nodes, as torch's exporters write them, or an operator.
 Attention: TypeAlias = Literal["nodes", "operator", "group-query"]
-"""Forms of attention: nodes, as torch's exporters write them, or an operator."""
 
 Built = tuple[onnx.ModelProto, Feeds]
 LENGTHS = 1024

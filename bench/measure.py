@@ -24,9 +24,13 @@ CHILD = Path(__file__).with_name("child.py")
 SAMPLE_SECONDS = 0.002
 MIB = 1 << 20
 
+# Variables that would make an engine slower than its users have it.
 UNSET = ("OPENBLAS_CORETYPE", "PYTHONDONTWRITEBYTECODE")
-"""Variables that would make an engine slower than its users have it."""
 
+# The figures of a measurement, and their titles in the table.
+#
+# `base_mib` is private memory with the engine imported and a one-node session run; the others are
+# private memory beyond that: with the model loaded, at most while loading, after running.
 COLUMNS = {
     "import_s": "import",
     "load_s": "load",
@@ -38,15 +42,10 @@ COLUMNS = {
     "peak_mib": "+peak",
     "ran_mib": "+run",
 }
-"""The figures of a measurement, and their titles in the table.
-
-``base_mib`` is private memory with the engine imported and a one-node session run; the others are
-private memory beyond that: with the model loaded, at most while loading, after running.
-"""
 
 
+# Those of the summary, and of the page of all results.
 PLOTTED = {"load_s": "load", "run_s": "run", "ran_mib": "private MiB"}
-"""Those of the summary, and of the page of all results."""
 
 
 @dataclass(frozen=True)

@@ -180,6 +180,7 @@ def digits() -> Built:
     return proto, {given.name: np.random.default_rng(1).random(shape, dtype=np.float32)}
 
 
+# Every timed model, in its full size.
 MODELS: dict[str, Callable[[], Built]] = {
     "mlp": mlp,
     "relus": relus,
@@ -191,8 +192,8 @@ MODELS: dict[str, Callable[[], Built]] = {
     "lstm": lstm,
     "forest": forest,
 }
-"""Every timed model, in its full size."""
 
+# Some of them in sizes that take a moment.
 SMALL: dict[str, Callable[[], Built]] = {
     "mlp": mlp,
     "digits": digits,
@@ -202,7 +203,6 @@ SMALL: dict[str, Callable[[], Built]] = {
     "mobilenet-v2": lambda: mobilenet_v2(image=32, stages=STAGES[:2]),
     "forest": lambda: forest(trees=5, depth=3, rows=50),
 }
-"""Some of them in sizes that take a moment."""
 
 
 def models(*, quick: bool) -> dict[str, Callable[[], Built]]:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 ROW_INCHES = 0.27
 MARKERS = "osD^vPX*"
+# A ratio above it is written beside its mark.
 TOLD = 1.0
-"""A ratio above it is written beside its mark."""
 
 
 def draw(

@@ -139,11 +139,11 @@ def architectures(folder: Path, settings: Settings) -> Iterator[Case]:
         yield Case(f"{name} layers", path, [feeds], prepared=not settings.quick, bounds=bounds)
 
 
+# Of exported models, as many as decoders of today have: weights are then as large as theirs.
 VOCABULARY = 1 << 16
-"""Of exported models, as many as decoders of today have: weights are then as large as theirs."""
 
+# Measured only when it is named: it needs torch and transformers.
 ON_REQUEST = "architectures"
-"""Measured only when it is named: it needs torch and transformers."""
 
 SCENARIOS: dict[str, Callable[[Path, Settings], Iterator[Case]]] = {
     "external-1g": external,

@@ -19,8 +19,8 @@ from tenonnx.planning.plan import Plan
 
 LENGTH = 200
 LIMIT = 1.3
+# Graph sizes; `--quick` takes a tenth.
 NODES = {"1k": 1_000, "10k": 10_000}
-"""Graph sizes; ``--quick`` takes a tenth."""
 
 
 def session_of(proto: Any) -> tenonnx.InferenceSession:

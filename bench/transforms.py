@@ -40,8 +40,8 @@ BUILT = [name for name in models(quick=False) if name not in ("relus", "forest")
 EXPORTED = (*NAMES, *(f"{name}{OLDER}" for name in ("bert", "gpt2", "llama", "t5", "whisper")))
 CHOICES = (*BUILT, INT8, ARCHITECTURES, *EXPORTED)
 
+# The number of repeated measurements of a pair that seems to be slower or larger.
 AGAIN = 4
-"""The number of repeated measurements of a pair that seems to be slower or larger."""
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from pathlib import Path
 from tools.backend import ROOT
 from tools.wheels import TOOLS
 
+# Programs, and the packages of Debian that have them.
 NEEDED = {"qemu-aarch64": "qemu-user", "apt-get": "apt", "dpkg-deb": "dpkg"}
-"""Programs, and the packages of Debian that have them."""
 
 PACKAGES = ("python3", "libstdc++6")
 
@@ -37,8 +37,8 @@ print(*sys.version_info[:2], os.confstr("CS_GNU_LIBC_VERSION").rpartition(".")[2
 print(site.getsitepackages()[-1])
 """
 
+# Of glibc 2: what the oldest wheels that pip knows for AArch64 need.
 OLDEST_LIBC = 17
-"""Of glibc 2: what the oldest wheels that pip knows for AArch64 need."""
 
 
 def main() -> None:

@@ -14,12 +14,12 @@ from tenonnx_cpu.fuse import FUSIONS
 from tenonnx_cpu.kernel_selection import SPECIALIZATIONS
 
 ROOT = Path(__file__).parents[1]
+# The folder of a package, and the domain of the operators that are listed without one.
 PACKAGES = {
     "tenonnx_array": (ROOT / "providers" / "tenonnx_array", "ai.onnx"),
     "tenonnx_contrib": (ROOT / "plugins" / "tenonnx_contrib", "com.microsoft"),
     "tenonnx_cpu": (ROOT / "providers" / "tenonnx_cpu", "ai.onnx"),
 }
-"""The folder of a package, and the domain of the operators that are listed without one."""
 
 HAS_KERNELS = re.compile(r"^(table\b.*= |@(specialize|fusion)\()", re.MULTILINE)
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
+# A requirement with a least version, up to it.
 REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)(?:\[.*?\])?\s*>=\s*(?P<least>[\w.]+)")
-"""A requirement with a least version, up to it."""
 
 
 def requirements() -> Iterator[str]:

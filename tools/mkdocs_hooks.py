@@ -26,6 +26,7 @@ BADGES = re.compile(r"^(\[!\[[^\]]*\]\(https://\S+\)\]\(\S+\)\n)+\n", re.MULTILI
 SHORT = re.compile(r"<code>[^<\n]{1,30}</code>[,.;:)]*")
 IMAGE = re.compile(r"!\[(?P<text>[^\]]*)\]\((?P<target>[^)\s:]+)\)")
 LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
+# Documents outside `docs`, and their pages.
 PAGES = {
     "README.md": "index.md",
     "CHANGELOG.md": "changelog.md",
@@ -33,7 +34,6 @@ PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
 }
-"""Documents outside ``docs``, and their pages."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -119,6 +119,7 @@ Where onnxruntime differs from the specification or from ONNX's own tests, tenon
 
 INTERNAL = "an internal of onnxruntime's package"
 
+# Existing names that differ: their state and the reason.
 NOTES: dict[str, tuple[str, str]] = {
     # name: (its state, why or how)
     "InferenceSession": (
@@ -245,8 +246,8 @@ NOTES: dict[str, tuple[str, str]] = {
         "give a session its own plug-ins instead",
     ),
 }
-"""Existing names that differ: their state and the reason."""
 
+# Missing names, and why.
 MISSING: dict[str, str] = {
     "capi": "`python -m tenonnx.as_onnxruntime` provides it",
     "contextlib": "a module of Python's",
@@ -256,10 +257,9 @@ MISSING: dict[str, str] = {
     "version": "see `__version__` and `get_version_string`",
     "cuda_version": "see `tenonnx doctor`",
 }
-"""Missing names, and why."""
 
+# Attributes that all enumerations have.
 OF_INT = frozenset(dir(int)) | {"name", "value"}
-"""Attributes that all enumerations have."""
 
 
 def main() -> None:

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 from tools.backend import ROOT
 
+# Final versions and pre-releases, as PEP 440 spells them.
 VERSION = re.compile(r"(0|[1-9]\d*)(\.(0|[1-9]\d*)){1,2}((a|b|rc)[1-9]\d*)?")
-"""Final versions and pre-releases, as PEP 440 spells them."""
 
 UNRELEASED = "## [Unreleased]\n"
 

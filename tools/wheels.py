@@ -21,35 +21,35 @@ from zipfile import ZipFile
 
 from tools.backend import ROOT, backend
 
+# pip's tag for Linux with a C library that has all functions that kernels call.
 SYSTEM = "manylinux_2_17_{0}.manylinux2014_{0}"
-"""pip's tag for Linux with a C library that has all functions that kernels call."""
 
 MOST_BYTES = 10_000_000
 
 MOST_SOURCE_BYTES = 2_000_000
 
+# Target CPUs that wheels have no kernels for unless asked to: a further set, of 1.4 million bytes,
+# would be over `MOST_BYTES`. An installation from source compiles them.
 LEFT_OUT = frozenset(["x86-64-v4+avx512vnni+avx512vbmi+avx512bf16", "x86-64-v2"])
-"""Target CPUs that wheels have no kernels for unless asked to: a further set, of 1.4 million bytes,
-would be over ``MOST_BYTES``. An installation from source compiles them."""
 
+# Further packages for tests of kernels.
 TOOLS = ("hypothesis", "pytest", "scipy")
-"""Further packages for tests of kernels."""
 
+# The folders from which tests import: not this tree's packages.
 TESTS = "tests tests/operators"
-"""The folders from which tests import: not this tree's packages."""
 
+# Tests of kernels, of many kinds and quick.
 TRIED = tuple(
     f"tests/cpu/test_{name}.py"
     for name in ("norms", "reductions", "topk", "jit_pool", "rotary", "byte_dense", "trees")
 )
-"""Tests of kernels, of many kinds and quick."""
 
+# qemu's names for processors with little more than a target CPU's features.
 EMULATED = {
     "armv8-a": "cortex-a53",
     "armv8-a+dotprod": "neoverse-n1",
     "armv8-a+dotprod+i8mm": "max,sve=off",  # with SVE, OpenBLAS raises flags for no result
 }
-"""qemu's names for processors with little more than a target CPU's features."""
 
 INSTALLED = """
 import importlib.util, sys

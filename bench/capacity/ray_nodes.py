@@ -26,8 +26,8 @@ NODES = 2
 EACH = 2
 CLIENTS = 12
 SECONDS = 8.0
+# Seconds for which more replicas must be wanted.
 DELAY = 5.0
-"""Seconds for which more replicas must be wanted."""
 
 PATIENCE = 60.0
 

@@ -12,8 +12,8 @@ from bench.llm import Form, linear
 from bench.models import Built
 from bench.transformers import angles, rotate
 
+# Tolerance where both engines round activations to bytes.
 BYTES = 0.05
-"""Tolerance where both engines round activations to bytes."""
 
 
 def product(width: int = 512) -> Built:

@@ -18,8 +18,8 @@ from bench.smaller import half
 
 EXPORT = Path(__file__).with_name("export.py")
 NEEDS = ("torch", "transformers", "onnxscript")
+# The variable that names a folder in which exported models are kept, and found again.
 FOLDER = "TENONNX_BENCH_MODELS"
-"""The variable that names a folder in which exported models are kept, and found again."""
 
 
 def exported(name: str, *, small: bool) -> Built:

@@ -20,8 +20,8 @@ from bench.child import ENGINES, clock, read_feeds, write_outputs
 if TYPE_CHECKING:
     from tenonnx.cli.timing import Turn
 
+# Runs per turn, however long they take.
 LEAST = 2
-"""Runs per turn, however long they take."""
 
 
 def tell(**facts: Any) -> None:

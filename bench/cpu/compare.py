@@ -24,8 +24,8 @@ ENGINES = ("onnxruntime", "tenonnx")
 TRUSTED, OURS = ENGINES
 UNASKED, ABSENT = "not asked for", "not installed"
 
+# The greatest ratio allowed to the time of the best of other engines.
 PEER_LIMIT = 1.1
-"""The greatest ratio allowed to the time of the best of other engines."""
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from bench.builder import FLOAT, Builder, Feeds
 from bench.convnets import mobilenet_v2, resnet50
 from bench.cpu.side_by_side import COLUMNS, line, parser
 
+# A model, its inputs, and how many floating-point operations it takes; 0 if nobody counted.
 Built = tuple[bytes, Feeds, int]
-"""A model, its inputs, and how many floating-point operations it takes; 0 if nobody counted."""
 
 
 @dataclass(frozen=True)

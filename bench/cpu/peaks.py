@@ -13,11 +13,11 @@ from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.vector import F32, I64
 
+# Vectors that are added to side by side: more than latency times units.
 CHAINS = 12
-"""Vectors that are added to side by side: more than latency times units."""
 
+# Per thread.
 TASKS = 4
-"""Per thread."""
 
 
 @intrinsic

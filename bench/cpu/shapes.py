@@ -11,11 +11,11 @@ from bench.builder import FLOAT, Builder, Feeds
 from bench.cpu.roofline import FLOPS, READ
 from bench.llm import Form, linear
 
+# A model, inputs, and how many bytes it reads or float operations it does.
 Made = tuple[onnx.ModelProto, Feeds, float]
-"""A model, inputs, and how many bytes it reads or float operations it does."""
 
+# Matrices that are multiplied by in a run, so that none is in a cache when its turn comes.
 PARALLEL = 4
-"""Matrices that are multiplied by in a run, so that none is in a cache when its turn comes."""
 
 
 def product(rows: int, depth: int, columns: int) -> Callable[[bool], Made]:

@@ -14,9 +14,9 @@ import onnxruntime
 import tenonnx
 from tenonnx.cli.timing import Call, alternate
 
+# `turns` is the median over turns of the ratio of fastest runs: the figure to go by on a machine
+# that others use, too.
 COLUMNS = f"{'case':28} th      ort      ours  min/min turns  median    cpu"
-"""``turns`` is the median over turns of the ratio of fastest runs: the figure to go by on a machine
-that others use, too."""
 
 
 def parser(about: str | None, seconds: float = 0.1) -> argparse.ArgumentParser:

@@ -19,8 +19,8 @@ from bench.measure import environment
 from bench.process import Child
 from tenonnx.cli.timing import Turn
 
+# Between turns, for the threads of the one that was timed to fall asleep.
 PAUSE_SECONDS = 0.05
-"""Between turns, for the threads of the one that was timed to fall asleep."""
 
 TIMEOUT = 180.0
 

@@ -27,11 +27,11 @@ from bench.cuda.table import ROWS
 from bench.machine import machine, tell
 from bench.options import parser
 
+# A measurement of minutes that reports its progress every second.
 COUNTED = (TESTS, CONFORMANCE)
-"""A measurement of minutes that reports its progress every second."""
 
+# Between two of those that are told.
 TELL_SECONDS = 10
-"""Between two of those that are told."""
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:

@@ -19,14 +19,14 @@ import onnx_ir as ir
 from bench.cuda.measure import report
 from tenonnx.cli.timing import seconds
 
+# Bytes that inputs take together at least.
 CACHE = 256 << 20
-"""Bytes that inputs take together at least."""
 
+# K and N of a product in a decoder of 4 billion parameters.
 LAYER = (3072, 8192)
-"""K and N of a product in a decoder of 4 billion parameters."""
 
+# Heads of queries, heads of keys, and their size.
 HEADS = (32, 8, 128)
-"""Heads of queries, heads of keys, and their size."""
 
 
 class WithoutCudnn:

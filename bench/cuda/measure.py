@@ -30,11 +30,11 @@ from tenonnx.cli.timing import turn
 
 WARM = 5
 
+# Of a generation, before it begins anew.
 TOKENS = 256
-"""Of a generation, before it begins anew."""
 
+# Torch's name of it.
 DEVICE = "cuda"
-"""Torch's name of it."""
 
 
 def ways(

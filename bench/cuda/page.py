@@ -10,13 +10,13 @@ from bench.cuda.table import ROWS
 Found: TypeAlias = Mapping[str, float]
 
 TESTS, CONFORMANCE, KERNELS = "tests", "conformance", "kernels"
+# Prefixes of names in the results, of measurements that are no row and of small networks.
 SMALL: Final = "small "
-"""Prefixes of names in the results, of measurements that are no row and of small networks."""
 
 OURS: Final = ("tenonnx", "tenonnx graph")
 
+# The limits of a run's time, relative to torch's ways and to reading all weights once.
 BOUNDS: Final = {"torch eager": 1.0, "torch.compile": 1.1, "torch graph": None, "limit": 1.3}
-"""The limits of a run's time, relative to torch's ways and to reading all weights once."""
 
 UNITS: Final = ("GB/s", "TFLOP/s", "host µs")
 
@@ -27,8 +27,8 @@ MORE: Final = {
     "torch eager: device MiB": "torch's",
 }
 
+# Of 16 bits, or of factors that are rounded to 10, through some layers.
 LARGEST_ERROR: Final = 0.01
-"""Of 16 bits, or of factors that are rounded to 10, through some layers."""
 
 ABOUT: Final = """\
 *limit*: what the device's memory takes to read all weights once, as fast as it copies.

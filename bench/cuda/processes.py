@@ -16,6 +16,7 @@ from typing import IO, Any, Final, TypeAlias
 
 ROOT: Final = Path(__file__).parents[2]
 
+# Looks at the device in a process of its own: this one is not to hold any of its memory.
 LOOK: Final = """
 import json, cupy
 from tenonnx.provider import why_unusable
@@ -35,16 +36,15 @@ print(json.dumps({
     "runtime": runtime.runtimeGetVersion(), "driver": runtime.driverGetVersion(),
 }))
 """
-"""Looks at the device in a process of its own: this one is not to hold any of its memory."""
 
+# That it may take: loading torch alone takes ten.
 LOOK_SECONDS: Final = 120
-"""That it may take: loading torch alone takes ten."""
 
+# Seconds between looks at what a process has written.
 PAUSE: Final = 0.5
-"""Seconds between looks at what a process has written."""
 
+# Takes figures, and why there are none of others.
 Heard: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, str]], None]
-"""Takes figures, and why there are none of others."""
 
 
 class Runs:

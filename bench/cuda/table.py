@@ -83,6 +83,7 @@ def _small_resnet(small: bool) -> tuple[onnx.ModelProto, Feeds]:
     return resnet50(image=64, blocks=(1, 1, 1, 1), width=8) if small else resnet50()
 
 
+# In the order of what one would know first, for a device may be lent for minutes.
 ROWS: dict[str, Row] = {
     "decode-nbits-fp16": Row(
         "4 layers of Phi-3-mini, int4 as MatMulNBits, activations in float16, 1 token after 128",
@@ -174,4 +175,3 @@ ROWS: dict[str, Row] = {
         _phi3,
     ),
 }
-"""In the order of what one would know first, for a device may be lent for minutes."""

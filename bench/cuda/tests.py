@@ -17,20 +17,20 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
+# Measures memory of the device, which is everybody's.
 ALONE = "tests/cuda/test_cuda_device_memory.py"
-"""Measures memory of the device, which is everybody's."""
 
+# They share the device; more of them wait for it.
 PROCESSES = 8
-"""They share the device; more of them wait for it."""
 
+# That a test may take before its process is ended.
 SECONDS = 90
-"""That a test may take before its process is ended."""
 
+# Libraries are whatever the machine has, and may deprecate what this project's do not.
 LENIENT = (
     *("-p", "no:benchmark", "-p", "bench.cuda.health"),
     *("-W", "default", "-W", "error:running on:UserWarning"),
 )
-"""Libraries are whatever the machine has, and may deprecate what this project's do not."""
 
 
 class Account:

@@ -13,8 +13,8 @@ from typing import Any
 
 from bench.child import ENGINES, blas, clock, read_feeds, tell, write_outputs
 
+# Runs that each process makes, however long they take.
 LEAST = 10
-"""Runs that each process makes, however long they take."""
 
 
 def kernels() -> list[int]:

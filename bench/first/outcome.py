@@ -12,26 +12,30 @@ from bench.first.states import AGAIN, INSTALLED, PEER
 from bench.first.table import Row
 from bench.report import show
 
+# A second process may take so much of onnxruntime's time from the import to its first answer, or so
+# many seconds more than onnxruntime if that is longer.
 OPENED_RATIO, OPENED_SECONDS = 1.3, 0.06
-"""A second process may take so much of onnxruntime's time from the import to its first answer, or
-so many seconds more than onnxruntime if that is longer."""
 
+# The limit of the geometric mean of all rows, in units of onnxruntime's time.
 OPENED_MEAN = 0.7
-"""The limit of the geometric mean of all rows, in units of onnxruntime's time."""
 
+# A second process may take so much of onnxruntime's time to open an `.ort` file and run it.
 ORT_OPENED = 1.5
-"""A second process may take so much of onnxruntime's time to open an ``.ort`` file and run it."""
 
+# A first process may take so much of onnxruntime's time from the import to its first answer, if its
+# model is large.
 FIRST_RATIO = 1.5
-"""A first process may take so much of onnxruntime's time from the import to its first answer, if
-its model is large."""
 
+# A run is at full speed if it takes at most so much of the warm time; the second one must be.
 SLOWER = 1.1
-"""A run is at full speed if it takes at most so much of the warm time; the second one must be."""
 
+# Runs whose median tells whether full speed is reached: one alone may be anything.
 WINDOW = 5
-"""Runs whose median tells whether full speed is reached: one alone may be anything."""
 
+# The figures of a process, and their titles.
+#
+# `answer_s` and `full_s` are counted from the start of the process. `warm_s` is the median of later
+# runs.
 COLUMNS = {
     "import_s": "import",
     "load_s": "session",
@@ -47,11 +51,6 @@ COLUMNS = {
     "full_s": "full speed after",
     "ran_mib": "private MiB",
 }
-"""The figures of a process, and their titles.
-
-``answer_s`` and ``full_s`` are counted from the start of the process. ``warm_s`` is the median of
-later runs.
-"""
 
 
 @dataclass

@@ -16,8 +16,8 @@ from bench.first.table import ROWS, Row
 from bench.report import show
 
 RATIOS = ("ratio", "cpu_ratio")
+# Of these the minimum is told, too.
 SPREAD = ("opened_s", "answer_s", "answer_cpu_s", "second_s", "warm_s", *RATIOS)
-"""Of these the minimum is told, too."""
 
 EXPLAINED = (
     "Medians over fresh processes, minima in parentheses. *First answer* and *full speed after* "

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+# Before numpy and the engine: imports are a part of the first token.
 BEGUN = time.perf_counter()
-"""Before numpy and the engine: imports are a part of the first token."""
 
 ROLLUP = Path("/proc/self/smaps_rollup")
 

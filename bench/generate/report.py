@@ -22,6 +22,7 @@ COLUMNS = {
     "private": "private MiB of a process",
     "private of four": "private MiB of each of four processes",
 }
+# Rows that are compared with other rows of tenonnx.
 OWN = {
     "cached prefix": ("first token, 480 of 512 tokens cached", "none cached"),
     "guidance": ("a token, held to a schema", "free"),
@@ -29,7 +30,6 @@ OWN = {
     "four adapters": ("a token of each of four rows, four adapters", "one adapter"),
     "four at once": ("a token of each of four rows", "four tokens of one row"),
 }
-"""Rows that are compared with other rows of tenonnx."""
 
 Result = Mapping[str, Any]
 

@@ -25,14 +25,14 @@ from bench.operators.measure import Row
 from bench.options import parser, telling_minutes
 from bench.process import Child, Failed
 
+# Seconds for an operator: Cast has the most rows, which take a third of that at rest.
 LONGEST = 300.0
-"""Seconds for an operator: Cast has the most rows, which take a third of that at rest."""
 
+# Starts the process of an operator.
 COMMAND = (sys.executable, "-m", "bench.operators.child")
-"""Starts the process of an operator."""
 
+# Options that say what is measured of each operator.
 CHOSEN = ("kinds", "sizes", "threads", "seconds", "turns")
-"""Options that say what is measured of each operator."""
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

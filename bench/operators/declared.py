@@ -21,14 +21,14 @@ from tenonnx_contrib.listing import LISTING
 DOMAINS = ("", "ai.onnx.ml", "com.microsoft")
 CPU = "CPUExecutionProvider"
 
+# ONNX's element types by the names that kernels are declared with.
 ELEMENTS = {
     "float": TensorProto.FLOAT,
     **{name.lower(): value for name, value in TensorProto.DataType.items()},
 }
-"""ONNX's element types by the names that kernels are declared with."""
 
+# The types of operands other than the first, the best first.
 PREFERRED = ("float", "int64", "bool", "uint8", "int8", "int32", "string")
-"""The types of operands other than the first, the best first."""
 
 
 @dataclass(frozen=True)

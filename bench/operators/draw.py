@@ -49,8 +49,8 @@ LARGE = Size("large", 1000, 1000, 100, (16, 250, 250), 256, 100)
 SIZES = {size.name: size for size in (SMALL, LARGE)}
 
 
+# Of an operand: sixteen times as many as a large one should have.
 MOST_ELEMENTS = 1 << 24
-"""Of an operand: sixteen times as many as a large one should have."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ class Places:
     below: int
 
 
+# An operand: a shape to draw, what stands for numbers, numbers, or nothing.
 Given: TypeAlias = "Shape | Constant | Places | Array | None"
-"""An operand: a shape to draw, what stands for numbers, numbers, or nothing."""
 
 
 @dataclass(frozen=True)

@@ -336,6 +336,7 @@ def quantized_pairs(s: Size) -> Iterator[Form]:
     yield Form("", [*operand, *operand, *parameters])
 
 
+# By operator, with the domain of others than ONNX's.
 FORMS: Mapping[str, Forms] = {
     **dict.fromkeys(
         (
@@ -441,7 +442,6 @@ FORMS: Mapping[str, Forms] = {
     "com.microsoft.FastGelu": per_column("x", "1"),
     **dict.fromkeys(["com.microsoft.QLinearAdd", "com.microsoft.QLinearMul"], quantized_pairs),
 }
-"""By operator, with the domain of others than ONNX's."""
 
 
 def forms_of(operator: Operator, size: Size) -> list[Form]:

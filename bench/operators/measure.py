@@ -18,20 +18,20 @@ from bench.operators.declared import ELEMENTS, Operator, dtype_of
 from bench.operators.draw import Array, Constant, Form, Places, Size, numbers
 from tenonnx.cli.timing import alternate, seconds
 
+# Operators of numbers above 0.
 POSITIVE = frozenset({"Acosh", "Log", "Pow", "ReduceLogSum", "Sqrt"})
-"""Operators of numbers above 0."""
 
+# Operators of numbers between -1 and 1.
 WITHIN_ONE = frozenset({"Acos", "Asin", "Atanh"})
-"""Operators of numbers between -1 and 1."""
 
+# Runs before a row is timed: the first runs, the second is captured, the third is replayed.
 WARM_RUNS = 4
-"""Runs before a row is timed: the first runs, the second is captured, the third is replayed."""
 
+# Seconds of a run after which a row is not measured.
 LONGEST_SECONDS = 0.5
-"""Seconds of a run after which a row is not measured."""
 
+# The most that outputs may be apart, in units of the largest; others are equal, or off by one.
 TOLERANCE = {"float16": 2e-2, "bfloat16": 1e-1, "float": 1e-3, "double": 1e-3}
-"""The most that outputs may be apart, in units of the largest; others are equal, or off by one."""
 
 
 @dataclass(frozen=True)
@@ -162,8 +162,8 @@ def built(operator: Operator, form: Form, types: dict[str, str]) -> tuple[bytes,
     return helper.make_model(graph, opset_imports=imports, ir_version=10).SerializeToString(), feeds
 
 
+# The opset of operators that have not changed since: models say one for all.
 MODERN = 22
-"""The opset of operators that have not changed since: models say one for all."""
 
 
 def drawn(operator: Operator, given: Any, kind: str) -> Array:

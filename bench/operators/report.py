@@ -13,8 +13,8 @@ from bench.operators.measure import Row
 from bench.page.figures import Figure
 from bench.report import show
 
+# The bounds: of the mean ratio, of any row's, and of those of all rows but a share.
 GEOMETRIC_MEAN, WORST, BEHIND, SHARE = 0.8, 1.5, 1.1, 0.02
-"""The bounds: of the mean ratio, of any row's, and of those of all rows but a share."""
 
 
 def mean(ratios: Iterable[float]) -> float:

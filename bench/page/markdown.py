@@ -15,8 +15,8 @@ from bench.page.areas import AREAS, Area
 from bench.page.figures import Figure
 from bench.page.reasons import Reasons, Tried, why
 
+# From so many cores busy with other work on, the page says so: ratios are less certain.
 OTHERS = 0.3
-"""From so many cores busy with other work on, the page says so: ratios are less certain."""
 
 TITLES = ["row", "measured", "tenonnx", PEER, "ratio", "spread", "best of the others"]
 LOST_TITLES = ["area", "row", "measured", "tenonnx", "the other", "", "ratio", "spread", "why"]

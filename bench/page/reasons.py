@@ -11,12 +11,12 @@ from bench.options import RESULTS
 from bench.page.figures import Figure
 
 Reasons: TypeAlias = Mapping[str, Mapping[str, str]]
+# Designs that were tried for a row, with what came of them, by area and row.
 Tried: TypeAlias = Mapping[str, Mapping[str, Sequence[str]]]
-"""Designs that were tried for a row, with what came of them, by area and row."""
 
 
+# Begins a name that stands for all rows of an area whose kind has what follows.
 EVERY = "* "
-"""Begins a name that stands for all rows of an area whose kind has what follows."""
 
 
 def why(reasons: Reasons, area: str, figure: Figure) -> str:

@@ -19,16 +19,15 @@ import tenonnx
 from bench.precision.case import DTYPES, LARGEST, Array, Case, Sample, rounded, widened
 
 DOUBLE = np.dtype(np.float64)
+# A kernel's third run is a replay of what the first two recorded.
 RUNS = 3
-"""A kernel's third run is a replay of what the first two recorded."""
 
+# Orders in which the first input's elements are given.
+#
+# The largest error of one order is chance: where two engines add in different orders, either may be
+# ahead by more than an ulp, on others behind. Its mean over orders is not: it tells what largest
+# error is to be expected.
 DRAWS = 12
-"""Orders in which the first input's elements are given.
-
-The largest error of one order is chance: where two engines add in different orders, either may be
-ahead by more than an ulp, on others behind. Its mean over orders is not: it tells what largest
-error is to be expected.
-"""
 
 Inputs: TypeAlias = Sequence["Array | None"]
 

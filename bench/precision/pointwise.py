@@ -65,6 +65,7 @@ def single(value: float) -> float:
 
 SELU = single(1.67326319217681884765625), single(1.05070102214813232421875)
 
+# By operator without attributes: the formula and the inputs.
 FUNCTIONS: dict[str, tuple[Unary, dict[str, Sample]]] = {
     "Exp": (np.exp, EXPONENTS),
     "Log": (np.log, ABOVE_ZERO),
@@ -91,7 +92,6 @@ FUNCTIONS: dict[str, tuple[Unary, dict[str, Sample]]] = {
     "Mish": (lambda x: x * np.tanh(softplus(x)), EXPONENTS),
     "Relu": (lambda x: np.maximum(x, 0), LINE),
 }
-"""By operator without attributes: the formula and the inputs."""
 
 # Below -5 the Gelu's value is the difference from 1 of a number that float32 has as 1.
 BELL: dict[str, Sample] = {"normal": [NORMAL], "small": [SMALL]}

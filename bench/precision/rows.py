@@ -35,6 +35,7 @@ def one(x: Array, **how: Any) -> Array:
     return np.ones_like(np.sum(x, **how))
 
 
+# By operator: the formula, and the sum of absolute values.
 REDUCTIONS: dict[str, tuple[Reduce, Reduce | None]] = {
     "ReduceSum": (np.sum, lambda x, **how: np.sum(np.abs(x), **how)),
     "ReduceMean": (np.mean, lambda x, **how: np.mean(np.abs(x), **how)),
@@ -47,7 +48,6 @@ REDUCTIONS: dict[str, tuple[Reduce, Reduce | None]] = {
     "ReduceProd": (np.prod, None),
     "ReduceMax": (np.max, None),
 }
-"""By operator: the formula, and the sum of absolute values."""
 
 
 def reductions(op: str) -> list[Case]:

@@ -10,8 +10,8 @@ from typing import Any
 
 from bench.precision.measure import ENGINES, Row
 
+# By how many ulp the largest error may exceed onnxruntime's on the same inputs.
 ALLOWANCE = 0.25
-"""By how many ulp the largest error may exceed onnxruntime's on the same inputs."""
 
 PEER = "onnxruntime"
 MINE = [engine for engine in ENGINES if engine != PEER]

@@ -33,8 +33,8 @@ from bench.serve.load import Load, ask
 from bench.serve.memory import held
 
 WIDTH, LAYERS = 1024, 6
+# Names the Python of KServe's environment, where `--kserve` does not.
 VARIABLE = "BENCH_KSERVE"
-"""Names the Python of KServe's environment, where ``--kserve`` does not."""
 
 Result = dict[str, Any]
 

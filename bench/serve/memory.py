@@ -18,6 +18,7 @@ from onnx import helper, numpy_helper
 from bench.serve.contenders import Contender
 from tenonnx_serve.memory import of_process
 
+# Prints what a session of onnxruntime's adds to the private bytes of a process that has one.
 THEIRS = """
 import os, sys
 import numpy as np, onnxruntime as ort
@@ -31,7 +32,6 @@ _, before = run(sys.argv[1], 4)
 kept, after = run(sys.argv[2], int(sys.argv[3]))
 print(after - before)
 """
-"""Prints what a session of onnxruntime's adds to the private bytes of a process that has one."""
 
 Start = Callable[..., AbstractContextManager[Contender]]
 

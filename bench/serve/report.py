@@ -21,16 +21,16 @@ ROWS = {
 }
 MINE, BARE, KSERVE, APART = "tenonnx", "bare", "KServe's server", "not joined"
 
+# The least ratio to the other's requests a second.
 LEAST = {
     ("http", BARE): 0.7,
     ("http", KSERVE): 2.0,
     ("grpc", KSERVE): 1.2,
     ("batch", APART): 1.5,
 }
-"""The least ratio to the other's requests a second."""
 
+# Private MiB that the model may add to a worker; what each may take besides the weights.
 MORE_MIB, WORKER_MIB = 15, 110
-"""Private MiB that the model may add to a worker; what each may take besides the weights."""
 
 Result = Mapping[str, Any]
 

@@ -21,14 +21,14 @@ from bench.options import one_of
 from bench.shapes.graphs import GRAPHS
 from bench.shapes.models import CASES
 
+# Shapes of which runs are timed that are not the first.
 SAMPLES = 24
-"""Shapes of which runs are timed that are not the first."""
 
+# Runs of each of these.
 LATER = 5
-"""Runs of each of these."""
 
+# Runs after which memory is to stay as it is.
 FLAT_AFTER = 100
-"""Runs after which memory is to stay as it is."""
 
 
 def engines() -> dict[str, Callable[[bytes], Any]]:

@@ -13,8 +13,8 @@ from bench.convnets import conv, inverted_residual, relu6
 from bench.transformers import attend, gelu, join_heads, layer_norm, linear, split_heads
 
 Runs = Iterator[Feeds]
+# A model, and its inputs of as many runs as are asked for.
 Case = tuple[onnx.ModelProto, Callable[[int], Runs]]
-"""A model, and its inputs of as many runs as are asked for."""
 
 WIDTH, HEADS = 256, 4
 

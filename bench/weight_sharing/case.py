@@ -16,11 +16,11 @@ from onnx import TensorProto, helper
 
 from bench.builder import Builder, Feeds
 
+# Different random numbers there are; larger weights repeat them.
 POOL_ELEMENTS = 1 << 20
-"""Different random numbers there are; larger weights repeat them."""
 
+# Random numbers between where one weight's begin and where the next one's do.
 STRIDE = 40_009
-"""Random numbers between where one weight's begin and where the next one's do."""
 
 NO_PREPACKING = {"session.disable_prepacking": "1"}
 

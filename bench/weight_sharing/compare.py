@@ -24,8 +24,8 @@ from bench.weight_sharing.report import ENGINES, Row, check
 from bench.weight_sharing.tied import tied
 
 SCENARIOS = ("fold", "qdq", "tied", "ort")
+# The scale of a model of the same kind that each process runs before it is measured.
 TINY = 1e-4
-"""The scale of a model of the same kind that each process runs before it is measured."""
 
 Facts = dict[str, Any]
 

@@ -10,8 +10,8 @@ from onnx import TensorProto, helper
 from bench.builder import Builder
 from bench.weight_sharing.case import Bound, Case, Weights, row, save, scaled
 
+# At full scale these make 1.5 GB.
 WIDTH, LAYERS, HEADS = 2304, 6, 16
-"""At full scale these make 1.5 GB."""
 
 BOUNDS = (Bound("peak_mib", 16), Bound("ran_mib", 16), Bound("load_s", 1 / 20, relative=True))
 

@@ -14,8 +14,8 @@ from bench.builder import Builder
 from bench.models import models
 from bench.weight_sharing.case import NO_PREPACKING, Bound, Case, Weights, row, save, scaled
 
+# At full scale these make 1 GiB.
 WIDTH, LAYERS = 4096, 16
-"""At full scale these make 1 GiB."""
 
 PROCESSES = (1, 4, 8)
 

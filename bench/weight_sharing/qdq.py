@@ -12,9 +12,9 @@ from bench.weight_sharing.case import Bound, Case, Weights, row, save, scaled
 
 HIDDEN, INTERMEDIATE, BLOCK = 3072, 8192, 32
 
+# By default onnxruntime rounds activations to 8 bits, and without prepacking it dequantizes whole
+# matrices in every run.
 BEST = {"session.qdq_matmulnbits_accuracy_level": "1"}
-"""By default onnxruntime rounds activations to 8 bits, and without prepacking it dequantizes whole
-matrices in every run."""
 
 BOUNDS = (Bound("peak_mib", 64), Bound("ran_mib", 128), Bound("load_s", 1 / 20, relative=True))
 

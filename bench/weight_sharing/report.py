@@ -16,6 +16,7 @@ from rich.table import Table
 from bench.report import WIDTH, show
 from bench.weight_sharing.case import Bound
 
+# The figures of a measurement, and their titles; `*_mib` is in MiB.
 COLUMNS = {
     "base_mib": "engine itself",
     "load_s": "load",
@@ -27,7 +28,6 @@ COLUMNS = {
     "first_s": "first run",
     "run_s": "run",
 }
-"""The figures of a measurement, and their titles; ``*_mib`` is in MiB."""
 
 ENGINES = ("tenonnx", "onnxruntime", "onnxruntime, best options")
 

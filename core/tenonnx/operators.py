@@ -23,11 +23,11 @@ from tenonnx import errors
 from tenonnx.by_name import mark_functions
 from tenonnx.errors import InvalidArgument
 
+# An array of whichever namespace runs the kernel.
 Array: TypeAlias = Any
-"""An array of whichever namespace runs the kernel."""
 
+# An array namespace with numpy's names: numpy, cupy, ...
 Namespace: TypeAlias = Any
-"""An array namespace with numpy's names: numpy, cupy, ..."""
 
 Host: TypeAlias = tuple[int, ...] | Literal["all"]
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 # Runs of every process: later runs use what the first one made.
 RUNS_PER_PROCESS = 3
 
+# Runs the model, and describes its weights.
 Opened = tuple[Callable[[Mapping[str, Any]], Any], Callable[[], dict[str, Any]]]
-"""Runs the model, and describes its weights."""
 
 
 def hold(state: State, contender: str, model: str, request: Request, feeds: str) -> None:

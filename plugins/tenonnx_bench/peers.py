@@ -16,11 +16,11 @@ from tenonnx import Fail, InvalidArgument, NotSupported, TenonnxError
 ONNXRUNTIME: Final = "onnxruntime"
 OPENVINO: Final = "openvino"
 
+# Takes inputs by name, returns outputs.
 Run: TypeAlias = Callable[[Mapping[str, Any]], list[Any]]
-"""Takes inputs by name, returns outputs."""
 
+# Takes a model's path or bytes.
 Open: TypeAlias = Callable[[str | bytes], Run]
-"""Takes a model's path or bytes."""
 
 
 def is_installed(name: str) -> bool:

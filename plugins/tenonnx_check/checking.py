@@ -23,8 +23,8 @@ class Failure:
     outcome: Outcome
 
 
+# Runs nodes by their numbers, apart or as they are connected.
 Ask = Callable[[Sequence[int], bool], Outcome]
-"""Runs nodes by their numbers, apart or as they are connected."""
 
 
 def failures(

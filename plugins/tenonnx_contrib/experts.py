@@ -13,8 +13,8 @@ from tenonnx_contrib.expert_weights import Quantized
 table = OperatorTable("com.microsoft")
 op = table.op
 
+# The matrix (outputs, inputs) of an expert, by its number.
 Weights = Callable[[int], Array]
-"""The matrix (outputs, inputs) of an expert, by its number."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,8 +16,8 @@ from tenonnx_contrib.generation_state import Decoding, number, opened
 table = OperatorTable("com.microsoft")
 op = table.op
 
+# From scores `[rows, vocabulary]` to tokens `[rows]`.
 Choose = Callable[[Array], Array]
-"""From scores ``[rows, vocabulary]`` to tokens ``[rows]``."""
 
 
 def write(model: Decoding, sequences: Array, longest: int, rules: Rules, choose: Choose) -> Array:

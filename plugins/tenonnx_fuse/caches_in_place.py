@@ -16,8 +16,8 @@ from tenonnx_fuse import MICROSOFT
 # The session entry that asks for it.
 CACHES_IN_PLACE_ENTRY = "tenonnx.caches_in_place"
 
+# The inputs that the graph gets: which tokens there are, and the places of the new ones.
 MASK, POSITIONS = "attention_mask", "position_ids"
-"""The inputs that the graph gets: which tokens there are, and the places of the new ones."""
 
 LENGTH_TYPES = (ir.DataType.INT32, ir.DataType.INT64)
 

@@ -9,8 +9,8 @@ import onnx_ir as ir
 from tenonnx.graph.sizes import integers_of, operand, rank_of
 from tenonnx_fuse.known import attribute
 
+# A number, a name, the size of a value along an axis, or something else.
 Size: TypeAlias = int | str | tuple[ir.Value, int] | None
-"""A number, a name, the size of a value along an axis, or something else."""
 
 
 def unrepeated(value: ir.Value) -> tuple[ir.Value, int]:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tenonnx.graph.near_misses import NearMisses
 
 
+# Operators whose `FACTORS` are noted, which what takes their place inherits if all agree.
 PRODUCTS = frozenset({"Attention", "Conv", "ConvTranspose", "FusedMatMul", "Gemm", "MatMul"})
-"""Operators whose ``FACTORS`` are noted, which what takes their place inherits if all agree."""
 
 
 @dataclass(frozen=True)

@@ -47,8 +47,8 @@ MEMBERS = FAST | SLOW
 # Values that may be cast for each slow node: it takes several times as long in 16 bits.
 MAX_CASTS_PER_SLOW_NODE = 4
 
+# Values that were cast, by the graph that it is done in.
 Casts = dict[tuple[ir.Graph | ir.Function, ir.Value], ir.Value]
-"""Values that were cast, by the graph that it is done in."""
 
 # Elements of a constant that are widened with the subgraph around it; of ``WEIGHTED``, any.
 MAX_ELEMENTS = 4096

@@ -42,8 +42,8 @@ NUMPY_FLOATS: dict[ir.DataType | None, np.dtype[Any]] = {
     ir.DataType.FLOAT16: np.dtype(np.float16),
 }
 
+# The writers of operators, by domain and name. Each returns nodes, or says or raises why not.
 Writers: TypeAlias = Mapping[tuple[str, str], Callable[[ir.Node], Made | str]]
-"""The writers of operators, by domain and name. Each returns nodes, or says or raises why not."""
 
 
 def is_read(node: ir.Node, output: int) -> bool:

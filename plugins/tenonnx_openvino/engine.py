@@ -68,8 +68,8 @@ class Compiled:
         self.idle: deque[Any] = deque()
 
 
+# By the segment and its types: sessions of one model share it, with OpenVINO's own weights.
 _compiled: WeakValueDictionary[Any, Compiled] = WeakValueDictionary()
-"""By the segment and its types: sessions of one model share it, with OpenVINO's own weights."""
 _lock = threading.Lock()
 
 

@@ -13,8 +13,8 @@ import numpy as np
 if TYPE_CHECKING:
     from tenonnx.segments.delegate import Type
 
+# Types as the ONNX model says them.
 AS_READ: Final[Mapping[str, Type]] = MappingProxyType({})
-"""Types as the ONNX model says them."""
 
 
 def model_of(

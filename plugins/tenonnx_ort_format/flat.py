@@ -16,11 +16,11 @@ from flatbuffers import number_types
 
 from tenonnx import InvalidProtobuf
 
+# `"int64"`, a table's name, or either in a one-tuple for a vector of them.
 Field: TypeAlias = "str | tuple[str]"
-"""``"int64"``, a table's name, or either in a one-tuple for a vector of them."""
 
+# Fields of every table in declaration order, which fixes their vtable slots.
 Schema: TypeAlias = Mapping[str, Sequence[tuple[str, Field]]]
-"""Fields of every table in declaration order, which fixes their vtable slots."""
 
 SCALARS: dict[str, tuple[Any, Any]] = {
     "bool": (number_types.BoolFlags, False),

@@ -14,8 +14,8 @@ import numpy as np
 from tenonnx import InvalidArgument
 
 Feed: TypeAlias = Mapping[str, Any]
+# Starts over: quantizing reads the data more than once.
 Feeds: TypeAlias = Callable[[], Iterable[Feed]]
-"""Starts over: quantizing reads the data more than once."""
 
 SUFFIXES = (".npz", ".npy")
 

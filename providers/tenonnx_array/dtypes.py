@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 # The element types that numpy has.
 NUMPY_DTYPES = tuple(dtype for _, dtype in NUMPY_TYPES.values())
 
+# The number of strings' element type, and the dtype that holds them.
 STRING, STRINGS = 8, np.dtype(object)
-"""The number of strings' element type, and the dtype that holds them."""
 
 # ``TensorProto.DataType`` of all element types.
 DATA_TYPES = range(1, 29)

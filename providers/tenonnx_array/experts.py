@@ -12,8 +12,8 @@ from tenonnx import Array, Namespace
 from tenonnx_array.dtypes import accumulator
 from tenonnx_array.nonlinear import gelu, sigmoid, swish
 
+# One layer of every expert: its outputs of rows, by the expert's number.
 Layer: TypeAlias = Callable[[Array, int], Array]
-"""One layer of every expert: its outputs of rows, by the expert's number."""
 
 EXPERT_ACTIVATIONS: dict[str, Callable[[Namespace, Array], Array]] = {
     "gelu": lambda xp, x: gelu(xp, x, approximate="tanh"),

@@ -10,8 +10,8 @@ from tenonnx.graph.traits import ACTIVATIONS
 from tenonnx.operators import Array, Namespace
 from tenonnx_array import nonlinear
 
+# An activation, of an array with a leading axis of directions.
 Function: TypeAlias = Callable[[Array], Array]
-"""An activation, of an array with a leading axis of directions."""
 
 
 def affine(_: Namespace, x: Array, *, alpha: float, beta: float) -> Array:

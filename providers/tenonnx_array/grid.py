@@ -18,8 +18,8 @@ from tenonnx_array.precision import widened
 table = OperatorTable()
 op = table.op
 
+# Along one axis: indices, and the weight with which each is read.
 Sides = list[tuple[Array, Array]]
-"""Along one axis: indices, and the weight with which each is read."""
 
 CUBIC = functools.partial(cubic_kernel, a=-0.75)
 

@@ -16,11 +16,11 @@ from tenonnx.process import interruption
 from tenonnx_array.dtypes import accumulator
 from tenonnx_array.linalg import product
 
+# The hidden state, and the LSTM's cell, of shape (directions, batch, hidden size).
 States: TypeAlias = tuple[Array, ...]
-"""The hidden state, and the LSTM's cell, of shape (directions, batch, hidden size)."""
 
+# From a time step's projected input and the states before it to the states after it.
 Step: TypeAlias = Callable[[Array, States], States]
-"""From a time step's projected input and the states before it to the states after it."""
 
 # Whether time runs backwards, per direction.
 BACKWARDS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}

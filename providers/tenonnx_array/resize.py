@@ -80,9 +80,9 @@ def resize(
     return y
 
 
+# By axis: the elements that each result reads, and their weights, as `taps` has both; or the
+# nearest ones, and `None`.
 Readings: TypeAlias = dict[int, tuple[Array, "Array | None"]]
-"""By axis: the elements that each result reads, and their weights, as ``taps`` has both; or the
-nearest ones, and ``None``."""
 
 
 def readings_of(

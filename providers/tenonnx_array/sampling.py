@@ -22,8 +22,8 @@ table = OperatorTable()
 op = table.op
 
 
+# Return random numbers, of a `size`.
 Draw: TypeAlias = Callable[..., Array]
-"""Return random numbers, of a ``size``."""
 
 
 def generator(xp: Namespace, seed: float | None) -> Any:

@@ -18,8 +18,8 @@ table = StagedTable()
 op = table.op
 
 
+# Numbers of a table of tokens, which has 8 bytes for each: as many as wide vocabularies have.
 MOST_WHOLE = 1 << 18
-"""Numbers of a table of tokens, which has 8 bytes for each: as many as wide vocabularies have."""
 
 
 @cacheable

@@ -14,8 +14,8 @@ from tenonnx.by_name import cacheable
 from tenonnx.operators import Array, Namespace
 from tenonnx_array.allocation import check_allocation
 
+# Channels below which a convolution adds so many products one after the other at most.
 FEW, SHORT = 16, 36
-"""Channels below which a convolution adds so many products one after the other at most."""
 
 
 class Tap(NamedTuple):

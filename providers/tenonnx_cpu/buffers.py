@@ -20,8 +20,8 @@ from tenonnx.by_name import cacheable
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 Copy: TypeAlias = Callable[[NDArray], NDArray]
+# Memory; where an aligned array begins in it, and how many bytes it has.
 Buffer: TypeAlias = tuple[NDArray, tuple[int, int]]
-"""Memory; where an aligned array begins in it, and how many bytes it has."""
 
 # Bytes below which the allocator keeps memory itself.
 MIN_POOLED_BYTES = 32 << 10
@@ -159,8 +159,8 @@ def is_half(dtype: np.dtype[Any]) -> bool:
     return dtype.char == "e" or (dtype.kind == "V" and dtype.name == "bfloat16")
 
 
+# The function that copies an array while a step is captured; numpy copies otherwise.
 COPYING: ContextVar[Copy | None] = ContextVar("tenonnx_copying", default=None)
-"""The function that copies an array while a step is captured; numpy copies otherwise."""
 
 
 def contiguous(x: NDArray) -> NDArray:

@@ -56,19 +56,19 @@ __all__ = [
 
 BUILD_VARIABLE = "TENONNX_BUILD_KERNELS"
 
+# As in `tenonnx_cpu.jit.packages`.
 KERNEL_ENTRIES = "tenonnx.kernels"
-"""As in ``tenonnx_cpu.jit.packages``."""
 
+# This distribution, and its extra with what kernels are built with.
 OWN, EXTRA = "tenonnx", "jit"
-"""This distribution, and its extra with what kernels are built with."""
 
+# Those that have kernels, of 64 bits and with glibc, for which numba has wheels.
 SYSTEMS = ("linux-x86_64", "linux-aarch64")
-"""Those that have kernels, of 64 bits and with glibc, for which numba has wheels."""
+# The last version of Python that numba has wheels for.
 NEWEST = (3, 14)
-"""The last version of Python that numba has wheels for."""
 
+# C compilers, one of which links as `ziglang` does.
 COMPILERS = ("cc", "gcc", "clang")
-"""C compilers, one of which links as ``ziglang`` does."""
 
 COST = (
     "numpy computes instead, which takes several times as long, until `tenonnx warmup` compiles "
@@ -154,8 +154,8 @@ def build_wheel(
     return made.name
 
 
+# Libraries, by their package and target CPU.
 Built = Mapping[str, Mapping[str, Path]]
-"""Libraries, by their package and target CPU."""
 
 
 def _attempt(*, installed: bool) -> Built:

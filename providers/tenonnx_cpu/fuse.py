@@ -147,5 +147,5 @@ class Fallback:
 
 FUSIONS: Fusions[Scope] = Fusions()
 
+# Decorates a fusion: `@fusion("MatMul", "Gemm")`.
 fusion = FUSIONS.add
-"""Decorates a fusion: ``@fusion("MatMul", "Gemm")``."""

@@ -30,8 +30,8 @@ LOST = {214, 220, 700, 702, 710, *range(714, 720)}
 
 _making = threading.Lock()
 
+# cupy has one allocator of pinned memory for all threads.
 _capturing = threading.Lock()
-"""cupy has one allocator of pinned memory for all threads."""
 
 
 def no_room(error: Exception) -> OutOfDeviceMemoryError:

@@ -59,8 +59,8 @@ class Scope(AnyScope):
 
 FUSIONS: Final[Fusions[Scope]] = Fusions()
 
+# Decorates a fusion, whose call may return `None`: the nodes' own steps run then.
 fusion = FUSIONS.add
-"""Decorates a fusion, whose call may return ``None``: the nodes' own steps run then."""
 
 
 def fuse(scope: Scope, steps: dict[ir.Node, Step], device: Device) -> None:

@@ -36,8 +36,8 @@ MULTIPLE: Final = 64
 # Bytes that a thread may copy at once.
 COPY_WIDTHS: Final = (16, 8, 4, 2, 1)
 
+# By address. A room lives as long as an array that was handed out of it.
 _rooms: weakref.WeakValueDictionary[int, Room] = weakref.WeakValueDictionary()
-"""By address. A room lives as long as an array that was handed out of it."""
 
 
 class Room:

@@ -20,21 +20,20 @@ if TYPE_CHECKING:
 
 NDArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
+# The number of blocks, or of threads of a block, along each axis.
 Grid: TypeAlias = tuple[int, ...]
-"""The number of blocks, or of threads of a block, along each axis."""
 
 
+# Takes blocks, threads of a block and arguments; returns what starts a kernel with them.
+#
+# That is given the addresses of arrays, which may be others; no two at once. Numpy's scalars among
+# the arguments stay as they are; others are numbers of at most eight bytes, which it is given
+# likewise, in the arguments' order.
 Launcher: TypeAlias = Callable[[Grid, Grid, Sequence[Any]], Callable[..., None]]
-"""Takes blocks, threads of a block and arguments; returns what starts a kernel with them.
 
-That is given the addresses of arrays, which may be others; no two at once. Numpy's scalars among
-the arguments stay as they are; others are numbers of at most eight bytes, which it is given
-likewise, in the arguments' order.
-"""
-
+# Starts work again that was captured, as a whole; the arrays that it reads and writes are there
+# yet.
 Graph: TypeAlias = Callable[[], None]
-"""Starts work again that was captured, as a whole; the arrays that it reads and writes are there
-yet."""
 
 
 class OutOfDeviceMemoryError(MemoryError):

@@ -36,8 +36,8 @@ Exit codes:
 {EXIT_CODE_LINES}
 """
 
+# Subcommands of distributions beside the runtime.
 COMMAND_DISTRIBUTIONS = {"generate": "tenonnx-generate", "serve": "tenonnx-serve"}
-"""Subcommands of distributions beside the runtime."""
 
 
 class Group(FittingHelp, TyperGroup):

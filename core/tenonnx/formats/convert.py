@@ -21,8 +21,8 @@ PAGE = 4096
 # The size limit of a protobuf message.
 MAX_INLINE_BYTES = 2**31 - 1
 
+# Takes what is being done and the share that is done, from 0 to 1.
 Progress = Callable[[str, float], None]
-"""Takes what is being done and the share that is done, from 0 to 1."""
 
 
 @dataclass(frozen=True)

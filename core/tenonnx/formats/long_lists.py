@@ -15,11 +15,11 @@ import numpy as np
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 
+# Tags of an attribute's name, and of each item of a list.
 NAME, FLOAT, INT, WORD = 1 << 3 | 2, 7 << 3 | 5, 8 << 3, 9 << 3 | 2
-"""Tags of an attribute's name, and of each item of a list."""
 
+# Types of attributes that are lists.
 FLOATS, INTS, STRINGS = 6, 7, 8
-"""Types of attributes that are lists."""
 
 # Characters below are in no word here, so that in a run each such byte is a length.
 CONTROL: Final = 0x20

@@ -14,28 +14,28 @@ from tenonnx.process import interruption
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+# The values of a graph and of each graph around it, the innermost first.
 Scopes: TypeAlias = tuple[Set["ir.Value"], ...]
-"""The values of a graph and of each graph around it, the innermost first."""
 
 GRAPH = 5
+# Kinds of attributes that hold graphs, as numbers of `onnx_ir.AttributeType`.
 BODIES = (GRAPH, 10)
-"""Kinds of attributes that hold graphs, as numbers of ``onnx_ir.AttributeType``."""
 
+# ai.onnx operators that the runtime runs itself, as nested code.
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
-"""ai.onnx operators that the runtime runs itself, as nested code."""
 
 
 # Inputs beyond which a node is not given all of them anew for each that is replaced.
 MAX_REPLACED_INPUTS = 64
 
+# Nodes that are looked at before it is asked whether to stop.
 OFTEN = 256
-"""Nodes that are looked at before it is asked whether to stop."""
 
+# Metadata of nodes from a schema's body: the label of the node that the body replaced.
 ORIGIN = "tenonnx.origin"
-"""Metadata of nodes from a schema's body: the label of the node that the body replaced."""
 
+# Metadata of products in float32 that were in bfloat16: `bfloat16`, which they may round to.
 FACTORS = "tenonnx.factors"
-"""Metadata of products in float32 that were in bfloat16: ``bfloat16``, which they may round to."""
 
 
 def is_control_flow(node: ir.Node) -> bool:

@@ -33,8 +33,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from tenonnx.by_name import cacheable
 
+# Sizes; `None` for one that is not known.
 Shape: TypeAlias = "tuple[int | None, ...]"
-"""Sizes; ``None`` for one that is not known."""
 
 
 def broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
@@ -212,8 +212,8 @@ def _expression(text: str) -> Expression:
     return Expression(text, compile(code, f"<shape {text}>", "eval"), text.isidentifier())
 
 
+# For each operand, a number of axes and those that decide of shapes with as many at least.
 Decisive: TypeAlias = "Sequence[tuple[float, Sequence[int]]]"
-"""For each operand, a number of axes and those that decide of shapes with as many at least."""
 
 
 @cacheable

@@ -18,8 +18,8 @@ from tenonnx.graph.traits import BROADCASTING, REDUCTIONS, UNARY
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+# Of the axes, `None` if not known; `ANY` ahead if there may be more axes before them.
 Sizes: TypeAlias = tuple[int | None, ...]
-"""Of the axes, ``None`` if not known; ``ANY`` ahead if there may be more axes before them."""
 
 ANY: Final = -1
 UNKNOWN: Final[Sizes] = (ANY,)
@@ -32,8 +32,8 @@ CLASSICAL: Final = "ai.onnx.ml"
 # Elements of a constant that is taken for a shape, or for axes.
 MAX_SHAPE_ELEMENTS: Final = 64
 
+# Return the sizes of a node's first output, by those of its inputs.
 Rule: TypeAlias = Callable[["ir.Node", Sequence[Sizes]], Sizes]
-"""Return the sizes of a node's first output, by those of its inputs."""
 
 
 def operand(node: ir.Node, position: int) -> ir.Value | None:

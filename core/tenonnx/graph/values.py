@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 _NUMBERS = itertools.count()
 
+# Sizes; a string names a symbolic one, and `None` is an unknown one.
 Dims: TypeAlias = "tuple[int | str | None, ...]"
-"""Sizes; a string names a symbolic one, and ``None`` is an unknown one."""
 
 
 @cacheable

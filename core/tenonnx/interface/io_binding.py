@@ -310,8 +310,8 @@ class IOBinding:
         raise TypeError("an IOBinding is bound to memory of this process and cannot be pickled")
 
 
+# onnxruntime's inner object, which is one with the binding here.
 SessionIOBinding = IOBinding
-"""onnxruntime's inner object, which is one with the binding here."""
 
 
 def _array_of(given: Any) -> Any:

@@ -57,5 +57,5 @@ def require_type(name: str) -> None:
         raise InvalidArgument(f"no device type {name!r}{did_you_mean(name, names)}")
 
 
+# Devices that values are on, or bindings name: a provider takes longer to make than they do.
 _found = WeakTable[tuple[Any, str, int, int], Device]()
-"""Devices that values are on, or bindings name: a provider takes longer to make than they do."""

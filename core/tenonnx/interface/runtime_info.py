@@ -17,8 +17,8 @@ from tenonnx.options import PROCESS_DEFAULTS
 from tenonnx.process.distributions import release
 from tenonnx.provider import why_unusable
 
+# Takes severity, category, session's id, place in the code and message.
 LogCallback: TypeAlias = Callable[[int, str, str, str, str], object]
-"""Takes severity, category, session's id, place in the code and message."""
 
 # Levels of Python's logging, by onnxruntime's numbers.
 SEVERITIES: Final = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL)

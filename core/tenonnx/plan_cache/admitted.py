@@ -138,6 +138,7 @@ def numpy() -> ModuleType:
     return np
 
 
+# The reducers of what is not data, by its type.
 REDUCERS: dict[type, Any] = {
     BuiltinFunctionType: reduced_builtin,
     FunctionType: reduced,
@@ -146,4 +147,3 @@ REDUCERS: dict[type, Any] = {
     np.ufunc: reduced_numpy,
     type(np.where): reduced_numpy,
 }
-"""The reducers of what is not data, by its type."""

@@ -26,8 +26,8 @@ PLAN_VERSION = "plan 10"
 
 INFO = (".dist-info", ".egg-info")
 
+# The indices of the facts that are the model's path, and its file's state.
 PATH, STATE = 4, 5
-"""The indices of the facts that are the model's path, and its file's state."""
 
 # The time of this process's first import of code; clocks of file systems are a little behind.
 BEGAN = time.time_ns() - 10_000_000
@@ -173,9 +173,9 @@ def variables() -> Iterator[tuple[str, str]]:
             yield name, value
 
 
+# The state of a package's code: the list of a distribution's files that it is in, if it is in one,
+# and the states of that, or of its modules.
 Code: TypeAlias = "tuple[str | None, tuple[tuple[str, tuple[int, ...]], ...]]"
-"""The state of a package's code: the list of a distribution's files that it is in, if it is in one,
-and the states of that, or of its modules."""
 
 
 def sources() -> dict[str, Code]:

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 MIN_OUT_OF_BAND_BYTES = 16 << 10
 
 
+# Bytes, and large arrays beside them.
 Pickled: TypeAlias = tuple[bytes, list[pickle.PickleBuffer]]
-"""Bytes, and large arrays beside them."""
 
 
 class Pickler(pickle.Pickler):

@@ -37,8 +37,8 @@ MAX_WEIGHT_BYTES = 64 << 10
 # Alignment of weights in a file.
 WEIGHT_ALIGNMENT_BYTES = 64
 
+# A weight in a storage: offset, element type, logical shape, strides if it is not contiguous.
 Place: TypeAlias = "tuple[int, int, tuple[int, ...], tuple[int, ...] | None]"
-"""A weight in a storage: offset, element type, logical shape, strides if it is not contiguous."""
 
 
 class Pool:

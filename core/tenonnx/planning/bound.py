@@ -129,8 +129,8 @@ def choose_buffers(
 # Views whose addresses are remembered; then all are forgotten, with those that are gone.
 MAX_VIEWS = 4096
 
+# The addresses of views. A view never moves, and asking takes a microsecond.
 _views: dict[int, tuple[weakref.ref[NDArray], tuple[int, int]]] = {}
-"""The addresses of views. A view never moves, and asking takes a microsecond."""
 
 
 def _extent(array: NDArray) -> tuple[int, int]:

@@ -21,8 +21,8 @@ from tenonnx.provider import HOST, Device, Provider, Step
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+# Nodes of a step that an error names; it counts the others.
 MAX_NODES = 3
-"""Nodes of a step that an error names; it counts the others."""
 
 
 def checked(

@@ -14,8 +14,8 @@ import numpy as np
 from tenonnx.errors import NotSupported
 from tenonnx.planning.step import HOST, Device
 
+# DLPack's number of the host's memory.
 HOST_MEMORY = 1
-"""DLPack's number of the host's memory."""
 
 
 class DeviceMemory(NamedTuple):

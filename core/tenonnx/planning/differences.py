@@ -37,8 +37,8 @@ TOLERANCES: Final[Mapping[str, Tolerance]] = {
 }
 
 
+# A relative and an absolute tolerance; `None` for that of the dtype.
 Limits: TypeAlias = tuple[float | None, float | None]
-"""A relative and an absolute tolerance; ``None`` for that of the dtype."""
 
 
 def limits_of(given: Mapping[str, float | tuple[float, float]], name: str, op_type: str) -> Limits:
@@ -58,8 +58,8 @@ def limits_of(given: Mapping[str, float | tuple[float, float]], name: str, op_ty
 
 NOTHING_DECLARED: Final[Mapping[str, np.dtype[Any]]] = MappingProxyType({})
 
+# An output's name, dtype, shape and allowed difference.
 Kind: TypeAlias = tuple[str, str, tuple[int, ...], Tolerance]
-"""An output's name, dtype, shape and allowed difference."""
 
 
 @dataclass(frozen=True)

@@ -186,8 +186,8 @@ S = TypeVar("S", bound=Scope)
 
 Fusion: TypeAlias = "Callable[[ir.Node, S], Fused | None]"
 
+# A domain and an operator of it.
 Place: TypeAlias = tuple[str, str]
-"""A domain and an operator of it."""
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+# Takes buffers and the step's inputs; returns the outputs, in buffers if it wrote there.
 Writer: TypeAlias = Callable[..., Any]
-"""Takes buffers and the step's inputs; returns the outputs, in buffers if it wrote there."""
 
 
 def writer(call: Callable[..., Any], *, multiple: bool = False) -> Writer | None:

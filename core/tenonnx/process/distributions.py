@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 INFO = ".dist-info"
 
+# The version of a package that is not installed, as in some packed programs.
 UNRELEASED = "unreleased"
-"""The version of a package that is not installed, as in some packed programs."""
 
 
 class EntryPoint(NamedTuple):

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 VERSION = "segment 1"
 
+# Domain and name of onnxruntime's operator for a compiled segment.
 CONTEXT = "com.microsoft", "EPContext"
-"""Domain and name of onnxruntime's operator for a compiled segment."""
 
 
 class Executable:

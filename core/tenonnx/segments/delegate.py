@@ -16,11 +16,11 @@ import onnx_ir as ir
 from tenonnx.graph.type_names import SCALAR
 from tenonnx.provider import Segment
 
+# Bytes from which on a weight is not written into the model.
 BY_REFERENCE = 4096
-"""Bytes from which on a weight is not written into the model."""
 
+# A numpy dtype's name, and the number of axes if it is known.
 Type = tuple[str, int | None]
-"""A numpy dtype's name, and the number of axes if it is known."""
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+# An operator of ai.onnx, or a function that returns whether a node fits.
 Follows: TypeAlias = "str | Callable[[ir.Node], bool]"
-"""An operator of ai.onnx, or a function that returns whether a node fits."""
 
 
 def chains(

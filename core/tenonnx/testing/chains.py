@@ -9,8 +9,8 @@ import onnx
 
 from tenonnx.testing.models import build
 
+# Features of every row: small, so that a wrong layout or order shows at once.
 WIDTH = 8
-"""Features of every row: small, so that a wrong layout or order shows at once."""
 
 
 def dense() -> onnx.ModelProto:
@@ -43,12 +43,12 @@ def attention() -> onnx.ModelProto:
     return _built(body, f"float[n, {WIDTH}] y")
 
 
+# By name.
 CHAINS: dict[str, Callable[[], onnx.ModelProto]] = {
     "dense layers": dense,
     "residual blocks": residual,
     "attention": attention,
 }
-"""By name."""
 
 
 def _built(body: str, outputs: str) -> onnx.ModelProto:

@@ -33,12 +33,12 @@ if onnx.defs.onnx_opset_version() >= 29:  # 1.24's; development builds call them
     }
 
 
+# The messages in files of values, by the kinds of types.
 FILE_TYPES: dict[str, Any] = {
     "tensor_type": onnx.TensorProto,
     "sequence_type": onnx.SequenceProto,
     "optional_type": onnx.OptionalProto,
 }
-"""The messages in files of values, by the kinds of types."""
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from tenonnx.weights.registry import WeightRegistry
     from tenonnx.weights.weight import Weight
 
+# The content of a weight, its element type and its shape.
 Constant: TypeAlias = tuple[bytes, Element, tuple[int, ...]]
-"""The content of a weight, its element type and its shape."""
 
 # Bytes of constants that lie together: not more, as they stay for as long as one weight among
 # them is used.

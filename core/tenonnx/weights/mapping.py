@@ -22,18 +22,18 @@ from tenonnx.weights.trusted import OPEN_FLAGS
 if TYPE_CHECKING:
     from tenonnx.weights.storage import Kind, NDArray, Storage
 
+# Bytes of a weight from which on its pages need not stay resident once they are copied.
 LEAST_FORGOTTEN_BYTES = 64 * 1024
-"""Bytes of a weight from which on its pages need not stay resident once they are copied."""
 
+# Bytes of it that are copied at a time.
 COPY_BYTES = 16 * 1024 * 1024
-"""Bytes of it that are copied at a time."""
 
 MAP_FAILED = ctypes.c_void_p(-1).value
 MAP_FIXED = 0x10  # Linux, the BSDs and macOS agree on it; the mmap module does not name it
 
 
+# A state of a file: its device, inode, size, and the times of its last writes, in nanoseconds.
 State: TypeAlias = "tuple[int, int, int, int, int]"
-"""A state of a file: its device, inode, size, and the times of its last writes, in nanoseconds."""
 
 # A state that no file has: a path that named several files is in it.
 NO_FILE: State = (0, 0, 0, 0, 0)

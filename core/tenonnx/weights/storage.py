@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 NDArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
+# A model's file, a side file, memory of the registry's own, memory of a caller's.
 Kind: TypeAlias = Literal["mapped", "derived", "private", "borrowed"]
-"""A model's file, a side file, memory of the registry's own, memory of a caller's."""
 
 # Part of every key that means nothing to another process.
 PROCESS = os.urandom(8).hex()
@@ -33,9 +33,9 @@ LARGE_BYTES = 1 << 18
 # The beginning of keys of bytes that are named by their content.
 CONTENT = "bytes:"
 
+# An ONNX element type. One of `NUMPY_TYPES` may be its number: onnx_ir and ml_dtypes take longer to
+# import than a plan that was kept takes to open.
 Element: TypeAlias = "ir.DataType | int"
-"""An ONNX element type. One of ``NUMPY_TYPES`` may be its number: onnx_ir and ml_dtypes take
-longer to import than a plan that was kept takes to open."""
 
 # The element types that numpy has: their names, and its dtypes.
 NUMPY_TYPES: Final[dict[int, tuple[str, np.dtype[Any]]]] = {

@@ -170,8 +170,8 @@ def is_trusted(folder: Path) -> bool:
     return True
 
 
+# A folder that is not trusted, why not, and how to mend it.
 Fault = tuple[str, str, str]
-"""A folder that is not trusted, why not, and how to mend it."""
 
 _faults: dict[tuple[str, int], Fault | None] = {}
 _told: dict[str, object] = {}

@@ -23,11 +23,11 @@ NDArray = np.ndarray[Any, np.dtype[Any]]
 LAYERS, HEADS, HEAD, WIDTH = 2, 2, 16, 32
 BANDS, FRAMES, PLACES, CONTEXT = 20, 100, 50, 48
 
+# Tokens of Whisper's, after those of `folders.tokenizer`.
 SPEECH = [
     *("<|startoftranscript|>", "<|en|>", "<|fr|>", "<|translate|>", "<|transcribe|>"),
     *("<|notimestamps|>", "<|startofprev|>"),
 ]
-"""Tokens of Whisper's, after those of ``folders.tokenizer``."""
 
 FIRST = 261
 VOCABULARY = FIRST + len(SPEECH)

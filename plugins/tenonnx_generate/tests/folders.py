@@ -129,8 +129,8 @@ def decoder(positions: bool = False, lora: str = "", hidden: bool = False) -> on
     return made
 
 
+# Inputs that a convolution's state holds.
 KEPT = 3
-"""Inputs that a convolution's state holds."""
 
 
 def with_convolution() -> onnx.ModelProto:

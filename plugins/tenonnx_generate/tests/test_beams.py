@@ -31,8 +31,8 @@ from tenonnx_generate.decoder import Decoder
 from tenonnx_generate.errors import Refused, Unsupported
 
 EXAMPLE = ROOT / "examples" / "generate" / "model"
+# A token that the example model writes often; here it ends texts.
 ENDS = 264
-"""A token that the example model writes often; here it ends texts."""
 
 ENDS_BYTES = 224
 

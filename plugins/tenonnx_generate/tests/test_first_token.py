@@ -29,12 +29,12 @@ new = [name for name, each in sys.modules.items() if type(each).__name__ != "Laz
 print(json.dumps(sorted(new)))
 """
 
+# Modules that compile a model, or compute its nodes without kernels; run() is generated again.
 COMPILING = {
     *("tenonnx.graph.functions", "tenonnx.graph.validation", "tenonnx.planning.fusion"),
     *("tenonnx.planning.lower", "tenonnx.planning.placement", "tenonnx_array.elementwise"),
     *("tenonnx_array.reduce", "tenonnx_cpu.capture.captured_run", "tenonnx_cpu.capture.span"),
 }
-"""Modules that compile a model, or compute its nodes without kernels; run() is generated again."""
 
 OTHERS = {
     *("jinja2", "llguidance", "ml_dtypes", "numpy.random", "onnx", "onnx_ir", "pydantic"),

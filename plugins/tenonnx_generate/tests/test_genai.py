@@ -54,8 +54,8 @@ CASES: list[tuple[dict[str, Any], list[int]]] = [
     ),
     ({"num_beams": 3, "num_return_sequences": 3, "batch_size": 2}, [84, 104, 101, 9, 8, 7]),
 ]  # fmt: skip
+# A token that ends texts, as beams find it.
 ENDS = 246
-"""A token that ends texts, as beams find it."""
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+# Errors of a client whose worker dies.
 LOST = (OSError, http.client.HTTPException)
-"""Errors of a client whose worker dies."""
 
 ROW = [1.0, 2.0, 3.0, 4.0]
 

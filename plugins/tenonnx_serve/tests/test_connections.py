@@ -17,8 +17,8 @@ uvicorn = pytest.importorskip("uvicorn")
 from tenonnx_serve import sockets  # noqa: E402 - it imports uvicorn
 from tenonnx_serve.connections import MAX_HEAD, Connection  # noqa: E402
 
+# Bytes of an answer that no buffer of the system holds.
 LARGE = 64 << 20
-"""Bytes of an answer that no buffer of the system holds."""
 
 
 class Hasty(Connection):

@@ -15,8 +15,8 @@ from tenonnx_serve import lingering
 from tenonnx_serve.settings import MIB, Limits, Settings
 
 HEAD = b"POST /v2/models/double/infer HTTP/1.1\r\nHost: localhost\r\n"
+# Bytes of a body, more than the buffers of both sockets hold.
 SIZE = 32 * MIB
-"""Bytes of a body, more than the buffers of both sockets hold."""
 
 
 @pytest.fixture(scope="module")

@@ -10,14 +10,14 @@ import numpy as np
 from tenonnx.by_name import cacheable
 from tenonnx.operators import Array, Namespace
 
+# The test of a node on its feature and its split, in TreeEnsemble-5's enumeration.
 LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(7)
-"""The test of a node on its feature and its split, in TreeEnsemble-5's enumeration."""
 
+# By what is asked, if equality decides otherwise than it does for `LEQ`, if the answer is the
+# contrary, and if it is about a set.
 STRICT, NEGATED, IN_SET = (
     np.isin(range(7), modes) for modes in ((LT, GTE), (GTE, GT), (EQ, NEQ, MEMBER))
 )
-"""By what is asked, if equality decides otherwise than it does for ``LEQ``, if the answer is the
-contrary, and if it is about a set."""
 
 # Levels between two removals of the walks that have reached a leaf.
 CULL = 4

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 REPLAY = JitKernel("capture.replay", "replay")
 
+# Bytes, and number, of the captures of a span at most; the one that was replayed longest ago goes
+# first. A launch takes some 600 bytes.
 MAX_CAPTURE_BYTES, MAX_CAPTURES = 4 << 20, 64
-"""Bytes, and number, of the captures of a span at most; the one that was replayed longest ago goes
-first. A launch takes some 600 bytes."""
 
 _keeping = threading.RLock()  # a signal's handler may capture, too
 

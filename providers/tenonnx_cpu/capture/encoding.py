@@ -16,8 +16,8 @@ from tenonnx_cpu.jit.library import entry_of
 NDArray: TypeAlias = np.ndarray[Any, Any]
 
 
+# The dtype and shape of an array to be allocated.
 Store: TypeAlias = tuple[np.dtype[Any], tuple[int, ...]]
-"""The dtype and shape of an array to be allocated."""
 
 
 class View(NamedTuple):

@@ -13,8 +13,8 @@ from tenonnx_cpu.capture.launch import is_fixed
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 
+# The offset of the address of an array's first element (`PyArrayObject_fields`).
 DATA = object.__basicsize__
-"""The offset of the address of an array's first element (``PyArrayObject_fields``)."""
 
 word_at = ctypes.c_ssize_t.from_address
 

@@ -11,14 +11,14 @@ from tenonnx_cpu.capture.extents import form_of
 from tenonnx_cpu.capture.launch import fix, is_fixed
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
+# The result of `form_of` for an input.
 Form: TypeAlias = Any
-"""The result of ``form_of`` for an input."""
 
+# Lengths that one captured run serves.
 LENGTHS = 256
-"""Lengths that one captured run serves."""
 
+# The least length of what grows: that of 1 is broadcast, and no array of length 0 is read.
 SHORTEST = 2
-"""The least length of what grows: that of 1 is broadcast, and no array of length 0 is read."""
 
 
 class Varies(Exception):

@@ -15,11 +15,11 @@ from tenonnx_cpu.capture.launch import Launch, done
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 
+# The outputs that are caches, and the inputs that they continue.
 CACHES = {1: 3, 2: 4}
-"""The outputs that are caches, and the inputs that they continue."""
 
+# The inputs that hold numbers of tokens; the kernel reads them.
 LENGTHS = 5, 6
-"""The inputs that hold numbers of tokens; the kernel reads them."""
 
 
 @cacheable

@@ -18,20 +18,20 @@ NDArray: TypeAlias = np.ndarray[Any, Any]
 
 FLOATS = float, np.floating
 
+# The function that has a launch made before a step's own, while that is captured.
 AHEAD: ContextVar[Callable[[Launch], Any] | None] = ContextVar("tenonnx_ahead", default=None)
-"""The function that has a launch made before a step's own, while that is captured."""
 
+# Arrays that never change, by `id`: who has been given one may rely on its elements.
 _known = WeakTable[int, Any]()
-"""Arrays that never change, by ``id``: who has been given one may rely on its elements."""
 
+# Those of at most `MAX_SHARED_BYTES`, by dtype, shape and bytes.
 _by_content = WeakTable[Any, Any]()
-"""Those of at most ``MAX_SHARED_BYTES``, by dtype, shape and bytes."""
 
+# Bytes of arrays that are one if their elements are equal.
 MAX_SHARED_BYTES = 1 << 14
-"""Bytes of arrays that are one if their elements are equal."""
 
+# Arrays whose elements are addresses, by `id`; they mean nothing to another process.
 _of_addresses = WeakTable[int, Any]()
-"""Arrays whose elements are addresses, by ``id``; they mean nothing to another process."""
 
 
 class Launch(NamedTuple):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 
+# Keys of inputs that are remembered.
 MAX_KEYS = 64
-"""Keys of inputs that are remembered."""
 
 
+# Tries to capture inputs of a key: a kernel may have refused the first ones for their values.
 MAX_VAIN_CAPTURES = 3
-"""Tries to capture inputs of a key: a kernel may have refused the first ones for their values."""
 
 
 class Recent:

@@ -40,11 +40,11 @@ from tenonnx_cpu.jit import layout as at
 if TYPE_CHECKING:
     from tenonnx_cpu.capture.dynamic_run import DynamicRun
 
+# Steps of a span at most: the arena is assigned by comparing each store with all others.
 MAX_SPAN_STEPS = 256
-"""Steps of a span at most: the arena is assigned by comparing each store with all others."""
 
+# Captures of growing lengths that a span keeps at most.
 MAX_DYNAMIC_RUNS = 16
-"""Captures of growing lengths that a span keeps at most."""
 
 
 @cacheable

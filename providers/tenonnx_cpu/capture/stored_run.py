@@ -22,11 +22,11 @@ from tenonnx_cpu.jit.library import entry_of
 from tenonnx_cpu.jit.runtime import KERNELS, JitKernel
 from tenonnx_cpu.jit.scratch import ALIGNMENT, aligned
 
+# Bytes below which arrays lie together in one.
 MAX_PACKED_BYTES = 16 << 10
-"""Bytes below which arrays lie together in one."""
 
+# The offsets of a launch's entry into its kernel, and of its arguments.
 RUN, ARGUMENTS = 1, 5
-"""The offsets of a launch's entry into its kernel, and of its arguments."""
 
 
 @cacheable

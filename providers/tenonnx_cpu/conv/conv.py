@@ -116,8 +116,8 @@ class Attempt:
         return Launch(run, arguments, result, refusal=refusal)
 
 
+# Weights, bias, and the attempt with them; `None` behind the last one.
 Bound: TypeAlias = tuple[NDArray, "NDArray | None", "Attempt | None"]
-"""Weights, bias, and the attempt with them; ``None`` behind the last one."""
 
 # Attempts that a call keeps; each has some KiB of numbers.
 MOST_FORMS = 128

@@ -101,8 +101,8 @@ def bands_of(batch: int, windows: Windows, threads: int) -> int:
 # The most channels that a vector has.
 MAX_VECTOR_CHANNELS = 16
 
+# Columns of the result, and of the image, up to which vectors of channels are better filled.
 NARROW, WIDE = 8, 16
-"""Columns of the result, and of the image, up to which vectors of channels are better filled."""
 
 # Vectors of places of the image at most, so that they stay in the second-level cache.
 MAX_SEEN_VECTORS = 1536

@@ -30,8 +30,8 @@ POOL = JitKernel("conv.pool", "pool_f32")
 POOL_VOLUME = JitKernel("conv.pool_volume", "pool_volume_f32")
 AVERAGE = JitKernel("conv.pool", "average_f32")
 
+# The number of elements that count for windows along the depth, the lines and the columns.
 Counts: TypeAlias = tuple[NDArray, ...]
-"""The number of elements that count for windows along the depth, the lines and the columns."""
 
 NO_ARRAY = np.empty(0, np.float32)
 # Elements up to which one thread is done before others have started.

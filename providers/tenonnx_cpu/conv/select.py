@@ -33,9 +33,9 @@ WINOGRAD = JitKernel("conv.winograd", "conv_winograd")
 CONV_TILES = JitKernel("conv.tiles", "conv_tiles")
 
 
+# Places that fill vectors worse than channels do, where each sees so many numbers; and weights up
+# to which that is worth a copy of them.
 FEW, SHALLOW, LARGE = 100, 64, 1 << 16
-"""Places that fill vectors worse than channels do, where each sees so many numbers; and weights up
-to which that is worth a copy of them."""
 
 # Floats that the places of a task see at most, if channels need not be last: they are read again
 # for every panel of channels, and the second-level cache should have them then.
@@ -73,8 +73,8 @@ class ConvPlan:
     to_last: bool = False
 
 
+# An image's shape, whether its channels are last in memory, and whether the result's may be.
 Form: TypeAlias = tuple[tuple[int, ...], bool, bool]
-"""An image's shape, whether its channels are last in memory, and whether the result's may be."""
 
 
 @cacheable

@@ -36,12 +36,11 @@ DEPTHS = {2: 64, 4: 16}
 # Below, transforming tiles takes longer than the products that it saves, or is less exact.
 LEAST_CHANNELS = {2: 32, 4: 64}
 
+# Products that a weight must be worth: it takes room, and time to be brought from memory.
+#
+# With AVX2, weights of a size that processors of that kind rarely keep in a cache take longer; up
+# to `MAX_NEAR_NUMBERS` numbers of a tap, a run finds them `NEAR`.
 FETCH, NEAR = (72, 16) if cpu().lanes == 8 else (32, 32)
-"""Products that a weight must be worth: it takes room, and time to be brought from memory.
-
-With AVX2, weights of a size that processors of that kind rarely keep in a cache take longer; up to
-``MAX_NEAR_NUMBERS`` numbers of a tap, a run finds them ``NEAR``.
-"""
 
 MAX_NEAR_NUMBERS = 1 << 14
 

@@ -42,8 +42,8 @@ UNLIMITED_RUN_ELEMENTS = 1 << 40
 # Bytes that are worth a second thread.
 MIN_JOINED_BYTES_PER_THREAD = 1 << 18
 
+# Runs of which there may be more only if they have so many elements: numpy copies short ones.
 FEW, SHORT = 512, 32
-"""Runs of which there may be more only if they have so many elements: numpy copies short ones."""
 
 
 @specialize("Concat")

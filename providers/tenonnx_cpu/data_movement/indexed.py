@@ -47,8 +47,8 @@ SINGLE = frozenset({o.FLOAT32, o.FLOAT64, o.INT8, o.UINT8, o.INT32, o.INT64})
 # The ways in which truth values meet, as bytes: "or" is the greatest of them, "and" the least.
 OF_TRUTH = {ADDED: GREATEST, MULTIPLIED: LEAST}
 
+# An array's shape and strides in bytes.
 Form: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...]]"
-"""An array's shape and strides in bytes."""
 
 
 @specialize("GatherElements", "ScatterElements")

@@ -33,8 +33,8 @@ MAX_RUNS = 1 << 15
 # Elements that a run should have on average, unless the result is at most ``SMALL``.
 MIN_ELEMENTS_PER_RUN = 8
 
+# Elements of a result that may be moved one by one, and up to which it is found out how.
 SMALL, LARGE = 1 << 12, 1 << 20
-"""Elements of a result that may be moved one by one, and up to which it is found out how."""
 
 # Bytes that are worth a second thread.
 MIN_MOVED_BYTES_PER_THREAD = 1 << 17

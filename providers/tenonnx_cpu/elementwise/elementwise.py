@@ -24,17 +24,17 @@ from tenonnx_cpu.subgraph import find_subgraph
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+# ONNX's codes of float32 and float64.
 FLOAT, DOUBLE = 1, 11
-"""ONNX's codes of float32 and float64."""
 
+# Types of 16-bit floats by ONNX's codes.
 HALF_OF_ONNX = {10: FLOAT16, 16: BFLOAT16}
-"""Types of 16-bit floats by ONNX's codes."""
 
 # Under which a scope keeps what makes its programs.
 COMPILER = "elementwise"
 
+# Says what instruction a node is, if it is one; its operands are filled in later.
 Meaning: TypeAlias = Callable[[Site], "Instruction | None"]
-"""Says what instruction a node is, if it is one; its operands are filled in later."""
 
 
 def _since(version: int, code: int) -> Meaning:

@@ -21,8 +21,8 @@ from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 
 BOOL = np.dtype(np.bool_)
 
+# Says which operation a node is; `None` if none.
 Choice: TypeAlias = "Callable[[Site], int | None]"
-"""Says which operation a node is; ``None`` if none."""
 
 
 def _if(operation: int, **kept: Any) -> Choice:

@@ -32,10 +32,10 @@ from tenonnx_cpu.threading_config import shared_out
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 Shape: TypeAlias = tuple[int, ...]
+# An array's shape, and strides in bytes of float32.
 Form: TypeAlias = tuple[Shape, Shape]
-"""An array's shape, and strides in bytes of float32."""
+# Its length, and every array's stride along it in elements.
 Axis: TypeAlias = tuple[int, tuple[int, ...]]
-"""Its length, and every array's stride along it in elements."""
 
 RUN_PROGRAM = JitKernel("elementwise.program", "run_program")
 ABSENT_ARRAY = frozen(np.zeros(4, np.uint8))

@@ -43,8 +43,8 @@ DTYPES = {code: dtype for dtype, code in CODE_OF_DTYPE.items()}
 # Types of elements that are moved as they are, by their bytes.
 OF_SIZE = {1: o.INT8, 2: o.INT16, 4: o.INT32, 8: o.INT64}
 
+# A length, and the bytes between elements along it: of each operand, and of the result.
 Axis: TypeAlias = "tuple[int, tuple[int, ...]]"
-"""A length, and the bytes between elements along it: of each operand, and of the result."""
 
 
 def code_of(dtype: np.dtype[Any]) -> int | None:

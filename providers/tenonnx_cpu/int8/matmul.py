@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 CONTRIB = "com.microsoft"
 NO_ORIGIN = frozen(np.zeros(1, np.uint8))
 
+# Return `column_zeros` of a zero point and a matrix.
 Zeros: TypeAlias = Callable[["NDArray | None", NDArray], Any]
-"""Return ``column_zeros`` of a zero point and a matrix."""
 
 
 def _zeros_of(site: Site, b: int, zero: int, turned: bool = False) -> Zeros:

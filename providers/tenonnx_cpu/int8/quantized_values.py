@@ -15,8 +15,8 @@ from tenonnx_cpu.kernel_selection import NDArray, Site
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+# Types by their numbers in `onnx.TensorProto`.
 FLOAT, INT8 = 1, 3
-"""Types by their numbers in ``onnx.TensorProto``."""
 
 BYTE_DTYPES = (np.dtype(np.uint8), np.dtype(np.int8))
 

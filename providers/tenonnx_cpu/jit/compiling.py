@@ -11,8 +11,8 @@ from tenonnx_cpu.jit.code import numba_target
 from tenonnx_cpu.jit.code.entry import make_entry
 from tenonnx_cpu.jit.threads.parallel_for import FASTMATH
 
+# One of numba's types, which has none itself.
 Type: TypeAlias = Any
-"""One of numba's types, which has none itself."""
 f32, f64 = types.float32, types.float64
 i8, i16, i32, i64 = types.int8, types.int16, types.int32, types.int64
 u8, u16, u32 = types.uint8, types.uint16, types.uint32

@@ -22,10 +22,10 @@ guards, a word before the first one says how many there are.
 
 from __future__ import annotations
 
+# The words that a code begins with: how many inputs there are, bytes of scratch memory, whether
+# there are several results, in which word each section begins, and the number of its latest replay
+# among those of all captures.
 COUNT, SCRATCH, MANY, GUARDS, STORES, LAUNCHES, RESULTS, USED = range(8)
-"""The words that a code begins with: how many inputs there are, bytes of scratch memory, whether
-there are several results, in which word each section begins, and the number of its latest replay
-among those of all captures."""
 
 FIRST = 8
 ABSENT = -1
@@ -34,28 +34,28 @@ IDENTICAL, ARRAY = 0, 1
 MADE_SMALL, MADE_LARGE = 0, 1
 FROM_INPUT, FROM_OUTPUT, FROM_SCRATCH = 0, 1, 2
 MADE, VIEW_OF_STORE, VIEW_OF_INPUT, THING = 0, 1, 2, 3
+# The number that is added to the kind of a read-only view.
 READ_ONLY = 4
-"""The number that is added to the kind of a read-only view."""
 
+# The number of entries that the stack has room for.
 MOST_ARGUMENTS, MOST_HEADERS, MOST_OUTPUTS = 64, 24, 64
-"""The number of entries that the stack has room for."""
 
+# Addresses that every capture needs: functions of CPython's, numpy's type of arrays, functions of
+# numpy's, how many threads are stopped in their kernels, how many rows the table of scratch memory
+# has and where they are, and how many replays there have been.
 (
     INCREF, DECREF, VECTORCALL, CALL_NOTHING, TUPLE, TUPLE_SET, THREAD,
     NDARRAY, EMPTY, NEW_VIEW, SET_BASE, STOPPED, ROOMS, ROOMS_AT, REPLAYS,
 ) = range(15)  # fmt: skip
-"""Addresses that every capture needs: functions of CPython's, numpy's type of arrays, functions
-of numpy's, how many threads are stopped in their kernels, how many rows the table of scratch memory
-has and where they are, and how many replays there have been."""
 
+# A row: the thread, the address of its memory, how many bytes it has.
 ROOM_WORDS = 3
-"""A row: the thread, the address of its memory, how many bytes it has."""
 
+# The offsets of the dtype and flags of numpy's arrays (`PyArrayObject_fields`).
 DESCR, FLAGS = object.__basicsize__ + 40, object.__basicsize__ + 48
-"""The offsets of the dtype and flags of numpy's arrays (``PyArrayObject_fields``)."""
 
+# The offsets in a dtype of the word with its kind, byte order and type number, and of its size
+# (numpy 2's `PyArray_Descr`).
 KIND, ITEMSIZE = object.__basicsize__ + 8, object.__basicsize__ + 24
-"""The offsets in a dtype of the word with its kind, byte order and type number, and of its size
-(numpy 2's ``PyArray_Descr``)."""
 
 ALIGNED, WRITEABLE = 0x100, 0x400

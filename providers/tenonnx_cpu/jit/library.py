@@ -34,23 +34,23 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tenonnx.jit")
 
+# Whether libraries of kernels are built for this system.
 SUPPORTED = sys.platform == "linux"
-"""Whether libraries of kernels are built for this system."""
 
+# The variable that names another folder for libraries.
 KERNELS_VARIABLE = "TENONNX_KERNELS_DIR"
-"""The variable that names another folder for libraries."""
 
+# An ELF file's header, of 64 bits and little-endian: System V ABI, "ELF Header".
 HEADER = struct.Struct("<16s2HI3QI6H")
-"""An ELF file's header, of 64 bits and little-endian: System V ABI, "ELF Header"."""
 
+# The functions of the thread pool that kernels and their entries call.
 POOL_FUNCTIONS = ("tenonnx_pool_share", "tenonnx_pool_begin", "tenonnx_pool_look", RESUME)
-"""The functions of the thread pool that kernels and their entries call."""
 
+# The symbol of a library's table of addresses of these.
 POOL_TABLE = "tenonnx_pool_functions"
-"""The symbol of a library's table of addresses of these."""
 
+# CPython's flag of functions that take an array of arguments, and their number.
 METH_FASTCALL = 0x80
-"""CPython's flag of functions that take an array of arguments, and their number."""
 
 
 class Unusable(OSError):
@@ -157,10 +157,10 @@ def _open(package: Package) -> Library | None:
     return None
 
 
+# This process's libraries that have been looked for, by their packages.
 _opened: dict[str, Library | None] = {}
-"""This process's libraries that have been looked for, by their packages."""
+# The files that could not be opened.
 _refused: set[str] = set()
-"""The files that could not be opened."""
 _lock = threading.RLock()  # a signal's handler may load kernels, too
 
 if hasattr(os, "register_at_fork"):

@@ -19,8 +19,8 @@ from tenonnx.errors import PluginError
 from tenonnx.process.distributions import EntryPoint, entry_points
 from tenonnx_cpu.jit.code.cpu import PACKAGE
 
+# The group of entry points by which distributions announce packages with kernels.
 KERNEL_ENTRIES = "tenonnx.kernels"
-"""The group of entry points by which distributions announce packages with kernels."""
 
 
 class Package(NamedTuple):
@@ -35,8 +35,8 @@ class Package(NamedTuple):
     root: str
 
 
+# This provider's.
 OWN = Package(os.path.basename(PACKAGE), PACKAGE)
-"""This provider's."""
 
 
 @functools.cache

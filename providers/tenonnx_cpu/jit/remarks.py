@@ -13,8 +13,8 @@ from tenonnx_cpu.jit.runtime import KERNELS, has_numba, jit_mode
 
 log = logging.getLogger("tenonnx.jit")
 
+# A finding, and how to mend it; `None` if it needs no mending.
 Remark = tuple[str, str | None]
-"""A finding, and how to mend it; ``None`` if it needs no mending."""
 
 SLOW = "numpy computes, which takes several times as long"
 NO_WAY = "there are kernels for Linux on x86-64 and AArch64 alone"

@@ -22,20 +22,20 @@ from tenonnx_cpu.jit.packages import OWN, package_of
 VARIABLE = "TENONNX_JIT"
 MODES = ("0", "1")
 
+# States of a kernel; see `JitKernel.state`.
 PREBUILT, CACHED, NUMPY = "prebuilt", "cached", "numpy"
-"""States of a kernel; see ``JitKernel.state``."""
 
+# The reason why numpy computes in place of a kernel that `tenonnx warmup` would compile.
 MISSING = "not compiled for this processor"
-"""The reason why numpy computes in place of a kernel that ``tenonnx warmup`` would compile."""
 
+# Every kernel declared, in order of import, by `full_name`.
 KERNELS: dict[str, JitKernel] = {}
-"""Every kernel declared, in order of import, by ``full_name``."""
 
+# The kernels that a session asked for, and whether each was there.
 Requested: TypeAlias = "dict[JitKernel, bool]"
-"""The kernels that a session asked for, and whether each was there."""
 
+# The session whose nodes are being compiled; the default is for kernels without a session.
 ASKING: ContextVar[Requested] = ContextVar("tenonnx_asking", default={})  # noqa: B039 - shared
-"""The session whose nodes are being compiled; the default is for kernels without a session."""
 
 
 @cacheable

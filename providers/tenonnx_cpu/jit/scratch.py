@@ -16,18 +16,18 @@ import numpy as np
 from tenonnx_cpu.jit.threads.memory import ROOM_ROWS, ROOM_WORDS
 
 ALIGNMENT = 64
+# Bytes at most that a thread keeps.
 KEPT = 64 << 20
-"""Bytes at most that a thread keeps."""
 
+# Threads that have memory: their identity, where the memory begins, and how many bytes it has.
 ROOMS = np.zeros((ROOM_ROWS, ROOM_WORDS), np.int64)
-"""Threads that have memory: their identity, where the memory begins, and how many bytes it has."""
 
 _local = threading.local()
 _lock = threading.RLock()  # a signal's handler may run kernels, too
 
+# The memory in the rows, by its address. Daemon threads run kernels in it until the process ends,
+# when Python has already taken modules and threads' own variables apart.
 _kept: dict[int, Any] = {}
-"""The memory in the rows, by its address. Daemon threads run kernels in it until the
-process ends, when Python has already taken modules and threads' own variables apart."""
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(_kept))
 
 if hasattr(os, "register_at_fork"):
@@ -36,8 +36,8 @@ if hasattr(os, "register_at_fork"):
     )
 
 
+# A thread's memory, and what frees its row in `ROOMS`; `None` if all rows were taken.
 _Room = tuple[np.ndarray[Any, Any], Callable[[], Any] | None]
-"""A thread's memory, and what frees its row in ``ROOMS``; ``None`` if all rows were taken."""
 
 
 def scratch(nbytes: int) -> np.ndarray[Any, Any]:

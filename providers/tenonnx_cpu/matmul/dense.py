@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 RUN_LAYERS = JitKernel("matmul.dense", "run_layers")
 
+# Weights of a layer at most that one thread reads from its own cache, and rows or columns.
 SMALL, WIDE = 1 << 16, 1024
-"""Weights of a layer at most that one thread reads from its own cache, and rows or columns."""
 
 # Rows of a task at most.
 MAX_TASK_ROWS = 56

@@ -27,24 +27,24 @@ WIDENED_KINDS = ("f32", "f16", "bf16")
 GEMM_OF_KIND = {kind: JitKernel("matmul.gemm", f"gemm_{kind}") for kind in WIDENED_KINDS}
 GEMV = {kind: JitKernel("matmul.gemv", f"gemv_{kind}") for kind in WIDENED_KINDS}
 
+# Rows of A up to which B is streamed, when its columns or its rows are adjacent.
 FEW_ROWS, FEW_DOTS = 8, 16
-"""Rows of A up to which B is streamed, when its columns or its rows are adjacent."""
 
+# The same where panels of B, of float32, are two cache lines wide or more: they are read as fast,
+# unless B has so many times more rows than columns.
 FEW_WIDE, DEEPER = 5, 4
-"""The same where panels of B, of float32, are two cache lines wide or more: they are read as fast,
-unless B has so many times more rows than columns."""
 
+# Rows of A, of float32, up to which B of adjacent rows is, if a sum has many products and A stays
+# in the second-level cache: B would else be turned for a few tiles. Of fewer registers, a tile has
+# 3 rows only, and turning B pays sooner.
 DOTS, DEEP, CACHED = 128 if cpu().registers == 32 else FEW_DOTS, 256, 1 << 17
-"""Rows of A, of float32, up to which B of adjacent rows is, if a sum has many products and A stays
-in the second-level cache: B would else be turned for a few tiles. Of fewer registers, a tile has 3
-rows only, and turning B pays sooner."""
 
+# Columns up to which numpy multiplies rows, this many or more, in less time: a tile has more
+# columns. Of one column always, of others as long as one thread has so many elements of A.
 NARROW, TALL, ALONE = 4, 256, 1 << 17
-"""Columns up to which numpy multiplies rows, this many or more, in less time: a tile has more
-columns. Of one column always, of others as long as one thread has so many elements of A."""
 
+# Products, and elements of B, up to which one thread is done before others have started.
 SERIAL_PRODUCTS, SERIAL_ELEMENTS = 1 << 19, 1 << 17
-"""Products, and elements of B, up to which one thread is done before others have started."""
 
 NO_BIAS = np.empty(0, np.float32)
 NO_RESIDUAL = np.empty((0, 0), np.float32)

@@ -17,8 +17,8 @@ PLACE = JitKernel("ml.string_arrays", "place_keys")
 LOOK_UP = JitKernel("ml.string_arrays", "look_up")
 
 OBJECT_BYTES = object.__basicsize__
+# Offsets of a `str`'s length and state (`PyASCIIObject`); between them is its hash.
 LENGTH, STATE = OBJECT_BYTES, OBJECT_BYTES + 16
-"""Offsets of a ``str``'s length and state (``PyASCIIObject``); between them is its hash."""
 
 
 # Keys whose slots may be many times as many.

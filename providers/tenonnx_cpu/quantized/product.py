@@ -28,8 +28,8 @@ class Job(NamedTuple):
     threads: int
 
 
+# Return a kernel's working memory.
 Room: TypeAlias = Callable[[Job], tuple[NDArray, ...]]
-"""Return a kernel's working memory."""
 
 # Rows up to which codes are read once and never packed.
 MAX_GEMV_ROWS = 4

@@ -50,8 +50,8 @@ REDUCTION_CODES = {
     "ReduceSumSquare": SQUARES,
 }
 
+# A length, and the bytes between elements along it.
 Axis: TypeAlias = "tuple[int, int]"
-"""A length, and the bytes between elements along it."""
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from tenonnx_cpu.jit.packages import import_callers
 from tenonnx_cpu.jit.runtime import KERNELS
 from tenonnx_cpu.testing.guarded_memory import guarded_copy
 
+# Names of sizes from which on work is worth a second thread.
 THRESHOLD = re.compile(r"MIN_\w+_PER_THREAD")
-"""Names of sizes from which on work is worth a second thread."""
 
 
 def main(file: str, name: str, threads: int, before: bool) -> None:

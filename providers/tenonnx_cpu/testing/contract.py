@@ -23,11 +23,11 @@ from tenonnx_cpu.jit.runtime import KERNELS, VARIABLE, has_kernels, has_numba
 
 Feeds = dict[str, np.ndarray[Any, Any]]
 
+# The numbers of threads of sessions under test.
 THREADS = (1, 3)
-"""The numbers of threads of sessions under test."""
 
+# A first run, a run that is captured at the latest, and one that is replayed.
 RUNS = 3
-"""A first run, a run that is captured at the latest, and one that is replayed."""
 
 
 class KernelTests:

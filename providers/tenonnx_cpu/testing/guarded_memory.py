@@ -11,8 +11,8 @@ import numpy as np
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 
+# Bytes that are not mapped on either side: a step of one row too many ends in them, too.
 UNMAPPED_BYTES = 1 << 20
-"""Bytes that are not mapped on either side: a step of one row too many ends in them, too."""
 
 _NOTHING, _ALL = 0, mmap.PROT_READ | mmap.PROT_WRITE
 _libc = ctypes.CDLL(None, use_errno=True)

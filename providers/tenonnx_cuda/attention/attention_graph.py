@@ -40,17 +40,17 @@ from tenonnx_cuda.cudnn.operations import (
 )
 from tenonnx_cuda.cudnn.plans import NONDETERMINISTIC, REDUCED_SUMS, Graph, Notes
 
+# The names of arrays; the last two are lengths, or numbers of the host where there are none.
 Q, K, V, Y, BIAS, QUERIES, KEYS = range(1, 8)
-"""The names of arrays; the last two are lengths, or numbers of the host where there are none."""
 
+# The names of numbers.
 SCALE, CAP, HIDDEN, LEFT, RIGHT = range(8, 13)
-"""The names of numbers."""
 
+# Axes of scores: queries, and keys.
 ROW, COLUMN = 2, 3
-"""Axes of scores: queries, and keys."""
 
+# Forms: with kernels that serve all lengths, and with one that is compiled for these.
 SERVES_ALL, FOR_THIS = 1, 0
-"""Forms: with kernels that serve all lengths, and with one that is compiled for these."""
 
 # Bytes of working memory at most.
 MAX_WORKSPACE_BYTES: Final = 256 << 20

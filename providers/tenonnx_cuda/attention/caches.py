@@ -17,8 +17,8 @@ from tenonnx_cuda.kernel_selection import Target
 from tenonnx_cuda.kv_cache import longer, room_of
 from tenonnx_cuda.sources import THREADS_PER_BLOCK, blocks, is_aligned, pointer
 
+# Of keys, and of values.
 Pair: TypeAlias = "tuple[Any, Any]"
-"""Of keys, and of values."""
 
 
 @dataclass(frozen=True)

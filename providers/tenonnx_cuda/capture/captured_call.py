@@ -13,8 +13,8 @@ from tenonnx_cuda.capture.tracer import Start, address
 from tenonnx_cuda.kv_cache import Room
 from tenonnx_cuda.platform import View
 
+# The number of an address, and an offset in bytes.
 Place: TypeAlias = tuple[int, int]
-"""The number of an address, and an offset in bytes."""
 
 
 @dataclass(frozen=True)

@@ -48,8 +48,8 @@ class Limit(NamedTuple):
         return bool(number != length if self.unlike else number <= length)
 
 
+# For the positions of numbers on the host that only say how much there may be.
 Limits: TypeAlias = Mapping[int, Sequence[Limit]]
-"""For the positions of numbers on the host that only say how much there may be."""
 
 
 def within(limits: Limits, inputs: Sequence[Any]) -> frozenset[int]:

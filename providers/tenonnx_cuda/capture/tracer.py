@@ -21,8 +21,8 @@ from tenonnx.operators import Array
 # One that takes more has the device do more than takes the host's time.
 MAX_TRACED_BYTES: Final = 256 << 20
 
+# Starts something on the active stream; takes addresses, and numbers that grow.
 Start: TypeAlias = Callable[..., None]
-"""Starts something on the active stream; takes addresses, and numbers that grow."""
 
 
 class DynamicNumber(NamedTuple):

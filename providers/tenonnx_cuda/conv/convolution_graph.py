@@ -38,8 +38,8 @@ MAX_WORKSPACE_BYTES: Final = 256 << 20
 # Bytes of working memory that a plan may take, and without ``cudnn_conv_use_max_workspace``.
 LITTLE_WORKSPACE: Final = 32 << 20
 
+# The names of arrays.
 X, W, Y, BIAS, SUM = range(1, 6)
-"""The names of arrays."""
 
 
 class Convolution(NamedTuple):

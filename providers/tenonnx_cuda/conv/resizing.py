@@ -25,8 +25,8 @@ ATTRIBUTES = (
 # Tables that a call keeps on the device.
 MOST_TABLES: Final = 64
 
+# An image's shape, scales and sizes.
 Key: TypeAlias = tuple[tuple[int, ...], tuple[float, ...], tuple[int, ...]]
-"""An image's shape, scales and sizes."""
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import Any, Final, TypeAlias
 
 FILE: Final = "libcudnn.so.9"
 
+# A `cudnnBackendAttributeType_t`, and what C has for it.
 Kind: TypeAlias = tuple[int, Any]
-"""A ``cudnnBackendAttributeType_t``, and what C has for it."""
 
 HANDLE: Final = (0, ctypes.c_void_p)
 DATA_TYPE: Final = (1, ctypes.c_int)

@@ -10,8 +10,8 @@ import numpy as np
 
 from tenonnx_cuda.cudnn.descriptors import Backend, Descriptor
 
+# CUDNN_DATA_FLOAT, CUDNN_DATA_INT32 and CUDNN_DATA_BOOLEAN.
 FLOAT, INT32, BOOLEAN = 0, 4, 11
-"""CUDNN_DATA_FLOAT, CUDNN_DATA_INT32 and CUDNN_DATA_BOOLEAN."""
 
 # ``cudnnDataType_t`` of arrays' elements.
 CUDNN_TYPES: Final = {
@@ -30,11 +30,11 @@ INSIDE: Final = 64
 ADD, MULTIPLY, DIVIDE, SUBTRACT, EXP, LOG = 0, 1, 6, 9, 13, 15
 RELU, TANH = 100, 101
 GREATER, GREATER_OR_EQUAL, LESS, AND = 302, 303, 304, 400
+# `CUDNN_POINTWISE_*`: what is done with each element, or where it is along an axis.
 INDEX, SELECT = 501, 601
-"""``CUDNN_POINTWISE_*``: what is done with each element, or where it is along an axis."""
 
+# CUDNN_REDUCE_TENSOR_ADD and CUDNN_REDUCE_TENSOR_MAX.
 SUM, LARGEST = 0, 3
-"""CUDNN_REDUCE_TENSOR_ADD and CUDNN_REDUCE_TENSOR_MAX."""
 
 # CUDNN_PROPAGATE_NAN: of a NaN, a ReLU makes a NaN.
 PROPAGATE: Final = 1

@@ -22,8 +22,8 @@ from tenonnx_cuda.cudnn.operations import Operations
 # CUDNN_HEUR_MODE_A, then CUDNN_HEUR_MODE_FALLBACK.
 HEURISTICS: Final = (3, 2)
 
+# `CUDNN_NUMERICAL_NOTE_*`.
 TENSOR_CORE, DOWN_CONVERT, REDUCED_SUMS, NONDETERMINISTIC = 0, 1, 2, 4
-"""``CUDNN_NUMERICAL_NOTE_*``."""
 
 # The notes on FFT and on Winograd's tiles, whose factors are sums that were rounded.
 TRANSFORMED: Final = (3, 5, 6, 7, 8)

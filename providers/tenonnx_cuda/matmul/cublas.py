@@ -31,19 +31,19 @@ CUDA_DATA_TYPES: Final = {
     np.dtype(ml_dtypes.bfloat16): 14,
 }
 
+# CUBLAS_COMPUTE_32F, _64F and _32F_FAST_TF32, and CUBLAS_GEMM_DEFAULT.
 SUMS_32, SUMS_64, ROUNDED_FACTORS, DEFAULT = 68, 70, 77, -1
-"""CUBLAS_COMPUTE_32F, _64F and _32F_FAST_TF32, and CUBLAS_GEMM_DEFAULT."""
 
+# CUDA_R_32F and CUDA_R_64F.
 FLOAT32, FLOAT64 = 0, 1
-"""CUDA_R_32F and CUDA_R_64F."""
 
 # CUBLAS_TF32_TENSOR_OP_MATH.
 TF32 = 3
 
 log = logging.getLogger("tenonnx")
 
+# Whether a matrix is transposed, elements from a row of it to the next, and to the next matrix.
 Places = tuple[int, int, int]
-"""Whether a matrix is transposed, elements from a row of it to the next, and to the next matrix."""
 
 
 class Products:

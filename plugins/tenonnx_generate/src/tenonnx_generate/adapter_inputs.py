@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
+# Marks of a row's copy besides the adapters' numbers.
 NO_ADAPTER, UNKNOWN = 0, -1
-"""Marks of a row's copy besides the adapters' numbers."""
 
 
 class AdapterInputs:

@@ -11,8 +11,8 @@ from tenonnx import RuntimeException
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
+# The logarithm of a probability, the beam that goes on, and the token it goes on with.
 Candidate = tuple[float, int, int]
-"""The logarithm of a probability, the beam that goes on, and the token it goes on with."""
 
 
 class Beams:

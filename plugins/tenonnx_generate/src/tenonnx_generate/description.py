@@ -12,6 +12,7 @@ from tenonnx_generate.fields import names_of, number_of, providers_of, section_o
 from tenonnx_generate.files import inside
 from tenonnx_generate.suppression import NO_SUPPRESSION, Suppressed, suppressed_in
 
+# Model types that are one graph from tokens to logits.
 DECODERS = {
     *("chatglm", "decoder", "ernie4_5", "gemma", "gemma2", "gemma3_text", "gemma3_vl_text"),
     *("gemma3n_text", "gemma4_text", "glm", "gpt2", "gptoss", "granite", "hunyuandensev1"),
@@ -30,14 +31,14 @@ DECODERS = {
     *("phi", "phi3", "phi3small", "phimoe", "qwen2", "qwen2_5_vl_text", "qwen3", "qwen3_5_text"),
     *("qwen3_5_moe_text", "qwen3_vl_text", "smollm", "smollm3", "stablelm"),
 }
-"""Model types that are one graph from tokens to logits."""
 
+# Model types with an encoder of texts, which onnxruntime-genai has no names for.
 TEXT_ENCODERS = {"bart", "encoder-decoder", "m2m_100", "marian", "mbart", "pegasus", "t5"}
-"""Model types with an encoder of texts, which onnxruntime-genai has no names for."""
 
+# Model types with an encoder that runs once, before the decoder.
 ENCODERS = {"whisper", *TEXT_ENCODERS}
-"""Model types with an encoder that runs once, before the decoder."""
 
+# Model types that are not, and what they are.
 OTHERS = {
     "decoder-pipeline": "several graphs in a row",
     "marian-ssru": "a recurrent decoder",
@@ -53,10 +54,9 @@ OTHERS = {
     ),
     **dict.fromkeys(("granitemoehybrid", "nemotron_h"), "recurrent or convolution caches"),
 }
-"""Model types that are not, and what they are."""
 
+# Sections of models that have more graphs than a decoder.
 PARTS = ("encoder", "vision", "speech", "embedding", "encoder_decoder_init")
-"""Sections of models that have more graphs than a decoder."""
 
 MOST_TOKENS = 1 << 27
 MOST_LAYERS = 4096

@@ -11,8 +11,8 @@ from tenonnx import RuntimeException
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
+# Tokens in ascending order, and the chance of each; chances add up to 1.
 Distribution = tuple[NDArray, NDArray]
-"""Tokens in ascending order, and the chance of each; chances add up to 1."""
 
 # Columns that the chances are added up in: a draw finds a column, then a token of it.
 SUM_COLUMNS = 1024

@@ -26,14 +26,14 @@ from tenonnx_generate.turns import (
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
+# The number of requests that a step serves, unless the engine is told otherwise.
 ROWS = 4
-"""The number of requests that a step serves, unless the engine is told otherwise."""
 
+# The most turns that wait for a slot.
 WAITING = 256
-"""The most turns that wait for a slot."""
 
+# Tokens of prompts that are run between two tokens of the others.
 SCHEDULED = 512
-"""Tokens of prompts that are run between two tokens of the others."""
 
 
 class Engine:

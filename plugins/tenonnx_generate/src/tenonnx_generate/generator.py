@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
+# Tokens of a prompt that are run at once, unless `chunk_size` says otherwise.
 CHUNK = 1024
-"""Tokens of a prompt that are run at once, unless ``chunk_size`` says otherwise."""
 
 
 class Generator:

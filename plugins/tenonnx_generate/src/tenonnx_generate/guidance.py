@@ -33,8 +33,8 @@ MAX_FORCED_CHOICES = 16
 # Sets of tokens that are kept: a text comes to the same ones again.
 MAX_KEPT_SETS = 64
 
+# Grammars of a model that are kept, and how many characters each may have.
 GRAMMARS, KEPT_LENGTH = 16, 1 << 16
-"""Grammars of a model that are kept, and how many characters each may have."""
 
 _vocabularies: WeakKeyDictionary[Model, Vocabulary] = WeakKeyDictionary()
 _making = threading.Lock()

@@ -19,18 +19,18 @@ from tenonnx_generate.errors import Refused, Unsupported
 from tenonnx_generate.tensor import FLOAT_NAMES, IDS, float_type
 
 LAST_ROW = "tenonnx.last_row"
+# Session entries: an output computed for the last position alone, an adapter for each row.
 ROW_MATRICES = "tenonnx.row_matrices"
-"""Session entries: an output computed for the last position alone, an adapter for each row."""
 
+# Session entry: attention writes into caches that stay, whose length the mask tells.
 CACHES_IN_PLACE = "tenonnx.caches_in_place"
-"""Session entry: attention writes into caches that stay, whose length the mask tells."""
 
+# The part of an input's name that tells that an adapter gives it; it has no value otherwise.
 ADAPTER = "lora"
-"""The part of an input's name that tells that an adapter gives it; it has no value otherwise."""
 
 
+# Time, height and width: the decoder of a model of images has positions [3, rows, tokens].
 POSITION_AXES = 3
-"""Time, height and width: the decoder of a model of images has positions [3, rows, tokens]."""
 
 
 class Model:

@@ -12,8 +12,8 @@ NDArray = np.ndarray[Any, np.dtype[Any]]
 
 NO_TOKENS = np.zeros(0, np.int32)
 
+# An adapter's number (0 without one) and a salt: turns share caches with turns of their scope.
 Scope = tuple[int, str]
-"""An adapter's number (0 without one) and a salt: turns share caches with turns of their scope."""
 
 NO_SCOPE: Scope = (0, "")
 

@@ -22,9 +22,9 @@ from tenonnx_generate.writing import Figures
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
+# Whisper's tokens: what begins every prompt, what asks for the language spoken, and for text
+# without times.
 START, TRANSCRIBE, PLAIN = "<|startoftranscript|>", "<|transcribe|>", "<|notimestamps|>"
-"""Whisper's tokens: what begins every prompt, what asks for the language spoken, and for text
-without times."""
 
 # Begins a text that was said before.
 BEFORE = "<|startofprev|>"

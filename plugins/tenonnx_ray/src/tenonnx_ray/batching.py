@@ -13,8 +13,8 @@ from tenonnx import InferenceSession
 Array = np.ndarray[Any, np.dtype[Any]]
 Feeds = Mapping[str, Array]
 Answer = dict[str, Array]
+# A request's result: its outputs, or its own error.
 Joined = list[Answer | Exception]
-"""A request's result: its outputs, or its own error."""
 
 
 async def answers(session: InferenceSession, requests: Sequence[Feeds]) -> Joined:

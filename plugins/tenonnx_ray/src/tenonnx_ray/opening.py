@@ -15,8 +15,8 @@ from tenonnx_ray.fetching import fetched, is_address
 
 log = logging.getLogger("tenonnx.ray")
 
+# A path, an address that `fetched` takes, or a small model's bytes.
 Source = str | bytes | os.PathLike[str]
-"""A path, an address that ``fetched`` takes, or a small model's bytes."""
 
 
 def opened(

@@ -21,8 +21,8 @@ from tenonnx_serve.settings import Batching
 
 log = logging.getLogger("tenonnx.serve")
 
+# A `model_config_pb2.ModelConfig`; protobuf's messages are untyped.
 ModelConfig = Any
-"""A ``model_config_pb2.ModelConfig``; protobuf's messages are untyped."""
 
 LARGEST_FILE: Final = 1 << 20
 

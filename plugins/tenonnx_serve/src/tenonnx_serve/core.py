@@ -33,9 +33,9 @@ T = TypeVar("T")
 # Bytes of a request or an answer from which on a thread decodes or encodes it.
 MIN_THREADED_BYTES = 1 << 18
 
+# Called after every request with the model, the times of its stages (`None` if it failed), and its
+# whole time in nanoseconds.
 Observer = Callable[["Model | LanguageModel", Spent | None, int], None]
-"""Called after every request with the model, the times of its stages (``None`` if it failed), and
-its whole time in nanoseconds."""
 
 
 class Control(Protocol):

@@ -12,8 +12,8 @@ import time
 from contextvars import ContextVar
 from typing import Any, Final
 
+# The id of the request that the current task answers.
 request_id: ContextVar[str] = ContextVar("request_id", default="")
-"""The id of the request that the current task answers."""
 
 # The form of a client's request id; other ids are replaced by the server's own.
 ID = re.compile(r"[\x21-\x7e]{1,128}")
@@ -23,8 +23,8 @@ FIELDS: Final = (
     "worker", "method", "path", "model", "status", "milliseconds", "bytes_in", "bytes_out",
 )  # fmt: skip
 
+# Logs one record per request, at level INFO.
 requests = logging.getLogger("tenonnx.serve.requests")
-"""Logs one record per request, at level INFO."""
 
 _prefix = secrets.token_hex(4)
 _numbers = itertools.count(1)

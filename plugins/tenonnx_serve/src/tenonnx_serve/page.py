@@ -81,8 +81,8 @@ def _facts(collected: Mapping[str, Any], models: Sequence[Mapping[str, str]], se
     )
 
 
+# A text, or a text with its CSS class.
 Cell = str | tuple[str, str]
-"""A text, or a text with its CSS class."""
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[Cell]], nothing: str) -> str:

@@ -20,8 +20,8 @@ JSON = [(b"content-type", b"application/json")]
 
 Header = tuple[bytes, bytes]
 
+# Keys that a scope may have: the headers by name, and a header to add to every answer.
 HEADERS, ANSWERED = "tenonnx.headers", "tenonnx.answered"
-"""Keys that a scope may have: the headers by name, and a header to add to every answer."""
 
 # The most bytes of a request about the server's own state.
 MAX_JSON_BYTES = 1 << 16

@@ -11,5 +11,5 @@ STYLE: Final = files("tenonnx_serve").joinpath("page.css").read_text("utf-8")
 
 _DIGEST: Final = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 
+# The beginning of a page's `Content-Security-Policy`.
 POLICY: Final = f"default-src 'none'; style-src 'sha256-{_DIGEST}'; base-uri 'none'; "
-"""The beginning of a page's ``Content-Security-Policy``."""

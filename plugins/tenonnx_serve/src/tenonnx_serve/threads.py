@@ -34,8 +34,8 @@ class Stop:
             raise Stopped(f"the request took longer than {self.seconds:g} s")
 
 
+# A function to call, and the loop and the future that get its result.
 Task = tuple[Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]"]
-"""A function to call, and the loop and the future that get its result."""
 
 
 class Threads:

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tenonnx.serve")
 
+# Runs of each batch size: the second run of new shapes is captured, the third one replayed.
 RUNS = 3
-"""Runs of each batch size: the second run of new shapes is captured, the third one replayed."""
 
+# The time after which no further batch size is warmed up.
 MAX_SECONDS = 60.0
-"""The time after which no further batch size is warmed up."""
 
+# The most bytes of made-up inputs; a larger batch is left to the first request.
 MAX_BYTES = 1 << 28
-"""The most bytes of made-up inputs; a larger batch is left to the first request."""
 
 
 def warm_up(model: Model, declared: Iterable[Sample] = ()) -> None:

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from tenonnx_cpu.jit.code.cpu import cpu
 
+# Keys at a time: their panel and the queries' scores stay in the second-level cache.
 KEYS = 256
-"""Keys at a time: their panel and the queries' scores stay in the second-level cache."""
 
+# Queries of a task at most: whole tiles of rows. Each task packs its keys; the scores of so many
+# stay in the second-level cache, of which processors with AVX-512 have 1 MiB.
 QUERIES = 168 if cpu().lanes == 16 else 84
-"""Queries of a task at most: whole tiles of rows. Each task packs its keys; the scores of so many
-stay in the second-level cache, of which processors with AVX-512 have 1 MiB."""
 
+# The same where queries see some keys around their own: a task computes what any one sees.
 MAX_WINDOW_QUERIES = 84
-"""The same where queries see some keys around their own: a task computes what any one sees."""
 
 # Queries, of a head or one each of heads that share keys, for which packing keys does not pay.
 MAX_UNPACKED_QUERIES = 8

@@ -52,11 +52,11 @@ from tenonnx_cpu.matmul.kernels.tile import COLUMNS
 dots, sum_lines = make_dot_lines("f32"), make_sum_lines("f32")
 few_line = helper(sizes.few_line)
 
+# Multiplications that are worth a second thread.
 ENOUGH = 1 << 14
-"""Multiplications that are worth a second thread."""
 
+# Elements of keys that one thread joins before others have started.
 SERIAL = 1 << 16
-"""Elements of keys that one thread joins before others have started."""
 
 
 @helper

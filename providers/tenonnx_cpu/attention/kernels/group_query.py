@@ -18,12 +18,12 @@ from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i32, i64, 
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.views import floats
 
+# The columns of an entry: the number of keys, the slot of its first token, how many tokens are
+# before that, and how many slots at the front of its cache make room.
 SEEN, SLOT, BEFORE, DROPPED = range(4)
-"""The columns of an entry: the number of keys, the slot of its first token, how many tokens
-are before that, and how many slots at the front of its cache make room."""
 
+# Elements of tokens, and of caches, that one thread places before others have started.
 SERIAL, SERIAL_CACHES = 1 << 15, 1 << 16
-"""Elements of tokens, and of caches, that one thread places before others have started."""
 
 
 @helper

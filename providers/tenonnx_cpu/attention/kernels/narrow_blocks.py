@@ -37,8 +37,8 @@ from tenonnx_cpu.matmul.kernels import TILE_STEP
 from tenonnx_cpu.matmul.kernels.bfloat16 import TALLEST, WORDS, multiply_narrow_panel
 from tenonnx_cpu.matmul.kernels.tile import ADD, COLUMNS, ZERO
 
+# Numbers of a head from which on they fill half of a tile's rows; panels have room then.
 LEAST_WIDTH = 16
-"""Numbers of a head from which on they fill half of a tile's rows; panels have room then."""
 
 narrow_line = helper(sizes.narrow_line)
 

@@ -27,8 +27,8 @@ from tenonnx_cpu.jit.vectors.memory import load_int as word
 from tenonnx_cpu.jit.vectors.memory import load_word, store_int
 from tenonnx_cpu.jit.vectors.vector import I64, POINTER, VOID
 
+# Said in place of an object by what is not able to do it.
 MISS = -1
-"""Said in place of an object by what is not able to do it."""
 
 
 @helper
@@ -65,8 +65,8 @@ def on_stack(words: int) -> Any:
     return memory
 
 
+# Bytes of the beginning of an array's object, as kernels read it.
 HEADER = 64
-"""Bytes of the beginning of an array's object, as kernels read it."""
 
 stack_of_slots = on_stack(at.MOST_ARGUMENTS)
 stack_of_headers = on_stack(HEADER // 8 * at.MOST_HEADERS)

@@ -12,8 +12,8 @@ from tenonnx_cpu.jit.threads.parallel_for import look, parallel
 # Pairs of boxes that are compared before the run can be stopped: some milliseconds.
 MAX_COMPARED_PAIRS = 1 << 22
 
+# Boxes that are compared before, whatever is kept.
 AT_ONCE = 1 << 10
-"""Boxes that are compared before, whatever is kept."""
 
 
 @parallel

@@ -25,8 +25,8 @@ VECTOR_BYTES = 4 * LANES
 # Windows side by side that are summed together: sums and weights of 3 x 3 fill the registers.
 WINDOWS_TOGETHER = 7 if cpu().registers == 32 else 4
 
+# Whether code for all lanes is apart: with AVX2, a store of some lanes takes a dozen cycles.
 WHOLE = LANES == 8
-"""Whether code for all lanes is apart: with AVX2, a store of some lanes takes a dozen cycles."""
 
 
 @shared("tenonnx_spread_lines")
@@ -240,5 +240,5 @@ def slide_channels(
         slide(some_lanes)
 
 
+# Of each line that windows see, the address of its first column and bytes to the next one.
 Seen = list[tuple[Value, Value]]
-"""Of each line that windows see, the address of its first column and bytes to the next one."""

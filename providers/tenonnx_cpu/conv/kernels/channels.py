@@ -16,8 +16,8 @@ from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.named import named
 
 VECTOR_BYTES = 4 * LANES
+# The floats of a line of the cache: its vectors are computed one after the other.
 GROUP = 16
-"""The floats of a line of the cache: its vectors are computed one after the other."""
 
 channels_sizes = named("ChannelsSizes", CHANNELS_FIELDS)
 

@@ -14,8 +14,8 @@ from tenonnx_cpu.jit.vectors.views import floats, on_stack
 
 F = np.float32
 
+# Elements that are read at a time.
 CORNERS = 4 * DEFORMED_POINTS
-"""Elements that are read at a time."""
 
 deform_sizes = named("DeformSizes", DEFORM_FIELDS)
 

@@ -30,8 +30,8 @@ grid_sizes = named("GridSizes", GRID_FIELDS)
 
 CUBIC_TAPS = 4
 
+# The parameter of the kernel of cubic interpolation.
 CUBIC_PARAMETER = np.float64(-0.75)
-"""The parameter of the kernel of cubic interpolation."""
 
 
 @rounded

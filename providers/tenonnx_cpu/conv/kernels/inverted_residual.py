@@ -25,8 +25,8 @@ from tenonnx_cpu.matmul.kernels.tile import COLUMNS, ROWS
 
 expanded_sizes = named("ExpandedSizes", EXPANDED_FIELDS)
 
+# Bytes of a place of the image between: a panel of its channels.
 PLACE = 4 * COLUMNS
-"""Bytes of a place of the image between: a panel of its channels."""
 
 
 class Band(NamedTuple):

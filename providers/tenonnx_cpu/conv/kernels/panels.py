@@ -18,8 +18,8 @@ from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.matmul.kernels.block import CACHE_WAY, copy_lines, split
 from tenonnx_cpu.matmul.kernels.tile import COLUMNS, ROWS, VECTORS
 
+# A pace at which nothing more is brought along.
 STILL = 63
-"""A pace at which nothing more is brought along."""
 
 
 @helper

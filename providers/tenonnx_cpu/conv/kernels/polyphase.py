@@ -10,8 +10,8 @@ from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.named import named
 
+# Elements of a line up to which its two phases are written at once, not one after the other.
 SHORT = 32
-"""Elements of a line up to which its two phases are written at once, not one after the other."""
 
 phase_sizes = named("PhaseSizes", PHASE_FIELDS)
 

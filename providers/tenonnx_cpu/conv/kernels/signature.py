@@ -17,9 +17,9 @@ AFTER = (In(f32, 1), In(f32, 1), In(f32, 1), size, f32, f32, In(f32, 1))
 # ``numbers``, ``offsets``, ``panel`` and ``planes`` of a ``tenonnx_cpu.conv.layout.ConvLayout``.
 LAYOUT = (In(i64, 1), In(i64, 1), In(i64, 1), In(i64, 2))
 
+# Images, weights and the result, flat; what becomes of sums; the layout; floats for every thread to
+# work in; how many threads to use.
 CONVOLUTION = (In(f32, 1), In(f32, 1), Out(f32, 1), AFTER, LAYOUT, Out(f32, 1), size)
-"""Images, weights and the result, flat; what becomes of sums; the layout; floats for every thread
-to work in; how many threads to use."""
 
 WINDOWS = Contract(
     plan="kernel_shape, strides, dilations and pads have the rank; weights divide into groups",
@@ -27,5 +27,5 @@ WINDOWS = Contract(
     "per channel",
 )
 
+# Square kernels and strides that have code of their own, by the number that layouts call it.
 UNROLLED = {(number,): window for number, window in enumerate(UNROLLED_WINDOWS, 1)}
-"""Square kernels and strides that have code of their own, by the number that layouts call it."""

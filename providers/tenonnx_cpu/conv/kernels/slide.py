@@ -12,14 +12,14 @@ from tenonnx_cpu.jit.vectors.lanes import KIND, LANES, clipped, lanes_below, rea
 from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
 
+# Weights that fit the registers.
 MOST_KNOWN = 9
-"""Weights that fit the registers."""
 
+# From the result so far, what a tap sees, and the tap's number.
 Combine = Callable[[Value, Value, Value], Value]
-"""From the result so far, what a tap sees, and the tap's number."""
 
+# Makes a vector of some lines: from where in the planes, to where in the result, which lanes.
 Work = Callable[[Sequence[Value], Sequence[Value], "Value | None"], None]
-"""Makes a vector of some lines: from where in the planes, to where in the result, which lanes."""
 
 # Lines that are summed at a time where the taps are not known: each of them waits for itself.
 LINES_TOGETHER = 4

@@ -27,8 +27,8 @@ from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.tiles import number
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
 
+# Whether the processor loads some lanes of a vector alone.
 DIRECT = cpu().lanes >= 8
-"""Whether the processor loads some lanes of a vector alone."""
 
 
 class _Stencil:

@@ -17,8 +17,8 @@ from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.matmul.kernels.block import CACHE_WAY
 from tenonnx_cpu.matmul.kernels.tile import BY_PANELS, COLUMNS, ROWS, VECTORS
 
+# Lines of the cache of each row that `ahead` means: a tile tells as many lines as it is deep.
 TOLD = 16
-"""Lines of the cache of each row that ``ahead`` means: a tile tells as many lines as it is deep."""
 
 
 @helper

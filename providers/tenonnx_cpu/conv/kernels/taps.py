@@ -20,8 +20,8 @@ pass_sizes = named("TapsPass", TAPS_PASS)
 # Elements that a task converts.
 TASK_ELEMENTS = 1 << 13
 
+# A result so little below a whole number is that number.
 ALMOST = 1e-9
-"""A result so little below a whole number is that number."""
 
 
 @inlined

@@ -9,11 +9,11 @@ import numpy as np
 from tenonnx_cpu.conv.kernels import COLUMNS_PER_TASK, TILE_ROWS, VECTOR
 from tenonnx_cpu.jit.compiling import Contract, Out, f64, helper, i64, kernel, size
 
+# Columns of a tile, of which the last one of a task may be filled in part.
 TILE_COLUMNS = 16
-"""Columns of a tile, of which the last one of a task may be filled in part."""
 
+# Numbers of bands of channels that are tried.
 BANDS = (1, 2, 3, 4, 6, 8, 12, 16)
-"""Numbers of bands of channels that are tried."""
 
 
 @helper

@@ -29,10 +29,10 @@ from tenonnx_cpu.matmul.kernels.tile import BY_PANELS, COLUMNS, ROWS, VECTORS
 MAX_DOT_COLUMNS = LANES // 4
 DOT_ROWS = 7 if cpu().registers == 32 else 4
 
+# Forms of a tile: B lies at the places listed; so it does, and is copied; or it is a copy, and
+# another panel at the places listed is brought along at a pace; or runs of it lie at every third of
+# these places, where each row begins a float after the one before: fewer instructions find them.
 LISTED, KEEP, PACED, RUNS = 0, 1, 2, 3
-"""Forms of a tile: B lies at the places listed; so it does, and is copied; or it is a copy, and
-another panel at the places listed is brought along at a pace; or runs of it lie at every third of
-these places, where each row begins a float after the one before: fewer instructions find them."""
 
 FORMS = [(VECTORS // 2, LISTED), (VECTORS, LISTED)] + [
     (VECTORS, KEEP),

@@ -47,8 +47,8 @@ from tenonnx_cpu.matmul.kernels.tile import COLUMNS, VECTORS, ZERO
 
 tiles_sizes = named("TilesSizes", TILES_FIELDS)
 
+# Bytes from one vector of channels of all places to the next.
 VECTOR = TILE_ROW * TILE_PLACES
-"""Bytes from one vector of channels of all places to the next."""
 
 
 @parallel

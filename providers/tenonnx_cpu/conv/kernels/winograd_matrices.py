@@ -18,8 +18,8 @@ WINOGRAD_CHANNELS = 32
 # Floats of a thread's memory that say what is in it.
 HEAD_FLOATS = 16
 
+# Finite points per size of tile; infinity is one more.
 POINTS = {2: (0.0, 1.0, -1.0), 4: (0.0, 0.6875, -0.6875, 1.5, -1.5)}
-"""Finite points per size of tile; infinity is one more."""
 
 
 @dataclass(frozen=True)

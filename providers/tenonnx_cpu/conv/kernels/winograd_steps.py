@@ -16,8 +16,8 @@ from tenonnx_cpu.jit.vectors.lanes import KIND, LANES, MASK, lanes_between, load
 from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.vector import I64, Builder, Value
 
+# Tiles side by side that are transformed together: they see no more than `size` vectors.
 UNIT = LANES - 1
-"""Tiles side by side that are transformed together: they see no more than ``size`` vectors."""
 
 CHANNELS_BYTES = 4 * LANES
 

@@ -12,8 +12,8 @@ from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.vector import I64, Builder, Value
 
+# Elements of a vector, by their bytes.
 LANES_OF = {1: LANES, 2: LANES, 4: LANES, 8: LANES // 2}
-"""Elements of a vector, by their bytes."""
 
 
 @shared(

@@ -41,14 +41,14 @@ from tenonnx_cpu.jit.vectors.views import elements, on_stack
 indexed_sizes = named("IndexedSizes", INDEXED_FIELDS)
 sliced_sizes = named("SlicedSizes", SLICED_FIELDS)
 
+# Bytes along an axis that the second cache holds.
 CACHED_AXIS_BYTES = 1 << 18
-"""Bytes along an axis that the second cache holds."""
 
+# Slices whose first bytes are fetched together: one after the other, each waits for memory.
 SOON = 64
-"""Slices whose first bytes are fetched together: one after the other, each waits for memory."""
 
+# Bytes of the data that a task copies before others are written to it.
 BLOCK = 1 << 16
-"""Bytes of the data that a task copies before others are written to it."""
 
 
 @inlined

@@ -16,8 +16,8 @@ from tenonnx_cpu.jit.vectors.vector import I64, Builder, Value
 
 copy_sizes = named("CopySizes", COPY_FIELDS)
 
+# Bytes that are moved at a time: the greatest that a run has.
 MOVED_BYTES = (1, 2, 4, 8, 16, 32, 64)
-"""Bytes that are moved at a time: the greatest that a run has."""
 
 
 @shared("tenonnx_copy_runs", {(width,): (width,) for width in MOVED_BYTES})

@@ -25,14 +25,14 @@ from tenonnx_cpu.jit.vectors.named import named
 from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.vector import I32, I64, VOID, Builder, Value
 
+# The types of a square's lines; those of 4 bytes are moved as float32.
 KINDS = {
     size: FLOATS if size == 4 else v.vector(ir.IntType(8 * size), lanes)
     for size, lanes in LANES_OF.items()
 }
-"""The types of a square's lines; those of 4 bytes are moved as float32."""
 
+# Types of vectors that one instruction joins lane by lane; of longer ones it does so in parts.
 UNPACKED = tuple(kind for size, kind in KINDS.items() if size * kind.count <= 16)
-"""Types of vectors that one instruction joins lane by lane; of longer ones it does so in parts."""
 
 transpose_sizes = named("TransposeSizes", TRANSPOSE_FIELDS)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+# Functions without parameters.
 LOG, SIN, COS, TAN, ASIN, ACOS, ATAN, SINH, COSH, ASINH, ACOSH, ATANH = range(30, 42)
-"""Functions without parameters."""
 
+# Activations, most of them with parameters.
 ELU, CELU, SOFTPLUS, MISH, SHRINK = range(42, 47)
-"""Activations, most of them with parameters."""
 
 # The first of the codes.
 FUNCTIONS = LOG

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+# Operators of one operand.
 COPY, NEG, ABS, SQRT, RECIPROCAL, FLOOR, CEIL, SQUARE, CUBE, EXP, ERF = range(11)
-"""Operators of one operand."""
 
+# Activations.
 RELU, GELU, GELU_TANH, SIGMOID, SILU, TANH = range(11, 17)
-"""Activations."""
 
+# Activations, most of them with parameters.
 CLIP, LEAKY_RELU, HARD_SIGMOID, HARD_SWISH, SOFTSIGN, THRESHOLDED_RELU = range(17, 23)
-"""Activations, most of them with parameters."""
 
+# Operators of two operands.
 ADD, SUB, MUL, DIV, MAX, MIN, PRELU = range(23, 30)
-"""Operators of two operands."""
 
+# The activation that changes nothing.
 NONE = COPY
-"""The activation that changes nothing."""
 
 # Arrays that a program reads at most.
 MAX_INPUTS = 6
@@ -23,11 +23,11 @@ MAX_INPUTS = 6
 # Elements that a program's instructions work on at a time: several blocks fit the first cache.
 BLOCK_ELEMENTS = 1024
 
+# Blocks that a program may hold at a time: values on their way, and numbers as blocks.
 REGISTERS = 12
-"""Blocks that a program may hold at a time: values on their way, and numbers as blocks."""
 
 # Axes that a program loops over at most, the last one among them.
 MAX_AXES = 4
 
+# Floats that a worker needs: the last block is for results that are rounded to 16 bits.
 MEMORY = BLOCK_ELEMENTS * (REGISTERS + 1)
-"""Floats that a worker needs: the last block is for results that are rounded to 16 bits."""

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
+# Types of elements; as an operation, each is the cast to it.
 (BOOL, INT8, UINT8, INT16, UINT16, INT32, UINT32, INT64, UINT64, FLOAT16, BFLOAT16, FLOAT32,
  FLOAT64) = range(13)  # fmt: skip
-"""Types of elements; as an operation, each is the cast to it."""
 
 INTEGERS = (INT8, UINT8, INT16, UINT16, INT32, UINT32, INT64, UINT64)
 FLOAT_CODES = (FLOAT16, BFLOAT16, FLOAT32, FLOAT64)
 NUMBER_CODES = (*INTEGERS, *FLOAT_CODES)
 
+# Bytes of an element, by type.
 SIZES = (1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8)
-"""Bytes of an element, by type."""
 
+# Operations on one operand.
 NEG, ABS, SIGN, NOT, FLOOR, CEIL, ROUND, SQRT, RECIPROCAL, RELU, IS_NAN, IS_INF = range(16, 28)
-"""Operations on one operand."""
 
+# Operations on two operands.
 (ADD, SUB, MUL, DIV, MAX, MIN, MOD, FMOD, AND, OR, XOR, LEFT, RIGHT, EQUAL, GREATER, LESS,
  GREATER_OR_EQUAL, LESS_OR_EQUAL) = range(32, 50)  # fmt: skip
-"""Operations on two operands."""
 
+# Operations on three operands. The type of `WHERE` is that of the second and third.
 WHERE, CLIP = range(60, 62)
-"""Operations on three operands. The type of ``WHERE`` is that of the second and third."""
 
 WHOLE = (BOOL, *INTEGERS)
 HALVES = (FLOAT16, BFLOAT16)
 
+# The element types that an operation takes; a cast takes all.
 TAKES = {
     **dict.fromkeys((NEG, ABS, RELU, ADD, SUB, MUL, DIV, MAX, MIN, CLIP), NUMBER_CODES),
     **dict.fromkeys((SIGN, GREATER, LESS, GREATER_OR_EQUAL, LESS_OR_EQUAL), NUMBER_CODES),
@@ -35,28 +36,26 @@ TAKES = {
     EQUAL: (BOOL, *NUMBER_CODES),
     WHERE: (INT8, INT16, INT32, INT64),
 }
-"""The types that operations but casts are for."""
 
+# Operations but the cast whose results are bool, whatever their operands are.
 TO_BOOL = frozenset({IS_NAN, IS_INF, EQUAL, GREATER, LESS, GREATER_OR_EQUAL, LESS_OR_EQUAL})
-"""Operations but the cast whose results are bool, whatever their operands are."""
 
 # Axes at most that are looped over beside the last one.
 MAX_OUTER_AXES = 6
 
+# The names of the kernel's first numbers. A row of `width` elements is cut into `pieces` of
+# `piece`; there are `units` of them in all, and `grain` are one of `tasks`. Steps are bytes between
+# adjacent elements of a row. Then come the lengths of `rank` outer axes, the last one first, and
+# for each axis the bytes between rows of each operand and of the result.
 FIELDS = (
     "operation", "element", "rank", "width", "piece", "pieces", "units", "grain", "tasks",
     "a_step", "b_step", "c_step", "y_step",
 )  # fmt: skip
-"""The names of the kernel's first numbers. A row of ``width`` elements is cut into ``pieces`` of
-``piece``; there are ``units`` of them in all, and ``grain`` are one of ``tasks``. Steps are bytes
-between adjacent elements of a row. Then come the lengths of ``rank`` outer axes, the last one
-first, and for each axis the bytes between rows of each operand and of the result.
-"""
 
 SIGNED = {BOOL: INT8, UINT8: INT8, UINT16: INT16, UINT32: INT32, UINT64: INT64}
 
+# Operations that are the same on integers with a sign and without.
 SIGNLESS = frozenset({NEG, ADD, SUB, MUL, AND, OR, XOR, LEFT, EQUAL})
-"""Operations that are the same on integers with a sign and without."""
 
 
 def variant(operation: int, element: int) -> tuple[int, int]:

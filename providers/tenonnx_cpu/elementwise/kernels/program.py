@@ -30,8 +30,8 @@ from tenonnx_cpu.jit.vectors.views import floats, on_stack
 
 F = np.float32
 
+# The place in `shape` of the types of elements: those of arrays, then the result's.
 TYPES_PLACE = MAX_AXES + 3
-"""The place in ``shape`` of the types of elements: those of arrays, then the result's."""
 
 
 @helper

@@ -22,8 +22,8 @@ from tenonnx_cpu.jit.vectors.vector import (
     Value,
 )
 
+# Types by the logarithm of their size.
 BITS = (I8, I16, I32, I64)
-"""Types by the logarithm of their size."""
 
 
 class Element(NamedTuple):
@@ -99,8 +99,8 @@ ELEMENTS = {
     )
 }
 
+# Return a value of the builder, the element's type and the operands.
 Meaning = Callable[..., Value]
-"""Return a value of the builder, the element's type and the operands."""
 
 
 def cast(target: Element) -> Meaning:
@@ -274,6 +274,7 @@ def chosen(b: Builder, e: Element, kept: Value, x: Value, y: Value) -> Value:
     return b.select(b.icmp_signed("!=", kept, v.constant(kept.type, 0)), x, y)
 
 
+# The meanings of all operations but casts, on types that `operations.TAKES` names.
 MEANINGS: Mapping[int, Meaning] = {
     o.NEG: lambda b, e, x: b.fneg(x) if e.is_float else b.neg(x),
     o.ABS: magnitude,
@@ -308,4 +309,3 @@ MEANINGS: Mapping[int, Meaning] = {
     o.WHERE: chosen,
     o.CLIP: lambda b, e, x, low, high: lesser(b, e, greater(b, e, x, low), high),
 }
-"""The meanings of all operations but casts, on types that ``operations.TAKES`` names."""

@@ -18,8 +18,8 @@ from tenonnx_cpu.jit.vectors.memory import load_word, store_float, store_word
 from tenonnx_cpu.jit.vectors.vector import F32, I8, I32, I64, Builder, Value
 from tenonnx_cpu.matmul.kernels.tile import COLUMNS
 
+# The kinds of results: int32 sums; those, scaled and shifted, as float32; that as bytes.
 SUMMED, REAL, ROUNDED = 4, 5, 1
-"""The kinds of results: int32 sums; those, scaled and shifted, as float32; that as bytes."""
 
 # Bytes of each kind of numbers that a panel's columns have.
 NUMBERS_BYTES = 4 * COLUMNS

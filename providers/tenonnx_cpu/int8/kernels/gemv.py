@@ -26,8 +26,8 @@ from tenonnx_cpu.quantized.kernels.gemv_groups import interleaved
 # Columns whose bytes of one row are a vector.
 PANEL_COLUMNS = 4 * LANES
 
+# Four bytes that are 1.
 ONES = 0x01010101
-"""Four bytes that are 1."""
 
 # Bytes that are on their way from memory.
 PREFETCH_BYTES = 8192

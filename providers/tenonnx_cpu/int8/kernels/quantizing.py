@@ -21,8 +21,8 @@ from tenonnx_cpu.jit.vectors.views import floats
 F = np.float32
 # Numbers that a task converts.
 CHUNK_NUMBERS = 1 << 15
+# Vectors that are looked at side by side.
 ABREAST = 4
-"""Vectors that are looked at side by side."""
 
 
 @parallel

@@ -17,15 +17,15 @@ from tenonnx_cpu.jit.vectors.vector import I8, I64, Builder, Value
 # Bytes that a task looks up.
 CHUNK_BYTES = 1 << 14
 
+# Bytes of a vector, half of what one instruction looks up in.
 WIDE = 64
-"""Bytes of a vector, half of what one instruction looks up in."""
 
+# The CPU features that numba compiles for, as LLVM names them.
 FEATURES = numba_target.context().codegen().magic_tuple()[2].split(",")
-"""The CPU features that numba compiles for, as LLVM names them."""
 
 
+# Whether an instruction looks up as many bytes as a vector has.
 HAS_TABLES = "+avx512vbmi" in FEATURES
-"""Whether an instruction looks up as many bytes as a vector has."""
 
 
 @shared("tenonnx_look_up", [()] if HAS_TABLES else [])

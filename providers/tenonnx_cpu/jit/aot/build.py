@@ -28,15 +28,15 @@ log = logging.getLogger("tenonnx.jit")
 
 MODULE = "tenonnx_cpu.jit.aot.worker"
 
+# The folder of object files, beside libraries.
 OBJECTS = "objects"
-"""The folder of object files, beside libraries."""
 
+# Of processes that compile. They need no threads of numpy's, and no colors in messages of errors,
+# which numba makes and drops whenever it looks for the definition that fits.
 VARIABLES = {"OPENBLAS_NUM_THREADS": "1", "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1"}
-"""Of processes that compile. They need no threads of numpy's, and no colors in messages of errors,
-which numba makes and drops whenever it looks for the definition that fits."""
 
+# Hears what has been compiled, and the share of all that is done.
 Tell = Callable[[str, float], None]
-"""Hears what has been compiled, and the share of all that is done."""
 
 
 class BuildError(Fail):

@@ -20,8 +20,8 @@ from tenonnx_cpu.jit.code.cpu import architecture
 
 ZIG = "ziglang"
 
+# The version of glibc that libraries need at least: that of the tag `manylinux2014`.
 C_LIBRARY = "2.17"
-"""The version of glibc that libraries need at least: that of the tag ``manylinux2014``."""
 
 COMPILERS = ("cc", "gcc", "clang")
 

@@ -10,18 +10,18 @@ from collections.abc import Iterator
 from tenonnx.weights.digest import digest
 from tenonnx_cpu.jit.packages import OWN, Package
 
+# An import at the top of a module, and the names that it imports.
 IMPORT = r"(?m)^(?:from (\.*[\w.]*) import (\([^)]*\)|.*)|import ([\w.]+))"
-"""An import at the top of a module, and the names that it imports."""
 
+# The name of folders of kernels.
 FAMILIES = "kernels"
-"""The name of folders of kernels."""
 
 COMPILED_FOLDERS = ("jit/code", "jit/threads", "jit/vectors")
+# The folders and files of this package, beside the families', that kernels are compiled from.
 COMPILED_FILES = (
     *("jit/__init__.py", "jit/compiling.py", "jit/layout.py"),
     "jit/aot/pool_functions.py",
 )
-"""The folders and files of this package, beside the families', that kernels are compiled from."""
 
 
 class Unfounded(ValueError):
@@ -104,8 +104,8 @@ def _content(file: str) -> str:
         return digest(opened.read())
 
 
+# A module that is imported, and the files of it and of its submodules that are.
 Imported = tuple[str, tuple[str, ...]]
-"""A module that is imported, and the files of it and of its submodules that are."""
 
 
 @functools.cache

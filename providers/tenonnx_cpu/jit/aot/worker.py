@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 PR_SET_PDEATHSIG = 1
 
+# New objects after which garbage is looked for among them.
 YOUNG = 300_000
-"""New objects after which garbage is looked for among them."""
 
 KILLED = "the process that compiled it was killed, as for want of memory"
 
@@ -113,8 +113,8 @@ def _reached(linked: Sequence[str]) -> list[str]:
     return [part.name for part in others if any(each in calls for each in part.functions)]
 
 
+# The parts by name, which child processes inherit.
 _parts: dict[str, Part] = {}
-"""The parts by name, which child processes inherit."""
 
 
 def _compile(parts: Sequence[str], workers: int) -> Iterator[tuple[str, str]]:

@@ -16,26 +16,26 @@ from tenonnx_cpu.jit.vectors import shared
 if TYPE_CHECKING:
     from tenonnx_cpu.jit.compiling import Kernel
 
+# LLVM's level of optimization, of 3.
 SPEED = 3
-"""LLVM's level of optimization, of 3."""
 
+# The beginning of the names of CPython's functions and variables.
 PYTHON = ("Py", "_Py")
-"""The beginning of the names of CPython's functions and variables."""
 
+# The functions of the C library that kernels may call; LLVM calls the first three by itself.
 SYSTEM = frozenset({
     "memcpy", "memmove", "memset", "pthread_cond_broadcast", "pthread_cond_wait", "pthread_create",
     "pthread_getspecific", "pthread_mutex_lock", "pthread_mutex_unlock", "pthread_setspecific",
     "sched_yield",
 })  # fmt: skip
-"""The functions of the C library that kernels may call; LLVM calls the first three by itself."""
 
+# Functions of numbers, of float64; those of float32 have an `f` behind.
 MATHEMATICS = frozenset({
     "acos", "acosh", "asin", "asinh", "atan", "atanh", "atan2", "ceil", "cos", "cosh", "erf",
     "exp", "exp2", "expm1", "floor", "fma", "fmod", "frexp", "hypot", "ldexp", "lgamma", "log",
     "log10", "log1p", "log2", "nearbyint", "pow", "remainder", "rint", "round", "sin", "sinh",
     "sqrt", "tan", "tanh", "tgamma", "trunc",
 })  # fmt: skip
-"""Functions of numbers, of float64; those of float32 have an ``f`` behind."""
 
 ALLOWED = SYSTEM | MATHEMATICS | {f"{name}f" for name in MATHEMATICS}
 

@@ -17,14 +17,14 @@ log = logging.getLogger("tenonnx.jit")
 
 VARIABLE = "TENONNX_PROCESSOR"
 
+# The folder of `tenonnx_cpu`.
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
-"""The folder of ``tenonnx_cpu``."""
 
+# The folder of an installed package's libraries of kernels: one for each target CPU.
 INSTALLED = os.path.join(PACKAGE, "kernels")
-"""The folder of an installed package's libraries of kernels: one for each target CPU."""
 
+# The end of a library's name; the target CPU's is before it.
 SUFFIX = ".so"
-"""The end of a library's name; the target CPU's is before it."""
 
 V2 = frozenset(["cx16", "popcnt", "sse4_1", "sse4_2", "ssse3"])
 V3 = frozenset(["abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"])
@@ -52,22 +52,23 @@ LEVELS = {
     "armv8-a": Level("aarch64", "generic", frozenset()),  # Linux runs on no other
 }
 
+# Linux's names of features whose names in LLVM differ by more than underscores.
 LINUX = {
     "dotprod": "asimddp", "fullfp16": "asimdhp", "lse": "atomics",
     "amx-int8": "amxint8", "amx-bf16": "amxbf16",
 }  # fmt: skip
-"""Linux's names of features whose names in LLVM differ by more than underscores."""
 
+# Of AMX: tiles, and products of bytes and of bfloat16 in them.
 TILES = frozenset(["amxint8", "amxbf16"])
-"""Of AMX: tiles, and products of bytes and of bfloat16 in them."""
 
+# Linux's numbers, on x86-64, of a call, of its request for a part of the processor's state, and of
+# the part that tiles are.
 ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA = 158, 0x1023, 18
-"""Linux's numbers, on x86-64, of a call, of its request for a part of the processor's state, and of
-the part that tiles are."""
 
+# Entries of Linux's auxiliary vector on AArch64, and their bits.
 CAPABILITIES = {"asimddp": (16, 20), "i8mm": (26, 13)}
-"""Entries of Linux's auxiliary vector on AArch64, and their bits."""
 
+# The target CPUs to choose from, of each architecture the best first: wheels may lack some.
 KINDS = (
     "x86-64-v4+avx512vnni+avx512vbmi+avx512bf16+amx-int8+amx-bf16",
     "x86-64-v4+avx512vnni+avx512vbmi+avx512bf16",
@@ -81,7 +82,6 @@ KINDS = (
     "armv8-a+dotprod",
     "armv8-a",
 )
-"""The target CPUs to choose from, of each architecture the best first: wheels may lack some."""
 
 
 class Target(NamedTuple):

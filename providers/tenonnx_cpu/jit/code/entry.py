@@ -27,8 +27,8 @@ from tenonnx_cpu.jit.vectors.vector import F64, I8, I32, I64, POINTER, VOID, Bui
 
 FASTCALL = ir.FunctionType(POINTER, [POINTER, POINTER.as_pointer(), I64])
 
+# Bytes of what every object begins with; a pointer to its type is the last of it.
 HEAD = object.__basicsize__
-"""Bytes of what every object begins with; a pointer to its type is the last of it."""
 DATA, NDIM, SHAPE, STRIDES = HEAD, HEAD + 8, HEAD + 16, HEAD + 24
 
 

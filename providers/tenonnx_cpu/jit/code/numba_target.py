@@ -29,9 +29,9 @@ NAME = "tenonnx"
 
 TRIPLE = "{}-unknown-linux-gnu"
 
+# LLVM avoids vectors of 512 bits for the level, since they slow the first processors of it, which
+# have no such instructions.
 VBMI, WIDE = "avx512vbmi", ",-prefer-256-bit"
-"""LLVM avoids vectors of 512 bits for the level, since they slow the first processors of it, which
-have no such instructions."""
 
 
 class _Codegen(codegen.AOTCPUCodegen):
@@ -156,6 +156,7 @@ class _Dispatcher(CPUDispatcher):
 
 target_registry[NAME] = Kernels
 dispatcher_registry[Kernels] = _Dispatcher
+# Decorates a function that is part of kernels; takes numba's options.
 jit_registry[Kernels] = njit = functools.partial(
     numba.jit,
     no_cpython_wrapper=True,
@@ -163,7 +164,6 @@ jit_registry[Kernels] = njit = functools.partial(
     _target=NAME,
     pipeline_class=Compiler,
 )
-"""Decorates a function that is part of kernels; takes numba's options."""
 
 
 def context() -> Any:

@@ -8,6 +8,8 @@ from numba.core import compiler, typed_passes, untyped_passes
 
 from tenonnx_cpu.jit.code.lowering import Lowering
 
+# Numba's passes for what kernels do not have: functions in functions, `with`, `raise`, array
+# expressions, `literal_unroll`, references to be given back.
 UNUSED = frozenset({
     untyped_passes.WithLifting, untyped_passes.InlineClosureLikes,
     untyped_passes.RewriteDynamicRaises, untyped_passes.MakeFunctionToJitFunction,
@@ -17,11 +19,9 @@ UNUSED = frozenset({
     typed_passes.NoPythonSupportedFeatureValidation, typed_passes.AnnotateTypes,
     typed_passes.DumpParforDiagnostics,
 })  # fmt: skip
-"""Numba's passes for what kernels do not have: functions in functions, ``with``, ``raise``, array
-expressions, ``literal_unroll``, references to be given back."""
 
+# Passes in the place of numba's.
 OWN = {typed_passes.NativeLowering: Lowering}
-"""Passes in the place of numba's."""
 
 
 class Compiler(compiler.CompilerBase):

@@ -9,8 +9,8 @@ import sys
 
 import numpy as np
 
+# Symbols that every library has: a text, and a word for the address of numpy's type of arrays.
 IDENTITY, NDARRAY = "tenonnx_identity", "tenonnx_ndarray"
-"""Symbols that every library has: a text, and a word for the address of numpy's type of arrays."""
 
 
 def binary_interface() -> str:

@@ -32,14 +32,14 @@ from tenonnx_cpu.jit.vectors.vector import I8, I32, I64, POINTER, VOID, Builder,
 
 NEVER, STOPPED, NOW = I64(-1), I64(1), I64(0)
 
+# Ticks of the clock between two looks: 33 ms at 2 GHz.
 X86_PERIOD = 1 << 26
-"""Ticks of the clock between two looks: 33 ms at 2 GHz."""
 
+# Bytes from one share of tasks to the next; the number of the next task is the first word.
 LINE = 64
-"""Bytes from one share of tasks to the next; the number of the next task is the first word."""
 
+# The number of a task that no loop has.
 DRAINED = 1 << 62
-"""The number of a task that no loop has."""
 
 
 def call(b: Builder, name: str, result: ir.Type, *values: Value) -> Value:

@@ -15,26 +15,26 @@ if TYPE_CHECKING:
     from tenonnx_cpu.jit.library import Library
 
 WORDS = 96
+# Offsets in the pool's memory, in words of 8 bytes; words that are written often lie far apart.
 LOCK, WORD, CALLED, DATA, SLEEPERS, STARTED, SIZE, SPINS, MUTEX, CONDITION = (
     0, 8, 16, 17, 24, 25, 26, 27, 32, 64
 )  # fmt: skip
-"""Offsets in the pool's memory, in words of 8 bytes; words that are written often lie far apart."""
 
+# Of threads that look whether they are to stop: the system's key of a thread's own word; addresses
+# of what they call, or 0, of the threads' own variables of `scratch` and of its table; how many
+# have been stopped and have not returned to Python yet; how often this process has been forked.
 KEY, LOOK, LOCAL, ROOMS, STOPS, FORKS = 18, 19, 20, 21, 22, 23
-"""Of threads that look whether they are to stop: the system's key of a thread's own word; addresses
-of what they call, or 0, of the threads' own variables of ``scratch`` and of its table; how many
-have been stopped and have not returned to Python yet; how often this process has been forked."""
 
+# That table's. A thread that finds no free row runs kernels, but replays no capture: servers have a
+# few dozen threads (anyio 40), and a row is looked at in less than a nanosecond.
 ROOM_ROWS, ROOM_WORDS = 256, 3
-"""That table's. A thread that finds no free row runs kernels, but replays no capture: servers have
-a few dozen threads (anyio 40), and a row is looked at in less than a nanosecond."""
 
 FIND, REST = "tenonnx_pool_find", "tenonnx_pool_rest"
+# Symbols of the functions that are called from elsewhere.
 RESUME, WAKE = "tenonnx_pool_resume", "tenonnx_pool_wake"
-"""Symbols of the functions that are called from elsewhere."""
 
+# Looks of a helper that are timed to know how many make a second.
 TRIED = 2000
-"""Looks of a helper that are timed to know how many make a second."""
 
 
 def start(library: Library) -> Any:

@@ -14,8 +14,8 @@ from tenonnx_cpu.jit.code import numba_target
 from tenonnx_cpu.jit.threads import thread_pool
 from tenonnx_cpu.jit.vectors.vector import I32, I64, POINTER
 
+# Sums may be reordered and products fused; NaN and infinity mean what they mean elsewhere.
 FASTMATH = frozenset({"nsz", "reassoc", "contract"})
-"""Sums may be reordered and products fused; NaN and infinity mean what they mean elsewhere."""
 
 
 def parallel(body: Callable[..., Any]) -> Any:
@@ -79,18 +79,18 @@ def _generate(dispatcher: Any) -> Callable[..., Any]:
     return generate
 
 
+# A region's fields: every thread's share of the tasks, how many threads, and the arguments.
 SHARES, THREADS, GIVEN = 0, 1, 2
-"""A region's fields: every thread's share of the tasks, how many threads, and the arguments."""
 
+# A share's fields: the next task, the one after the last, whether a thread has it.
 NEXT, STOP, CLAIMED = 0, 1, 2
-"""A share's fields: the next task, the one after the last, whether a thread has it."""
 
 LINE = 64
+# A share is on a cache line of its own.
 SHARE = ir.ArrayType(I64, LINE // 8)
-"""A share is on a cache line of its own."""
 
+# Threads at most that share a loop.
 MOST = 128
-"""Threads at most that share a loop."""
 
 
 def _deal(builder: Any, state: Any, count: Any, team: Any) -> None:

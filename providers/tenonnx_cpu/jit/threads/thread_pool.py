@@ -41,12 +41,13 @@ from tenonnx_cpu.jit.vectors.vector import I32, I64, POINTER, VOID, Builder, Val
 
 SEATS = 0xFFFFFFFF
 AT_WORK = 1 << 32
+# Looks at the word between two offers of the core to somebody else.
 IMPATIENCE = 4096
-"""Looks at the word between two offers of the core to somebody else."""
 
+# The function that the pool calls: with data, and the thread's number; the caller's is 0.
 ENTRY = ir.FunctionType(VOID, [POINTER, I64])
-"""The function that the pool calls: with data, and the thread's number; the caller's is 0."""
 
+# The system's functions: their names and what they take.
 SYSTEM = {
     "lock": ("pthread_mutex_lock", [I64]),
     "unlock": ("pthread_mutex_unlock", [I64]),
@@ -55,7 +56,6 @@ SYSTEM = {
     "create": ("pthread_create", [I64, I64, POINTER, I64]),
     "give_way": ("sched_yield", []),
 }
-"""The system's functions: their names and what they take."""
 
 
 def _system(b: Builder, name: str, *values: Value) -> None:

@@ -24,26 +24,26 @@ from tenonnx_cpu.jit.vectors.vector import I8, I16, I64, POINTER, VOID, Builder,
 
 HAS_TILES = cpu().amx
 
+# Rows of a tile at most.
 TALL = 16
-"""Rows of a tile at most."""
 
+# Bytes of a word, of a row of a tile of sums, and of a row of a panel of B.
 WORD, TILE_ROW, PANEL_ROW = 4, 64, 128
-"""Bytes of a word, of a row of a tile of sums, and of a row of a panel of B."""
 
+# Rows of tiles that are worth their loads.
 SHORTEST = 4
-"""Rows of tiles that are worth their loads."""
 
+# Numbers of the tiles: two by two of sums, two of A below one another, two of B side by side.
 SUMS, LEFTS, RIGHTS = (0, 1, 2, 3), (4, 5), (6, 7)
-"""Numbers of the tiles: two by two of sums, two of A below one another, two of B side by side."""
 
+# The instructions by kinds of elements: of uint8 by int8 in int32, of bfloat16 in float32.
 DOTS = {"bytes": "tdpbusd", "bf16": "tdpbf16ps"}
-"""The instructions by kinds of elements: of uint8 by int8 in int32, of bfloat16 in float32."""
 
+# Lines that a step brings along, and the bytes of one: four rows of tiles bring a panel.
 AHEAD, CACHE_LINE = 8, 64
-"""Lines that a step brings along, and the bytes of one: four rows of tiles bring a panel."""
 
+# Bytes of a configuration, and where those of tiles' rows and their numbers begin.
 CONFIGURATION, SHAPES, HEIGHTS = 64, 16, 48
-"""Bytes of a configuration, and where those of tiles' rows and their numbers begin."""
 
 
 def _call(b: Builder, name: str, *arguments: Value) -> None:

@@ -27,17 +27,17 @@ from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.vector import F32, I16, I32, I64, Builder, Value
 from tenonnx_cpu.jit.vectors.views import floats
 
+# Elements of the rows that a task rounds: some microseconds.
 NARROW_TASK = 1 << 14
-"""Elements of the rows that a task rounds: some microseconds."""
 
+# The polynomial nearest to 2**x from -1/2 to 1/2, of all of its degree, by the relative error.
 POWERS = (0.99992808, 0.69326102, 0.24261111, 0.05517148)
-"""The polynomial nearest to 2**x from -1/2 to 1/2, of all of its degree, by the relative error."""
 
+# A power of two that is 0.
 LEAST_POWER = -200.0
-"""A power of two that is 0."""
 
+# Whether there are instructions for bfloat16.
 NARROWS = cpu().bf16
-"""Whether there are instructions for bfloat16."""
 
 WORDS, PAIRS = v.vector(I16, LANES), v.vector(I32, LANES)
 

@@ -14,17 +14,17 @@ from tenonnx_cpu.jit.vectors.amx import CACHE_LINE, HAS_TILES, PANEL_ROW, TILE_R
 from tenonnx_cpu.jit.vectors.tiles import Rows, add_products, addresses, store_sums
 from tenonnx_cpu.jit.vectors.vector import F32, I32, I64, Builder, Value
 
+# Whether products of bfloat16 are summed in registers.
 HAS_PAIRS = cpu().bf16 and not HAS_TILES
-"""Whether products of bfloat16 are summed in registers."""
 
+# Rows of sums at most: they, two vectors of B and one of A fill the 32 registers.
 TALLEST_PAIRS = 14
-"""Rows of sums at most: they, two vectors of B and one of A fill the 32 registers."""
 
+# Pairs of a vector.
 VECTOR_PAIRS = 16
-"""Pairs of a vector."""
 
+# Pairs of a row that bring a line of the cache along: as many lines as `amx.AHEAD` says.
 PAIRS_PER_LINE = 2
-"""Pairs of a row that bring a line of the cache along: as many lines as ``amx.AHEAD`` says."""
 
 
 class _BFloat16(ir.types.Type):

@@ -21,14 +21,14 @@ INSTRUCTION = {
 }
 SIGNED = "llvm.aarch64.neon.sdot.v4i32.v16i8"
 
+# By lanes, the sums of two products of bytes, in int16, and of two of int16, in int32.
 PAIRS = {
     8: ("llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd"),
     16: ("llvm.x86.avx512.pmaddubs.w.512", "llvm.x86.avx512.pmaddw.d.512"),
 }
-"""By lanes, the sums of two products of bytes, in int16, and of two of int16, in int32."""
 
+# Variants of functions that sum products of bytes: 1 where the sums of pairs fit int16.
 FITS = (0, 1) if cpu().pairs else (0,)
-"""Variants of functions that sum products of bytes: 1 where the sums of pairs fit int16."""
 
 
 def dot(b: Builder, sums: Value, unsigned: Value, signed: Value, bits: int = 8) -> Value:

@@ -204,8 +204,8 @@ def atanh(x: Any) -> Any:
     return _with_sign(y if a <= F(1) else NAN, bits_of(x))
 
 
+# sinh(x) in x from the cube on for x <= 1.
 S3, S5, S7 = map(F, (0.1666671634, 0.008330274373, 0.0002037283266))
-"""sinh(x) in x from the cube on for x <= 1."""
 
 
 @exact
@@ -249,8 +249,8 @@ def _quarters(exponent: int) -> tuple[float, float]:
 
 
 QUARTERS = np.array([*map(_quarters, range(128 - 23)), (np.nan, np.nan)])
+# Angles from here on take their exponent's quarters, which are looked up one by one.
 FAR = F(2.0**22)
-"""Angles from here on take their exponent's quarters, which are looked up one by one."""
 
 
 @exact

@@ -11,14 +11,14 @@ from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.vector import F32, I8, I32, I64, Builder, Value
 
+# float32 elements of a vector.
 LANES = cpu().lanes
-"""float32 elements of a vector."""
 
 KIND = v.vector(F32, LANES)
 MASK = v.vector(ir.IntType(1), LANES)
 
+# Lanes of AVX2's vectors: some processors take 20 cycles to store some of the lanes of one.
 BY_PIECES = 8
-"""Lanes of AVX2's vectors: some processors take 20 cycles to store some of the lanes of one."""
 
 
 def lanes_below(b: Builder, count: Value) -> Value:

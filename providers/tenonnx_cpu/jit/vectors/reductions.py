@@ -14,14 +14,14 @@ from tenonnx_cpu.jit.vectors import vmath
 from tenonnx_cpu.jit.vectors.lanes import KIND, LANES, over_row, read, write
 from tenonnx_cpu.jit.vectors.vector import I32, I64, Builder, Value
 
+# Vectors compared side by side, so that none waits for the one before it.
 CHAINS = 4
-"""Vectors compared side by side, so that none waits for the one before it."""
 
+# The x below which e**x is less than a normal number.
 LOWEST = -87.33
-"""The x below which e**x is less than a normal number."""
 
+# The start of a maximum, and the value of lanes beyond a row's end.
 LEAST = v.constant(KIND, float("-inf"))
-"""The start of a maximum, and the value of lanes beyond a row's end."""
 
 
 def _greater(b: Builder, x: Value, y: Value) -> Value:

@@ -25,11 +25,11 @@ Body = Callable[[Builder, Sequence[Value]], Any]
 Variants = Iterable[tuple[Any, ...]] | Mapping[tuple[Any, ...], tuple[Any, ...]]
 
 RADIX = 128
+# numba's types of what functions take, by LLVM's names.
 NUMBERS = {"i64": types.intp, "i32": types.int32, "i8": types.uint8, "float": types.float32}
-"""numba's types of what functions take, by LLVM's names."""
 
+# The functions created so far, by the file of their module.
 GROUPS: dict[str, list[Shared]] = {}
-"""The functions created so far, by the file of their module."""
 
 
 class Shared:

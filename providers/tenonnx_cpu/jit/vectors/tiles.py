@@ -9,8 +9,8 @@ from tenonnx_cpu.jit.vectors.dot8 import BYTE_VECTOR, dot
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.vector import F32, I32, I64, Builder, Value
 
+# Rows that share a pointer: x86 addresses base, base + stride and base + 2 * stride at no cost.
 ROW_GROUP = 3
-"""Rows that share a pointer: x86 addresses base, base + stride and base + 2 * stride at no cost."""
 
 
 class Rows:

@@ -18,8 +18,8 @@ VOID = ir.VoidType()
 POINTER = I8.as_pointer()
 
 Builder: TypeAlias = Any
+# llvmlite's `ir.IRBuilder` and `ir.Value`, which have no types.
 Value: TypeAlias = Any
-"""llvmlite's ``ir.IRBuilder`` and ``ir.Value``, which have no types."""
 
 
 def vector(element: ir.Type, lanes: int) -> ir.VectorType:

@@ -46,8 +46,8 @@ def _reinterpret(target: ir.Type) -> Callable[..., Any]:
 
 LOG2E = F(1.4426950408889634)
 LN2_HIGH, LN2_LOW = F(0.693359375), F(-2.12194440e-4)
+# 1.5 * 2**23: adding it leaves a float's integer part in the low bits.
 SHIFT = F(12582912.0)
-"""1.5 * 2**23: adding it leaves a float's integer part in the low bits."""
 SHIFT_BITS = np.int32(0x4B400000)
 E2, E3, E4, E5, E6 = map(F, (0.49999994, 0.1666652, 0.041668486, 0.008368855, 0.00138106))
 

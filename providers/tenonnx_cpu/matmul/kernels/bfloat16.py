@@ -40,21 +40,21 @@ from tenonnx_cpu.matmul.kernels.epilogue import EXTRAS, finish_rows
 from tenonnx_cpu.matmul.kernels.gemm import MAX_TASK_PRODUCTS
 from tenonnx_cpu.matmul.kernels.tile import ADD, COLUMNS, VECTORS, ZERO
 
+# Words of a row of a tile: pairs of bfloat16.
 WORDS = TILE_STEP // 2
-"""Words of a row of a tile: pairs of bfloat16."""
 
+# Rows of a tile at most.
 TALLEST = TALL if HAS_TILES else TALLEST_PAIRS
-"""Rows of a tile at most."""
 
+# Of functions that sum in registers.
 KEYS = [(vectors, rows) for vectors in range(1, VECTORS + 1) for rows in range(1, TALLEST + 1)]
-"""Of functions that sum in registers."""
 
+# Bytes of rows of A, which a task reads for every panel, and of their results before they are
+# finished: half of the second-level cache.
 HELD = 1 << 20
-"""Bytes of rows of A, which a task reads for every panel, and of their results before they are
-finished: half of the second-level cache."""
 
+# Columns that are multiplied before they are finished, and tasks of a thread.
 WIDEST, TASKS_PER_THREAD = 256, 4
-"""Columns that are multiplied before they are finished, and tasks of a thread."""
 
 
 @shared(

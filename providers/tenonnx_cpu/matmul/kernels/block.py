@@ -28,8 +28,8 @@ from tenonnx_cpu.matmul.kernels.tile import (
 # Bytes of a row of a packed panel.
 PANEL_ROW_BYTES = 4 * COLUMNS
 
+# Bytes after which addresses come to the same set of the first-level cache again.
 CACHE_WAY = 4096
-"""Bytes after which addresses come to the same set of the first-level cache again."""
 
 
 @helper

@@ -34,12 +34,12 @@ TASK_PRODUCTS = 1 << 19
 # Products that a task may have, some hundredths of a second: runs are stopped between two.
 MAX_TASK_PRODUCTS = 1 << 29
 
+# Rows and a depth for which memory is read and written as fast as it is multiplied: fewer take as
+# long.
 FEWEST, SHALLOWEST = 8, 128
-"""Rows and a depth for which memory is read and written as fast as it is multiplied: fewer take as
-long."""
 
+# Rows of a block up to which it is multiplied panel by panel: of more, A is read too often.
 HIGHEST = 512
-"""Rows of a block up to which it is multiplied panel by panel: of more, A is read too often."""
 
 
 @helper

@@ -18,8 +18,8 @@ from tenonnx_cpu.matmul.kernels.pack import WIDTH
 SPAN_COLUMNS = 2048
 
 SLAB_ROW = SPAN_COLUMNS + 16
+# Floats that a task sums in; no power of two from row to row, which would share cache sets.
 SLAB = 8 * SLAB_ROW
-"""Floats that a task sums in; no power of two from row to row, which would share cache sets."""
 
 # Rows of B that a task should have at least.
 MIN_TASK_DEPTH = 64

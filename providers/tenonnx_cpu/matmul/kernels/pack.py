@@ -21,11 +21,11 @@ from tenonnx_cpu.jit.vectors.shared import shared, under
 from tenonnx_cpu.jit.vectors.vector import F16, F32, I16, I32, I64, Builder, Value
 from tenonnx_cpu.matmul.kernels.tile import BY_PANELS, COLUMNS, VECTORS
 
+# Bytes of an element as it lies in memory.
 WIDTH = {"f32": 4, "f16": 2, "bf16": 2}
-"""Bytes of an element as it lies in memory."""
 
+# Whether the processor has float16: of x86, all that have AVX2, and few of the others.
 CONVERTS = cpu().lanes >= 8 or compiled_architecture() in ("aarch64", "arm64")
-"""Whether the processor has float16: of x86, all that have AVX2, and few of the others."""
 
 
 def widened(b: Builder, kind: str, address: Value, lanes: int) -> Value:

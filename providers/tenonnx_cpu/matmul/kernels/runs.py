@@ -28,8 +28,8 @@ from tenonnx_cpu.matmul.kernels.tile import (
 # Rows up to which a panel is not worth packing.
 MAX_RUN_ROWS = 3 * ROWS
 
+# Elements of B that are read at a time, and its rows: two such fit the second-level cache.
 CHUNK, SHALLOWEST = 3 << 14, 48
-"""Elements of B that are read at a time, and its rows: two such fit the second-level cache."""
 
 
 @helper

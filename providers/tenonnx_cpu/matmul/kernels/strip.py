@@ -9,8 +9,8 @@ from tenonnx_cpu.jit.vectors.tiles import addresses, number, store_sums
 from tenonnx_cpu.jit.vectors.vector import I64, Builder, Value
 from tenonnx_cpu.matmul.kernels.tile import ADD, VECTORS
 
+# Panels: with `VECTORS` sums each, enough to hide how long a multiply-add takes.
 STRIP = 4
-"""Panels: with ``VECTORS`` sums each, enough to hide how long a multiply-add takes."""
 
 
 @shared("tenonnx_strip")

@@ -18,8 +18,8 @@ from tenonnx_cpu.jit.vectors.tiles import (
 from tenonnx_cpu.jit.vectors.vector import I64, Builder, Value
 
 VECTORS = 2
+# Rows of the largest tile: it, two vectors of B and one of A fill the registers.
 ROWS = 14 if cpu().registers == 32 else 6
-"""Rows of the largest tile: it, two vectors of B and one of A fill the registers."""
 COLUMNS = LANES * VECTORS
 
 CACHE_LINE = 64
@@ -30,18 +30,17 @@ PANEL_ROW_LINES = max(1, 4 * COLUMNS // CACHE_LINE)
 # hardware does not: rows of a panel lie far apart.
 PREFETCHED_ROWS = 16
 
+# The effect of a tile on its memory: overwrite or add.
 ZERO, ADD = 0, 1
-"""The effect of a tile on its memory: overwrite or add."""
 
+# Forms of a tile, added to its rows: `COLUMNS` wide, half as wide; or wide, and packing B or
+# bringing along what comes next at a pace.
 WIDE, NARROW, KEEP, PACED = 0, 32, 64, 96
-"""Forms of a tile, added to its rows: ``COLUMNS`` wide, half as wide; or wide, and packing B or
-bringing along what comes next at a pace."""
 
+# Whether B is multiplied panel by panel: the second-level cache has A then, and no packed block.
+#
+# That of processors with AVX2 has half a megabyte or less.
 BY_PANELS = LANES == 8
-"""Whether B is multiplied panel by panel: the second-level cache has A then, and no packed block.
-
-That of processors with AVX2 has half a megabyte or less.
-"""
 
 
 @shared(

@@ -1,4 +1,4 @@
 """Trees, support vectors, distances, norms and hashes."""
 
+# Norms of a Normalizer.
 MAX, L1, L2 = range(3)
-"""Norms of a Normalizer."""

@@ -18,10 +18,10 @@ from tenonnx_cpu.jit.vectors.memory import (
     store_word,
 )
 
+# The type `str` and where objects have their types; where lengths and states are, and in a state
+# the bits of compact ones, of ASCII, and which the characters' size begins at; where ASCII begins,
+# and other characters; a seed.
 LAYOUT = (size,) * 10
-"""The type ``str`` and where objects have their types; where lengths and states are, and in a
-state the bits of compact ones, of ASCII, and which the characters' size begins at; where ASCII
-begins, and other characters; a seed."""
 
 NONE = (0, 0, 0)
 

@@ -9,8 +9,8 @@ from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.memory import load_byte
 from tenonnx_cpu.ml.kernels.string_arrays import LAYOUT, digest, slot_of, word_at
 
+# Stands among letters for what is part of no token.
 BETWEEN = 255
-"""Stands among letters for what is part of no token."""
 
 # Characters of a text, of which a run can be stopped before and after.
 MAX_TEXT_CHARACTERS = 1 << 22

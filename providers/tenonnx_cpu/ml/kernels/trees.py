@@ -25,8 +25,8 @@ from tenonnx_cpu.jit.compiling import (
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.views import elements, on_stack
 
+# Walks under way at once.
 LANES = 16
-"""Walks under way at once."""
 
 # Steps between two looks whether all walks have ended.
 STEPS_PER_CHECK = 4

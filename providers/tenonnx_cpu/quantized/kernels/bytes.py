@@ -26,8 +26,8 @@ from tenonnx_cpu.quantized.kernels.round8 import QUAD, order_bytes, round_groups
 from tenonnx_cpu.quantized.kernels.tile import BITS, Q_TILE_ROWS, multiply_codes
 from tenonnx_cpu.quantized.kernels.tiles import multiply_codes_in_tiles
 
+# Elements of a group that are worth tiles: sums leave those through memory, group by group.
 TILED_GROUP = 128
-"""Elements of a group that are worth tiles: sums leave those through memory, group by group."""
 
 
 def make_q_bytes(bits: int) -> Kernel:

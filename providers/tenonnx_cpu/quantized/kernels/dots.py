@@ -17,8 +17,8 @@ from tenonnx_cpu.quantized.kernels.round8 import CHUNK
 # end.
 DOT_COLUMNS = {1: 4, 2: 4, 4: 4 if cpu().registers == 32 else 2}
 
+# Bytes of codes that are summed in a lane, by what activations are.
 PER_LANE = {"bytes": 4, "reals": 1}
-"""Bytes of codes that are summed in a lane, by what activations are."""
 
 
 def lanes_of(kind: str, bits: int) -> list[int]:

@@ -20,8 +20,8 @@ from tenonnx_cpu.quantized.kernels.round8 import round_groups
 # Rows of codes that a task should have at least.
 MIN_TASK_CODE_ROWS = 512
 
+# Bytes from row to row that, or whose multiples, leave a column of codes too few cache sets.
 ALIASED = 1024
-"""Bytes from row to row that, or whose multiples, leave a column of codes too few cache sets."""
 
 
 @helper

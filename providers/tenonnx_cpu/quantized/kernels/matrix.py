@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from tenonnx_cpu.jit.compiling import Contract, In, boolean, f32, size, u8
 
+# The types of `Weights`: `Quantized.arguments`, which are a tuple to a kernel.
 WEIGHTS = (In(u8, 1), In(f32, 2), In(u8, 1), boolean, size, size, size, size, size)
-"""The types of ``Weights``: ``Quantized.arguments``, which are a tuple to a kernel."""
 
 
 class Weights(NamedTuple):

@@ -20,8 +20,8 @@ from tenonnx_cpu.reduce.kernels.topk import select
 # Codes that a task should have.
 TASK_CODES = 1 << 15
 
+# Tasks that a thread should have.
 TASKS = 8
-"""Tasks that a thread should have."""
 
 ROOM = (
     Out(f32, 2), Out(i64, 2), Out(i64, 1), Out(i64, 2), Out(f32, 2), Out(f32, 2), Out(f32, 2),

@@ -20,11 +20,11 @@ from tenonnx_cpu.jit.vectors.vector import I8, I32, I64, Builder, Value
 from tenonnx_cpu.matmul.kernels.pack import make_pack
 from tenonnx_cpu.matmul.kernels.tile import COLUMNS, VECTORS
 
+# The offset that makes activations unsigned; sums start from the term that removes it.
 SHIFT = 128
-"""The offset that makes activations unsigned; sums start from the term that removes it."""
 
+# Bytes of a step of a panel.
 STEP = 4 * COLUMNS
-"""Bytes of a step of a panel."""
 
 
 def _finish(b: Builder, sums: Sequence[Value], start: Value, weight: Value) -> None:

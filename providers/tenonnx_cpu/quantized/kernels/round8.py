@@ -14,8 +14,8 @@ from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.vector import I8, I64, Builder, Value
 from tenonnx_cpu.jit.vectors.vmath import SHIFT, SHIFT_BITS, bits_of, exact, float_of
 
+# Bytes of codes that a step of a panel has of a column, and that fill a vector.
 QUAD, CHUNK = 4, 4 * LANES
-"""Bytes of codes that a step of a panel has of a column, and that fill a vector."""
 
 MAGNITUDE = np.int32(0x7FFFFFFF)
 

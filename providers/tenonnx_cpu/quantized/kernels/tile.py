@@ -24,8 +24,8 @@ from tenonnx_cpu.matmul.kernels.tile import ADD, COLUMNS, VECTORS
 Q_TILE_ROWS = 6 if cpu().registers == 32 else 2
 
 
+# Of codes: those of 2 are multiplied as those of 4 are.
 BITS = (4, 8)
-"""Of codes: those of 2 are multiplied as those of 4 are."""
 
 
 @shared("tenonnx_q_tile", [(bits, rows) for bits in BITS for rows in range(1, Q_TILE_ROWS + 1)])

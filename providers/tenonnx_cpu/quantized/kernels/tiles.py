@@ -24,8 +24,8 @@ from tenonnx_cpu.jit.vectors.tiles import number, side_by_side
 from tenonnx_cpu.jit.vectors.vector import F32, I32, I64, Builder, Value
 from tenonnx_cpu.matmul.kernels.tile import ADD, COLUMNS, VECTORS
 
+# Words of a group at most: groups have 128 bytes or less.
 MOST_WORDS = 32
-"""Words of a group at most: groups have 128 bytes or less."""
 
 
 def _room(b: Builder, element: ir.Type, count: int) -> Value:

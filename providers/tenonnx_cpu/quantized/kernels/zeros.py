@@ -13,8 +13,8 @@ from tenonnx_cpu.jit.vectors.packed_ints import WIDTHS, code_at, spread
 from tenonnx_cpu.jit.vectors.shared import shared, under
 from tenonnx_cpu.jit.vectors.vector import F32, I8, I64, Builder, Value
 
+# Zero points that `sum_zeros` takes at a time.
 ZEROS_AT_ONCE = 8
-"""Zero points that ``sum_zeros`` takes at a time."""
 
 
 @shared("tenonnx_q_zeros", [(bits,) for bits in WIDTHS])

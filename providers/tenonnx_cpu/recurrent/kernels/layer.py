@@ -19,8 +19,8 @@ ONE, NOTHING = np.float32(1), np.float32(0)
 # Products of the steps that are taken before the run can be stopped: some milliseconds.
 MAX_CHUNK_PRODUCTS = 1 << 26
 
+# Products in whose time a step does what does not depend on sizes.
 OVERHEAD = 1 << 12
-"""Products in whose time a step does what does not depend on sizes."""
 product = pasted(make_product("f32"))
 
 

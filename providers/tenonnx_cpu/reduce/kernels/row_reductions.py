@@ -26,11 +26,11 @@ from tenonnx_cpu.reduce.kernels import (
 
 TOTALS_BYTES = 64
 
+# Vectors that are combined side by side, so that none waits for the one before it.
 COMBINED_CHAINS = 4
-"""Vectors that are combined side by side, so that none waits for the one before it."""
 
+# The operations on two elements that are not added.
 COMBINED = {GREATEST: o.MAX, LEAST: o.MIN, PRODUCT: o.MUL}
-"""The operations on two elements that are not added."""
 
 
 class Reduction(NamedTuple):

@@ -21,14 +21,14 @@ from tenonnx_cpu.reduce.kernels import COLUMNS, FLOATING, TOP_K_FIELDS, UNSIGNED
 
 top_k_sizes = named("TopKSizes", TOP_K_FIELDS)
 
+# Bytes of elements that are compared with the worst of those that are found at a time.
 COMPARED_BYTES = 64
-"""Bytes of elements that are compared with the worst of those that are found at a time."""
 
+# Values of a digit of keys.
 RADIX = 256
-"""Values of a digit of keys."""
 
+# Bits of a float's fraction, by its bytes.
 DIGITS = {2: 10, 4: 23, 8: 52}
-"""Bits of a float's fraction, by its bytes."""
 
 
 @shared(

@@ -28,8 +28,8 @@ log = logging.getLogger("tenonnx.serve")
 
 T = TypeVar("T")
 
+# A token, what a text failed with, or its end.
 Event: TypeAlias = Step | BaseException | None
-"""A token, what a text failed with, or its end."""
 
 
 class Times:

@@ -21,16 +21,16 @@ from tenonnx_serve.statistics import Statistics
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
+# Characters of a token at most: a text that must be longer than the context is not encoded.
 LONGEST_TOKEN = 256
-"""Characters of a token at most: a text that must be longer than the context is not encoded."""
 
 WARM_TOKENS = 4
 
+# The share of the free memory for a model's caches, and the most rows of them.
 SHARE, MOST_ROWS = 0.25, 32
-"""The share of the free memory for a model's caches, and the most rows of them."""
 
+# The folder of a model's adapters, beside its `genai_config.json`.
 ADAPTERS = "adapters"
-"""The folder of a model's adapters, beside its ``genai_config.json``."""
 
 
 class LanguageModel:

@@ -8,8 +8,8 @@ from typing import Any
 from tenonnx_serve.openai.language_model import LanguageModel
 from tenonnx_serve.openai.steps import Step
 
+# A token, then the likeliest ones, with the logarithms of their probabilities.
 Chances = Sequence[tuple[int, float | None]]
-"""A token, then the likeliest ones, with the logarithms of their probabilities."""
 
 # The number for the logarithm of zero, which JSON cannot express.
 LEAST = -9999.0
