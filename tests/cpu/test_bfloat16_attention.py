@@ -9,6 +9,7 @@ import pytest
 from running import BF16, floats, narrow, require_kernels, session, softmax
 
 from models import node
+from tenonnx_cpu.attention.kernels import QUERIES
 from tenonnx_cpu.jit.code.cpu import cpu
 
 require_kernels()
@@ -23,6 +24,8 @@ SHAPES = {
     "rests": (1, 2, 83, 257, 81, 21),
     "few keys": (1, 1, 9, 5, 16, 100),
     "large heads": (1, 1, 30, 520, 300, 256),
+    "a whole task": (1, 2, QUERIES, 300, 64, 64),
+    "tasks": (1, 1, 3 * QUERIES - 20, 260, 64, 64),
 }
 
 

@@ -10,9 +10,10 @@ from tenonnx_cpu.jit.code.cpu import cpu
 # Keys at a time: their panel and the queries' scores stay in the second-level cache.
 KEYS = 256
 
-# Queries of a task at most: whole tiles of rows. Each task packs its keys; the scores of so many
-# stay in the second-level cache, of which processors with AVX-512 have 1 MiB.
-QUERIES = 168 if cpu().lanes == 16 else 84
+# Queries of a task at most: whole tiles of rows, as the last tile writes all of its rows. Each task
+# packs its keys, which AMX makes most of the time; the scores of so many stay in the second-level
+# cache, of which processors with AVX-512 have 1 MiB and those with AMX 2.
+QUERIES = 336 if cpu().amx else 168 if cpu().lanes == 16 else 84
 
 # The same where queries see some keys around their own: a task computes what any one sees.
 MAX_WINDOW_QUERIES = 84

@@ -37,6 +37,9 @@ from tenonnx_cpu.matmul.kernels import TILE_STEP
 from tenonnx_cpu.matmul.kernels.bfloat16 import TALLEST, WORDS, multiply_narrow_panel
 from tenonnx_cpu.matmul.kernels.tile import ADD, COLUMNS, ZERO
 
+if QUERIES % TALLEST:
+    raise AssertionError(f"{QUERIES} queries are not whole tiles of {TALLEST}: rows have no room")
+
 # Numbers of a head from which on they fill half of a tile's rows; panels have room then.
 LEAST_WIDTH = 16
 
