@@ -18,7 +18,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
+
+from tenonnx.testing import models
+from tenonnx_scaffold.command import write
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[1] / "examples"
@@ -51,10 +55,10 @@ def run(*command: str, cache: Path | None, user: int | None = None) -> Report:
     return report
 
 
-def make(packer: str, *arguments: str, folder: Path) -> None:
+def make(packer: str, *arguments: str, folder: Path, **variables: str) -> None:
     """Run a packer."""
     done = subprocess.run(
-        [sys.executable, "-P", "-m", packer, *arguments],
+        [sys.executable, "-P", "-m", packer, *arguments], env={**os.environ, **variables},
         cwd=folder, capture_output=True, text=True, timeout=1800, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
@@ -92,6 +96,33 @@ def test_pyinstaller(unpacked: Report, tmp_path: Path) -> None:
     check(packed, unpacked, built, cache)
     again = run(str(built / "program"), cache=cache)
     assert again == packed
+
+
+PLUGIN_PROGRAM = """
+import json, sys
+import numpy as np
+import tenonnx
+session = tenonnx.InferenceSession(sys.argv[1], providers=["cpu"])
+x = np.linspace(-3, 3, 1000, dtype=np.float32)
+(y,) = session.run(None, {"x": x})
+near = np.allclose(y, x / (1 + np.abs(x / 2.5)))
+print(json.dumps({"near": near, "kernels": {n: k.state for n, k in session.kernels.items()}}))
+"""
+
+
+@pytest.mark.usefixtures("unpacked")
+def test_pyinstaller_collects_kernels_of_plugins(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    offline = ("--no-deps", "--no-build-isolation", "--no-index", f"--target={site}")
+    make("pip", "install", *offline, str(write("kernels", "vec", tmp_path)), folder=tmp_path)
+    body = "y = com.example.vec.Vec <cap: float = 2.5> (x)"
+    onnx.save(models.build(body, domains={"com.example.vec": 1}), tmp_path / "model.onnx")
+    (tmp_path / "squash.py").write_text(PLUGIN_PROGRAM)
+    make("PyInstaller", "--noconfirm", "squash.py", folder=tmp_path, PYTHONPATH=str(site))
+    program = tmp_path / "dist" / "squash" / "squash"
+    report = run(str(program), str(tmp_path / "model.onnx"), cache=tmp_path / "cache")
+    assert report["near"]
+    assert report["kernels"]["tenonnx_vec:squash.squash"] == "prebuilt"
 
 
 def test_shiv(unpacked: Report, tmp_path: Path) -> None:

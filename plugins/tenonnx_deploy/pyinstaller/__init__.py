@@ -23,6 +23,9 @@ LEFT_OUT_MODULES = {
 # Packages that are no plug-ins.
 RUNTIME = ("tenonnx", "tenonnx_array")
 
+# The groups of entry points that announce plug-ins, and packages with kernels.
+ENTRY_GROUPS = ("tenonnx", "tenonnx.kernels")
+
 
 def hook_dirs() -> list[str]:
     """Return the folders of hooks."""
@@ -32,9 +35,10 @@ def hook_dirs() -> list[str]:
 def plugins() -> dict[str, str]:
     """Return the plug-ins that are installed: the top package of each, with its distribution."""
     found = {}
-    for entry in importlib.metadata.entry_points(group="tenonnx"):
-        if entry.dist is not None:
-            found[entry.module.partition(".")[0]] = entry.dist.name
+    for group in ENTRY_GROUPS:
+        for entry in importlib.metadata.entry_points(group=group):
+            if entry.dist is not None:
+                found[entry.module.partition(".")[0]] = entry.dist.name
     return found
 
 
