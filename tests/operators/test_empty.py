@@ -122,6 +122,15 @@ OTHERWISE = {
 }
 """Operators of which the reference says something else of nothing, by the reason."""
 
+if onnx.__version__.startswith("1.22."):
+    OTHERWISE |= {
+        "Attention": "the reference makes NaN of queries that see no key",
+        "Gather": "the reference gives no indices the shape (0,)",
+        "GatherElements": "the reference gives no indices the shape (0,)",
+    }
+    for op in ("Conv", "QLinearConv"):  # the reference refuses such kernels, too
+        del REFUSED[op]
+
 
 def cut(feeds: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield feeds with each axis of each input cut to length 0, and with it all of its size."""
@@ -153,9 +162,6 @@ def _of_any_shape(row: Case) -> onnx.ModelProto:
     return proto
 
 
-@pytest.mark.skipif(
-    onnx.__version__.startswith("1.22."), reason="its reference errs on empty operands"
-)
 @pytest.mark.parametrize("mode", ["0", "1"])
 @pytest.mark.parametrize("row", FIRST.values(), ids=lambda row: f"{row.domain}{row.op}")
 def test_each_axis_cut_to_nothing(row: Case, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
