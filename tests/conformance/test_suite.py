@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import suite
 
@@ -66,7 +67,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     cases, gaps = suite.cases(options.provider), _known_gaps(options.provider)
     gaps |= {f"{name}_{options.provider}": why for name, why in CORRECTED.items()}
     named = {name.partition(":")[0] for name in gaps}
-    assert not named - cases.keys(), "gaps for cases that do not exist"
+    if onnx.defs.onnx_opset_version() >= 28:  # older releases have fewer cases
+        assert not named - cases.keys(), "gaps for cases that do not exist"
     uneven = _known_gaps("uneven_products") if _equal_rows_differ() else {}
     ways = list(_ways(options.form, options.level))
     parameters = [
