@@ -33,7 +33,7 @@ MAX_POOLED_BYTES = 128 << 20
 MUCH = 1 << 20
 
 BUFFER_ALIGNMENT_BYTES = 64
-F32 = np.dtype(np.float32)
+F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
 class _Pool(threading.local):

@@ -15,6 +15,7 @@ import tenonnx
 from models import node
 from tenonnx_array.elementwise import divide
 from tenonnx_array.logical import bit_shift
+from tenonnx_array.quant import round_to
 from tenonnx_cpu.capture.launch import done
 from tenonnx_cpu.elementwise import typed
 from tenonnx_cpu.elementwise.kernels import operations as o
@@ -41,6 +42,9 @@ BINARY: dict[int, Callable[..., Any]] = {
 TERNARY: dict[int, Callable[..., Any]] = {
     o.WHERE: np.where,
     o.CLIP: lambda x, low, high: np.minimum(np.maximum(x, low), high),
+    o.AFFINE: lambda x, factor, shift: x * factor + shift,
+    o.QUANTIZE: lambda x, scale, zero: round_to(np, x / scale, zero, zero.dtype),
+    o.DEQUANTIZE: lambda x, scale, zero: (x.astype(scale.dtype) - zero.astype(scale.dtype)) * scale,
 }
 
 SHAPES = [
@@ -84,6 +88,10 @@ def test_operations_are_numpys(operation: int) -> None:
             arrays = [drawn(dtype, shape, n) for n, shape in enumerate(shapes[:count])]
             if operation == o.WHERE:
                 arrays[0] = drawn(np.dtype(bool), shapes[0], 0)
+            if operation == o.QUANTIZE:
+                arrays[0] = drawn(np.dtype(np.float32), shapes[0], 0)
+            if operation in (o.QUANTIZE, o.DEQUANTIZE) and dtype.kind in "iu":
+                arrays[1] = np.abs(drawn(np.dtype(np.float32), shapes[1], 1)) + np.float32(0.1)
             if operation in (o.LEFT, o.RIGHT):
                 arrays[1] = arrays[1] % dtype.type(8 * dtype.itemsize + 3)
             if operation in (o.DIV, o.MOD, o.FMOD) and dtype.kind in "iu":
@@ -91,6 +99,8 @@ def test_operations_are_numpys(operation: int) -> None:
             if operation == o.SQRT:
                 arrays[0] = np.abs(arrays[0])
             result = np.dtype(bool) if operation in o.TO_BOOL else dtype
+            if operation == o.DEQUANTIZE and dtype.kind in "iu":
+                result = np.dtype(np.float32)
             made = typed.launch(operation, element, [np.asarray(x) for x in arrays], result, 2)
             same(done(made), np.asarray(function(*arrays)))
 

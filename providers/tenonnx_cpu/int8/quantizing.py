@@ -1,17 +1,21 @@
-"""QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear with one scale for all."""
+"""QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear."""
 
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tenonnx.by_name import cacheable
+from tenonnx_array.quant import align
 from tenonnx_cpu.buffers import contiguous, empty
-from tenonnx_cpu.capture.capturable import Capturable, where_constant
-from tenonnx_cpu.capture.launch import Launch, done
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch, done, fix
 from tenonnx_cpu.conv.channels_last import memory_order
+from tenonnx_cpu.elementwise.kernels import operations as o
+from tenonnx_cpu.elementwise.typed import APPLY, code_of, launch
 from tenonnx_cpu.int8.quantized_values import BYTE_DTYPES
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
@@ -123,56 +127,92 @@ def _by_range(threads: int, plain: Call, x: NDArray) -> Any:
     return plain(x) if made is None else made._replace(otherwise=plain)
 
 
-def _single(site: Site) -> bool:
-    """Return whether a node has one scale for all, and nothing out of the ordinary."""
-    scale = site.node.inputs[1]
-    known = None if scale is None else scale.shape
-    single = site.scalar(1) is not None or (known is not None and len(known) == 0)
-    return single and not site.attribute("precision", 0)
+# ONNX's codes of the types that numbers are rounded to, by ``output_dtype``.
+TYPES_OF_CODE = {code: np.dtype(name) for code, name in ((2, "B"), (3, "b"), (4, "H"), (5, "h"))}
 
 
 @specialize("QuantizeLinear")
 @specialize("QuantizeLinear", domain="com.microsoft")
 def quantize_linear(site: Site, plain: Call) -> Call | None:
-    """float32 to bytes."""
-    if not _single(site) or site.attribute("output_dtype", 0) not in (0, 2, 3):
+    """float32 to bytes, or to 16 bits."""
+    absent = TYPES_OF_CODE.get(site.attribute("output_dtype", 0) or 2)
+    if absent is None or site.attribute("precision", 0):
         return None
-    QUANTIZE.request()
-    absent = BYTE_DTYPES[1] if site.attribute("output_dtype", 0) == 3 else BYTE_DTYPES[0]
-    call = functools.partial(_quantized, absent, site.threads, plain)
-    return where_constant(site, (1, 2), call)
-
-
-@cacheable
-def _quantized(
-    absent: np.dtype[Any], threads: int, plain: Call,
-    x: NDArray, scale: NDArray, zero: NDArray | None = None,
-) -> Any:  # fmt: skip
-    """Quantize to the zero point's dtype, or to ``absent`` without one."""
-    dtype = absent if zero is None else zero.dtype
-    y = None
-    if scale.size == 1 and scale.dtype == F32 and dtype in BYTE_DTYPES:
-        origin = 0 if zero is None else int(zero.reshape(()))
-        y = quantize_launch(x, float(scale.reshape(())), origin, dtype, threads)
-    return plain(x, scale, zero) if y is None else y
+    return _specialized(site, plain, o.QUANTIZE, absent)
 
 
 @specialize("DequantizeLinear")
 @specialize("DequantizeLinear", domain="com.microsoft")
 def dequantize_linear(site: Site, plain: Call) -> Call | None:
-    """Bytes to float32."""
-    if not _single(site) or site.attribute("output_dtype", 0) not in (0, 1):
+    """Integers to float32."""
+    if site.attribute("output_dtype", 0) not in (0, 1):
         return None
-    DEQUANTIZE.request()
-    return where_constant(site, (1, 2), functools.partial(_dequantized, site.threads, plain))
+    return _specialized(site, plain, o.DEQUANTIZE, F32)
+
+
+def _specialized(site: Site, plain: Call, operation: int, dtype: np.dtype[Any]) -> Call:
+    scale, zero = site.constant(1), site.constant(2)
+    is_single = scale is not None and scale.size == 1 and (zero is not None or not site.given(2))
+    axis, block = site.attribute("axis", 1), site.attribute("block_size", 0)
+    kernels = {o.QUANTIZE: QUANTIZE, o.DEQUANTIZE: DEQUANTIZE}
+    (kernels[operation] if is_single else APPLY).request()
+    call = Conversion(operation, dtype, is_single, axis, block, site.threads, plain)
+    return Capturable(call)
 
 
 @cacheable
-def _dequantized(
-    threads: int, plain: Call, x: NDArray, scale: NDArray, zero: NDArray | None = None
-) -> Any:
-    y = None
-    if scale.size == 1 and scale.dtype == F32 and (zero is None or zero.size == 1):
-        origin = 0 if zero is None else int(zero.reshape(()))
-        y = dequantize_launch(x, float(scale.reshape(())), origin, threads)
-    return plain(x, scale, zero) if y is None else y
+@dataclass(frozen=True, eq=False)
+class Conversion:
+    """Rounds numbers to integers, or makes numbers of these.
+
+    Attributes:
+        operation: One of ``operations``.
+        dtype: The result's, unless there is a zero point to be rounded to.
+        is_single: Whether scale and zero point are constants, one for all.
+        axis: The axis of several.
+        block: How many elements along it share one; 0 if each has its own.
+        threads: How many to use at most.
+        plain: Computes the same from arrays of any type.
+    """
+
+    operation: int
+    dtype: np.dtype[Any]
+    is_single: bool
+    axis: int
+    block: int
+    threads: int
+    plain: Call
+
+    def __call__(self, x: NDArray, scale: NDArray, zero: NDArray | None = None) -> Any:
+        """Return a launch, or the result."""
+        rounds = self.operation == o.QUANTIZE
+        dtype = zero.dtype if rounds and zero is not None else self.dtype
+        narrow, real = (dtype, x.dtype) if rounds else (x.dtype, F32)
+        made = None
+        if scale.dtype == real == F32 and (zero is None or zero.dtype == narrow):
+            by_number = self.is_single and narrow in BYTE_DTYPES
+            made = (self._by_number if by_number else self._by_array)(x, scale, zero, narrow)
+        return self.plain(x, scale, zero) if made is None else made
+
+    def _by_number(
+        self, x: NDArray, scale: NDArray, zero: NDArray | None, narrow: np.dtype[Any]
+    ) -> Launch | None:
+        step, origin = float(scale.reshape(())), 0 if zero is None else int(zero.reshape(()))
+        if self.operation == o.QUANTIZE:
+            return quantize_launch(x, step, origin, narrow, self.threads)
+        return dequantize_launch(x, step, origin, self.threads)
+
+    def _by_array(
+        self, x: NDArray, scale: NDArray, zero: NDArray | None, narrow: np.dtype[Any]
+    ) -> Launch | None:
+        element, result = code_of(narrow), narrow if self.operation == o.QUANTIZE else F32
+        if element is None or not o.is_known(self.operation, element):
+            return None
+        if self.block and scale.size > 1:
+            if not x.ndim or x.shape[self.axis] % self.block:
+                return None
+            x = contiguous(x)
+        given, steps, origins = align(np, x, scale, zero, self.axis, self.block)
+        origins = fix(np.zeros((), narrow)) if origins is None else origins
+        made = launch(self.operation, element, (given, steps, origins), result, self.threads)
+        return None if made is None else made._replace(result=made.result.reshape(x.shape))

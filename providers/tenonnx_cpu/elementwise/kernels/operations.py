@@ -20,8 +20,10 @@ NEG, ABS, SIGN, NOT, FLOOR, CEIL, ROUND, SQRT, RECIPROCAL, RELU, IS_NAN, IS_INF 
 (ADD, SUB, MUL, DIV, MAX, MIN, MOD, FMOD, AND, OR, XOR, LEFT, RIGHT, EQUAL, GREATER, LESS,
  GREATER_OR_EQUAL, LESS_OR_EQUAL) = range(32, 50)  # fmt: skip
 
-# Operations on three operands. The type of `WHERE` is that of the second and third.
-WHERE, CLIP = range(60, 62)
+# Operations on three operands. The type of `WHERE` is that of the second and third; that of
+# `QUANTIZE` and `DEQUANTIZE` is the integers', and the zero points'. Their second operand is a
+# scale, which is float32 beside integers.
+WHERE, CLIP, AFFINE, QUANTIZE, DEQUANTIZE = range(60, 65)
 
 WHOLE = (BOOL, *INTEGERS)
 HALVES = (FLOAT16, BFLOAT16)
@@ -35,6 +37,9 @@ TAKES = {
     **dict.fromkeys((MOD, FMOD, LEFT, RIGHT), INTEGERS),
     EQUAL: (BOOL, *NUMBER_CODES),
     WHERE: (INT8, INT16, INT32, INT64),
+    QUANTIZE: (INT8, UINT8, INT16, UINT16),
+    DEQUANTIZE: (INT8, UINT8, INT16, UINT16, INT32, FLOAT32, FLOAT64),
+    AFFINE: (FLOAT32, FLOAT64),
 }
 
 # Operations but the cast whose results are bool, whatever their operands are.
@@ -72,10 +77,5 @@ def variant(operation: int, element: int) -> tuple[int, int]:
 
 
 def is_known(operation: int, element: int) -> bool:
-    """Return whether there is such an operation on a type.
-
-    From float64 to 16-bit floats LLVM calls a function of the C library's.
-    """
-    if operation < NEG:
-        return element != FLOAT64 or operation not in HALVES
-    return element in TAKES[operation]
+    """Return whether there is such an operation on a type."""
+    return operation < NEG or element in TAKES[operation]

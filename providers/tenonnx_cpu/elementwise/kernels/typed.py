@@ -114,6 +114,8 @@ def cast(target: Element) -> Meaning:
                 b.fcmp_unordered("!=", x, zero) if source.is_float else b.icmp_signed("!=", x, zero)
             )
             return b.zext(some, to)
+        if source.code == o.FLOAT64 and target.code == o.FLOAT16:
+            return _rounded_to_odd(b, x, to)
         if source.is_float and target.is_float:
             return _resized(b, x, to, b.fpext, b.fptrunc)
         if target.is_float:
@@ -126,6 +128,20 @@ def cast(target: Element) -> Meaning:
         return _resized(b, x, to, b.sext if source.is_signed else b.zext, b.trunc)
 
     return meaning
+
+
+def _rounded_to_odd(b: Builder, x: Value, to: ir.Type) -> Value:
+    """Return float64 as float32 that is odd if it is not exact: rounded again, it is rounded once.
+
+    LLVM converts float64 to 16 bits by a function of the C library's.
+    """
+    near = b.fptrunc(x, to)
+    back, kind = b.fpext(near, x.type), _like(x, I32)
+    size = [v.call(b, "llvm.fabs", x.type, each) for each in (x, back)]
+    bits = b.bitcast(near, kind)
+    toward_zero = b.sub(bits, b.zext(b.fcmp_ordered(">", size[1], size[0]), kind))
+    odd = b.or_(toward_zero, v.constant(kind, 1))
+    return b.bitcast(b.select(b.fcmp_ordered("!=", back, x), odd, bits), to)
 
 
 def _like(x: Value, kind: ir.Type) -> ir.Type:
@@ -274,6 +290,28 @@ def chosen(b: Builder, e: Element, kept: Value, x: Value, y: Value) -> Value:
     return b.select(b.icmp_signed("!=", kept, v.constant(kept.type, 0)), x, y)
 
 
+def _as_real(b: Builder, e: Element, x: Value) -> Value:
+    return (b.sitofp if e.is_signed else b.uitofp)(x, _like(x, F32))
+
+
+def quantized(b: Builder, e: Element, x: Value, scale: Value, zero: Value) -> Value:
+    """Round ``x / scale`` half to even, add the zero point, and clip; NaN is the least number."""
+    bits = 8 * e.size
+    low = -(1 << bits - 1) if e.is_signed else 0
+    least, most = (v.constant(x.type, float(end)) for end in (low, low + (1 << bits) - 1))
+    moved = b.fadd(v.call(b, "llvm.rint", x.type, b.fdiv(x, scale)), _as_real(b, e, zero))
+    moved = b.select(b.fcmp_ordered(">=", moved, least), moved, least)
+    moved = b.select(b.fcmp_ordered("<", moved, most), moved, most)
+    return b.trunc(b.fptosi(moved, _like(x, I32)), zero.type)
+
+
+def dequantized(b: Builder, e: Element, x: Value, scale: Value, zero: Value) -> Value:
+    """Return ``(x - zero) * scale``."""
+    if not e.is_float:
+        x, zero = _as_real(b, e, x), _as_real(b, e, zero)
+    return b.fmul(b.fsub(x, zero), scale)
+
+
 # The meanings of all operations but casts, on types that `operations.TAKES` names.
 MEANINGS: Mapping[int, Meaning] = {
     o.NEG: lambda b, e, x: b.fneg(x) if e.is_float else b.neg(x),
@@ -308,4 +346,7 @@ MEANINGS: Mapping[int, Meaning] = {
     o.LESS_OR_EQUAL: compared("<="),
     o.WHERE: chosen,
     o.CLIP: lambda b, e, x, low, high: lesser(b, e, greater(b, e, x, low), high),
+    o.AFFINE: lambda b, e, x, factor, shift: b.fadd(b.fmul(x, factor), shift),
+    o.QUANTIZE: quantized,
+    o.DEQUANTIZE: dequantized,
 }

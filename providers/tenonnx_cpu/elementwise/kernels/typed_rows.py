@@ -59,10 +59,15 @@ def _form(operation: int, element: Element) -> TypedOperation:
         target = ELEMENTS[operation]
         return TypedOperation(cast(target), (element,), element, target)
     count = 1 if operation < o.ADD else 2 if operation < o.WHERE else 3
-    operands = (element,) * count
+    operands, result, real = (element,) * count, element, ELEMENTS[o.FLOAT32]
     if operation == o.WHERE:
-        operands = (ELEMENTS[o.BOOL], *operands[1:])
-    result = ELEMENTS[o.BOOL] if operation in o.TO_BOOL else element
+        operands = (ELEMENTS[o.BOOL], element, element)
+    elif operation == o.QUANTIZE:
+        operands = (real, real, element)
+    elif operation == o.DEQUANTIZE and not element.is_float:
+        operands, result = (element, real, element), real
+    elif operation in o.TO_BOOL:
+        result = ELEMENTS[o.BOOL]
     return TypedOperation(MEANINGS[operation], operands, element, result)
 
 
