@@ -19,6 +19,10 @@ KINDS = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8}
 SHAPES = [
     (1, 8, 32),
     (3, 5, 3),
+    (2, 16, 16),
+    (9, 33, 1),
+    (5, 1, 7),
+    (20, 64, 31),
     (14, 65, 40),
     (29, 130, 100),
     (70, 16, 31),
@@ -58,7 +62,9 @@ def test_sums_are_exact(
 
 
 @pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("shapes", [((2, 3, 17, 40), (2, 3, 40, 36)), ((3, 5, 8), (2, 1, 8, 33))])
+@pytest.mark.parametrize(
+    "shapes", [((2, 3, 17, 40), (2, 3, 40, 36)), ((3, 5, 8), (2, 1, 8, 33)), ((4, 9, 7), (4, 7, 5))]
+)
 def test_sums_of_stacks(shapes: Any, turned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = Watch(BYTE_GEMM, monkeypatch)
     a, b = bytes_of(shapes[0], np.int8), bytes_of(shapes[1], np.uint8, 1)

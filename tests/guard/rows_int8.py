@@ -48,6 +48,15 @@ ROWS = [
         [u8(9, 33), i8(33, 65), zero(), zero(1, 65, dtype=np.int8)],
         constants=(1, 2, 3),
     ),
+    *(
+        one(f"MatMulInteger {name}", "MatMulInteger", given)
+        for name, given in (
+            ("narrow", [u8(9, 33), i8(33, 5)]),
+            ("of one row", [i8(1, 32), u8(32, 31)]),
+            ("narrow stacks", [u8(2, 3, 5, 7), i8(3, 7, 9)]),
+            ("shallow", [u8(40, 1), u8(1, 3)]),
+        )
+    ),
     one(
         "QLinearMatMul",
         "QLinearMatMul",

@@ -20,8 +20,7 @@ from tenonnx_cpu.int8.product import (
     ByteFinish,
     byte_launch,
     column_zeros,
-    narrowed,
-    widened,
+    readable,
 )
 from tenonnx_cpu.int8.quantized_values import (
     ALL,
@@ -104,20 +103,15 @@ def fuse_weights(node: ir.Node, scope: Scope) -> Fused | None:
         return None
     walk = scope.follow(node, weights.columns)
     finish = finish_of(walk, np.float64(code.step) * weights.scales.reshape(-1))
-    wide, zeros, finish = widened(b, zeros, finish)
-    if wide is not b:  # copies of constants, to which nobody writes
-        for array in (wide, finish.factor, finish.summand, finish.extra):
-            frozen(array)
     product = ByteProduct(code.zero.reshape(1), fix(zeros), finish, scope.threads)
-    call = functools.partial(_by_matrix, product, wide, weights.columns)
-    return _fused(walk, (x,), (x.inputs[0],), call)
+    return _fused(
+        walk, (x,), (x.inputs[0],), functools.partial(_by_matrix, product, frozen(readable(b)))
+    )
 
 
 @cacheable
-def _by_matrix(
-    product: ByteProduct, b: NDArray, columns: int, a: NDArray
-) -> Launch | NDArray | None:
-    return narrowed(product(a, b), columns)
+def _by_matrix(product: ByteProduct, b: NDArray, a: NDArray) -> Launch | None:
+    return product(a, b)
 
 
 @fusion("MatMul", priority=QUANTIZED, takes=(LIMITS, ROUNDED))
@@ -155,7 +149,7 @@ class ByteProduct:
     finish: ByteFinish
     threads: int
 
-    def __call__(self, a: NDArray, b: NDArray | None = None) -> Launch | NDArray | None:
+    def __call__(self, a: NDArray, b: NDArray | None = None) -> Launch | None:
         """Return the product of two matrices, or of one with itself; ``None`` for numpy."""
         b = a if b is None else b
         return byte_launch(a, self.origin, b, self.zeros, self.threads, self.finish)

@@ -64,7 +64,7 @@ def _origin(a: NDArray, zero: NDArray | None) -> NDArray | None:
 def _finished(
     zeros_of: Zeros, threads: int, a: NDArray, a_zero: NDArray | None, b: NDArray,
     b_zero: NDArray | None, finish: ByteFinish | None = PLAIN_SUMS,
-) -> Launch | NDArray | None:  # fmt: skip
+) -> Launch | None:  # fmt: skip
     """Return what ``byte_launch`` does; ``None`` too if zero points do not fit, or no finish."""
     origin, zeros = _origin(a, a_zero), zeros_of(b_zero, b)
     if origin is None or zeros is None or finish is None:

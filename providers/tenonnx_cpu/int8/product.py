@@ -10,7 +10,7 @@ import numpy as np
 
 from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import contiguous, empty, frozen
-from tenonnx_cpu.capture.launch import Launch, done
+from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.conv.layout import fixed
 from tenonnx_cpu.int8.kernels import MAX_GEMV_ROWS, SUMS_BYTES, TILE_WORDS, tile_words
 from tenonnx_cpu.int8.quantized_values import BYTE_DTYPES
@@ -56,13 +56,6 @@ class ByteFinish(NamedTuple):
     low: float = -np.inf
     high: float = np.inf
     zero: int = 0
-
-    def widened(self, more: int) -> ByteFinish:
-        """Return the same for more columns."""
-        summand, extra = (
-            np.pad(each, (0, more)) if each.size else each for each in (self.summand, self.extra)
-        )
-        return self._replace(factor=_longer(self.factor, more), summand=summand, extra=extra)
 
 
 PLAIN_SUMS = ByteFinish()
@@ -111,8 +104,8 @@ def byte_launch(
     b_zeros: NDArray,
     threads: int,
     finish: ByteFinish = PLAIN_SUMS,
-) -> Launch | NDArray | None:
-    """Return what computes ``matmul(a - a_zero, b - b_zeros)``, finished; or the result.
+) -> Launch | None:
+    """Return what computes ``matmul(a - a_zero, b - b_zeros)``, finished.
 
     Args:
         a: uint8 or int8, of 2 dimensions or more and any strides.
@@ -129,16 +122,14 @@ def byte_launch(
     if run is None or not _are_matrices_of_bytes(a, b):
         return None
     depth, columns = b.shape[-2:]
-    b = b if b.ndim == 2 else _readable(b)
+    b = b if b.ndim == 2 else readable(b)
     stacked = _stacked(a, b)
     if stacked is None:
         return None
     shape, offsets = stacked
     panel = chunk_codes(16)
-    if columns < panel:
-        return _padded(a, a_zero, b, b_zeros, threads, finish)
     rows = contiguous(a).view(np.uint8).reshape(-1, depth)
-    right = _readable(b[(0,) * (b.ndim - 2)]).view(np.uint8)
+    right = readable(b[(0,) * (b.ndim - 2)]).view(np.uint8)
     flip = 128 if a.dtype == np.int8 else 0
     fours = _fours(depth, len(rows) // len(offsets))
     copied = len(rows) if flip or depth < 4 * fours or b_zeros.any() else 0
@@ -178,42 +169,10 @@ def _fours(depth: int, rows: int) -> int:
     return tiles * -(-fours // tiles)
 
 
-def _readable(b: NDArray) -> NDArray:
+def readable(b: NDArray) -> NDArray:
     """Return B, or a copy, with columns or rows that the kernel reads where they are."""
-    down, across = b.strides[-2:]
-    if across == 1 or (down == 1 and b.shape[-2] % 4 == 0):
+    (depth, columns), (down, across) = b.shape[-2:], b.strides[-2:]
+    is_panel = columns >= chunk_codes(16)
+    if is_panel and (across == 1 or (down == 1 and depth % 4 == 0)):
         return b
-    return np.ascontiguousarray(b)
-
-
-def _padded(
-    a: NDArray, a_zero: NDArray, b: NDArray, b_zeros: NDArray, threads: int, finish: ByteFinish
-) -> Launch | NDArray | None:
-    """Do without columns that are added first: fewer than a panel's are not read."""
-    columns = b.shape[-1]
-    wide = widened(b, b_zeros, finish)
-    return narrowed(byte_launch(a, a_zero, *wide[:2], threads, wide[2]), columns)
-
-
-def widened(
-    b: NDArray, b_zeros: NDArray, finish: ByteFinish
-) -> tuple[NDArray, NDArray, ByteFinish]:
-    """Return a matrix, its zero points and what becomes of sums, for a panel's columns or more."""
-    more = chunk_codes(16) - b.shape[-1]
-    if more <= 0:
-        return b, b_zeros, finish
-    wide = np.pad(b, [(0, 0)] * (b.ndim - 1) + [(0, more)])
-    return wide, _longer(b_zeros, more), finish.widened(more)
-
-
-def narrowed(made: Launch | NDArray | None, columns: int) -> Launch | NDArray | None:
-    """Return what has the first columns alone of what a product makes."""
-    if type(made) is Launch and made.result[..., :columns].flags.c_contiguous:
-        return made._replace(result=made.result[..., :columns])
-    result = done(made)
-    return None if result is None else np.ascontiguousarray(result[..., :columns])
-
-
-def _longer(array: NDArray, more: int) -> NDArray:
-    """Return what belongs to columns for more of them; what is one for all stays."""
-    return np.pad(array, (0, more)) if array.size > 1 else array
+    return b if across == 1 and down >= columns else contiguous(b)

@@ -54,11 +54,12 @@ def pack_panel(
     """Fill a panel with ``COLUMNS`` columns as signed bytes, and sum each of them.
 
     Args:
-        b: The matrix, for its strides: columns that are adjacent, or rows.
+        b: The matrix, for its shape and strides: columns that are adjacent, or rows if there are
+            ``COLUMNS`` columns or more.
         first: Address of its first element.
         depth: Rows; a multiple of 4 unless columns are adjacent.
         steps: Fours of rows that the panel has; those beyond the depth become 0.
-        column: The first column.
+        column: The first column. If there are fewer than a panel's, the rest is anything.
         flip: Bits that are inverted.
         panel: Address of the panel; of another one behind it if rows are adjacent.
         work: Address of two steps and ``COLUMNS`` int32.
@@ -75,33 +76,36 @@ def pack_panel(
         pack_byte_columns(words, fours, zeros, flip, panel, start, 1)
         fill_bytes(words, STEP * (steps - fours), np.uint8(0))
         return
+    seen = min(COLUMNS, b.shape[1] - column)
+    if seen < COLUMNS:
+        # Rows of which as much as a panel's lies before the matrix' end.
+        fours = min(fours, max(0, (depth * b_row + seen - COLUMNS) // (4 * max(b_row, 1))))
     pack_byte_lines(source, b_row, fours, zeros, flip, panel, start, 1)
-    rest = depth % 4
-    if rest:
-        last, more = work + STEP, work + 2 * STEP + 64
+    last, more = work + STEP, work + 2 * STEP + 64
+    for four in range(fours, -(-depth // 4)):
         for row in range(4):
             line = last + row * COLUMNS
-            if row < rest:
-                copy_bytes(source + (4 * fours + row) * b_row, line, COLUMNS, np.uint8(0))
+            if 4 * four + row < depth:
+                copy_bytes(source + (4 * four + row) * b_row, line, seen, np.uint8(0))
             else:
                 fill_bytes(line, COLUMNS, np.uint8(flip))
-        pack_byte_lines(last, COLUMNS, 1, zeros, flip, panel + STEP * fours, more, 1)
+        pack_byte_lines(last, COLUMNS, 1, zeros, flip, panel + STEP * four, more, 1)
         for i in range(COLUMNS):
             store_word(load_word(start + 4 * i) + load_word(more + 4 * i), start + 4 * i)
-        fours += 1
+    fours = -(-depth // 4)
     fill_bytes(panel + STEP * fours, STEP * (steps - fours), np.uint8(0))
 
 
 @helper
 def multiply_panel(
     rows: Any, tiles: Any, fits: Any, a: Any, a_row: Any, fours: Any, panel: Any, totals: Any,
-    numbers: Any, c: Any, c_row: Any, limits: Any,
+    numbers: Any, c: Any, c_row: Any, columns: Any, limits: Any,
 ) -> None:  # fmt: skip
     """Multiply rows of A by a panel, in tiles if they have been begun; see ``multiply_bytes``."""
     if tiles[0]:
         multiply_in_tiles(
             1, rows, tiles, (a, 0, a_row), fours.ctypes.data, panel, fours.size, totals, 1, numbers,
-            (c, 0, c_row), COLUMNS, limits,
+            (c, 0, c_row), columns, limits,
         )  # fmt: skip
         return
     form, low, high, zero = limits
@@ -109,7 +113,7 @@ def multiply_panel(
     for row in range(0, rows, tall):
         multiply_bytes(
             VECTORS, min(tall, rows - row), fits, a + row * a_row, a_row, fours.ctypes.data, panel,
-            fours.size, totals + 4 * row, numbers, c + row * c_row, c_row, COLUMNS,
+            fours.size, totals + 4 * row, numbers, c + row * c_row, c_row, columns,
             form, low, high, zero,
         )  # fmt: skip
 
@@ -134,7 +138,7 @@ def multiply_strip(arguments: Any, task: Any, worker: Any) -> None:
     result = item * rows + top
     for start in range(left, right, COLUMNS):
         # The last panel of the matrix ends where its columns do.
-        column = min(start, columns - COLUMNS)
+        column = max(0, min(start, columns - COLUMNS))
         pack_panel(
             b, b.ctypes.data + offsets[item, 1], depth, steps, column, flip, panel, work, own
         )
@@ -148,7 +152,7 @@ def multiply_strip(arguments: Any, task: Any, worker: Any) -> None:
         total = totals.ctypes.data + 4 * first
         multiply_panel(
             high, tiles, fits, seen, a.strides[0], fours, panel, total, own, made, c.strides[0],
-            limits[:4],
+            min(COLUMNS, columns), limits[:4],
         )  # fmt: skip
     if tiles[0]:
         end_tiles()
@@ -168,8 +172,8 @@ def byte_gemm(a, fours, b, c, offsets, origin, of_columns, flips, finish, room, 
     Args:
         a: Rows of all A, unsigned once they are flipped.
         fours: Where every four of a row's bytes begin in it; of a copy, beyond the depth, too.
-        b: The first B, ``(depth, columns)``, signed once it is; ``COLUMNS`` or more. Adjacent
-            columns; or adjacent rows, the depth being a multiple of 4.
+        b: The first B, ``(depth, columns)``, signed once it is. Adjacent columns; or adjacent rows,
+            the depth being a multiple of 4 and ``COLUMNS`` or more columns.
         c: All results below one another, as bytes.
         offsets: For every pair, the first row of A, and bytes from the first B.
         origin: A's zero point.
