@@ -33,39 +33,39 @@ def softmax() -> Any:
 
 
 def test_arguments_are_counted_and_told_apart() -> None:
-    run, x = softmax(), floats(4, 8, 1)
+    run, x = softmax(), floats(4, 8, 1).view(np.uint8)
     y = np.empty_like(x)
-    with pytest.raises(TypeError, match=r"softmax\(\) takes 5 arguments"):
+    with pytest.raises(TypeError, match=r"softmax\(\) takes 6 arguments"):
         run()
-    with pytest.raises(TypeError, match=r"softmax\(\) takes 5 arguments"):
-        run(x, y, 0, 8, 1, 1)
+    with pytest.raises(TypeError, match=r"softmax\(\) takes 6 arguments"):
+        run(x, y, 4, 0, 8, 1, 1)
     with pytest.raises(TypeError, match=r"softmax\(\): argument 1 must be an array$"):
-        run(x, None, 0, 8, 1)
+        run(x, None, 4, 0, 8, 1)
     with pytest.raises(TypeError, match=r"softmax\(\): argument 0 must be of 3 dimensions"):
-        run(x[0], y, 0, 8, 1)
+        run(x[0], y, 4, 0, 8, 1)
     with pytest.raises(TypeError, match="float"):
-        run(x, y, 0, 8.5, 1)
+        run(x, y, 4, 0, 8.5, 1)
     with pytest.raises(OverflowError):
-        run(x, y, 0, 8, 1 << 70)
+        run(x, y, 4, 0, 8, 1 << 70)
 
 
 def test_numbers_may_be_numpys_and_arrays_of_a_kind_of_their_own(tmp_path: Path) -> None:
-    run, x = softmax(), floats(4, 8, 1)
-    kept = np.memmap(tmp_path / "y", np.float32, "w+", shape=x.shape)
+    run, x = softmax(), floats(4, 8, 1).view(np.uint8)
+    kept = np.memmap(tmp_path / "y", np.uint8, "w+", shape=x.shape)
     y = np.empty_like(x)
-    run(x, y, 0, 8, 1)
-    run(x, kept, np.int32(0), np.uint8(8), np.int64(1))
+    run(x, y, 4, 0, 8, 1)
+    run(x, kept, 4, np.int32(0), np.uint8(8), np.int64(1))
     assert np.array_equal(kept, y)
 
 
 def test_calls_leave_no_references() -> None:
-    run, x = softmax(), floats(4, 8, 1)
+    run, x = softmax(), floats(4, 8, 1).view(np.uint8)
     y, threads = np.empty_like(x), 1 << 40
     before = [sys.getrefcount(thing) for thing in (x, y, threads)]
     for _ in range(1000):
-        run(x, y, 0, 8, threads)
+        run(x, y, 4, 0, 8, threads)
         with pytest.raises(TypeError):
-            run(x, y, 0, None, threads)
+            run(x, y, 4, 0, None, threads)
     assert [sys.getrefcount(thing) for thing in (x, y, threads)] == before
 
 

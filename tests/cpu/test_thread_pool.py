@@ -46,7 +46,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def softmax(x: np.ndarray, threads: int, grain: int = 8) -> np.ndarray:
     y = np.full_like(x, np.nan)
     assert SOFTMAX.run is not None
-    SOFTMAX.run(x[..., None], y[..., None], 0, grain, threads)
+    SOFTMAX.run(*(each[..., None].view(np.uint8) for each in (x, y)), 4, 0, grain, threads)
     return y
 
 
@@ -116,8 +116,8 @@ def test_processes_end_while_helpers_watch() -> None:
         "import os, numpy as np; os.environ['TENONNX_JIT'] = '1'\n"
         "from tenonnx_cpu.norm.norms import SOFTMAX\n"
         "SOFTMAX.request()\n"
-        "x = np.ones((512, 64, 1), np.float32)\n"
-        "SOFTMAX.run(x, np.empty_like(x), 0, 8, 4)\n"
+        "x = np.ones((512, 64, 1), np.float32).view(np.uint8)\n"
+        "SOFTMAX.run(x, np.empty_like(x), 4, 0, 8, 4)\n"
     )
     for _ in range(3):
         subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parent)

@@ -34,6 +34,8 @@ NORMALIZE = JitKernel("norm.norms", "normalize_all")
 NO_NUMBERS = np.zeros(0, np.uint8)
 NO_ROWS = np.zeros((0, 0), np.uint8)
 
+SOFTMAX_DTYPES = (F32, np.dtype(np.float64))
+
 # Rows of float32 that a worker needs for 16-bit floats: scale, bias, and two summands.
 WIDENED_ROWS = 4
 
@@ -43,7 +45,7 @@ MIN_NORMALIZED_ELEMENTS_PER_THREAD = 1 << 14
 
 @specialize("Softmax", "LogSoftmax")
 def specialize_softmax(site: Site, plain: Call) -> Call | None:
-    """Take float32 along any axis; before version 13, along all from one on."""
+    """Take float32 and float64 along any axis; before version 13, along all from one on."""
     axis = site.attribute("axis", -1 if (site.node.version or 1) >= 13 else 1)
     old = (site.node.version or 1) < 13
     logarithm = int(site.node.op_type == "LogSoftmax")
@@ -73,19 +75,18 @@ class SoftmaxCall:
     def __call__(self, x: Any) -> Any:
         """Return a launch, or the result."""
         run, axis, rank = SOFTMAX.run, self.axis, x.ndim
-        if run is None or x.dtype != F32 or not x.size or not -rank <= axis < rank:
+        if run is None or x.dtype not in SOFTMAX_DTYPES or not x.size or not -rank <= axis < rank:
             return self.plain(x)
         axis %= rank
         # Before version 13, all axes from that one on are one.
         inner = 1 if self.old else math.prod(x.shape[axis + 1 :])
         outer = math.prod(x.shape[:axis])
-        y = empty(x.shape)
+        y = empty(x.shape, x.dtype)
         units = outer * -(-inner // SPAN)
         grain, team = shared_out(units, x.size, MIN_NORMALIZED_ELEMENTS_PER_THREAD, self.threads)
         shape = outer, x.size // (outer * inner), inner
-        return Launch(
-            run, (contiguous(x).reshape(shape), y.reshape(shape), self.logarithm, grain, team), y
-        )
+        rows = [each.reshape(shape).view(np.uint8) for each in (contiguous(x), y)]
+        return Launch(run, (*rows, x.itemsize, self.logarithm, grain, team), y)
 
 
 @cacheable

@@ -12,19 +12,22 @@ from tenonnx_cpu.jit.compiling import (
     Contract,
     In,
     Out,
-    f32,
     f64,
     helper,
+    i64,
     inlined,
     kernel,
     size,
     u8,
 )
 from tenonnx_cpu.jit.threads.parallel_for import parallel
+from tenonnx_cpu.jit.vectors import vmath, vmath64
 from tenonnx_cpu.jit.vectors.reductions import exponentials, greatest
-from tenonnx_cpu.jit.vectors.views import elements, floats
+from tenonnx_cpu.jit.vectors.views import elements, floats, on_stack
 from tenonnx_cpu.norm.kernels import SPAN
 from tenonnx_cpu.norm.kernels.softmax_columns import less, softmax_columns
+from tenonnx_cpu.reduce.kernels import GREATEST
+from tenonnx_cpu.reduce.kernels.row_reductions import reduce_row
 
 F = np.float32
 
@@ -37,40 +40,77 @@ def softmax_row(x: Any, y: Any) -> None:
         y[i] *= factor
 
 
+@inlined
+def softmax_line(x: Any, y: Any, logarithm: Any) -> None:
+    """Write the softmax of ``x`` into ``y``, or its logarithm."""
+    if logarithm:
+        top = greatest(x)
+        rest = F(np.log(np.float64(exponentials(x, y, top))))
+        for i in range(y.size):
+            y[i] = less(x[i], top, rest)
+    else:
+        softmax_row(x, y)
+
+
+@helper
+def softmax_doubles(x: Any, y: Any, logarithm: Any) -> None:
+    """Do the same of float64."""
+    top = on_stack(1, np.float64)
+    reduce_row(
+        GREATEST, FLOAT64, x.ctypes.data, 8, x.size, 1, 0, 1, 0, top.ctypes.data, i64(1)
+    )  # fmt: skip
+    total = 0.0
+    for i in range(y.size):
+        y[i] = vmath64.exp(x[i] - top[0])
+    for i in range(y.size):
+        total += y[i]
+    if logarithm:
+        rest = np.log(total)
+        for i in range(y.size):
+            y[i] = less(x[i], top[0], rest)
+    else:
+        for i in range(y.size):
+            y[i] /= total
+
+
 @parallel
 def softmax_units(arguments: Any, task: Any, worker: Any) -> None:
     """Do some rows, or pieces of lines of columns."""
-    x, y, logarithm, grain = arguments
-    outer, count, inner = x.shape
+    x, y, size, logarithm, grain = arguments
+    outer, count, inner = x.shape[0], x.shape[1], x.shape[2] // size
     pieces = -(-inner // SPAN)
     for unit in range(task * grain, min(outer * pieces, (task + 1) * grain)):
-        left = unit % pieces * SPAN
-        start = 4 * (unit // pieces * count * inner + left)
-        given, to = x.ctypes.data + start, y.ctypes.data + start
-        if inner > 1:
-            softmax_columns(given, to, min(SPAN, inner - left), count, inner, logarithm)
-            continue
-        line, out = floats(given, count), floats(to, count)
-        if logarithm:
-            top = greatest(line)
-            rest = F(np.log(np.float64(exponentials(line, out, top))))
-            for i in range(count):
-                out[i] = less(line[i], top, rest)
+        left, step = unit % pieces * SPAN, x.shape[2]
+        start = unit // pieces * count * step + size * left
+        given, to, width = x.ctypes.data + start, y.ctypes.data + start, min(SPAN, inner - left)
+        if inner > 1 and size == 8:
+            softmax_columns(given, to, width, count, step, logarithm, vmath64.exp, np.float64)
+        elif inner > 1:
+            softmax_columns(given, to, width, count, step, logarithm, vmath.exp, np.float32)
+        elif size == 8:
+            line, out = elements(given, count, np.float64), elements(to, count, np.float64)
+            softmax_doubles(line, out, logarithm)
         else:
-            softmax_row(line, out)
+            softmax_line(floats(given, count), floats(to, count), logarithm)
 
 
 @kernel(
-    (In(f32, 3), Out(f32, 3), size, size, size),
+    (In(u8, 3), Out(u8, 3), size, size, size, size),
     Contract(launch="y is as x, whose axes have elements"),
 )
-def softmax(x, y, logarithm, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
+def softmax(x, y, itemsize, logarithm, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Write the softmax along the middle axis, or its logarithm.
 
-    ``grain`` rows are a task, or as many pieces of ``SPAN`` columns if the last axis has some.
+    Args:
+        x: The bytes of the elements.
+        y: Those of the results.
+        itemsize: 4 for float32, 8 for float64.
+        logarithm: Whether that is wanted.
+        grain: Rows of a task, or pieces of ``SPAN`` columns if the last axis has some elements.
+        threads: How many to use.
     """
-    units = x.shape[0] * -(-x.shape[2] // SPAN)
-    softmax_units((x, y, logarithm, grain), -(-units // grain), threads)
+    units = x.shape[0] * -(-x.shape[2] // (itemsize * SPAN))
+    softmax_units((x, y, itemsize, logarithm, grain), -(-units // grain), threads)
 
 
 @inlined
