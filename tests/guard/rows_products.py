@@ -40,6 +40,16 @@ ROWS = [
     one("MatMul sets", "MatMul", [f32(20, 1024), f32(1024, 48)], constants=(1,)),
     one("MatMul fed", "MatMul", [f32(70, 64), f32(64, 96)]),
     one("MatMul stacks", "MatMul", [f32(3, 2, 17, 9), f32(2, 9, 33)]),
+    *(
+        one(
+            f"MatMul {dtype}",
+            "MatMul",
+            [ids(-9, 9, 2, 5, 7, dtype=dtype), ids(0, 9, 7, 3, dtype=dtype)],
+        )
+        for dtype in ("float64", "int32", "uint64")
+    ),
+    one("Einsum", "Einsum", [f32(2, 5, 7, 3), f32(7, 2, 9)], equation="bijk,jbl->bkli"),
+    one("Einsum whole", "Einsum", [ids(-9, 9, 7, 5), ids(-9, 9, 7, 3)], equation="ki,kj->ij"),
     one("Gemm", "Gemm", [f32(40, 33), f32(65, 33), f32(65)], constants=(1, 2), transB=1),
     chain(
         "MatMul Add Relu",

@@ -15,6 +15,7 @@ from tenonnx_cpu.fuse import WIDENED, Fused, Scope, fusion
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.affine import widening
 from tenonnx_cpu.matmul.product import F32, Epilogue, kind_of, product, product_launch, request
+from tenonnx_cpu.matmul.wide import MULTIPLY_WIDE, WIDE_CODES, multiplied_wide
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 
 @specialize("MatMul")
 def matmul(site: Site, plain: Call) -> Call | None:
-    """Products of float32, and of 16-bit floats whose B is widened in the cache."""
+    """Products of float32, of 16-bit floats whose B is widened in the cache, and of wide types."""
+    if site.dtype(0) in WIDE_CODES:
+        MULTIPLY_WIDE.request()
+        return Capturable(functools.partial(multiplied_wide, site.threads, plain))
     weight = site.constant(1)
     if weight is not None and not kind_of(weight.dtype):
         return None
