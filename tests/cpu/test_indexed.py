@@ -73,7 +73,7 @@ def test_a_place_that_is_not_there() -> None:
 
 KINDS = {
     np.float32: 1, np.uint8: 2, np.int8: 3, np.int32: 6, np.int64: 7, np.bool_: 9, np.float16: 10,
-    np.float64: 11,
+    np.float64: 11, np.uint16: 4, np.int16: 5, np.uint32: 12, np.uint64: 13,
 }  # fmt: skip
 WAYS = ["none", "add", "mul", "max", "min"]
 
@@ -85,7 +85,12 @@ def drawn(shape: Any, dtype: Any, seed: int = 0) -> Any:
 def found_by(op: str, arrays: list[Any], dtype: Any, threads: int, **attributes: Any) -> Any:
     names = ["x", "p", "u"][: len(arrays)]
     feeds = dict(zip(names, arrays, strict=True))
-    kinds = {"x": KINDS[dtype], "p": INT64, "u": KINDS[dtype], "y": KINDS[dtype]}
+    kinds = {
+        "x": KINDS[dtype],
+        "p": 6 if arrays[1].dtype == np.int32 else INT64,
+        "u": KINDS[dtype],
+        "y": KINDS[dtype],
+    }
     nodes = [node(op, " ".join(names), "y", **attributes)]
     one = session(nodes, feeds, "y", threads=threads, kinds=kinds)
     results = [one.run(None, feeds)[0] for _ in range(3)]  # runs, captures, replays
@@ -100,6 +105,8 @@ def test_elements_of_any_type_along_any_axis(dtype: Any, axis: int) -> None:
     at = np.random.default_rng(1).integers(-x.shape[axis], x.shape[axis], shape)
     expected = gather_elements(np, x, at, axis=axis)
     found = found_by("GatherElements", [x, at], dtype, 4, axis=axis)
+    np.testing.assert_array_equal(found, expected)
+    found = found_by("GatherElements", [x, at.astype(np.int32)], dtype, 4, axis=axis)
     np.testing.assert_array_equal(found, expected)
     updates = drawn(shape, dtype, 2)
     for way in WAYS:

@@ -41,9 +41,6 @@ PLACE_DTYPES = (np.dtype(np.int64), np.dtype(np.int32))
 
 WAYS = {"none": WRITTEN, "add": ADDED, "mul": MULTIPLIED, "max": GREATEST, "min": LEAST}
 
-# Types of elements that meet others one by one.
-SINGLE = frozenset({o.FLOAT32, o.FLOAT64, o.INT8, o.UINT8, o.INT32, o.INT64})
-
 # The ways in which truth values meet, as bytes: "or" is the greatest of them, "and" the least.
 OF_TRUTH = {ADDED: GREATEST, MULTIPLIED: LEAST}
 
@@ -53,7 +50,7 @@ Form: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...]]"
 
 @specialize("GatherElements", "ScatterElements")
 def specialize_elements(site: Site, plain: Call) -> Call | None:
-    """Take elements of 1 to 8 bytes; numbers that meet others, of 4 and 8."""
+    """Take elements of 1 to 8 bytes; those that meet others are numbers."""
     MOVE_ELEMENTS.request()
     way = _way(site)
     if way is None:
@@ -137,7 +134,7 @@ def _elements_cut(
 ) -> tuple[NDArray, int] | None:
     """Return the kernel's numbers, and how many threads are of use."""
     way, element = _met(way, element)
-    if way > WRITTEN and element not in SINGLE:
+    if way > WRITTEN and element not in o.NUMBER_CODES:
         return None
     (shape, steps), rank = places, len(places[0])
     last = axis == rank - 1

@@ -20,15 +20,20 @@ from tenonnx_cpu.data_movement.kernels import (
 )
 from tenonnx_cpu.elementwise.kernels.operations import (
     ADD,
+    BFLOAT16,
+    FLOAT16,
     FLOAT32,
     FLOAT64,
     INT8,
+    INT16,
     INT32,
     INT64,
     MAX,
     MIN,
     MUL,
     UINT8,
+    UINT16,
+    UINT32,
 )
 from tenonnx_cpu.elementwise.kernels.typed_rows import apply_row
 from tenonnx_cpu.jit.compiling import Contract, In, Out, helper, i64, inlined, kernel, size, u8
@@ -102,6 +107,40 @@ def move_bytes(way: Any, addresses: Any, other: Any, step: Any, dtype: Any) -> N
 
 
 @helper
+def meet(way: Any, element: Any, data: Any, other: Any, step: Any, count: Any) -> None:
+    """Have adjacent elements meet others, of any type."""
+    if way == ADDED:
+        apply_row(ADD, element, data, step, other, step, 0, 0, data, count)
+    elif way == MULTIPLIED:
+        apply_row(MUL, element, data, step, other, step, 0, 0, data, count)
+    elif way == GREATEST:
+        apply_row(MAX, element, data, step, other, step, 0, 0, data, count)
+    elif way == LEAST:
+        apply_row(MIN, element, data, step, other, step, 0, 0, data, count)
+
+
+@helper
+def move_integers(sizes: Any, addresses: Any, other: Any, step: Any) -> None:
+    """Move single integers that meet others."""
+    if sizes.element == INT32:
+        move_numbers(sizes.way, addresses, other, step, np.int32)
+    elif sizes.element == INT64:
+        move_numbers(sizes.way, addresses, other, step, np.int64)
+    elif sizes.element == INT8:
+        move_numbers(sizes.way, addresses, other, step, np.int8)
+    elif sizes.element == UINT8:
+        move_numbers(sizes.way, addresses, other, step, np.uint8)
+    elif sizes.element == INT16:
+        move_numbers(sizes.way, addresses, other, step, np.int16)
+    elif sizes.element == UINT16:
+        move_numbers(sizes.way, addresses, other, step, np.uint16)
+    elif sizes.element == UINT32:
+        move_numbers(sizes.way, addresses, other, step, np.uint32)
+    else:
+        move_numbers(sizes.way, addresses, other, step, np.uint64)
+
+
+@helper
 def move_alone(sizes: Any, addresses: Any, other: Any, step: Any) -> None:
     """Move single elements between their addresses and others, ``step`` bytes apart."""
     if sizes.way <= WRITTEN:
@@ -117,14 +156,12 @@ def move_alone(sizes: Any, addresses: Any, other: Any, step: Any) -> None:
         move_numbers(sizes.way, addresses, other, step, np.float32)
     elif sizes.element == FLOAT64:
         move_numbers(sizes.way, addresses, other, step, np.float64)
-    elif sizes.element == INT32:
-        move_numbers(sizes.way, addresses, other, step, np.int32)
-    elif sizes.element == INT64:
-        move_numbers(sizes.way, addresses, other, step, np.int64)
-    elif sizes.element == INT8:
-        move_numbers(sizes.way, addresses, other, step, np.int8)
-    elif sizes.element == UINT8:
-        move_numbers(sizes.way, addresses, other, step, np.uint8)
+    elif (sizes.element == FLOAT16) | (sizes.element == BFLOAT16):
+        for n in range(addresses.size):
+            if addresses[n]:
+                meet(sizes.way, sizes.element, addresses[n], other + n * step, 2, 1)
+    else:
+        move_integers(sizes, addresses, other, step)
 
 
 @inlined
@@ -165,16 +202,17 @@ def load_alone(typing_context: Any, address: Any, dtype: Any) -> Any:
 
 @inlined
 def gather_row(
-    data: Any, places: Any, other: Any, sizes: Any, first: Any, stop: Any, dtype: Any
+    data: Any, places: Any, other: Any, sizes: Any, first: Any, stop: Any, dtype: Any, whole: Any
 ) -> Any:
-    """Gather adjacent elements of a row from data that the cache holds."""
+    """Gather adjacent elements of a row from data that the cache holds, at ``whole`` numbers."""
     absent, count = 0, stop - first
-    wanted = elements(places + 8 * first, count, np.int64)
+    wanted = elements(places + sizes.place_step * first, count, whole)
     out = elements(other + sizes.size * first, count, dtype)
     depth, axis_step, data_step = sizes.depth, sizes.axis_step, sizes.data_step
     start = data + first * data_step
     for i in range(count):
-        place = wanted[i] + (depth & (wanted[i] >> 63))  # negative ones are from the end
+        place = i64(wanted[i])
+        place += depth & (place >> 63)  # negative ones are from the end
         inside = np.uint64(place) < np.uint64(depth)
         absent += 0 if inside else 1
         out[i] = load_alone(start + (place if inside else 0) * axis_step + i * data_step, dtype)
@@ -182,17 +220,27 @@ def gather_row(
 
 
 @helper
+def gather_bytes(
+    data: Any, places: Any, other: Any, sizes: Any, first: Any, stop: Any, whole: Any
+) -> Any:
+    """Gather adjacent elements of any size."""
+    if sizes.size == 1:
+        return gather_row(data, places, other, sizes, first, stop, np.uint8, whole)
+    if sizes.size == 2:
+        return gather_row(data, places, other, sizes, first, stop, np.uint16, whole)
+    if sizes.size == 4:
+        return gather_row(data, places, other, sizes, first, stop, np.uint32, whole)
+    return gather_row(data, places, other, sizes, first, stop, np.uint64, whole)
+
+
+@helper
 def move_row(data: Any, places: Any, other: Any, sizes: Any, first: Any, stop: Any) -> Any:
     """Move some elements of a row; return how many places there are not."""
-    beside = (sizes.place_step == 8) & (sizes.other_step == sizes.size) & (sizes.wide == 1)
+    beside = sizes.place_step == (8 if sizes.wide else 4) and sizes.other_step == sizes.size
     if beside & (sizes.way == GATHERED) & (sizes.depth * sizes.axis_step <= CACHED_AXIS_BYTES):
-        if sizes.size == 1:
-            return gather_row(data, places, other, sizes, first, stop, np.uint8)
-        if sizes.size == 2:
-            return gather_row(data, places, other, sizes, first, stop, np.uint16)
-        if sizes.size == 4:
-            return gather_row(data, places, other, sizes, first, stop, np.uint32)
-        return gather_row(data, places, other, sizes, first, stop, np.uint64)
+        if sizes.wide:
+            return gather_bytes(data, places, other, sizes, first, stop, np.int64)
+        return gather_bytes(data, places, other, sizes, first, stop, np.int32)
     absent, memory = 0, on_stack(SOON, np.int64)
     for begin in range(first, stop, SOON):
         addresses = memory[: min(SOON, stop - begin)]
@@ -270,21 +318,8 @@ def move_slice(sizes: Any, data: Any, other: Any) -> None:
         apply_row(sizes.copy, sizes.copy, data, step, 0, 0, 0, 0, other, width)
     elif way == WRITTEN:
         apply_row(sizes.copy, sizes.copy, other, step, 0, 0, 0, 0, data, width)
-    elif way == ADDED:
-        apply_row(ADD, sizes.element, data, step, other, step, 0, 0, data, width)
-    elif way == MULTIPLIED:
-        apply_row(MUL, sizes.element, data, step, other, step, 0, 0, data, width)
-    elif way == GREATEST:
-        apply_row(MAX, sizes.element, data, step, other, step, 0, 0, data, width)
-    elif way == LEAST:
-        apply_row(MIN, sizes.element, data, step, other, step, 0, 0, data, width)
-
-
-@inlined
-def is_single(element: Any) -> Any:
-    """Return whether numbers of a type meet others one by one."""
-    wide = (element == FLOAT32) | (element == FLOAT64) | (element == INT32) | (element == INT64)
-    return wide | (element == INT8) | (element == UINT8)
+    else:
+        meet(way, sizes.element, data, other, step, width)
 
 
 @helper
@@ -324,8 +359,7 @@ def slice_units(arguments: Any, task: Any, worker: Any) -> None:
         if find_slices(data, places, sizes, axes, unit, count, addresses):
             wrong[0] = 1
         there = other + unit * sizes.width * sizes.size
-        single = sizes.width == 1
-        if single & ((sizes.way <= WRITTEN) | is_single(sizes.element)):
+        if sizes.width == 1:
             move_alone(sizes, addresses[:count], there, sizes.size)
             continue
         for n in range(count):
