@@ -8,6 +8,7 @@ from trial import one
 
 ROIS = np.abs(f32(7, 4)) * np.float32([9, 9, 20, 20])
 PIXELS = ids(0, 99, 1, 3, 30, 20).astype(np.uint8)
+DOUBLES, TWO = f32(2, 36, 9, 14).astype(np.float64), np.ones(2)
 SCALES = np.float32([1, 1, 1.5, 2])
 
 ROWS = [
@@ -41,6 +42,17 @@ ROWS = [
             offset_group=2,
         )
         for rest in ((), (f32(6), f32(2, 18, 7, 9)))
+    ),
+    one(
+        "GridSample doubles",
+        "GridSample",
+        [DOUBLES[:, :, :9, :11], DOUBLES[:, 0, :5, :14, None] * TWO],
+    ),
+    one(
+        "DeformConv doubles",
+        "DeformConv",
+        [DOUBLES[:, :4, :9, :11], DOUBLES[:, :4, :3, :3], DOUBLES[:, :36, :7, :9]],
+        offset_group=2,
     ),
     one("Resize nearest bytes", "Resize", [PIXELS, None, SCALES], constants=(1,)),
 ]

@@ -1,4 +1,4 @@
-"""DeformConv of float32 images: samples by a kernel, which an ordinary product weighs."""
+"""DeformConv of float32 and float64: samples by a kernel, which an ordinary product weighs."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 
 SAMPLE_TAPS = JitKernel("conv.deform", "sample_taps")
 
+SAMPLED_DTYPES = (F32, np.dtype(np.float64))
+
 ATTRIBUTES = ("dilations", "group", "kernel_shape", "offset_group", "pads", "strides")
 
 
@@ -34,7 +36,9 @@ def _deformed(
     attributes: tuple[tuple[str, Any], ...], threads: int, plain: Call, *arrays: NDArray | None
 ) -> Any:
     given = [x for x in arrays if x is not None]
-    if SAMPLE_TAPS.run is None or any(x.dtype != F32 for x in given) or given[0].ndim != 4:
+    dtype = given[0].dtype
+    fits = dtype in SAMPLED_DTYPES and all(x.dtype == dtype for x in given)
+    if SAMPLE_TAPS.run is None or not fits or given[0].ndim != 4:
         return plain(*arrays)
     sample = functools.partial(sampled, threads)
     return deform_conv(np, *arrays, **dict(attributes), _sample=sample)
@@ -48,13 +52,13 @@ def sampled(
     points = math.prod(windows.output)
     if run is None or not x.size or not offset.size:
         return None
-    y = empty((images, channels, taps, points))
+    y = empty((images, channels, taps, points), x.dtype)
     numbers = [
         *(images * groups, channels // groups, taps, windows.kernel[1], *x.shape[2:]),
         *(points, windows.output[1], *windows.strides, *windows.dilations, *windows.begins),
         mask is not None,
     ]
-    arrays = [contiguous(each).reshape(-1) for each in (x, offset)]
-    factors = UNREAD.view(np.float32) if mask is None else contiguous(mask).reshape(-1)
-    run(*arrays, factors, y.reshape(-1), np.array(numbers, np.int64), threads)
+    given = (x, offset, UNREAD if mask is None else mask, y)
+    arrays = (contiguous(each).reshape(-1).view(np.uint8) for each in given)
+    run(*arrays, np.array(numbers, np.int64), x.itemsize, threads)
     return y

@@ -1,4 +1,4 @@
-"""GridSample of float32."""
+"""GridSample of float32 and float64."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ from tenonnx_cpu.jit.scratch import pieces, worker_shares
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 
 SAMPLE = JitKernel("conv.grid", "sample_grid")
+
+# Bytes of an element's place and weight at most.
+GRID_TAP_BYTES = 16
+
+SAMPLED_DTYPES = (F32, np.dtype(np.float64))
 
 TAPS = {"nearest": 1, "linear": 2, "bilinear": 2, "cubic": 4, "bicubic": 4}
 
@@ -41,16 +46,21 @@ def _sampled(
     how: tuple[int, bool, bool], threads: int, plain: Call, x: NDArray, grid: NDArray
 ) -> Any:
     run, rank = SAMPLE.run, x.ndim - 2
-    fits = x.dtype == grid.dtype == F32 and grid.ndim == x.ndim and rank in (2, 3)
+    fits = (
+        x.dtype == grid.dtype
+        and x.dtype in SAMPLED_DTYPES
+        and grid.ndim == x.ndim
+        and rank in (2, 3)
+    )
     if run is None or not fits or not x.size or not grid.size:
         return plain(x, grid)
     if grid.shape[-1] != rank or len(grid) != len(x) or how[0] ** rank > MAX_GRID_TAPS:
         return plain(x, grid)
-    y = empty((*x.shape[:2], *grid.shape[1:-1]))
+    y = empty((*x.shape[:2], *grid.shape[1:-1]), x.dtype)
     numbers, team = _cut(how, x.shape, grid.shape, threads)
-    (memory,) = pieces(worker_shares(12 * GRID_POINTS * MAX_GRID_TAPS, team, np.uint8))
-    arrays = (contiguous(each).reshape(-1) for each in (x, grid))
-    return Launch(run, (*arrays, y.reshape(-1), memory, numbers, team), y)
+    (memory,) = pieces(worker_shares(GRID_TAP_BYTES * GRID_POINTS * MAX_GRID_TAPS, team, np.uint8))
+    arrays = (contiguous(each).reshape(-1).view(np.uint8) for each in (x, grid, y))
+    return Launch(run, (*arrays, memory, numbers, x.itemsize, team), y)
 
 
 @functools.lru_cache(maxsize=64)

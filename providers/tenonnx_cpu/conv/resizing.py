@@ -268,7 +268,9 @@ def taps_cut(
         return None
     wide, widens = source not in (*HALVES, FLOAT32), source not in (FLOAT32, FLOAT64)
     width, count = 8 if wide else 4, math.prod(shape)
-    order = sorted(along, key=lambda axis: (along[axis][0].shape[-1] / shape[axis], -axis))
+    # Elements of one line are found one by one: the fewer lines of them, the better.
+    ratios = {axis: where.shape[-1] / shape[axis] for axis, (where, _) in along.items()}
+    order = sorted(along, key=lambda axis: (ratios[axis], axis if ratios[axis] < 1 else -axis))
     some = _Passes(list(shape), count * width * widens)
     for axis in order:
         some.add(axis, along[axis], width, widens or axis != order[-1], threads)

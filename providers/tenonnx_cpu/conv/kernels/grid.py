@@ -11,7 +11,6 @@ from tenonnx_cpu.jit.compiling import (
     Contract,
     In,
     Out,
-    f32,
     helper,
     i64,
     inlined,
@@ -22,7 +21,7 @@ from tenonnx_cpu.jit.compiling import (
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.named import named
 from tenonnx_cpu.jit.vectors.rounding import rounded
-from tenonnx_cpu.jit.vectors.views import elements, floats, on_stack
+from tenonnx_cpu.jit.vectors.views import elements, on_stack
 
 F = np.float32
 
@@ -30,13 +29,16 @@ grid_sizes = named("GridSizes", GRID_FIELDS)
 
 CUBIC_TAPS = 4
 
+# Bytes of an element's place and weight at most.
+GRID_TAP_BYTES = 16
+
 # The parameter of the kernel of cubic interpolation.
 CUBIC_PARAMETER = np.float64(-0.75)
 
 
 @rounded
 def scaled(x: Any, factor: Any, low: Any) -> Any:
-    """Return where a number from -1 to 1 is along an axis, in float32."""
+    """Return where a number from -1 to 1 is along an axis, in its own type."""
     return (x + F(1)) * factor + low
 
 
@@ -50,7 +52,7 @@ def cubic_weight(distance: Any) -> Any:
 
 
 @helper
-def read_side(place: Any, length: Any, sizes: Any, offsets: Any, weights: Any) -> None:
+def read_side(place: Any, length: Any, sizes: Any, offsets: Any, weights: Any, dtype: Any) -> None:
     """Find what is read along one axis: as many places as there are offsets, and weights.
 
     Args:
@@ -59,13 +61,14 @@ def read_side(place: Any, length: Any, sizes: Any, offsets: Any, weights: Any) -
         sizes: What the kernel's numbers name.
         offsets: The elements' places.
         weights: Their weights; 0 outside, if nothing is there.
+        dtype: The place's.
     """
     half = length / 2.0 - (0.5 if sizes.aligned else 0.0)
     low = 0.0 if sizes.aligned else -0.5
     taps = sizes.taps
-    # The nearest element is that of a place in float32; weights have more digits.
+    # The nearest element is that of a place in its own type; weights have more digits.
     if taps == 1:
-        at = np.float64(scaled(place, F(half), F(low)))
+        at = np.float64(scaled(place, dtype(half), dtype(low)))
     else:
         at = (np.float64(place) + 1.0) * half + low
     if not at >= -3.0:  # NaN is outside, too
@@ -87,7 +90,7 @@ def read_side(place: Any, length: Any, sizes: Any, offsets: Any, weights: Any) -
 
 
 @helper
-def read_points(grid: Any, count: Any, sizes: Any, offsets: Any, weights: Any) -> None:
+def read_points(grid: Any, count: Any, sizes: Any, offsets: Any, weights: Any, dtype: Any) -> None:
     """Find what is read at some points, ``sizes.reads`` elements each.
 
     Args:
@@ -96,8 +99,9 @@ def read_points(grid: Any, count: Any, sizes: Any, offsets: Any, weights: Any) -
         sizes: What the kernel's numbers name.
         offsets: The elements' places, those of a point ``GRID_POINTS`` apart.
         weights: Their weights, likewise.
+        dtype: That of places and weights.
     """
-    places = floats(grid, count * sizes.rank)
+    places = elements(grid, count * sizes.rank, dtype)
     sides, shares = on_stack(12, np.int64), on_stack(12, np.float64)
     taps, rank = sizes.taps, sizes.rank
     planes = taps if rank == 3 else 1
@@ -105,9 +109,9 @@ def read_points(grid: Any, count: Any, sizes: Any, offsets: Any, weights: Any) -
     for point in range(count):
         own = places[point * rank : (point + 1) * rank]
         if rank == 3:
-            read_side(own[2], sizes.depth, sizes, sides[0:4], shares[0:4])
-        read_side(own[1], sizes.height, sizes, sides[4:8], shares[4:8])
-        read_side(own[0], sizes.width, sizes, sides[8:12], shares[8:12])
+            read_side(own[2], sizes.depth, sizes, sides[0:4], shares[0:4], dtype)
+        read_side(own[1], sizes.height, sizes, sides[4:8], shares[4:8], dtype)
+        read_side(own[0], sizes.width, sizes, sides[8:12], shares[8:12], dtype)
         n = point
         for plane in range(planes):
             for line in range(taps):
@@ -115,30 +119,29 @@ def read_points(grid: Any, count: Any, sizes: Any, offsets: Any, weights: Any) -
                 share = shares[plane] * shares[4 + line]
                 for column in range(taps):
                     offsets[n] = start + sides[8 + column]
-                    weights[n] = F(share * shares[8 + column])
+                    weights[n] = dtype(share * shares[8 + column])
                     n += GRID_POINTS
 
 
-@parallel
-def sample_points(arguments: Any, task: Any, worker: Any) -> None:
-    """Sample some points of an image, in all channels."""
-    x, grid, y, memory, sizes = arguments
-    own = memory + worker * GRID_POINTS * MAX_GRID_TAPS * 12
-    offsets = elements(own, GRID_POINTS * MAX_GRID_TAPS, np.int64)
-    weights = floats(own + GRID_POINTS * MAX_GRID_TAPS * 8, GRID_POINTS * MAX_GRID_TAPS)
+@helper
+def sample_some(x: Any, grid: Any, y: Any, own: Any, sizes: Any, task: Any, dtype: Any) -> None:
+    """Sample some points of an image of one type, in all channels."""
+    room = GRID_POINTS * MAX_GRID_TAPS
+    offsets, weights = elements(own, room, np.int64), elements(own + 8 * room, room, dtype)
+    size = weights.itemsize
     image, first = task // sizes.blocks, task % sizes.blocks * GRID_POINTS
     count = min(GRID_POINTS, sizes.points - first)
-    start = grid + 4 * sizes.rank * (image * sizes.points + first)
-    read_points(start, count, sizes, offsets, weights)
+    start = grid + size * sizes.rank * (image * sizes.points + first)
+    read_points(start, count, sizes, offsets, weights, dtype)
     for channel in range(image * sizes.channels, (image + 1) * sizes.channels):
-        plane = floats(x + 4 * channel * sizes.elements, sizes.elements)
-        out = floats(y + 4 * (channel * sizes.points + first), count)
+        plane = elements(x + size * channel * sizes.elements, sizes.elements, dtype)
+        out = elements(y + size * (channel * sizes.points + first), count, dtype)
         if sizes.taps == 1:
             for i in range(count):
-                out[i] = plane[offsets[i]] if weights[i] != F(0) else F(0)
+                out[i] = plane[offsets[i]] if weights[i] != dtype(0) else dtype(0)
             continue
         for i in range(count):
-            out[i] = F(0)
+            out[i] = dtype(0)
         for read in range(sizes.reads):
             begin = read * GRID_POINTS
             where, share = offsets[begin : begin + count], weights[begin : begin + count]
@@ -146,21 +149,35 @@ def sample_points(arguments: Any, task: Any, worker: Any) -> None:
                 out[i] += plane[where[i]] * share[i]
 
 
+@parallel
+def sample_points(arguments: Any, task: Any, worker: Any) -> None:
+    """Sample some points of an image."""
+    x, grid, y, memory, sizes, itemsize = arguments
+    own = memory + worker * GRID_POINTS * MAX_GRID_TAPS * GRID_TAP_BYTES
+    if itemsize == 8:
+        sample_some(x, grid, y, own, sizes, task, np.float64)
+    else:
+        sample_some(x, grid, y, own, sizes, task, np.float32)
+
+
 @kernel(
-    (In(f32, 1), In(f32, 1), Out(f32, 1), Out(u8, 1), In(i64, 1), size),
-    Contract(launch="the grid is for the images, and the result for both"),
+    (In(u8, 1), In(u8, 1), Out(u8, 1), Out(u8, 1), In(i64, 1), size, size),
+    Contract(launch="the grid is for the images, and the result for both; all are of one type"),
 )
-def sample_grid(x, grid, y, memory, numbers, threads):  # type: ignore[no-untyped-def] # the signature has them
+def sample_grid(x, grid, y, memory, numbers, itemsize, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Sample images, or volumes.
 
     Args:
-        x: The images.
-        grid: Of each point a number from -1 to 1 for each axis, the last axis first.
-        y: The result.
-        memory: ``GRID_POINTS * MAX_GRID_TAPS`` times 12 bytes for each thread.
+        x: The images' bytes.
+        grid: Those of a number from -1 to 1 for each axis of each point, the last axis first.
+        y: The result's.
+        memory: ``GRID_POINTS * MAX_GRID_TAPS`` times ``GRID_TAP_BYTES`` for each thread.
         numbers: As ``tenonnx_cpu.conv.kernels.GRID_FIELDS`` says.
+        itemsize: 4 for float32, 8 for float64.
         threads: How many threads to use.
     """
     sizes = grid_sizes(numbers)
-    arguments = (x.ctypes.data, grid.ctypes.data, y.ctypes.data, memory.ctypes.data, sizes)
+    arguments = (
+        x.ctypes.data, grid.ctypes.data, y.ctypes.data, memory.ctypes.data, sizes, itemsize
+    )  # fmt: skip
     sample_points(arguments, sizes.images * sizes.blocks, threads)

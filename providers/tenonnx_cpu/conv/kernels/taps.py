@@ -25,6 +25,26 @@ ALMOST = 1e-9
 
 
 @inlined
+def weigh_line(some: Any, out: Any, places: Any, weights: Any, taps: Any, dtype: Any) -> None:
+    """Compute a line of results from elements of a line, those of two taps at a time."""
+    count = out.size
+    for tap in range(0, taps, 2):
+        a, v = places[tap * count :][:count], weights[tap * count :][:count]
+        if tap == taps - 1:
+            for j in range(count):
+                one = some[np.uint64(a[j])] * dtype(v[j])
+                out[j] = one + out[j] if tap else one
+            return
+        b, w = places[(tap + 1) * count :][:count], weights[(tap + 1) * count :][:count]
+        if tap:
+            for j in range(count):
+                out[j] += some[np.uint64(a[j])] * dtype(v[j]) + some[np.uint64(b[j])] * dtype(w[j])
+        else:
+            for j in range(count):
+                out[j] = some[np.uint64(a[j])] * dtype(v[j]) + some[np.uint64(b[j])] * dtype(w[j])
+
+
+@inlined
 def weigh(
     x: Any, y: Any, places: Any, weights: Any, sizes: Any, line: Any, width: Any, dtype: Any
 ) -> None:
@@ -33,11 +53,7 @@ def weigh(
     if inner == 1:
         some = elements(x + line * sizes.length * width, sizes.length, dtype)
         out = elements(y + line * count * width, count, dtype)
-        for j in range(count):
-            total = dtype(0)
-            for tap in range(taps):
-                total += some[places[tap * count + j]] * dtype(weights[tap * count + j])
-            out[j] = total
+        weigh_line(some, out, places, weights, taps, dtype)
         return
     stack, j = line // count, line % count
     out = elements(y + line * inner * width, inner, dtype)
