@@ -16,20 +16,35 @@ def to_strings(x: Any) -> np.ndarray[Any, np.dtype[np.object_]]:
     smaller), never with an exponent; infinities are ``INF`` and ``-INF``; booleans ``1`` and ``0``.
     """
     x = np.asarray(x)
-    if x.dtype in FLOATS:
-        texts = _decimals(x.astype(accumulator(x.dtype), copy=False).ravel())
-    else:
-        whole = x.astype(np.int8) if x.dtype == np.bool_ else x
-        texts = list(map(str, whole.ravel().tolist()))
-    strings = np.empty(x.size, object)
+    if x.dtype not in FLOATS:
+        return _of_integers(x.astype(np.int8) if x.dtype == np.bool_ else x)
+    return _objects(_decimals(x.astype(accumulator(x.dtype), copy=False).ravel())).reshape(x.shape)
+
+
+def _objects(texts: list[str]) -> np.ndarray[Any, np.dtype[np.object_]]:
+    strings = np.empty(len(texts), object)
     strings[:] = texts
-    return strings.reshape(x.shape)
+    return strings
+
+
+def _of_integers(x: np.ndarray[Any, Any]) -> np.ndarray[Any, np.dtype[np.object_]]:
+    """Return integers as strings; those between the least and the greatest, if that is less."""
+    if x.size and x.dtype.kind in "iu":
+        low, high = x.min(), x.max()
+        if int(high) - int(low) < x.size:
+            every = _objects(list(map(str, range(int(low), int(high) + 1))))
+            places = x.ravel().astype(np.int64) - low.astype(np.int64)
+            found: np.ndarray[Any, Any] = every[places]
+            return found.reshape(x.shape)
+    return _objects(list(map(str, x.ravel().tolist()))).reshape(x.shape)
 
 
 def _decimals(x: np.ndarray[Any, Any]) -> list[str]:
-    texts: list[str] = x.astype("U32").tolist()
+    # Python's of float64 are numpy's, in half the time.
+    is_double = x.dtype == np.float64
+    texts: list[str] = list(map(repr, x.tolist())) if is_double else x.astype("U32").tolist()
     for place, text in enumerate(texts):
-        if text.endswith(".0"):
+        if text[-2:] == ".0":
             texts[place] = text[:-2]
         elif "e" in text or text[-1] in "nf":
             texts[place] = _decimal(x[place])

@@ -21,6 +21,12 @@ Unary = Callable[[Array], Array]
 # Numbers that are found one by one in less time than by bisection.
 LOOKED_UP = 64
 
+# Distances of whole keys, for each key, up to which a table has a place for each number between.
+MAX_NUMBERS_PER_KEY = 64
+
+# Bytes of a table that has a row for each number between whole keys.
+MAX_SPREAD_BYTES = 1 << 20
+
 # Categories up to which a table has all their encodings: a MiB at most.
 MAX_TABLE_CATEGORIES = 512
 
@@ -48,6 +54,8 @@ class Keys:
         count: How many there are.
         are_words: Whether they are strings.
         place: The place of each key.
+        places: That of each number from the least whole key on, and of all others behind; ``None``
+            if they are too many.
     """
 
     def __init__(self, keys: Array) -> None:
@@ -60,6 +68,24 @@ class Keys:
         if self.count and not self.are_words:
             self._order = np.argsort(keys, kind="stable")
             self._sorted = keys[self._order]
+        self._low = 0
+        self.places = self._dense(keys)
+
+    def away(self, values: Array, most: int) -> Array:
+        """Return how far whole values are from the least key; ``most`` beyond, and before it."""
+        # What is less than the least key is more than any, without a sign.
+        return np.minimum((values - self._low).view(np.uint64), most).view(np.int64)
+
+    def _dense(self, keys: Array) -> Array | None:
+        """Return the place of each number from the least key on; ``None`` if they are too many."""
+        if self._sorted is None or keys.dtype.kind != "i":
+            return None
+        self._low, high = int(self._sorted[0]), int(self._sorted[-1])
+        if high - self._low >= MAX_NUMBERS_PER_KEY * self.count:
+            return None
+        places = np.full(high - self._low + 2, self.count)
+        places[keys - self._low] = np.arange(self.count)
+        return places
 
     def find(self, values: Array) -> Array:
         """Return each value's position, or the number of keys if it is none of them."""
@@ -67,6 +93,8 @@ class Keys:
             given = self.given(values)
             places = map(self.place.get, given, itertools.repeat(self.count))
             return np.fromiter(places, np.intp, len(given)).reshape(values.shape)
+        if self.places is not None and values.dtype == np.int64:
+            return self.places.take(self.away(values, len(self.places) - 1))
         at = np.searchsorted(self._sorted, values, side="right") - 1
         key = self._sorted[at]
         hit = key == values
@@ -109,11 +137,17 @@ class Lookup:
         self.table = table
         self.cells = Rows({key: cells[p] for key, p in keys.place.items()}, cells[-1])
         self.joins = keys.are_words and not self._are_objects
+        self._spread: Array | None = None
+        row_bytes = table.nbytes // max(len(table), 1)
+        if keys.places is not None and len(keys.places) * row_bytes <= MAX_SPREAD_BYTES:
+            self._spread = table.take(keys.places, axis=0)
 
     def __call__(self, values: Array) -> Array:
         """Return [..., the shape of a row]."""
         keys, table = self._keys, self.table
         if not (keys.are_words or values.size <= LOOKED_UP):
+            if self._spread is not None and values.dtype == np.int64:
+                return self._spread.take(keys.away(values, len(self._spread) - 1), axis=0)
             return table.take(keys.find(values), axis=0)
         found = map(self.cells.__getitem__, keys.given(values))
         if self._are_objects:
