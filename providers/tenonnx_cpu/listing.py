@@ -39,12 +39,14 @@ LISTING: Final = {
     ),
     "data_movement.transpose": "DepthToSpace SpaceToDepth Transpose",
     "data_movement.views": "Expand Flatten Reshape Slice Split SplitToSequence Squeeze Unsqueeze",
+    "elementwise.affine_grid": "AffineGrid",
     "elementwise.batch_norm": "BatchNormalization",
     "elementwise.elementwise": (
         "Abs Acos Acosh Add Asin Asinh Atan Atanh Ceil Celu Clip Cos Cosh Div Elu Erf Exp Floor "
         "Gelu HardSigmoid HardSwish LeakyRelu Log Max Min Mish Mul Neg PRelu Pow Reciprocal Relu "
         "Selu Shrink Sigmoid Sin Sinh Softplus Softsign Sqrt Sub Swish Tan Tanh ThresholdedRelu"
     ),
+    "elementwise.one_hot": "Hardmax OneHot",
     "elementwise.operators": (
         "And BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Equal Greater "
         "GreaterOrEqual IsInf IsNaN Less LessOrEqual Mod Not Or Round Sign Where Xor"
@@ -68,6 +70,7 @@ LISTING: Final = {
     ),
     "matmul.affine": "Gemm MatMul",
     "matmul.dense": "Gemm",
+    "matmul.einsum": "Einsum",
     "matmul.experts": "MatMul",
     "matmul.matmul": "Gemm MatMul",
     "ml.categories": "Sum",
@@ -76,6 +79,7 @@ LISTING: Final = {
     "ml.feature_hashing": "ReduceSum",
     "ml.hashing": "com.microsoft::MurmurHash3",
     "ml.normalizer": "ai.onnx.ml::Normalizer",
+    "ml.scaler": "ai.onnx.ml::Scaler",
     "ml.svm": "ai.onnx.ml::SVMClassifier",
     "ml.tfidf": "TfIdfVectorizer",
     "ml.tokens": "com.microsoft::Tokenizer",
@@ -83,6 +87,8 @@ LISTING: Final = {
         "ai.onnx.ml::TreeEnsemble ai.onnx.ml::TreeEnsembleClassifier "
         "ai.onnx.ml::TreeEnsembleRegressor"
     ),
+    "norm.branches": "com.microsoft::BranchwiseRMSNorm",
+    "norm.lp": "LpNormalization",
     "norm.norms": (
         "LayerNormalization LogSoftmax RMSNormalization SimplifiedLayerNormalization Softmax "
         "com.microsoft::SimplifiedLayerNormalization"

@@ -81,6 +81,14 @@ ROWS = [
     one("Div bytes", "Div", [BYTES, np.abs(BYTES[:1]) + np.int8(1)]),
     one("Softmax", "Softmax", [f32(300, 300)]),
     one("Softmax of columns", "Softmax", [f32(3, 30, 300)], axis=1),
+    one("Softmax doubles", "Softmax", [DOUBLES]),
+    one("LogSoftmax doubles", "LogSoftmax", [DOUBLES], axis=0),
+    one(
+        "BatchNormalization doubles",
+        "BatchNormalization",
+        [DOUBLES, *[np.abs(DOUBLES[0])] * 4],
+        constants=(1, 2, 3, 4),
+    ),
     *(
         one(
             f"Transpose runs {x.dtype}",
@@ -167,6 +175,15 @@ ROWS = [
         "ScatterND",
         [f32(9, 8, 7), ids(-7, 7, 30, 2), f32(30, 7)],
         reduction="add",
+    ),
+    *(
+        one(
+            f"ScatterElements {dtype}",
+            "ScatterElements",
+            [ids(0, 9, 40, 33, dtype=dtype), ids(-40, 40, 9, 33), ids(0, 9, 9, 33, dtype=dtype)],
+            reduction="max",
+        )
+        for dtype in ("uint16", "float16", "uint64")
     ),
     one("OneHot", "OneHot", [ids(-9, 9, 30), i64(9), np.float32([0, 1])]),
     one("ReverseSequence", "ReverseSequence", [f32(9, 5, 7), ids(1, 9, 5)]),
@@ -276,6 +293,7 @@ ROWS = [
         one(f"Normalizer {norm}", "Normalizer", [f32(300, 33)], domain=ML, opset=20, norm=norm)
         for norm in ("MAX", "L1", "L2")
     ),
+    one("Normalizer doubles", "Normalizer", [DOUBLES], domain=ML, opset=20, norm="L2"),
     one("TfIdfVectorizer", "TfIdfVectorizer", [i64(*range(9), *range(9)).reshape(3, 6)], **GRAMS),
     one("MurmurHash3", "MurmurHash3", [i64(*range(30))], domain=MS, seed=7),
     one("SVMClassifier", "SVMClassifier", [f32(30, 4)], outputs=2, domain=ML, opset=20, **MACHINE),

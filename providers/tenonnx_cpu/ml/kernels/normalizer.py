@@ -26,13 +26,16 @@ def term(x: Any, norm: Any) -> Any:
 
 
 @rounded
-def divide(x: Any, norm: Any, y: Any) -> None:
-    """Write a row's quotients; one whose divisor is zero stays as it is."""
-    whole = x[0]
+def divide(x: Any, squares: Any, norm: Any, y: Any) -> None:
+    """Write a row's quotients; one whose divisor is zero stays as it is.
+
+    ``squares`` are what a row adds, or of no size.
+    """
+    whole, given = x[0], squares.size > 0
     if norm in (L1, L2):
         whole = F(0)
         for i in range(x.size):
-            whole += term(x[i], norm)
+            whole += squares[i] if given else term(x[i], norm)
     else:
         for i in range(x.size):
             if x[i] > whole or x[i] != x[i]:
@@ -42,7 +45,7 @@ def divide(x: Any, norm: Any, y: Any) -> None:
             y[i] = x[i]
     elif norm == L2:
         for i in range(x.size):
-            root = np.sqrt(term(x[i], norm) / whole)
+            root = np.sqrt((squares[i] if given else term(x[i], norm)) / whole)
             y[i] = -root if x[i] < 0 else root
     else:
         for i in range(x.size):
@@ -52,15 +55,24 @@ def divide(x: Any, norm: Any, y: Any) -> None:
 @parallel
 def divide_rows(arguments: Any, task: Any, worker: Any) -> None:
     """Do some rows."""
-    x, norm, y, grain = arguments
+    x, squares, norm, y, grain = arguments
     for row in range(task * grain, min(x.shape[0], (task + 1) * grain)):
-        divide(x[row], norm, y[row])
+        divide(x[row], squares[row if squares.shape[1] else 0], norm, y[row])
 
 
 @kernel(
-    (In(f32, 2), size, Out(f32, 2), size, size),
-    Contract(launch="there are elements"),
+    (In(f32, 2), In(f32, 2), size, Out(f32, 2), size, size),
+    Contract(launch="there are elements, and squares of all or of none"),
 )
-def normalizer(x, norm, y, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Write every row over its norm: ``L1``, ``L2`` or ``MAX``; ``grain`` rows are a task."""
-    divide_rows((x, norm, y, grain), -(-x.shape[0] // grain), threads)
+def normalizer(x, squares, norm, y, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Write every row over its norm.
+
+    Args:
+        x: The rows.
+        squares: Those of the elements for ``L2``; a row of none if they are to be computed.
+        norm: ``L1``, ``L2`` or ``MAX``.
+        y: The quotients.
+        grain: Rows of a task.
+        threads: How many to use.
+    """
+    divide_rows((x, squares, norm, y, grain), -(-x.shape[0] // grain), threads)
