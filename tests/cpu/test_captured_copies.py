@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper
 from running import captures, floats, require_kernels, session
 from test_captured_runs import only_replays
 
@@ -86,23 +86,31 @@ def uncaptured(nodes: Sequence[Any], weights: dict[str, Any], feeds: dict[str, A
         return session(nodes, feeds, "y", weights, opset=23).run(None, feeds)[0]
 
 
+@pytest.mark.parametrize("kind", ["UINT8", "INT8", "FLOAT"])
 @pytest.mark.parametrize("columns", [5, 16, 20])
 @pytest.mark.parametrize("rows", [1, 3])
-def test_a_product_of_more_columns_than_it_returns(rows: int, columns: int) -> None:
+def test_a_product_of_more_columns_than_it_returns(rows: int, columns: int, kind: str) -> None:
     """Memory is allocated for all that the kernel writes, not for what a node returns."""
+    number = TensorProto.DataType.Value(kind)
+    dtype = helper.tensor_dtype_to_np_dtype(number)
+    taken = np.int8 if kind == "FLOAT" else dtype
     nodes = [
         node("DequantizeLinear", "x s z", "d"),
         node("DequantizeLinear", "w s", "e"),
-        node("MatMul", "d e", "p"),
-        node("QuantizeLinear", "p one z", "y"),
+        node("MatMul", "d e", "y" if kind == "FLOAT" else "p"),
     ]
+    if kind != "FLOAT":
+        nodes.append(node("QuantizeLinear", "p one z", "y"))
     codes = np.random.default_rng(0).integers(-9, 9, (12, columns)).astype(np.int8)
-    weights = {"w": codes, "s": np.float32(0.125), "z": np.uint8(100), "one": np.float32(1)}
-    feeds = {"x": np.arange(rows * 12, dtype=np.uint8).reshape(rows, 12)}
-    one = session(
-        nodes, feeds, "y", weights, kinds={"x": TensorProto.UINT8, "y": TensorProto.UINT8}
-    )
-    wanted = (feeds["x"].astype(np.int64) - 100) @ codes
+    weights = {"w": codes, "s": np.float32(0.125), "z": np.array(10, taken), "one": np.float32(1)}
+    feeds = {"x": np.arange(rows * 12).reshape(rows, 12).astype(taken)}
+    kinds = {"x": helper.np_dtype_to_tensor_dtype(np.dtype(taken)), "y": number}
+    one = session(nodes, feeds, "y", weights, kinds=kinds)
+    wanted = ((feeds["x"].astype(np.int64) - 10) @ codes) / 64
+    if kind != "FLOAT":
+        limits = np.iinfo(dtype)
+        wanted = np.clip(np.round(wanted) + 10, limits.min, limits.max)
     for _ in range(3):
         (found,) = one.run(None, feeds)
-        np.testing.assert_array_equal(found, np.clip(np.round(wanted / 64) + 100, 0, 255))
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found, wanted)

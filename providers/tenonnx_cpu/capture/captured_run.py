@@ -233,7 +233,7 @@ class CapturedRun:
         dense = result.flags.c_contiguous
         low, high, address = extent(result)
         if (own := self._around(low, high, address)) is None:
-            own = self._allocate(_holder_of(result, made.arguments), made)
+            own = self._allocate(_holder_of(result, made.arguments), dtype, made)
         self._regions[slot] = own
         source, number = own.source, own.number
         is_new = source == at.FROM_OUTPUT and number >= first
@@ -241,18 +241,24 @@ class CapturedRun:
             return number
         return View(source, number, address - own.address, shape, strides, result.flags.writeable)
 
-    def _allocate(self, array: NDArray, made: Launch) -> Extent:
+    def _allocate(self, array: NDArray, dtype: np.dtype[Any], made: Launch) -> Extent:
         """Return the memory of an array that a launch fills, which each run allocates.
 
+        Args:
+            array: It, which the kernel may take for bytes.
+            dtype: The result's in it.
+            made: The launch.
+
         Raises:
-            NotCapturable: No kernel fills it, or it has gaps.
+            NotCapturable: No kernel fills it, it has gaps, or is no array of the dtype.
         """
         low, high, _ = extent(array)
-        if made.run is None or high - low != array.nbytes:
+        if made.run is None or high - low != array.nbytes or array.nbytes % dtype.itemsize:
             raise NotCapturable
         own = Extent(low, high, low, at.FROM_OUTPUT, len(self._stores))
-        dense = array.flags.c_contiguous
-        self._stores.append((array.dtype, array.shape if dense else (array.size,)))
+        dense = array.flags.c_contiguous and array.dtype == dtype
+        shape = array.shape if dense else (array.nbytes // dtype.itemsize,)
+        self._stores.append((dtype, shape))
         self._sizes.append(high - low)
         self._own.append(own)
         return own
