@@ -10,16 +10,15 @@ import contextlib
 import math
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextvars import ContextVar
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from tenonnx.by_name import cacheable
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
-Copy: TypeAlias = Callable[[NDArray], NDArray]
 # Memory; where an aligned array begins in it, and how many bytes it has.
 Buffer: TypeAlias = tuple[NDArray, tuple[int, int]]
 
@@ -159,8 +158,17 @@ def is_half(dtype: np.dtype[Any]) -> bool:
     return dtype.char == "e" or (dtype.kind == "V" and dtype.name == "bfloat16")
 
 
-# The function that copies an array while a step is captured; numpy copies otherwise.
-COPYING: ContextVar[Copy | None] = ContextVar("tenonnx_copying", default=None)
+class Traced(Protocol):
+    """A step that is being captured."""
+
+    def launch(self, launch: Any) -> Any:
+        """Return the result of a launch that is made before the step's own."""
+
+    def copy(self, x: NDArray) -> NDArray:
+        """Return a copy whose elements are adjacent, made by a kernel if one makes it."""
+
+
+TRACED: ContextVar[Traced | None] = ContextVar("tenonnx_traced", default=None)
 
 
 def contiguous(x: NDArray) -> NDArray:
@@ -168,8 +176,8 @@ def contiguous(x: NDArray) -> NDArray:
     flags = x.flags
     if flags.c_contiguous and flags.aligned:
         return x
-    copy = COPYING.get()
-    return np.array(x, order="C") if copy is None else copy(x)
+    step = TRACED.get()
+    return np.array(x, order="C") if step is None else step.copy(x)
 
 
 def reshaped(x: NDArray, shape: tuple[int, ...]) -> NDArray:

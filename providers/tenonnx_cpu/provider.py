@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from tenonnx_cpu.capture.recent import Turns
     from tenonnx_cpu.fuse import Fused
     from tenonnx_cpu.kernel_selection import Site
 
@@ -134,6 +135,13 @@ class CPUExecutionProvider(ArrayProvider):
         """The kernels of its sessions' nodes."""
         return {}
 
+    @functools.cached_property
+    def _turns(self) -> Turns:
+        """The runs in which its sessions' steps are captured."""
+        from tenonnx_cpu.capture.recent import Turns  # for who compiles
+
+        return Turns()
+
     @classmethod
     def warm_up(cls, tell: Callable[[str, float], None], *, everything: bool) -> dict[str, bool]:
         """Build the libraries of all kernels: what sessions want is known once there are some."""
@@ -221,8 +229,11 @@ class CPUExecutionProvider(ArrayProvider):
             from tenonnx_cpu.shapes import shape_cache  # for models that ask for shapes
 
             steps = shape_cache(asked, steps, self._step)
+        turns = self._turns
         escaping = value_infos(segment.escaping)
-        return captured(steps, escaping) if fusible else [*map(alone, steps)]
+        return (
+            captured(steps, escaping, turns) if fusible else [alone(step, turns) for step in steps]
+        )
 
     def _warn_of_missing(self) -> None:
         lacking = dict.fromkeys(k.package for k in tuple(self._requested) if k.reason == MISSING)

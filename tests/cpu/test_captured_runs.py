@@ -500,7 +500,7 @@ class TestCapturedRuns:
         made = np.empty((3, 4), np.float32) if result is None else result
         launch = Launch(self.run, (*arguments, made.reshape(-1)), made)
         captured = CapturedRun(inputs)
-        taken = [*range(len(inputs)), *(None for _ in same)]
+        taken = [*range(len(inputs)), *(-1 for _ in same)]
         said = captured.add(launch, (*inputs, *same), taken, [len(inputs)])
         assert said == captured.clear
         return captured if said else None

@@ -69,8 +69,11 @@ def store_after_first_run(session: Session, plan: str, pool: Pool) -> None:
         pool: The small weights that are there.
     """
     own = session._plan
-    if not any(_captured(own._code.namespace)):
+    captured = [each for _, each in _captured(own._code.namespace)]
+    if not captured:
         return
+    for each in captured:
+        each.__eager__()
     # The plan has these, so that neither it nor the session may be held.
     there = weakref.ref(session)
 

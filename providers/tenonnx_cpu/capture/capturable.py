@@ -22,7 +22,7 @@ from tenonnx.by_name import cacheable
 from tenonnx.process.later import Later
 from tenonnx_cpu.buffers import COUNTED
 from tenonnx_cpu.capture.launch import Launch, done, is_fixed, launched
-from tenonnx_cpu.capture.recent import Recent
+from tenonnx_cpu.capture.recent import Recent, at_once
 from tenonnx_cpu.jit import layout as at
 from tenonnx_cpu.jit import library
 from tenonnx_cpu.jit.library import builtin, entry_of
@@ -76,7 +76,7 @@ class Capturable:
         self,
         run: CapturedRun,
         inputs: tuple[Any, ...],
-        taken: Sequence[int | None],
+        taken: Sequence[int],
         given: Sequence[int],
     ) -> tuple[Any, bool]:
         """Return the results, and whether what is launched is in a captured run from now on.
@@ -84,16 +84,15 @@ class Capturable:
         Args:
             run: What it is added to.
             inputs: The step's.
-            taken: Their slots; ``None`` for those that are the same arrays in every run.
+            taken: Their slots; less than 0 for those that are the same arrays in every run.
             given: The slots of the results.
         """
-        from tenonnx_cpu.capture.copying import with_copies  # not where nothing is captured
-
-        for function in dict.fromkeys((self.function, self.dynamic or self.function)):
-            made = with_copies(function, inputs, make=True)
+        made = run.before.call(self.function, inputs)
+        result = done(made, inputs)
+        other = self.dynamic
+        if type(made) is not Launch and other is not None and other is not self.function:
+            made = run.before.call(other, inputs)
             result = done(made, inputs)
-            if type(made) is Launch:
-                break
         if type(made) is Launch and result is not made.result:
             made = result  # it was refused
         return result, run.add(made, inputs, taken, given)
@@ -107,13 +106,16 @@ class Capturable:
         functions = {x: guard(x) for x in vars(self).values() if callable(x)}
         return type(self)(**{k: functions.get(x, x) for k, x in vars(self).items()})
 
-    def replayed(self, constants: Sequence[bool]) -> Callable[..., Any]:
+    def replayed(
+        self, constants: Sequence[bool], wait: Callable[[], int] = at_once
+    ) -> Callable[..., Any]:
         """Return what a step calls.
 
         Args:
             constants: Which of its inputs are the same arrays in every run.
+            wait: Returns how many runs come before the one that captures it.
         """
-        return _Tracer(self, tuple(constants)).attached()
+        return _Tracer(self, tuple(constants), wait).attached()
 
 
 def dynamic(function: Callable[..., Any]) -> Capturable:
@@ -128,11 +130,6 @@ def where_constant(
     if all(site.constant(place) is not None for place in positions if site.given(place)):
         return Capturable(call)
     return functools.partial(launched, call)
-
-
-def replayed(call: Callable[..., Any], constants: Sequence[bool]) -> Callable[..., Any]:
-    """Return a step's call, which captures its launches if it is ``Capturable``."""
-    return call.replayed(constants) if isinstance(call, Capturable) else call
 
 
 def attach(
@@ -230,6 +227,11 @@ class Cell(list[Any]):
         """The steps of a span, by themselves; none of a step that is one."""
         return getattr(self[1], "single_steps", ())
 
+    def __eager__(self) -> None:
+        """Have the first run captured, however long it takes: other processes want it."""
+        if not isinstance(self[1], _Unopened):
+            self[1].recent.wait = at_once
+
     def __captures__(self, names: Mapping[int, str]) -> list[StoredRun]:
         """Return the captures, as they are stored beside a cached plan.
 
@@ -294,7 +296,7 @@ def _resume(cell: Cell, tracer: Any) -> None:
         from tenonnx_cpu.capture.stored_run import key_of as kept_key
 
         cell.keys[:] = [kept_key(*each) for each in zip(cell[2::2], cell[3::2], strict=True)]
-        tracer.resume(cell.keys)
+        tracer.recent.add(cell.keys)
 
 
 def key_of(x: Any) -> Any:
@@ -313,12 +315,15 @@ class _Tracer:
     Args:
         step: The step's call.
         constants: Which of its inputs are the same arrays in every run.
+        wait: Returns how many runs come before the one that captures it.
     """
 
-    def __init__(self, step: Capturable, constants: tuple[bool, ...]) -> None:
+    def __init__(
+        self, step: Capturable, constants: tuple[bool, ...], wait: Callable[[], int] = at_once
+    ) -> None:
         self._step = step
         self._constants = constants
-        self._recent = Recent()
+        self.recent = Recent(wait)
 
     def attached(self) -> Callable[..., Any]:
         """Return what a step calls."""
@@ -327,10 +332,6 @@ class _Tracer:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle it as it was before the first call."""
         return _Tracer, (self._step, self._constants)
-
-    def resume(self, keys: Sequence[Any]) -> None:
-        """Go on from captures of such inputs."""
-        self._recent.add(keys)
 
     def untraced(self, *inputs: Any) -> Any:
         """Return the results."""
@@ -342,15 +343,15 @@ class _Tracer:
             return replay(cell, inputs)
         key = tuple(map(key_of, inputs))
         # What has a capture already is here because the kernel refuses what is in the inputs.
-        if key in cell.keys or not self._recent.are_worth(key):
+        if key in cell.keys or not self.recent.are_worth(key):
             return self._step(*inputs)
         # Not where nothing is captured:
-        from tenonnx_cpu.capture.captured_run import CapturedRun
+        from tenonnx_cpu.capture.captured_run import CONSTANT, CapturedRun
         from tenonnx_cpu.capture.extents import without_constants
 
         inputs = without_constants(inputs, self._constants)
         run = CapturedRun(inputs, self._constants)
-        taken = [None if same else n for n, same in enumerate(self._constants)]
+        taken = [CONSTANT if same else n for n, same in enumerate(self._constants)]
         given = range(len(inputs), len(inputs) + at.MOST_OUTPUTS)
         result, is_captured = self._step.traced(run, inputs, taken, given)
         if is_captured and run.clear:
@@ -358,8 +359,7 @@ class _Tracer:
             run.finish(given[: len(result) if several else 1], several=several)
             if run.fits:
                 add_capture(cell, key, run)
-        if key not in cell.keys:
-            self._recent.tried_in_vain(key)
+                self.recent.add([key])
         return result
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from tenonnx.planning.arena import assign
 from tenonnx_cpu.buffers import BUFFER_ALIGNMENT_BYTES, MAX_POOLED_BYTES, MIN_POOLED_BYTES
+from tenonnx_cpu.capture.copying import Preparation
 from tenonnx_cpu.capture.encoding import Launches, Store, View, encoded
 from tenonnx_cpu.capture.extents import (
     DATA,
@@ -37,6 +38,9 @@ from tenonnx_cpu.jit.scratch import scratch
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 
+# The slot of an input that is the same array in every run.
+CONSTANT = -1
+
 BYTES = np.dtype(np.uint8)
 
 # A larger arena would not stay in the pool from run to run.
@@ -50,9 +54,13 @@ class CapturedRun:
         inputs: The arrays, as ``without_constants`` returns them. Their positions are the first
             slots.
         constants: Which of them are the same arrays in every run; by default none.
+        make: Whether steps' copies of their inputs are made.
     """
 
-    def __init__(self, inputs: Sequence[Any], constants: Sequence[bool] = ()) -> None:
+    def __init__(
+        self, inputs: Sequence[Any], constants: Sequence[bool] = (), *, make: bool = True
+    ) -> None:
+        self.before = Preparation(make=make)
         same = constants or (False,) * len(inputs)
         self.forms = [x if own else form_of(x) for x, own in zip(inputs, same, strict=True)]
         self._unfit = {slot for slot, form in enumerate(self.forms) if form is UNFIT}
@@ -65,11 +73,12 @@ class CapturedRun:
             if type(form) is tuple:
                 self._values[slot] = View(at.FROM_INPUT, slot, 0, form[1], form[2], True)
                 if x.size:
-                    self._regions[slot] = Extent(*extent(x), at.FROM_INPUT, slot)
+                    self._regions[slot] = (*extent(x), at.FROM_INPUT, slot)
         self._stores: list[Store] = []
         self._sizes: list[int] = []
         self.launches = Launches()
-        self._own, self._same, self._room = list[Extent](), list[Any](), (0, 0)
+        self._own: list[Extent] = []
+        self._step: tuple[Sequence[Any], Sequence[int]] = ((), ())
 
     def mark(self) -> tuple[int, ...]:
         """Return how much is recorded, as ``repeat`` takes it."""
@@ -105,14 +114,14 @@ class CapturedRun:
                 self._regions[slot] = other._regions[slot]
 
     def add(
-        self, made: Any, inputs: Sequence[Any], taken: Sequence[int | None], given: Sequence[int]
+        self, made: Any, inputs: Sequence[Any], taken: Sequence[int], given: Sequence[int]
     ) -> bool:
         """Record a step's launch; return whether it holds for all inputs of these forms.
 
         Args:
             made: What the step's function returned: a ``Launch``, or a result.
             inputs: The step's inputs.
-            taken: Their slots; ``None`` for those that are the same in every run.
+            taken: Their slots; less than 0 for those that are the same in every run.
             given: The slots of the step's results.
         """
         if type(made) is Launch:
@@ -129,21 +138,22 @@ class CapturedRun:
             if not is_known(x):
                 self._unfit.add(slot)
             elif x is not None and x.size:
-                self._regions[slot] = Extent(*extent(x), at.FROM_INPUT, slot)
+                self._regions[slot] = (*extent(x), at.FROM_INPUT, slot)
         return False
 
     def _add(
         self,
         made: Launch,
         inputs: Sequence[Any],
-        taken: Sequence[int | None],
+        taken: Sequence[int],
         given: Sequence[int],
     ) -> None:
         if self._unfit and not self._unfit.isdisjoint(taken):
             raise NotCapturable
-        own = (self._regions[slot] for slot in taken if slot in self._regions)
-        self._own = list(dict.fromkeys(own))
-        self._same = [x for x, slot in zip(inputs, taken, strict=True) if slot is None]
+        self._step, self._own = (inputs, taken), []
+        for slot in taken:
+            if (own := self._regions.get(slot)) is not None and own not in self._own:
+                self._own.append(own)
         for copy in made.copies:
             self._result(copy.result, -1, 0, copy)
             self._launch(copy)
@@ -166,11 +176,10 @@ class CapturedRun:
         """
         if type(made.run) is not types.BuiltinFunctionType:
             raise NotCapturable
-        room = scratch(0)
-        self._room = word_at(id(room) + DATA).value, room.size
         refusal = at.ABSENT
         if made.refusal is not None:
-            refusal = word_at(id(made.refusal) + DATA).value - self._room[0]
+            room = scratch(0)
+            refusal = word_at(id(made.refusal) + DATA).value - word_at(id(room) + DATA).value
             if not 0 <= refusal < room.size:
                 raise NotCapturable  # more than a thread keeps, or a signal's handler needed more
         if not self.launches.add(made.run, made.arguments, refusal, self._locate):
@@ -182,12 +191,16 @@ class CapturedRun:
         Raises:
             NotCapturable: It lies in several inputs alike, of which it may be each.
         """
-        around = [own for own in self._own if own.low <= low and high <= own.high]
-        if len(around) > 1:
-            around = [own for own in around if own.address == address] or around
-            if len(around) > 1:
-                raise NotCapturable
-        return around[0] if around else None
+        found, others = None, False
+        for own in self._own:
+            if own[0] <= low and high <= own[1]:
+                found, others = own, found is not None
+        if not others:
+            return found
+        begin = [own for own in self._own if own[2] == address and high <= own[1]]
+        if len(begin) != 1:
+            raise NotCapturable
+        return begin[0]
 
     def _locate(self, x: NDArray) -> tuple[int, int, int] | None:
         """Return the place of a launch's argument, as ``Launches`` takes it.
@@ -198,21 +211,26 @@ class CapturedRun:
         """
         address = word_at(id(x) + DATA).value
         if (own := self._around(address, address + 1, address)) is not None:
+            _, high, begin, source, number = own
             end = address + x.nbytes if x.flags.c_contiguous else extent(x)[1]
-            if end > own.high and x.size:
+            if end > high and x.size:
                 raise NotCapturable
-            return own.source, own.number, address - own.address
-        start, size = self._room
-        if 0 <= address - start < size:
-            self.scratch = max(self.scratch, extent(x)[1] - start)
-            return at.FROM_SCRATCH, 0, address - start
-        if not x.size or is_frozen(x) or _is_within(x, self._same):
+            return source, number, address - begin
+        room = scratch(0)
+        offset = address - word_at(id(room) + DATA).value
+        if 0 <= offset < room.size:
+            self.scratch = max(self.scratch, extent(x)[1] - address + offset)
+            return at.FROM_SCRATCH, 0, offset
+        if not x.size or is_frozen(x) or self._is_same(x):
             return None
         raise NotCapturable
 
     def _is_same(self, view: Any) -> bool:
-        """Return whether a step's result is a view of a constant, and so the same in every run."""
-        return type(view) is np.ndarray and bool(view.size) and _is_within(view, self._same)
+        """Return whether an array is a view of a step's constant, and so the same in every run."""
+        if type(view) is not np.ndarray or not view.size:
+            return False
+        same = [x for x, slot in zip(*self._step, strict=True) if slot < 0]
+        return _is_within(view, same)
 
     def _result(self, result: Any, slot: int, first: int, made: Launch) -> int | View:
         """Return a step's result: the number of a store, or a ``View``.
@@ -235,11 +253,11 @@ class CapturedRun:
         if (own := self._around(low, high, address)) is None:
             own = self._allocate(_holder_of(result, made.arguments), dtype, made)
         self._regions[slot] = own
-        source, number = own.source, own.number
+        _, _, begin, source, number = own
         is_new = source == at.FROM_OUTPUT and number >= first
         if is_new and dense and self._stores[number] == (dtype, shape):
             return number
-        return View(source, number, address - own.address, shape, strides, result.flags.writeable)
+        return View(source, number, address - begin, shape, strides, result.flags.writeable)
 
     def _allocate(self, array: NDArray, dtype: np.dtype[Any], made: Launch) -> Extent:
         """Return the memory of an array that a launch fills, which each run allocates.
@@ -255,7 +273,7 @@ class CapturedRun:
         low, high, _ = extent(array)
         if made.run is None or high - low != array.nbytes or array.nbytes % dtype.itemsize:
             raise NotCapturable
-        own = Extent(low, high, low, at.FROM_OUTPUT, len(self._stores))
+        own = (low, high, low, at.FROM_OUTPUT, len(self._stores))
         dense = array.flags.c_contiguous and array.dtype == dtype
         shape = array.shape if dense else (array.nbytes // dtype.itemsize,)
         self._stores.append((dtype, shape))
@@ -331,6 +349,8 @@ def _holder_of(result: NDArray, arguments: Iterable[Any]) -> NDArray:
 
     A product of bytes has a whole panel of columns, of which fewer may be returned.
     """
+    if result.base is None:
+        return result
     low, high, _ = extent(result)
     for x in arguments:
         if type(x) is np.ndarray and x.nbytes > result.nbytes and x.flags.writeable:

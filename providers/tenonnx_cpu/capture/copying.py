@@ -11,33 +11,40 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.buffers import COPYING, NDArray
-from tenonnx_cpu.capture.launch import AHEAD, Launch, done
+from tenonnx_cpu.buffers import TRACED, NDArray
+from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.data_movement.ordered_copies import ordered
 
 
-def with_copies(function: Callable[..., Any], inputs: tuple[Any, ...], *, make: bool) -> Any:
-    """Return what a step's function returns; a ``Launch`` has the copies that it reads.
+class Preparation:
+    """The launches that steps make before their own, while they are captured.
 
     Args:
-        function: The function.
-        inputs: The step's inputs.
-        make: Whether the copies are made at once; otherwise their elements may be anything.
+        make: Whether they are made at once; otherwise results' elements may be anything.
     """
-    copies: list[Launch] = []
 
-    def before(launch: Launch) -> Any:
-        copies.append(launch)
-        return done(launch) if make else launch.result
+    def __init__(self, *, make: bool) -> None:
+        self._launches: list[Launch] = []
+        self._make = make
 
-    def copy(x: NDArray) -> NDArray:
+    def call(self, function: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
+        """Return what a step's function returns; a ``Launch`` has those before it."""
+        token = TRACED.set(self)
+        try:
+            made = function(*inputs)
+        finally:
+            TRACED.reset(token)
+        if copies := self._launches:
+            self._launches = []
+            return made._replace(copies=tuple(copies)) if type(made) is Launch else made
+        return made
+
+    def launch(self, launch: Launch) -> Any:
+        """Return a launch's result."""
+        self._launches.append(launch)
+        return done(launch) if self._make else launch.result
+
+    def copy(self, x: NDArray) -> NDArray:
+        """Return a copy whose elements are adjacent."""
         launch = ordered(x, threads=1)
-        return np.array(x, order="C") if launch is None else before(launch)
-
-    tokens = COPYING.set(copy), AHEAD.set(before)
-    try:
-        made = function(*inputs)
-    finally:
-        COPYING.reset(tokens[0])
-        AHEAD.reset(tokens[1])
-    return made._replace(copies=tuple(copies)) if copies and type(made) is Launch else made
+        return np.array(x, order="C") if launch is None else self.launch(launch)

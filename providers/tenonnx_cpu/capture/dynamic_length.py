@@ -15,19 +15,21 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from tenonnx_cpu.buffers import apart
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.captured_run import CapturedRun
-from tenonnx_cpu.capture.copying import with_copies
 from tenonnx_cpu.capture.dynamic_run import DynamicRun
 from tenonnx_cpu.capture.encoding import View
 from tenonnx_cpu.capture.extents import form_of
 from tenonnx_cpu.capture.growth import Form, Growth, Varies, slope_of
 from tenonnx_cpu.capture.launch import Launch, is_fixed
+
+if TYPE_CHECKING:
+    from tenonnx_cpu.capture.span import Slots
 
 
 class Evaluation(NamedTuple):
@@ -83,19 +85,16 @@ class Evaluator:
         calls: The call of each.
         follow: Calls with each step's number and inputs what returns its results, from a span's
             inputs on.
-        slots: Those of each step's inputs and results.
-        results: Those of the span's.
+        slots: The span's.
     """
 
     def __init__(
         self,
         calls: Sequence[Capturable],
         follow: Callable[[Callable[[int, tuple[Any, ...]], Any], Sequence[Any]], Any],
-        slots: Sequence[tuple[Sequence[int | None], Sequence[int]]],
-        results: Sequence[int],
+        slots: Slots,
     ) -> None:
-        self._calls, self._follow = calls, follow
-        self._slots, self._results = slots, results
+        self._calls, self._follow, self._slots = calls, follow, slots
 
     def run(self, growth: Growth, inputs: Sequence[Any]) -> DynamicRun:
         """Return the captured run for all lengths about as great as those of some inputs.
@@ -122,14 +121,14 @@ class Evaluator:
             second = self._evaluate(growth.at(1, inputs), first)
             self._check(first, second, most)
             longest = self._evaluate(growth.at(most, inputs), first).run
-        several = len(self._results) > 1
-        longest.finish(self._results, several=several)
+        results, several = self._slots.results, len(self._slots.results) > 1
+        longest.finish(results, several=several)
         if not longest.fits:
             raise Varies
         runs = {0: first.run, 1: second.run}
         try:
             for run in runs.values():
-                run.finish(self._results, several=several, longest=longest)
+                run.finish(results, several=several, longest=longest)
         except ValueError as error:
             raise Varies from error
         runs[most] = longest
@@ -142,12 +141,12 @@ class Evaluator:
             inputs: The span's.
             before: Their evaluation for other inputs, some of which may be the same arrays.
         """
-        run, missing = CapturedRun(inputs), set[int]()
+        run, missing = CapturedRun(inputs, make=False), set[int]()
         found = Evaluation(run, [], [], [run.mark()])
 
         def visit(n: int, arguments: tuple[Any, ...]) -> Any:
             """Return a step's results, which nobody need have written to."""
-            taken, given = self._slots[n]
+            taken, given = self._slots.taken[n], self._slots.given[n]
             found.inputs.append(arguments)
             if before is not None and found.has_inputs_as(before, n):
                 run.repeat(before.run, before.marks[n], before.marks[n + 1], given)
@@ -155,7 +154,7 @@ class Evaluator:
                 found.marks.append(before.marks[n + 1])
                 return _result_of(before.made[n])
             function = self._calls[n].dynamic or self._calls[n].function
-            made = with_copies(function, arguments, make=False)
+            made = run.before.call(function, arguments)
             found.made.append(made)
             if not run.add(made, arguments, taken, given):
                 missing.add(n)

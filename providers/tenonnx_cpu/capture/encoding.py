@@ -78,7 +78,7 @@ class Launches:
         array, constants = np.ndarray, self.constants
         for n, x in enumerate(arguments):
             # Most are numbers, or known to be constants.
-            if id(x) in constants or not isinstance(x, array):
+            if not isinstance(x, array) or id(x) in constants:
                 continue
             if (place := locate(x)) is None:
                 constants.add(id(x))

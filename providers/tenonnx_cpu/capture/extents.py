@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -23,21 +23,9 @@ class NotCapturable(Exception):
     """A launch with an argument or result that has no known place in every run."""
 
 
-class Extent(NamedTuple):
-    """Memory of an array that is another one in each run.
-
-    Attributes:
-        low, high: The addresses of its first byte and after its last.
-        address: The one that offsets count from.
-        source: ``FROM_INPUT`` or ``FROM_OUTPUT``.
-        number: Which input or store.
-    """
-
-    low: int
-    high: int
-    address: int
-    source: int
-    number: int
+# Memory of an array that is another one in each run: the addresses of its first byte, after its
+# last, and of the one that offsets count from; `FROM_INPUT` or `FROM_OUTPUT`; which input or store.
+Extent: TypeAlias = tuple[int, int, int, int, int]
 
 
 UNFIT: Any = object()
@@ -61,7 +49,7 @@ def extent(array: NDArray) -> tuple[int, int, int]:
     """Return the addresses of an array's first byte, after its last, and of its first element."""
     low = high = address = word_at(id(array) + DATA).value
     if array.flags.c_contiguous:
-        return address, address + array.nbytes, address
+        return low, low + array.nbytes, low
     for length, step in zip(array.shape, array.strides, strict=True):
         if step < 0:
             low += (length - 1) * step

@@ -65,16 +65,24 @@ class KvCacheSpan:
         """Its steps, by themselves."""
         return self._apart.open().single_steps  # type: ignore[no-any-return]  # they are steps
 
+    def __eager__(self) -> None:
+        """Have the first run captured, however long it takes."""
+        for cell in self._cells():
+            cell.__eager__()
+
     def __captures__(self, names: Mapping[int, str]) -> list[StoredRun]:
         """Return the captures, as they are stored beside a cached plan."""
-        own = getattr(self._in_place, "__self__", None)
-        return own.__captures__(names) if isinstance(own, Cell) else []
+        return [each for cell in self._cells() for each in cell.__captures__(names)]
 
     def __take__(self, captures: Iterable[StoredRun], namespace: Mapping[str, Any]) -> None:
         """Replay the captures that were stored beside a cached plan."""
+        for cell in self._cells():
+            cell.__take__(captures, namespace)
+
+    def _cells(self) -> Iterable[Cell]:
+        """Return the cell of the steps that write to caches; none where nothing is captured."""
         own = getattr(self._in_place, "__self__", None)
-        if isinstance(own, Cell):
-            own.__take__(captures, namespace)
+        return [own] if isinstance(own, Cell) else []
 
 
 def _buffer_of(made: Any, buffer: Any) -> Any:

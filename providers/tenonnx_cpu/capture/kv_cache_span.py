@@ -22,6 +22,7 @@ from tenonnx.provider import Step
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.kv_cache_replay import KvCacheSpan
 from tenonnx_cpu.capture.kv_cache_step import CACHES, LENGTHS, KvCacheStep
+from tenonnx_cpu.capture.recent import Turns
 from tenonnx_cpu.capture.span import MAX_SPAN_STEPS, Tracer, captured_without_caches, is_capturable
 from tenonnx_cpu.jit import layout as at
 
@@ -37,7 +38,7 @@ class OutOfPlace(Tracer):
     @functools.cached_property
     def untraced_steps(self) -> Sequence[Step]:
         """The steps that run; steps between those with caches are one."""
-        return captured_without_caches(self._steps, self._outputs)
+        return captured_without_caches(self._steps, self._outputs, Turns())
 
     def into(self, inputs: Sequence[Any], buffers: Sequence[Any]) -> Any:
         """Return the results, in buffers where a step writes to one."""
@@ -54,7 +55,7 @@ def _again(
     return OutOfPlace([Step(*each) for each in steps], inputs, outputs)
 
 
-def joined(steps: Sequence[Step], escaping: Collection[ValueInfo]) -> list[Step]:
+def joined(steps: Sequence[Step], escaping: Collection[ValueInfo], turns: Turns) -> list[Step]:
     """Return steps as fewer: those with caches together with those around them."""
     readers = Counter(value for step in steps for value in step.inputs)
     made = {value for step in steps for value in step.outputs}
@@ -77,7 +78,7 @@ def joined(steps: Sequence[Step], escaping: Collection[ValueInfo]) -> list[Step]
 
     cut = spans.cut(steps, wanted, spans.Span, MAX_SPAN_STEPS)
     parted = (part for span in cut for part in _behind_lengths(span))
-    return spans.as_one(parted, escaping, wanted, _as_one, _fits)
+    return spans.as_one(parted, escaping, wanted, functools.partial(_as_one, turns), _fits)
 
 
 def _behind_lengths(span: spans.Span) -> Iterator[spans.Span]:
@@ -104,7 +105,7 @@ def _fits(span: spans.Span, outputs: tuple[ValueInfo, ...]) -> bool:
     return len(span.inputs) < at.MOST_ARGUMENTS
 
 
-def _as_one(span: spans.Span, outputs: tuple[ValueInfo, ...]) -> Step | None:
+def _as_one(turns: Turns, span: spans.Span, outputs: tuple[ValueInfo, ...]) -> Step | None:
     inputs = tuple(value for value, _ in span.inputs)
     cached = [step for step in span.steps if isinstance(step.call, KvCacheStep)]
     if not cached:
@@ -115,7 +116,9 @@ def _as_one(span: spans.Span, outputs: tuple[ValueInfo, ...]) -> Step | None:
     }
     read = [step.inputs[place] for step in cached for place in LENGTHS]
     lengths = {places[value] for value in read if value in places}
-    in_place = Tracer(list(map(_in_place, span.steps)), inputs, outputs)
+    in_place = Tracer(
+        list(map(_in_place, span.steps)), inputs, outputs, turns.take(len(span.steps))
+    )
     apart = OutOfPlace(span.steps, inputs, outputs)
     return Step(
         call=KvCacheSpan(Later(apart), in_place.attached(), pairs, sorted(lengths)).run,

@@ -12,6 +12,7 @@ import numpy as np
 from tenonnx.by_name import cacheable
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
+from tenonnx_cpu.capture.recent import at_once
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 
@@ -53,10 +54,10 @@ class KvCacheStep(Capturable):
             return made._replace(result=(made.result, inputs[3], inputs[4], None))
         return made
 
-    def replayed(self, constants: Sequence[bool]) -> KvCacheStep:
+    def replayed(self, constants: Sequence[bool], wait: Callable[[], int] = at_once) -> KvCacheStep:
         """Return what a step calls."""
         ways = (self.function, self.in_place)
-        function, in_place = (Capturable(way).replayed(constants) for way in ways)
+        function, in_place = (Capturable(way).replayed(constants, wait) for way in ways)
         return KvCacheStep(function, in_place=in_place)
 
 

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import functools
 import operator
-import types
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from tenonnx.by_name import cacheable
 from tenonnx.process.weak import WeakTable
+from tenonnx_cpu.buffers import TRACED
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 
 FLOATS = float, np.floating
-
-# The function that has a launch made before a step's own, while that is captured.
-AHEAD: ContextVar[Callable[[Launch], Any] | None] = ContextVar("tenonnx_ahead", default=None)
 
 # Arrays that never change, by `id`: who has been given one may rely on its elements.
 _known = WeakTable[int, Any]()
@@ -74,14 +70,17 @@ class Encoded(NamedTuple):
         things, end = self.things, len(self.code)
         objects = np.fromiter(things, object, len(things))
         arguments = things[: len(self.pointers)]
-        kinds = np.ndarray, types.NoneType
-        numbers = [n for n, x in enumerate(arguments) if not isinstance(x, kinds)]
+        numbers = [
+            n
+            for n, x in enumerate(arguments)
+            if x is not None and type(x) is not np.ndarray and not isinstance(x, np.ndarray)
+        ]
         words = np.zeros(end + 2 * len(numbers), np.int64)
         words[:end] = self.code
         addresses = np.fromiter(map(id, arguments), np.int64, len(arguments))
         if numbers:
             values = [arguments[n] for n in numbers]
-            words[end::2] = [0 if isinstance(x, FLOATS) else int(x) for x in values]
+            words[end::2] = [x if type(x) is int else as_integer(x) for x in values]
             words[end:].view(np.float64)[1::2] = values
             start: int = words.__array_interface__["data"][0] + 8 * end
             addresses[numbers] = np.arange(start, start + 16 * len(numbers), 16)
@@ -110,8 +109,8 @@ def done(made: Any, inputs: Sequence[Any] = ()) -> Any:
 
 def ahead(made: Launch) -> Any:
     """Return the result of a launch that a step makes before its own, which reads it."""
-    function = AHEAD.get()
-    return done(made) if function is None else function(made)
+    step = TRACED.get()
+    return done(made) if step is None else step.launch(made)
 
 
 @cacheable
@@ -146,7 +145,12 @@ def is_fixed(array: Any) -> bool:
     return array is not None and _known.get(id(array)) is array
 
 
+def as_integer(number: Any) -> int:
+    """Return a number as kernels read it as an integer: 0 if it is none."""
+    return 0 if isinstance(number, FLOATS) else int(number)
+
+
 def write_number(number: Any, words: NDArray) -> None:
-    """Write a number to two words: as an integer, 0 if it is none, and as a float."""
-    words[0] = 0 if isinstance(number, FLOATS) else int(number)
+    """Write a number to two words: as an integer and as a float."""
+    words[0] = as_integer(number)
     words[1:].view(np.float64)[0] = float(number)

@@ -12,7 +12,7 @@ import functools
 import itertools
 import operator
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tenonnx.by_name import cacheable
 from tenonnx.graph.values import ValueInfo
@@ -29,12 +29,11 @@ from tenonnx_cpu.capture.capturable import (
     has_grown_scratch,
     key_of,
     replay,
-    replayed,
 )
 from tenonnx_cpu.capture.captured_run import CapturedRun
 from tenonnx_cpu.capture.extents import form_of, without_constants
 from tenonnx_cpu.capture.launch import is_fixed
-from tenonnx_cpu.capture.recent import Recent
+from tenonnx_cpu.capture.recent import Recent, Turns, at_once
 from tenonnx_cpu.jit import layout as at
 
 if TYPE_CHECKING:
@@ -47,6 +46,29 @@ MAX_SPAN_STEPS = 256
 MAX_DYNAMIC_RUNS = 16
 
 
+class Slots(NamedTuple):
+    """The places of a span's values in the memory of a run: inputs, results, constants.
+
+    Attributes:
+        taken, given: Those of each step's inputs and outputs. Constants count from the end.
+        done: Those that nobody reads after each step.
+        results: Those of the span's outputs.
+        constants: The arrays of the last places; ``None`` in that of absent inputs.
+        size: How many there are for inputs and results.
+    """
+
+    taken: Sequence[tuple[int, ...]]
+    given: Sequence[tuple[int, ...]]
+    done: Sequence[Sequence[int]]
+    results: Sequence[int]
+    constants: Sequence[Any]
+    size: int
+
+
+# The place of an input that is absent.
+ABSENT = -1
+
+
 @cacheable
 class Tracer:
     """The call for inputs that no capture of a span fits.
@@ -55,13 +77,18 @@ class Tracer:
         steps: In order; the call of each is ``Capturable``.
         inputs: Values that they read from others, without constants.
         outputs: Values that others read from them.
+        wait: Returns how many runs come before the one that captures them.
     """
 
     def __init__(
-        self, steps: Sequence[Step], inputs: Sequence[ValueInfo], outputs: Sequence[ValueInfo]
+        self,
+        steps: Sequence[Step],
+        inputs: Sequence[ValueInfo],
+        outputs: Sequence[ValueInfo],
+        wait: Callable[[], int] = at_once,
     ) -> None:
         self._steps, self._inputs, self._outputs = steps, tuple(inputs), tuple(outputs)
-        self._recent = Recent()
+        self.recent = Recent(wait)
         self._shapes: list[Any] = []
         self._forms: tuple[Any, ...] = ()
         self._dynamic: tuple[DynamicRun, ...] = ()
@@ -77,14 +104,10 @@ class Tracer:
         """Return what a step calls."""
         return attach(self, self.untraced, self.untraced)
 
-    def resume(self, keys: Sequence[Any]) -> None:
-        """Go on from captures of such inputs."""
-        self._recent.add(keys)
-
     @functools.cached_property
     def single_steps(self) -> tuple[Step, ...]:
         """The steps by themselves."""
-        return tuple(map(alone, self._steps))
+        return tuple(alone(step, Turns()) for step in self._steps)
 
     @functools.cached_property
     def untraced_steps(self) -> Sequence[Step]:
@@ -112,9 +135,11 @@ class Tracer:
         key = tuple(map(key_of, inputs))
         if key in cell.keys:  # its kernels refuse what is in the inputs
             return self.untraced(*inputs)
-        if self._recent.are_worth(key):
+        if self.recent.are_worth(key):
             return self._returned(self._capture(cell, key, inputs))
         before, self._latest = self._latest, key
+        if before in ((), key) and self.recent.wait():
+            return self._returned(self._run_steps(self._call_step, inputs))
         if before and not any(map(operator.eq, before, key)):
             return self.untraced(*inputs)  # nothing is as it was
         shapes: list[Any] = []
@@ -126,43 +151,37 @@ class Tracer:
         """Return the results."""
         return self._returned(self._untraced(*inputs))
 
+    def _call_step(self, n: int, arguments: tuple[Any, ...]) -> Any:
+        return self._steps[n].call(*arguments)
+
     def _note_shapes(self, shapes: list[Any], n: int, arguments: tuple[Any, ...]) -> Any:
         """Return a step's results, and add the shapes of its inputs."""
         shapes.append([x if x is None or is_fixed(x) else x.shape for x in arguments])
         return self._steps[n].call(*arguments)
 
     @functools.cached_property
-    def _numbers(self) -> tuple[list[tuple[list[int | None], list[int]]], list[int]]:
-        """The places of each step's inputs and outputs, constants being nowhere.
-
-        And where the span's outputs are. The span's inputs come first.
-        """
-        slots: dict[Any, int] = {value: n for n, value in enumerate(self._inputs)}
-        numbers = []
+    def _slots(self) -> Slots:
+        """The places of values in a run's memory."""
+        slots = {value.id: n for n, value in enumerate(self._inputs)}
+        constants: list[Any] = [None]
+        count = itertools.count(len(slots))
+        taken, given = list[tuple[int, ...]](), list[tuple[int, ...]]()
         for step in self._steps:
-            taken = [slots.get(value) for value in step.inputs]
-            given = [slots.setdefault(value, len(slots)) for value in step.outputs]
-            numbers.append((taken, given))
-        return numbers, [slots[value] for value in self._outputs]
-
-    @functools.cached_property
-    def _constants(self) -> dict[ValueInfo | None, Any]:
-        """The arrays of the constants that steps read."""
-        read = {value for step in self._steps for value in step.inputs if value is not None}
-        return {value: constant_on(value, HOST) for value in read if value.constant is not None}
-
-    @functools.cached_property
-    def _order(self) -> list[tuple[Any, ...]]:
-        """The steps, slots and constants of inputs, outputs' slots, and slots nobody reads then."""
-        numbers, results = self._numbers
-        last = {slot: n for n, each in enumerate(numbers) for slots in each for slot in slots}
-        order = []
-        for n, (step, (taken, given)) in enumerate(zip(self._steps, numbers, strict=True)):
-            known = map(self._constants.get, step.inputs)
-            used = {*taken, *given}.difference(results)
-            done = [slot for slot in used if slot is not None and last[slot] == n]
-            order.append((step, list(zip(taken, known, strict=True)), given, done))
-        return order
+            for value in step.inputs:
+                if value is not None and value.id not in slots:
+                    constants.append(constant_on(value, HOST))
+                    slots[value.id] = -len(constants)
+            taken.append(tuple([ABSENT if x is None else slots[x.id] for x in step.inputs]))
+            for value in step.outputs:
+                slots.setdefault(value.id, next(count))
+            given.append(tuple([slots[x.id] for x in step.outputs]))
+        results = [slots[value.id] for value in self._outputs]
+        later, done = set(results), list[list[int]]()
+        for each in zip(reversed(taken), reversed(given), strict=True):
+            found = {slot for slots in each for slot in slots if slot >= 0}.difference(later)
+            later |= found
+            done.append([*found])
+        return Slots(taken, given, done[::-1], results, constants[::-1], next(count))
 
     def _run_steps(
         self, visit: Callable[[int, tuple[Any, ...]], Any], inputs: Sequence[Any]
@@ -173,23 +192,25 @@ class Tracer:
             visit: Returns what a step makes of its inputs.
             inputs: The span's.
         """
-        memory: dict[int | None, Any] = dict(enumerate(inputs))
-        for n, (step, taken, given, done) in enumerate(self._order):
-            arguments = [own if slot is None else memory[slot] for slot, own in taken]
+        taken, given, done, results, constants, size = self._slots
+        memory = [*inputs, *[None] * (size - len(inputs)), *constants]
+        for n, step in enumerate(self._steps):
+            arguments = tuple([memory[slot] for slot in taken[n]])
             try:
-                made = visit(n, tuple(arguments))
+                made = visit(n, arguments)
             except Exception as error:
                 if "step" not in vars(error):
                     vars(error).update(step=step, arguments=arguments)
                 raise
             if step.multiple:
-                memory.update(zip(given, made, strict=False))
+                for slot, each in zip(given[n], made, strict=False):
+                    memory[slot] = each
             else:
-                memory[given[0]] = made
-            del made
-            for slot in done:
-                del memory[slot]
-        return tuple(memory[slot] for slot in self._numbers[1])
+                memory[given[n][0]] = made
+            del made, arguments
+            for slot in done[n]:
+                memory[slot] = None
+        return tuple([memory[slot] for slot in results])
 
     def _returned(self, results: tuple[Any, ...]) -> Any:
         return results if len(results) > 1 else results[0]
@@ -198,12 +219,12 @@ class Tracer:
         """Return the results of the steps, which are captured."""
         inputs = self._without_constants(inputs)
         run, uncaptured = CapturedRun(inputs), set()
-        numbers, results = self._numbers
+        taken, given, results = self._slots.taken, self._slots.given, self._slots.results
 
         def visit(n: int, arguments: tuple[Any, ...]) -> Any:
             call = self._steps[n].call
             assert isinstance(call, Capturable), "others are in no span"
-            made, is_captured = call.traced(run, arguments, *numbers[n])
+            made, is_captured = call.traced(run, arguments, taken[n], given[n])
             if not is_captured:
                 uncaptured.add(n)
             return made
@@ -216,13 +237,14 @@ class Tracer:
         run.finish(results, several=len(results) > 1)
         if run.fits:
             add_capture(cell, key, run)
+            self.recent.add([key])
             drop_idle()  # what steps exchanged is in the arena from now on
         else:
             self._split_in_half()
         return found
 
     def _without_constants(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        return without_constants(inputs, constants=self._constants.values())
+        return without_constants(inputs, constants=self._slots.constants)
 
     def _compare(self, shapes: list[Any], inputs: tuple[Any, ...]) -> None:
         """Look which steps' inputs are others in every run, if they are the fewer ones.
@@ -253,7 +275,7 @@ class Tracer:
             if growth is None:
                 raise Varies
             own = self._without_constants(inputs)
-            run = Evaluator(calls, self._run_steps, *self._numbers).run(growth, own)
+            run = Evaluator(calls, self._run_steps, self._slots).run(growth, own)
         except Varies as varies:  # as where another cache begins
             return () if self._dynamic else varies.steps or differ
         self._dynamic = (run, *self._dynamic)[:MAX_DYNAMIC_RUNS]
@@ -261,31 +283,27 @@ class Tracer:
 
     def _split_off(self, others: Collection[int]) -> None:
         """Capture some steps no longer with those around them."""
-        found: list[Step] = []
-        later = set(self._outputs)
-        each = [
-            (single, [n for n, _ in some])
-            for single, some in itertools.groupby(
-                enumerate(self._steps), lambda numbered: numbered[0] in others
-            )
-        ]
-        for single, numbers in reversed(each):
-            steps = [self._steps[n] for n in numbers]
-            some = [self.single_steps[n] for n in numbers] if single else captured(steps, later)
-            found[:0] = some
-            later.update(value for step in some for value in step.inputs if value is not None)
-        self._use_steps(found)
+        parts = itertools.groupby(range(len(self._steps)), others.__contains__)
+        self._use_steps([(list(numbers), single) for single, numbers in parts])
 
     def _split_in_half(self) -> None:
         """Capture each half of the steps: all of them need more memory than there is for one."""
-        half = len(self._steps) // 2
-        last = captured(self._steps[half:], set(self._outputs))
-        read = {value for step in last for value in step.inputs if value is not None}
-        self._use_steps([*captured(self._steps[:half], read.union(self._outputs)), *last])
+        count, half = len(self._steps), len(self._steps) // 2
+        self._use_steps([(range(half), False), (range(half, count), False)])
 
-    def _use_steps(self, steps: Sequence[Step]) -> None:
-        """Run other steps from now on, and capture the whole no more."""
-        self.untraced_steps = steps
+    def _use_steps(self, parts: Sequence[tuple[Sequence[int], bool]]) -> None:
+        """Capture parts of the steps from now on, and the whole no more.
+
+        Args:
+            parts: The numbers of steps, and whether each of them is captured by itself.
+        """
+        found, later, turns = list[Step](), set(self._outputs), Turns()
+        for numbers, single in reversed(parts):
+            steps = [self._steps[n] for n in numbers]
+            own = [alone(x, turns) for x in steps] if single else captured(steps, later, turns)
+            found[:0] = own
+            later.update(value for step in own for value in step.inputs if value is not None)
+        self.untraced_steps = found
         vars(self).pop("_untraced", None)
         self._is_split = True
 
@@ -306,30 +324,31 @@ def _are_alike(old: Sequence[Any], new: Sequence[Any]) -> bool:
     )
 
 
-def constants_of(inputs: Iterable[ValueInfo | None]) -> list[bool]:
-    """Return which inputs are the same arrays in every run."""
-    return [value is not None and value.constant is not None for value in inputs]
-
-
-def alone(step: Step) -> Step:
+def alone(step: Step, turns: Turns) -> Step:
     """Return a step that is captured by itself, if it is ``Capturable``."""
-    return step.called(replayed(step.call, constants_of(step.inputs)))
+    if not isinstance(step.call, Capturable):
+        return step
+    constants = [value is not None and value.constant is not None for value in step.inputs]
+    return step.called(step.call.replayed(constants, turns.take(1)))
 
 
-def captured(steps: Sequence[Step], escaping: Collection[ValueInfo]) -> list[Step]:
+def captured(steps: Sequence[Step], escaping: Collection[ValueInfo], turns: Turns) -> list[Step]:
     """Return steps as fewer, of which those that can be captured together are one."""
     if any(hasattr(step.call, "in_place") for step in steps):
         from tenonnx_cpu.capture.kv_cache_span import joined  # for models with caches
 
-        steps = joined(steps, escaping)
-    return captured_without_caches(steps, escaping)
+        steps = joined(steps, escaping, turns)
+    return captured_without_caches(steps, escaping, turns)
 
 
-def captured_without_caches(steps: Iterable[Step], escaping: Iterable[ValueInfo]) -> list[Step]:
+def captured_without_caches(
+    steps: Iterable[Step], escaping: Iterable[ValueInfo], turns: Turns
+) -> list[Step]:
     """Return steps as fewer; those with caches are by themselves."""
     cut = spans.cut(steps, is_capturable, spans.Span, MAX_SPAN_STEPS)
-    found = spans.as_one(cut, escaping, is_capturable, _as_one, _fits)
-    return [step if step.parts else alone(step) for step in found]
+    one = functools.partial(_as_one, turns)
+    found = spans.as_one(cut, escaping, is_capturable, one, _fits)
+    return [step if step.parts else alone(step, turns) for step in found]
 
 
 def is_capturable(step: Step) -> bool:
@@ -342,11 +361,11 @@ def _fits(span: spans.Span, outputs: tuple[ValueInfo, ...]) -> bool:
     return len(span.inputs) < at.MOST_ARGUMENTS and len(outputs) < at.MOST_OUTPUTS
 
 
-def _as_one(span: spans.Span, outputs: tuple[ValueInfo, ...]) -> Step | None:
+def _as_one(turns: Turns, span: spans.Span, outputs: tuple[ValueInfo, ...]) -> Step | None:
     inputs = tuple(value for value, _ in span.inputs)
     if not inputs:
         return None
-    tracer = Tracer(span.steps, inputs, outputs)
+    tracer = Tracer(span.steps, inputs, outputs, turns.take(len(span.steps)))
     return Step(
         call=tracer.attached(),
         inputs=inputs,

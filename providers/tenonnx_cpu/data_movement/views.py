@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.by_name import cacheable
-from tenonnx_cpu.buffers import COPYING, contiguous
+from tenonnx_cpu.buffers import TRACED, contiguous
 from tenonnx_cpu.capture.capturable import Capturable, dynamic
 from tenonnx_cpu.capture.launch import Launch, ahead, fix, is_fixed
 from tenonnx_cpu.data_movement.ordered_copies import ordered
@@ -79,7 +79,7 @@ class ViewCall:
         for n in self.varying:
             if not is_fixed(given[n]):
                 return result
-        if not x.flags.c_contiguous and COPYING.get() and not np.may_share_memory(x, result):
+        if not x.flags.c_contiguous and TRACED.get() and not np.may_share_memory(x, result):
             result = self.plain(contiguous(x), *given[1:])  # axes are joined that lie apart
         if self.expands and result.size <= MAX_EXPANDED_ELEMENTS:  # what shapes alone decide
             result = fix(np.ascontiguousarray(result))
