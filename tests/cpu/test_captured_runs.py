@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import pickle
 import threading
 import weakref
@@ -18,7 +19,7 @@ import tenonnx
 from models import node
 from tenonnx.interface.profiling import kernel_name
 from tenonnx_cpu import buffers
-from tenonnx_cpu.capture import capturable, captured_run, span
+from tenonnx_cpu.capture import capturable, captured_run, recent, span
 from tenonnx_cpu.capture.captured_run import CapturedRun
 from tenonnx_cpu.capture.launch import Launch, fix
 from tenonnx_cpu.jit import layout as at
@@ -593,3 +594,23 @@ def test_a_step_that_is_never_captured_is_not_traced_for_ever(
         (found,) = one.run(None, feeds)
         np.testing.assert_array_equal(found, feeds["x"] @ feeds["x"])
     assert len(tries) == 3
+
+
+def test_many_steps_are_captured_by_several_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first run of many captures none, and some runs later all of them are replayed."""
+    monkeypatch.setattr(recent, "MAX_STEPS", 8)
+    monkeypatch.setattr(span, "MAX_SPAN_STEPS", 4)
+    names = ["x", *(f"h{n}" for n in range(39)), "y"]
+    nodes = [
+        node(("Softmax", "Relu", "MatMul")[n % 3], f"{x} w" if n % 3 == 2 else x, y)
+        for n, (x, y) in enumerate(itertools.pairwise(names))
+    ]
+    feeds = {"x": floats(3, WIDTH)}
+    one = session(nodes, feeds, "y", {"w": WEIGHTS["w"]})
+    wanted, found = one.run(None, feeds), []
+    for _ in range(5):
+        found.append(sum(captures(one)))
+        same(one.run(None, feeds), wanted)
+    assert found[0] == 0 < found[1] < found[2] < found[-1]
+    with only_replays():
+        same(one.run(None, feeds), wanted)

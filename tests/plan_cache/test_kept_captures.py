@@ -15,6 +15,7 @@ import pytest
 
 import tenonnx
 from tenonnx.plan_cache import captures, files
+from tenonnx_cpu.capture import recent
 from tenonnx_cpu.jit import runtime
 
 NDArray = np.ndarray[Any, Any]
@@ -136,6 +137,20 @@ def test_no_step_is_made_where_a_capture_fits(path: Path, monkeypatch: pytest.Mo
         patch.setattr("tenonnx.plan_cache.unpickling.loaded", None)
         assert_same(answers(again), wanted)
     assert_same(answers(again, X[:1]), answers(first, X[:1]))
+
+
+def test_the_first_run_of_many_steps_is_captured_for_others(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a session whose plan nobody keeps, later runs capture it."""
+    monkeypatch.setattr(recent, "MAX_STEPS", 1)
+    alone = tenonnx.InferenceSession(path.read_bytes(), providers=["cpu"])
+    wanted = answers(alone)
+    assert held(alone) == 0
+    assert_same(answers(opened(path)), wanted)
+    again = opened(path)
+    assert held(again) == 1
+    assert_same(answers(again), wanted)
 
 
 def test_a_plan_that_was_opened_before_it_ran(path: Path) -> None:

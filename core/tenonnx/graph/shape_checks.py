@@ -49,7 +49,6 @@ def check_model(model: ir.Model, providers: Sequence[Provider]) -> None:
     from tenonnx import graph as graphs
 
     kernels: dict[tuple[str, str, int | None], Kernel | None] = {}
-    decided: dict[tuple[Any, ...], bool] = {}
     for node in graphs.nodes(model.graph):
         if not node.outputs:  # nothing reads what it would compute
             continue
@@ -61,13 +60,27 @@ def check_model(model: ir.Model, providers: Sequence[Provider]) -> None:
         if kernel is None or not kernel.shapes:
             continue
         required, shapes = requirement(kernel, node), tuple(map(known_shape, node.inputs))
-        alike = required.text, required.operands, repr(required.attributes), shapes
-        if alike not in decided:  # layers repeat
-            try:
-                decided[alike] = required.decide(shapes)
-            except ValueError as error:
-                raise MalformedGraph(f"{graphs.label(node)}: {error}") from None
-        node.meta[OPEN_YET] = () if decided[alike] else ((required, tuple(node.inputs)),)
+        try:
+            is_decided = _decide(required, shapes)
+        except ValueError as error:
+            raise MalformedGraph(f"{graphs.label(node)}: {error}") from None
+        node.meta[OPEN_YET] = () if is_decided else ((required, tuple(node.inputs)),)
+
+
+# Decisions of which a process remembers some: with more, it forgets all.
+MAX_DECISIONS = 4096
+_decisions: dict[tuple[Any, ...], bool] = {}
+
+
+def _decide(required: Requirement, shapes: Sequence[Shape | None]) -> bool:
+    """Return what ``Requirement.decide`` does, which is asked once for layers that repeat."""
+    key = required.text, required.operands, repr(required.attributes), tuple(shapes)
+    if (found := _decisions.get(key)) is None:
+        found = required.decide(shapes)
+        if len(_decisions) >= MAX_DECISIONS:
+            _decisions.clear()
+        _decisions[key] = found
+    return found
 
 
 def inherit(node: ir.Node, others: Iterable[ir.Node]) -> None:
@@ -177,7 +190,7 @@ class Checked:
             given = [shapes[p] if type(p) is int else p for p in places]
             key = number, required.key(given, self._decisive[number])
             if key not in self._fit:
-                required.decide(given)
+                _decide(required, given)
                 self._fit = (
                     {**self._fit, key: None}
                     if len(self._fit) < MAX_REMEMBERED_SHAPES

@@ -22,3 +22,4 @@ def paused() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+            gc.collect(1)

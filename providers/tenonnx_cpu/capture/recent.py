@@ -1,4 +1,4 @@
-"""When inputs are captured: by how often they came, and by how much else a first run captures."""
+"""The times at which inputs are captured: when they come again, and not too many in one run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def at_once() -> int:
 
 
 class Recent:
-    """How often inputs came that have no capture, by their keys.
+    """Counts of inputs that have no capture, by their keys.
 
     Attributes:
         wait: Returns how many times more than once they come before they are captured.

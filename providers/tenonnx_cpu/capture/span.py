@@ -66,7 +66,7 @@ class Slots(NamedTuple):
 
 
 # The place of an input that is absent.
-ABSENT = -1
+ABSENT_SLOT = -1
 
 
 @cacheable
@@ -171,7 +171,7 @@ class Tracer:
                 if value is not None and value.id not in slots:
                     constants.append(constant_on(value, HOST))
                     slots[value.id] = -len(constants)
-            taken.append(tuple([ABSENT if x is None else slots[x.id] for x in step.inputs]))
+            taken.append(tuple([ABSENT_SLOT if x is None else slots[x.id] for x in step.inputs]))
             for value in step.outputs:
                 slots.setdefault(value.id, next(count))
             given.append(tuple([slots[x.id] for x in step.outputs]))
