@@ -323,7 +323,7 @@ def _slices_cut(
     if way != GATHERED:  # slices of one place follow each other
         grain = units
     numbers = [
-        *(way, element, size, OF_SIZE[size], wide, depth, width, each),
+        *(way, element, size, wide, depth, width, each),
         *(math.prod(shape[batch:]) * size, repeats, units, grain, -(-units // grain)),
     ]
     for axis in range(batch, batch + depth):

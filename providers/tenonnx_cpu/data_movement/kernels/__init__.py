@@ -66,6 +66,6 @@ INDEXED_FIELDS = (
 # of the next ones begins `batch_step` bytes on; those places are the same ones if it `repeats`
 # them. Then come each axis' length and bytes.
 SLICED_FIELDS = (
-    "way", "element", "size", "copy", "wide", "depth", "width", "batch", "batch_step", "repeats",
+    "way", "element", "size", "wide", "depth", "width", "batch", "batch_step", "repeats",
     "units", "grain", "tasks",
 )  # fmt: skip

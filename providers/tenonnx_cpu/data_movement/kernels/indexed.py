@@ -18,6 +18,7 @@ from tenonnx_cpu.data_movement.kernels import (
     SLICED_FIELDS,
     WRITTEN,
 )
+from tenonnx_cpu.data_movement.kernels.runs import copy_runs, width_of
 from tenonnx_cpu.elementwise.kernels.operations import (
     ADD,
     BFLOAT16,
@@ -311,15 +312,18 @@ def move_elements(x, places, updates, y, wrong, numbers, threads):  # type: igno
 
 
 @helper
-def move_slice(sizes: Any, data: Any, other: Any) -> None:
-    """Move a slice, or an element."""
-    way, width, step = sizes.way, sizes.width, sizes.size
-    if way == GATHERED:
-        apply_row(sizes.copy, sizes.copy, data, step, 0, 0, 0, 0, other, width)
-    elif way == WRITTEN:
-        apply_row(sizes.copy, sizes.copy, other, step, 0, 0, 0, 0, data, width)
-    else:
-        meet(way, sizes.element, data, other, step, width)
+def move_some(sizes: Any, addresses: Any, other: Any) -> None:
+    """Move adjacent slices of more than one element."""
+    run = sizes.width * sizes.size
+    together = width_of(run)
+    for n in range(addresses.size):
+        here, there = addresses[n], other + n * run
+        if here and sizes.way == GATHERED:
+            copy_runs(together, here, 0, there, 0, run, 1)
+        elif here and sizes.way == WRITTEN:
+            copy_runs(together, there, 0, here, 0, run, 1)
+        elif here:
+            meet(sizes.way, sizes.element, here, there, sizes.size, sizes.width)
 
 
 @helper
@@ -330,12 +334,13 @@ def find_slices(
 
     All are on their way to the cache before the first of them is moved.
     """
-    absent = 0
+    absent, stack, rest = 0, unit // sizes.batch, unit % sizes.batch
     for n in range(count):
-        here, inside, number = i64(data), True, unit + n
-        if sizes.batch < sizes.units:
-            here += number // sizes.batch * sizes.batch_step
-            number = number % sizes.batch if sizes.repeats else number
+        here, inside = data + stack * sizes.batch_step, True
+        number = rest if sizes.repeats else unit + n
+        rest += 1
+        if rest == sizes.batch:
+            stack, rest = stack + 1, 0
         for axis in range(sizes.depth):
             place = place_at(places, number * sizes.depth + axis, sizes.wide)
             place += axes[2 * axis] if place < 0 else 0
@@ -361,10 +366,8 @@ def slice_units(arguments: Any, task: Any, worker: Any) -> None:
         there = other + unit * sizes.width * sizes.size
         if sizes.width == 1:
             move_alone(sizes, addresses[:count], there, sizes.size)
-            continue
-        for n in range(count):
-            if addresses[n]:
-                move_slice(sizes, addresses[n], there + n * sizes.width * sizes.size)
+        else:
+            move_some(sizes, addresses[:count], there)
 
 
 @kernel(
