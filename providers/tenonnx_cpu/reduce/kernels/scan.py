@@ -10,13 +10,10 @@ from tenonnx_cpu.jit.compiling import Contract, In, Out, helper, i64, inlined, k
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vmath
 from tenonnx_cpu.jit.vectors.named import named
-from tenonnx_cpu.jit.vectors.views import elements, on_stack
+from tenonnx_cpu.jit.vectors.views import elements
 from tenonnx_cpu.reduce.kernels import SCAN_FIELDS, SPAN
 
 scan_sizes = named("ScanSizes", SCAN_FIELDS)
-
-# Rows that are gone over together: a sum waits for the one before it, but not for others'.
-ROWS_TOGETHER = 8
 
 
 @vmath.exact
@@ -26,21 +23,16 @@ def joined(product: Any, x: Any, y: Any) -> Any:
 
 
 @inlined
-def scan_rows(product: Any, x: Any, y: Any, rows: Any, sizes: Any, first: Any, dtype: Any) -> None:
-    """Go over adjacent rows, ``ROWS_TOGETHER`` of them at most, of which a row is an axis."""
+def scan_row(product: Any, x: Any, y: Any, sizes: Any, first: Any) -> None:
+    """Go over a row: one after the other, rows do not wait for stores of their sums."""
     count, by = sizes.count, 1 - 2 * sizes.reverse
     start, before = (count - 1) * sizes.reverse, by * sizes.exclusive
-    totals = on_stack(ROWS_TOGETHER, dtype)
-    for row in range(rows):
-        own = row * count + start
-        totals[row] = first if sizes.exclusive else x[own]
-        y[own] = totals[row]
+    total = first if sizes.exclusive else x[start]
+    y[start] = total
     for n in range(1, count):
         at = start + by * n
-        for row in range(rows):
-            own = row * count + at
-            totals[row] = joined(product, totals[row], x[own - before])
-            y[own] = totals[row]
+        total = joined(product, total, x[at - before])
+        y[at] = total
 
 
 @inlined
@@ -63,31 +55,14 @@ def scan_columns(
 
 
 @helper
-def scan_integers(x: Any, y: Any, sizes: Any, task: Any, dtype: Any) -> None:
-    """Do a task's rows of integers, whose sums wait for nothing: one after the other."""
-    for row in range(task * sizes.grain, min(sizes.outer, (task + 1) * sizes.grain)):
-        start = row * sizes.count * sizes.size
-        given, out = (
-            elements(x + start, sizes.count, dtype),
-            elements(y + start, sizes.count, dtype),
-        )
-        scan_rows(sizes.product, given, out, 1, sizes, dtype(sizes.product), dtype)
-
-
-@helper
 def scan_part(x: Any, y: Any, sizes: Any, task: Any, dtype: Any) -> None:
     """Do a task's rows or lines of one type."""
     first = dtype(sizes.product)
     if sizes.inner == 1:
-        stop = min(sizes.outer, (task + 1) * sizes.grain)
-        for row in range(task * sizes.grain, stop, ROWS_TOGETHER):
-            rows = min(ROWS_TOGETHER, stop - row)
-            start, total = row * sizes.count * sizes.size, rows * sizes.count
-            given, out = elements(x + start, total, dtype), elements(y + start, total, dtype)
-            if rows == ROWS_TOGETHER:
-                scan_rows(sizes.product, given, out, ROWS_TOGETHER, sizes, first, dtype)
-            else:
-                scan_rows(sizes.product, given, out, rows, sizes, first, dtype)
+        for row in range(task * sizes.grain, min(sizes.outer, (task + 1) * sizes.grain)):
+            start = row * sizes.count * sizes.size
+            given = elements(x + start, sizes.count, dtype)
+            scan_row(sizes.product, given, elements(y + start, sizes.count, dtype), sizes, first)
         return
     pieces = -(-sizes.inner // SPAN)
     stack, left = task // pieces, task % pieces * SPAN
@@ -100,16 +75,10 @@ def scan_part(x: Any, y: Any, sizes: Any, task: Any, dtype: Any) -> None:
 def scan_some(arguments: Any, task: Any, worker: Any) -> None:
     """Do a task's rows or lines."""
     x, y, sizes = arguments
-    in_turn = (sizes.inner == 1) & (sizes.floats == 0)
-    if sizes.size == 4:
-        if in_turn:
-            scan_integers(x, y, sizes, task, np.int32)
-        elif sizes.floats:
-            scan_part(x, y, sizes, task, np.float32)
-        else:
-            scan_part(x, y, sizes, task, np.int32)
-    elif in_turn:
-        scan_integers(x, y, sizes, task, np.int64)
+    if sizes.size == 4 and sizes.floats:
+        scan_part(x, y, sizes, task, np.float32)
+    elif sizes.size == 4:
+        scan_part(x, y, sizes, task, np.int32)
     elif sizes.floats:
         scan_part(x, y, sizes, task, np.float64)
     else:
