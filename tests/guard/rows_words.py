@@ -69,6 +69,7 @@ TABLES = {"rows": f32(3, 5), "others": f32(3, 4)}
 
 ROWS = [
     one("MurmurHash3 words", "MurmurHash3", [WORDS], domain=MS),
+    one("MurmurHash3 accents", "MurmurHash3", [WORDS + "é"], domain=MS),
     of_model("columns of words", COLUMNS, {"x": WORDS}),
     of_model("tokens", TOKENS, {"x": TEXTS}),
     of_model(

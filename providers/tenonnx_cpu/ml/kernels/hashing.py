@@ -41,18 +41,52 @@ def rest_of(data: Any, count: Any) -> Any:
     return block
 
 
+@inlined
+def joined(state: Any, block: Any) -> Any:
+    """Have a block of four bytes change a state."""
+    turned = rotated(np.uint32(state ^ mixed(block)), 13)
+    return np.uint32(turned * np.uint32(5) + np.uint32(0xE6546B64))
+
+
+@inlined
+def finished(state: Any, length: Any) -> Any:
+    """Return the hash of so many bytes that a state has seen."""
+    state = np.uint32(state ^ np.uint32(length))
+    state = spread(spread(state, 16, 0x85EBCA6B), 13, 0xC2B2AE35)
+    return np.uint32(state ^ np.uint32(state >> np.uint32(16)))
+
+
 @helper
 def hash_one(data: Any, length: Any, seed: Any) -> Any:
     """Return MurmurHash3_x86_32 (Appleby 2011) of the bytes at an address."""
     state = seed
     last = data + length // 4 * 4
     while data < last:
-        turned = rotated(np.uint32(state ^ mixed(np.uint32(load_word(data)))), 13)
-        state = np.uint32(turned * np.uint32(5) + np.uint32(0xE6546B64))
+        state = joined(state, np.uint32(load_word(data)))
         data += 4
-    state = np.uint32(state ^ mixed(rest_of(last, length % 4)) ^ np.uint32(length))
-    state = spread(spread(state, 16, 0x85EBCA6B), 13, 0xC2B2AE35)
-    return np.uint32(state ^ np.uint32(state >> np.uint32(16)))
+    return finished(np.uint32(state ^ mixed(rest_of(last, length % 4))), length)
+
+
+@kernel(
+    (In(u32, 1), size, Out(u32, 1), size),
+    Contract(launch="there are a word or two for each hash"),
+)
+def murmur3_numbers(words, seed, y, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Write a hash for each number.
+
+    Args:
+        words: The numbers' bytes, by fours.
+        seed: 32 bits.
+        y: The hashes.
+        threads: Not more than one is used.
+    """
+    start = np.uint32(seed)
+    if words.size == y.size:
+        for i in range(y.size):
+            y[i] = finished(joined(start, words[i]), 4)
+    else:
+        for i in range(y.size):
+            y[i] = finished(joined(joined(start, words[2 * i]), words[2 * i + 1]), 8)
 
 
 @kernel(
