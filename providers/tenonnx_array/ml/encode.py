@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,14 +33,18 @@ MAX_TABLE_CATEGORIES = 512
 
 @cacheable
 class Rows(dict[Any, Any]):
-    """Rows by key, and the one of whatever is no key."""
+    """Rows by key, and the one of whatever is no key.
+
+    Attributes:
+        otherwise: That one.
+    """
 
     def __init__(self, rows: Mapping[Any, Any], otherwise: Any) -> None:
         super().__init__(rows)
-        self._otherwise = otherwise
+        self.otherwise = otherwise
 
     def __missing__(self, key: Any) -> Any:
-        return self._otherwise
+        return self.otherwise
 
 
 @cacheable
@@ -149,7 +153,9 @@ class Lookup:
             if self._spread is not None and values.dtype == np.int64:
                 return self._spread.take(keys.away(values, len(self._spread) - 1), axis=0)
             return table.take(keys.find(values), axis=0)
-        found = map(self.cells.__getitem__, keys.given(values))
+        # A look-up that finds nothing is as fast so; ``Rows.__missing__`` is Python's.
+        rest = itertools.repeat(self.cells.otherwise)
+        found: Iterator[Any] = map(self.cells.get, keys.given(values), rest)
         if self._are_objects:
             return np.fromiter(found, object, values.size).reshape(values.shape)
         shape = values.shape + table.shape[1:]
