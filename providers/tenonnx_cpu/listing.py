@@ -51,6 +51,7 @@ LISTING: Final = {
         "And BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Equal Greater "
         "GreaterOrEqual IsInf IsNaN Less LessOrEqual Mod Not Or Round Sign Where Xor"
     ),
+    "elementwise.scaled_silu": "com.microsoft::ScaledSiLU",
     "int8.conv": "Conv QLinearConv com.microsoft::QLinearConv",
     "int8.conv_integer": "ConvInteger",
     "int8.dense": "MatMul ai.tenonnx::DequantizeMatMul",
