@@ -153,17 +153,11 @@ def attach(
 def replay_once(words: Any, things: Any, inputs: Any, otherwise: Callable[..., Any]) -> Any:
     """Replay a capture; call ``otherwise`` with the inputs if it does not fit them."""
     scratch(int(words[at.SCRATCH]))
-    tracer = functools.partial(_otherwise, otherwise)
-    return _replayer(Cell((_services(), tracer, words, things)))(*inputs)
 
+    def tracer(_: Cell, *given: Any) -> Any:
+        return otherwise(*given)
 
-def _otherwise(call: Callable[..., Any], _: Cell, *inputs: Any) -> Any:
-    return call(*inputs)
-
-
-def _replayer(cell: Cell) -> Callable[..., Any]:
-    assert REPLAY.run is not None, "there are captures"
-    return builtin("replay", entry_of(REPLAY.run), cell)
+    return replay(Cell((_services(), tracer, words, things)), inputs)
 
 
 def has_grown_scratch(cell: Cell) -> bool:
@@ -177,7 +171,8 @@ def has_grown_scratch(cell: Cell) -> bool:
 
 def replay(cell: Cell, inputs: tuple[Any, ...]) -> Any:
     """Replay the capture that fits, or call the tracer."""
-    return _replayer(cell)(*inputs)
+    assert REPLAY.run is not None, "there are captures"
+    return builtin("replay", entry_of(REPLAY.run), cell)(*inputs)
 
 
 def add_capture(cell: Cell, key: Any, run: CapturedRun) -> None:

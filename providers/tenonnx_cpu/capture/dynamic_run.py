@@ -14,7 +14,7 @@ import numpy as np
 from tenonnx_cpu.capture.capturable import replay_once
 from tenonnx_cpu.capture.extents import DATA, same_of, word_at
 from tenonnx_cpu.capture.growth import Growth, Varies
-from tenonnx_cpu.capture.launch import Encoded, fix, is_fixed, write_number
+from tenonnx_cpu.capture.launch import Encoded, fix, is_fixed
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 Maker: TypeAlias = "Callable[[int], tuple[Any, int]]"
@@ -154,8 +154,8 @@ def _counting(every: Mapping[int, Any]) -> Maker | None:
     slope = int(_on_line({step: np.array(int(each)) for step, each in every.items()}))
 
     def make(step: int) -> tuple[Any, int]:
-        words = np.empty(2, np.int64)
-        write_number(number + slope * step, words)
+        words = np.array([number + slope * step, 0])
+        words[1:].view(np.float64)[0] = words[0]
         return words, word_at(id(words) + DATA).value
 
     return make if slope else None

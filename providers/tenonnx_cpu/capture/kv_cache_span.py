@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from tenonnx.by_name import cacheable
@@ -27,13 +27,9 @@ from tenonnx_cpu.capture.span import MAX_SPAN_STEPS, Tracer, captured_without_ca
 from tenonnx_cpu.jit import layout as at
 
 
+@cacheable
 class OutOfPlace(Tracer):
     """A span's steps where caches are not in place: each step with one is by itself."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle it as it was before the first call."""
-        _, given = super().__reduce__()
-        return _again, given
 
     @functools.cached_property
     def untraced_steps(self) -> Sequence[Step]:
@@ -45,14 +41,6 @@ class OutOfPlace(Tracer):
         program = self._untraced
         given = [buffers[output.position] for output in program.direct]
         return self._returned(program.run_into(inputs, given))
-
-
-@cacheable
-def _again(
-    steps: Iterable[tuple[Any, ...]], inputs: Sequence[ValueInfo], outputs: Sequence[ValueInfo]
-) -> OutOfPlace:
-    """Return the steps of a plan that was kept."""
-    return OutOfPlace([Step(*each) for each in steps], inputs, outputs)
 
 
 def joined(steps: Sequence[Step], escaping: Collection[ValueInfo], turns: Turns) -> list[Step]:

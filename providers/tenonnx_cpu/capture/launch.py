@@ -148,9 +148,3 @@ def is_fixed(array: Any) -> bool:
 def as_integer(number: Any) -> int:
     """Return a number as kernels read it as an integer: 0 if it is none."""
     return 0 if isinstance(number, FLOATS) else int(number)
-
-
-def write_number(number: Any, words: NDArray) -> None:
-    """Write a number to two words: as an integer and as a float."""
-    words[0] = as_integer(number)
-    words[1:].view(np.float64)[0] = float(number)

@@ -97,8 +97,7 @@ class Tracer:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle it as it was before the first call."""
-        steps = [(s.call, s.inputs, s.outputs, s.nodes, s.multiple) for s in self._steps]
-        return _again, (steps, self._inputs, self._outputs)
+        return type(self), (self._steps, self._inputs, self._outputs)
 
     def attached(self) -> Callable[..., Any]:
         """Return what a step calls."""
@@ -306,14 +305,6 @@ class Tracer:
         self.untraced_steps = found
         vars(self).pop("_untraced", None)
         self._is_split = True
-
-
-@cacheable
-def _again(
-    steps: Iterable[tuple[Any, ...]], inputs: Sequence[ValueInfo], outputs: Sequence[ValueInfo]
-) -> Tracer:
-    """Return the tracer of a plan that was kept."""
-    return Tracer([Step(*each) for each in steps], inputs, outputs)
 
 
 def _are_alike(old: Sequence[Any], new: Sequence[Any]) -> bool:
