@@ -19,6 +19,7 @@ from test_trees import forest
 
 import tenonnx
 from models import node
+from tenonnx.process.cores import available_cores
 from tenonnx_cpu.jit import scratch
 
 require_kernels()
@@ -269,6 +270,7 @@ def test_a_stop_leaves_runs_of_other_threads_alone() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.skipif(available_cores() < 2, reason="a run on one core has nothing to lose")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_child_of_a_handlers_fork_is_told_that_its_run_is_lost() -> None:
     given = product()
