@@ -62,6 +62,15 @@ def summed(xp: Namespace, x: Array, axis: tuple[int, ...] | None, keepdims: bool
     return np.asarray(np.sum(x, axis=axis, keepdims=keepdims, dtype=np.float64), SINGLE)
 
 
+def averaged(xp: Namespace, x: Array, axis: tuple[int, ...] | None, keepdims: bool) -> Array:
+    """Return the mean over some axes, or all, in the array's dtype, whose range a sum may leave."""
+    if xp is not np or x.dtype != SINGLE:
+        sums = summed(xp, x, axis, keepdims)
+        return sums / (x.size // max(sums.size, 1))
+    wide = np.sum(x, axis=axis, keepdims=keepdims, dtype=np.float64)
+    return np.asarray(wide / (x.size // max(wide.size, 1)), SINGLE)
+
+
 def inverse_root(xp: Namespace, x: Array) -> Array:
     """Return ``1 / sqrt(x)`` in the array's dtype."""
     if xp is not np or x.dtype != SINGLE:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
-from tenonnx_array.accurate import exp, summed
+from tenonnx_array.accurate import averaged, exp, summed
 from tenonnx_array.dtypes import FLOATS, INTEGERS, accumulator
 from tenonnx_array.elementwise import divide
 
@@ -33,6 +33,8 @@ def product(xp: Namespace, x: Array, axis: Axes, keepdims: bool) -> Array:
 
 def mean(xp: Namespace, x: Array, axis: Axes, keepdims: bool) -> Array:
     """Return the sum divided by the count; integers truncate, and are 0 for an empty set."""
+    if x.dtype == np.float32:
+        return averaged(xp, x, axis, keepdims)
     sums = total(xp, x, axis, keepdims)
     count = x.size // max(sums.size, 1)
     if x.dtype in INTEGERS:

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import tenonnx
+from models import model, node, value
 from tenonnx_array import TABLE
 
 SHAPES = hnp.array_shapes(min_dims=1, max_dims=4, max_side=6)
@@ -99,3 +101,17 @@ def test_log_sum_exp_is_close_to_the_maximum(x: Any) -> None:
 def test_top_k_beyond_the_axis_is_refused() -> None:
     with pytest.raises(ValueError, match="expected k from 0 to 3"):
         kernel("TopK")(np.zeros(3, np.float32), np.array([4]))
+
+
+@pytest.mark.parametrize("mode", ["0", "1"])
+@pytest.mark.parametrize("op", ["ReduceMean", "GlobalAveragePool"])
+def test_a_mean_is_finite_where_its_sum_is_not(
+    op: str, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENONNX_JIT", mode)
+    x = np.full((2, 3, 4, 5), 3e38, np.float32)
+    nodes = [node(op, "x axes" if op == "ReduceMean" else "x", "y")]
+    axes = {"axes": np.array([2, 3])}
+    proto = model(nodes, [value("x", shape=[2, 3, 4, 5])], [value("y")], axes)
+    (y,) = tenonnx.InferenceSession(proto).run(None, {"x": x})
+    np.testing.assert_array_equal(y, np.full((2, 3, 1, 1), 3e38, np.float32))
