@@ -49,6 +49,9 @@ MAX_DYNAMIC_RUNS = 16
 class Slots(NamedTuple):
     """The places of a span's values in the memory of a run: inputs, results, constants.
 
+    There are few objects that the garbage collector counts: with some thousands in a first run, it
+    would search all that loading made.
+
     Attributes:
         taken, given: Those of each step's inputs and outputs. Constants count from the end.
         done: Those that nobody reads after each step.
@@ -58,8 +61,8 @@ class Slots(NamedTuple):
     """
 
     taken: Sequence[tuple[int, ...]]
-    given: Sequence[tuple[int, ...]]
-    done: Sequence[Sequence[int]]
+    given: Sequence[range]
+    done: Sequence[tuple[int, ...]]
     results: Sequence[int]
     constants: Sequence[Any]
     size: int
@@ -163,24 +166,23 @@ class Tracer:
         """The places of values in a run's memory."""
         slots = {value.id: n for n, value in enumerate(self._inputs)}
         constants: list[Any] = [None]
-        count = itertools.count(len(slots))
-        taken, given = list[tuple[int, ...]](), list[tuple[int, ...]]()
+        size = len(slots)
+        taken, given = list[tuple[int, ...]](), list[range]()
         for step in self._steps:
             for value in step.inputs:
                 if value is not None and value.id not in slots:
                     constants.append(constant_on(value, HOST))
                     slots[value.id] = -len(constants)
             taken.append(tuple([ABSENT_SLOT if x is None else slots[x.id] for x in step.inputs]))
-            for value in step.outputs:
-                slots.setdefault(value.id, next(count))
-            given.append(tuple([slots[x.id] for x in step.outputs]))
+            given.append(range(size, size := size + len(step.outputs)))
+            slots.update(zip([x.id for x in step.outputs], given[-1], strict=True))
         results = [slots[value.id] for value in self._outputs]
-        later, done = set(results), list[list[int]]()
+        later, done = set(results), list[tuple[int, ...]]()
         for each in zip(reversed(taken), reversed(given), strict=True):
             found = {slot for slots in each for slot in slots if slot >= 0}.difference(later)
             later |= found
-            done.append([*found])
-        return Slots(taken, given, done[::-1], results, constants[::-1], next(count))
+            done.append(tuple(found))
+        return Slots(taken, given, done[::-1], results, constants[::-1], size)
 
     def _run_steps(
         self, visit: Callable[[int, tuple[Any, ...]], Any], inputs: Sequence[Any]
