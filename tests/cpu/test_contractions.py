@@ -51,6 +51,16 @@ def test_einsum_is_numpys(equation: str, dtype: Any) -> None:
             np.testing.assert_array_equal(y, expected)
 
 
+def test_large_contractions_of_doubles_are_blas() -> None:
+    a, b = drawn(np.float64, 2, 70, 60), drawn(np.float64, 60, 2, 50)
+    assert wide_launch(a, b.swapaxes(0, 1), 1) is None
+    kinds = dict.fromkeys("aby", helper.np_dtype_to_tensor_dtype(a.dtype))
+    feeds = {"a": a, "b": b}
+    nodes = [node("Einsum", "a b", "y", equation="bij,jbk->bki")]
+    (y,) = session(nodes, feeds, "y", kinds=kinds).run(None, feeds)
+    np.testing.assert_allclose(y, np.einsum("bij,jbk->bki", a, b), 1e-10, 1e-10)
+
+
 @pytest.mark.parametrize(
     "equation", ["ii,ij->ij", "ij->ji", "...ij,...jk->...ik", "ij,jk", "ij,k->i", "ij,jk->ikk"]
 )

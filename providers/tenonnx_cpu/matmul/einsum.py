@@ -6,8 +6,10 @@ import functools
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tenonnx.by_name import cacheable
-from tenonnx_cpu.buffers import reshaped
+from tenonnx_cpu.buffers import F64, reshaped
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import product_launch, request
@@ -86,7 +88,9 @@ def _contracted(form: Contraction, threads: int, plain: Call, a: NDArray, b: NDA
     x = reshaped(left, (*batch, math.prod(rows), math.prod(depth)))
     y = reshaped(right, (*batch, math.prod(depth), math.prod(columns)))
     made = product_launch(x, y, threads) or wide_launch(x, y, threads)
-    if made is None:
+    if made is None and not a.dtype == b.dtype == F64:
         return plain(a, b)
-    result = made.result.reshape((*batch, *rows, *columns)).transpose(form.order)
-    return made._replace(result=result)
+    # Large ones of float64 are BLAS'.
+    product = np.matmul(x, y) if made is None else made.result
+    result = product.reshape((*batch, *rows, *columns)).transpose(form.order)
+    return result if made is None else made._replace(result=result)
