@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tenonnx.by_name import cacheable
-from tenonnx_cpu.buffers import empty, frozen
+from tenonnx_cpu.buffers import TRACED, empty, frozen
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, is_fixed
 from tenonnx_cpu.capture.recent import MAX_KEYS
@@ -243,12 +243,11 @@ class Mover:
             return None
         forms = tuple((array.shape, array.strides) for array in arrays)
         if forms not in self._found:
-            is_first = not self._found
             latest = [*self._found.items(), (forms, UNKNOWN)][-MAX_KEYS:]
             self._found = dict(latest)
-            # To find out how takes longer than numpy does: for the first shapes, and those that
-            # come again.
-            if not is_first:
+            # To find out how takes longer than numpy does: for shapes that come again, and where
+            # the launch is captured.
+            if TRACED.get() is None:
                 return None
         found = self._found.get(forms, UNKNOWN)
         if found is UNKNOWN:
