@@ -12,7 +12,7 @@ from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.depthwise import channels_layout, depthwise_layout, is_narrow, variant_of
 from tenonnx_cpu.conv.kernels import COLUMNS_PER_TASK
-from tenonnx_cpu.conv.layout import CHAIN_DEPTH, ConvLayout, layout
+from tenonnx_cpu.conv.layout import CHAIN_DEPTH, SPLIT_TASKS, ConvLayout, layout
 from tenonnx_cpu.conv.layout_assignment import SUITED
 from tenonnx_cpu.conv.padding_taps import kept, reached, without_others
 from tenonnx_cpu.conv.pixels import PANEL_CHANNELS, packed, pixels_layout
@@ -46,6 +46,7 @@ def request(weight: NDArray | None, narrows: bool = False) -> None:
     """Have kernels compiled; ``weight`` is what images will be convolved with, if that is known."""
     if narrows:
         CONV_TILES.request()
+    SPLIT_TASKS.request()
     CONV.request()
     DEPTHWISE.request()
     CHANNELS.request()

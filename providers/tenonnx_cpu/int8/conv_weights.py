@@ -11,7 +11,7 @@ from tenonnx_cpu.buffers import contiguous, empty, frozen
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last
-from tenonnx_cpu.conv.layout import ConvLayout
+from tenonnx_cpu.conv.layout import SPLIT_TASKS, ConvLayout
 from tenonnx_cpu.int8.conv_layout import (
     PANEL_CHANNELS,
     ByteLayout,
@@ -86,10 +86,8 @@ class ByteWeights:
         if len(array) % group or (given is not None and given.size not in (1, len(array))):
             return None
         middle = 128 if array.dtype == np.uint8 else 0
-        zeros = np.full(1, -middle, np.int32)
-        if given is not None:
-            zeros = given.reshape(-1).astype(np.int32) - np.int32(middle)
-        frozen(zeros)
+        origin = np.zeros(1, np.int32) if given is None else given.reshape(-1).astype(np.int32)
+        zeros = frozen(origin - np.int32(middle))
         if alone := array.shape[1] == 1 and len(array) == group > 1:
             DEPTHWISE.request()
             positions = (position,) if given is None else (position, zero)
@@ -105,6 +103,7 @@ class ByteWeights:
             )
             zeros = NO_ZERO
         else:
+            SPLIT_TASKS.request()
             CONV.request()
             adjacent = (attributes.dilations or (1,))[-1] == 1 or array.shape[-1] == 1
             name = f"{group}:{int(adjacent)}:{PANEL_CHANNELS}"
