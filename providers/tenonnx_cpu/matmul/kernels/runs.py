@@ -1,10 +1,15 @@
-"""Products of few tiles of rows on AVX2: B is read in place, in one run, ahead of its use."""
+"""Products of few tiles of rows: B is read in place, in long runs, ahead of its use.
+
+A panel's rows lie far apart, where hardware brings nothing along. Some whole rows of B at a time
+are brought into the second-level cache instead, and sums wait in the result for the next ones.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tenonnx_cpu.jit.compiling import helper
+from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.matmul.kernels import DEPTH, EDGE
 from tenonnx_cpu.matmul.kernels.block import (
     CACHE_WAY,
@@ -26,22 +31,29 @@ from tenonnx_cpu.matmul.kernels.tile import (
 )
 
 # Rows up to which a panel is not worth packing.
-MAX_RUN_ROWS = 3 * ROWS
+MAX_RUN_ROWS = (3 if BY_PANELS else 4) * ROWS
 
-# Elements of B that are read at a time, and its rows: two such fit the second-level cache.
-CHUNK, SHALLOWEST = 3 << 14, 48
+# Elements of B that are read at a time: two such fit the second-level cache, of which processors
+# with AVX2 may have half a megabyte, those with AVX-512 have one.
+CHUNK = 3 << 14 if BY_PANELS else 1 << 16
+
+# Columns at a time, of which a chunk has rows enough that sums are not read too often. AVX2 has no
+# more: their packed panels are as fast.
+MAX_RUN_COLUMNS = 1024 if BY_PANELS else 2048
 
 
 @helper
 def fits_runs(rows: Any, columns: Any, a: Any, b: Any) -> Any:
-    """Return whether A has few rows, and a task's part of B short ones that tiles read in place.
+    """Return whether A has few rows, and rows of B can be read in place by tiles.
 
-    These begin a cache line alike, and do not all come to one set of the cache.
+    These begin a cache line alike. With AVX2, where a tile has fewer rows, they must not all come
+    to one set of the cache.
     """
-    if not BY_PANELS or rows > MAX_RUN_ROWS or columns * SHALLOWEST > CHUNK:
+    if LANES < 8 or rows > MAX_RUN_ROWS or (BY_PANELS and columns > MAX_RUN_COLUMNS):
         return False
-    adjacent = a.strides[1] == 4 and b.strides[1] == 4
-    return adjacent and b.strides[0] % CACHE_LINE == 0 and b.strides[0] % CACHE_WAY != 0
+    if BY_PANELS and b.strides[0] % CACHE_WAY == 0:
+        return False
+    return a.strides[1] == 4 and b.strides[1] == 4 and b.strides[0] % CACHE_LINE == 0
 
 
 @helper
@@ -63,16 +75,23 @@ def multiply_runs(
         c_row: Bytes from row to row of C.
         memory: Address of ``WORKSPACE`` floats.
     """
-    deep = split(depth, min(DEPTH, CHUNK // columns), 1)
-    copy, copy_row = memory + PANEL_ROW_BYTES * DEPTH, 4 * (deep + 16)
-    for k in range(0, depth, deep):
-        kk = min(deep, depth - k)
-        copy_lines(a + 4 * k, a_row, copy, copy_row, rows, kk)
-        source = b + k * b_row
-        multiply_run(
-            rows, columns, kk, copy, copy_row, source, b_row, c, c_row, ADD if k else ZERO,
-            source + kk * b_row if k + kk < depth else 0, memory,
-        )  # fmt: skip
+    width = split(columns, MAX_RUN_COLUMNS, COLUMNS)
+    for column in range(0, columns, width):
+        some = min(width, columns - column)
+        right = column + width < columns
+        deep = split(depth, min(DEPTH, CHUNK // some), 1)
+        copy, copy_row = memory + PANEL_ROW_BYTES * DEPTH, 4 * (deep + 16)
+        for k in range(0, depth, deep):
+            kk = min(deep, depth - k)
+            copy_lines(a + 4 * k, a_row, copy, copy_row, rows, kk)
+            source = b + k * b_row + 4 * column
+            ahead = source + kk * b_row
+            if k + kk >= depth:
+                ahead = b + 4 * (column + width) if right else 0
+            multiply_run(
+                rows, some, kk, copy, copy_row, source, b_row, c + 4 * column, c_row,
+                ADD if k else ZERO, ahead, memory,
+            )  # fmt: skip
 
 
 @helper
@@ -85,7 +104,7 @@ def multiply_run(
     edge, high, pace = memory + 4 * EDGE, split(rows, ROWS, 1), 0
     while (2 << pace) * high <= rows + high - 1:
         pace += 1
-    share, line, run = -(-depth // (1 << pace)), 0, -(-4 * columns // CACHE_LINE)
+    share, line, run = -(-depth // (1 << pace)), 0, -(-4 * columns // PANEL_ROW_BYTES)
     column = 0
     while column < columns:
         panel = b + 4 * column
@@ -106,7 +125,8 @@ def multiply_run(
                 )  # fmt: skip
                 continue
             if ahead and line < run * depth:
-                soon, step = ahead + line // run * b_row + line % run * CACHE_LINE, CACHE_LINE
+                soon = ahead + line // run * b_row + line % run * PANEL_ROW_BYTES
+                step = PANEL_ROW_BYTES
                 line += share
             multiply_tile(
                 count + PACED, left, a_row, 4, panel, b_row, depth, place, c_row, mode,

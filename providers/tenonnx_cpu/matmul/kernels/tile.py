@@ -47,7 +47,7 @@ BY_PANELS = LANES == 8
     "tenonnx_tile",
     {
         (form + rows,): (rows, 1 if form == NARROW else VECTORS, form)
-        for form in ((WIDE, NARROW, KEEP, PACED) if BY_PANELS else (WIDE, NARROW, KEEP))
+        for form in (WIDE, NARROW, KEEP, PACED)
         for rows in range(1, ROWS + 1)
     },
 )
@@ -83,7 +83,9 @@ def multiply_tile(
             for n, x in enumerate(xs):
                 v.store(b, x, b.add(place, I64(4 * LANES * n)), 4)
         if form == PACED:
-            v.prefetch(b, b.add(ahead, b.mul(b.lshr(index, panel), ahead_step)))
+            paced = b.add(ahead, b.mul(b.lshr(index, panel), ahead_step))
+            for n in range(PANEL_ROW_LINES):
+                v.prefetch(b, b.add(paced, I64(CACHE_LINE * n)))
         elif form == KEEP and BY_PANELS:
             # What a row of the panel begins in came with the panel before.
             v.prefetch(
