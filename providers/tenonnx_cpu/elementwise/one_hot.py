@@ -15,12 +15,15 @@ from tenonnx_cpu.elementwise.typed import APPLY, DTYPES, OF_SIZE, code_of, launc
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.reduce.fold import FOLD, folded
 
+# Classes at most: the numbers that places are compared with are kept for later runs.
+MAX_CLASSES = 1 << 20
+
 
 @specialize("OneHot")
 def specialize_one_hot(site: Site, plain: Call) -> Call | None:
     """Take a number of classes that is a constant."""
     depth = site.scalar(1)
-    if depth is None or depth.item() < 1:
+    if depth is None or not 1 <= depth.item() <= MAX_CLASSES:
         return None
     APPLY.request()
     axis, count = site.attribute("axis", -1), int(depth.item())
@@ -78,7 +81,7 @@ def specialize_hardmax(site: Site, plain: Call) -> Call | None:
 @cacheable
 def _hardmax(axis: int, threads: int, plain: Call, x: NDArray) -> Any:
     element, rank = code_of(x.dtype), x.ndim
-    if element is None or not -rank <= axis < rank or not x.size:
+    if element is None or not -rank <= axis < rank or not 0 < x.shape[axis] <= MAX_CLASSES:
         return plain(x)
     best = folded("ArgMax", x, (axis,), True, threads)
     if best is None:
