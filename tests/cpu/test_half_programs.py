@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from running import Watch, floats, require_kernels, session
 
+import tenonnx
 from models import FLOAT, node
 from tenonnx_cpu.elementwise.program import RUN_PROGRAM
 
@@ -110,3 +111,22 @@ def test_models_that_say_no_types_are_rounded_once(kind: int) -> None:
     wide = x.astype(np.float64)
     unit = 2.0**-8 if kind == 16 else 2.0**-11
     np.testing.assert_allclose(y.astype(np.float64), wide / (1 + np.exp(-wide)), rtol=1.1 * unit)
+
+
+@pytest.mark.parametrize("level", ["ORT_DISABLE_ALL", "ORT_ENABLE_ALL"])
+def test_statistics_are_not_rounded_to_the_images_bits(level: str) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 5, 40, 40)).astype(np.float16)
+    names = ("s", "b", "m", "v")
+    weights = {n: np.abs(rng.standard_normal(5)).astype(np.float16) for n in names}
+    one = session(
+        [node("BatchNormalization", "x s b m v", "y")], {"x": x}, "y", weights,
+        kinds={"x": 10, "y": 10}, level=getattr(tenonnx.GraphOptimizationLevel, level),
+    )  # fmt: skip
+    s, b, m, v = (weights[n].astype(np.float64).reshape(1, 5, 1, 1) for n in names)
+    expected = (x.astype(np.float64) - m) / np.sqrt(v + 1e-5) * s + b
+    for _ in range(3):
+        (y,) = one.run(None, {"x": x})
+        near = np.spacing(np.abs(expected).astype(np.float16)).astype(np.float64)
+        # Where terms cancel, what float32 rounds of them is left.
+        assert (np.abs(y.astype(np.float64) - expected) <= near + 2e-6).all()

@@ -22,7 +22,7 @@ from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 @specialize("BatchNormalization")
 def specialize_batch_norm(site: Site, plain: Call) -> Call | None:
     """Normalize float32 and float64 by constant statistics."""
-    image, dtype = site.node.inputs[0], site.dtype(0) or F32
+    image, dtype = site.node.inputs[0], F64 if site.dtype(0) == F64 else F32
     found = None if image is None else affine_of(site.node, image, None, 0)
     affine = () if found is None else tuple(a.astype(dtype) for a in found if a is not None)
     if len(affine) < 2:
