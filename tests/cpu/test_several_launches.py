@@ -108,3 +108,14 @@ def test_places_of_an_image_are_mapped(dtype: Any, size: tuple[int, ...], aligne
     sizes = np.array(size)
     expected = affine_grid(np, theta, sizes, align_corners=aligned)
     check("AffineGrid", [theta], {1: sizes}, expected, align_corners=aligned)
+
+
+@pytest.mark.parametrize("shape", [(3, 0), (0, 8)])
+def test_branches_without_elements(shape: tuple[int, ...]) -> None:
+    x = np.zeros(shape, np.float32)
+    made = session(
+        [node("BranchwiseRMSNorm", "x", "y", domain="com.microsoft", num_branches=2)], {"x": x},
+        "y", domains={"": 21, "com.microsoft": 1},
+    )  # fmt: skip
+    for _ in range(2):
+        assert made.run(None, {"x": x})[0].shape == shape

@@ -28,7 +28,7 @@ def _normalized(
 ) -> Any:
     """Return a launch, or the result."""
     given = (x,) if scale is None else (x, scale)
-    if not x.ndim or x.shape[-1] % max(branches, 1):
+    if not x.ndim or not x.size or x.shape[-1] % max(branches, 1):
         return plain(*given)
     width = x.shape[-1] // max(branches, 1)
     rows = x.reshape(-1, width) if x.flags.c_contiguous else x
