@@ -85,7 +85,7 @@ def reduced(thing: Any) -> Any:
 
 def reduced_builtin(function: BuiltinFunctionType) -> Any:
     """Return how pickle is to keep a function of machine code."""
-    again = getattr(function.__self__, "__kept__", None)
+    again = getattr(function.__self__, "reduce_in_plan", None)
     return reduced(function) if again is None else again()
 
 

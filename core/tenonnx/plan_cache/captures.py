@@ -46,7 +46,7 @@ def take(path: str, identity: Identity, plan: Plan, found: Surroundings) -> bool
             raise NotCacheable("they are of another file")
         captures = unpickling.loaded(file.parts, file.apart, found)
         for name, each in captures.items():
-            namespace[name].__self__.__take__(each, namespace)
+            namespace[name].__self__.add_stored_captures(each, namespace)
     except OSError:
         return False
     except Exception as error:  # a damaged file may say anything
@@ -73,7 +73,7 @@ def store_after_first_run(session: Session, plan: str, pool: Pool) -> None:
     if not captured:
         return
     for each in captured:
-        each.__eager__()
+        each.capture_first_run()
     # The plan has these, so that neither it nor the session may be held.
     there = weakref.ref(session)
 
@@ -93,7 +93,7 @@ def _captured(namespace: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield what may have captures, by the names that the plan's code has for it."""
     for name, called in namespace.items():
         own = getattr(called, "__self__", None)
-        if hasattr(own, "__captures__"):
+        if hasattr(own, "captures_to_store"):
             yield name, own
 
 
@@ -102,7 +102,7 @@ def _kept(namespace: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     names = {id(each): name for name, each in namespace.items() if isinstance(each, np.ndarray)}
     for name, own in _captured(namespace):
         try:
-            if made := own.__captures__(names):
+            if made := own.captures_to_store(names):
                 yield name, made
         except NotCacheable as why:
             log.debug("captures of %s are not kept: %s", name, why)

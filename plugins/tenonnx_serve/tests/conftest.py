@@ -15,8 +15,8 @@ def short_runs() -> Iterator[None]:
 
     A run of a thread that slept takes 80 to 300 us of CPU time.
     """
-    from tenonnx_serve import quick
+    from tenonnx_serve import inline_runs
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(quick, "SHORT_NS", 50_000_000)
+        patch.setattr(inline_runs, "MAX_SHORT_RUN_NS", 50_000_000)
         yield

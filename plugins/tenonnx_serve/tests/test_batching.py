@@ -136,7 +136,7 @@ def test_short_runs_come_to_be_done_at_once(tmp_path: Path) -> None:
     async def main() -> None:
         async with queue(tmp_path, Batching()) as found:
             for _ in range(200):
-                if (outcome := found.at_once(rows(2))) is not None:
+                if (outcome := found.run_inline(rows(2))) is not None:
                     assert outcome[0][0][0, 0] == 4
                     return
                 assert (await found.run(rows(2), 10))[0][0][0, 0] == 4
@@ -151,11 +151,11 @@ def test_a_run_that_is_long_after_all_is_done_in_a_thread(tmp_path: Path) -> Non
             short, long = (
                 Request({"n": np.array(n), "x": np.ones(1, np.float32)}) for n in (1, 20_000)
             )
-            while found.at_once(short) is None:
+            while found.run_inline(short) is None:
                 await found.run(short, 10)
-            assert found.at_once(long) is None
+            assert found.run_inline(long) is None
             outputs, _ = await found.run(long, 60)
             assert outputs[0].shape == (1,)
-            assert found.at_once(short) is None  # of the same sizes as the long one
+            assert found.run_inline(short) is None  # of the same sizes as the long one
 
     run(main)

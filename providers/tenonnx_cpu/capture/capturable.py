@@ -213,7 +213,7 @@ class Cell(list[Any]):
         super().__init__(items)
         self.keys: list[Any] = []
 
-    def __kept__(self) -> tuple[Any, ...]:
+    def reduce_in_plan(self) -> tuple[Any, ...]:
         """Return how a cached plan makes this list: without its captures."""
         return attached, (Later(self[1]),)
 
@@ -222,12 +222,12 @@ class Cell(list[Any]):
         """The steps of a span, by themselves; none of a step that is one."""
         return getattr(self[1], "single_steps", ())
 
-    def __eager__(self) -> None:
+    def capture_first_run(self) -> None:
         """Have the first run captured, however long it takes: other processes want it."""
         if not isinstance(self[1], _Unopened):
             self[1].recent.wait = at_once
 
-    def __captures__(self, names: Mapping[int, str]) -> list[StoredRun]:
+    def captures_to_store(self, names: Mapping[int, str]) -> list[StoredRun]:
         """Return the captures, as they are stored beside a cached plan.
 
         Args:
@@ -241,7 +241,9 @@ class Cell(list[Any]):
         captures = zip(self[2::2], self[3::2], strict=True)
         return [stored(words, things, names) for words, things in captures]
 
-    def __take__(self, captures: Iterable[StoredRun], namespace: Mapping[str, Any]) -> None:
+    def add_stored_captures(
+        self, captures: Iterable[StoredRun], namespace: Mapping[str, Any]
+    ) -> None:
         """Replay the captures that were stored beside a cached plan.
 
         Raises:

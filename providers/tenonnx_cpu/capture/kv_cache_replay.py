@@ -65,19 +65,21 @@ class KvCacheSpan:
         """Its steps, by themselves."""
         return self._apart.open().single_steps  # type: ignore[no-any-return]  # they are steps
 
-    def __eager__(self) -> None:
+    def capture_first_run(self) -> None:
         """Have the first run captured, however long it takes."""
         for cell in self._cells():
-            cell.__eager__()
+            cell.capture_first_run()
 
-    def __captures__(self, names: Mapping[int, str]) -> list[StoredRun]:
+    def captures_to_store(self, names: Mapping[int, str]) -> list[StoredRun]:
         """Return the captures, as they are stored beside a cached plan."""
-        return [each for cell in self._cells() for each in cell.__captures__(names)]
+        return [each for cell in self._cells() for each in cell.captures_to_store(names)]
 
-    def __take__(self, captures: Iterable[StoredRun], namespace: Mapping[str, Any]) -> None:
+    def add_stored_captures(
+        self, captures: Iterable[StoredRun], namespace: Mapping[str, Any]
+    ) -> None:
         """Replay the captures that were stored beside a cached plan."""
         for cell in self._cells():
-            cell.__take__(captures, namespace)
+            cell.add_stored_captures(captures, namespace)
 
     def _cells(self) -> Iterable[Cell]:
         """Return the cell of the steps that write to caches; none where nothing is captured."""

@@ -15,8 +15,8 @@ from typing import Any
 
 from tenonnx_serve import batched_run
 from tenonnx_serve.errors import BadRequest, Busy, TimedOut
+from tenonnx_serve.inline_runs import InlineRuns
 from tenonnx_serve.model import Model
-from tenonnx_serve.quick import Quick
 from tenonnx_serve.requests import Array, Request
 from tenonnx_serve.statistics import Spent
 from tenonnx_serve.threads import Stop, Threads
@@ -113,14 +113,14 @@ class Queue:
         self._running = 0
         self._joins = model.batching.largest > 1
         self._groups: dict[Any, Group] = {}
-        self._quick = Quick()
+        self._inline_runs = InlineRuns()
 
     @property
     def has_short_runs(self) -> bool:
         """Whether runs of any signature are known to be short."""
-        return self._quick.hopeful
+        return self._inline_runs.has_short_runs
 
-    def at_once(self, request: Request) -> Outcome | None:
+    def run_inline(self, request: Request) -> Outcome | None:
         """Return the result of a request that is known to be short; ``None`` for others.
 
         Raises:
@@ -128,7 +128,7 @@ class Queue:
         """
         if self._joins:
             return None
-        return self._quick.run(self.model, request, self._rows(request))
+        return self._inline_runs.run(self.model, request, self._rows(request))
 
     def _rows(self, request: Request) -> int:
         most = self.model.most_rows
@@ -229,7 +229,7 @@ class Queue:
             self._running -= 1
             self._flush()
         elif error is None and not isinstance(found[0], BaseException):
-            self._quick.note(batch.members[0].request, found[0][1])
+            self._inline_runs.note(batch.members[0].request, found[0][1])
 
     def _count(self, found: Sequence[Any]) -> None:
         now = time.perf_counter_ns()

@@ -56,7 +56,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees n
         self._head_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
         self._unsent = 0
-        self._direct: Any = getattr(self.config.app, "direct", None)
+        self._fast_path: Any = getattr(self.config.app, "fast_path", None)
         self._fresh = False
         self._held: bytes | None = None
         self._holding: asyncio.TimerHandle | None = None
@@ -144,7 +144,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees n
             if size > MAX_HEAD:
                 self._refuse(431, "the request's headers are too large")
                 raise ValueError("the head is too large")  # stops the parser
-        if self._may_be_direct():
+        if self._may_take_fast_path():
             self._held = b""
         else:
             self._begin_cycle()
@@ -164,7 +164,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees n
         if self._held is not None:
             answer = None
             if len(self.headers) <= MAX_HEADERS:
-                answer = self._direct.answer(self.url, self.headers, self._held)
+                answer = self._fast_path.answer(self.url, self.headers, self._held)
             if answer is not None:
                 self._release()
                 self.transport.write(answer)
@@ -173,7 +173,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees n
             self._let_go()
         super().on_message_complete()
 
-    def _may_be_direct(self) -> bool:
+    def _may_take_fast_path(self) -> bool:
         """Return whether a request may be answered without the application, if it came whole.
 
         Only the first one of the received requests may: many would keep other clients waiting.
@@ -181,7 +181,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees n
         fresh, self._fresh = self._fresh, False
         return (
             fresh
-            and self._direct is not None
+            and self._fast_path is not None
             and not self._draining
             and (self.cycle is None or self.cycle.response_complete)
             and not self.flow.write_paused

@@ -137,7 +137,7 @@ class Core:
             request = decode() if size < MIN_THREADED_BYTES else await self.threads.submit(decode)
             decoded = time.perf_counter_ns()
             seconds = min(self.settings.limits.seconds, request.timeout)
-            outcome = queue.at_once(request)
+            outcome = queue.run_inline(request)
             if outcome is None:
                 outcome = await self._run(queue, request, seconds, watch)
             outputs, spent = outcome
@@ -163,7 +163,7 @@ class Core:
         finally:
             self._observe(model, spent, time.perf_counter_ns() - began)
 
-    def at_once(
+    def run_inline(
         self,
         queue: Queue,
         decode: Callable[[], Request],
@@ -178,7 +178,7 @@ class Core:
         try:
             request = decode()
             decoded = time.perf_counter_ns()
-            outcome = queue.at_once(request)
+            outcome = queue.run_inline(request)
             if outcome is None or _are_large(outcome[0]):
                 return None
             outputs, spent = outcome

@@ -17,7 +17,7 @@ from tenonnx_serve import facts, grpc_infer, grpc_server_methods, logs
 from tenonnx_serve.access import credentials
 from tenonnx_serve.core import Core, told
 from tenonnx_serve.errors import BadRequest, Missing, Unavailable
-from tenonnx_serve.grpc_entrance import HANDLERS, GrpcInterceptor
+from tenonnx_serve.grpc_interceptor import HANDLERS, GrpcInterceptor
 from tenonnx_serve.repository import READY, refuse_parameters
 from tenonnx_serve.rest import is_local
 from tenonnx_serve.settings import Settings
@@ -242,7 +242,7 @@ def _address(peer: str) -> str:
 
 
 def make_server(
-    core: Core, settings: Settings, address: str, *, shared: bool, entrance: GrpcInterceptor
+    core: Core, settings: Settings, address: str, *, shared: bool, interceptor: GrpcInterceptor
 ) -> tuple[Any, int]:
     """Return a gRPC server for an address, and its port.
 
@@ -251,7 +251,7 @@ def make_server(
         settings: The limits.
         address: Host and port.
         shared: Whether other processes listen on the same port.
-        entrance: Intercepts calls.
+        interceptor: Intercepts calls.
 
     Raises:
         OSError: The address cannot be used.
@@ -265,7 +265,9 @@ def make_server(
         ("grpc.keepalive_timeout_ms", 20_000),
         ("grpc.server_handshake_timeout_ms", 20_000),
     )
-    server = grpc.aio.server(options=options, interceptors=[entrance] if entrance.needed else None)
+    server = grpc.aio.server(
+        options=options, interceptors=[interceptor] if interceptor.needed else None
+    )
     served = grpc.method_handlers_generic_handler(SERVICE.full_name, handlers(core))
     server.add_generic_rpc_handlers((served,))
     try:

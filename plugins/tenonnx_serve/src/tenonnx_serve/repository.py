@@ -15,9 +15,9 @@ from tenonnx_serve.batching import Queue
 from tenonnx_serve.errors import BadRequest, Missing, ServeError, Unavailable, Unsupported
 from tenonnx_serve.layout import Found
 from tenonnx_serve.model import Model
-from tenonnx_serve.opening import open_session
 from tenonnx_serve.requests import shown
 from tenonnx_serve.samples import samples
+from tenonnx_serve.sessions import open_session
 from tenonnx_serve.settings import Settings
 from tenonnx_serve.threads import Threads
 from tenonnx_serve.warming import warm_up, warm_up_language

@@ -13,8 +13,8 @@ from tenonnx_serve import sockets
 from tenonnx_serve.access import Gate, hosts_of
 from tenonnx_serve.connections import Connection
 from tenonnx_serve.core import Core
-from tenonnx_serve.direct import Direct
-from tenonnx_serve.entrance import Middleware
+from tenonnx_serve.fast_path import FastPath
+from tenonnx_serve.middleware import Middleware
 from tenonnx_serve.rest import App
 from tenonnx_serve.rest_routes import routes
 from tenonnx_serve.settings import Settings
@@ -41,9 +41,9 @@ class Server:
         self._gate = Gate(token, settings.access.read_control_token()) if token else None
         self._tracing = Tracing() if settings.trace else None
         hosts = hosts_of(settings.host, settings.access.hosts)
-        direct = Direct(self.core, self._gate, hosts)
-        entrance = Middleware(self.app, self._gate, self._tracing, direct, hosts=hosts)
-        self._http = uvicorn.Server(_config(entrance, settings))
+        fast_path = FastPath(self.core, self._gate, hosts)
+        middleware = Middleware(self.app, self._gate, self._tracing, fast_path, hosts=hosts)
+        self._http = uvicorn.Server(_config(middleware, settings))
         self._http.capture_signals = contextlib.nullcontext  # the caller handles signals
         self._serving: asyncio.Task[None] | None = None
         self._grpc: Any = None
@@ -73,12 +73,12 @@ class Server:
         settings = self.core.settings
         if settings.grpc_port is None:
             return
-        from tenonnx_serve import grpc_entrance, grpc_service  # only servers with gRPC need them
+        from tenonnx_serve import grpc_interceptor, grpc_service  # only servers with gRPC need them
 
         address = sockets.address(settings.host, settings.grpc_port)
-        entrance = grpc_entrance.GrpcInterceptor(self._gate, self._tracing)
+        interceptor = grpc_interceptor.GrpcInterceptor(self._gate, self._tracing)
         self._grpc, self.grpc_port = grpc_service.make_server(
-            self.core, settings, address, shared=self._shared, entrance=entrance
+            self.core, settings, address, shared=self._shared, interceptor=interceptor
         )
         await self._grpc.start()
 

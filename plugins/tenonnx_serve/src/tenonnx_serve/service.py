@@ -11,11 +11,11 @@ from tenonnx_serve import logs, sockets, switches
 from tenonnx_serve.counts import Counts
 from tenonnx_serve.errors import ServeError
 from tenonnx_serve.model import Model
-from tenonnx_serve.opening import add_plugins
 from tenonnx_serve.repository import Change
 from tenonnx_serve.requests import Parameters
 from tenonnx_serve.rest import Answer, Call
 from tenonnx_serve.server import Server
+from tenonnx_serve.sessions import add_plugins
 from tenonnx_serve.settings import Settings, settings_of
 from tenonnx_serve.statistics import Spent, summed
 from tenonnx_serve.worker import SupervisorControl

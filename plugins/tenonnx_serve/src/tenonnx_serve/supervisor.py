@@ -14,12 +14,12 @@ from typing import Any
 
 from tenonnx.errors import Fail, TenonnxError
 from tenonnx_serve import heartbeat, sockets, switches
-from tenonnx_serve.agreement import Agreement
 from tenonnx_serve.backoff import Backoff
 from tenonnx_serve.channel import ChannelClosed, Handler
 from tenonnx_serve.counts import add
 from tenonnx_serve.errors import ServeError
 from tenonnx_serve.memory import of_process
+from tenonnx_serve.model_sync import ModelSync
 from tenonnx_serve.processes import WorkerProcess, spawn
 
 logger = logging.getLogger("tenonnx.serve")
@@ -67,7 +67,7 @@ class Supervisor:
         self._deployment = deployment
         self._settings = dict(deployment.settings)
         self._tell_ready = ready
-        self._agreement = Agreement(deployment.load_seconds)
+        self._model_sync = ModelSync(deployment.load_seconds)
         self._workers: dict[int, WorkerProcess] = {}
         self._deaths = 0
         self._switched: dict[str, Any] = {}
@@ -129,7 +129,7 @@ class Supervisor:
             failed = await self._bring_up(worker)
             ending = await worker.ended()
             watching.cancel()
-            self._agreement.leave(number)
+            self._model_sync.leave(number)
             del self._workers[number]
             self._deaths += 1
             add(self._retired, worker.told.get("counted", {}))
@@ -144,12 +144,12 @@ class Supervisor:
 
     async def _bring_up(self, worker: WorkerProcess) -> TenonnxError | None:
         """Make a worker load the others' models and listen; return the error if it cannot."""
-        models = self._agreement.models
+        models = self._model_sync.models
         wanted = None if models is None else {name: given for name, (_, given) in models.items()}
         try:
             async with asyncio.timeout(self._deployment.load_seconds):
                 found = await worker.call("start", settings=self._settings, models=wanted)
-            await self._agreement.admit(worker, found, lambda: self._listen(worker))
+            await self._model_sync.admit(worker, found, lambda: self._listen(worker))
         except ChannelClosed:
             return None
         except TenonnxError as error:
@@ -212,7 +212,7 @@ class Supervisor:
         await asyncio.gather(*calls, hurried, return_exceptions=True)
 
     async def _change(self, action: str, name: str, parameters: dict[str, Any]) -> None:
-        await self._agreement.change(action, name, parameters)
+        await self._model_sync.change(action, name, parameters)
         logger.info("%s of model %s: done by all workers", action, name)
 
     async def _switch(self, asked: dict[str, Any]) -> None:

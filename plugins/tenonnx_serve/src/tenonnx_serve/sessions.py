@@ -1,4 +1,4 @@
-"""Sessions with the server's settings."""
+"""Opening sessions with the server's settings and a model's configuration."""
 
 from __future__ import annotations
 

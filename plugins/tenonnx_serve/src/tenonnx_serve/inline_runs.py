@@ -20,32 +20,32 @@ from tenonnx_serve.model import Model
 from tenonnx_serve.requests import Array, Request
 from tenonnx_serve.statistics import Execution, Spent
 
-# The longest run in seconds that counts as short.
-SHORT_NS: Final = 100_000
+# The longest run, in nanoseconds of CPU time, that counts as short: a little more than a handover.
+MAX_SHORT_RUN_NS: Final = 100_000
 
-# Short runs after which a signature is known to be short.
-NEEDED: Final = 3
+# Short runs in threads after which the event loop runs a signature: one may be chance.
+MIN_SHORT_RUNS: Final = 3
 
-# The time limit in seconds of a run in the event loop.
-LIMIT: Final = 0.005
+# The time limit of a run in the event loop: no other request is answered meanwhile.
+INLINE_RUN_SECONDS: Final = 0.005
 
 # Wall seconds that count as one CPU second.
-WAITING: Final = 10
+WALL_PER_CPU_SECOND: Final = 10
 
 # Further short runs that a signature needs after one over the limit; four times as many each
 # time. The data of one request may take longer than others'.
-PENALTY: Final = 8
+FIRST_PENALTY_RUNS: Final = 8
 
 # After so many short runs, another long one counts as the first.
-SELDOM: Final = 200
+MIN_RUNS_BETWEEN_LONG: Final = 200
 
 # The most signatures to remember of a model, because clients choose them.
 MAX_SIGNATURES: Final = 64
 
 
 @dataclass(slots=True)
-class Known:
-    """The record of a signature.
+class RunRecord:
+    """The runs of a signature so far.
 
     Attributes:
         short: Short runs in threads, less the cost of long ones.
@@ -56,27 +56,28 @@ class Known:
 
     short: int = 0
     stopped: bool = False
-    penalty: int = PENALTY
+    penalty: int = FIRST_PENALTY_RUNS
     done: int = 0
 
     def took(self, ns: int) -> None:
         """Record the time of a run in a thread."""
         stopped, self.stopped = self.stopped, False
-        if ns < SHORT_NS:
+        if ns < MAX_SHORT_RUN_NS:
             self.short += 1
-        elif stopped and ns > 10 * SHORT_NS:
-            self.penalty = PENALTY if self.done > SELDOM else min(4 * self.penalty, 1 << 30)
-            self.short, self.done = NEEDED - self.penalty, 0
+        elif stopped and ns > 10 * MAX_SHORT_RUN_NS:
+            rare = self.done > MIN_RUNS_BETWEEN_LONG
+            self.penalty = FIRST_PENALTY_RUNS if rare else min(4 * self.penalty, 1 << 30)
+            self.short, self.done = MIN_SHORT_RUNS - self.penalty, 0
 
 
-class Brief:
+class InlineTimeLimit:
     """The time limit of a run in the event loop."""
 
     __slots__ = ("_began", "_end")
 
     def __init__(self) -> None:
         self._began = time.thread_time()
-        self._end = time.perf_counter() + LIMIT
+        self._end = time.perf_counter() + INLINE_RUN_SECONDS
 
     def check(self) -> None:
         """Raise ``Stopped`` if the run is over its limit."""
@@ -86,37 +87,40 @@ class Brief:
     def is_over(self) -> bool:
         """Return whether the run is over its limit."""
         over = time.perf_counter() - self._end
-        if over <= 0:
+        if over <= 0:  # reading the wall clock takes a tenth of reading the thread's
             return False
-        return over > WAITING * LIMIT or time.thread_time() - self._began > LIMIT
+        if over > WALL_PER_CPU_SECOND * INLINE_RUN_SECONDS:
+            return True
+        return time.thread_time() - self._began > INLINE_RUN_SECONDS
 
 
-class Quick:
-    """The judgment of which runs of a model are short.
+class InlineRuns:
+    """The runs of a model in the event loop, and the record by which a signature is short.
 
     Attributes:
-        hopeful: Whether any signature is short.
+        has_short_runs: Whether any signature is short.
     """
 
     def __init__(self) -> None:
-        self.hopeful = False
-        self._known: dict[Any, Known] = {}
+        self.has_short_runs = False
+        self._records: dict[Any, RunRecord] = {}
 
     def run(self, model: Model, request: Request, rows: int) -> tuple[list[Array], Spent] | None:
         """Return the result of a short run; ``None`` if it is not known to be short."""
-        known = self._known.get(_signature(request))
-        if known is None or known.short < NEEDED or known.stopped:
+        record = self._records.get(_signature(request))
+        if record is None or record.short < MIN_SHORT_RUNS or record.stopped:
             return None
-        began, brief = time.perf_counter_ns(), Brief()
+        began, limit = time.perf_counter_ns(), InlineTimeLimit()
         try:
-            outputs = model.run(request.inputs, request.names, brief)
+            outputs = model.run(request.inputs, request.names, limit)
         except Stopped:
-            known.stopped = True
+            record.stopped = True
             return None
         ended = time.perf_counter_ns()
-        known.done += 1
-        if ended - began > LIMIT * 1e9 and brief.is_over():  # in a step that checks no limit
-            known.stopped = True
+        record.done += 1
+        # A step that checks no limit may have taken all of it.
+        if ended - began > INLINE_RUN_SECONDS * 1e9 and limit.is_over():
+            record.stopped = True
         run = Execution(began, began, ended, 1, rows)
         model.statistics.ran(run, ended)
         return outputs, Spent(0, rows, run)
@@ -124,12 +128,12 @@ class Quick:
     def note(self, request: Request, run: Execution) -> None:
         """Record the time of a run in a thread."""
         key = _signature(request)
-        if (known := self._known.get(key)) is None:
-            if len(self._known) >= MAX_SIGNATURES:
+        if (record := self._records.get(key)) is None:
+            if len(self._records) >= MAX_SIGNATURES:
                 return
-            known = self._known[key] = Known()
-        known.took(max(run.busy, (run.ran - run.joined) // WAITING))
-        self.hopeful = any(one.short >= NEEDED for one in self._known.values())
+            record = self._records[key] = RunRecord()
+        record.took(max(run.busy, (run.ran - run.joined) // WALL_PER_CPU_SECOND))
+        self.has_short_runs = any(one.short >= MIN_SHORT_RUNS for one in self._records.values())
 
 
 def _signature(request: Request) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Sessions that open what earlier ones kept: the same answers, also in other processes."""
+"""Sessions that load cached plans: the same answers, also in other processes."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def request(body: bytes, *lines: str, version: str = "1.1") -> bytes:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    path = double(tmp_path_factory.mktemp("direct") / "model.onnx")
+    path = double(tmp_path_factory.mktemp("fast_path") / "model.onnx")
     with serving(Settings(str(path), port=0, grpc_port=None)) as found:
         warm(found)
         yield found
@@ -62,11 +62,11 @@ def found(running: Running, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     core = running.server.core
 
     def noted(*given: Any) -> Any:
-        answer = type(core).at_once(core, *given)
+        answer = type(core).run_inline(core, *given)
         told.append(answer is not None)
         return answer
 
-    monkeypatch.setattr(core, "at_once", noted)
+    monkeypatch.setattr(core, "run_inline", noted)
     return told
 
 

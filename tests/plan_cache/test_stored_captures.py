@@ -1,4 +1,4 @@
-"""Captures of a first run, kept for later processes: the same answers, and never a wrong one."""
+"""Captures of a first run, stored for later processes: the same answers, and never a wrong one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of a plan that was kept with options or into buffers: the model is not read for them."""
+"""Runs of a cached plan with options or into buffers: the model is not read for them."""
 
 from __future__ import annotations
 

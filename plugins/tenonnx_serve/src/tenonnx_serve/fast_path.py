@@ -1,8 +1,9 @@
-"""Requests that are answered as soon as their last byte is read, because a task takes longer.
+"""The fast path of short requests: answered where their last byte is read, without a task.
 
 Such a request comes in one or two pieces, for a model whose runs are known to be
-:mod:`short <tenonnx_serve.quick>`, and needs no other service. All other requests, and those that
-fail, go to the ASGI application as if nothing had been tried.
+:mod:`short <tenonnx_serve.inline_runs>`, and needs no other service. All other requests, and those
+that fail, go to the ASGI application as if nothing had been tried: it alone makes errors. So a
+check or header that ``middleware`` adds for each request is needed here, too.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ BINARY: Final = (
 )
 
 
-class Direct:
+class FastPath:
     """Answers inference requests at once, or leaves them to the application.
 
     Args:
@@ -66,7 +67,7 @@ class Direct:
         named = logs.identify(headers.get(b"x-request-id")).encode()
         model, header = queue.model, headers.get(rest_infer.HEADER_LENGTH)
         limits, regions = core.settings.limits, core.regions
-        found = core.at_once(
+        found = core.run_inline(
             queue,
             lambda: rest_infer.decode(model, body, header, limits, regions),
             lambda request, arrays: rest_infer.encode(model, request, arrays, regions),

@@ -1,6 +1,7 @@
-"""The first handlers of gRPC calls, if there are any: the gate, the log, a trace.
+"""The interceptor of gRPC calls: access checks, the log, and a trace.
 
-A server without a token, a log of requests or traces has none of it, and calls cost nothing more.
+A server without a token, a log of requests or traces has no interceptor (``needed``), because one
+costs time in each call. ``middleware`` does the same for HTTP.
 """
 
 from __future__ import annotations

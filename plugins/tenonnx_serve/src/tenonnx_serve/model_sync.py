@@ -38,8 +38,8 @@ class Member(Protocol):
         """End a worker that does not answer."""
 
 
-class Agreement:
-    """The loaded models, and the workers that must agree.
+class ModelSync:
+    """Changes the loaded models in all workers, or in none.
 
     Args:
         load_seconds: How long preparing may take.

@@ -1,4 +1,4 @@
-"""The first handlers of every HTTP request: the gate, its id, the log, and a trace."""
+"""Middleware of every HTTP request: access checks, the request's id, the log, and a trace."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from tenonnx_serve import login, logs
 from tenonnx_serve.access import Gate, check_host, check_origin
 from tenonnx_serve.bodies import Message, Receive
-from tenonnx_serve.direct import Direct
 from tenonnx_serve.errors import Forbidden, Unauthorized
+from tenonnx_serve.fast_path import FastPath
 from tenonnx_serve.rest import ANSWERED, HEADERS, JSON, Header, failure_body
 from tenonnx_serve.tracing import Tracing
 
@@ -26,10 +26,10 @@ class Middleware:
         gate: Admits requests; ``None`` admits all.
         tracing: Makes a span of each request, unless it is ``None``.
         hosts: Names by which clients may call the server; ``None`` for any.
-        direct: Answers requests before they come here; ``None`` if each must come here.
+        fast_path: Answers requests before they come here; ``None`` if each must come here.
 
     Attributes:
-        direct: The same.
+        fast_path: The same.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Middleware:
         inner: Application,
         gate: Gate | None,
         tracing: Tracing | None,
-        direct: Direct | None = None,
+        fast_path: FastPath | None = None,
         *,
         hosts: frozenset[bytes] | None,
     ) -> None:
@@ -46,7 +46,7 @@ class Middleware:
         self._tracing = tracing
         self._hosts = hosts
         self._logging = logs.requests.isEnabledFor(20)
-        self.direct = None if self._logging or tracing else direct
+        self.fast_path = None if self._logging or tracing else fast_path
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one request."""
