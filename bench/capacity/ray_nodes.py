@@ -29,7 +29,7 @@ SECONDS = 8.0
 # Seconds for which more replicas must be wanted.
 DELAY = 5.0
 
-PATIENCE = 60.0
+WAIT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -219,11 +219,11 @@ def scaled(serve: Any, model: Path, folder: Path, times: Times) -> tuple[Scaled,
     with ThreadPoolExecutor(1) as pool:
         begin, decided = time.time(), 0.0
         load = pool.submit(asked, handle, CLIENTS, DELAY + 2)
-        while time.time() < begin + PATIENCE and not decided:
+        while time.time() < begin + WAIT_SECONDS and not decided:
             decided = time.time() - begin if _replicas(serve) >= replicas else 0.0
             time.sleep(0.1)
         before = load.result()[0]
-    while len(list(folder.glob("*.json"))) < replicas and time.time() < begin + PATIENCE:
+    while len(list(folder.glob("*.json"))) < replicas and time.time() < begin + WAIT_SECONDS:
         time.sleep(0.1)
     notes = [json.loads(path.read_text()) for path in folder.glob("*.json")]
     serve.delete("default")
@@ -235,7 +235,7 @@ def scaled(serve: Any, model: Path, folder: Path, times: Times) -> tuple[Scaled,
     cluster = Cluster([EACH] * NODES, times, Scaling(1, replicas, 2, interval=0.5, delay=DELAY))
     cluster.until(60)
     cluster.closed(CLIENTS)
-    result = cluster.until(60 + PATIENCE)
+    result = cluster.until(60 + WAIT_SECONDS)
     rate = result.throughput(61, 60 + DELAY + 3)
     return found, Scaled(max(result.wished) - 60, max(result.ready) - 60, rate)
 

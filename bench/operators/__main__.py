@@ -26,7 +26,7 @@ from bench.options import parser, telling_minutes
 from bench.process import Child, Failed
 
 # Seconds for an operator: Cast has the most rows, which take a third of that at rest.
-LONGEST = 300.0
+OPERATOR_SECONDS = 300.0
 
 # Starts the process of an operator.
 COMMAND = (sys.executable, "-m", "bench.operators.child")
@@ -45,8 +45,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     made.add_argument("--seconds", type=float, default=0.006, help="of a turn")
     made.add_argument("--turns", type=int, default=3, help="of each engine")
     made.add_argument(
-        "--longest", type=float, default=LONGEST, metavar="SECONDS",
-        help=f"for an operator's rows, {LONGEST:g} by default: the rest is left out",
+        "--longest", type=float, default=OPERATOR_SECONDS, metavar="SECONDS",
+        help=f"for an operator's rows, {OPERATOR_SECONDS:g} by default: the rest is left out",
     )  # fmt: skip
     return made.parse_args(arguments)
 

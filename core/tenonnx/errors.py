@@ -137,7 +137,7 @@ class PluginError(TenonnxError, RuntimeError):
 
 
 # Names that an error lists; it counts the others.
-LISTED = 12
+MAX_LISTED_NAMES = 12
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -151,6 +151,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name.lower(), lowered, n=1)
     if close:
         return f"; did you mean {lowered[close[0]]!r}?"
-    if len(names) > LISTED:
-        return f" (there are {len(names)}: {', '.join(names[:LISTED])}, ...)"
+    if len(names) > MAX_LISTED_NAMES:
+        return f" (there are {len(names)}: {', '.join(names[:MAX_LISTED_NAMES])}, ...)"
     return f" (there are: {', '.join(names)})"

@@ -39,10 +39,10 @@ from tenonnx.weights.registry import WeightRegistry, default_registry
 from tenonnx.weights.weight import weight_in
 
 # The key under which a model's main graph has the reference that sees the model go.
-PARTING = "tenonnx.parting"
+RELEASE_KEY = "tenonnx.parting"
 
 # Metadata of models that says with which options to run them, as JSON.
-EMBEDDED = "ort_config"
+EMBEDDED_OPTIONS_KEY = "ort_config"
 
 
 def surroundings(options: SessionOptions) -> tuple[PluginSet, WeightRegistry]:
@@ -185,7 +185,7 @@ def take_embedded_options(model: ir.Model, options: SessionOptions) -> None:
     Raises:
         InvalidArgument: The metadata is not understood.
     """
-    text = model.metadata_props.get(EMBEDDED)
+    text = model.metadata_props.get(EMBEDDED_OPTIONS_KEY)
     if text is None:
         return
     import json  # few models say so
@@ -194,7 +194,9 @@ def take_embedded_options(model: ir.Model, options: SessionOptions) -> None:
         for name, value in json.loads(text).get("session_options", {}).items():
             config.set_attribute(options, f"session.{name}", str(value))
     except (ValueError, AttributeError) as error:
-        raise InvalidArgument(f"the model's {EMBEDDED} is not understood: {error}") from error
+        raise InvalidArgument(
+            f"the model's {EMBEDDED_OPTIONS_KEY} is not understood: {error}"
+        ) from error
 
 
 def choose_transforms(
@@ -313,13 +315,13 @@ def part_with_weights(model: ir.Model) -> ir.Model:
     """
     values = [value for graph in graphs.graphs(model) for value in graph.initializers.values()]
     each = map(_setter(), values, itertools.repeat(None))
-    model.graph.meta[PARTING] = when_gone(model, deque[object](maxlen=0).extend, each)
+    model.graph.meta[RELEASE_KEY] = when_gone(model, deque[object](maxlen=0).extend, each)
     return model
 
 
 def keep_weights(model: ir.Model) -> None:
     """Have a model's graphs keep their weights, as of one that somebody may hold parts of."""
-    model.graph.meta.pop(PARTING, None)
+    model.graph.meta.pop(RELEASE_KEY, None)
 
 
 def _setter() -> Callable[[ir.Value, None], object]:

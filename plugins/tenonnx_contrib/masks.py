@@ -7,7 +7,7 @@ import math
 from tenonnx import Array, Namespace
 
 # The default summand of a hidden key's score: hidden keys rank last but exist.
-FILTER = -10000.0
+MASK_FILTER_VALUE = -10000.0
 
 
 def added(
@@ -16,7 +16,7 @@ def added(
     batch: int,
     queries: int,
     keys: int,
-    value: float = FILTER,
+    value: float = MASK_FILTER_VALUE,
 ) -> Array | None:
     """Return ``value`` where a mask hides a key and 0 elsewhere, (batch, 1, 1 or queries, keys).
 

@@ -13,7 +13,7 @@ table = OperatorTable("com.microsoft")
 op = table.op
 
 # Numbers that distances are made of at once: a few MiB.
-DIFFERENCES = 1 << 20
+MAX_DIFFERENCES = 1 << 20
 
 
 @op("SampleOp")
@@ -123,7 +123,7 @@ def cdist(xp: Namespace, A: Array, B: Array, *, metric: str = "sqeuclidean") -> 
     """
     if metric not in ("euclidean", "sqeuclidean"):
         raise ValueError(f"expected metric euclidean or sqeuclidean, found {metric!r}")
-    step = max(1, DIFFERENCES // max(math.prod(B.shape), 1))
+    step = max(1, MAX_DIFFERENCES // max(math.prod(B.shape), 1))
     sums = []
     for first in range(0, max(len(A), 1), step):
         check()

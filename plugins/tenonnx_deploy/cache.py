@@ -30,7 +30,7 @@ Examples:
   tenonnx cache --clear
 """
 
-DAY = 24 * 3600
+DAY_SECONDS = 24 * 3600
 
 
 class Row(NamedTuple):
@@ -107,6 +107,6 @@ def _row(kind: str, files: Sequence[Path]) -> Row:
         kind,
         len(found),
         sum(status.st_size for status in found),
-        int(max(0.0, time.time() - used) // DAY),
+        int(max(0.0, time.time() - used) // DAY_SECONDS),
         str(files[0].parent) if files else "",
     )

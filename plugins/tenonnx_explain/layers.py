@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 # The gap between neighbors in a layer.
-GAP = 14.0
+BOX_GAP = 14.0
 
-HEIGHT = 26.0
+BOX_HEIGHT = 26.0
 # The gap between layers, for edges.
-SPACING = 34.0
+LAYER_GAP = 34.0
 
 # An edge across more layers is a straight line instead of a route around boxes.
 MAX_EDGE_LAYERS = 40
 
-SWEEPS = 12
+ORDERING_SWEEPS = 12
 
 
 @dataclass
@@ -66,12 +66,12 @@ def draw(widths: Sequence[float], edges: Iterable[tuple[int, int]]) -> Drawing:
     for box, row in enumerate(layer):
         rows[row].append(box)
     x = _arrange(rows, sizes, above, below)
-    y = [row * (HEIGHT + SPACING) + HEIGHT for row in layer]
-    left = min((x[box] - sizes[box] / 2 for box in range(len(sizes))), default=0) - GAP
+    y = [row * (BOX_HEIGHT + LAYER_GAP) + BOX_HEIGHT for row in layer]
+    left = min((x[box] - sizes[box] / 2 for box in range(len(sizes))), default=0) - BOX_GAP
     places = [(x[box] - left, y[box]) for box in range(len(sizes))]
     width = max((place[0] + size / 2 for place, size in zip(places, sizes, strict=True)), default=0)
     routes = {edge: [places[box] for box in way] for edge, way in ways.items()}
-    return Drawing(places[: len(widths)], width + GAP, max(y, default=0) + HEIGHT, routes)
+    return Drawing(places[: len(widths)], width + BOX_GAP, max(y, default=0) + BOX_HEIGHT, routes)
 
 
 def _layers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
@@ -106,7 +106,7 @@ def _arrange(
     for row in rows:
         for place, box in enumerate(row):
             x[box] = place * 100.0
-    for sweep in range(SWEEPS):
+    for sweep in range(ORDERING_SWEEPS):
         down = sweep % 2 == 0
         near, ordered = (above, rows) if down else (below, rows[::-1])
         for row in ordered:
@@ -130,7 +130,7 @@ def _spread(
     offset, offsets = 0.0, []
     for place, box in enumerate(row):
         if place:
-            offset += (sizes[row[place - 1]] + sizes[box]) / 2 + GAP
+            offset += (sizes[row[place - 1]] + sizes[box]) / 2 + BOX_GAP
         offsets.append(offset)
     blocks: list[tuple[float, int]] = []
     for box, own in zip(row, offsets, strict=True):

@@ -9,7 +9,7 @@ from string import Template
 from typing import Any
 
 from tenonnx_explain.boxes import Box, Boxes, boxes_of, shapes
-from tenonnx_explain.layers import HEIGHT, Drawing, draw
+from tenonnx_explain.layers import BOX_HEIGHT, Drawing, draw
 
 COLORS = ("#2f6fde", "#1f9d61", "#c2571a", "#8a4fd0", "#b3284f", "#0f8a96", "#8a7a12")
 ENDS = {"input": "#6b7280", "output": "#6b7280"}
@@ -88,17 +88,18 @@ def _svg(drawn: Boxes, colors: dict[str, str]) -> str:
     parts = [_edge(drawing, edge, ", ".join(types)) for edge, types in drawn.edges.items()]
     for at, text in told.items():
         x, y = drawing.places[at]
-        place = f'x="{x + 5:.0f}" y="{y + HEIGHT / 2 + 11:.0f}"'
+        place = f'x="{x + 5:.0f}" y="{y + BOX_HEIGHT / 2 + 11:.0f}"'
         parts.append(f'<text class="shape" {place}>{escape(text)}</text>')
     for box, width, (x, y) in zip(drawn.boxes, widths, drawing.places, strict=True):
         rows = ",".join(map(str, box.rows))
-        kind = "end" if box.provider in ENDS else "node"
+        kind, radius = ("end", 13) if box.provider in ENDS else ("node", 4)
+        middle = f'x="{width / 2:.0f}" y="{BOX_HEIGHT / 2 + 4:.0f}"'
         parts.append(
             f'<g class="{kind}" data-rows="{rows}" data-text="{escape(box.label)}" '
-            f'transform="translate({x - width / 2:.0f},{y - HEIGHT / 2:.0f})">'
-            f'<rect width="{width:.0f}" height="{HEIGHT:.0f}" rx="{13 if kind == "end" else 4}" '
+            f'transform="translate({x - width / 2:.0f},{y - BOX_HEIGHT / 2:.0f})">'
+            f'<rect width="{width:.0f}" height="{BOX_HEIGHT:.0f}" rx="{radius}" '
             f'fill="{colors[box.provider]}"/>'
-            f'<text x="{width / 2:.0f}" y="{HEIGHT / 2 + 4:.0f}">{escape(_shown(box))}</text></g>'
+            f"<text {middle}>{escape(_shown(box))}</text></g>"
         )
     width, height = drawing.width, drawing.height
     return (
@@ -125,8 +126,8 @@ def _short(text: str) -> str:
 
 def _edge(drawing: Drawing, edge: tuple[int, int], types: str) -> str:
     (x, y), end = drawing.places[edge[0]], drawing.places[edge[1]]
-    points = [*drawing.routes[edge], (end[0], end[1] - HEIGHT / 2)]
-    y += HEIGHT / 2
+    points = [*drawing.routes[edge], (end[0], end[1] - BOX_HEIGHT / 2)]
+    y += BOX_HEIGHT / 2
     path = f"M{x:.0f} {y:.0f}"
     for to_x, to_y in points:
         middle = (y + to_y) / 2

@@ -11,7 +11,7 @@ import onnx
 import onnx_ir as ir
 
 from tenonnx import TransformContext
-from tenonnx.graph import FACTORS, graphs, operators
+from tenonnx.graph import FACTORS_KEY, graphs, operators
 from tenonnx.process.interruption import check
 from tenonnx_fuse.pattern import Found, Op
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tenonnx.graph.near_misses import NearMisses
 
 
-# Operators whose `FACTORS` are noted, which what takes their place inherits if all agree.
+# Operators whose `FACTORS_KEY` are noted, which what takes their place inherits if all agree.
 PRODUCTS = frozenset({"Attention", "Conv", "ConvTranspose", "FusedMatMul", "Gemm", "MatMul"})
 
 
@@ -119,10 +119,10 @@ class Rewriting:
         """
         values = [output or last.outputs[0]], new[-1].outputs[:1]
         new[-1].name = last.name
-        notes = {node.metadata_props.get(FACTORS) for node in old if node.op_type in PRODUCTS}
+        notes = {node.metadata_props.get(FACTORS_KEY) for node in old if node.op_type in PRODUCTS}
         if len(notes) == 1 and (note := notes.pop()):
             for node in new:
-                node.metadata_props[FACTORS] = note
+                node.metadata_props[FACTORS_KEY] = note
         ir.convenience.replace_nodes_and_values(graph, last, old, new, *values)
         for node in new:
             if node.domain:

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext
-from tenonnx.graph import FACTORS, graphs, replace_input
+from tenonnx.graph import FACTORS_KEY, graphs, replace_input
 from tenonnx.graph.dtypes import binding, dtype_of, said_type
 from tenonnx.graph.sizes import operand
 from tenonnx.graph.traits import ELEMENTWISE, REDUCTIONS, VIEWS
@@ -22,7 +22,7 @@ CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
 WEIGHTED = CONVOLUTIONS | {"GRU", "LSTM", "RNN"}
 
 # Operators that take 16-bit floats as they take float32, or in less time.
-FAST = VIEWS | REDUCTIONS | frozenset(
+FAST_IN_16_BITS = VIEWS | REDUCTIONS | frozenset(
     {
         "Abs", "Add", "Ceil", "Clip", "Concat", "DepthToSpace", "Div", "Expand", "Floor", "Max",
         "LayerNormalization", "Min", "Mul", "Neg", "Pad", "RMSNormalization", "Reciprocal", "Relu",
@@ -32,7 +32,7 @@ FAST = VIEWS | REDUCTIONS | frozenset(
 )  # fmt: skip
 
 # Operators that hosts compute in float32: numpy would cast each operand, or go element by element.
-SLOW = WEIGHTED | (ELEMENTWISE - FAST - {"Cast"}) | frozenset(
+SLOW_IN_16_BITS = WEIGHTED | (ELEMENTWISE - FAST_IN_16_BITS - {"Cast"}) | frozenset(
     {
         "Attention", "AveragePool", "BatchNormalization", "CumSum", "Einsum", "Gemm",
         "GlobalAveragePool", "GlobalMaxPool", "GridSample", "GroupNormalization",
@@ -42,7 +42,7 @@ SLOW = WEIGHTED | (ELEMENTWISE - FAST - {"Cast"}) | frozenset(
 )  # fmt: skip
 
 # Operators that take 16-bit floats and float32 alike; nodes count whose results are 16-bit.
-MEMBERS = FAST | SLOW
+MEMBERS = FAST_IN_16_BITS | SLOW_IN_16_BITS
 
 # Values that may be cast for each slow node: it takes several times as long in 16 bits.
 MAX_CASTS_PER_SLOW_NODE = 4
@@ -59,7 +59,7 @@ def widen_fp16(model: ir.Model, context: TransformContext) -> bool:
 
     Matrices stay narrow behind a Cast of their own, which providers take together with the product.
     Convolutions are widened at any price, and their weights with them. What was in bfloat16 is
-    noted (``FACTORS``): its operands are no more precise than that.
+    noted (``FACTORS_KEY``): its operands are no more precise than that.
     """
     if not _has_narrow(model):
         return False
@@ -73,7 +73,7 @@ def widen_fp16(model: ir.Model, context: TransformContext) -> bool:
                 seen |= subgraph.keys()
                 entering, leaving = _entering(subgraph), _leaving(subgraph)
                 casts = len(entering) + len(leaving)
-                slow = sum(n.op_type in SLOW for n in subgraph)
+                slow = sum(n.op_type in SLOW_IN_16_BITS for n in subgraph)
                 dear = casts > MAX_CASTS_PER_SLOW_NODE * slow
                 if casts and dear and not any(n.op_type in CONVOLUTIONS for n in subgraph):
                     chains = _chains(subgraph)
@@ -245,7 +245,7 @@ def _widen(
             replace_input(node, position, wide or _widened_once(graph, value, node, casts))
     for node in subgraph:
         if kinds[node] is ir.DataType.BFLOAT16:
-            node.metadata_props[FACTORS] = "bfloat16"
+            node.metadata_props[FACTORS_KEY] = "bfloat16"
         for output in _results(node):
             output.type = ir.TensorType(ir.DataType.FLOAT)
             for use in tuple(output.uses()):

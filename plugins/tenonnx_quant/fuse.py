@@ -26,7 +26,7 @@ BITS_AND_SIGN = {
 INPUT_COUNTS = {"MatMul": (2,), "Gemm": (2, 3)}
 
 # The accuracy level that lets activations be rounded to 8 bits.
-ROUNDING = 4
+INT8_ACCURACY_LEVEL = 4
 
 # Weights of 2 bits that share a scale, at least, for which onnxruntime rounds.
 LEAST_BLOCK_OF_2_BITS = 32
@@ -151,11 +151,11 @@ def _accuracy(quantized: Quantized, context: TransformContext, *, transposed: bo
     Without an option, it rounds for blocks along the first axis alone, of 2 bits for 32 and more.
     """
     asked = context.option("session.qdq_matmulnbits_accuracy_level")
-    if not quantized.block_size or asked not in (None, str(ROUNDING)):
+    if not quantized.block_size or asked not in (None, str(INT8_ACCURACY_LEVEL)):
         return 0
     bits, _ = BITS_AND_SIGN[quantized.weight.dtype]
     rounds = not transposed and (bits > 2 or quantized.block_size >= LEAST_BLOCK_OF_2_BITS)
-    return ROUNDING if rounds or asked is not None else 0
+    return INT8_ACCURACY_LEVEL if rounds or asked is not None else 0
 
 
 def _replace(

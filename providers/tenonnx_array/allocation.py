@@ -14,7 +14,7 @@ from tenonnx.process.cores import GROUPS, OWN_GROUPS, Path, control_groups, text
 from tenonnx.process.memory import allowed
 
 # Bytes below which the operating system is not asked what is free.
-_UNQUESTIONED = 1 << 26
+_MAX_UNCHECKED_BYTES = 1 << 26
 
 # A control group's files of its limit and its use, and the cache's name in its statistics.
 _FILES = {
@@ -35,7 +35,7 @@ def check_allocation(xp: Namespace, shape: Sequence[int], dtype: Any) -> None:
     if min(shape, default=0) < 0:
         raise ValueError(f"expected dimensions of at least 0, found shape {list(shape)}")
     needed = math.prod(shape) * np.dtype(dtype).itemsize
-    if xp is np and needed > _UNQUESTIONED:
+    if xp is np and needed > _MAX_UNCHECKED_BYTES:
         check_bytes(needed, f"a {np.dtype(dtype).name} tensor of shape {list(shape)}")
 
 
@@ -45,7 +45,7 @@ def check_bytes(needed: float, what: str) -> None:
     Raises:
         MemoryError: They are more than there are, or than the caller allows.
     """
-    if needed > _UNQUESTIONED and needed > (available := min(allowed(), available_memory())):
+    if needed > _MAX_UNCHECKED_BYTES and needed > (available := min(allowed(), available_memory())):
         raise MemoryError(
             f"{what} takes {needed / 2**30:.1f} GiB, and {available / 2**30:.1f} GiB are available"
         )

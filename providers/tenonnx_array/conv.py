@@ -15,7 +15,7 @@ from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx.process import interruption
 from tenonnx_array.nonlinear import swish
 from tenonnx_array.precision import widened
-from tenonnx_array.products import CHAIN, matmul
+from tenonnx_array.products import CHAIN_TERMS, matmul
 from tenonnx_array.windows import Windows, place
 
 table = OperatorTable()
@@ -121,7 +121,7 @@ def convolve(xp: Namespace, x: Array, w: Array, windows: Windows, group: int) ->
         columns = x.reshape(n, group, matrices.shape[2], length)
         return matmul(xp, matrices, columns).reshape(shape)
     y = xp.empty((n, group, m // group, length), x.dtype)
-    chain = windows.chain(x.shape[1], group, CHAIN)
+    chain = windows.chain(x.shape[1], group, CHAIN_TERMS)
     x = x.reshape(n, group, x.shape[1] // group, *windows.size)
     for part, span in _row_blocks(windows, matrices.shape[2] * x.dtype.itemsize):
         unit = matrices.shape[2] * math.prod(part.output) * x.dtype.itemsize

@@ -13,7 +13,7 @@ import numpy as np
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.dtypes import SMALL_FLOATS, accumulator
 from tenonnx_array.integer_products import summed_terms, through_floats
-from tenonnx_array.products import CHAIN
+from tenonnx_array.products import CHAIN_TERMS
 from tenonnx_array.products import matmul as multiply
 
 table = OperatorTable()
@@ -23,7 +23,7 @@ op = table.op
 EXACT_IN_FLOAT32 = 2**24 // (255 * 255)
 
 # Products of bytes that are one sum of BLAS's; more are added up as integers.
-EXACT_COLUMNS = min(CHAIN, EXACT_IN_FLOAT32)
+EXACT_COLUMNS = min(CHAIN_TERMS, EXACT_IN_FLOAT32)
 
 
 def product(xp: Namespace, a: Array, b: Array) -> Array:

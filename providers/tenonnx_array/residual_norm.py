@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tenonnx.graph import attribute
-from tenonnx.planning.anchors import BROADCASTING
+from tenonnx.planning.anchors import BROADCASTING_OPSET
 from tenonnx.planning.fusion import Scope
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def find_sum(norm: ir.Node, scope: Scope) -> ir.Node | None:
     Others may read the sum, too.
     """
     add = scope.maker(norm.inputs[0], "Add")
-    if add is None or (add.version or 1) < BROADCASTING or None in add.inputs:
+    if add is None or (add.version or 1) < BROADCASTING_OPSET or None in add.inputs:
         return None
     if any(value.uses() or value.is_graph_output() for value in norm.outputs[1:]):
         return None

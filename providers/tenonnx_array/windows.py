@@ -15,7 +15,7 @@ from tenonnx.operators import Array, Namespace
 from tenonnx_array.allocation import check_allocation
 
 # Channels below which a convolution adds so many products one after the other at most.
-FEW, SHORT = 16, 36
+NARROW_CHANNELS, NARROW_CHAIN_TERMS = 16, 36
 
 
 class Tap(NamedTuple):
@@ -120,8 +120,13 @@ class Windows(NamedTuple):
         Where an image has less channels than vectors have lanes, onnxruntime adds up each of them
         on its own: as few steps, so that no more digits are lost.
         """
-        few = group == 1 and channels < FEW and len(self.kernel) == 2 and min(self.kernel) > 1
-        return min(most, max(SHORT, math.prod(self.kernel))) if few else most
+        few = (
+            group == 1
+            and channels < NARROW_CHANNELS
+            and len(self.kernel) == 2
+            and min(self.kernel) > 1
+        )
+        return min(most, max(NARROW_CHAIN_TERMS, math.prod(self.kernel))) if few else most
 
     @property
     def around(self) -> tuple[tuple[int, int], ...]:

@@ -124,11 +124,11 @@ class CPUExecutionProvider(ArrayProvider):
 
     def _narrows(self, node: ir.Node) -> bool:
         """Return whether a node may round its factors: if the session wants it, or the model."""
-        from tenonnx.graph import FACTORS  # for who compiles
+        from tenonnx.graph import FACTORS_KEY  # for who compiles
 
         if self.narrows:
             return self.packs
-        return self.packs and FACTORS in node.metadata_props and multiplies_bfloat16()
+        return self.packs and FACTORS_KEY in node.metadata_props and multiplies_bfloat16()
 
     @functools.cached_property
     def _requested(self) -> Requested:

@@ -27,7 +27,7 @@ PORTABLE_MAPPED_READ_ONLY = 0x01 | 0x02 | 0x08
 NO_MEMORY = 2
 
 # CUDA's version from which on a graph captures kernels that follow each other closely.
-FOLLOWED = 12040
+GRAPH_FOLLOWING_VERSION = 12040
 
 # cudaDevAttrCanUseHostPointerForRegisteredMem.
 SAME_ADDRESS = 91
@@ -229,7 +229,7 @@ class CupyPlatform:
     def _launch(self) -> Any:
         """The driver's function for kernels that follow; ``None`` where none may."""
         runtime = self._cupy.cuda.runtime
-        if self.capability < (9, 0) or runtime.driverGetVersion() < FOLLOWED:
+        if self.capability < (9, 0) or runtime.driverGetVersion() < GRAPH_FOLLOWING_VERSION:
             return None
         return launch_function()
 

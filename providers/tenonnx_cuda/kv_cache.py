@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 LEAST_MORE: Final = 128
 
 # The modulus of addresses: a call may depend only on the remainder.
-ALIGNED: Final = 256
+ADDRESS_MODULUS: Final = 256
 
 # Of steps in a room.
-MULTIPLE: Final = 64
+ROOM_STEPS_MULTIPLE: Final = 64
 
 # Bytes that a thread may copy at once.
 COPY_WIDTHS: Final = (16, 8, 4, 2, 1)
@@ -54,7 +54,7 @@ class Room:
 
     def __init__(self, array: Array, axis: int, used: int) -> None:
         self.array, self.axis = array, axis
-        self.key = array.shape, array.dtype, axis, array.data.ptr % ALIGNED
+        self.key = array.shape, array.dtype, axis, array.data.ptr % ADDRESS_MODULUS
         self._used = used
         self._lock = threading.Lock()
 
@@ -126,7 +126,11 @@ def longer(platform: Platform, pasts: Sequence[Array], axis: int, steps: int) ->
     space = before + steps + max(LEAST_MORE, before // 4)
     found = []
     for past in pasts:
-        shape = (*past.shape[:axis], -(-space // MULTIPLE) * MULTIPLE, *past.shape[axis + 1 :])
+        shape = (
+            *past.shape[:axis],
+            -(-space // ROOM_STEPS_MULTIPLE) * ROOM_STEPS_MULTIPLE,
+            *past.shape[axis + 1 :],
+        )
         whole = platform.xp.empty(shape, past.dtype)
         whole[...] = 0  # which is what shorter sequences of a batch end in
         room = _rooms[whole.data.ptr] = Room(whole, axis, before + steps)

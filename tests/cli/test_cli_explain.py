@@ -16,7 +16,7 @@ from small import Cli
 
 from models import FLOAT, model, node, value
 from tenonnx_explain.boxes import MAX_BOXES, MIN_CHAINED_NODES, boxes_of, shapes
-from tenonnx_explain.layers import GAP, HEIGHT, draw
+from tenonnx_explain.layers import BOX_GAP, BOX_HEIGHT, draw
 
 
 @pytest.fixture
@@ -207,10 +207,10 @@ def test_drawings_lead_down_and_overlap_nowhere(data: st.DataObject) -> None:
         boxes.sort(key=lambda box: drawing.places[box][0])
         for one, other in pairwise(boxes):
             distance = drawing.places[other][0] - drawing.places[one][0]
-            assert distance >= (widths[one] + widths[other]) / 2 + GAP - 1e-6
+            assert distance >= (widths[one] + widths[other]) / 2 + BOX_GAP - 1e-6
     for width, (x, y) in zip(widths, drawing.places, strict=True):
         assert width / 2 <= x <= drawing.width - width / 2
-        assert HEIGHT / 2 <= y <= drawing.height - HEIGHT / 2
+        assert BOX_HEIGHT / 2 <= y <= drawing.height - BOX_HEIGHT / 2
 
 
 def test_an_edge_back_is_drawn() -> None:

@@ -15,7 +15,7 @@ from emulated import FakePlatform
 from tenonnx_cuda.capture.dynamic_length import DynamicCall
 from tenonnx_cuda.capture.replay import Replayed
 from tenonnx_cuda.kernel_selection import Instead, Site, Target, choices
-from tenonnx_cuda.kv_cache import ALIGNED
+from tenonnx_cuda.kv_cache import ADDRESS_MODULUS
 from tenonnx_cuda.options import CudaOptions
 
 needs_compiler = pytest.mark.skipif(hosted.COMPILER is None, reason="no C++ compiler")
@@ -99,8 +99,8 @@ def moved(x: Any) -> Any:
         return x
     lowest, highest = np.lib.array_utils.byte_bounds(x)
     lead = x.ctypes.data - lowest
-    memory = np.empty(highest - lowest + 2 * ALIGNED, np.uint8)
-    start = (x.ctypes.data - memory.ctypes.data - lead) % ALIGNED
+    memory = np.empty(highest - lowest + 2 * ADDRESS_MODULUS, np.uint8)
+    start = (x.ctypes.data - memory.ctypes.data - lead) % ADDRESS_MODULUS
     there = np.ndarray(x.shape, x.dtype, memory, start + lead, x.strides)
     there[...] = x
     return there

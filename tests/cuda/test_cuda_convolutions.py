@@ -144,7 +144,7 @@ def test_the_fastest_engine_is_taken_from_then_on() -> None:
     large = Engine(0.1, workspace=1 << 40)
     compiled = Engine(0.1, behaviors=(plans.RUNTIME_COMPILATION,))
     library = start(Library(slow, fails, large, compiled, fast), times=3)
-    rounds = 1 + plans.ROUNDS
+    rounds = 1 + plans.TIMING_ROUNDS
     assert library.started == [slow] * rounds + [fast] * (rounds + 3)
 
 

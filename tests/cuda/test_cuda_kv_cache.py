@@ -238,7 +238,7 @@ def test_two_may_go_on_from_one_cache(kind: str) -> None:
 @pytest.mark.parametrize("kind", LAYERS)
 def test_a_full_room_is_left_for_a_larger_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kv_cache, "LEAST_MORE", 4)
-    monkeypatch.setattr(kv_cache, "MULTIPLE", 1)
+    monkeypatch.setattr(kv_cache, "ROOM_STEPS_MULTIPLE", 1)
     generation = Generation(kind)
     places = set()
     for number in range(24):

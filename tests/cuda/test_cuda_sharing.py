@@ -27,7 +27,7 @@ from tenonnx.weights.registry import WeightRegistry
 from tenonnx.weights.weight import Weight
 from tenonnx_cuda.platform import NDArray
 from tenonnx_cuda.weights.device_weights import DeviceWeights
-from tenonnx_cuda.weights.sharing import GRAIN, Exchange, is_locked, locked, own_folder, taken
+from tenonnx_cuda.weights.sharing import PAGE_BYTES, Exchange, is_locked, locked, own_folder, taken
 from tenonnx_cuda.weights.staging import Staging
 
 SIZE = 3 << 20
@@ -171,7 +171,7 @@ def test_a_second_process_opens_what_the_first_uploaded(folder: Path, other: Oth
     side = Side(folder)
     assert side.load() == (0, True)
     assert side.platform.allocated == side.there.nbytes == 0
-    assert other.tell("drop") == GRAIN * 2, "it is kept for this process"
+    assert other.tell("drop") == PAGE_BYTES * 2, "it is kept for this process"
     np.testing.assert_array_equal(side.array.held, side.weight.array)  # type: ignore[union-attr]
     third = Side(folder)
     assert third.load() == (0, True), "what is kept is still offered"

@@ -20,7 +20,7 @@ from tenonnx.formats.load import load
 from tenonnx.formats.wire import (
     MAX_NESTED_MESSAGES,
     MAX_PROTOBUF_LIST_BYTES,
-    THRESHOLD,
+    MIN_REFERENCED_BYTES,
     Skeleton,
     skim,
 )
@@ -115,7 +115,7 @@ def restore(skeleton: Skeleton, data: bytes) -> tuple[onnx.ModelProto, int]:
         assert entries.keys() == {"location", "offset", "length"}
         assert entries["location"] == skeleton.location
         start, length = int(entries["offset"]), int(entries["length"])
-        assert length >= THRESHOLD
+        assert length >= MIN_REFERENCED_BYTES
         tensor.ClearField("external_data")
         tensor.ClearField("data_location")
         tensor.raw_data = data[start : start + length]
@@ -129,7 +129,7 @@ def with_raw_data(model: onnx.ModelProto) -> onnx.ModelProto:
     copy.CopyFrom(model)
     for tensor in tensors_of(copy):
         for field, width in (("float_data", 4), ("double_data", 8)):
-            if len(getattr(tensor, field)) * width >= THRESHOLD:
+            if len(getattr(tensor, field)) * width >= MIN_REFERENCED_BYTES:
                 tensor.raw_data = numpy_helper.to_array(tensor).tobytes()
                 tensor.ClearField(field)
     return copy
@@ -143,7 +143,7 @@ def test_skeleton_and_views_are_the_model(model: onnx.ModelProto) -> None:
     restored, count = restore(skeleton, data)
     expected = with_raw_data(model)
     assert restored == expected
-    long = [t for t in tensors_of(expected) if len(t.raw_data) >= THRESHOLD]
+    long = [t for t in tensors_of(expected) if len(t.raw_data) >= MIN_REFERENCED_BYTES]
     assert count == len(long)
     if not long:
         assert skeleton.data == data

@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 from fusing import fused, normal, notes, parse, session
-from tenonnx.graph import FACTORS
+from tenonnx.graph import FACTORS_KEY
 from tenonnx_fuse.rewrite import PRODUCTS
 
 
@@ -191,14 +191,14 @@ def test_products_of_bfloat16_are_noted(kind: Any) -> None:
     weights = {"w": normal(8, 8, dtype=kind, seed=1), "v": normal(8, 8, seed=2)}
     _, done = fused(parse(text, **weights), {"x": normal(1, 2, 5, 8)}, rtol=5e-2, atol=5e-2)
     noted = {
-        node.op_type: node.metadata_props.get(FACTORS)
+        node.op_type: node.metadata_props.get(FACTORS_KEY)
         for node in done.model.graph
         if node.op_type in PRODUCTS
     }
     factors = "bfloat16" if narrow == "bfloat16" else None
     assert noted == {"Attention": factors, "MatMul": None}
     first = next(node for node in done.model.graph if node.op_type == "MatMul")
-    assert first.metadata_props.get(FACTORS) == factors
+    assert first.metadata_props.get(FACTORS_KEY) == factors
 
 
 def test_chains_are_rounded_once() -> None:

@@ -91,7 +91,7 @@ CASES = [
 @pytest.fixture
 def small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allocation, "available_memory", lambda: 1 << 22)
-    monkeypatch.setattr(allocation, "_UNQUESTIONED", 1 << 16)
+    monkeypatch.setattr(allocation, "_MAX_UNCHECKED_BYTES", 1 << 16)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)

@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from tenonnx.cli import doctor, inspect, plugins, providers, run
 from tenonnx.cli.arguments import NO_VALUES
 from tenonnx.cli.failures import EXIT_CODE_MEANINGS, explained, quiet_end
-from tenonnx.cli.output import UNLIMITED, say
+from tenonnx.cli.output import UNWRAPPED_COLUMNS, say
 from tenonnx.cli.state import State, state_of
 from tenonnx.cli.usage import Command, FittingHelp, plain_error
 from tenonnx.errors import EPFail
@@ -91,7 +91,9 @@ class Group(FittingHelp, TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the subcommands, each with the whole first sentence of its help."""
         found = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
-        rows = [(name, command.get_short_help_str(UNLIMITED)) for name, command in found.items()]
+        rows = [
+            (name, command.get_short_help_str(UNWRAPPED_COLUMNS)) for name, command in found.items()
+        ]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 

@@ -12,7 +12,7 @@ from tenonnx import graph as graphs
 from tenonnx import session_builder
 from tenonnx.cli.facts import of_placement, operators
 from tenonnx.graph.inference import infer_types
-from tenonnx.graph.near_misses import NEARLY, NearMisses
+from tenonnx.graph.near_misses import NEAR_MISS_PREFIX, NearMisses
 from tenonnx.graph.values import NodeInfo, described
 from tenonnx.options import SessionOptions
 from tenonnx.planning.fusion import MISSES
@@ -22,7 +22,7 @@ from tenonnx.plugins.choosing import ProviderRequest, choose_providers, host_pro
 from tenonnx.transforms import Transform, TransformContext, run_transforms
 
 # Letters of an attribute that are shown.
-SHOWN: Final = 60
+MAX_ATTRIBUTE_LETTERS: Final = 60
 
 Doing = Callable[[str, float], None]
 
@@ -114,8 +114,8 @@ class History:
                 "nodes_before": len(before),
                 "nodes_after": len(after),
                 "operators": _differences(counted, operators(self._model)),
-                "notes": [note for note in report.notes if not note.startswith(NEARLY)],
-                "nearly": [note for note in report.notes if note.startswith(NEARLY)],
+                "notes": [note for note in report.notes if not note.startswith(NEAR_MISS_PREFIX)],
+                "nearly": [note for note in report.notes if note.startswith(NEAR_MISS_PREFIX)],
                 "removed": [text for node, text in before.items() if node not in after],
                 "added": [after[node] for node in made],
                 "changed": [
@@ -161,8 +161,8 @@ def _content(attribute: ir.Attr) -> str:
     value = attribute.value
     # Trees have a million numbers, of which none behind the first few is shown.
     is_list = isinstance(value, Sequence) and not isinstance(value, str)
-    text = str(list(value[:SHOWN]) if is_list else value)
-    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
+    text = str(list(value[:MAX_ATTRIBUTE_LETTERS]) if is_list else value)
+    return text if len(text) <= MAX_ATTRIBUTE_LETTERS else text[: MAX_ATTRIBUTE_LETTERS - 3] + "..."
 
 
 def _differences(before: dict[str, int], after: dict[str, int]) -> dict[str, list[int]]:
@@ -212,7 +212,7 @@ def _nodes(plan: Plan, infos: dict[ir.Node, NodeInfo], history: History) -> list
                 "provider": assignment.provider,
                 "reasons": dict(assignment.reasons),
                 "made_by": history.made_by.get(node, ""),
-                "origin": node.metadata_props.get(graphs.ORIGIN, ""),
+                "origin": node.metadata_props.get(graphs.ORIGIN_KEY, ""),
                 "call": call.get(assignment.node),
                 "after": sorted({place[maker] for maker in makers if maker in place}),
                 "text": describe(node),

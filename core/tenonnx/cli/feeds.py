@@ -18,7 +18,7 @@ from tenonnx.interface.signature import describe
 RANDOM = "random"
 INPUT_FORMS = "NAME=FILE.npy, NAME=FILE.npz, NAME=random, NAME=VALUE, FILE.npz or random"
 # Random integers are below it: small enough to be indices, sizes and token ids.
-HIGHEST = 8
+RANDOM_INTEGERS_BELOW = 8
 
 # The greatest size that ONNX and numpy have a number for.
 LARGEST_SIZE = 2**63 - 1
@@ -145,7 +145,7 @@ def _random(generator: np.random.Generator, dtype: ir.DataType, shape: tuple[int
     if dtype == ir.DataType.BOOL:
         return generator.integers(0, 2, shape).astype(target)
     if dtype.is_integer():
-        highest = min(HIGHEST, 2 ** (dtype.bitwidth - dtype.is_signed()))
+        highest = min(RANDOM_INTEGERS_BELOW, 2 ** (dtype.bitwidth - dtype.is_signed()))
         return generator.integers(0, highest, shape).astype(target)
     if target.kind == "c":
         pair = generator.standard_normal((2, *shape))

@@ -19,7 +19,7 @@ from rich.text import Text
 from tenonnx.errors import Fail, InvalidArgument
 
 # Columns of sentences that no terminal shows: nothing is wrapped, so that grep finds it.
-UNLIMITED = 100_000
+UNWRAPPED_COLUMNS = 100_000
 
 # Columns of tables where neither ``COLUMNS`` nor a terminal says how many there are.
 DEFAULT_COLUMNS = 100
@@ -42,7 +42,7 @@ def console(*, stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     return Pipe(
         file=stream,
-        width=None if stream.isatty() else UNLIMITED,
+        width=None if stream.isatty() else UNWRAPPED_COLUMNS,
         markup=False,
         highlight=False,
         emoji=False,

@@ -15,7 +15,7 @@ from typing import Final
 from rich.cells import cell_len, chop_cells
 
 # Columns between two columns; one where that is all the room there is.
-GAP: Final = 2
+GAP_COLUMNS: Final = 2
 
 # Columns that a column of text has before anything is left out, and a word before it is broken.
 MIN_TEXT_COLUMNS: Final = 28
@@ -81,7 +81,7 @@ def fitted(table: Sequence[Column], width: int) -> tuple[list[str], list[str]]:
         if column.spare and _total(kept, "readable") > width:
             kept.remove(column)
             left_out.append(column.name)
-    gap = GAP if _total(kept, "least") <= width else 1
+    gap = GAP_COLUMNS if _total(kept, "least") <= width else 1
     if _total(kept, "least", gap) > width:
         return _blocks(table, width), []
     sizes = _sizes(kept, width, gap)
@@ -91,7 +91,7 @@ def fitted(table: Sequence[Column], width: int) -> tuple[list[str], list[str]]:
     return lines, left_out[::-1]
 
 
-def _total(table: Sequence[Column], size: str, gap: int = GAP) -> int:
+def _total(table: Sequence[Column], size: str, gap: int = GAP_COLUMNS) -> int:
     sizes: list[int] = [getattr(column, size) for column in table]
     return sum(sizes) + gap * (len(table) - 1)
 
@@ -138,8 +138,10 @@ def _blocks(table: Sequence[Column], width: int) -> list[str]:
             if not column.cells[row]:
                 continue
             label = f"  {column.name}".ljust(names + 2)
-            for text in wrapped(column.cells[row], max(width - names - 2 - GAP, MIN_TEXT_COLUMNS)):
-                lines.append(f"{label}{' ' * GAP}{text}".rstrip())
+            for text in wrapped(
+                column.cells[row], max(width - names - 2 - GAP_COLUMNS, MIN_TEXT_COLUMNS)
+            ):
+                lines.append(f"{label}{' ' * GAP_COLUMNS}{text}".rstrip())
                 label = " " * (names + 2)
     return lines
 

@@ -151,10 +151,10 @@ def alternate(
 
 
 # Turns in a row without a gain, after which a call is as fast as it gets.
-STILL = 2
+MAX_TURNS_WITHOUT_GAIN = 2
 
 # The least gain: the part by which a turn's fastest run is faster than all runs before it.
-GAIN = 0.03
+MIN_GAIN = 0.03
 
 
 @dataclass(frozen=True)
@@ -185,11 +185,11 @@ def settle(call: Call, budget: float, least: int = 0, turn_seconds: float = 0.1)
         turn_seconds: How long it runs between two looks.
     """
     start, best, still, runs = clock(), float("inf"), 0, 0
-    while still < STILL or runs < least:
+    while still < MAX_TURNS_WITHOUT_GAIN or runs < least:
         if clock() - start >= budget and runs >= least:
             return Settling(clock() - start, runs, settled=False)
         last = turn(call, turn_seconds)
         runs += last.runs
-        still = still + 1 if last.fastest >= best * (1 - GAIN) else 0
+        still = still + 1 if last.fastest >= best * (1 - MIN_GAIN) else 0
         best = min(best, last.fastest)
     return Settling(clock() - start, runs, settled=True)

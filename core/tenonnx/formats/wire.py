@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 COMPILED = b"tenonnx compiled"
 
 # Tensor contents shorter than this stay in the skeleton.
-THRESHOLD = 128
+MIN_REFERENCED_BYTES = 128
 
 MAX_NESTED_MESSAGES = 100  # protobuf's own limit on nested messages
 
@@ -85,7 +85,7 @@ class Skeleton(NamedTuple):
 
 
 def skim(
-    buffer: memoryview, threshold: int = THRESHOLD, where: tuple[int, int] | None = None
+    buffer: memoryview, threshold: int = MIN_REFERENCED_BYTES, where: tuple[int, int] | None = None
 ) -> Skeleton:
     """Return the skeleton of a serialized ``ModelProto``.
 

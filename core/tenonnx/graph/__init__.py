@@ -29,13 +29,13 @@ CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 MAX_REPLACED_INPUTS = 64
 
 # Nodes that are looked at before it is asked whether to stop.
-OFTEN = 256
+NODES_PER_INTERRUPT_CHECK = 256
 
 # Metadata of nodes from a schema's body: the label of the node that the body replaced.
-ORIGIN = "tenonnx.origin"
+ORIGIN_KEY = "tenonnx.origin"
 
 # Metadata of products in float32 that were in bfloat16: `bfloat16`, which they may round to.
-FACTORS = "tenonnx.factors"
+FACTORS_KEY = "tenonnx.factors"
 
 
 def is_control_flow(node: ir.Node) -> bool:
@@ -46,7 +46,7 @@ def is_control_flow(node: ir.Node) -> bool:
 def label(node: ir.Node) -> str:
     """Name a node for people: ``Conv 'stem' (ai.onnx, opset 17)``."""
     name = node.name or (node.outputs[0].name if node.outputs else "")
-    origin = node.metadata_props.get(ORIGIN, "")
+    origin = node.metadata_props.get(ORIGIN_KEY, "")
     return labeled(node.op_type, name, node.domain, node.version, origin)
 
 
@@ -298,7 +298,7 @@ def _holds(graph: ir.Graph, outer: Scopes, found: list[ir.Node]) -> bool:
     scopes = (available, *outer)
     makers: dict[str | None, ir.Node | None] = {value.name: None for value in graph.inputs}
     for node in graph:
-        if not len(found) % OFTEN:
+        if not len(found) % NODES_PER_INTERRUPT_CHECK:
             interruption.check()
         for value in node.inputs:
             if value is not None and value not in available and not _is_in(value, outer):

@@ -16,7 +16,7 @@ from tenonnx.graph.sizes import SIZE_RULES, operand
 from tenonnx.graph.traits import ALL_TYPED_AS_FIRST, BOOLEAN, COUNTING, TYPED_AS
 
 # Nodes that types are followed through; exporters leave most values with theirs.
-FARTHEST: Final = 40
+MAX_FOLLOWED_NODES: Final = 40
 
 # Attributes that are the number of a type.
 STATED: Final = ("to", "dtype", "output_dtype", "output_datatype")
@@ -42,7 +42,7 @@ TYPED: Final = {
 def dtype_of(value: ir.Value | None) -> ir.DataType | None:
     """Return a value's element type, as the model says or as operators' schemas bind it."""
     found: ir.Value | ir.DataType | None = value
-    for _ in range(FARTHEST):
+    for _ in range(MAX_FOLLOWED_NODES):
         if not isinstance(found, ir.Value):
             return found
         found = type_source(found)

@@ -22,7 +22,7 @@ MAX_EXPANDED_NODES = 50_000
 MAX_GROWTH = 64
 
 # Sizes are not counted beyond it: they double with every function of a chain.
-_UNCOUNTED = 1 << 60
+_MAX_COUNTED_SIZE = 1 << 60
 
 
 def inline_functions(model: ir.Model, limit: int | None = None) -> None:
@@ -120,7 +120,7 @@ def _expanded_sizes(
             continue
         waiting.pop()
         count = sum(sizes.get(node.op_identifier(), 1) for node in bodies[name])
-        sizes[name] = min(count, _UNCOUNTED)
+        sizes[name] = min(count, _MAX_COUNTED_SIZE)
     return sizes
 
 
@@ -176,7 +176,7 @@ def _attach_body(model: ir.Model, node: ir.Node, index: int) -> bool:
         node.attributes.pop(name)
     _add_default_attributes(node)
     # Inlining hands a call's metadata on to the nodes of the body.
-    node.metadata_props.setdefault(graphs.ORIGIN, graphs.label(node))
+    node.metadata_props.setdefault(graphs.ORIGIN_KEY, graphs.label(node))
     versions = {i.domain: i.version for i in body.opset_import}
     function.opset_imports.update(versions)
     function = ir.Function(

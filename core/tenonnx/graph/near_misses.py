@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 # The beginning of the note of a near miss.
-NEARLY: Final = "nearly "
+NEAR_MISS_PREFIX: Final = "nearly "
 
 # The most near misses in a report; those that differ in names alone count as one.
 MAX_NEAR_MISSES: Final = 8
@@ -32,7 +32,7 @@ class NearMisses:
     def add(self, name: str, node: ir.Node, why: str) -> None:
         """Remember that a node is nearly something."""
         kind = QUOTED_NAME.sub("", f"{name} {node.op_type} {why}")
-        self._found.setdefault(kind, []).append(f"{NEARLY}{name} at {label(node)}: {why}")
+        self._found.setdefault(kind, []).append(f"{NEAR_MISS_PREFIX}{name} at {label(node)}: {why}")
 
     def notes(self) -> Iterator[str]:
         """Yield a line for each kind."""

@@ -183,7 +183,7 @@ class Description:
 
     def node(self, node: ir.Node) -> NodeInfo:
         """Return a node's."""
-        from tenonnx.graph import ORIGIN
+        from tenonnx.graph import ORIGIN_KEY
 
         if (found := self.nodes.get(node)) is None:
             found = self.nodes[node] = NodeInfo(
@@ -195,7 +195,7 @@ class Description:
                 tuple([None if each is None else self.value(each) for each in node.inputs]),
                 tuple([self.value(each) for each in node.outputs]),
                 {name: int(each.type) for name, each in node.attributes.data.items()},
-                node.metadata_props.get(ORIGIN, ""),
+                node.metadata_props.get(ORIGIN_KEY, ""),
             )
         return found
 

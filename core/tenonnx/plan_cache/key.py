@@ -30,10 +30,10 @@ INFO = (".dist-info", ".egg-info")
 PATH, STATE = 4, 5
 
 # The time of this process's first import of code; clocks of file systems are a little behind.
-BEGAN = time.time_ns() - 10_000_000
+PROCESS_START_NS = time.time_ns() - 10_000_000
 
 # Nanoseconds in which several writes to a file may have one time.
-TICK = 10_000_000
+FILE_TIME_TICK_NS = 10_000_000
 
 # Python's level of optimization. Some levels drop constants by which functions are found.
 OPTIMIZED = sys.flags.optimize
@@ -132,7 +132,8 @@ def state_of(path: str) -> State:
     """
     try:
         status = os.stat(path)
-        if 0 < (young := status.st_ctime_ns + TICK - time.time_ns()) <= TICK:
+        young = status.st_ctime_ns + FILE_TIME_TICK_NS - time.time_ns()
+        if 0 < young <= FILE_TIME_TICK_NS:
             time.sleep(young / 1e9)  # whatever is written from now on has another time
             status = os.stat(path)
     except (OSError, ValueError) as error:
@@ -227,7 +228,7 @@ def code_of(package: str, record: str | None) -> Code:
     elif folder is not None:
         is_package = os.path.isdir(folder)
         found = _first_seen(folder) if is_package else ((folder, state_of(folder)),)
-    if max((state[-1] for _, state in found), default=0) > BEGAN:
+    if max((state[-1] for _, state in found), default=0) > PROCESS_START_NS:
         raise NotCacheable(f"{package} has changed since this process began")
     return record, found
 

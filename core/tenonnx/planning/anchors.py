@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tenonnx.graph.near_misses import NearMisses
 
 # The opset version from which on arithmetic broadcasts as numpy does.
-BROADCASTING = 7
+BROADCASTING_OPSET = 7
 
 # The opset version from which on bounds of a Clip are inputs.
 CLIP_BY_INPUTS = 11

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MISSES: ContextVar[NearMisses | None] = ContextVar("MISSES", default=None)
 
 # The priority of an operator that takes what follows it, where nothing else is said.
-ANCHOR = 50
+ANCHOR_PRIORITY = 50
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ class Fusions(Generic[S]):
         self,
         *names: str,
         domain: str = "",
-        priority: int = ANCHOR,
+        priority: int = ANCHOR_PRIORITY,
         takes: tuple[Part, ...] = (),
     ) -> Callable[[Fusion[S]], Fusion[S]]:
         """Decorate a fusion.

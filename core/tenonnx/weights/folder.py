@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 WEIGHTS, PLANS = "*.weight", ("*.plan", "*.captures")
 # The files of a cache that share its room; kernels are as many as there are, and small.
-EVERY = (f"weights/{WEIGHTS}", *(f"plans/{each}" for each in PLANS))
+CACHE_PATTERNS = (f"weights/{WEIGHTS}", *(f"plans/{each}" for each in PLANS))
 
 # Seconds for which an unused file is kept: of older models, older sources, other machines.
 UNUSED_SECONDS = 30 * 24 * 3600
 
 # Bytes that a process may write before it looks again how much there is.
-LEEWAY = 1 << 30
+MAX_UNCOUNTED_BYTES = 1 << 30
 
 
 def cache_root() -> str:
@@ -146,7 +146,7 @@ class Room:
                 break
             going.append(each)
             excess -= each.size
-        self._left = min(-excess, LEEWAY)
+        self._left = min(-excess, MAX_UNCOUNTED_BYTES)
         return _deleted(going)
 
     def limit_at(self, used: int) -> int:
@@ -190,4 +190,4 @@ def cache_room() -> Room | None:
 
 @functools.cache
 def _room(folder: str, limit: int | None) -> Room:
-    return Room(folder, EVERY, limit)
+    return Room(folder, CACHE_PATTERNS, limit)

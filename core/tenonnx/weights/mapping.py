@@ -39,22 +39,22 @@ State: TypeAlias = "tuple[int, int, int, int, int]"
 NO_FILE: State = (0, 0, 0, 0, 0)
 
 # The collector of mapped files, while there is one.
-NOTED: ContextVar[dict[str, State] | None] = ContextVar("NOTED", default=None)
+MAPPED_FILES: ContextVar[dict[str, State] | None] = ContextVar("MAPPED_FILES", default=None)
 
 
 @contextlib.contextmanager
 def noted() -> Iterator[dict[str, State]]:
     """Yield the files that are mapped meanwhile, and the states that they were mapped in."""
-    token = NOTED.set(found := dict[str, State]())
+    token = MAPPED_FILES.set(found := dict[str, State]())
     try:
         yield found
     finally:
-        NOTED.reset(token)
+        MAPPED_FILES.reset(token)
 
 
 def note(path: str | os.PathLike[str], state: State) -> None:
     """Tell whoever collects them of a file that was mapped, and of its state then."""
-    if (found := NOTED.get()) is not None:
+    if (found := MAPPED_FILES.get()) is not None:
         place = os.path.abspath(path)
         if found.setdefault(place, state) != state:
             found[place] = NO_FILE

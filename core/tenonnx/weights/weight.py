@@ -54,7 +54,7 @@ class Keeper(Protocol):
 
 
 # The size of a weight from which processes share weights derived from it.
-WORTH = 16 << 10
+MIN_SHARED_BYTES = 16 << 10
 
 
 NOWHERE: dict[str, Any] = {}
@@ -202,7 +202,12 @@ class Weight:
     def name_for_others(self) -> str:
         """Return ``lasting``, which from then on is a digest where the bytes can never change."""
         lasts = isinstance(self.storage, Memory) and self.storage.is_immutable
-        if lasts and self.strides is None and PROCESS in self.lasting and self.nbytes >= WORTH:
+        if (
+            lasts
+            and self.strides is None
+            and PROCESS in self.lasting
+            and self.nbytes >= MIN_SHARED_BYTES
+        ):
             content = digest(self.packed().array.data)
             self.lasting = f"bytes:{content}:{self.dtype.name}:{self.shape}"
         return self.lasting

@@ -14,7 +14,7 @@ from encoders import BANDS, processing, sweep, write_encoded, write_wave
 from tenonnx_generate import Audios, Model
 from tenonnx_generate.audio import MOST_SECONDS, Clip
 from tenonnx_generate.errors import Missing, NotInstalled, Refused, Unsupported
-from tenonnx_generate.mel import RATE, Mel, features, filters
+from tenonnx_generate.mel import SAMPLE_RATE, Mel, features, filters
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -48,7 +48,7 @@ def triangles(mel: Mel) -> NDArray:
     bands = np.zeros((mel.bands, mel.window // 2 + 1))
     for band, (low, peak, high) in enumerate(zip(peaks, peaks[1:], peaks[2:], strict=False)):
         for i in range(bands.shape[1]):
-            at = i * RATE / mel.window
+            at = i * SAMPLE_RATE / mel.window
             slope = min((at - low) / (peak - low), (high - at) / (high - peak))
             bands[band, i] = max(slope, 0) * 2 / (high - low)
     return bands
@@ -69,7 +69,9 @@ def test_features_are_those_of_transformers(bands: int) -> None:
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     extract = transformers.WhisperFeatureExtractor(feature_size=bands)
     for samples in (sweep(3.3), sweep(30)):
-        expected = extract(samples.astype(np.float32), sampling_rate=RATE, return_tensors="np")
+        expected = extract(
+            samples.astype(np.float32), sampling_rate=SAMPLE_RATE, return_tensors="np"
+        )
         found = features(samples.astype(np.float32), Mel(bands))
         np.testing.assert_allclose(found, expected.input_features[0], atol=1e-4)
 
@@ -81,10 +83,10 @@ def test_wav_files_of_every_width(tmp_path: Path, width: int, channels: int) -> 
     path = write_wave(tmp_path / "a.wav", samples, width=width, channels=channels)
     step = 2.0 ** (1 - 8 * width) * 1.5 + 1e-7
     (clip,) = Audios.open(path)
-    assert (clip.rate, clip.channels, clip.seconds) == (RATE, channels, 0.2)
-    np.testing.assert_allclose(clip.samples(RATE, 0, 9999), samples, atol=step)
+    assert (clip.rate, clip.channels, clip.seconds) == (SAMPLE_RATE, channels, 0.2)
+    np.testing.assert_allclose(clip.samples(SAMPLE_RATE, 0, 9999), samples, atol=step)
     (clip,) = Audios.open_bytes(path.read_bytes())
-    np.testing.assert_allclose(clip.samples(RATE, 100, 50), samples[100:150], atol=step)
+    np.testing.assert_allclose(clip.samples(SAMPLE_RATE, 100, 50), samples[100:150], atol=step)
 
 
 @pytest.mark.parametrize("rate", [8000, 11_025, 22_050, 44_100, 48_000, 44_101, 96_000])
@@ -95,14 +97,14 @@ def test_another_rate_keeps_a_tone_and_drops_what_is_too_high(tmp_path: Path, ra
 
     path = write_wave(tmp_path / "low.wav", tone(1000, rate), rate)
     (clip,) = Audios.open(path)
-    found = clip.samples(RATE, 0, 10**6)
-    assert len(found) == -(-(rate // 2) * RATE // rate)
-    np.testing.assert_allclose(found[1000:7000], tone(1000, RATE)[1000:7000], atol=1e-4)
-    np.testing.assert_allclose(clip.samples(RATE, 3000, 500), found[3000:3500], atol=1e-6)
+    found = clip.samples(SAMPLE_RATE, 0, 10**6)
+    assert len(found) == -(-(rate // 2) * SAMPLE_RATE // rate)
+    np.testing.assert_allclose(found[1000:7000], tone(1000, SAMPLE_RATE)[1000:7000], atol=1e-4)
+    np.testing.assert_allclose(clip.samples(SAMPLE_RATE, 3000, 500), found[3000:3500], atol=1e-6)
     if rate > 2 * 9000:
         path = write_wave(tmp_path / "high.wav", tone(9000, rate), rate)
         (clip,) = Audios.open(path)
-        assert np.abs(clip.samples(RATE, 1000, 6000)).max() < 1e-4
+        assert np.abs(clip.samples(SAMPLE_RATE, 1000, 6000)).max() < 1e-4
 
 
 def header(samples: int = 100, *, channels: int = 1, rate: int = 16_000, kind: int = 1) -> bytes:
@@ -152,12 +154,12 @@ def test_other_containers_are_read_with_it(tmp_path: Path) -> None:
     for name, subtype, step in (
         ("a.flac", "PCM_24", 1e-6), ("a.wav", "FLOAT", 1e-7), ("a.mp3", "MPEG_LAYER_III", 0.1),
     ):  # fmt: skip
-        library.write(tmp_path / name, np.stack([samples] * 2, 1), RATE, subtype)
+        library.write(tmp_path / name, np.stack([samples] * 2, 1), SAMPLE_RATE, subtype)
         (clip,) = Audios.open(tmp_path / name)
-        whole = clip.samples(RATE, 0, 10**6)
+        whole = clip.samples(SAMPLE_RATE, 0, 10**6)
         np.testing.assert_allclose(whole, samples, atol=step)
         for first in (0, 2000, 2500, 40_000, 10, 4000):
-            part = clip.samples(RATE, first, 3000)
+            part = clip.samples(SAMPLE_RATE, first, 3000)
             np.testing.assert_array_equal(part, whole[first : first + 3000])
     for content in (b"", b"fLaC" + bytes(50), b"RIFF", header()[:30]):
         with pytest.raises(Refused, match="no sound that can be read"):
@@ -175,7 +177,7 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
     (clip,) = Audios.open(path)
     path.unlink()
     with pytest.raises(Missing, match="cannot be opened"):
-        clip.samples(RATE, 0, 10)
+        clip.samples(SAMPLE_RATE, 0, 10)
 
 
 def test_a_file_that_is_cut_off_meanwhile(tmp_path: Path) -> None:
@@ -183,7 +185,7 @@ def test_a_file_that_is_cut_off_meanwhile(tmp_path: Path) -> None:
     clip = Clip(path, "a.wav")
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(Refused, match="cut off after"):
-        clip.samples(RATE, 0, 3000)
+        clip.samples(SAMPLE_RATE, 0, 3000)
 
 
 @pytest.mark.parametrize(("changes", "said"), [

@@ -34,7 +34,7 @@ pytest.importorskip("llguidance", reason="tenonnx-generate is not installed")
 
 from tenonnx.cli.app import app
 from tenonnx_generate import Audios, Generator, GeneratorParams, Model, Tokenizer
-from tenonnx_generate.mel import RATE, Mel, features
+from tenonnx_generate.mel import SAMPLE_RATE, Mel, features
 
 EXAMPLE = ROOT / "examples" / "generate"
 SAID = ' is executed in the "else" clause, and the exception is'
@@ -174,8 +174,12 @@ def transcribed(folder: Path, sound: Path, tokens: list[int], most: int) -> str:
     (clip,) = Audios.open(sound)
     tokenizer = Tokenizer(Model(folder))
     text = ""
-    for second in range(-(-clip.frames // RATE)):
-        states = encoded(features(clip.samples(RATE, second * RATE, RATE), Mel(BANDS, seconds=1)))
+    for second in range(-(-clip.frames // SAMPLE_RATE)):
+        states = encoded(
+            features(
+                clip.samples(SAMPLE_RATE, second * SAMPLE_RATE, SAMPLE_RATE), Mel(BANDS, seconds=1)
+            )
+        )
         made = greedy(states, tokens, min(len(tokens) + most, CONTEXT))
         text += tokenizer.decode(made[len(tokens) :])
     return text
@@ -190,7 +194,7 @@ def test_a_sound_is_transcribed_piece_by_piece(speech: Path, tmp_path: Path) -> 
     assert done.stdout == transcribed(speech, sound, tokens, 9) + "\n"
     assert "12 tokens read in" in done.stderr
     (clip,) = Audios.open(sound)
-    states = encoded(features(clip.samples(RATE, 0, RATE), Mel(BANDS, seconds=1)))
+    states = encoded(features(clip.samples(SAMPLE_RATE, 0, SAMPLE_RATE), Mel(BANDS, seconds=1)))
     tokens[1] = max((english, french), key=lambda token: followed(states, [start])[-1][token])
     done = run(speech, "--audio", sound, "-n", 9, "--json")
     assert json.loads(done.stdout)["text"] == transcribed(speech, sound, tokens, 9)

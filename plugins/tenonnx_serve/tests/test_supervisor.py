@@ -236,7 +236,7 @@ def test_a_worker_that_is_busy_is_not(watched: Supervised) -> None:
 
 def test_a_silence_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as a load may take, even if the worker computes all the time."""
-    monkeypatch.setattr(heartbeat, "EVERY", 1 / 16)
+    monkeypatch.setattr(heartbeat, "PING_SECONDS", 1 / 16)
     monkeypatch.setattr(heartbeat, "IDLE_CPU_SECONDS", -1)  # anything is something
 
     class Silent:

@@ -20,7 +20,7 @@ STRICT, NEGATED, IN_SET = (
 )
 
 # Levels between two removals of the walks that have reached a leaf.
-CULL = 4
+LEVELS_PER_CULL = 4
 
 
 def distinct(numbers: Array) -> Array:
@@ -186,7 +186,7 @@ class Walk:
         reached, walking = node, None
         for level in range(self._depth):
             node = self._step(values, row, node)
-            if level % CULL == CULL - 1:
+            if level % LEVELS_PER_CULL == LEVELS_PER_CULL - 1:
                 alive = xp.flatnonzero(node < self._interior)
                 reached, walking = self._arrive(reached, walking, node, alive)
                 node, row = node[alive], row[alive]

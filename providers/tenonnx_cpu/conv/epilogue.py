@@ -10,7 +10,7 @@ import numpy as np
 
 from tenonnx.by_name import cacheable
 from tenonnx.graph.affine import Affine, affine_of, channels_of
-from tenonnx.planning.anchors import BROADCASTING, Part, Walk
+from tenonnx.planning.anchors import BROADCASTING_OPSET, Part, Walk
 from tenonnx_cpu.activation import ACTIVATION_PART, NO_ACTIVATION, Activation
 from tenonnx_cpu.buffers import frozen
 from tenonnx_cpu.elementwise.kernels.opcodes import LEAKY_RELU
@@ -130,7 +130,7 @@ def _activation(node: ir.Node, walk: Walk[Scope]) -> Activation | str:
     if node.op_type != "PRelu":
         return ACTIVATION_PART.read(node, walk)  # type: ignore[no-any-return]  # one, or why not
     slope = walk.scope.site(node).constant(1)
-    if (node.version or 1) < BROADCASTING or node.inputs[0] is not walk.value:
+    if (node.version or 1) < BROADCASTING_OPSET or node.inputs[0] is not walk.value:
         return "it does not broadcast its slope"
     if slope is None or slope.size != 1 or slope.ndim > 3:
         return "it has not one constant slope"
@@ -140,7 +140,7 @@ def _activation(node: ir.Node, walk: Walk[Scope]) -> Activation | str:
 PER_CHANNEL = Part(
     "factor of each channel", ("Add", "BatchNormalization", "Div", "Mul", "Sub"), _affine, many=True
 )
-TAIL_RESIDUAL = Part("residual", ("Add",), _residual, since=BROADCASTING)
+TAIL_RESIDUAL = Part("residual", ("Add",), _residual, since=BROADCASTING_OPSET)
 ACTIVATED = Part("activation", (*ACTIVATION_PART.operators, "PRelu"), _activation)
 
 

@@ -35,7 +35,7 @@ CONV_TILES = JitKernel("conv.tiles", "conv_tiles")
 
 # Places that fill vectors worse than channels do, where each sees so many numbers; and weights up
 # to which that is worth a copy of them.
-FEW, SHALLOW, LARGE = 100, 64, 1 << 16
+MAX_PANEL_PLACES, MIN_PANEL_DEPTH, MAX_PANEL_WEIGHTS = 100, 64, 1 << 16
 
 # Floats that the places of a task see at most, if channels need not be last: they are read again
 # for every panel of channels, and the second-level cache should have them then.
@@ -159,7 +159,11 @@ class Choice:
         single = windows.output == (1, 1)
         depth, places = shape[1] * math.prod(windows.kernel), math.prod(windows.output)
         wanted = to_last and depth * min(COLUMNS_PER_TASK, places) <= SEEN
-        few = places <= FEW and 2 * rows >= PANEL_CHANNELS and SHALLOW <= depth <= LARGE // rows
+        few = (
+            places <= MAX_PANEL_PLACES
+            and 2 * rows >= PANEL_CHANNELS
+            and MIN_PANEL_DEPTH <= depth <= MAX_PANEL_WEIGHTS // rows
+        )
         few = few and self.chain == CHAIN_DEPTH  # phases are put together where rows are channels
         if self.weight is not None and (wanted or from_last or few or single):
             form = from_last, to_last or single

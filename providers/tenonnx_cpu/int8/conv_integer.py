@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.by_name import cacheable
-from tenonnx.planning.anchors import BROADCASTING, Part, Walk
+from tenonnx.planning.anchors import BROADCASTING_OPSET, Part, Walk
 from tenonnx_cpu.buffers import frozen
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.conv.attributes import Attributes
@@ -55,7 +55,7 @@ def _row(node: ir.Node, walk: Walk[Scope]) -> NDArray | str:
     return "it adds no constant float32 for every channel" if row is None else row
 
 
-BIAS_ROW = Part("bias", ("Add",), _row, since=BROADCASTING)
+BIAS_ROW = Part("bias", ("Add",), _row, since=BROADCASTING_OPSET)
 
 
 @fusion("ConvInteger", priority=QUANTIZED, takes=(*SCALED_PARTS, BIAS_ROW, LIMITS))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.by_name import cacheable
-from tenonnx.planning.anchors import BROADCASTING, Part, Walk
+from tenonnx.planning.anchors import BROADCASTING_OPSET, Part, Walk
 from tenonnx_cpu.buffers import frozen
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, fix
@@ -57,7 +57,7 @@ def _row(node: ir.Node, walk: Walk[Scope]) -> tuple[NDArray, ir.Node | None] | s
     return row, source
 
 
-BIAS_PART = Part("bias", ("Add",), _row, since=BROADCASTING)
+BIAS_PART = Part("bias", ("Add",), _row, since=BROADCASTING_OPSET)
 
 
 def finish_of(walk: Walk[Scope], unit: NDArray) -> ByteFinish:

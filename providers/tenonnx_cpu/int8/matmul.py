@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from tenonnx.by_name import cacheable
-from tenonnx.planning.anchors import BROADCASTING, Part, Walk
+from tenonnx.planning.anchors import BROADCASTING_OPSET, Part, Walk
 from tenonnx_cpu.buffers import frozen
 from tenonnx_cpu.capture.capturable import Capturable, where_constant
 from tenonnx_cpu.capture.launch import Launch, done, fix
@@ -285,7 +285,7 @@ def _vector(node: ir.Node, walk: Walk[Scope]) -> NDArray | str:
     return given
 
 
-BIAS_VECTOR = Part("bias", ("Add",), _vector, since=BROADCASTING)
+BIAS_VECTOR = Part("bias", ("Add",), _vector, since=BROADCASTING_OPSET)
 
 
 @fusion("MatMulInteger", priority=QUANTIZED, takes=(*SCALED_PARTS, BIAS_VECTOR, LIMITS))

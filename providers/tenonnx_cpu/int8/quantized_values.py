@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.by_name import cacheable
-from tenonnx.planning.anchors import BROADCASTING, Part, Walk, clip_bounds, other
+from tenonnx.planning.anchors import BROADCASTING_OPSET, Part, Walk, clip_bounds, other
 from tenonnx_cpu.fuse import Scope
 from tenonnx_cpu.kernel_selection import NDArray, Site
 
@@ -169,5 +169,5 @@ def _cast(node: ir.Node, walk: Walk[Scope]) -> bool | str:
 # Parts that turn int32 sums into floats: a Cast to float32, and a Mul with their scale.
 SCALED_PARTS = (
     Part("cast", ("Cast",), _cast, needed=True),
-    Part("scale", ("Mul",), other, since=BROADCASTING, needed=True),
+    Part("scale", ("Mul",), other, since=BROADCASTING_OPSET, needed=True),
 )

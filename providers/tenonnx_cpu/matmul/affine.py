@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.by_name import cacheable
-from tenonnx.planning.anchors import BROADCASTING, Part, Walk
+from tenonnx.planning.anchors import BROADCASTING_OPSET, Part, Walk
 from tenonnx.planning.fusion import inputs_of
 from tenonnx_cpu.activation import ACTIVATION_PART, NO_ACTIVATION
 from tenonnx_cpu.capture.capturable import Capturable
@@ -52,7 +52,7 @@ def _bias(node: ir.Node, walk: Walk[Scope]) -> NDArray | str:
     return bias
 
 
-BIAS = Part("bias", ("Add",), _bias, since=BROADCASTING)
+BIAS = Part("bias", ("Add",), _bias, since=BROADCASTING_OPSET)
 
 
 @fusion("MatMul", "Gemm", takes=(BIAS, ACTIVATION_PART))

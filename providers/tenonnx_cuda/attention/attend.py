@@ -13,7 +13,7 @@ from tenonnx.operators import Array
 from tenonnx_array.attention import count_before
 from tenonnx_cuda.attention.caches import Turn, append, cached, continues, grown, in_room, outputs
 from tenonnx_cuda.attention.choosing import attended
-from tenonnx_cuda.attention.flash import FARTHEST, Heads, Sight, attends, masked
+from tenonnx_cuda.attention.flash import MAX_WINDOW_KEYS, Heads, Sight, attends, masked
 from tenonnx_cuda.capture.dynamic_length import DynamicCall
 from tenonnx_cuda.capture.tracer import DynamicNumber
 from tenonnx_cuda.fuse import PATTERN, Fused, Scope, fusion
@@ -79,7 +79,7 @@ def attention_call(site: Site, plain: Call | None, *, caches: bool) -> Attend:
         caches: Return all keys and all values, too.
     """
     reaches = (site.attribute(f"{side}_window_size", -1) for side in ("left", "right"))
-    left, right = (min(reach, FARTHEST) for reach in reaches)
+    left, right = (min(reach, MAX_WINDOW_KEYS) for reach in reaches)
     return Attend(
         site.target,
         plain,

@@ -32,7 +32,7 @@ MIN_QUERIES: Final = 64
 MAX_HEAD_ELEMENTS: Final = 256
 
 # Elements in 16 bytes.
-EACH: Final = 8
+VECTOR_ELEMENTS: Final = 8
 
 # The bit of ``sdpa_kernel`` that asks for cuDNN.
 ASKED_FOR: Final = 8
@@ -41,7 +41,7 @@ ASKED_FOR: Final = 8
 MASK_WARPS: Final = 4
 
 # Keys that cuDNN's kernels load at once at most.
-TILE: Final = 256
+MAX_TILE_KEYS: Final = 256
 
 
 def by_cudnn(task: FlashTask) -> bool:
@@ -74,8 +74,8 @@ def suits(task: FlashTask) -> bool:
     """Return whether cuDNN is wanted, and takes heads that lie so."""
     asked, all_heads = task.target.options.sdpa_kernel, (task.q, task.k, task.v)
     wanted = (not asked or asked & ASKED_FOR) and task.q.steps >= MIN_QUERIES
-    sizes = all(h.size % EACH == 0 and h.size <= MAX_HEAD_ELEMENTS for h in all_heads)
-    even = all(stride % EACH == 0 for h in all_heads for stride in h.strides)
+    sizes = all(h.size % VECTOR_ELEMENTS == 0 and h.size <= MAX_HEAD_ELEMENTS for h in all_heads)
+    even = all(stride % VECTOR_ELEMENTS == 0 for h in all_heads for stride in h.strides)
     alone = task.sight.sinks is None and is_aligned(*(h.array for h in all_heads))
     return bool(wanted and sizes and even and alone)
 
@@ -112,7 +112,7 @@ def room_for(task: FlashTask) -> Tensor | None:
         return None
     sizes = (task.q.batch, task.q.heads, task.q.steps)
     b, h, s = (n if stride else 1 for n, stride in zip(sizes, strides, strict=True))
-    pitch = -(-task.k.steps // EACH) * EACH
+    pitch = -(-task.k.steps // VECTOR_ELEMENTS) * VECTOR_ELEMENTS
     return Tensor((b, h, s, task.k.steps), (h * s * pitch, s * pitch, pitch, 1))
 
 
@@ -145,9 +145,9 @@ def counted(task: FlashTask) -> tuple[Array, Array]:
 
 def clear(task: FlashTask) -> None:
     """Write zeros behind each sequence's values; cuDNN computes 0 * x there, and NaN stays."""
-    v, tail = task.v, min(task.v.steps, TILE)
+    v, tail = task.v, min(task.v.steps, MAX_TILE_KEYS)
     grid = (-(-tail // MASK_WARPS), v.heads, v.batch)
-    arguments = (task.sight.lengths, v.array, np.int32(v.steps), np.int32(TILE))
+    arguments = (task.sight.lengths, v.array, np.int32(v.steps), np.int32(MAX_TILE_KEYS))
     kernel(task, "clear")(grid, (MASK_WARPS * 32,), (*arguments, *map(np.int64, v.strides)))
 
 

@@ -26,20 +26,20 @@ WARP_ROWS: Final = 16
 # Warps of a block, rows of a warp, and keys at a time: as ``attention_mma.cu`` says.
 WARP_KEYS: Final = 32
 
-UNITS: Final = 1024
+BUSY_WARPS: Final = 1024
 # Warps, and blocks, that a device is kept busy by: with fewer tiles than that, their keys are
 # shared out.
-BLOCKS: Final = 528
+BUSY_BLOCKS: Final = 528
 
 # Keys of a share at least.
 LEAST_KEYS: Final = 32
 
 # Threads that join the shares of a row, and at most four times as many shares: as ``shares.cuh``
 # says.
-JOINING: Final = 256
+JOINING_THREADS: Final = 256
 
 # Keys that a window reaches at most: kernels add them to positions, as ints.
-FARTHEST: Final = 1 << 30
+MAX_WINDOW_KEYS: Final = 1 << 30
 
 # In place of an offset: sequences that are shorter than there are queries begin with the first.
 FROM_ZERO: Final = -2
@@ -233,7 +233,7 @@ def by_tiles(task: FlashTask) -> None:
         **ALONE_MACRO,
     }
     tiles = -(-q.steps // rows)
-    shares = Shares.of(task, BLOCKS // (tiles * q.heads * q.batch))
+    shares = Shares.of(task, BUSY_BLOCKS // (tiles * q.heads * q.batch))
     launch = task.target.kernel("attention/attention", "attend", **macros)
     grid = (tiles * shares.parts, q.heads, q.batch)
     launch(grid, (FLASH_THREADS,), (*task.arguments, *shares.arguments))
@@ -244,7 +244,7 @@ def on_tensor_cores(task: FlashTask) -> None:
     """Start a warp for each tile of rows."""
     q, k, v = task.q, task.k, task.v
     tiles = -(-q.steps * (q.heads // k.heads) // WARP_ROWS)
-    shares = Shares.of(task, UNITS // (tiles * k.heads * q.batch))
+    shares = Shares.of(task, BUSY_WARPS // (tiles * k.heads * q.batch))
     staged = shares.parts == 1 and tiles >= MMA_WARPS
     macros = {**task.macros, "EACH": 8 if v.size % 64 == 0 else 4, "STAGED": int(staged)}
     macros |= ALONE_MACRO if staged else {}
@@ -298,4 +298,4 @@ class Shares:
         sizes = map(np.int32, (self.parts, q.heads, q.steps))
         arrays = (self.sums, self.stats, pointer(task.sight.sinks), task.y)
         rows = q.batch * q.heads * q.steps
-        launch((rows,), (JOINING,), (*arrays, *sizes, *map(np.int64, task.strides)))
+        launch((rows,), (JOINING_THREADS,), (*arrays, *sizes, *map(np.int64, task.strides)))

@@ -12,7 +12,7 @@ import numpy as np
 from tenonnx.operators import Array
 from tenonnx_cuda.attention.caches import Turn, append, cached, continues, grown, longest, outputs
 from tenonnx_cuda.attention.choosing import attended
-from tenonnx_cuda.attention.flash import FARTHEST, FROM_ZERO, Heads, Sight, attends, masked
+from tenonnx_cuda.attention.flash import FROM_ZERO, MAX_WINDOW_KEYS, Heads, Sight, attends, masked
 from tenonnx_cuda.capture.dynamic_length import DynamicCall, Limit
 from tenonnx_cuda.kernel_selection import Call, Site, Target, choose, same_element
 
@@ -43,7 +43,7 @@ def group_query_attention(site: Site, plain: Call) -> Call | None:
         site.target,
         plain,
         (site.attribute("num_heads", 0), site.attribute("kv_num_heads", 0)),
-        (min(max(-1, window - 1), FARTHEST), 0 if site.attribute("causal", 1) else -1),
+        (min(max(-1, window - 1), MAX_WINDOW_KEYS), 0 if site.attribute("causal", 1) else -1),
         site.attribute("scale", 0.0),
         site.attribute("softcap", 0.0),
         smooth=site.attribute("smooth_softmax", -1) == 1,

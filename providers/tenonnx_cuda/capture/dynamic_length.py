@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from tenonnx_cuda.kv_cache import ALIGNED, Room, room_of
+from tenonnx_cuda.kv_cache import ADDRESS_MODULUS, Room, room_of
 
 
 class DynamicInputs(NamedTuple):
@@ -104,7 +104,7 @@ class DynamicCall:
                 place = axis % x.ndim
                 sizes = x.shape[:place], x.shape[place] - length, x.shape[place + 1 :]
                 lies = x.flags.c_contiguous or x.strides
-                known[i] = (*sizes, lies, x.dtype, x.data.ptr % ALIGNED)
+                known[i] = (*sizes, lies, x.dtype, x.data.ptr % ADDRESS_MODULUS)
         for i in self.numbers:
             number = int(inputs[i].item())
             held = tuple(limit.holds(number, inputs) for limit in self.limits.get(i, ()))

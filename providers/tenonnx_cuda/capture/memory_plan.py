@@ -19,7 +19,7 @@ from tenonnx.planning.arena import assign, moments_of
 from tenonnx_cuda.capture.captured_call import CapturedCall, Place, Result, extent, shared
 from tenonnx_cuda.capture.dynamic_length import NO_DYNAMIC_INPUTS, DynamicInputs
 from tenonnx_cuda.capture.tracer import Argument, DynamicNumber, Trace, address
-from tenonnx_cuda.kv_cache import ALIGNED, room_of
+from tenonnx_cuda.kv_cache import ADDRESS_MODULUS, room_of
 from tenonnx_cuda.platform import View
 
 
@@ -155,7 +155,7 @@ def plan(
     sources, given = places.sources, places.made.start
     returned = {r.source for r in results if r is not None and r.source in places.made}
     used = moments_of([number for number, _ in some if number in places.made] for some in starts)
-    allocated, nbytes = assign([x.nbytes for x in sources], used, returned, ALIGNED)
+    allocated, nbytes = assign([x.nbytes for x in sources], used, returned, ADDRESS_MODULUS)
     made = tuple((sources[n].shape, sources[n].dtype) for n in sorted(returned))
     if nbytes:
         made += (((nbytes,), np.dtype(np.uint8)),)

@@ -28,7 +28,7 @@ from tenonnx_cuda.capture.dynamic_length import (
 )
 from tenonnx_cuda.capture.memory_plan import capture
 from tenonnx_cuda.capture.tracer import current_trace, is_capturing, tracing
-from tenonnx_cuda.kv_cache import ALIGNED
+from tenonnx_cuda.kv_cache import ADDRESS_MODULUS
 from tenonnx_cuda.platform import Platform, Stream
 
 # Layouts of inputs whose captures are kept.
@@ -207,7 +207,7 @@ def described(
         elif i in known:
             found.append(known[i])
         elif not isinstance(x, np.ndarray):
-            found.append((x.shape, x.strides, x.dtype, x.data.ptr % ALIGNED))
+            found.append((x.shape, x.strides, x.dtype, x.data.ptr % ADDRESS_MODULUS))
         elif i in spared:
             found.append((x.shape, x.dtype))
         elif x.size <= MAX_COMPARED_ELEMENTS:

@@ -13,7 +13,7 @@ import numpy as np
 from tenonnx.graph import attribute
 from tenonnx.graph.traits import ACTIVATIONS, parameters_of
 from tenonnx.operators import Array
-from tenonnx.planning.anchors import BROADCASTING, Part, Walk, clip_bounds
+from tenonnx.planning.anchors import BROADCASTING_OPSET, Part, Walk, clip_bounds
 from tenonnx.planning.lower import is_constant
 from tenonnx.provider import HOST
 from tenonnx_array.conv import check_weights
@@ -70,7 +70,7 @@ def _ending(node: ir.Node, _: Walk[Scope]) -> Ending | str:
     return _named(name, [attribute(node, *known) for known in ACTIVATIONS.get(name, {}).items()])
 
 
-RESIDUAL_PART = Part("residual", ("Add",), _residual, since=BROADCASTING)
+RESIDUAL_PART = Part("residual", ("Add",), _residual, since=BROADCASTING_OPSET)
 ENDING_PART = Part("activation", tuple(ENDINGS), _ending)
 
 

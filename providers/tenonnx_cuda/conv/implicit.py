@@ -13,12 +13,12 @@ from tenonnx_array.windows import Windows
 from tenonnx_cuda.conv.task import ConvTask, finish
 from tenonnx_cuda.sources import LARGEST_GRID, SOURCE_TYPES, THREADS_PER_BLOCK
 
-TILE: Final = 64
+TILE_SIDE: Final = 64
 # Maps, and places, of a block, and how much of a sum it takes at a time: as ``conv.cu`` says.
 STEP_DEPTH: Final = 32
 
 # Blocks that keep a device busy: with fewer tiles than that, their sums are shared out.
-BLOCKS: Final = 264
+BUSY_BLOCKS: Final = 264
 
 # The least part of a sum that a block has.
 MIN_SLICE_DEPTH: Final = 4 * STEP_DEPTH
@@ -59,9 +59,9 @@ def partial_sums(task: ConvTask, x: Array, w: Array) -> Array:
     target, element = task.target, SOURCE_TYPES[x.dtype]
     maps, places = w.shape[0] // task.group, math.prod(task.windows.output)
     depth = w.size // w.shape[0]
-    tiles = -(-places // TILE)
-    blocks_of = tiles * -(-maps // TILE) * x.shape[0] * task.group
-    slices = max(1, min(-(-BLOCKS // blocks_of), depth // MIN_SLICE_DEPTH))
+    tiles = -(-places // TILE_SIDE)
+    blocks_of = tiles * -(-maps // TILE_SIDE) * x.shape[0] * task.group
+    slices = max(1, min(-(-BUSY_BLOCKS // blocks_of), depth // MIN_SLICE_DEPTH))
     length = -(-depth // (slices * STEP_DEPTH)) * STEP_DEPTH
     slices = -(-depth // length)
     tensor = target.has_tensor_cores and (element != "f32" or target.tf32)
@@ -69,7 +69,7 @@ def partial_sums(task: ConvTask, x: Array, w: Array) -> Array:
     macros: dict[str, Any] = {"T": element, "KH": height, "KW": width, "TENSOR": int(tensor)}
     partial = target.xp.empty((slices, x.shape[0], w.shape[0], places), np.float32)
     sizes = [np.int32(n) for n in (task.group, w.shape[1], maps, slices, length)]
-    grid = (tiles * slices, -(-maps // TILE), x.shape[0] * task.group)
+    grid = (tiles * slices, -(-maps // TILE_SIDE), x.shape[0] * task.group)
     launch = target.kernel("conv/conv", "convolve", **macros)
     launch(grid, (THREADS_PER_BLOCK,), (x, w, partial, *sizes, *numbers_of(task.windows)))
     return partial

@@ -25,7 +25,7 @@ CUDNN_TYPES: Final = {
 ADDRESS_ALIGNMENT_BYTES: Final = 16
 
 # Results that are not written are called this and up.
-INSIDE: Final = 64
+FIRST_VIRTUAL_ID: Final = 64
 
 ADD, MULTIPLY, DIVIDE, SUBTRACT, EXP, LOG = 0, 1, 6, 9, 13, 15
 RELU, TANH = 100, 101
@@ -86,7 +86,7 @@ class Operations:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._names = itertools.count(INSIDE)
+        self._names = itertools.count(FIRST_VIRTUAL_ID)
         self.made: list[Descriptor] = []
 
     def array(self, name: int, where: Tensor, kind: int) -> Value:

@@ -32,16 +32,16 @@ TRANSFORMED: Final = (3, 5, 6, 7, 8)
 RUNTIME_COMPILATION: Final = 0
 
 # An engine's notes at most.
-NOTES: Final = 16
+MAX_NOTES: Final = 16
 
 # Ways that are asked for.
-CONFIGURATIONS: Final = 24
+MAX_CONFIGURATIONS: Final = 24
 
 # Ways that are tried.
-CANDIDATES: Final = 6
+MAX_CANDIDATES: Final = 6
 
 # The number of times that a plan is timed.
-ROUNDS: Final = 3
+TIMING_ROUNDS: Final = 3
 
 # Plans that are kept: those that were asked for last.
 MAX_PLANS: Final = 512
@@ -84,7 +84,7 @@ class Notes(NamedTuple):
         """Ask the engine of an engine configuration."""
         (engine,) = way.fill("ENGINE", "ENGINE", 1)
         kinds = ("NUMERICAL_NOTE", "BEHAVIOR_NOTE")
-        return cls(*(set(engine.numbers(kind, NOTES)) for kind in kinds))
+        return cls(*(set(engine.numbers(kind, MAX_NOTES)) for kind in kinds))
 
 
 class Computation(Protocol):
@@ -218,7 +218,7 @@ class Cudnn:
         """Return a plan for the first form that has one; of several, the fastest."""
         # While a graph is captured nothing runs that could be timed.
         capturing = self._cupy.cuda.get_current_stream().is_capturing()
-        few = CANDIDATES if what.measured and not capturing else 1
+        few = MAX_CANDIDATES if what.measured and not capturing else 1
         for form in what.forms:
             found = list(itertools.islice(self._candidates(what, form), few))
             if few == 1 and found:
@@ -238,7 +238,7 @@ class Cudnn:
             given = (*(addresses[name] for name in names), 0 if space is None else space.data.ptr)
             self._start(plan, given)
             times = []
-            for _ in range(ROUNDS):
+            for _ in range(TIMING_ROUNDS):
                 before, after = cuda.Event(), cuda.Event()
                 before.record()
                 self._start(plan, given)
@@ -262,7 +262,7 @@ class Cudnn:
             try:
                 ways = self._backend.make(
                     "ENGINEHEUR", OPERATION_GRAPH=described, MODE=mode
-                ).fill("RESULTS", "ENGINECFG", CONFIGURATIONS)  # fmt: skip
+                ).fill("RESULTS", "ENGINECFG", MAX_CONFIGURATIONS)  # fmt: skip
             except CuDNNError as error:
                 log.debug("cuDNN proposes nothing: %s", error)
                 continue

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 MICROSOFT_DOMAIN: Final = "com.microsoft"
 
 # The opset version from which on ONNX's broadcast, and take bfloat16.
-SINCE: Final = 13
+BROADCASTING_SINCE: Final = 13
 
 
 def number(value: float) -> str:
@@ -29,7 +29,7 @@ def expression(node: ir.Node) -> str | None:
         template = MICROSOFTS.get(name)
         if name == "FastGelu" and len(node.inputs) > 1 and node.inputs[1] is not None:
             template = "gelu_by_tanh({0} + {1})"
-    elif node.domain or (node.version or 1) < SINCE:
+    elif node.domain or (node.version or 1) < BROADCASTING_SINCE:
         return None
     elif name == "Gelu" and attribute(node, "approximate", "none") == "tanh":
         template = MICROSOFTS["FastGelu"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tenonnx.operators import Array
 from tenonnx.planning.anchors import Part, Walk, other
-from tenonnx_cuda.elementwise.expressions import SINCE, expression
+from tenonnx_cuda.elementwise.expressions import BROADCASTING_SINCE, expression
 from tenonnx_cuda.elementwise.formulas import ENDINGS
 from tenonnx_cuda.fuse import Fused, Scope, fusion
 from tenonnx_cuda.kernel_selection import Site, Target, same_element
@@ -33,9 +33,9 @@ def _activation(node: ir.Node, _: Walk[Scope]) -> tuple[str] | str:
     return next(((name,) for name in names), "cuBLASLt does not apply it")
 
 
-ADDEND = Part("addend", ("Add",), _addend, since=SINCE, many=True)
+ADDEND = Part("addend", ("Add",), _addend, since=BROADCASTING_SINCE, many=True)
 ACTIVATION_PART = Part(
-    "activation", ("Gelu", "Relu", "com.microsoft::FastGelu"), _activation, SINCE
+    "activation", ("Gelu", "Relu", "com.microsoft::FastGelu"), _activation, BROADCASTING_SINCE
 )
 
 

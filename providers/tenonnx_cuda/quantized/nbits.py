@@ -23,7 +23,7 @@ MAX_ROWS_UNPACKED: Final = 16
 FLOAT_TILE_BYTES: Final = 32 << 20
 
 # Of which dequantized rows are a multiple: odd sizes take cuBLAS several times as long.
-EVEN: Final = 128
+DEQUANTIZED_ROWS_MULTIPLE: Final = 128
 
 # Blocks that a product by columns is cut into at least, so that all of a device reads.
 MIN_SLICED_BLOCKS: Final = 256
@@ -93,7 +93,7 @@ def by_tiles(target: Target, x: Array, matrix: Matrix) -> Array:
     """
     outer = matrix.rows if matrix.by_rows else matrix.columns
     step = FLOAT_TILE_BYTES // (matrix.columns * x.dtype.itemsize)
-    step = min(matrix.rows, max(step - step % EVEN, EVEN))
+    step = min(matrix.rows, max(step - step % DEQUANTIZED_ROWS_MULTIPLE, DEQUANTIZED_ROWS_MULTIPLE))
     whole = matrix.by_rows or step == matrix.rows
     y = target.xp.empty((len(x), outer), x.dtype if whole else np.float32)
     for start in range(0, matrix.rows, step):

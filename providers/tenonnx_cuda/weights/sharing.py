@@ -37,7 +37,7 @@ from tenonnx_cuda.weights.allocations import Allocation
 LEAST_BYTES: Final = 1 << 20
 
 # Bytes of a device's page, of which one that is opened elsewhere is a whole number.
-GRAIN: Final = 2 << 20
+PAGE_BYTES: Final = 2 << 20
 
 WAIT_SECONDS: Final = 60.0
 TURN_SECONDS: Final = 0.01
@@ -103,7 +103,9 @@ class Exchange:
                 with locked(self._path(key, "gate"), fcntl.LOCK_EX, self._wait):
                     if (opened := self._opened(key, allocation)) is not None:
                         return opened
-                    block = self._platform.allocate(-(-allocation.nbytes // GRAIN) * GRAIN)
+                    block = self._platform.allocate(
+                        -(-allocation.nbytes // PAGE_BYTES) * PAGE_BYTES
+                    )
                     fill(block)
                     return self._offered(key, block)
             except OSError as error:

@@ -22,8 +22,8 @@ from tenonnx_cuda.weights.allocations import Stretch
 # Large enough that starting a transfer costs nothing beside it, small enough to pin.
 BUFFER_BYTES: Final = 32 << 20
 
-BUFFERS: Final = 2
-READERS: Final = 4
+PINNED_BUFFERS: Final = 2
+MAX_READERS: Final = 4
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Staging:
         self,
         platform: Platform,
         buffer_bytes: int = BUFFER_BYTES,
-        readers: int = min(READERS, available_cores()),
+        readers: int = min(MAX_READERS, available_cores()),
     ) -> None:
         self._platform = platform
         self._bytes = buffer_bytes
@@ -74,8 +74,8 @@ class Staging:
             for number, piece in enumerate(self._pieces(parts)):
                 if started and last is not None and last[0] is not piece.block:
                     started(*last)
-                turn = number % BUFFERS
-                if number < BUFFERS:
+                turn = number % PINNED_BUFFERS
+                if number < PINNED_BUFFERS:
                     buffers.append(self._platform.pinned(self._bytes))
                 else:
                     pending[turn].synchronize()

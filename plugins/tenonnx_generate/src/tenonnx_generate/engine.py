@@ -27,13 +27,13 @@ from tenonnx_generate.turns import (
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
 # The number of requests that a step serves, unless the engine is told otherwise.
-ROWS = 4
+DEFAULT_ROWS = 4
 
 # The most turns that wait for a slot.
-WAITING = 256
+MAX_WAITING_TURNS = 256
 
 # Tokens of prompts that are run between two tokens of the others.
-SCHEDULED = 512
+MAX_PROMPT_TOKENS_PER_STEP = 512
 
 
 class Engine:
@@ -66,10 +66,10 @@ class Engine:
         self,
         model: Model,
         *,
-        max_batch_size: int = ROWS,
+        max_batch_size: int = DEFAULT_ROWS,
         max_total_tokens: int = 0,
-        max_waiting_turns: int = WAITING,
-        max_scheduled_tokens: int = SCHEDULED,
+        max_waiting_turns: int = MAX_WAITING_TURNS,
+        max_scheduled_tokens: int = MAX_PROMPT_TOKENS_PER_STEP,
         max_kept_tokens: int | None = None,
     ) -> None:
         params = GeneratorParams(model)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
 # Tokens of a prompt that are run at once, unless `chunk_size` says otherwise.
-CHUNK = 1024
+DEFAULT_CHUNK_TOKENS = 1024
 
 
 class Generator:
@@ -71,7 +71,7 @@ class Generator:
         self._decoder = Decoder(model, rows, self._limit, in_place=in_place)
         self._searches = [search_of(params, row) for row in range(rows)]
         self._ends = params.ends
-        self._chunk = options["chunk_size"] or CHUNK
+        self._chunk = options["chunk_size"] or DEFAULT_CHUNK_TOKENS
         self._tokens: NDArray = reserve((rows, self._limit), np.dtype(np.int32))
         self._counts = [0] * rows
         self._ended = [False] * rows

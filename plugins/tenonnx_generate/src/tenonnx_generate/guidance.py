@@ -34,7 +34,7 @@ MAX_FORCED_CHOICES = 16
 MAX_KEPT_SETS = 64
 
 # Grammars of a model that are kept, and how many characters each may have.
-GRAMMARS, KEPT_LENGTH = 16, 1 << 16
+MAX_KEPT_GRAMMARS, MAX_KEPT_CHARACTERS = 16, 1 << 16
 
 _vocabularies: WeakKeyDictionary[Model, Vocabulary] = WeakKeyDictionary()
 _making = threading.Lock()
@@ -59,7 +59,7 @@ class Guidance:
         if not isinstance(data, str) or len(data) > CONFIG_LIMIT:
             raise Refused(f"{kind} is no text of at most {CONFIG_LIMIT} characters")
         vocabulary = vocabulary_of(model)
-        matcher = vocabulary.matcher if len(data) <= KEPT_LENGTH else vocabulary.made
+        matcher = vocabulary.matcher if len(data) <= MAX_KEPT_CHARACTERS else vocabulary.made
         self._vocabulary, self._first = vocabulary, matcher(kind, data)
 
     def guide(self) -> Guide:
@@ -82,7 +82,7 @@ class Vocabulary:
         self.tokens = tokens
         self.allowed = functools.lru_cache(MAX_KEPT_SETS)(functools.partial(Allowed, size=size))
         """Return the tokens of a mask, the same for the same mask while they are kept."""
-        self.matcher = functools.lru_cache(GRAMMARS)(self.made)
+        self.matcher = functools.lru_cache(MAX_KEPT_GRAMMARS)(self.made)
         """Return what ``made`` does, the same for the same grammar while it is kept."""
 
     def made(self, kind: str, data: str) -> Any:

@@ -11,13 +11,13 @@ import numpy as np
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
 # Samples a second that all models of speech here are trained with.
-RATE = 16_000
+SAMPLE_RATE = 16_000
 
 # The least power whose logarithm is taken.
-FLOOR = 1e-10
+MIN_POWER = 1e-10
 
 # Powers of ten below the loudest that count: what is softer is raised to that.
-DEPTH = 8.0
+DYNAMIC_RANGE_DECADES = 8.0
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Mel:
     @property
     def samples(self) -> int:
         """Sample that a model takes at once."""
-        return self.seconds * RATE
+        return self.seconds * SAMPLE_RATE
 
     @property
     def frames(self) -> int:
@@ -51,10 +51,10 @@ def features(samples: NDArray, mel: Mel) -> NDArray:
     """Return the features [bands, frames] of samples, which silence fills up.
 
     The power spectrum of frames that a Hann window weights, summed in bands of the mel scale;
-    its logarithm, as deep as ``DEPTH`` below the loudest, over 4, plus 1.
+    its logarithm, as deep as ``DYNAMIC_RANGE_DECADES`` below the loudest, over 4, plus 1.
 
     Args:
-        samples: Mono, from -1 to 1, at ``RATE``, not more than ``mel.samples``.
+        samples: Mono, from -1 to 1, at ``SAMPLE_RATE``, not more than ``mel.samples``.
         mel: How.
     """
     whole = np.zeros(mel.samples)
@@ -64,8 +64,8 @@ def features(samples: NDArray, mel: Mel) -> NDArray:
     # A periodic window: one of a sample more, without its last.
     spectrum = np.fft.rfft(frames[: mel.frames] * np.hanning(mel.window + 1)[:-1])
     power = spectrum.real**2 + spectrum.imag**2
-    loudness = np.log10(np.maximum(filters(mel.bands, mel.window) @ power.T, FLOOR))
-    np.maximum(loudness, loudness.max() - DEPTH, out=loudness)
+    loudness = np.log10(np.maximum(filters(mel.bands, mel.window) @ power.T, MIN_POWER))
+    np.maximum(loudness, loudness.max() - DYNAMIC_RANGE_DECADES, out=loudness)
     return ((loudness + 4) / 4).astype(np.float32)
 
 
@@ -73,11 +73,11 @@ def features(samples: NDArray, mel: Mel) -> NDArray:
 def filters(bands: int, window: int) -> NDArray:
     """Return how much of each frequency [window // 2 + 1] is in each band: [bands, frequencies].
 
-    Triangles from 0 Hz to half of ``RATE``, evenly spaced on Slaney's mel scale, with the same
-    area. Each begins at the peak of the one before.
+    Triangles from 0 Hz to half of ``SAMPLE_RATE``, evenly spaced on Slaney's mel scale, with the
+    same area. Each begins at the peak of the one before.
     """
-    edges = _hertz(np.linspace(0, _mels(RATE / 2), bands + 2))
-    frequencies = np.linspace(0, RATE / 2, window // 2 + 1)
+    edges = _hertz(np.linspace(0, _mels(SAMPLE_RATE / 2), bands + 2))
+    frequencies = np.linspace(0, SAMPLE_RATE / 2, window // 2 + 1)
     slopes = edges[:, None] - frequencies
     widths = np.diff(edges)[:, None]
     rising, falling = -slopes[:-2] / widths[:-1], slopes[2:] / widths[1:]

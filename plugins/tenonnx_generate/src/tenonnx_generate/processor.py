@@ -12,7 +12,7 @@ from tenonnx_generate.config import CONFIG_FILE
 from tenonnx_generate.encoder import AUDIO, TOKENS
 from tenonnx_generate.errors import Missing, Refused, Unsupported
 from tenonnx_generate.files import CONFIG_LIMIT, inside, parse_object, read_text
-from tenonnx_generate.mel import RATE, Mel, features
+from tenonnx_generate.mel import SAMPLE_RATE, Mel, features
 from tenonnx_generate.tensor import Tensor, float_type
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class MultiModalProcessor:
             clip: The sound.
             number: Which piece.
         """
-        samples = clip.samples(RATE, number * self.mel.samples, self.mel.samples)
+        samples = clip.samples(SAMPLE_RATE, number * self.mel.samples, self.mel.samples)
         piece: NDArray = features(samples, self.mel).astype(self._dtype, copy=False)[None]
         return piece
 

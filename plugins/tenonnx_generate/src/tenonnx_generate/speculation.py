@@ -8,9 +8,10 @@ from typing import Any
 from tenonnx_generate.options import MOST_DRAFTED
 
 # Rounds in a row without an accepted token before ``cooldown`` leaves one out.
-COLD = 3
+COLD_ROUNDS = 3
 
-HALF = 0.5
+# The share of accepted tokens below which the next round drafts one less.
+SHRINK_BELOW = 0.5
 
 
 class Width:
@@ -36,14 +37,14 @@ class Width:
         """Take what came of a round."""
         if self._least and accepted == drafted:
             self.value = min(self.value + 1, MOST_DRAFTED)
-        elif self._least and accepted < HALF * drafted:
+        elif self._least and accepted < SHRINK_BELOW * drafted:
             self.value = max(self.value - 1, self._least)
         at_least = not self._least or self.value == self._least
         self._cold = self._cold + 1 if at_least and not accepted else 0
 
     def rests(self) -> bool:
         """Return whether a round is left out, and the next ones are not."""
-        if not self._cools or self._cold < COLD:
+        if not self._cools or self._cold < COLD_ROUNDS:
             return False
         self._cold = 0
         return True

@@ -9,7 +9,7 @@ from collections.abc import Callable
 REPLACEMENT = "\ufffd"
 
 # Bytes that a character may have and still lack one: each may be a token's, and look like that.
-UNFINISHED = 3
+MAX_UNFINISHED_BYTES = 3
 
 # Tokens after which bytes that are no character are none for good.
 MOST_HELD = 256
@@ -37,7 +37,7 @@ class TokenizerStream:
         if not open_end or len(self._held) >= MOST_HELD:
             return self._all(text)
         # Bytes before an unfinished character look like it, where a run of them is decoded as one.
-        kept = min(open_end, UNFINISHED + len(self._before))
+        kept = min(open_end, MAX_UNFINISHED_BYTES + len(self._before))
         start, self._said = self._said, max(self._said, len(text) - kept)
         return text[start : self._said]
 

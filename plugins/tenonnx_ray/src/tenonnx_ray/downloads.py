@@ -14,7 +14,7 @@ from tenonnx import Fail, NoSuchFile
 SCHEMES = ("http", "https")
 
 # The longest silence of a server, in seconds.
-SECONDS = 60.0
+MAX_SILENT_SECONDS = 60.0
 
 
 def is_web(address: str) -> bool:
@@ -56,7 +56,7 @@ class Site:
         """
         shown = without_query(self._address)
         try:
-            return urllib.request.urlopen(self._address, timeout=SECONDS)
+            return urllib.request.urlopen(self._address, timeout=MAX_SILENT_SECONDS)
         except urllib.error.HTTPError as error:
             error.close()
             raise NoSuchFile(f"{shown}: the server answers {error.code} {error.reason}") from None

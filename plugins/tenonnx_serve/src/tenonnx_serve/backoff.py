@@ -6,7 +6,7 @@ from __future__ import annotations
 MAX_DELAY_SECONDS = 30.0
 
 # Seconds of service after which a death counts as a first one.
-STEADY = 5.0
+STEADY_SECONDS = 5.0
 
 
 class Backoff:
@@ -20,7 +20,7 @@ class Backoff:
 
     def died(self, served: float) -> float:
         """Return the delay in seconds after the death of a worker that served so many seconds."""
-        self.deaths = 1 if served >= STEADY else self.deaths + 1
+        self.deaths = 1 if served >= STEADY_SECONDS else self.deaths + 1
         return (
             0.0
             if self.deaths == 1

@@ -22,7 +22,7 @@ ZLIB_WINDOW_BITS = {b"gzip": 31, b"deflate": 47}
 MAX_INFLATED_BYTES = 1 << 20
 
 # Bytes from which on an answer is compressed.
-WORTH = 1024
+MIN_COMPRESSED_BYTES = 1024
 
 
 class Room:
@@ -154,7 +154,7 @@ def compressed(body: bytes, accepted: bytes) -> tuple[bytes, bytes]:
 
     A small body is not compressed: it is one packet either way.
     """
-    if len(body) < WORTH:
+    if len(body) < MIN_COMPRESSED_BYTES:
         return body, b""
     for encoding in accepted.lower().split(b","):
         if (window := ZLIB_WINDOW_BITS.get(encoding.strip())) is not None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 # Seconds between two pings.
-EVERY = 1.0
+PING_SECONDS = 1.0
 
 # Seconds of CPU time between two pings below which a process does nothing.
 IDLE_CPU_SECONDS = 0.05
@@ -55,14 +55,14 @@ async def watch(worker: WatchedWorker, idle_seconds: float, longest: float) -> N
             return
         if beat.exception() is not None:  # it has gone
             return
-        await asyncio.sleep(EVERY)
+        await asyncio.sleep(PING_SECONDS)
 
 
 async def _silence(beat: asyncio.Future[None], pid: int, idle: float, longest: float) -> float:
     """Return 0 when a worker has answered; the seconds of its silence if it hangs."""
     looked, moved, used = 0.0, 0.0, _used(pid)
-    while not (await asyncio.wait([beat], timeout=EVERY))[0]:
-        looked += EVERY
+    while not (await asyncio.wait([beat], timeout=PING_SECONDS))[0]:
+        looked += PING_SECONDS
         now = _used(pid)
         if now - used > IDLE_CPU_SECONDS or _waits_for_disk(pid):
             moved, used = looked, now

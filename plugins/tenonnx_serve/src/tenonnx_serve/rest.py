@@ -27,7 +27,7 @@ HEADERS, ANSWERED = "tenonnx.headers", "tenonnx.answered"
 MAX_JSON_BYTES = 1 << 16
 
 # Seconds after which to check whether the client is still connected.
-PATIENCE = 0.05
+DISCONNECT_CHECK_SECONDS = 0.05
 
 
 class Pieces(Protocol):
@@ -114,7 +114,7 @@ class DisconnectWatch:
         self._receive = receive
         self._task = asyncio.current_task()
         self._watcher: asyncio.Task[None] | None = None
-        self._timer = asyncio.get_running_loop().call_later(PATIENCE, self._begin)
+        self._timer = asyncio.get_running_loop().call_later(DISCONNECT_CHECK_SECONDS, self._begin)
 
     def _begin(self) -> None:
         self._watcher = asyncio.create_task(self._watch())

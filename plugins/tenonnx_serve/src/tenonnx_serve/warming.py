@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tenonnx.serve")
 
 # Runs of each batch size: the second run of new shapes is captured, the third one replayed.
-RUNS = 3
+RUNS_PER_SIZE = 3
 
 # The time after which no further batch size is warmed up.
 MAX_SECONDS = 60.0
@@ -47,7 +47,7 @@ def warm_up(model: Model, declared: Iterable[Sample] = ()) -> None:
     try:
         for sample in list(declared) or _made_up(model):
             model.session.run(None, sample.feeds)
-            for _ in range(max(RUNS, sample.count) - 1):
+            for _ in range(max(RUNS_PER_SIZE, sample.count) - 1):
                 model.session.run(None, sample.feeds)
             if time.perf_counter() - start > MAX_SECONDS:
                 break
@@ -65,7 +65,7 @@ def warm_up_language(model: LanguageModel) -> None:
         TenonnxError: It cannot: its graph and its configuration do not fit each other.
     """
     start = time.perf_counter()
-    for _ in range(RUNS):
+    for _ in range(RUNS_PER_SIZE):
         model.warm_up()
     log.info("model %s is warm after %.2f s", model.name, time.perf_counter() - start)
 

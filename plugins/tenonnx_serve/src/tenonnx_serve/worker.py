@@ -25,7 +25,7 @@ from tenonnx_serve.channel import Channel, ChannelClosed, Handler
 logger = logging.getLogger("tenonnx.serve")
 
 # Seconds between two reports of a worker's counts: a worker that dies loses no more.
-TELL_EVERY = 1.0
+REPORT_SECONDS = 1.0
 
 # Seconds after which a thread that computes lets the event loop have the interpreter: a request
 # has to wait for it once or twice.
@@ -138,7 +138,7 @@ class Worker:
     async def _tell(self, channel: Channel) -> None:
         with contextlib.suppress(ChannelClosed):
             while True:
-                await asyncio.sleep(TELL_EVERY)
+                await asyncio.sleep(REPORT_SECONDS)
                 await channel.call("tell", counted=await self._service.snapshot())
 
     async def _listen(self, drain_seconds: float) -> None:

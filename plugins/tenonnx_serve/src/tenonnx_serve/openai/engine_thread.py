@@ -17,7 +17,7 @@ log = logging.getLogger("tenonnx.serve")
 
 Tell = Callable[[Step | BaseException | None], None]
 
-EVENTS = 64
+MAX_EVENTS = 64
 
 
 class EngineThread:
@@ -83,7 +83,7 @@ class EngineThread:
             self._changed.notify()
 
     def _work(self) -> None:
-        buffer = self._engine.create_event_buffer(EVENTS)
+        buffer = self._engine.create_event_buffer(MAX_EVENTS)
         while True:
             with self._changed:
                 while not (self._engine.has_pending_requests() or self._closed):

@@ -27,7 +27,7 @@ LONGEST_TOKEN = 256
 WARM_TOKENS = 4
 
 # The share of the free memory for a model's caches, and the most rows of them.
-SHARE, MOST_ROWS = 0.25, 32
+CACHE_MEMORY_SHARE, MAX_ROWS = 0.25, 32
 
 # The folder of a model's adapters, beside its `genai_config.json`.
 ADAPTERS = "adapters"
@@ -169,7 +169,7 @@ def fitting_rows(model: Model, tokens: int) -> int:
     )
     total, limit = memory.total(), memory.cgroup_limit()
     free = 0 if total is None else total[1] if limit is None else min(total[1], limit)
-    return min(max(int(free * SHARE / size), 1), MOST_ROWS)
+    return min(max(int(free * CACHE_MEMORY_SHARE / size), 1), MAX_ROWS)
 
 
 def too_long(asked: str, context: int, param: str) -> Wrong:
