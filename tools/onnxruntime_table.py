@@ -78,6 +78,8 @@ Numbers differ in a few places:
   carries single weights beyond float32's range, and the nodes give NaN.
 - Means are summed in float64: they are finite where onnxruntime's sum leaves float32's range. Other
   sums that leave it on their way may be infinite, NaN or finite, by the order of their terms.
+- Where a stride does not divide the kernel of a ConvTranspose, an infinite or NaN element makes NaN
+  of up to `stride - 1` more places along that axis, since shorter phases are padded with zeros.
 - Tanh and Sigmoid never exceed 1, where onnxruntime's do by 2e-7. If a range from -1 to 1 is
   calibrated on such values, its zero point is 128 in tenonnx and may be 127 in onnxruntime.
 

@@ -353,7 +353,8 @@ def _member(kind: type[enum.IntEnum]) -> tuple[Callable[[Any], Any], str]:
 FLAG: Final = _flag, "True or False"
 INTEGER: Final = operator.index, "an integer"
 
-# The conversion of an option's value to its type, which may refuse it; and the expected values.
+# The conversion of an option's value to its type, which may refuse it; and the expected values. A
+# new option is part of a cached plan's key, unless ``plan_cache.key`` names it as another kind.
 OPTION_TYPES: Final[Mapping[str, tuple[Callable[[Any], Any], str]]] = {
     "allowed_roots": (_listed, "a list of folders"),
     "check": (_checking, "True, False, or tolerances by nodes' names or operators"),

@@ -138,6 +138,7 @@ class InferenceSession(Session):
         placed = time.perf_counter_ns()
         interruption.enter("the plan was compiled")
         compiled = session_builder.program_of(made.placed, plugins, options)
+        # Providers have the bytes of their segments once these are compiled.
         session_builder.save_contexts(made, options, self._model_path)
         self._take(session_builder.parts_of(made, chosen, *compiled))
         self._model = Later(model)

@@ -19,6 +19,7 @@ def dynamic_time_warping(_: Namespace, costs: Array) -> Array:
     """
     costs = costs.reshape(costs.shape[-2:])
     rows, columns = costs.shape
+    # The predecessor of a point: 0 the point before in both axes, 1 in the first, 2 in the second.
     total = np.full((rows + 1, columns + 1), np.inf, np.float32)
     total[0, 0] = 0
     came = np.zeros((rows + 1, columns + 1), np.int8)
@@ -32,7 +33,7 @@ def dynamic_time_warping(_: Namespace, costs: Array) -> Array:
             else:
                 came[r, c] = 2
             total[r, c] = costs[r - 1, c - 1] + ways[came[r, c]]
-    came[0, :], came[:, 0] = 2, 1
+    came[0, :], came[:, 0] = 2, 1  # along the borders there is one way
     path = []
     r, c = rows, columns
     while r > 0 or c > 0:
@@ -75,6 +76,7 @@ def bifurcation_detector(
         differs = np.flatnonzero(predicted[: len(rest)] != rest)
         agreed = int(differs[0]) if len(differs) else len(rest)
         tokens = np.concatenate([current, predicted[: agreed + 1]])
+    # Longer n-grams have fewer places, so the first size with one place has the answer.
     match = -1
     for size in range(min_ngram_size, max_ngram_size + 1):
         if size > len(tokens) or size > len(source):

@@ -12,7 +12,8 @@ from tenonnx.graph.dtypes import cast_type, dtype_of
 from tenonnx.graph.sizes import operand
 from tenonnx_fuse.bypass import bypass, tell
 
-# By type, those that have all its values.
+# By type, the types that represent all its values: a cast to them loses nothing. A cast from one
+# of them to a third type then gives what a cast from the first type gives.
 HOLDS: dict[ir.DataType, frozenset[ir.DataType]] = {
     ir.DataType.FLOAT16: frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE}),
     ir.DataType.BFLOAT16: frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE}),

@@ -145,7 +145,7 @@ def _part(value: ir.Value | None) -> list[Size] | None:
         place = integers_of(operand(part, 1))
         if place is None or len(place) != 1:
             return None
-        picked = slice(place[0], place[0] + 1 or None)
+        picked = slice(place[0], place[0] + 1 or None)  # -1 is the last one, and slice(-1, 0) none
     of = None if shape is None else operand(shape, 0)
     rank = rank_of(of)
     if shape is None or of is None:

@@ -197,6 +197,7 @@ class Writer:
         if node.op_type == "Gemm" and is_scaled(node):
             return
         assert scale.const_value is not None
+        # In float64: a bias of 2**31 steps has more digits than float32.
         x_scale = scale.const_value.numpy().astype(np.float64)
         step = (x_scale * stored.scales()[0].reshape(-1)).astype(np.float32)
         step = step[0] if axis is None else step

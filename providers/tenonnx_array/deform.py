@@ -100,6 +100,7 @@ def sample(
     corners = [(image, factors)]
     for axis, size in enumerate(windows.size):
         regular = xp.asarray(regular_places(windows, axis).astype(x.dtype))
+        # An offset may be any number: beyond -1 and size all is zero, and int64 holds what is left.
         at = xp.clip(offset[:, :, :, axis] + regular, -1, size)
         below = xp.floor(at)
         above_share = at - below
@@ -107,7 +108,7 @@ def sample(
         sides = ((below, 1 - above_share), (below + 1, above_share))
         corners = [
             (
-                index * size + xp.clip(where, 0, size - 1),
+                index * size + xp.clip(where, 0, size - 1),  # of weight 0 where it was outside
                 weight * share * ((where >= 0) & (where < size)),
             )
             for index, weight in corners

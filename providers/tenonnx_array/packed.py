@@ -1,4 +1,9 @@
-"""Integers of 2, 4 and 8 bits as they are stored: several to a byte, the first in the low bits."""
+"""Unpacking integers of 2, 4 and 8 bits: several to a byte, the first one in the low bits.
+
+MatMulNBits, GatherBlockQuantized, MoE and quantized caches store their elements so. CPU kernels
+read the same order in ``tenonnx_cpu.jit.vectors.packed_ints``. ONNX's INT4 and UINT4 tensors do
+not come here: arrays hold those with an element per byte.
+"""
 
 from __future__ import annotations
 

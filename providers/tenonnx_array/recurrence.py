@@ -100,6 +100,7 @@ class Recurrence:
             *initial: States before the first step; None for zeros.
         """
         xp, (steps, batch, _) = self.xp, self.X.shape
+        # One product for all steps: a matrix by a matrix instead of by a vector in each step.
         projected = [product(xp, self.X, self.W[d].T) + bias[d] for d in range(self.directions)]
         x = self.turn(projected)
         shape = (self.directions, batch, self.hidden_size)
@@ -119,6 +120,7 @@ class Recurrence:
             out = after[0]
             if inside is not None:
                 pairs = zip(after, states, strict=True)
+                # An item that has ended keeps its last states, and outputs zeros.
                 after = tuple(xp.where(inside[t], new, old) for new, old in pairs)
                 out = xp.where(inside[t], out, 0)
             states = after

@@ -1,4 +1,9 @@
-"""RNN, GRU and LSTM."""
+"""RNN, GRU and LSTM: the step of each; ``recurrence`` has the loop over time they share.
+
+``tenonnx_cpu.recurrent`` computes them with kernels and comes back here for all that those do not
+take. ``attention_lstm`` of tenonnx_contrib uses ``layer`` and
+``memory``, too.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +39,11 @@ def layer(
     layout: int = 0,
     output_sequence: int = 0,  # noqa: ARG001 - early versions made Y optional; it comes for free
 ) -> tuple[Recurrence, list[Function]]:
-    """Return what all three make of their inputs and attributes: the loop, and its activations."""
+    """Return the loop and the activation functions: the common part of all three operators.
+
+    Its keyword parameters are attributes of the operators, which ``like=[layer]`` declares. A
+    direction has ``each`` of the activations.
+    """
     net = Recurrence(xp, X, W, R, B, sequence_lens, direction, hidden_size, layout)
     parameters = (activation_alpha, activation_beta, clip)
     return net, gate_functions(xp, activations, each, net.directions, *parameters)

@@ -92,6 +92,8 @@ def roi_align(
             f"found {coordinate_transformation_mode!r}"
         )
     shift = 0.5 if aligned else 0.0
+    # Twice: rounded places decide how many samples there are and which are inside, as in
+    # onnxruntime. With weights of exact places the largest error is 0.9 ulp instead of 6.1.
     corners = rois * rois.dtype.type(spatial_scale) - rois.dtype.type(shift)
     exact = rois.astype(np.float64) * spatial_scale - shift
     shape = (len(rois), X.shape[1], output_height, output_width)

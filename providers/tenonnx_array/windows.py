@@ -14,7 +14,9 @@ from tenonnx.by_name import cacheable
 from tenonnx.operators import Array, Namespace
 from tenonnx_array.allocation import check_allocation
 
-# Channels below which a convolution adds so many products one after the other at most.
+# Channels below which a convolution adds so many products one after the other at most: where
+# vectors have more lanes than an image has channels, onnxruntime adds up each channel on its own.
+# With more terms the largest error is 2.9 ulp instead of 1.2, which is onnxruntime's.
 NARROW_CHANNELS, NARROW_CHAIN_TERMS = 16, 36
 
 
@@ -270,6 +272,7 @@ def place_transposed(
     if min(target, default=1) < 1:
         raise ValueError(f"expected an output of at least 1 along each axis, found {target}")
     check_allocation(np, target, np.float32)
+    # No padding explains a larger output_shape; onnxruntime refuses it, too.
     most = tuple(f + stride - 1 for f, stride in zip(full, strides, strict=True))
     if any(t > limit for t, limit in zip(target, most, strict=True)):
         raise ValueError(f"expected an output_shape of at most {most}, found {target}")

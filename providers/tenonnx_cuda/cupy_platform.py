@@ -251,7 +251,7 @@ def _launcher(
     pointers = (ctypes.c_void_p * len(arguments))(*each_at)
     sizes = tuple(map(int, (*grid, *[1] * (3 - len(grid)), *block, *[1] * (3 - len(block)))))
     kernel, stream, given = function.kernel, cuda.get_current_stream, ctypes.addressof(pointers)
-    held = pointers, kernel
+    held = pointers, kernel  # by the closure ``start``: the driver has only their addresses
     if follow is None:
         plain = cuda.driver.launchKernel
 

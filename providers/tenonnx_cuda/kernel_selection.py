@@ -158,7 +158,8 @@ def constant(weight: Weight) -> ir.Value:
     import onnx_ir as ir
 
     value = ir.Value(name=weight.key, const_value=WeightTensor(weight))
-    ir.Graph([], [], nodes=[], initializers=[value])  # what has it is an initializer
+    # Lowering takes a value for a constant only if it is an initializer of a graph.
+    ir.Graph([], [], nodes=[], initializers=[value])
     return value
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from captured_models import only_replays
 from onnx import TensorProto, helper
 from running import captures, floats, require_kernels, session
-from test_captured_runs import only_replays
 
 from models import node
 from tenonnx_cpu.capture import capturable

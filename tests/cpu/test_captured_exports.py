@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from captured_models import only_replays
 from running import require_kernels
-from test_captured_runs import only_replays
 
 import tenonnx
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import attention_rows
+import classical_rows
 import graph_rows
 import layer_rows
 import pytest
@@ -23,7 +24,12 @@ from hypothesis import strategies as st
 EXAMPLES = int(os.environ.get("TENONNX_EXAMPLES", "2"))
 """Models drawn of each row; ``TENONNX_EXAMPLES=500`` draws more."""
 
-ROWS: dict[str, Row] = {**attention_rows.ROWS, **graph_rows.ROWS, **layer_rows.ROWS}
+ROWS: dict[str, Row] = {
+    **attention_rows.ROWS,
+    **graph_rows.ROWS,
+    **classical_rows.ROWS,
+    **layer_rows.ROWS,
+}
 
 FORGIVING = {
     "redundant-nodes": "what is left out refuses nothing any more",

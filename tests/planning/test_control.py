@@ -1,4 +1,4 @@
-"""If, Loop, Scan and SequenceMap: nested code that shares the outer graph's values."""
+"""If, Loop and functions with graphs: nested code that shares the outer graph's values."""
 
 from __future__ import annotations
 
@@ -7,32 +7,12 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from control_models import X, body, loop_model, run
 from onnx import helper
 
 import tenonnx
 from models import BOOL, FLOAT, INT64, graph, model, node, value
 from tenonnx.process import interruption
-
-X = np.array([1, -2, 3, 4], np.float32)
-
-
-def run(proto: onnx.ModelProto, **feeds: Any) -> list[Any]:
-    return tenonnx.InferenceSession(proto).run(None, feeds)
-
-
-def loop_model(body: onnx.GraphProto, inputs: str, outputs: list[Any], **weights: Any) -> Any:
-    names = [name for name in inputs.split() if name != "_" and name not in weights]
-    kinds = {"n": (INT64, []), "c": (BOOL, [])}
-    given = [value(name, *kinds.get(name, (FLOAT, [4]))) for name in names]
-    if "x" not in names:
-        given.append(value("x", FLOAT, [4]))
-    loop = node("Loop", inputs, " ".join(o.name for o in outputs), body=body)
-    return model([loop], given, outputs, weights)
-
-
-def body(nodes: list[onnx.NodeProto], outputs: list[Any]) -> onnx.GraphProto:
-    state = [value("i", INT64, []), value("cond", BOOL, []), value("a", FLOAT, [4])]
-    return graph(nodes, state, [value("go", BOOL, []), *outputs])
 
 
 @pytest.mark.parametrize("condition", [True, False])
@@ -220,126 +200,6 @@ def test_loops_nested_too_deep_are_refused() -> None:
     proto = loop_model(deepest, "n _ a0", [value("y")])
     with pytest.raises(tenonnx.NotSupported, match="nested deeper"):
         tenonnx.InferenceSession(proto)
-
-
-@pytest.mark.parametrize("reverse", [0, 1])
-@pytest.mark.parametrize("axis", [0, 1, -1])
-def test_scan_axes_and_directions(axis: int, reverse: int) -> None:
-    data = np.arange(12, dtype=np.float32).reshape(3, 4)
-    length = data.shape[axis]
-    item = [data.shape[1 - axis % 2]]
-    inner = graph(
-        [node("Add", "sum e", "total"), node("Identity", "total", "s")],
-        [value("sum", FLOAT, item), value("e", FLOAT, item)],
-        [value("total", FLOAT, item), value("s", FLOAT, item)],
-    )
-    scan = node(
-        "Scan",
-        "zero x",
-        "y ys",
-        body=inner,
-        num_scan_inputs=1,
-        scan_input_axes=[axis],
-        scan_input_directions=[reverse],
-        scan_output_axes=[axis],
-        scan_output_directions=[reverse],
-    )
-    proto = model(
-        [scan],
-        [value("zero", FLOAT, item), value("x", FLOAT, list(data.shape))],
-        [value("y"), value("ys")],
-    )
-    y, ys = run(proto, zero=np.zeros(item, np.float32), x=data)
-    rows = np.moveaxis(data, axis, 0)
-    sums = np.cumsum(rows[::-1] if reverse else rows, axis=0)
-    expected = sums[::-1] if reverse else sums
-    np.testing.assert_array_equal(y, sums[length - 1])
-    np.testing.assert_array_equal(ys, np.moveaxis(expected, 0, axis))
-
-
-def test_scan_over_words() -> None:
-    words = onnx.TensorProto.STRING
-    inner = graph(
-        [node("StringConcat", "e e", "s")], [value("e", words, [])], [value("s", words, [])]
-    )
-    proto = model(
-        [node("Scan", "x", "y", body=inner, num_scan_inputs=1)],
-        [value("x", words, ["n"])],
-        [value("y", words, ["n"])],
-    )
-    for given in (["a", "", "é"], []):
-        (y,) = run(proto, x=np.array(given, object))
-        assert y.tolist() == [2 * word for word in given]
-
-
-def test_scan_inputs_of_different_lengths_are_refused() -> None:
-    inner = graph(
-        [node("Add", "e f", "s")], [value("e", FLOAT, []), value("f", FLOAT, [])], [value("s")]
-    )
-    proto = model(
-        [node("Scan", "x z", "ys", body=inner, num_scan_inputs=2)],
-        [value("x", FLOAT, [None]), value("z", FLOAT, [None])],
-        [value("ys")],
-    )
-    with pytest.raises(tenonnx.RuntimeException, match=r"Scan 'ys'.*lengths: \[3, 4\]"):
-        run(proto, x=X, z=X[:3])
-
-
-def test_scan_8_runs_over_a_batch_of_sequences_of_different_length() -> None:
-    inner = graph(
-        [node("Add", "sum e", "total"), node("Identity", "total", "s")],
-        [value("sum", FLOAT, [2]), value("e", FLOAT, [2])],
-        [value("total", FLOAT, [2]), value("s", FLOAT, [2])],
-    )
-    proto = model(
-        [node("Scan", "lengths zero x", "y ys", body=inner, num_scan_inputs=1)],
-        [
-            value("lengths", INT64, [2]),
-            value("zero", FLOAT, [2, 2]),
-            value("x", FLOAT, [2, 3, 2]),
-        ],
-        [value("y"), value("ys")],
-        opset=8,
-        ir_version=3,
-    )
-    x = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
-    y, ys = run(proto, lengths=np.array([3, 2]), zero=np.zeros((2, 2), np.float32), x=x)
-    np.testing.assert_array_equal(y, [x[0].sum(0), x[1, :2].sum(0)])
-    np.testing.assert_array_equal(ys[0], x[0].cumsum(0))
-    np.testing.assert_array_equal(ys[1], [x[1, 0], x[1, 0] + x[1, 1], [0, 0]])
-
-
-def test_scan_8_wants_batches_of_one_size() -> None:
-    inner = graph(
-        [node("Add", "sum e", "total")],
-        [value("sum", FLOAT, [2]), value("e", FLOAT, [2])],
-        [value("total", FLOAT, [2])],
-    )
-    proto = model(
-        [node("Scan", "_ zero x", "y", body=inner, num_scan_inputs=1)],
-        [value("zero", FLOAT, [None, 2]), value("x", FLOAT, [None, 3, 2])],
-        [value("y")],
-        opset=8,
-        ir_version=3,
-    )
-    with pytest.raises(tenonnx.RuntimeException, match=r"batches of different sizes: \[1, 2\]"):
-        run(proto, zero=np.zeros((2, 2), np.float32), x=np.zeros((1, 3, 2), np.float32))
-
-
-def test_sequence_map_repeats_tensors_and_captures() -> None:
-    inner = graph(
-        [node("Add", "e t", "u"), node("Mul", "u x", "s")],
-        [value("e", FLOAT, [4]), value("t", FLOAT, [4])],
-        [value("s", FLOAT, [4])],
-    )
-    nodes = [
-        node("SequenceConstruct", "x t", "q"),
-        node("SequenceMap", "q t", "r", body=inner),
-        node("ConcatFromSequence", "r", "y", axis=0, new_axis=1),
-    ]
-    proto = model(nodes, [value("x", FLOAT, [4]), value("t", FLOAT, [4])], [value("y")])
-    (y,) = run(proto, x=X, t=2 * X)
-    np.testing.assert_array_equal(y, [3 * X * X, 4 * X * X])
 
 
 def test_function_with_a_branch_is_inlined() -> None:

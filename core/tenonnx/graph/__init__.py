@@ -259,7 +259,7 @@ def _write_versions(unresolved: Iterable[ir.Node], imports: Mapping[str, int]) -
 
 
 def check_and_sort(model: ir.Model) -> list[ir.Node]:
-    """Put nodes in an order in which they can run, and writes on each its opset version.
+    """Put nodes in an order in which they can run, and write on each its opset version.
 
     It is done after every transform, so all of it in one walk.
 
@@ -278,6 +278,7 @@ def check_and_sort(model: ir.Model) -> list[ir.Node]:
 
 def _sort(graph: ir.Graph, outer: Scopes, found: list[ir.Node]) -> None:
     """Sort a graph that may read values of the graphs around it; list its nodes."""
+    # Nearly all models are in order; sorting would take several times as long as this check.
     before = len(found)
     if _holds(graph, outer, found):
         return

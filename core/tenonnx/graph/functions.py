@@ -191,7 +191,7 @@ def _attach_body(model: ir.Model, node: ir.Node, index: int) -> bool:
 
 
 def _add_default_attributes(node: ir.Node) -> None:
-    """Add the schema's defaults, to which bodies refer to by name."""
+    """Add the schema's defaults, to which bodies refer by name."""
     schema = schema_of(node)
     for name, attribute in schema.attributes.items() if schema else ():
         default = attribute.default_value

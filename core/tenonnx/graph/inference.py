@@ -61,6 +61,7 @@ def _from_schema(value: ir.Value) -> bool:
 
 def _infer(model: ir.Model) -> None:
     try:
+        # Exporters compute shapes with Shape, Gather and Concat: data_prop follows their elements.
         proto = onnx.shape_inference.infer_shapes(_without_bytes(model), data_prop=True)
         inferred = ir.from_proto(proto)
     except Exception as error:  # of a model that contradicts itself inference raises anything

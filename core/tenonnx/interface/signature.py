@@ -289,6 +289,7 @@ class Signature:
                 f"the inputs are {type(feeds).__name__}; expected a dict of arrays by name",
                 hint=f"for example {{{self._input_names[0]!r}: x}}" if self._checks else None,
             )
+        # Counting finds unknown names without a set of names in every run.
         arguments = []
         used = 0
         for name, check in self._checks:

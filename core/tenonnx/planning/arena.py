@@ -33,10 +33,12 @@ def pack(lifetimes: Sequence[Lifetime], alignment: int) -> tuple[list[int], int]
     moments = max((each.last for each in lifetimes), default=-1) + 1
     used: list[list[tuple[int, int]]] = [[] for _ in range(moments)]
     nbytes = 0
+    # Small blocks fit into the gaps between large ones, hardly ever the other way round.
     for i in sorted(range(len(lifetimes)), key=lambda i: -lifetimes[i].nbytes):
         size, first, last = lifetimes[i]
         during = used[first : last + 1]
         at = 0
+        # A block that lasts for several of these moments is listed at each of them.
         for begin, end in sorted({block for blocks in during for block in blocks}):
             if at + size <= begin:
                 break

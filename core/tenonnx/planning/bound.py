@@ -1,4 +1,10 @@
-"""Outputs in buffers that the caller gives: written at once, or copied."""
+"""Outputs in buffers that the caller binds: written there by a step, or copied.
+
+When a plan is made, ``direct_outputs`` finds the outputs whose steps can write into a buffer. In
+each run ``choose_buffers`` decides which buffers they may write, because a buffer may be the memory
+of an input (a decoder's cache is). ``deliver`` copies the other outputs. A provider takes part
+through the calls that ``planning.writing`` knows.
+"""
 
 from __future__ import annotations
 
@@ -99,12 +105,15 @@ def choose_buffers(
 ) -> list[Any]:
     """Return the buffers that may be written while inputs are still read; ``None`` for others.
 
-    Not each is held against each: a decoder has hundreds.
+    A buffer may be memory of an input only if the step that writes it is the input's only reader
+    (``Direct.owned``). The inputs are sorted by address instead of comparing each buffer with each
+    input: a decoder has hundreds of both.
     """
     if not direct:
         return []
     arrays = [(i, given) for i, given in enumerate(inputs) if isinstance(given, np.ndarray)]
     taken = sorted((*_extent(given), i) for i, given in arrays)
+    # The greatest end so far: a long input may reach beyond inputs that begin behind it.
     ends = list(itertools.accumulate((end for _, end, _ in taken), max))
     places = {id(given): i for i, given in arrays}
     apart = all(end <= start for end, (start, _, _) in zip(ends, taken[1:], strict=False))
@@ -112,6 +121,7 @@ def choose_buffers(
     def is_free(buffer: Any, output: Direct) -> bool:
         if buffer.dtype != output.dtype:
             return False
+        # The usual case of a cache in place: the buffer is an input, and no two inputs overlap.
         if apart and (place := places.get(id(buffer))) is not None:
             return place in output.owned
         low, high = _extent(buffer)
@@ -126,10 +136,11 @@ def choose_buffers(
     return [b if b is not None and is_free(b, output) else None for output, b in pairs]
 
 
-# Views whose addresses are remembered; then all are forgotten, with those that are gone.
+# Views whose addresses are remembered; beyond it all are forgotten, because most are gone by then.
 MAX_VIEWS = 4096
 
-# The addresses of views. A view never moves, and asking takes a microsecond.
+# The addresses of views, by identity. A view never moves, and numpy takes a microsecond to find
+# them; the weak reference tells a view from a later object of the same identity.
 _views: dict[int, tuple[weakref.ref[NDArray], tuple[int, int]]] = {}
 
 
@@ -143,6 +154,7 @@ def _extent(array: NDArray) -> tuple[int, int]:
         found = start, start + array.nbytes
     else:
         found = np.lib.array_utils.byte_bounds(array)
+    # An array that owns its data can be resized in place, and then has another address.
     if not array.flags.owndata:
         if len(_views) >= MAX_VIEWS:
             _views.clear()
@@ -151,10 +163,10 @@ def _extent(array: NDArray) -> tuple[int, int]:
 
 
 class ArrayExtents:
-    """The addresses of some arrays.
+    """Addresses of arrays, sorted, to find overlaps with other arrays.
 
     Args:
-        arrays: They.
+        arrays: Arrays of the host.
     """
 
     def __init__(self, arrays: Iterable[NDArray]) -> None:

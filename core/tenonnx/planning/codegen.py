@@ -147,6 +147,7 @@ class Generator:
                 return name
         if value.constant is not None:
             return self._constant(value, device)
+        # From device to device by way of the host: providers do not know each other's arrays.
         home = self.home_of(value)
         if (on_host := self._names.get((value, HOST.id))) is None:
             if (name := self._names.get((value, home.id))) is None:
@@ -187,7 +188,7 @@ class Generator:
             else:
                 self._current = item.node
                 self._emit_control(item)
-                self._current = item.node
+                self._current = item.node  # the steps of its bodies were current meanwhile
             self._release(last)
         self._current = around
 
@@ -202,6 +203,7 @@ class Generator:
 
     def _release(self, values: Sequence[ValueInfo]) -> None:
         """Drop variables after their last use, so that memory is free for the next step."""
+        # Only variables of the innermost block: those around it are read in its next iteration.
         keys = [(value, device) for value in values for device in self._devices]
         dead = [self._names.maps[0].pop(key) for key in keys if key in self._names.maps[0]]
         if dead:
@@ -224,6 +226,7 @@ class Generator:
         if self.observed:
             self.line("started = clock()")
         names = [self.define(value, step.device_of_outputs) for value in step.outputs]
+        # A device's work may fail after the call. The error then comes where a result is fetched.
         if step.device is not HOST:
             self._makers.update((value, step) for value in step.outputs)
         if not step.multiple:
@@ -233,10 +236,10 @@ class Generator:
             for position, (name, value) in enumerate(zip(names, step.outputs, strict=True)):
                 if self.observed or value not in unread:
                     self.line(f"{name} = results[{position}]")
-            self.line("results = None")
+            self.line("results = None")  # the tuple would hold results whose variables are released
         if self.observed:
             outputs = "".join(f"{name}, " for name in names)
-            self._current = None
+            self._current = None  # an observer's error is not the step's
             self.line(f"observe({self.bind('s', step)}, started, ({outputs}))")
 
 

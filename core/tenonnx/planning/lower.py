@@ -75,9 +75,11 @@ class Lowering:
     def _settle(self, control: Control) -> None:
         """Give a control-flow node's outputs the home of what its bodies leave there."""
         bodies = [body.graph.outputs for body in control.bodies.values()]
+        # The body of a Loop returns its condition ahead of the values that become outputs.
         skip = 1 if control.node.op_type == "Loop" else 0
         for position, output in enumerate(control.node.outputs):
             each = [outputs[position + skip] for outputs in bodies]
+            # A constant is wherever it is read, so it does not decide.
             homes = [self.homes.get(value, HOST) for value in each if value.constant is None]
             if len({home.id for home in homes}) == 1 and homes[0].id != HOST.id:
                 self.homes[output] = homes[0]
@@ -112,10 +114,11 @@ def compile_segment(provider: Provider, segment: Segment) -> Sequence[Step]:
     try:
         compiled: Any = provider.compile(segment)
         steps = list(compiled) if isinstance(compiled, Iterable) else [compiled]
-    except Stopped:
+    except Stopped:  # a limit of the load is no failure of the provider
         raise
     except Exception as error:
         nodes = [node_info(node) for node in segment.nodes]
+        # Most providers trust a node to be as its schema says: its fault is the cause, not theirs.
         if wrong := next(filter(None, map(misfit, nodes)), None):
             raise InvalidGraph(wrong) from error
         from tenonnx.planning.node_errors import describe_failure  # for mistakes only
@@ -128,6 +131,8 @@ def compile_segment(provider: Provider, segment: Segment) -> Sequence[Step]:
             f"{provider.name} compiled {graphs.label(segment.nodes[0])}: "
             f"expected a list of Steps, got {compiled!r}"
         )
+    # Generated code calls the steps in this order. A wrong order would be an unbound variable in
+    # the first run, where the provider is not known any more.
     made: set[ValueInfo] = set()
     inside = {value for step in steps for value in step.outputs}
     for step in steps:

@@ -149,6 +149,8 @@ def place(
     """
     from tenonnx.graph import functions
 
+    # Nearly all models have only operators that a provider supports, so bodies are looked for when
+    # placing has failed.
     try:
         return _place_graph(model.graph, providers)
     except _Unsupported:
@@ -156,6 +158,7 @@ def place(
         def supported(node: ir.Node) -> bool:
             return any(provider.supports(node) is True for provider in providers)
 
+        # The body of a malformed node would fail with errors of nodes that the model does not have.
         for node in functions.unsupported(model, supported):
             if wrong := misfit(node):
                 raise MalformedGraph(wrong) from None
@@ -266,7 +269,7 @@ def _verdict(provider: Provider, node: ir.Node) -> Literal[True] | str:
         EPFail: It failed instead.
     """
     try:
-        return provider.supports(node) or "it says no reason"
+        return provider.supports(node) or "it says no reason"  # False, None and "" decline, too
     except Exception as error:  # a stranger's code may raise anything
         from tenonnx.planning.node_errors import describe_failure  # for mistakes only
 

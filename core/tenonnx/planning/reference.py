@@ -1,4 +1,8 @@
-"""Single nodes on the host: for constants, and for the check of what other providers compute."""
+"""Running one node alone on the host, by the first provider that supports it.
+
+Transforms fold constants with it, and ``checking`` compares the results of other providers with
+its results. Nothing is fused: a segment of one node is what an operator means.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,11 @@ if TYPE_CHECKING:
 
 
 def step_on_host(node: ir.Node, hosts: Iterable[Provider]) -> Step | None:
-    """Return the step of a node alone, by the first provider that runs it; ``None`` without one.
+    """Return the step of one node; ``None`` if no provider supports it.
 
     Args:
         node: The node.
-        hosts: Providers whose device is the host.
+        hosts: Providers whose device is the host, in the order in which they are asked.
     """
     for provider in hosts:
         if provider.supports(node) is True:
@@ -27,6 +31,6 @@ def step_on_host(node: ir.Node, hosts: Iterable[Provider]) -> Step | None:
 
 
 def results(step: Step, values: Mapping[ValueInfo, Any]) -> dict[ValueInfo, Any]:
-    """Return the outputs of a step, which reads the values."""
+    """Run a step on values; return its outputs by value."""
     made = step.call(*(None if v is None else values[v] for v in step.inputs))
     return dict(zip(step.outputs, tuple(made) if step.multiple else (made,), strict=False))

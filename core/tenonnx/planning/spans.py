@@ -9,7 +9,7 @@ from typing import Self, TypeVar
 from tenonnx.graph.values import ValueInfo
 from tenonnx.provider import HOST, Step
 
-# Steps from which on one call for all of them saves time.
+# Steps from which on one call for all of them saves time. A step of several parts counts as those.
 MIN_SPAN_STEPS = 2
 
 
@@ -99,6 +99,7 @@ def as_one(
             on the device; ``None`` leaves its steps as they are.
         fits: Returns whether a span is small enough for one step; others are halved.
     """
+    # From the last span to the first, because a span's outputs are what later ones read.
     later = set(escaping)
     found: list[Sequence[Step]] = []
     waiting = list(spans)

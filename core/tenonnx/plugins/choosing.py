@@ -51,6 +51,7 @@ def choose_providers(
         if isinstance(request, Provider):
             chosen.append(request)
             continue
+        # Programs for onnxruntime name providers of any of its builds: unusable here, not unknown.
         if request in ORT_PROVIDERS and not plugins.knows(request):
             unusable.append(f"{request}: no plug-in brings it (see `tenonnx plugins`)")
             continue
@@ -71,6 +72,7 @@ def choose_providers(
         )
     if unusable:
         names = ", ".join(provider.name for provider in chosen)
+        # The warning shows the caller's line, which makes the session.
         warnings.warn(f"running on {names}; not usable: {'; '.join(unusable)}", stacklevel=5)
     return chosen
 

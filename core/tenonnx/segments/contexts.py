@@ -34,7 +34,7 @@ def save_contexts(
         Fail: The file is there already, or there is no place for it.
     """
     path = _target(options, source)
-    whole = model.clone()
+    whole = model.clone()  # the session goes on with the model itself
     copies = dict(zip(model.graph, whole.graph, strict=True))
     found = [
         (item.provider, item.segment)
@@ -68,6 +68,7 @@ def save_contexts(
             whole.graph, nodes[-1], nodes, [context], outputs, context.outputs
         )
     whole.graph.opset_imports.setdefault(CONTEXT[0], 1)
+    # A context is where its last node was; readers of its other outputs may be before that.
     whole.graph.sort()
     save_onnx(whole, path, Layout(inline=True), lambda *_: None)
     return path

@@ -231,6 +231,7 @@ class WeightRegistry:
         """
         key = _of_sources(key, sources)
         with self.locks.only_one("derive", key):
+            # Small weights have no side files, and looking for one is a system call for each.
             small = byte_size(dtype, tuple(shape)) < SIDE_FILE_BYTES
             known = self._derived.get(key) if small else self._find(key)
             return known or self._store(key, dtype, tuple(shape), fill, None)
@@ -264,6 +265,7 @@ class WeightRegistry:
         """
         own = None if weights is None else tuple(map(weakref.ref, dict.fromkeys(weights)))
         holding = Holding(weakref.ref(holder), name, own)
+        # Who attaches again under the same name replaces its former weights.
         with self.locks.table:
             others = [h for h in self._holdings if h.holder() is not None and h[:2] != holding[:2]]
             self._holdings = [*others, holding]
@@ -351,7 +353,7 @@ class WeightRegistry:
             array = np.empty(byte_size(dtype, shape), np.uint8)
             fill(array if packed else array.view(stored_as(dtype)[0]).reshape(shape))
         elif not owns_just_this(array):
-            array = array.copy()
+            array = array.copy()  # a view would keep all of its larger array alive
         return self._keep(key, Memory(root(array), "private", _short(key)), dtype, shape)
 
     def _keep(self, key: str, storage: Storage, dtype: Element, shape: tuple[int, ...]) -> Weight:
@@ -378,7 +380,7 @@ def _default_registry() -> WeightRegistry:
 
 def default_registry() -> WeightRegistry:
     """Return the process-wide registry."""
-    with _locks.table:
+    with _locks.table:  # without it, functools.cache could make two in two threads
         return _default_registry()
 
 

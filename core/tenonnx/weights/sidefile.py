@@ -48,10 +48,11 @@ log = logging.getLogger(__name__)
 
 SIDE_FILE_VERSION = "side file 2"
 MAGIC = b"tenonnx\x01"
-SIDE_FILE_HEADER = struct.Struct(
-    "<8sQII"
-)  # magic, checksum of the payload, crc and length of the text
+# The magic, the checksum of the payload, and the CRC and length of the text.
+SIDE_FILE_HEADER = struct.Struct("<8sQII")
+# A page, so that the payload begins at a page of the mapping.
 HEADER_BYTES = 4096
+# Words of a block of the checksum, 1 MiB: its second pass finds them in the cache.
 BLOCK_WORDS = 128 * 1024
 
 
@@ -177,6 +178,7 @@ class SideFiles:
                     draft.allocate(descriptor, size)
                     checksum = _fill(descriptor, dtype, shape, fill)
                     os.pwrite(descriptor, _header(key, dtype, shape, checksum), 0)
+                    # Renamed only now: under its name a file is whole.
                     path.with_suffix(".draft").rename(path)
                     self._checked.add(Identity.of(os.fstat(descriptor)))
                     found = self.find(key, name)
@@ -253,6 +255,8 @@ def checksum_of(payload: NDArray) -> int:
     """Return a 64-bit checksum of bytes, at about the speed of memory."""
     total = payload.size
     whole = payload.size // 8 * 8
+    # A sum or an exclusive or alone would miss errors that cancel each other. The multiplication
+    # depends on the order of blocks.
     words = payload[:whole].view(np.uint64)
     for start in range(0, words.size, BLOCK_WORDS):
         block = words[start : start + BLOCK_WORDS]

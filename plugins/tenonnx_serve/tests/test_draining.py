@@ -6,16 +6,21 @@ import dataclasses
 import gc
 import http.client
 import json
+import re
+import signal
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from servers import Running, double, serving
+from commanded import served
+from servers import Running, double, save, serving
+from supervised import wait_for
 from tenonnx_serve.settings import MIB, Limits, Settings
 
 BODY = json.dumps(
@@ -178,3 +183,37 @@ def anonymous() -> int:
     """Return this process's anonymous memory in bytes."""
     status = Path("/proc/self/status").read_text()
     return int(status.split("RssAnon:")[1].split()[0]) << 10
+
+
+def test_what_is_in_flight_is_answered_at_the_end(tmp_path: Path) -> None:
+    """SIGTERM in the middle of requests: none of those that were sent is lost."""
+    rows = "float[n,2000]"
+    body = " ".join(f"t{i + 1} = Sin(t{i})" for i in range(20))
+    text = f"g ({rows} t0) => ({rows} y) {{ {body} y = Neg(t20) }}"
+    path = save(tmp_path / "slow.onnx", text)
+    data = bytes(2000 * 2000 * 4)
+    tensor = {
+        "name": "t0",
+        "datatype": "FP32",
+        "shape": [2000, 2000],
+        "parameters": {"binary_data_size": len(data)},
+    }
+    asked = {"inputs": [tensor], "parameters": {"binary_data_output": True}}
+    head = json.dumps(asked).encode()
+    headers = {"Inference-Header-Content-Length": str(len(head))}
+    with served(path, "--workers", "1") as server:
+        with ThreadPoolExecutor(2) as pool:
+            asking = [
+                pool.submit(server.call, "POST", "/v2/models/slow/infer", head + data, headers, 60)
+                for _ in range(2)
+            ]
+            sent = re.compile(rb'^tenonnx_requests_in_flight{worker="0"} 2', re.MULTILINE)
+            wait_for(
+                lambda: (
+                    sent.search(server.call("GET", "/metrics")[1])
+                    or any(each.done() for each in asking)
+                )
+            )
+            server.process.send_signal(signal.SIGTERM)
+            assert {each.result()[0] for each in asking} == {200}
+        assert server.process.wait(30) == 0

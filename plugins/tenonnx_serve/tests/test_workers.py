@@ -13,7 +13,6 @@ import signal
 import socket
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -353,7 +352,6 @@ PIECES = (
     b'"BYTES"', b"[" * 2000, b"\xff", b"1099511627776", b'"binary_data_size"', b"0.5", b'"\\u0000"',
 )  # fmt: skip
 
-
 MESSAGE = service_pb2.ModelInferRequest(
     model_name="steady",
     inputs=[{"name": "x", "datatype": "FP32", "shape": [1, 4]}],
@@ -380,37 +378,3 @@ def damaged(rng: random.Random, seed: bytes) -> bytes:
         end = min(len(body), place + rng.randint(0, 6))
         body[place:end] = rng.choice((b"", rng.choice(PIECES), rng.randbytes(rng.randint(1, 8))))
     return bytes(body)
-
-
-def test_what_is_in_flight_is_answered_at_the_end(tmp_path: Path) -> None:
-    """SIGTERM in the middle of requests: none of those that were sent is lost."""
-    rows = "float[n,2000]"
-    body = " ".join(f"t{i + 1} = Sin(t{i})" for i in range(20))
-    text = f"g ({rows} t0) => ({rows} y) {{ {body} y = Neg(t20) }}"
-    path = save(tmp_path / "slow.onnx", text)
-    data = bytes(2000 * 2000 * 4)
-    tensor = {
-        "name": "t0",
-        "datatype": "FP32",
-        "shape": [2000, 2000],
-        "parameters": {"binary_data_size": len(data)},
-    }
-    asked = {"inputs": [tensor], "parameters": {"binary_data_output": True}}
-    head = json.dumps(asked).encode()
-    headers = {"Inference-Header-Content-Length": str(len(head))}
-    with served(path, "--workers", "1") as server:
-        with ThreadPoolExecutor(2) as pool:
-            asking = [
-                pool.submit(server.call, "POST", "/v2/models/slow/infer", head + data, headers, 60)
-                for _ in range(2)
-            ]
-            sent = re.compile(rb'^tenonnx_requests_in_flight{worker="0"} 2', re.MULTILINE)
-            wait_for(
-                lambda: (
-                    sent.search(server.call("GET", "/metrics")[1])
-                    or any(each.done() for each in asking)
-                )
-            )
-            server.process.send_signal(signal.SIGTERM)
-            assert {each.result()[0] for each in asking} == {200}
-        assert server.process.wait(30) == 0

@@ -175,6 +175,7 @@ class Lt:
         added, bias = epilogue.added, epilogue.bias
         base = y if added is None else added
         follows = EPILOGUES[epilogue.activation] | (0 if bias is None else WITH_BIAS)
+        # The factors change places: the library reads by columns, and y.T is right.T @ left.T.
         problem = Problem(
             kind,
             ROUNDED_FACTORS if tf32 and kind == FLOAT32 else SUMS,

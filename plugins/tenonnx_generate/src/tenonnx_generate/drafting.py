@@ -77,6 +77,7 @@ class ModelDrafter:
         most = min(most, self._room - count)
         if most < 1:
             return Proposal([], [])
+        # A copy: drafted tokens may be refused, and the sequence's own guide must not have them.
         self._search.guide = None if guide is None else guide.copy()
         logits = self._caught_up(sequence)
         tokens: list[int] = []

@@ -155,6 +155,7 @@ class Generator:
                     f"{self._limit}",
                     hint=f"the model's context has {self._about.context} tokens",
                 )
+        # All rows are checked before any is changed, and what was changed goes if the run fails.
         prompts = self._prompts.copy()
         for row, part in enumerate(added):
             end = self._counts[row] + len(part)

@@ -118,12 +118,14 @@ class ModelSync:
                 )
             _check_same(prepared, name)
         except BaseException as error:
+            # Also if the caller was cancelled: workers would keep a prepared model for good.
             await asyncio.shield(_all(members, "discard", ticket=ticket))
             if isinstance(error, TimeoutError):
                 seconds = f"{self._load_seconds:g} s"
                 raise Fail(f"{action} {name}: a worker took longer than {seconds}") from None
             raise
         assert self.models is not None, "a worker reports its models before it takes part"
+        # Before the commits: a worker that dies in between is replaced by one with the change.
         if action == "load":
             self.models[name] = (prepared[0], parameters)
         else:

@@ -132,8 +132,11 @@ class Supervisor:
             self._model_sync.leave(number)
             del self._workers[number]
             self._deaths += 1
+            # Counters of a server never go down, or rates of its metrics would be negative.
             add(self._retired, worker.told.get("counted", {}))
             delay = backoff.died(worker.served())
+            # A server that never was ready ends, so that its operator sees why. One that was ready
+            # goes on trying, because the cause may pass.
             if not self._was_ready and (failed or backoff.deaths >= DEATHS_AT_START):
                 raise failed or Fail(
                     f"worker {number} {ending}, {backoff.deaths} times before it was ready",

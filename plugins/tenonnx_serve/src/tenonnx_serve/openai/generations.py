@@ -136,6 +136,7 @@ class Generations:
             raise Busy(f"model '{self.model.name}' has {self.waiting} requests waiting already")
         loop, began = asyncio.get_running_loop(), time.perf_counter_ns()
         events = asyncio.Queue[tuple[int, Event]]()
+        # The limit comes as an event, too: nothing else has to wake the loop below.
         late = TimedOut(f"the request took longer than {seconds:g} s")
         timer = loop.call_later(seconds, events.put_nowait, (0, late))
         self.waiting += len(jobs)

@@ -1,4 +1,8 @@
-"""Texts without answers: their embeddings and their tokens."""
+"""Routes of the OpenAI API that generate nothing: embeddings, and vLLM's tokenize and detokenize.
+
+Embeddings come from an encoder, which is served as any model (a ``Queue``, requests are joined), or
+from the hidden states of a language model (``Generations``). ``openai.routes`` has the paths.
+"""
 
 from __future__ import annotations
 
