@@ -57,7 +57,7 @@ write to them.
 **Looser.** Inputs may be lists, numbers and torch tensors, in either byte order; strings and
 sequences may be arrays. Models with a newer IR version or opset run if their operators are
 supported. A type that contradicts the operator that makes the value is an error, as in onnxruntime;
-so are operands of two types where an operator wants one. Other operators may take more types than
+so are operands of two types where an operator takes one. Other operators may take more types than
 the specification allows. Types and shapes that the model does not declare for its outputs are
 inferred when `shape` or `type` is read, without the weights. As in onnxruntime, an unknown shape is
 also `[]`.

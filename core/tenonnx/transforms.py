@@ -19,7 +19,7 @@ from tenonnx.errors import (
 )
 from tenonnx.graph.values import described, value_info, value_infos
 from tenonnx.options import GraphOptimizationLevel, SessionOptions
-from tenonnx.planning.reference import results, step_on_host
+from tenonnx.planning.reference import run_step, step_on_host
 from tenonnx.process import interruption
 from tenonnx.process.interruption import Stopped
 from tenonnx.process.memory import at_most
@@ -174,7 +174,7 @@ class TransformContext:
             outputs = value_infos(node.outputs)
         known = {value: array for value, array in given.items() if value is not None}
         with at_most(most):
-            by_value = results(step, known)
+            by_value = run_step(step, known)
         return tuple(by_value.get(output) for output in outputs)
 
 

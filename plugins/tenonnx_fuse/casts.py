@@ -14,7 +14,7 @@ from tenonnx_fuse.bypass import bypass, tell
 
 # By type, the types that represent all its values: a cast to them loses nothing. A cast from one
 # of them to a third type then gives what a cast from the first type gives.
-HOLDS: dict[ir.DataType, frozenset[ir.DataType]] = {
+LOSSLESS_CASTS: dict[ir.DataType, frozenset[ir.DataType]] = {
     ir.DataType.FLOAT16: frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE}),
     ir.DataType.BFLOAT16: frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE}),
     ir.DataType.FLOAT: frozenset({ir.DataType.DOUBLE}),
@@ -63,7 +63,7 @@ def _visit(node: ir.Node, done: Counter[str]) -> None:
         source = dtype_of(origin)
         middle = cast_type(before)
         # The text of a number has the digits of its type.
-        held = HOLDS.get(source, ()) if source and to != ir.DataType.STRING else ()
+        held = LOSSLESS_CASTS.get(source, ()) if source and to != ir.DataType.STRING else ()
         if origin is not None and middle in held:
             node.replace_input_with(0, origin)
             done["casts from what was cast without loss"] += 1

@@ -123,7 +123,7 @@ Choice: TypeAlias = Callable[[Site, Call], Call | Instead | None]
 SELECTION_MODULES: Final = (
     *("attention.attend", "attention.group_query", "attention.rotary", "attention.rotary_fusion"),
     *("data_movement.concat", "data_movement.scatter", "elementwise.chains"),
-    *("conv.channel_norms", "conv.convolve", "conv.keeping", "conv.pooling"),
+    *("conv.channel_norms", "conv.convolve", "conv.elementwise_layout", "conv.pooling"),
     *("conv.resizing", "matmul.linear", "matmul.matmul", "norm.residual", "norm.rows"),
     "quantized.nbits",
 )

@@ -29,7 +29,7 @@ NDArray: TypeAlias = np.ndarray[Any, Any]
 
 
 @cacheable
-class Direct(NamedTuple):
+class DirectOutput(NamedTuple):
     """An output that a step can write into a buffer.
 
     Attributes:
@@ -48,7 +48,7 @@ class Direct(NamedTuple):
         return self.value.dtype
 
 
-def direct_outputs(program: Program, targets: Sequence[Device] = ()) -> tuple[Direct, ...]:
+def direct_outputs(program: Program, targets: Sequence[Device] = ()) -> tuple[DirectOutput, ...]:
     """Return the outputs that a step of the main graph can write into a buffer.
 
     Args:
@@ -70,7 +70,7 @@ def direct_outputs(program: Program, targets: Sequence[Device] = ()) -> tuple[Di
     owned = _owned(program)
     places = zip(program.outputs, targets or [HOST] * len(program.outputs), strict=True)
     return tuple(
-        Direct(value, position, owned.get(value, frozenset()))
+        DirectOutput(value, position, owned.get(value, frozenset()))
         for position, (value, target) in enumerate(places)
         if value in makers
         and makers[value].device_of_outputs.id == target.id
@@ -101,13 +101,13 @@ def _owned(program: Program) -> dict[ValueInfo, frozenset[int]]:
 
 
 def choose_buffers(
-    direct: Sequence[Direct], inputs: Sequence[Any], buffers: Sequence[Any]
+    direct: Sequence[DirectOutput], inputs: Sequence[Any], buffers: Sequence[Any]
 ) -> list[Any]:
     """Return the buffers that may be written while inputs are still read; ``None`` for others.
 
     A buffer may be memory of an input only if the step that writes it is the input's only reader
-    (``Direct.owned``). The inputs are sorted by address instead of comparing each buffer with each
-    input: a decoder has hundreds of both.
+    (``DirectOutput.owned``). Inputs are sorted by address, so that not each buffer is compared with
+    each input: a decoder has hundreds of both.
     """
     if not direct:
         return []
@@ -118,7 +118,7 @@ def choose_buffers(
     places = {id(given): i for i, given in arrays}
     apart = all(end <= start for end, (start, _, _) in zip(ends, taken[1:], strict=False))
 
-    def is_free(buffer: Any, output: Direct) -> bool:
+    def is_free(buffer: Any, output: DirectOutput) -> bool:
         if buffer.dtype != output.dtype:
             return False
         # The usual case of a cache in place: the buffer is an input, and no two inputs overlap.

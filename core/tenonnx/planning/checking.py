@@ -15,7 +15,7 @@ from tenonnx.planning.device_arrays import downloaded
 from tenonnx.planning.differences import Limits, differences, limits_of, range_of
 from tenonnx.planning.placement import PlacedControl, PlacedGraph
 from tenonnx.planning.program import Block, Control, Program, constant_on
-from tenonnx.planning.reference import results, step_on_host
+from tenonnx.planning.reference import run_step, step_on_host
 from tenonnx.provider import HOST, Device, Provider, Step
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Checks:
             reads = () if reference is None else [v for v in reference.inputs if v is not None]
             known.update((v, constant_on(v, HOST)) for v in reads if v.constant is not None)
             if reference is not None and all(value in known for value in reads):
-                known.update(results(reference, known))
+                known.update(run_step(reference, known))
         return known
 
     def label(self, step: Step) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tenonnx.by_name import cacheable
 from tenonnx.graph.values import ValueInfo
-from tenonnx.planning.bound import Direct, direct_outputs
+from tenonnx.planning.bound import DirectOutput, direct_outputs
 from tenonnx.planning.codegen import Generator
 from tenonnx.planning.plan import GeneratedCode
 from tenonnx.planning.program import Program
@@ -43,7 +43,7 @@ class Compound:
         self._filename = f"<tenonnx steps {next(_numbers)}>"
 
     @functools.cached_property
-    def direct(self) -> Sequence[Direct]:
+    def direct(self) -> Sequence[DirectOutput]:
         """The outputs that steps can write into buffers."""
         return direct_outputs(self.program, self._targets)
 

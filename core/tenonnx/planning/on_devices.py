@@ -11,7 +11,7 @@ from tenonnx.provider import HOST, Device
 
 if TYPE_CHECKING:
     from tenonnx.graph.values import ValueInfo
-    from tenonnx.planning.bound import Direct
+    from tenonnx.planning.bound import DirectOutput
     from tenonnx.planning.plan import GeneratedCode
 
 
@@ -32,7 +32,7 @@ class RunOnDevices:
     def __init__(
         self,
         code: GeneratedCode,
-        direct: Sequence[Direct],
+        direct: Sequence[DirectOutput],
         sources: Sequence[Device],
         targets: Sequence[Device],
         waited: Iterable[Device],
@@ -63,7 +63,7 @@ class RunOnDevices:
             self._last = [None if a is None else weakref.ref(a) for a in arrays], free
         return [None if i is None else buffers[i] for i in free]
 
-    def _is_free(self, buffer: Any, output: Direct, inputs: Sequence[Any]) -> bool:
+    def _is_free(self, buffer: Any, output: DirectOutput, inputs: Sequence[Any]) -> bool:
         lender, dtype = self._lenders[output.position], output.dtype
         if buffer is None or lender is None or dtype is None or buffer.dtype != dtype:
             return False

@@ -100,7 +100,7 @@ class Plan:
         self._watched: GeneratedCode | None = None
         self._binding: GeneratedCode | None = None
         self._watcher: Callable[[GeneratedCode], GeneratedCode] | None = None
-        self._direct: Sequence[binding.Direct] = ()
+        self._direct: Sequence[binding.DirectOutput] = ()
         self._on_devices: dict[tuple[object, ...], RunOnDevices] = {}
 
     @property

@@ -13,7 +13,7 @@ from tenonnx.graph.values import GraphInfo, NodeInfo, ValueInfo
 from tenonnx.planning.step import HOST, Device, Step
 
 if TYPE_CHECKING:
-    from tenonnx.planning.bound import Direct
+    from tenonnx.planning.bound import DirectOutput
 
 
 @cacheable
@@ -115,7 +115,7 @@ class Program:
         return cls(tuple(inputs), tuple(outputs), Block.of(graph, steps), homes)
 
     @functools.cached_property
-    def direct(self) -> tuple[Direct, ...]:
+    def direct(self) -> tuple[DirectOutput, ...]:
         """The outputs that steps can write into buffers of the host."""
         from tenonnx.planning.bound import direct_outputs  # for those who bind some
 

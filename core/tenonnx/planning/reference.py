@@ -30,7 +30,7 @@ def step_on_host(node: ir.Node, hosts: Iterable[Provider]) -> Step | None:
     return None
 
 
-def results(step: Step, values: Mapping[ValueInfo, Any]) -> dict[ValueInfo, Any]:
+def run_step(step: Step, values: Mapping[ValueInfo, Any]) -> dict[ValueInfo, Any]:
     """Run a step on values; return its outputs by value."""
     made = step.call(*(None if v is None else values[v] for v in step.inputs))
     return dict(zip(step.outputs, tuple(made) if step.multiple else (made,), strict=False))

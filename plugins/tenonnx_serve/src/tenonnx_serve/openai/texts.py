@@ -29,7 +29,7 @@ NDArray = np.ndarray[Any, np.dtype[Any]]
 
 
 class EmbeddingsRequest(Struct, kw_only=True):  # type: ignore[misc, call-arg]
-    """Texts, or tokens, of which embeddings are asked for."""
+    """The body of a request for embeddings: texts, or tokens."""
 
     model: str
     input: str | list[str | int | list[int]]
@@ -39,7 +39,7 @@ class EmbeddingsRequest(Struct, kw_only=True):  # type: ignore[misc, call-arg]
 
 
 class TokenizeRequest(Struct, kw_only=True):  # type: ignore[misc, call-arg]
-    """A text, or messages, of which the tokens are asked for; vLLM's."""
+    """The body of a request for the tokens of a text or of messages; vLLM's."""
 
     model: str = ""
     prompt: str | None = None
@@ -50,7 +50,7 @@ class TokenizeRequest(Struct, kw_only=True):  # type: ignore[misc, call-arg]
 
 
 class DetokenizeRequest(Struct, kw_only=True):  # type: ignore[misc, call-arg]
-    """Tokens of which the text is asked for; vLLM's."""
+    """The body of a request for the text of tokens; vLLM's."""
 
     model: str = ""
     tokens: list[Annotated[int, Meta(ge=0, lt=1 << 31)]]
@@ -58,28 +58,32 @@ class DetokenizeRequest(Struct, kw_only=True):  # type: ignore[misc, call-arg]
 
 async def embeddings(call: Call) -> Answer:
     """Return the embeddings of texts."""
-    asked = await _asked(call, EmbeddingsRequest)
-    served = _version(call, asked.model)
-    texts = requests.prompts(asked.input, "input")
+    body = await _parsed_body(call, EmbeddingsRequest)
+    served = _version(call, body.model)
+    texts = requests.prompts(body.input, "input")
     if len(texts) > requests.MOST_TEXTS:
         raise Wrong(
             f"input has {len(texts)} texts; expected at most {requests.MOST_TEXTS}", "input"
         )
     if isinstance(served, Queue):
-        vectors, count = await _of_encoder(call, served, texts, asked.dimensions)
+        vectors, count = await _encoder_vectors(call, served, texts, body.dimensions)
     else:
-        vectors, count = await _of_decoder(call, served, texts, asked.dimensions)
+        vectors, count = await _decoder_vectors(call, served, texts, body.dimensions)
     if not np.isfinite(vectors).all():
         raise ServeError("the model's embeddings are no numbers")
-    said = [
-        {"object": "embedding", "index": number, "embedding": _told(row, asked.encoding_format)}
+    data = [
+        {
+            "object": "embedding",
+            "index": number,
+            "embedding": _encoded_vector(row, body.encoding_format),
+        }
         for number, row in enumerate(vectors)
     ]
     usage = {"prompt_tokens": count, "total_tokens": count}
-    return answer({"object": "list", "data": said, "model": asked.model, "usage": usage})
+    return answer({"object": "list", "data": data, "model": body.model, "usage": usage})
 
 
-async def _of_encoder(
+async def _encoder_vectors(
     call: Call, queue: Queue, texts: Sequence[str | list[int]], size: int | None
 ) -> tuple[NDArray, int]:
     root = Path(call.core.settings.source)
@@ -99,7 +103,7 @@ async def _of_encoder(
     return _cut(encoder, vectors, size), sum(map(len, tokens))
 
 
-async def _of_decoder(
+async def _decoder_vectors(
     call: Call, served: Generations, texts: Sequence[str | list[int]], size: int | None
 ) -> tuple[NDArray, int]:
     model = served.model
@@ -129,7 +133,7 @@ def _cut(encoder: TextEncoder | DecoderEncoder, vectors: NDArray, size: int | No
     return encoder.pooling.normalized(vectors[:, :size])
 
 
-def _told(vector: NDArray, form: str) -> str | list[float]:
+def _encoded_vector(vector: NDArray, form: str) -> str | list[float]:
     if form == "base64":
         return base64.b64encode(vector.astype("<f4").tobytes()).decode()
     return vector.tolist()  # type: ignore[no-any-return]  # numpy does not tell its type
@@ -137,18 +141,18 @@ def _told(vector: NDArray, form: str) -> str | list[float]:
 
 async def tokenize(call: Call) -> Answer:
     """Return the tokens of a text, or of messages as the chat template writes them."""
-    asked = await _asked(call, TokenizeRequest)
-    model = _language(call, asked.model).model
-    if (asked.prompt is None) == (asked.messages is None):
+    body = await _parsed_body(call, TokenizeRequest)
+    model = _language(call, body.model).model
+    if (body.prompt is None) == (body.messages is None):
         raise Wrong("tokenize takes prompt or messages, one of them", "prompt")
 
     def work() -> list[int]:
-        if asked.prompt is not None:
-            special = asked.add_special_tokens
-            return model.encode(asked.prompt, "prompt", special=special).tolist()  # type: ignore[no-any-return]
+        if body.prompt is not None:
+            special = body.add_special_tokens
+            return model.encode(body.prompt, "prompt", special=special).tolist()  # type: ignore[no-any-return]
         text = model.tokenizer.apply_chat_template(
-            [requests.message(each, n) for n, each in enumerate(asked.messages or ())],
-            add_generation_prompt=asked.add_generation_prompt,
+            [requests.message(each, n) for n, each in enumerate(body.messages or ())],
+            add_generation_prompt=body.add_generation_prompt,
         )
         return model.encode(text, "messages", special=False).tolist()  # type: ignore[no-any-return]
 
@@ -158,15 +162,15 @@ async def tokenize(call: Call) -> Answer:
         "count": len(tokens),
         "max_model_len": model.context,
         "tokens": tokens,
-        "token_strs": written if asked.return_token_strs else None,
+        "token_strs": written if body.return_token_strs else None,
     })  # fmt: skip
 
 
 async def detokenize(call: Call) -> Answer:
     """Return the text of tokens."""
-    asked = await _asked(call, DetokenizeRequest)
-    model = _language(call, asked.model).model
-    text = await call.core.threads.submit(lambda: model.tokenizer.decode(asked.tokens))
+    body = await _parsed_body(call, DetokenizeRequest)
+    model = _language(call, body.model).model
+    text = await call.core.threads.submit(lambda: model.tokenizer.decode(body.tokens))
     return answer({"prompt": text})
 
 
@@ -186,7 +190,7 @@ def _special(model: LanguageModel, token: int | None) -> str | None:
     return None if token is None else model.tokenizer.written(token)
 
 
-async def _asked(call: Call, kind: type[Any]) -> Any:
+async def _parsed_body(call: Call, kind: type[Any]) -> Any:
     settings = call.core.settings
     return parsed(await call.json_body(settings.limits.json), kind, settings.ignores_unknown)
 
