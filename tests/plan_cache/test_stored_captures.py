@@ -134,7 +134,7 @@ def test_no_step_is_made_where_a_capture_fits(path: Path, monkeypatch: pytest.Mo
     wanted = answers(first := opened(path))
     again = opened(path)
     with monkeypatch.context() as patch:
-        patch.setattr("tenonnx.plan_cache.unpickling.loaded", None)
+        patch.setattr("tenonnx.plan_cache.unpickling._load", None)
         assert_same(answers(again), wanted)
     assert_same(answers(again, X[:1]), answers(first, X[:1]))
 
@@ -216,8 +216,8 @@ def test_files_name_no_other_code(path: Path, tmp_path: Path) -> None:
     found = files.read(kept)
     checks, parts = bytes(found.checks), bytes(found.parts)
     evil = pickle.dumps(Evil(tmp_path / "evil"))
-    for content in ((checks, evil), (evil, parts)):
-        kept.write_bytes(b"".join(files.pieces(*content, [])))
+    for content in ((checks, pickle.dumps(([], "")) + evil), (checks, evil), (evil, parts)):
+        kept.write_bytes(b"".join(files.pieces(*content, [memoryview(b"")])))
         assert held(opened(path)) == 0
         assert not (tmp_path / "evil").exists()
 

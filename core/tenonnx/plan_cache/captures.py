@@ -6,12 +6,10 @@ its captures when it has run, in a file of their own.
 
 from __future__ import annotations
 
-import io
 import logging
 import os
-import pickle
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,31 +19,30 @@ from tenonnx.weights.mapping import Identity
 
 if TYPE_CHECKING:
     from tenonnx.interface.session_info import Session
-    from tenonnx.plan_cache.unpickling import Surroundings
-    from tenonnx.plan_cache.weights import Pool
-    from tenonnx.planning.plan import GeneratedCode, Plan
+    from tenonnx.planning.plan import GeneratedCode
+    from tenonnx.weights.mapping import Mapping as Mapped
 
 log = logging.getLogger("tenonnx.plans")
 
 
-def take(path: str, identity: Identity, plan: Plan, found: Surroundings) -> bool:
-    """Have a plan's captures replayed, if they are cached; return whether they are.
+def take(path: str, identity: Identity, session: Session, mapped: Mapping[str, Mapped]) -> bool:
+    """Have the captures of a session's plan replayed, if they are cached; return whether they are.
 
     Args:
         path: The plan's file.
         identity: That file's.
-        plan: The plan, as it was loaded.
-        found: What it found when it was loaded.
+        session: It, with the plan as it was loaded.
+        mapped: The files that weights lie in.
     """
     from tenonnx.plan_cache import unpickling
 
-    namespace = plan._code.namespace
+    namespace = session._plan._code.namespace
     try:
         file = files.read(path_of(path))
         if unpickling.plain(file.checks) != tuple(identity):
             raise NotCacheable("they are of another file")
-        captures = unpickling.loaded(file.parts, file.apart, found)
-        for name, each in captures.items():
+        found = unpickling.loaded(file, mapped, session._options, session.registry)
+        for name, each in found.items():
             namespace[name].__self__.add_stored_captures(each, namespace)
     except OSError:
         return False
@@ -60,14 +57,8 @@ def path_of(plan: str | os.PathLike[str]) -> str:
     return os.path.splitext(plan)[0] + files.CAPTURES
 
 
-def store_after_first_run(session: Session, plan: str, pool: Pool) -> None:
-    """Store the captures of a session's plan when it has run.
-
-    Args:
-        session: It.
-        plan: The plan's file.
-        pool: The small weights that are there.
-    """
+def store_after_first_run(session: Session, plan: str) -> None:
+    """Store the captures of a session's plan, which is in a file, when it has run."""
     own = session._plan
     captured = [each for _, each in _captured(own._code.namespace)]
     if not captured:
@@ -81,7 +72,7 @@ def store_after_first_run(session: Session, plan: str, pool: Pool) -> None:
         def run(*inputs: Any) -> tuple[Any, ...]:
             outputs = code.run(*inputs)
             if (session := there()) is not None and session._plan.unwatch(run, code):
-                _keep(session, plan, pool)
+                _keep(session, plan)
             return outputs
 
         return code._replace(run=run)
@@ -108,19 +99,15 @@ def _kept(namespace: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             log.debug("captures of %s are not kept: %s", name, why)
 
 
-def _keep(session: Session, plan: str, pool: Pool) -> None:
-    from tenonnx.plan_cache.pickling import Pickler, dumped
+def _keep(session: Session, plan: str) -> None:
+    from tenonnx.plan_cache.pickling import pickled, plain
     from tenonnx.plan_cache.weights import Stores
 
     try:
-        identity = tuple(Identity.of(os.stat(plan)))
-        captures = dict(_kept(session._plan._code.namespace))
-        if not captures:
-            return
-        pickler = Pickler(Stores(session.registry, pool), session._options, session._providers)
-        content, apart = dumped(pickler, captures)
-        text = io.BytesIO()
-        pickle.Pickler(text, pickle.HIGHEST_PROTOCOL).dump(identity)
-        files.write(path_of(plan), text.getvalue(), content, [each.raw() for each in apart])
+        identity = plain(tuple(Identity.of(os.stat(plan))))
+        if found := dict(_kept(session._plan._code.namespace)):
+            surroundings = session._options, session._providers
+            content = pickled(found, Stores(), *surroundings, later=True)
+            files.write(path_of(plan), identity, *content)
     except (NotCacheable, OSError) as why:
         log.debug("captures are not kept: %s", why)

@@ -154,8 +154,8 @@ def _add_plan(
     """Add a session's plan to the file that it was opened from; return what it depends on."""
     own = session.registry.map(draft)
     model = header_of(own.buffer, str(draft)).model
-    stores = Gathered(session.registry, own)
-    parts, buffers = pickled(session._parts, stores, session._options)
+    stores = Gathered(own)
+    parts, apart = pickled(session._parts, stores, session._options, session._providers)
     names = [provider.name for provider in session._providers]
     wanted = shipped.asked(requests[0] or names, requests[1])
     asked = [[name, given] for name, (_, given) in zip(names, wanted, strict=True)]
@@ -169,7 +169,7 @@ def _add_plan(
             file.seek(place)
             file.write(weights)
         file.seek(plan)
-        file.writelines(files.pieces(checks, parts, [each.raw() for each in buffers]))
+        file.writelines(files.pieces(checks, parts, apart))
         size = file.tell()
         file.seek(0)
         file.write(Header(size, model, plan).packed())

@@ -16,11 +16,11 @@ from tenonnx.weights.trusted import is_trusted, open_trusted, write_trusted
 if TYPE_CHECKING:
     from pathlib import Path
 
-MAGIC = b"tenonnx\x02"
-# Magic, digest of what follows, bytes of the checks, of the parts, and how many arrays.
-PLAN_HEADER = struct.Struct(f"<8s{2 * DIGEST_BYTES}sQQQ")
+MAGIC = b"tenonnx\x03"
+# Magic, digest of what follows, and how many pieces.
+PLAN_HEADER = struct.Struct(f"<8s{2 * DIGEST_BYTES}sQ")
 LENGTH = struct.Struct("<Q")
-ARRAY_ALIGNMENT_BYTES = 64
+PIECE_ALIGNMENT_BYTES = 64
 
 SUFFIX, CAPTURES = ".plan", ".captures"
 
@@ -76,20 +76,19 @@ def content_of(mapping: Mapping, begin: int = 0) -> File:
     whole = mapping.buffer[begin:]
     if len(whole) < PLAN_HEADER.size:
         raise ValueError("it is shorter than its header")
-    magic, told, checks, parts, count = PLAN_HEADER.unpack_from(whole)
-    if magic != MAGIC or told != digest(whole[len(MAGIC) + 2 * DIGEST_BYTES :]).encode():
+    magic, told, count = PLAN_HEADER.unpack_from(whole)
+    if magic != MAGIC:
+        raise ValueError("it is no plan, or one of another version")
+    if told != digest(whole[len(MAGIC) + 2 * DIGEST_BYTES :]).encode():
         raise ValueError("its digest is another one")
-    lengths = [
-        LENGTH.unpack_from(whole, PLAN_HEADER.size + LENGTH.size * n)[0] for n in range(count)
-    ]
-    start = PLAN_HEADER.size + LENGTH.size * count
-    middle = start + checks
-    place, apart = middle + parts, list[memoryview]()
-    for length in lengths:
-        place += -place % ARRAY_ALIGNMENT_BYTES
-        apart.append(whole[place : place + length])
+    place, found = PLAN_HEADER.size + LENGTH.size * count, list[memoryview]()
+    for number in range(count):
+        (length,) = LENGTH.unpack_from(whole, PLAN_HEADER.size + LENGTH.size * number)
+        place += -place % PIECE_ALIGNMENT_BYTES
+        found.append(whole[place : place + length])
         place += length
-    return File(whole[start:middle], whole[middle : middle + parts], apart, mapping)
+    checks, parts, *apart = found
+    return File(checks, parts, apart, mapping)
 
 
 def write(
@@ -100,23 +99,21 @@ def write(
     Raises:
         OSError: It cannot be written.
     """
-    content = pieces(checks, parts, list(apart))
+    content = pieces(checks, parts, apart)
     room = cache_room()
     if room is None or not room.take(sum(map(len, content))):
         raise OSError(errno.EDQUOT, "the cache has no room for it")
     write_trusted(path, *content)
 
 
-def pieces(checks: bytes, parts: bytes, apart: Sequence[memoryview]) -> list[bytes | memoryview]:
+def pieces(checks: bytes, parts: bytes, apart: Iterable[memoryview]) -> list[bytes | memoryview]:
     """Return the content of a plan's file; large arrays are not copied."""
-    found: list[bytes | memoryview] = [LENGTH.pack(each.nbytes) for each in apart]
-    found += [checks, parts]
-    place = PLAN_HEADER.size + sum(map(len, found))
-    for each in apart:
-        found += [bytes(-place % ARRAY_ALIGNMENT_BYTES), each]
-        place += -place % ARRAY_ALIGNMENT_BYTES + each.nbytes
-    head = PLAN_HEADER.pack(MAGIC, b"", len(checks), len(parts), len(apart))
-    found.insert(0, head[len(MAGIC) + 2 * DIGEST_BYTES :])
+    given: list[bytes | memoryview] = [checks, parts, *apart]
+    found: list[bytes | memoryview] = [LENGTH.pack(n) for n in (len(given), *map(len, given))]
+    place = PLAN_HEADER.size + LENGTH.size * len(given)
+    for each in given:
+        found += [bytes(-place % PIECE_ALIGNMENT_BYTES), each]
+        place += -place % PIECE_ALIGNMENT_BYTES + len(each)
     return [MAGIC, digest(*found).encode(), *found]
 
 

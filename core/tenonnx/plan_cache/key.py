@@ -22,7 +22,7 @@ from tenonnx.weights.mapping import State, state_from
 if TYPE_CHECKING:
     from tenonnx.options import SessionOptions
 
-PLAN_VERSION = "plan 10"
+PLAN_VERSION = "plan 11"
 
 INFO = (".dist-info", ".egg-info")
 

@@ -20,10 +20,9 @@ from tenonnx.weights.registry import default_registry
 if TYPE_CHECKING:
     from tenonnx.interface.session_info import Session, SessionParts
     from tenonnx.options import SessionOptions
-    from tenonnx.plan_cache.unpickling import Surroundings
-    from tenonnx.plan_cache.weights import Pool
     from tenonnx.provider import Provider
     from tenonnx.weights.mapping import Identity, State
+    from tenonnx.weights.mapping import Mapping as Mapped
     from tenonnx.weights.registry import WeightRegistry
 
 log = logging.getLogger("tenonnx.plans")
@@ -61,8 +60,7 @@ class CachePlace:
         self._path = ""
         self._facts: tuple[Any, ...] = ()
         self._model: tuple[str, State] | None = None
-        self._pool: Pool | None = None
-        self._found: tuple[Identity, Surroundings] | None = None
+        self._found: tuple[Identity, dict[str, Mapped]] | None = None
 
     def load(self) -> SessionParts | None:
         """Return the parts of a session whose plan is cached, or in the model's file.
@@ -99,13 +97,13 @@ class CachePlace:
 
     def take_captures(self, session: Session) -> None:
         """Have the captures beside a session's plan replayed, or stored after its first run."""
-        captured = False
         if self._found is not None:
-            identity, found = self._found
-            captured = captures.take(self._path, identity, session._plan, found)
-            self._pool, self._found = found.stores.settled(), None
-        if self._pool is not None and not captured:
-            captures.store_after_first_run(session, self._path, self._pool)
+            identity, mapped = self._found
+            self._found = None
+            if captures.take(self._path, identity, session, mapped):
+                return
+        if self._path:
+            captures.store_after_first_run(session, self._path)
 
     def model_later(self, session: Session) -> Later:
         """Return the model as it runs, which is read when somebody asks for it."""
@@ -178,15 +176,15 @@ class CachePlace:
         for path, state in checks["files"].items():
             if states[path] != state or key.state_of(path) != state:
                 raise NotCacheable(f"{path} has changed")
-        parts, found = unpickling.revived(file.parts, file.apart, mapped, self._options, registry)
-        self._found = file.mapping.identity, found
+        parts = unpickling.session_parts(file, mapped, self._options, registry)
+        self._found = file.mapping.identity, mapped
         return parts
 
     def _store(self, session: Session, mapped: Mapping[str, State]) -> None:
         from tenonnx.plan_cache import storing
 
         storing.refuse(session, self._requests or self._options._providers or ())
-        self._pool = storing.stored(session, self._path, self._facts, mapped)
+        storing.store(session, self._path, self._facts, mapped)
 
 
 def _read_again(

@@ -15,7 +15,7 @@ from tenonnx.errors import Fail
 from tenonnx.formats.compiled_file import header_of, is_compiled
 from tenonnx.plan_cache import NotCacheable, files, key, portable
 from tenonnx.plan_cache.admitted import global_of
-from tenonnx.plan_cache.unpickling import plain, revived
+from tenonnx.plan_cache.unpickling import plain, session_parts
 from tenonnx.provider import resolve_provider_name
 from tenonnx.weights.mapping import Identity
 from tenonnx.weights.trusted import Untrusted, open_trusted
@@ -83,7 +83,7 @@ def loaded(
         lines = "".join(f"\n  {line}" for line in unlike)
         raise Fail(f"{path} was compiled for something else:{lines}", hint=AGAIN)
     try:
-        return revived(plan.parts, plan.apart, {"": file}, options, registry)[0]
+        return session_parts(plan, {"": file}, options, registry)
     except Exception as error:  # of whatever class a provider's object likes
         raise Fail(
             f"the plan in {path} cannot be used: {type(error).__name__}: {error}", hint=AGAIN

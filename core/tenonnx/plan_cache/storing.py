@@ -9,17 +9,17 @@ from tenonnx.formats import HEADER_BYTES
 from tenonnx.interface.session_info import Session
 from tenonnx.plan_cache import NotCacheable, files, key, pickling
 from tenonnx.plan_cache.key import PATH, STATE
-from tenonnx.plan_cache.weights import Pool, Stores
+from tenonnx.plan_cache.weights import Stores
 from tenonnx.plugins.catalogue import Catalogue
 from tenonnx.plugins.choosing import plugins_of
 from tenonnx.provider import Provider
 from tenonnx.weights.mapping import State
 
 
-def stored(
+def store(
     session: Session, target: str, facts: tuple[Any, ...], mapped: Mapping[str, State]
-) -> Pool:
-    """Store a session's plan; return the small weights that are with it.
+) -> None:
+    """Store a session's plan.
 
     Args:
         session: It.
@@ -30,8 +30,8 @@ def stored(
     Raises:
         NotCacheable: It cannot be stored.
     """
-    stores = Stores(session.registry)
-    content, apart = pickling.pickled(session._parts, stores, session._options)
+    stores = Stores()
+    content = pickling.pickled(session._parts, stores, session._options, session._providers)
     states = dict(mapped) | {path: each.state for path, each in stores.files.items()}
     for path, state in states.items():
         if key.state_of(path) != state:
@@ -45,10 +45,9 @@ def stored(
         "providers": [(c.__module__, c.__qualname__, repr(told)) for c, told in named],
     }
     try:
-        files.write(target, pickling.plain(checks), content, [each.raw() for each in apart])
+        files.write(target, pickling.plain(checks), *content)
     except OSError as error:
         raise NotCacheable(f"{target} cannot be written: {error.strerror}") from error
-    return stores.pool
 
 
 def refuse(session: Session, requests: Sequence[Any] | None = None) -> None:

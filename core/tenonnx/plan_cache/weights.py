@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes  # is loaded, by what maps files
 import os
-from collections.abc import Iterable
+from collections.abc import Mapping as Table
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -13,7 +14,6 @@ from tenonnx.plan_cache import NotCacheable
 from tenonnx.weights.mapping import Mapping
 from tenonnx.weights.sidefile import running_system
 from tenonnx.weights.storage import (
-    CONTENT,
     PROCESS,
     UINT8,
     Element,
@@ -30,168 +30,132 @@ if TYPE_CHECKING:
     from tenonnx.weights.registry import WeightRegistry
     from tenonnx.weights.weight import Weight
 
-# Bytes up to which a plan keeps a weight that is in a process's own memory.
-MAX_WEIGHT_BYTES = 64 << 10
+# Bytes up to which a plan has those of a storage in a process's own memory: in its pool.
+MAX_POOLED_BYTES = 64 << 10
 
+# The pool's number: it is the last storage.
+POOL = -1
 
 # Alignment of weights in a file.
 WEIGHT_ALIGNMENT_BYTES = 64
 
-# A weight in a storage: offset, element type, logical shape, strides if it is not contiguous.
-Place: TypeAlias = "tuple[int, int, tuple[int, ...], tuple[int, ...] | None]"
-
-
-class Pool:
-    """The bytes of a plan's small weights, in one piece beside its pickles.
-
-    Args:
-        opened: The storage of the piece, in a plan that was opened.
-    """
-
-    def __init__(self, opened: Storage | None = None) -> None:
-        self._opened, self._closed = opened, opened is not None
-        self._places: dict[bytes, int] = {}
-        self._known: dict[Weight, int] = {}
-        self._pieces: list[bytes] = []
-        self._size = 0
-
-    def place_of(self, weight: Weight) -> int | None:
-        """Return where a small weight's bytes are, adding them; ``None`` if it cannot have them.
-
-        Args:
-            weight: Of any size.
-        """
-        storage = weight.storage
-        if storage is self._opened:
-            return weight.offset
-        if (place := self._known.get(weight)) is not None:
-            return place
-        if not _is_small(storage) or (self._closed and not self._places):
-            return None
-        content, start = _bytes_around(weight)
-        if (place := self._places.get(content)) is None:
-            if self._closed:
-                return None
-            place = self._places[content] = self._size
-            self._pieces.append(padded(content))
-            self._size += len(self._pieces[-1])
-        self._known[weight] = place + start
-        return place + start
-
-    def close(self) -> tuple[str, bytes]:
-        """Return what names the bytes, and these, to which no others can be added any more."""
-        content = b"".join(self._pieces)
-        self._closed, self._pieces = True, []
-        self._known.clear()
-        return by_content(content), content
+# A storage that other processes have: of a model's file its path; of a side file its name, the
+# weight's key and the file's state. Plain values.
+Named: TypeAlias = "tuple[str] | tuple[str, str, Any]"
 
 
 class Stores:
-    """The storages that a plan's weights lie in, numbered as they are met.
-
-    Args:
-        registry: Of the weights.
-        pool: Has the bytes of small weights, or takes them.
+    """The storages that the weights of a pickle lie in, numbered as they are met.
 
     Attributes:
         files: Models' files, by path.
     """
 
-    def __init__(self, registry: WeightRegistry, pool: Pool | None = None) -> None:
-        self._registry = registry
-        self.pool = Pool() if pool is None else pool
+    def __init__(self) -> None:
         self.files: dict[str, Mapping] = {}
-        self._known: dict[int, tuple[str, Any]] = {}
+        self._names: list[Named] = []
+        # The number of each storage, and how far from the beginning of that it begins.
+        self._bases: dict[Storage, tuple[int, int]] = {}
+        self._pool = bytearray()
+        self._pieces: dict[bytes, int] = {}
 
-    def reference(self, weight: Weight) -> tuple[str, Any, Place]:
-        """Return the kind of storage a weight lies in, what names that, and the place there.
+    def reference(self, weight: Weight) -> tuple[Any, ...]:
+        """Return the arguments of ``Opened.weight`` for a weight.
 
         Raises:
             NotCacheable: No other process can have it.
         """
+        place = *self.place_of(weight), int(weight._dtype), weight.shape, weight.strides
+        return (*place, _lasting(weight)) if is_small(weight) else place
+
+    def place_of(self, weight: Weight) -> tuple[int, int]:
+        """Return the number of a weight's storage, and where the weight begins in that.
+
+        Raises:
+            NotCacheable: No other process can have it.
+        """
+        if is_small(weight):
+            content, start = _bytes_around(weight)
+            if content not in self._pieces:
+                self._pieces[content] = len(self._pool)
+                self._pool += padded(content)
+            return POOL, self._pieces[content] + start
         storage = weight.storage
-        shape, number = weight.shape, int(weight._dtype)
-        if (place := self.pool.place_of(weight)) is not None:
-            return "small", _lasting(weight), (place, number, shape, weight.strides)
-        if id(storage) not in self._known:
-            self._known[id(storage)] = self._of(storage)
-        return *self._known[id(storage)], (weight.offset, number, shape, weight.strides)
+        if storage not in self._bases:
+            self._bases[storage] = self._base_of(storage)
+        number, base = self._bases[storage]
+        return number, base + weight.offset
 
-    def derived(self) -> list[Any]:
-        """Return what names the side files that weights lie in."""
-        return [name for kind, name in self._known.values() if kind == "derived"]
+    def named(self) -> tuple[list[Named], str]:
+        """Return what names the storages, and the pool, as plain values."""
+        return self._names, by_content(self._pool)
 
-    def _of(self, storage: Storage) -> tuple[str, Any]:
-        if isinstance(storage, Mapping) and storage.kind == "mapped":
+    @property
+    def pool(self) -> bytearray:
+        """The bytes of small weights, in one piece."""
+        return self._pool
+
+    def _base_of(self, storage: Storage) -> tuple[int, int]:
+        if not isinstance(storage, Mapping):
+            raise NotCacheable(f"weights lie in {storage.label}")
+        if storage.kind == "mapped":
             path = os.path.abspath(storage.path)
             self.files[path] = storage
-            return "file", path
-        lasts = PROCESS not in storage.key
-        if isinstance(storage, Mapping):
-            if not lasts:
-                raise NotCacheable("a side file is of no key that other processes know")
+            self._names.append((path,))
+        elif PROCESS in storage.key:
+            raise NotCacheable("a side file is of no key that other processes know")
+        else:
             state = running_system(), tuple(storage.identity)
-            return "derived", (os.path.basename(storage.path), storage.key, state)
-        if not _is_small(storage):
-            raise NotCacheable(f"weights lie in {storage.label}")
-        content = _bytes_of(storage)
-        return "alone", (storage.key if lasts else by_content(content), content)
+            self._names.append((os.path.basename(storage.path), storage.key, state))
+        return len(self._names) - 1, 0
 
 
 class Gathered(Stores):
     """The storages of a plan that goes into one file, with all that its weights need.
 
     Args:
-        registry: Of the weights.
-        own: The file, which has the model's weights already.
+        own: The file, which has the model's weights already, and is called by an empty path.
 
     Attributes:
         more: What is to be added to the file, and where.
         end: Where the file ends then.
     """
 
-    def __init__(self, registry: WeightRegistry, own: Mapping) -> None:
-        super().__init__(registry)
+    def __init__(self, own: Mapping) -> None:
+        super().__init__()
         self.more: list[tuple[int, memoryview]] = []
         self.end = own.identity.size
-        self._bases = {id(own): 0}
+        self._names, self._bases = [("",)], {own: (0, 0)}
 
-    def reference(self, weight: Weight) -> tuple[str, Any, Place]:
-        """Return where a weight is going to lie; the file is called by an empty path."""
-        storage = weight.storage
+    def _base_of(self, storage: Storage) -> tuple[int, int]:
         if not isinstance(storage, Mapping):
-            return super().reference(weight)
-        if id(storage) not in self._bases:
-            self.end += -self.end % WEIGHT_ALIGNMENT_BYTES
-            self._bases[id(storage)] = self.end
-            self.more.append((self.end, storage.buffer))
-            self.end += storage.size
-        offset = self._bases[id(storage)] + weight.offset
-        return "file", "", (offset, int(weight._dtype), weight.shape, weight.strides)
+            return super()._base_of(storage)
+        base = self.end + -self.end % WEIGHT_ALIGNMENT_BYTES
+        self.more.append((base, storage.buffer))
+        self.end = base + storage.size
+        return 0, base
 
 
-def _is_small(storage: Storage) -> bool:
-    return isinstance(storage, Memory) and storage.size <= MAX_WEIGHT_BYTES
-
-
-def _bytes_of(storage: Storage) -> bytes:
-    return ctypes.string_at(storage.address, storage.size)
+def is_small(weight: Weight) -> bool:
+    """Return whether a weight's bytes go into the pool."""
+    storage = weight.storage
+    return isinstance(storage, Memory) and storage.size <= MAX_POOLED_BYTES
 
 
 def _bytes_around(weight: Weight) -> tuple[bytes, int]:
     """Return a weight's bytes, or its storage's if it is strided, and where it begins in them."""
     storage = weight.storage
     if weight.strides is not None:
-        return _bytes_of(storage), weight.offset
+        return ctypes.string_at(storage.address, storage.size), weight.offset
     return ctypes.string_at(storage.address + weight.offset, weight.nbytes), 0
 
 
 def _lasting(weight: Weight) -> str:
     """Return a small weight's key, which names its bytes by what they are if it must."""
-    own, key = weight.storage.key, weight.key
+    own, key = weight.storage, weight.key
     if PROCESS not in key:
         return key
-    return by_content(_bytes_of(weight.storage)) + key.removeprefix(own)
+    return by_content(ctypes.string_at(own.address, own.size)) + key.removeprefix(own.key)
 
 
 def _require_inside(
@@ -221,75 +185,60 @@ class Opened:
     Args:
         registry: Where weights are to be.
         files: Models' files by path, mapped and known to be what they were.
+        named: What ``Stores.named`` returned.
+        pool: The bytes of small weights.
 
-    Attributes:
-        pool: The storage of small weights, if there are any.
-        small: Their bytes.
+    Raises:
+        NotCacheable: A side file is gone.
     """
 
-    pool: Storage | None = None
-    small: NDArray
+    def __init__(
+        self,
+        registry: WeightRegistry,
+        files: Table[str, Mapping],
+        named: tuple[Sequence[Named], str],
+        pool: memoryview,
+    ) -> None:
+        names, key = named
+        self._registry = registry
+        self._storages = [
+            files[each[0]] if len(each) == 1 else self._side_file(*each) for each in names
+        ]
+        if pool.nbytes:
+            memory = Memory(np.frombuffer(pool, np.uint8), "derived", key)
+            self._storages.append(registry._share(key, memory))
+        self._flat: dict[int, NDArray] = {}
 
-    def __init__(self, registry: WeightRegistry, files: dict[str, Mapping]) -> None:
-        self._registry, self._files = registry, files
-        self._derived: dict[str, Storage] = {}
-        self._weights: dict[tuple[Any, ...], Weight] = {}
-
-    def take_pool(self, key: str, content: memoryview) -> None:
-        """Take the bytes of small weights, and what names them."""
-        memory = Memory(np.frombuffer(content, np.uint8), "derived", key)
-        self.pool = self._registry._share(key, memory)
-        # Whoever has a view of them has a weight, as with other weights.
-        self.small = self._registry.view(self.pool, 0, memory.size, UINT8, (memory.size,)).array
-
-    def weight(self, kind: str, name: Any, place: tuple[Any, ...]) -> Weight:
+    def weight(
+        self,
+        number: int,
+        offset: int,
+        dtype: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...] | None,
+        key: str | None = None,
+    ) -> Weight:
         """Return the weight at a place.
 
         Raises:
-            NotCacheable: A side file is gone.
+            NotCacheable: It lies outside of its storage.
         """
-        offset, number, shape, strides = place
-        storage = self._storage(kind, name)
-        _require_inside(storage, offset, element(number), shape, strides)
-        if kind == "small":
-            return self._registry._named(name, storage, offset, element(number), shape, strides)
-        if (found := self._weights.get((name, place))) is None:
-            found = self._registry._weight(storage, offset, element(number), shape, strides)
-            self._weights[name, place] = found
-        return found
+        storage, kind = self._storages[number], element(dtype)
+        _require_inside(storage, offset, kind, shape, strides)
+        if key is not None:
+            return self._registry._named(key, storage, offset, kind, shape, strides)
+        return self._registry._weight(storage, offset, kind, shape, strides)
 
-    def settled(self) -> Pool:
-        """Let go of what is known of places, once all have their weights; return small ones."""
-        self._weights.clear()
-        return Pool(self.pool)
+    def flat(self, number: int) -> NDArray:
+        """Return all bytes of a storage; whoever has a view of them has a weight, as of others."""
+        if number not in self._flat:
+            storage = self._storages[number]
+            whole = self._registry.view(storage, 0, storage.size, UINT8, (storage.size,))
+            self._flat[number] = whole.array
+        return self._flat[number]
 
-    def require(self, derived: Iterable[Any]) -> None:
-        """Make sure that side files are there, and are as long as this is.
-
-        Raises:
-            NotCacheable: One is gone.
-        """
-        for name in derived:
-            self._storage("derived", name)
-
-    def _storage(self, kind: str, name: Any) -> Storage:
-        if kind == "small":
-            assert self.pool is not None, "its bytes are there"
-            return self.pool
-        if kind == "file":
-            return self._files[name]
-        if kind == "alone":
-            return self._alone(*name)
-        file, key, state = name
-        if key not in self._derived:
-            found = self._registry.side_files.again(file, key, state)
-            if found is None:
-                raise NotCacheable("a side file of derived weights is gone")
-            self._derived[key] = self._registry._share(key, found)
-        return self._derived[key]
-
-    def _alone(self, key: str, content: bytes) -> Storage:
-        owner = np.frombuffer(content, np.uint8)
-        if not key.startswith(CONTENT):
-            owner = owner.copy()
-        return self._registry._share(key, Memory(owner, "private", key))
+    def _side_file(self, name: str, key: str, state: Any) -> Storage:
+        found = self._registry.side_files.again(name, key, state)
+        if found is None:
+            raise NotCacheable("a side file of derived weights is gone")
+        return self._registry._share(key, found)

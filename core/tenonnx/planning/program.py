@@ -121,6 +121,11 @@ class Program:
 
         return direct_outputs(self)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for a cached plan, with what is found by making all single steps."""
+        _ = self.direct
+        return vars(self)
+
     def apart(self) -> Program:
         """Return a program of the parts of those steps that have any."""
         if not any(step.parts for step in self.block.steps()):

@@ -59,7 +59,7 @@ def padded(content: bytes) -> bytes:
     return content + bytes(-len(content) % SMALL_WEIGHT_ALIGNMENT)
 
 
-def by_content(content: bytes) -> str:
+def by_content(content: bytes | bytearray) -> str:
     """Return the key of bytes that are named by what they are."""
     return f"{CONTENT}{digest(content)}"
 
