@@ -174,10 +174,10 @@ CHANGES: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], dict[str, Any]]]] =
 
 def another_code(patch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Have another source of the CPU provider."""
-    from tenonnx.plan_cache import portable
+    from tenonnx.plan_cache import code
 
-    plain = portable._sources
-    patch.setattr(portable, "_sources", lambda *which: [*plain(*which), "one more"])
+    plain = code._lines
+    patch.setattr(code, "_lines", lambda *which: [*plain(*which), "one more"])
     return {}
 
 
@@ -285,7 +285,7 @@ def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tenonnx.plan_cache.compiling._copy", full)
+    monkeypatch.setattr("shutil.copyfileobj", full)
     with pytest.raises(tenonnx.Fail, match=r"cannot write .*No space left on device"):
         compiled(tmp_path)
     assert not (tmp_path / "model.tenonnx").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from tenonnx.formats.compiled_file import ALIGNMENT_BYTES, LOCATION, PAGE, Heade
 from tenonnx.formats.convert import Layout, save_onnx
 from tenonnx.graph.protos import graphs
 from tenonnx.options import SessionOptions, checked, effective
-from tenonnx.plan_cache import NotCacheable, files, portable, shipped
+from tenonnx.plan_cache import NotCacheable, files, shipped
 from tenonnx.plan_cache.pickling import pickled, plain
 from tenonnx.plan_cache.storing import refuse
 from tenonnx.plan_cache.weights import Gathered
@@ -68,7 +69,7 @@ def compile_model(
     roots, options.allowed_roots = tuple(options.allowed_roots), ()
     how = options, providers, provider_options
     try:
-        told = portable.facts(effective(options), ())
+        told = shipped.facts(effective(options), ())
         with (
             tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as here,
             tempfile.TemporaryDirectory(prefix="tenonnx") as derived,
@@ -107,20 +108,14 @@ def _write_model(source: Any, draft: Path, options: SessionOptions, roots: Seque
     with draft.open("wb") as file:
         file.seek(PAGE)
         if weights.exists():
-            _copy(weights, file)
+            with weights.open("rb") as data:
+                shutil.copyfileobj(data, file, 1 << 20)
             weights.unlink()
         start = file.tell()
         file.write(content)
         end = start + len(content)
         file.seek(0)
         file.write(Header(end, (start, end), end).packed())
-
-
-def _copy(source: Path, file: Any) -> None:
-    import shutil
-
-    with source.open("rb") as content:
-        shutil.copyfileobj(content, file, 1 << 20)
 
 
 def _compiled(
@@ -161,7 +156,7 @@ def _add_plan(
     asked = [[name, given] for name, (_, given) in zip(names, wanted, strict=True)]
     classes = [(c.__module__, c.__qualname__) for c in map(type, session._providers)]
     for each in classes:
-        told = told | portable.provider_facts(*each)
+        told = told | shipped.provider_facts(*each)
     checks = plain({"facts": told, "asked": asked, "providers": classes})
     plan = stores.end + -stores.end % ALIGNMENT_BYTES
     with draft.open("r+b") as file:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import Fail
-from tenonnx.plan_cache import NotCacheable, captures, files, key
+from tenonnx.plan_cache import NotCacheable, captures, code, files, key
 from tenonnx.plan_cache.admitted import global_of
-from tenonnx.plan_cache.key import PATH, STATE, TRUST_VARIABLE
+from tenonnx.plan_cache.key import TRUST_VARIABLE
 from tenonnx.process.later import Later
 from tenonnx.weights.digest import digest
 from tenonnx.weights.mapping import noted
@@ -58,7 +58,6 @@ class CachePlace:
         self._source, _, self._requests, self._more = recipe
         self._options, self._disabled, self.uncached = options, disabled, uncached
         self._path = ""
-        self._facts: tuple[Any, ...] = ()
         self._model: tuple[str, State] | None = None
         self._found: tuple[Identity, dict[str, Mapped]] | None = None
 
@@ -85,10 +84,13 @@ class CachePlace:
             session: It.
             mapped: The files that its model was read from, and their states then.
         """
-        if self.uncached:
+        if self.uncached or self._model is None:
             return
+        from tenonnx.plan_cache import storing
+
         try:
-            self._store(session, mapped)
+            storing.refuse(session, self._requests or self._options._providers or ())
+            storing.store(session, self._path, self._model, mapped)
         except NotCacheable as why:
             self.uncached = str(why)
             log.info("the plan is not cached: %s", why)
@@ -112,7 +114,7 @@ class CachePlace:
 
     def refuse_changed(self) -> None:
         """Raise Fail if the model's file is not what it was."""
-        if self._model is not None and key.state_of(self._model[0]) != self._model[1]:
+        if self._model is not None and code.state_of(self._model[0]) != self._model[1]:
             raise Fail(
                 f"{self._model[0]} has changed since the session was opened; its model is wanted "
                 "now, which would be another one",
@@ -129,7 +131,7 @@ class CachePlace:
         if not shipped.is_claimed(self._source, self._options):
             return None
         path = os.path.abspath(self._source)
-        self._model = path, key.state_of(path)
+        self._model = path, code.state_of(path)
         given = self._options, self._requests, self._more, self._disabled
         return shipped.loaded(path, *given, default_registry())
 
@@ -143,11 +145,11 @@ class CachePlace:
             raise NotCacheable(f"the model is no file, but {type(self._source).__name__}")
         if os.environ.get("TENONNX_PLANS") == "0" or files.folder() is None:
             raise NotCacheable("TENONNX_PLANS or TENONNX_CACHE is 0")
-        path = os.fspath(self._source)
+        path = os.path.abspath(self._source)
+        state = code.state_of(path)
         given = self._options, self._requests, self._more, self._disabled
-        facts = key.facts(path, *given)
-        self._facts, self._model = facts, (facts[PATH], facts[STATE])
-        self._path = files.path_of(digest(repr(facts)))
+        self._model = path, state
+        self._path = files.path_of(digest(repr(key.facts(path, state, *given))))
         try:
             file = files.read(self._path)
         except OSError:
@@ -165,8 +167,8 @@ class CachePlace:
         from tenonnx.plan_cache import unpickling  # for those who find a plan
 
         checks, registry = unpickling.plain(file.checks), default_registry()
-        for package, state in checks["code"].items():
-            if key.code_of(package, state[0]) != state:
+        for package, distribution, state in checks["code"]:
+            if code.state_of_code(package, distribution) != state:
                 raise NotCacheable(f"the code of {package} is another one")
         for module, name, facts in checks["providers"]:
             if repr(global_of(module, name).depends_on()) != facts:
@@ -174,17 +176,11 @@ class CachePlace:
         with noted() as states:
             mapped = {each: registry.map(each) for each in checks["files"]}
         for path, state in checks["files"].items():
-            if states[path] != state or key.state_of(path) != state:
+            if states[path] != state or code.state_of(path) != state:
                 raise NotCacheable(f"{path} has changed")
         parts = unpickling.session_parts(file, mapped, self._options, registry)
         self._found = file.mapping.identity, mapped
         return parts
-
-    def _store(self, session: Session, mapped: Mapping[str, State]) -> None:
-        from tenonnx.plan_cache import storing
-
-        storing.refuse(session, self._requests or self._options._providers or ())
-        storing.store(session, self._path, self._facts, mapped)
 
 
 def _read_again(

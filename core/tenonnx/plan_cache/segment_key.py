@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tenonnx.graph import array_of
-from tenonnx.plan_cache import NotCacheable, key
+from tenonnx.plan_cache import NotCacheable, code
 from tenonnx.process import distributions
 from tenonnx.weights.digest import digest
 from tenonnx.weights.storage import PROCESS
@@ -32,17 +32,25 @@ def segment_key(provider: Provider, segment: Segment, version: str) -> str:
     try:
         depends = provider.depends_on()
         lasts = depends is not None
-        code = key.state_of_code(kind.__module__.partition(".")[0])
+        found = _code_of(kind.__module__.partition(".")[0])
     except NotCacheable:
-        lasts, code = False, None
+        lasts, found = False, None
     parts = [
         *(version, distributions.release(), kind.__module__, kind.__qualname__),
-        *(repr(provider.depends_on()), repr(provider.options), repr(code)),
+        *(repr(provider.depends_on()), repr(provider.options), repr(found)),
         repr(_described(segment)),
     ]
     constants = [_constant(value) for value in segment.inputs if _is_constant(value)]
     lasts = lasts and not any(PROCESS in each for each in constants)
     return f"{version}:{digest(*parts, *constants)}" + ("" if lasts else f":{PROCESS}")
+
+
+def _code_of(package: str) -> tuple[object, ...]:
+    """Return what tells the code of a plug-in's package, and its version, from others."""
+    whose = code.packages().get(package)
+    if whose is None:
+        raise NotCacheable(f"{package} is of no plug-in that is installed")
+    return whose, distributions.version(whose), code.state_of_code(package, whose)
 
 
 def _described(segment: Segment) -> list[object]:

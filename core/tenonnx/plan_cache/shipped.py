@@ -7,15 +7,18 @@ Without a word of the caller's a compiled file is a model, read and compiled as 
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import Fail
 from tenonnx.formats.compiled_file import header_of, is_compiled
-from tenonnx.plan_cache import NotCacheable, files, key, portable
+from tenonnx.plan_cache import NotCacheable, admitted, code, files, key
 from tenonnx.plan_cache.admitted import global_of
 from tenonnx.plan_cache.unpickling import plain, session_parts
+from tenonnx.process import distributions
 from tenonnx.provider import resolve_provider_name
 from tenonnx.weights.mapping import Identity
 from tenonnx.weights.trusted import Untrusted, open_trusted
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from tenonnx.options import SessionOptions
     from tenonnx.weights.mapping import Mapping as File
     from tenonnx.weights.registry import WeightRegistry
+
+NOT_HERE = "nothing"
 
 AGAIN = (
     "Compile it again for this machine: `tenonnx compile MODEL -o FILE`. Without "
@@ -67,7 +72,7 @@ def loaded(
         Fail: The file does not fit this machine or these options, or others may have written it.
         InvalidProtobuf: It is damaged.
     """
-    here = portable.facts(options, disabled)
+    here = facts(options, disabled)
     file = _mapped(path, registry)
     header = header_of(file.buffer, path)
     try:
@@ -76,8 +81,8 @@ def loaded(
         raise Fail(f"the plan in {path} is damaged: {error}", hint=AGAIN) from error
     index = plain(plan.checks)
     for module, name in index["providers"]:
-        here.update(portable.provider_facts(module, name))
-    unlike = portable.differences(index["facts"], here)
+        here.update(provider_facts(module, name))
+    unlike = differences(index["facts"], here)
     unlike += _other_providers(index, requests or options._providers, provider_options)
     if unlike:
         lines = "".join(f"\n  {line}" for line in unlike)
@@ -143,3 +148,46 @@ def asked(
         name, given = (request, more) if isinstance(request, str) else request
         found.append((name, {key: str(value) for key, value in sorted(given.items())}))
     return found
+
+
+def facts(options: SessionOptions, disabled: Sequence[str]) -> dict[str, str]:
+    """Return what a plan depends on besides providers: what, and how it is here.
+
+    Raises:
+        NotCacheable: It depends on something that other processes do not have.
+    """
+    common = key.conditions(options, disabled)
+    entries, named = admitted.plugins(), sorted(code.packages().items())
+    code.states()  # refuses code that changed since it was imported
+    return {
+        **common,
+        "tenonnx": distributions.release(),
+        "Python": f"{sys.implementation.cache_tag} {importlib.util.MAGIC_NUMBER.hex()}",
+        "ml_dtypes": distributions.version("ml_dtypes") or NOT_HERE,
+        **{f"the plug-in {e.name}": f"{e.distribution} {e.version}" for e in entries},
+        **{f"the code of {root}": code.digest_of_code(root, d) for root, d in named},
+    }
+
+
+def provider_facts(module: str, name: str) -> dict[str, str]:
+    """Return what the steps of a provider depend on.
+
+    Raises:
+        NotCacheable: There is no such provider, or its steps mean nothing to another process.
+    """
+    found = global_of(module, name)
+    told = found.depends_on()
+    if told is None:
+        raise NotCacheable(f"steps of {found.name} cannot be kept")
+    pairs = all(isinstance(each, tuple) and len(each) == 2 for each in told)
+    named = told if pairs else enumerate(told)
+    return {f"{found.name}: {what}": repr(value) for what, value in named}
+
+
+def differences(told: Mapping[str, str], here: Mapping[str, str]) -> list[str]:
+    """Return in what a machine differs from the one that compiled, a line for each."""
+    return [
+        f"{name}: {told.get(name, NOT_HERE)} when it was compiled, {here.get(name, NOT_HERE)} here"
+        for name in dict.fromkeys((*told, *here))
+        if told.get(name) != here.get(name)
+    ]

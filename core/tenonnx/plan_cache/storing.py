@@ -7,8 +7,7 @@ from typing import Any
 
 from tenonnx.formats import HEADER_BYTES
 from tenonnx.interface.session_info import Session
-from tenonnx.plan_cache import NotCacheable, files, key, pickling
-from tenonnx.plan_cache.key import PATH, STATE
+from tenonnx.plan_cache import NotCacheable, code, files, pickling
 from tenonnx.plan_cache.weights import Stores
 from tenonnx.plugins.catalogue import Catalogue
 from tenonnx.plugins.choosing import plugins_of
@@ -17,14 +16,14 @@ from tenonnx.weights.mapping import State
 
 
 def store(
-    session: Session, target: str, facts: tuple[Any, ...], mapped: Mapping[str, State]
+    session: Session, target: str, model: tuple[str, State], mapped: Mapping[str, State]
 ) -> None:
     """Store a session's plan.
 
     Args:
         session: It.
         target: Where the plan is to be.
-        facts: What it depends on.
+        model: The model's path, and the state of its file that the plan is named after.
         mapped: The files that its model was read from, and their states then.
 
     Raises:
@@ -34,14 +33,14 @@ def store(
     content = pickling.pickled(session._parts, stores, session._options, session._providers)
     states = dict(mapped) | {path: each.state for path, each in stores.files.items()}
     for path, state in states.items():
-        if key.state_of(path) != state:
+        if code.state_of(path) != state:
             raise NotCacheable(f"{path} has changed meanwhile")
-    if states.get(facts[PATH]) != facts[STATE]:
+    if states.get(model[0]) != model[1]:
         raise NotCacheable("the model has changed meanwhile")
     named = [(type(each), each.depends_on()) for each in session._providers]
     checks = {
         "files": states,
-        "code": key.sources(),
+        "code": code.states(),
         "providers": [(c.__module__, c.__qualname__, repr(told)) for c, told in named],
     }
     try:

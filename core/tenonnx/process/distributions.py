@@ -79,6 +79,11 @@ def record(distribution: str) -> str | None:
     return path if folder is not None and os.path.isfile(path) else None
 
 
+def places(path: tuple[str, ...]) -> list[str]:
+    """Return the folders of distributions' metadata on a path, and archives, which have some."""
+    return sorted([*_folders(path).values(), *filter(os.path.isfile, path)])
+
+
 def _normalized(name: str) -> str:
     return re.sub(r"[-_.]+", "_", name).lower()
 
